@@ -1,0 +1,35 @@
+#!/usr/bin/env node
+// The `posthorn` command. CommonJS and old syntax on purpose: it must be readable by a Node.js that is too old, to say so,
+// and the size of the thread pool must stand in the environment before any module is loaded.
+'use strict';
+
+var NEEDED = [20, 19];
+var have = process.versions.node.split('.').map(Number);
+
+if (have[0] < NEEDED[0] || (have[0] === NEEDED[0] && have[1] < NEEDED[1])) {
+  console.error(
+    'posthorn needs Node.js ' +
+      NEEDED.join('.') +
+      ' or newer; this is ' +
+      process.versions.node +
+      ' (' +
+      process.execPath +
+      ').',
+  );
+  process.exit(69);
+}
+
+if (!process.env.UV_THREADPOOL_SIZE) process.env.UV_THREADPOOL_SIZE = '8';
+
+var program = require('node:path').join(__dirname, '../../dist/src/main.js');
+if (!require('node:fs').existsSync(program)) {
+  console.error(
+    'posthorn is not built yet. In ' + require('node:path').join(__dirname, '../..') + ' run: npm ci && npm run build',
+  );
+  process.exit(69);
+}
+
+import(require('node:url').pathToFileURL(program).href).catch(function (error) {
+  console.error(error);
+  process.exit(70);
+});

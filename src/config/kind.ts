@@ -1,0 +1,207 @@
+/**
+ * The kinds of value a setting can have: durations, sizes, ports, lists and so on. Each knows how it is written, what it
+ * becomes, and how to say what it expected.
+ */
+import { z } from 'zod';
+import { isHostName, isIp, isNetwork, parseEndpoint } from './endpoint.ts';
+import { isRouteKey, parseRoute, ROUTE_FORMS } from './route.ts';
+import type { Route } from './route.ts';
+
+/** How a value stands in YAML, and therefore how the text of an environment variable becomes one. */
+export type Form = 'number' | 'flag' | 'text' | 'list' | 'map';
+
+/** One kind of value: `schema` turns what is written into what the program uses. Each call makes a schema of its own, since notes hang on it (setting.ts). */
+export interface Kind<T> {
+  form: Form;
+  /** Follows "expected" in error lines; singular, lower case. */
+  expected: string;
+  /** How to show a loaded number: durations are held in milliseconds, sizes in bytes. */
+  unit: 'ms' | 'bytes' | null;
+  schema: z.ZodType<T>;
+}
+
+/** A kind that may be left without a value; `fallback` is then null. */
+export function optional<T>(kind: Kind<T>): Kind<T | null> {
+  return { ...kind, schema: kind.schema.nullable() };
+}
+
+export function flag(): Kind<boolean> {
+  const expected = 'true or false';
+  return { form: 'flag', expected, unit: null, schema: z.boolean({ error: expected }) };
+}
+
+export function count(min: number, max: number): Kind<number> {
+  const expected = `a whole number from ${min} to ${max}`;
+  return { form: 'number', expected, unit: null, schema: whole(min, max, expected) };
+}
+
+/** A port to listen on; 0 lets the system choose a free one. */
+export function listenPort(): Kind<number> {
+  const expected = 'a port number from 0 to 65535';
+  return { form: 'number', expected, unit: null, schema: whole(0, 65_535, expected) };
+}
+
+export function remotePort(): Kind<number> {
+  const expected = 'a port number from 1 to 65535';
+  return { form: 'number', expected, unit: null, schema: whole(1, 65_535, expected) };
+}
+
+function whole(min: number, max: number, error: string): z.ZodType<number> {
+  return z.int({ error }).min(min, { error }).max(max, { error });
+}
+
+const DURATION = /^(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
+const DURATION_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** A duration such as `90s`, held in milliseconds. A bare number is refused: its unit would be a guess. */
+export function duration(min: string, max: string): Kind<number> {
+  const [least, most] = [toMs(min), toMs(max)];
+  const expected = `a duration from ${min} to ${max} (units ms, s, m, h, d)`;
+  const schema = read(expected, (written) => {
+    const ms = typeof written === 'string' ? toMs(written) : null;
+    return ms !== null && least !== null && most !== null && ms >= least && ms <= most ? ms : null;
+  });
+  return { form: 'text', expected, unit: 'ms', schema };
+}
+
+function toMs(text: string): number | null {
+  const [, digits, unit] = DURATION.exec(text) ?? [];
+  const factor = DURATION_MS[unit ?? ''];
+  return digits === undefined || factor === undefined ? null : Math.round(Number(digits) * factor);
+}
+
+const SIZE = /^(\d{1,15})(B|KiB|MiB|GiB|TiB)?$/;
+const SIZE_BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
+
+/** A size such as `25MiB` or a plain number of bytes, held in bytes. */
+export function size(min: string, max: string): Kind<number> {
+  const [least, most] = [toBytes(min), toBytes(max)];
+  const expected = `a size from ${min} to ${max} (units B, KiB, MiB, GiB, TiB)`;
+  const schema = read(expected, (written) => {
+    const bytes = typeof written === 'string' || typeof written === 'number' ? toBytes(String(written)) : null;
+    return bytes !== null && least !== null && most !== null && bytes >= least && bytes <= most ? bytes : null;
+  });
+  return { form: 'text', expected, unit: 'bytes', schema };
+}
+
+function toBytes(text: string): number | null {
+  const [, digits, unit] = SIZE.exec(text) ?? [];
+  const factor = SIZE_BYTES[unit ?? 'B'];
+  return digits === undefined || factor === undefined ? null : Number(digits) * factor;
+}
+
+export function oneOf<const T extends string>(...values: readonly T[]): Kind<T> {
+  const expected = `one of ${values.join(', ')}`;
+  return { form: 'text', expected, unit: null, schema: z.enum(values, { error: expected }) };
+}
+
+/** A text that `accept` approves of; `accept` gives its normal form, or null. At most 4,096 characters, no control characters. */
+export function text(expected: string, accept: (text: string) => string | null): Kind<string> {
+  const schema = read(expected, (written) => {
+    const usable = typeof written === 'string' && written.length > 0 && written.length <= 4096 && isPrintable(written);
+    return usable ? accept(written) : null;
+  });
+  return { form: 'text', expected, unit: null, schema };
+}
+
+function isPrintable(written: string): boolean {
+  return !/[\u0000-\u001f\u007f]/.test(written);
+}
+
+export const filePath = (): Kind<string> => text('a file path', (written) => written);
+
+export const hostName = (): Kind<string> =>
+  text('a host name such as mail.example.com', (written) => (isHostName(written) ? written.toLowerCase() : null));
+
+/** An address to listen on. */
+export const listenAddress = (): Kind<string> =>
+  text('an IP address or a host name', (written) => (isIp(written) || isHostName(written) ? written : null));
+
+export const ipNetwork = (): Kind<string> =>
+  text('an IP address or CIDR range such as 10.0.0.0/8', (written) => (isNetwork(written) ? written : null));
+
+export const dnsServer = (): Kind<string> =>
+  text('an IP address with an optional port, such as 127.0.0.1:5353 or [::1]:53', (written) => {
+    const endpoint = parseEndpoint(written);
+    return endpoint !== null && isIp(endpoint.host) ? written : null;
+  });
+
+export const mailAddress = (): Kind<string> =>
+  text('an e-mail address such as postmaster@example.com', (written) => {
+    const at = written.lastIndexOf('@');
+    const plain = /^[^\s@<>()[\]\\,;:"]{1,64}$/.test(written.slice(0, Math.max(at, 0)));
+    return plain && isHostName(written.slice(at + 1)) ? written : null;
+  });
+
+/** An http(s) address without a final slash. */
+export const webAddress = (): Kind<string> =>
+  text('an http:// or https:// address without user, query or fragment', (written) => {
+    if (!URL.canParse(written)) return null;
+    const url = new URL(written);
+    const plain = /^https?:$/.test(url.protocol) && url.username === '' && url.search === '' && url.hash === '';
+    return plain ? url.href.replace(/\/$/, '') : null;
+  });
+
+/** A list; `most` entries at most, at least `least`. */
+export function list<T>(item: Kind<T>, most: number, least = 0): Kind<T[]> {
+  const number = least > 0 ? `${least} to ${most}` : `at most ${most}`;
+  const expected = `a list of ${number} entries, each ${item.expected}`;
+  const schema = z
+    .array(item.schema, { error: expected })
+    .min(least, { error: expected })
+    .max(most, { error: expected });
+  return { form: 'list', expected, unit: item.unit, schema };
+}
+
+/** A map whose keys `isKey` approves of; at most 10,000 entries. `normalKey` makes keys comparable. */
+export function map<T>(
+  value: z.ZodType<T>,
+  about: { expected: string; key: string; isKey: (key: string) => boolean },
+): Kind<Record<string, T>> {
+  const key = z.string().refine(about.isKey, { error: about.key });
+  const expected = `a map from ${about.key} to ${about.expected}`;
+  const schema = z
+    .record(key, value, { error: (issue) => (issue.code === 'invalid_type' ? expected : undefined) })
+    .refine((entries) => Object.keys(entries).length <= 10_000, { error: 'at most 10000 entries' });
+  return { form: 'map', expected, unit: null, schema };
+}
+
+/** `delivery.routes`: domain, or `*`, to a route. Keys are held in lower case. */
+export function routes(): Kind<Record<string, Route>> {
+  const route = z.unknown().transform((written, context) => {
+    const reading = parseRoute(written);
+    if (reading.kind === 'ok') return reading.route;
+    context.addIssue({ code: 'custom', message: reading.expected });
+    return z.NEVER;
+  });
+  const kind = map(route, { expected: ROUTE_FORMS, key: 'a domain or *', isKey: isRouteKey });
+  const lowerKeys = (entries: Record<string, Route>): Record<string, Route> =>
+    Object.fromEntries(Object.entries(entries).map(([domain, value]) => [domain.toLowerCase(), value]));
+  return { ...kind, schema: kind.schema.transform(lowerKeys) };
+}
+
+function read<T>(expected: string, parse: (written: unknown) => T | null): z.ZodType<T> {
+  return z.unknown().transform((written, context) => {
+    const value = parse(written);
+    if (value !== null) return value;
+    context.addIssue({ code: 'custom', message: expected });
+    return z.NEVER;
+  });
+}
+
+/** A duration as one would write it: 5400000 is `90m`. */
+export function writeDuration(ms: number): string {
+  const [unit, factor] = Object.entries(DURATION_MS).findLast(([, length]) => ms >= length && ms % length === 0) ?? [
+    'ms',
+    1,
+  ];
+  return `${ms / factor}${unit}`;
+}
+
+/** A size as one would write it: 1536 is `1536B`, 2048 is `2KiB`. */
+export function writeSize(bytes: number): string {
+  const [unit, factor] = Object.entries(SIZE_BYTES).findLast(
+    ([, length]) => bytes >= length && bytes % length === 0,
+  ) ?? ['B', 1];
+  return `${bytes / factor}${unit}`;
+}

@@ -1,0 +1,175 @@
+/**
+ * From file, credentials and environment to one frozen `Config`, or all mistakes at once. Later ones win: default, file,
+ * systemd credential (named as the setting, such as `delivery.routes`), environment variable.
+ *
+ * This is also the door to the environment: nothing else reads it.
+ */
+import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
+import path from 'node:path';
+import { parseDocument } from 'yaml';
+import { valueAt } from '../base/schema-path.ts';
+import { readEnvironment, writtenAs } from './environment.ts';
+import type { FileReading, Written } from './environment.ts';
+import { listSettings } from './schema.ts';
+import type { Config, SettingEntry, Surroundings } from './schema.ts';
+import { readSettings } from './validate.ts';
+
+/** Looked for in this order where neither `--config` nor POSTHORN_CONFIG names a file. The second is relative to the working directory. */
+const USUAL_FILES = ['/etc/posthorn/posthorn.yaml', 'config/posthorn.yaml'];
+/** Settings are a few KiB; more is a mix-up, and must not fill the memory. */
+const LARGEST_FILE = 2 ** 20;
+
+export interface LoadOptions extends Surroundings {
+  /** The file that `--config` names. */
+  file?: string | undefined;
+  env: Readonly<Record<string, string | undefined>>;
+}
+
+export interface Loaded {
+  config: Config;
+  /** One line each, to be logged. */
+  warnings: string[];
+  /** The settings file that was read, or null. */
+  file: string | null;
+  /** Where each setting that is not at its default came from: the file, a credential, a variable. */
+  origins: ReadonlyMap<string, string>;
+}
+
+/** The settings are unusable. `mistakes` has a line for each: the setting's path, what was expected, what was found. Exit code 78. */
+export class ConfigError extends Error {
+  readonly mistakes: readonly string[];
+
+  constructor(mistakes: readonly string[]) {
+    super(mistakes.join('\n'));
+    this.name = 'ConfigError';
+    this.mistakes = mistakes;
+  }
+}
+
+/** Reads everything that settings can come from. Throws `ConfigError` with all mistakes. */
+export function loadConfig(options: LoadOptions): Loaded {
+  const entries = listSettings();
+  const file = readSettingsFile(options);
+  const credentials = readCredentials(entries, options.env['CREDENTIALS_DIRECTORY']);
+  const environment = readEnvironment(entries, options.env, readText);
+  const written = [...credentials.written, ...environment.written];
+  const origins = new Map([
+    ...entries.filter((entry) => isWritten(file.tree, entry)).map((entry) => [entry.path, file.name ?? ''] as const),
+    ...written.map((value) => [value.path, value.origin] as const),
+  ]);
+  const reading = readSettings(layered(file.tree, written), options, origins);
+  const mistakes = [
+    ...file.mistakes,
+    ...credentials.mistakes,
+    ...environment.mistakes,
+    ...(reading.kind === 'bad' ? reading.mistakes : []),
+  ];
+  if (reading.kind === 'bad' || mistakes.length > 0) throw new ConfigError(mistakes);
+  const warnings = [...environment.warnings, ...nameWarning(reading.config)];
+  return { config: reading.config, warnings, file: file.name, origins };
+}
+
+function isWritten(tree: unknown, { path: name }: SettingEntry): boolean {
+  return (valueAt(tree, name.split('.')) ?? null) !== null;
+}
+
+function nameWarning({ smtp }: Config): string[] {
+  if (smtp.hostname.includes('.')) return [];
+  return [`smtp.hostname: "${smtp.hostname}" is not a fully qualified name; many mail servers refuse it in EHLO`];
+}
+
+interface SettingsFile {
+  name: string | null;
+  tree: unknown;
+  mistakes: string[];
+}
+
+function readSettingsFile({ file, env, cwd }: LoadOptions): SettingsFile {
+  const named = file ?? env['POSTHORN_CONFIG'];
+  const candidates = named === undefined ? USUAL_FILES : [named];
+  for (const candidate of candidates) {
+    const name = path.resolve(cwd, candidate);
+    const reading = readText(name);
+    if (reading.kind === 'ok') return readYaml(name, reading.text);
+    if (reading.kind === 'bad')
+      return { name, tree: {}, mistakes: [`${name}: expected a readable file: ${reading.why}`] };
+    if (named !== undefined) return { name, tree: {}, mistakes: [`${name}: expected a settings file, found none`] };
+  }
+  return { name: null, tree: {}, mistakes: [] };
+}
+
+function readYaml(name: string, text: string): SettingsFile {
+  const document = parseDocument(text, { prettyErrors: true });
+  const mistakes = document.errors.map(({ message }) => `${name}: ${message.split('\n')[0] ?? message}`);
+  if (mistakes.length > 0) return { name, tree: {}, mistakes };
+  try {
+    return { name, tree: document.toJS({ maxAliasCount: 100 }), mistakes };
+  } catch (error) {
+    return { name, tree: {}, mistakes: [`${name}: ${String(error)}`] };
+  }
+}
+
+function readCredentials(
+  entries: readonly SettingEntry[],
+  folder: string | undefined,
+): { written: Written[]; mistakes: string[] } {
+  if (folder === undefined) return { written: [], mistakes: [] };
+  const written: Written[] = [];
+  const mistakes: string[] = [];
+  const present = new Set(namesIn(folder));
+  for (const entry of entries) {
+    if (!present.has(entry.path)) continue;
+    const file = path.join(folder, entry.path);
+    const reading = readText(file);
+    if (reading.kind === 'ok') written.push(writtenAs(entry, reading.text.trim(), file));
+    else
+      mistakes.push(
+        `${entry.path}: expected a readable credential, found ${file}: ${reading.kind === 'bad' ? reading.why : 'gone'}`,
+      );
+  }
+  return { written, mistakes };
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return []; // an unreadable folder holds no credential for us; systemd makes it readable where it has one
+  }
+}
+
+/** Puts single values into the tree of the file. A group that is not a map stays, for the schema to refuse. */
+function layered(tree: unknown, written: readonly Written[]): unknown {
+  return written.reduce((grown, { path: name, value }) => withValue(grown, name.split('.'), value), tree);
+}
+
+function withValue(tree: unknown, [step, ...rest]: readonly string[], value: unknown): unknown {
+  if (step === undefined) return value;
+  const from = tree ?? {};
+  if (typeof from !== 'object' || Array.isArray(from)) return tree;
+  return { ...from, [step]: withValue(Reflect.get(from, step), rest, value) };
+}
+
+function readText(file: string): FileReading {
+  let descriptor: number | null = null;
+  try {
+    descriptor = openSync(file, 'r');
+    const buffer = Buffer.alloc(LARGEST_FILE + 1);
+    let length = 0;
+    for (let n = -1; n !== 0 && length < buffer.length; length += n)
+      n = readSync(descriptor, buffer, length, buffer.length - length, null);
+    return length > LARGEST_FILE
+      ? { kind: 'bad', why: 'larger than 1 MiB' }
+      : { kind: 'ok', text: buffer.toString('utf8', 0, length) };
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+    return code === 'ENOENT' || code === 'ENOTDIR' ? { kind: 'absent' } : { kind: 'bad', why: code };
+  } finally {
+    if (descriptor !== null) closeSync(descriptor);
+  }
+}
+
+/** The environment of this process; handed on, never read elsewhere. */
+export function environment(): Readonly<Record<string, string | undefined>> {
+  return process.env;
+}

@@ -1,0 +1,86 @@
+/** Makes docs/configuration.md and config/posthorn.yaml from the schema, so that neither can say something else. */
+import { stringify } from 'yaml';
+import type { z } from 'zod';
+import { variableOf } from './environment.ts';
+import { notes } from './setting.ts';
+import type { SettingNote } from './setting.ts';
+import { settings } from './schema.ts';
+
+interface Entry {
+  path: readonly string[];
+  about: string;
+  /** Null for a group. */
+  setting: SettingNote | null;
+}
+
+function entriesOf(schema: z.ZodType, path: readonly string[] = []): Entry[] {
+  const note = notes.get(schema);
+  if (note === undefined) return [];
+  if (note.is === 'setting') return [{ path, about: note.about, setting: note }];
+  const members = Object.entries(note.members).flatMap(([name, member]) => entriesOf(member, [...path, name]));
+  return path.length === 0 ? members : [{ path, about: note.about, setting: null }, ...members];
+}
+
+const INTRODUCTION = `# Configuration
+
+<!-- Made from src/config/schema.ts by \`npm run docs\`; do not edit by hand. -->
+
+Settings come from one YAML file and from environment variables; variables win. The file is the first of: the one that \`--config\` names, the one that \`POSTHORN_CONFIG\` names, \`/etc/posthorn/posthorn.yaml\`, \`config/posthorn.yaml\` under the working directory. Without any file everything has its default.
+
+- **Variables**: \`POSTHORN_\` and the path in capitals, with \`__\` between levels and \`_\` between words: \`delivery.dnsServers\` is \`POSTHORN_DELIVERY__DNS_SERVERS\`. An unknown \`POSTHORN_\` variable is one warning at the start. Not settings are \`POSTHORN_CONFIG\`, \`POSTHORN_API_KEY\`, \`POSTHORN_BASE_URL\` and \`POSTHORN_CORPORA\`.
+- **Secrets from files**: any variable with \`_FILE\` at its end names a file that holds the value: \`POSTHORN_DELIVERY__ROUTES_FILE=/run/secrets/routes.json\`. A systemd credential with the name of the setting does the same: \`LoadCredential=delivery.routes:/etc/posthorn/routes.json\`.
+- **Lists** are separated by commas or written as JSON, maps are JSON (in variables; the file has YAML lists and maps).
+- **Durations** have a unit: \`250ms\`, \`1s\`, \`5m\`, \`1h\`, \`30d\`. **Sizes** are bytes or have a unit: \`512MiB\`.
+- **Mistakes** are all told at once, one line each with the path, what was expected and what was found; the program then ends with exit code 78. \`posthorn config check\` does only that; \`posthorn config show\` prints what is in effect and where it came from.
+`;
+
+/** The text of docs/configuration.md. */
+export function configurationManual(): string {
+  const sections = entriesOf(settings).map((entry) =>
+    entry.setting === null ? groupSection(entry) : settingSection(entry, entry.setting),
+  );
+  return [INTRODUCTION, ...sections].join('\n');
+}
+
+function groupSection({ path, about }: Entry): string {
+  return `## ${path.join('.')}\n\n${about}\n`;
+}
+
+function settingSection({ path, about }: Entry, note: SettingNote): string {
+  const name = path.join('.');
+  const facts = [
+    `- Value: ${note.expected}`,
+    `- Default: ${note.fallbackText ?? (note.fallback === null ? 'none' : `\`${inline(note.fallback)}\``)}`,
+    `- Variable: \`${variableOf(name)}\``,
+  ];
+  const later = note.later ? ' **Checked, but not used yet.**' : '';
+  return `### \`${name}\`\n\n${about}${later}\n\n${facts.join('\n')}\n`;
+}
+
+/** The text of config/posthorn.yaml: every setting, commented out, with its default. */
+export function exampleSettings(): string {
+  const head =
+    '# Every setting with its default. Made from src/config/schema.ts by `npm run docs`; see docs/configuration.md.\n';
+  return head + entriesOf(settings).map(yamlLines).join('');
+}
+
+function yamlLines({ path, about, setting }: Entry): string {
+  const indent = '  '.repeat(path.length - 1);
+  const name = path.at(-1) ?? '';
+  if (setting === null) return `${path.length === 1 ? '\n' : ''}# ${indent}${name}: # ${about}\n`;
+  const value =
+    setting.fallback === null
+      ? `# default: ${setting.fallbackText ?? 'none'}`
+      : `${inline(setting.fallback)}${remark(setting)}`;
+  return `# ${indent}${name}: ${value}\n# ${indent}  # ${about}${setting.later ? ' (Not used yet.)' : ''}\n`;
+}
+
+function remark({ fallbackText }: SettingNote): string {
+  return fallbackText === null ? '' : ` # ${fallbackText}`;
+}
+
+/** A value as YAML on one line. */
+function inline(value: unknown): string {
+  if (value === null) return 'none';
+  return stringify(value, { collectionStyle: 'flow', lineWidth: 0, flowCollectionPadding: false }).trim();
+}

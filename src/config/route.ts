@@ -1,0 +1,74 @@
+/** Reads one entry of `delivery.routes`: where mail for a domain goes instead of to the hosts that DNS names. */
+import { isHostName, isIp, parseEndpoint } from './endpoint.ts';
+
+/** `opportunistic` takes STARTTLS where it is offered, `required` defers without it, `implicit` starts with TLS (port 465). */
+export type RouteTls = 'opportunistic' | 'required' | 'none' | 'implicit';
+
+export type Route =
+  | { kind: 'mx' }
+  | { kind: 'discard' }
+  | { kind: 'hold' }
+  | {
+      kind: 'smarthost';
+      host: string;
+      port: number;
+      tls: RouteTls;
+      auth: { user: string; password: string } | null;
+    };
+
+export type RouteReading = { kind: 'ok'; route: Route } | { kind: 'bad'; expected: string };
+
+/** How a route is written, for error lines and the manual. */
+export const ROUTE_FORMS = '"mx", "discard", "hold", "host:port" or { host, port, tls, user, password }';
+const TLS_MODES: readonly RouteTls[] = ['opportunistic', 'required', 'none', 'implicit'];
+const MEMBERS: ReadonlySet<string> = new Set(['host', 'port', 'tls', 'user', 'password']);
+
+/** A domain that has a route: a DNS name with a dot, or `*` for every domain that is not named. */
+export function isRouteKey(key: string): boolean {
+  return key === '*' || (key.includes('.') && isHostName(key));
+}
+
+/** Normalises a route as written. Never throws. */
+export function parseRoute(written: unknown): RouteReading {
+  if (typeof written === 'string') return fromText(written);
+  if (typeof written === 'object' && written !== null && !Array.isArray(written)) return fromMembers({ ...written });
+  return bad(ROUTE_FORMS);
+}
+
+function fromText(text: string): RouteReading {
+  if (text === 'mx' || text === 'discard' || text === 'hold') return { kind: 'ok', route: { kind: text } };
+  const endpoint = parseEndpoint(text);
+  if (endpoint?.port == null) return bad(ROUTE_FORMS);
+  const { host, port } = endpoint;
+  return { kind: 'ok', route: { kind: 'smarthost', host, port, tls: defaultTls(port, false), auth: null } };
+}
+
+function fromMembers(members: Record<string, unknown>): RouteReading {
+  const stranger = Object.keys(members).find((name) => !MEMBERS.has(name));
+  if (stranger !== undefined) return bad(`no member "${stranger}" (a route has host, port, tls, user, password)`);
+  const { host, port, tls, user, password } = members;
+  if (typeof host !== 'string' || !(isIp(host) || isHostName(host))) return bad('host as an IP address or a host name');
+  if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 65_535)
+    return bad('port from 1 to 65535');
+  const auth = credentials(user, password);
+  if (auth === undefined) return bad('user and password both as text, or neither');
+  const mode = tls === undefined ? defaultTls(port, auth !== null) : TLS_MODES.find((name) => name === tls);
+  if (mode === undefined) return bad(`tls as one of ${TLS_MODES.join(', ')}`);
+  return { kind: 'ok', route: { kind: 'smarthost', host: host.toLowerCase(), port, tls: mode, auth } };
+}
+
+function credentials(user: unknown, password: unknown): { user: string; password: string } | null | undefined {
+  if (user === undefined && password === undefined) return null;
+  if (typeof user !== 'string' || typeof password !== 'string' || user === '') return undefined;
+  return { user, password };
+}
+
+/** A password goes over the wire in clear only where the operator wrote `tls: none`. Port 465 speaks TLS from the start (RFC 8314). */
+function defaultTls(port: number, withPassword: boolean): RouteTls {
+  if (port === 465) return 'implicit';
+  return withPassword ? 'required' : 'opportunistic';
+}
+
+function bad(expected: string): RouteReading {
+  return { kind: 'bad', expected };
+}

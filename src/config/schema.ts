@@ -1,0 +1,237 @@
+/**
+ * Every setting: its type, its default and one sentence about it. The loader, `config show`, docs/configuration.md and
+ * config/posthorn.yaml are made from this tree. Durations are held in milliseconds, sizes in bytes.
+ *
+ * Reading has two steps: `settings` checks what was written, each value by itself; `decide` then fills in what depends
+ * on the machine or on another setting.
+ */
+import path from 'node:path';
+import { z } from 'zod';
+import {
+  count, dnsServer, duration, filePath, flag, hostName, ipNetwork, list, listenAddress, listenPort, mailAddress, map, oneOf,
+  optional, remotePort, routes, size, text, webAddress,
+} from './kind.ts'; // prettier-ignore
+import { group, notes, setting } from './setting.ts';
+import type { SettingNote } from './setting.ts';
+
+/** Extensions that mail systems commonly block, so that a mail with such a file would be refused anyway. */
+const BLOCKED_EXTENSIONS =
+  'ade adp apk appx bat chm cmd com cpl dll dmg exe hta ins isp iso jar js jse lib lnk mde msc msi msp mst nsh pif ps1 scr ' +
+  'sct shb sys vb vbe vbs vhd vxd wsc wsf wsh';
+
+const AMOUNT = { error: 'a whole number from 1' };
+const amount = z.int(AMOUNT).min(1, AMOUNT);
+const plan = z.strictObject({
+  requestsPerMinute: amount,
+  mailsPerDay: amount.nullable().default(null),
+  mailsPerMonth: amount.nullable().default(null),
+});
+
+/** A plan: what an account may ask of the API. `null` mails mean no limit. */
+export type Plan = Readonly<z.output<typeof plan>>;
+
+const requestsOnly = (requestsPerMinute: number): Plan => ({
+  requestsPerMinute,
+  mailsPerDay: null,
+  mailsPerMonth: null,
+});
+
+/** Plans that are always there; one of the same name in the settings takes its place. `unlimited` is a number too, since headers show it. */
+const BUILT_IN_PLANS: Readonly<Record<string, Plan>> = {
+  starter: requestsOnly(120),
+  standard: requestsOnly(600),
+  pro: requestsOnly(6000),
+  unlimited: requestsOnly(1_000_000),
+};
+
+const plans = map(plan, {
+  expected: '{ requestsPerMinute, mailsPerDay, mailsPerMonth }',
+  key: 'a plan name of lower-case letters, digits and hyphens',
+  isKey: (name) => /^[a-z][a-z0-9-]{0,31}$/.test(name),
+});
+
+export const settings = group('', {
+  dataDir: setting(filePath(), './data', 'Folder of the database, the keys and the command socket; relative to the working directory.'),
+  http: group('The API.', {
+    host: setting(listenAddress(), '127.0.0.1', 'Address the API listens on.'),
+    port: setting(listenPort(), 8025, 'Port the API listens on; 0 takes a free one.'),
+    publicUrl: setting(optional(webAddress()), null, 'Address under which callers reach the API; links and the OpenAPI document name it.', { fallbackText: '`http://127.0.0.1:<http.port>`' }),
+    trustedProxies: setting(list(ipNetwork(), 100), [], 'Proxies whose X-Forwarded-For header is believed: addresses or CIDR ranges.'),
+    tls: setting(flag(), false, 'Whether the API itself speaks HTTPS; only `false` is possible so far.', { later: true }),
+  }, ({ tls }) => (tls ? { member: 'tls', expected: 'false (HTTPS is not available here yet: put a TLS proxy in front)' } : null)),
+  tls: group('The certificate of the SMTP listeners.', {
+    certFile: setting(optional(filePath()), null, 'PEM file with the certificate chain.', { fallbackText: 'self-signed at first start', later: true }),
+    keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', { fallbackText: 'self-signed at first start', later: true }),
+  }, ({ certFile, keyFile }) => ((certFile === null) === (keyFile === null) ? null
+    : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' })),
+  smtp: group('Who we are in SMTP, and what listens.', {
+    hostname: setting(optional(hostName()), null, 'Name of this host in EHLO and Received; it should resolve to our address and back.', { fallbackText: "the system's fully qualified name" }),
+    operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this, for notices that have no better receiver.', { later: true }),
+    mx: group('The listener for bounces and replies.', {
+      host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.', { later: true }),
+      port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', { fallbackText: '25, or 2525 when not privileged', later: true }),
+    }),
+    submission: group('The listener for applications that speak only SMTP.', {
+      host: setting(listenAddress(), '127.0.0.1', 'Address the submission listeners bind to.', { later: true }),
+      port: setting(optional(listenPort()), null, 'Port for submission with STARTTLS; 0 takes a free one.', { fallbackText: '587, or 2587 when not privileged', later: true }),
+      tlsPort: setting(optional(listenPort()), null, 'Port for submission with TLS from the start; 0 takes a free one.', { fallbackText: '465, or 2465 when not privileged', later: true }),
+      trustedNetworks: setting(list(ipNetwork(), 100), [], 'Clients that may submit without TLS: addresses or CIDR ranges.', { later: true }),
+      notify: setting(oneOf('sender', 'operator', 'none'), 'sender', 'Who gets the notice about a final failure of a submitted mail.', { later: true }),
+    }),
+  }),
+  delivery: group('The delivery engine.', {
+    remotePort: setting(remotePort(), 25, 'Port that mail hosts are dialled on.'),
+    dnsServers: setting(list(dnsServer(), 16), [], 'DNS servers to ask, each an IP address with an optional port.', { fallbackText: "the system's" }),
+    routes: setting(routes(), {}, 'Where mail for a domain goes: domain, or `*` for all others, to `mx` (the hosts that DNS names), `discard`, `hold`, a smarthost `host:port`, or `{ host, port, tls, user, password }` with tls opportunistic, required, none or implicit.', { secret: true }),
+    allowPrivate: setting(flag(), false, 'Whether mail hosts with loopback, private or link-local addresses are dialled.'),
+    dnssecResolver: setting(flag(), false, 'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE needs.', { later: true }),
+    ipv6: setting(oneOf('auto', 'never', 'always'), 'auto', 'Whether mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.'),
+    maxConnections: setting(count(1, 50_000), 1000, 'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.'),
+    maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
+    smtputf8: setting(flag(), false, 'Whether addresses with a non-ASCII local part are accepted (SMTPUTF8).'),
+    retry: group('When a deferred mail is tried again.', {
+      schedule: setting(list(duration('1s', '7d'), 100, 1), ['1m', '5m', '15m', '30m', '1h', '2h', '4h'], 'Waits after the first, second, ... try, each varied by 20 %; the last one repeats.'),
+    }),
+    lane: group('How many connections one destination gets.', {
+      initialConcurrency: setting(count(1, 1000), 2, 'Connections a lane starts with.'),
+      maxConcurrency: setting(count(1, 1000), 10, 'Connections a lane can grow to while all goes well.'),
+    }, ({ initialConcurrency, maxConcurrency }) => (initialConcurrency <= maxConcurrency ? null
+      : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` })),
+    timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {
+      connect: setting(duration('10ms', '10m'), '30s', 'Limit of the TCP connect.'),
+      banner: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the greeting.'),
+      bannerWithOthers: setting(duration('10ms', '30m'), '120s', 'Limit of the wait for the greeting while other hosts remain to be tried.'),
+      tls: setting(duration('10ms', '30m'), '60s', 'Limit of STARTTLS and the TLS handshake.'),
+      ehlo: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to EHLO.'),
+      auth: setting(duration('10ms', '30m'), '120s', 'Limit of the sign-in at a smarthost.'),
+      mail: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to MAIL FROM.'),
+      rcpt: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to RCPT TO.'),
+      data: setting(duration('10ms', '30m'), '120s', 'Limit of the wait for the answer to DATA.'),
+      block: setting(duration('10ms', '30m'), '180s', 'Limit of the time in which one block of the mail must be taken.'),
+      dot: setting(duration('10ms', '30m'), '600s', 'Limit of the wait for the answer to the final dot.'),
+      attempt: setting(duration('10ms', '2h'), '30m', 'Limit of a whole attempt over all hosts.'),
+    }),
+    connection: group('How long a connection is used for more mails.', {
+      idle: setting(duration('10ms', '5m'), '5s', 'How long an idle connection is kept for the next mail.'),
+      maxMessages: setting(count(1, 100_000), 100, 'Mails sent over one connection.'),
+      maxAge: setting(duration('1s', '1h'), '300s', 'Age from which a connection gets no further mail.'),
+    }),
+  }),
+  simulator: group('Mail that is never really sent.', {
+    domain: setting(hostName(), 'simulator.posthorn.test', 'Domain whose recipients play a fixed part (delivered@, bounced@, ...) without a network.'),
+  }),
+  storage: group('The database.', {
+    url: setting(optional(text('sqlite:<path of the file>', (written) => (/^sqlite:[^:]/.test(written) ? written : null))), null, 'The database to use.', { fallbackText: '`sqlite:<dataDir>/posthorn.db`' }),
+    minFreeBytes: setting(size('0B', '1TiB'), '512MiB', 'Free disk space under which new mail is refused; delivery goes on.'),
+  }),
+  idempotency: group('Repeated requests.', {
+    onMismatch: setting(oneOf('replay', 'error'), 'replay', 'What a known Idempotency-Key with another body gets: the first answer again, or an error 409.'),
+  }),
+  limits: group('What one request may ask for.', {
+    recipients: setting(count(1, 1000), 50, 'Distinct addresses in to, cc and bcc of one message.'),
+    bulkRecipients: setting(count(1, 100_000), 1000, 'Entries of one bulk send.'),
+    attachments: setting(count(0, 1000), 50, 'Attachments of one message.'),
+    blockedExtensions: setting(list(text('a file extension without its dot', (written) => (/^[a-z0-9_-]{1,20}$/i.test(written) ? written.toLowerCase() : null)), 1000), BLOCKED_EXTENSIONS.split(' '), 'Extensions of attachments that are refused.'),
+    htmlBytes: setting(size('1KiB', '64MiB'), '5MiB', 'Size of the html body in UTF-8.'),
+    textBytes: setting(size('1KiB', '64MiB'), '5MiB', 'Size of the text body in UTF-8.'),
+    messageBytes: setting(size('1KiB', '128MiB'), '25MiB', 'Size of one message after MIME encoding.'),
+    bodyBytes: setting(size('1KiB', '256MiB'), '50MiB', 'Size of a request body, after decompression.'),
+    singleBodyBytes: setting(size('1KiB', '256MiB'), '40MiB', 'Size of a request body that is not a bulk send.'),
+  }),
+  plans: setting(plans, {}, 'Plans by name: requests per minute of an account, and optionally mails per day and month.', { fallbackText: 'starter 120, standard 600, pro 6000, unlimited 1000000 requests a minute; others are added to these' }),
+  retention: group('How long finished things are kept. Mail that is not finished is never touched.', {
+    content: setting(duration('1h', '3650d'), '30d', 'How long bodies and attachments are kept.'),
+    messages: setting(duration('1h', '3650d'), '90d', 'How long message records are kept.'),
+    events: setting(duration('1h', '3650d'), '90d', 'How long events are kept.'),
+    audit: setting(duration('1h', '3650d'), '365d', 'How long the audit log is kept.'),
+    reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.', { later: true }),
+  }),
+  log: group('The log on standard output.', {
+    level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),
+    format: setting(optional(oneOf('json', 'pretty')), null, 'One JSON object a line, or coloured lines for people.', { fallbackText: 'json, or pretty on a terminal' }),
+  }),
+  webhooks: group('Calls to the endpoints of customers.', {
+    allowHttp: setting(flag(), false, 'Whether endpoints may be plain http.', { later: true }),
+    allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.', { later: true }),
+  }),
+  dashboard: group('The dashboard.', {
+    port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`', later: true }),
+  }),
+}); // prettier-ignore
+
+/** What defaults depend on besides the settings; read from the process by load.ts. */
+export interface Surroundings {
+  /** Working directory that relative paths start from. */
+  cwd: string;
+  /** Whether ports under 1024 can be bound (root, or CAP_NET_BIND_SERVICE). */
+  privileged: boolean;
+  /** Whether standard output is a terminal. */
+  terminal: boolean;
+  /** The system's fully qualified name. */
+  hostname: string;
+}
+
+/** Second step: values that depend on the machine or on other settings. Paths become absolute. */
+export function decide(written: z.output<typeof settings>, around: Surroundings) {
+  const { http, tls, smtp, storage, log, dashboard } = written;
+  const absolute = (file: string): string => path.resolve(around.cwd, file);
+  const port = (usual: number): number => (around.privileged ? usual : usual + 2000 + (usual === 25 ? 500 : 0));
+  const dataDir = absolute(written.dataDir);
+  return {
+    ...written,
+    dataDir,
+    http: { ...http, publicUrl: http.publicUrl ?? `http://127.0.0.1:${http.port}` },
+    tls:
+      tls.certFile === null || tls.keyFile === null
+        ? null
+        : { certFile: absolute(tls.certFile), keyFile: absolute(tls.keyFile) },
+    smtp: {
+      ...smtp,
+      hostname: smtp.hostname ?? around.hostname,
+      mx: { ...smtp.mx, port: smtp.mx.port ?? port(25) },
+      submission: {
+        ...smtp.submission,
+        port: smtp.submission.port ?? port(587),
+        tlsPort: smtp.submission.tlsPort ?? port(465),
+      },
+    },
+    storage: { ...storage, url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}` },
+    plans: { ...BUILT_IN_PLANS, ...written.plans },
+    log: { ...log, format: log.format ?? (around.terminal ? 'pretty' : 'json') },
+    dashboard: { port: dashboard.port ?? http.port },
+  };
+}
+
+type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
+
+/** The settings as the program uses them: complete, frozen, durations in milliseconds, sizes in bytes. */
+export type Config = DeepReadonly<ReturnType<typeof decide>>;
+
+export interface SettingEntry {
+  /** Path with dots: `http.port`. */
+  path: string;
+  note: SettingNote;
+}
+
+/** All settings, in the order of the tree. */
+export function listSettings(schema: z.ZodType = settings, at: readonly string[] = []): SettingEntry[] {
+  const note = notes.get(schema);
+  if (note === undefined) throw new Error(`${at.join('.')} was not declared by setting() or group()`);
+  if (note.is === 'setting') return [{ path: at.join('.'), note }];
+  return Object.entries(note.members).flatMap(([name, member]) => listSettings(member, [...at, name]));
+}
+
+/**
+ * Puts the default in the place of each setting that is absent or null (an emptied group in YAML is null too), so that
+ * defaults go through the same checks as what was written. What is unknown stays, to be reported by the schema.
+ */
+export function complete(written: unknown, schema: z.ZodType = settings): unknown {
+  const note = notes.get(schema);
+  if (note?.is === 'setting') return written ?? note.fallback;
+  const from = written ?? {};
+  if (note === undefined || typeof from !== 'object' || Array.isArray(from)) return written;
+  const known = Object.entries(note.members).map(
+    ([name, member]) => [name, complete(Reflect.get(from, name), member)] as const,
+  );
+  return { ...from, ...Object.fromEntries(known) };
+}

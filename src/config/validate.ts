@@ -1,0 +1,90 @@
+/** From a tree of values, as YAML gives it, to a frozen `Config` or one line for each mistake in it. */
+import type { z } from 'zod';
+import { valueAt } from '../base/schema-path.ts';
+import { nearest } from '../base/spelling.ts';
+import { complete, decide, listSettings, settings } from './schema.ts';
+import type { Config, Surroundings } from './schema.ts';
+
+export type SettingsReading = { kind: 'ok'; config: Config } | { kind: 'bad'; mistakes: string[] };
+
+/** Validates the whole tree. `origins` tells where a setting was written, by path, so that a line can name the variable. */
+export function readSettings(
+  written: unknown,
+  around: Surroundings,
+  origins: ReadonlyMap<string, string> = new Map(),
+): SettingsReading {
+  const whole = complete(written);
+  const result = settings.safeParse(whole);
+  if (result.success) return { kind: 'ok', config: deepFreeze(decide(result.data, around)) };
+  return { kind: 'bad', mistakes: mistakesOf(result.error.issues, whole, origins) };
+}
+
+function mistakesOf(
+  issues: readonly z.core.$ZodIssue[],
+  whole: unknown,
+  origins: ReadonlyMap<string, string>,
+): string[] {
+  const lines = new Map<string, string>();
+  for (const issue of issues) {
+    if (issue.code === 'unrecognized_keys') {
+      for (const key of issue.keys) lines.set(spell([...issue.path, key]), unknownSetting(issue.path, key));
+      continue;
+    }
+    const place = spell(issue.path);
+    // Several faults in one value are one mistake to the reader: the first says what is expected.
+    if (!lines.has(place)) lines.set(place, wrongValue(place, issue, whole, origins));
+  }
+  return [...lines.values()];
+}
+
+function wrongValue(
+  place: string,
+  issue: z.core.$ZodIssue,
+  whole: unknown,
+  origins: ReadonlyMap<string, string>,
+): string {
+  const entry = listSettings().find(
+    ({ path: name }) => place === name || place.startsWith(`${name}.`) || place.startsWith(`${name}[`),
+  );
+  const origin = entry === undefined ? undefined : origins.get(entry.path);
+  const expected = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
+  const found = issue.code === 'invalid_key' ? issue.path.at(-1) : valueAt(whole, issue.path);
+  const shown = entry?.note.secret === true && issue.code !== 'invalid_key' ? kindOf(found) : show(found);
+  return `${place === '' ? 'settings' : place}${origin?.startsWith('POSTHORN_') === true ? ` (${origin})` : ''}: expected ${expected}, found ${shown}`;
+}
+
+function unknownSetting(group: readonly PropertyKey[], key: string): string {
+  const place = spell([...group, key]);
+  const paths = listSettings().map(({ path: name }) => name);
+  const within = group.length === 0 ? '' : `${spell(group)}.`;
+  const siblings = paths
+    .filter((name) => name.startsWith(within))
+    .map((name) => name.slice(within.length).split('.')[0] ?? '');
+  const near = nearest(key, siblings);
+  const meant = near === null ? paths.find((name) => name.split('.').at(-1) === key) : within + near;
+  return `${place}: unknown setting${meant === undefined ? '' : `, did you mean ${meant}?`}`;
+}
+
+function spell(place: readonly PropertyKey[]): string {
+  return place
+    .map((step, i) => (typeof step === 'number' ? `[${step}]` : `${i === 0 ? '' : '.'}${String(step)}`))
+    .join('');
+}
+
+function show(value: unknown): string {
+  const text = typeof value === 'object' || value === undefined ? kindOf(value) : JSON.stringify(value);
+  return text.length > 60 ? `${text.slice(0, 60)}...` : text;
+}
+
+function kindOf(value: unknown): string {
+  if (value === null || value === undefined) return 'nothing';
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'object') return 'a map';
+  return typeof value === 'string' ? 'another text' : `a ${typeof value}`;
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value;
+  for (const part of Object.values(value)) deepFreeze(part);
+  return Object.freeze(value);
+}
