@@ -1,0 +1,183 @@
+/**
+ * E-mail addresses: RFC 5321 section 4.1.2, RFC 5322 section 3.4, domains by IDNA (UTS #46).
+ *
+ * The rule, word for word as the manual has it: one RFC 5322 `mailbox`; no groups, comments or route; local part
+ * dot-atom or quoted string, at most 64 octets; domain at most 253, two or more LDH labels of at most 63, last label
+ * not all digits; U-labels are converted to A-labels (UTS-46) and stored so; no address literals; total at most
+ * 254 octets; no control characters; non-ASCII local parts refused unless SMTPUTF8 is switched on. The domain is
+ * lower-cased, the local part kept. The rule governs the address: a display name is any UTF-8 without control characters.
+ */
+import { domainToASCII } from 'node:url';
+
+/** One person's address as it goes into a header. */
+export interface Mailbox {
+  /** Display name, decoded and unquoted; null where there is none. */
+  name: string | null;
+  /** Left of the `@`, as sent: case kept, quotes kept where they are needed, dropped where they are not. */
+  local: string;
+  /** A-labels, lower case. */
+  domain: string;
+  /** `local@domain` */
+  address: string;
+}
+
+export type ParsedMailbox = { kind: 'ok'; mailbox: Mailbox } | { kind: 'bad'; why: string };
+
+/** Characters of name and address together: keeps every step below short, whatever is sent. */
+const LONGEST_MAILBOX = 1000;
+const LONGEST_LOCAL = 64;
+const LONGEST_DOMAIN = 253;
+const LONGEST_LABEL = 63;
+const LONGEST_ADDRESS = 254;
+
+const DOT_ATOM = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?:\.[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/;
+/** RFC 6531 section 3.3 lets UTF8-non-ascii into an atom; what no eye can see (spaces, format characters) stays out. */
+const DOT_ATOM_UTF8 =
+  /^(?:[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]|[^\x00-\x7f\p{Z}\p{C}])+(?:\.(?:[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]|[^\x00-\x7f\p{Z}\p{C}])+)*$/u;
+const QUOTED_STRING = /^"(?:[^"\\]|\\.)*"$/su;
+const LABEL = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
+const ONLY_LDH_BELOW_128 = /^[A-Za-z0-9.\-\x80-\u{10ffff}]+$/u;
+
+const CONTROL = /[\x00-\x1f\x7f-\x9f]/;
+
+const ASCII = /^[\x00-\x7f]*$/;
+
+/**
+ * Reads `a@b.c`, `<a@b.c>`, `Name <a@b.c>` or `"Quoted, name" <a@b.c>`. An unquoted name may hold commas and other
+ * specials (`Acme, Inc. <a@b.c>` is one mailbox), but not another address: a list must not lose its members silently.
+ */
+export function parseMailbox(text: string, options: { smtputf8?: boolean } = {}): ParsedMailbox {
+  if (text.length > LONGEST_MAILBOX) return bad(`longer than ${String(LONGEST_MAILBOX)} characters`);
+  if (CONTROL.test(text)) return bad('control characters are not allowed');
+  if (!text.isWellFormed()) return bad('not valid Unicode');
+  const trimmed = trimSpaces(text);
+  if (trimmed === '') return bad('empty');
+  const address = trimmed.endsWith('>') ? angleAddress(trimmed) : { before: '', address: trimmed };
+  if (address === null) return bad('the address is not between < and >');
+  const name = displayName(trimSpaces(address.before));
+  if (name.kind === 'bad') return name;
+  return parseAddress(address.address, name.name, options.smtputf8 === true);
+}
+
+/** What two spellings of one address have in common: suppressions compare by it, the local part lower-cased too. */
+export function addressKey(address: string): string {
+  return address.toLowerCase();
+}
+
+/** The mailbox as text for people and API records; `parseMailbox` reads it back. Not a header: see header.ts. */
+export function formatMailbox(mailbox: Mailbox): string {
+  const { name, address } = mailbox;
+  if (name === null) return address;
+  const plain = !/[()<>[\]:;@\\,."]/.test(name) && name === trimSpaces(name);
+  return `${plain ? name : quote(name)} <${address}>`;
+}
+
+/** A quoted string (RFC 5322 section 3.2.4) of text without control characters. */
+export function quote(text: string): string {
+  return `"${text.replace(/["\\]/g, '\\$&')}"`;
+}
+
+function bad(why: string): { kind: 'bad'; why: string } {
+  return { kind: 'bad', why };
+}
+
+function trimSpaces(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && text[start] === ' ') start++;
+  while (end > start && text[end - 1] === ' ') end--;
+  return text.slice(start, end);
+}
+
+/**
+ * Splits `name <address>` from its right end, since only there it is clear what is what: a name may hold `<` and a
+ * quoted local part too.
+ */
+function angleAddress(text: string): { before: string; address: string } | null {
+  const at = text.lastIndexOf('@');
+  const open = at > 0 && text[at - 1] === '"' ? openingQuote(text, at - 1) - 1 : text.lastIndexOf('<');
+  if (open < 0 || text[open] !== '<') return null;
+  return { before: text.slice(0, open), address: text.slice(open + 1, -1) };
+}
+
+/** Where the quoted string ending at `end` begins: the nearest quote before it that is not escaped, or -1. */
+function openingQuote(text: string, end: number): number {
+  let open = end;
+  do open = text.lastIndexOf('"', open - 1);
+  while (open > 0 && isEscaped(text, open));
+  return open;
+}
+
+function isEscaped(text: string, index: number): boolean {
+  let first = index;
+  while (first > 0 && text[first - 1] === '\\') first--;
+  return (index - first) % 2 === 1;
+}
+
+function displayName(text: string): { kind: 'name'; name: string | null } | { kind: 'bad'; why: string } {
+  if (text === '') return { kind: 'name', name: null };
+  if (text.startsWith('"')) {
+    if (QUOTED_STRING.test(text)) return { kind: 'name', name: unquote(text) || null };
+    if (!text.includes('"', 1)) return bad('the quote of the display name is not closed');
+  }
+  if (/<[^<>]*@/.test(text) || (text.includes(',') && text.includes('@'))) {
+    return bad('more than one address (put a display name that holds one in quotes)');
+  }
+  return { kind: 'name', name: text };
+}
+
+function unquote(quoted: string): string {
+  return quoted.slice(1, -1).replace(/\\(.)/gsu, '$1');
+}
+
+function parseAddress(address: string, name: string | null, smtputf8: boolean): ParsedMailbox {
+  const at = address.lastIndexOf('@');
+  if (at < 0) return bad('there is no @');
+  const local = parseLocal(address.slice(0, at), smtputf8);
+  if (local.kind === 'bad') return local;
+  const domain = parseDomain(address.slice(at + 1));
+  if (domain.kind === 'bad') return domain;
+  const whole = `${local.local}@${domain.domain}`;
+  if (Buffer.byteLength(whole) > LONGEST_ADDRESS) return bad(`longer than ${String(LONGEST_ADDRESS)} octets`);
+  return { kind: 'ok', mailbox: { name, local: local.local, domain: domain.domain, address: whole } };
+}
+
+/** RFC 5321 section 4.1.2: send with the least quoting, so that `"ana"@x` and `ana@x` are one entry in every list. */
+function parseLocal(text: string, smtputf8: boolean): { kind: 'local'; local: string } | { kind: 'bad'; why: string } {
+  if (text === '') return bad('nothing before the @');
+  if (!smtputf8 && !ASCII.test(text)) return bad('the part before the @ has characters outside ASCII');
+  if (Buffer.byteLength(text) > LONGEST_LOCAL) {
+    return bad(`the part before the @ is longer than ${String(LONGEST_LOCAL)} octets`);
+  }
+  const dotAtom = smtputf8 ? DOT_ATOM_UTF8 : DOT_ATOM;
+  if (dotAtom.test(text)) return { kind: 'local', local: text };
+  if (!QUOTED_STRING.test(text)) return bad('the part before the @ is not a dot-atom or a quoted string');
+  const content = unquote(text);
+  return { kind: 'local', local: dotAtom.test(content) ? content : quote(content) };
+}
+
+function parseDomain(text: string): { kind: 'domain'; domain: string } | { kind: 'bad'; why: string } {
+  if (text === '') return bad('nothing after the @');
+  if (text.startsWith('[')) return bad('address literals are not allowed');
+  if (!ONLY_LDH_BELOW_128.test(text)) return bad('the domain has a character that no host name has');
+  const domain = toALabels(text);
+  if (domain === '') return bad('the domain is not a valid internationalized name');
+  if (domain.length > LONGEST_DOMAIN) return bad(`the domain is longer than ${String(LONGEST_DOMAIN)} octets`);
+  const labels = domain.split('.');
+  if (labels.length < 2) return bad('the domain needs at least two labels');
+  for (const label of labels) {
+    if (label.length > LONGEST_LABEL) return bad(`a domain label is longer than ${String(LONGEST_LABEL)} octets`);
+    if (!LABEL.test(label)) return bad('a domain label is empty, or begins or ends with a hyphen');
+  }
+  if (/^[0-9]+$/.test(labels.at(-1) ?? '')) return bad('the last label of the domain is all digits');
+  return { kind: 'domain', domain };
+}
+
+/**
+ * Empty where UTS-46 refuses the name. Plain ASCII names do not go through it: the converter is the URL standard's and
+ * would read `0x7f.1` as an IPv4 address. What comes out for others is checked like any name.
+ */
+function toALabels(domain: string): string {
+  const lower = domain.toLowerCase();
+  return ASCII.test(domain) && !lower.includes('xn--') ? lower : domainToASCII(domain);
+}

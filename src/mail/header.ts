@@ -1,0 +1,193 @@
+/**
+ * Header fields: RFC 5322 sections 2.2 and 3.2.4, encoded words RFC 2047, addresses outside ASCII RFC 6532.
+ *
+ * Writing: text -> words, each ASCII and without spaces inside -> lines folded at 76. Folding only ever puts a line
+ * break before a space that is there anyway, so that unfolding gives the text back. Reading: `parseHeaders`.
+ */
+import { quote } from './address.ts';
+import type { Mailbox } from './address.ts';
+
+export interface HeaderField {
+  name: string;
+  /** Unfolded and trimmed; encoded words are not decoded. */
+  value: string;
+  /** As found, line ends included. */
+  raw: string;
+}
+
+/** RFC 2047 section 2: no line with an encoded word is longer. RFC 5322 section 2.1.1 advises 78 for all others. */
+const FOLD_AT = 76;
+const LONGEST_ENCODED_WORD = 75;
+/** RFC 5322 section 2.1.1, without the line end. */
+const HARD_LIMIT = 998;
+/** Less room than this beside the name is left empty. */
+const SHORTEST_FIRST_WORD = 30;
+/** A run of spaces this long is encoded, since a line cannot be folded inside it without being blank. */
+const MOST_SPACES = 40;
+
+const FIELD_NAME = /^[!-9;-~]{1,126}$/;
+const PLAIN = /^[\x20-\x7e]*$/;
+/** What an encoded word may hold everywhere, display names included (RFC 2047 section 5, rule 3). */
+const Q_LITERAL = new Set(Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/'));
+const ATOMS_AND_SPACES = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~ ]*$/;
+
+const CONTROLS = /[\x00-\x1f\x7f-\x9f\u2028\u2029]+/g;
+
+/**
+ * `Name: value`, folded and ended by CRLF. The value is text: control characters become a space, and what ASCII or the
+ * line length cannot carry is encoded. Throws where the name is not a field name, for that is our own mistake.
+ */
+export function headerLine(name: string, value: string): string {
+  if (!FIELD_NAME.test(name)) throw new Error('not a header field name');
+  const text = withoutControls(value).trim();
+  // Nearly every header of nearly every message.
+  if (name.length + 2 + text.length <= FOLD_AT && PLAIN.test(text) && !text.includes('=?'))
+    return `${name}: ${text}\r\n`;
+  return fold(name, wordsOfText(text, FOLD_AT - name.length - 2));
+}
+
+/** A header that holds addresses; nothing at all where there are none. */
+export function addressHeader(name: string, mailboxes: readonly Mailbox[]): string {
+  const words: string[] = [];
+  for (const [index, mailbox] of mailboxes.entries()) {
+    const comma = index === mailboxes.length - 1 ? '' : ',';
+    const room = words.length === 0 ? FOLD_AT - name.length - 2 : LONGEST_ENCODED_WORD;
+    for (const word of mailbox.name === null ? [] : wordsOfName(withoutControls(mailbox.name), room)) words.push(word);
+    words.push((mailbox.name === null ? mailbox.address : `<${mailbox.address}>`) + comma);
+  }
+  return words.length === 0 ? '' : fold(name, words);
+}
+
+/** Control characters, and the separators that some readers take for line ends, as one space. */
+export function withoutControls(text: string): string {
+  return text.replace(CONTROLS, ' ').toWellFormed();
+}
+
+/**
+ * The fields of a header, in order. Reading ends at the first empty line; bare LF is taken as a line end. What has no
+ * name is left out.
+ */
+export function parseHeaders(head: Buffer | string): HeaderField[] {
+  const text = typeof head === 'string' ? head : head.toString('utf8');
+  const fields: HeaderField[] = [];
+  let lines: string[] = [];
+  const finish = (): void => {
+    const field = lines.length === 0 ? null : parseField(lines);
+    if (field !== null) fields.push(field);
+    lines = [];
+  };
+  for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) {
+    if (line === '\r\n' || line === '\n') break;
+    if (!line.startsWith(' ') && !line.startsWith('\t')) finish();
+    lines.push(line);
+  }
+  finish();
+  return fields;
+}
+
+function parseField(lines: readonly string[]): HeaderField | null {
+  const raw = lines.join('');
+  const colon = raw.indexOf(':');
+  if (colon <= 0) return null;
+  const value = lines
+    .map((line) => line.replace(/\r?\n$/, ''))
+    .join('')
+    .slice(colon + 1)
+    .trim();
+  return { name: raw.slice(0, colon).trimEnd(), value, raw };
+}
+
+/**
+ * Greedy folding. The first word stays beside the name even where it is too long for 76, because receivers are known
+ * that read `Name:` and a line break as an empty value; an encoded word may not (RFC 2047 section 2).
+ */
+function fold(name: string, words: readonly string[]): string {
+  let line = `${name}:`;
+  let folded = '';
+  for (const [index, word] of words.entries()) {
+    const stays = index === 0 && !word.startsWith('=?') && line.length + 1 + word.length <= HARD_LIMIT;
+    if (!stays && line.length + 1 + word.length > FOLD_AT) {
+      folded += `${line}\r\n`;
+      line = '';
+    }
+    line += ` ${word}`;
+  }
+  return `${folded}${line}\r\n`;
+}
+
+/** Plain at both ends, encoded from the first word that needs it to the last. */
+function wordsOfText(text: string, firstRoom: number): string[] {
+  const words = splitAtSpaces(text);
+  const first = words.findIndex(needsEncoding);
+  if (first < 0) return words;
+  const last = words.findLastIndex(needsEncoding);
+  const middle = encodedWords(words.slice(first, last + 1).join(' '), first === 0 ? firstRoom : LONGEST_ENCODED_WORD);
+  return [...words.slice(0, first), ...middle, ...words.slice(last + 1)];
+}
+
+function wordsOfName(name: string, firstRoom: number): string[] {
+  const plain = splitAtSpaces(ATOMS_AND_SPACES.test(name) ? name : quote(name));
+  return name === name.trim() && !plain.some(needsEncoding) ? plain : encodedWords(name, firstRoom);
+}
+
+/** Words joined by one space give the text again: further spaces stay at the front of the word they precede. */
+function splitAtSpaces(text: string): string[] {
+  return text.split(/(?<! ) /);
+}
+
+/** `=?` is encoded lest a reader decodes what was meant as it stands. */
+function needsEncoding(word: string): boolean {
+  return !PLAIN.test(word) || word.includes('=?') || word.length >= HARD_LIMIT || word.lastIndexOf(' ') > MOST_SPACES;
+}
+
+/** Encoded words for `text`, the first at most `firstRoom` long: by B or Q, whichever is shorter, cut between code points. */
+function encodedWords(text: string, firstRoom: number): string[] {
+  const bytes = Buffer.from(text, 'utf8');
+  let lengthByQ = 0;
+  for (const byte of bytes) lengthByQ += lengthInQ(byte);
+  const byQ = lengthByQ <= Math.ceil(bytes.length / 3) * 4;
+  const words: string[] = [];
+  let room = firstRoom < SHORTEST_FIRST_WORD ? LONGEST_ENCODED_WORD : Math.min(firstRoom, LONGEST_ENCODED_WORD);
+  for (let start = 0; start < bytes.length; room = LONGEST_ENCODED_WORD) {
+    const payload = room - '=?UTF-8?Q??='.length;
+    const end = byQ ? endOfQ(bytes, start, payload) : endOfB(bytes, start, payload);
+    words.push(byQ ? wordByQ(bytes, start, end) : `=?UTF-8?B?${bytes.toString('base64', start, end)}?=`);
+    start = end;
+  }
+  return words;
+}
+
+function lengthInQ(byte: number): number {
+  return Q_LITERAL.has(byte) || byte === 0x20 ? 1 : 3;
+}
+
+function endOfB(bytes: Buffer, start: number, room: number): number {
+  return startOfCodePoint(bytes, start + Math.floor(room / 4) * 3);
+}
+
+function endOfQ(bytes: Buffer, start: number, room: number): number {
+  let end = start;
+  for (let used = 0; end < bytes.length; end++) {
+    used += lengthInQ(bytes[end] ?? 0);
+    if (used > room) break;
+  }
+  return startOfCodePoint(bytes, end);
+}
+
+/** The last beginning of a code point at or before `index`: RFC 2047 section 5 forbids words that end inside one. */
+function startOfCodePoint(bytes: Buffer, index: number): number {
+  if (index >= bytes.length) return bytes.length;
+  let start = index;
+  while (((bytes[start] ?? 0) & 0xc0) === 0x80) start--;
+  return start;
+}
+
+function wordByQ(bytes: Buffer, start: number, end: number): string {
+  let word = '=?UTF-8?Q?';
+  for (const byte of bytes.subarray(start, end)) {
+    if (byte === 0x20) word += '_';
+    else if (Q_LITERAL.has(byte)) word += String.fromCharCode(byte);
+    else word += `=${byte.toString(16).toUpperCase().padStart(2, '0')}`;
+  }
+  return `${word}?=`;
+}

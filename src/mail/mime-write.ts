@@ -1,0 +1,147 @@
+/**
+ * MIME content: RFC 2045 to 2049. Two steps, since one content goes to many recipients: `encodeContent` makes the body
+ * once, `writeHead` (message-head.ts) the header of each message.
+ *
+ * Text and html, which is nearly all mail, are written here; with attachments nodemailer's composer makes the tree and
+ * the attachments, and gets the text parts ready-made, so that these are the same octets either way.
+ */
+import { createHash } from 'node:crypto';
+import MailComposer from 'nodemailer/lib/mail-composer';
+import { base64Length, BOUNDARY_MARK, encodeText, measureText } from './transfer-encoding.ts';
+import type { TextEnd } from './transfer-encoding.ts';
+
+export { writeHead } from './message-head.ts';
+export type { HeadInput } from './message-head.ts';
+export { textFromHtml } from './text-from-html.ts';
+
+export interface Attachment {
+  filename: string;
+  /** Written as it is, parameters included. */
+  contentType: string;
+  /** Without the angle brackets. */
+  contentId: string | null;
+  disposition: 'attachment' | 'inline';
+  content: Buffer;
+}
+
+export interface MimeContent {
+  html: string | null;
+  text: string | null;
+  attachments: readonly Attachment[];
+}
+
+export interface EncodedContent {
+  /** MIME-Version and the Content-* lines of the root, each ended by CRLF. */
+  headers: string;
+  /** ASCII, line ends CRLF and nothing else below a space but TAB, no line over 998, CRLF at its end. */
+  body: Buffer;
+}
+
+const MIME_VERSION = 'MIME-Version: 1.0\r\n';
+const HTML = 'text/html; charset=utf-8';
+const PLAIN = 'text/plain; charset=utf-8';
+
+/**
+ * The content as it goes on the wire: `multipart/alternative` where there are text and html, `related` around html and
+ * the parts it shows by `cid:`, `mixed` around all that and the attachments. The same input gives the same octets; the
+ * seed (any string) only goes into the boundaries.
+ */
+export function encodeContent(content: MimeContent, boundarySeed: string): Promise<EncodedContent> {
+  const base = createHash('sha256').update(boundarySeed).digest('base64url').slice(0, 24);
+  if (content.attachments.length > 0) return composeTree(content, base);
+  const { html, text } = content;
+  if (html !== null && text !== null) return Promise.resolve(alternative(html, text, `${BOUNDARY_MARK}${base}`));
+  const part = encodePart(html === null ? PLAIN : HTML, html ?? text ?? '', 'message');
+  return Promise.resolve({ headers: MIME_VERSION + part.headers, body: part.body });
+}
+
+/**
+ * Octets that `encodeContent` gives at most, its header lines included: never less, and for anything over a few KiB
+ * within some percent. The texts are looked at once, attachments only for their length.
+ */
+export function encodedSize(content: MimeContent): number {
+  let size = 1000;
+  for (const text of [content.html, content.text]) if (text !== null) size += measureText(text).bound;
+  for (const { content: octets, filename, contentType, contentId } of content.attachments) {
+    // The name is written twice, three octets an octet and with the marks of its continuations (RFC 2231).
+    const labels = 10 * Buffer.byteLength(filename) + 2 * Buffer.byteLength(contentType) + (contentId?.length ?? 0);
+    size += base64Length(octets.length) + labels + 500;
+  }
+  return size;
+}
+
+function encodePart(type: string, text: string, end: TextEnd): { headers: string; body: Buffer } {
+  const measured = measureText(text);
+  const headers = `Content-Type: ${type}\r\nContent-Transfer-Encoding: ${measured.encoding}\r\n`;
+  return { headers, body: encodeText(measured, end) };
+}
+
+/** RFC 2046 section 5.1.4: the richest last. */
+function alternative(html: string, text: string, boundary: string): EncodedContent {
+  const plain = encodePart(PLAIN, text, 'part');
+  const rich = encodePart(HTML, html, 'part');
+  const body = Buffer.concat([
+    Buffer.from(`--${boundary}\r\n${plain.headers}\r\n`),
+    plain.body,
+    Buffer.from(`\r\n--${boundary}\r\n${rich.headers}\r\n`),
+    rich.body,
+    Buffer.from(`\r\n--${boundary}--\r\n`),
+  ]);
+  return { headers: `${MIME_VERSION}Content-Type: multipart/alternative; boundary="${boundary}"\r\n`, body };
+}
+
+async function composeTree(content: MimeContent, base: string): Promise<EncodedContent> {
+  const { html, text } = content;
+  const composer = new MailComposer({
+    baseBoundary: base,
+    boundaryPrefix: BOUNDARY_MARK,
+    // Header lines of no use here; given so that the composer makes up none of its own.
+    messageId: '<content@invalid>',
+    date: new Date(0),
+    disableFileAccess: true,
+    disableUrlAccess: true,
+    ...(text === null && html !== null ? {} : { text: { raw: readyPart(PLAIN, text ?? '') } }),
+    ...(html === null ? {} : { html: { raw: readyPart(HTML, html) } }),
+    attachments: content.attachments.map((attachment) => forComposer(attachment)),
+  });
+  return splitRoot(await composer.compile().build());
+}
+
+function readyPart(type: string, text: string): Buffer {
+  const part = encodePart(type, text, 'part');
+  return Buffer.concat([Buffer.from(`${part.headers}\r\n`), part.body]);
+}
+
+/** Only an inline part belongs beside the html (`multipart/related`); another keeps its Content-ID among the attachments. */
+function forComposer({ filename, contentType, contentId, disposition, content }: Attachment) {
+  // The composer would take it for a part of its own tree and write a boundary into it.
+  if (/^\s*multipart\//i.test(contentType)) throw new Error('an attachment cannot be multipart');
+  return {
+    filename,
+    contentType,
+    content,
+    contentDisposition: disposition,
+    contentTransferEncoding: encodingOf(contentType, content),
+    ...(contentId !== null && disposition === 'inline' ? { cid: contentId } : {}),
+    ...(contentId !== null && disposition === 'attachment' ? { headers: { 'Content-ID': `<${contentId}>` } } : {}),
+  };
+}
+
+/**
+ * RFC 2046 section 5.2.1 wants mails inside mails unencoded. Where one cannot go in 7 bits and unchanged, it is encoded
+ * all the same: readers decode it, and the alternative is to alter what the customer attached.
+ */
+function encodingOf(contentType: string, content: Buffer): '7bit' | 'base64' {
+  if (!/^message\//i.test(contentType)) return 'base64';
+  const text = content.toString('latin1');
+  const unchanged = !/\r(?!\n)|(?<!\r)\n/.test(text) && measureText(text).encoding === '7bit';
+  return unchanged ? '7bit' : 'base64';
+}
+
+/** A composed message's root: its MIME header lines, and what stands below the header. */
+function splitRoot(message: Buffer): EncodedContent {
+  const end = message.indexOf('\r\n\r\n');
+  const fields = message.toString('latin1', 0, end + 2).split(/(?<=\r\n)(?![ \t])/);
+  const content = fields.filter((field) => /^content-/i.test(field));
+  return { headers: MIME_VERSION + content.join(''), body: message.subarray(end + 4) };
+}

@@ -1,0 +1,154 @@
+/**
+ * Content transfer encodings for text parts: RFC 2045 section 6. Everything leaves in 7 bits, whatever the remote
+ * offers, so that the bytes and the signature over them are the same at every try.
+ *
+ * `measureText` looks at a text and chooses; `encodeText` writes. They run for every body that is sent and are made of
+ * string searches and slices, which the engine does in native code: half the time of a loop over bytes.
+ */
+
+export type TransferEncoding = '7bit' | 'quoted-printable' | 'base64';
+
+export interface MeasuredText {
+  encoding: TransferEncoding;
+  /** One character an octet (UTF-8), line ends LF. */
+  octets: string;
+  /** True where `=` is all that quoted-printable has to escape. */
+  plain: boolean;
+  /** Octets the encoded text takes at most. */
+  bound: number;
+}
+
+/** Where an encoded text ends: the last octets of a message must be CRLF; before a boundary they belong to the boundary. */
+export type TextEnd = 'message' | 'part';
+
+/** Multipart boundaries begin with this: quoted-printable and base64 never have it at a line's start, plain text may not. */
+export const BOUNDARY_MARK = '=_';
+
+/** RFC 2045 section 6.7 (5) and 6.8: encoded lines. Plain lines beyond it are encoded too, since some relays wrap them. */
+const LONGEST_LINE = 76;
+/** Columns a soft break may leave unused: an escape, and a UTF-8 sequence kept together. */
+const UNUSED_COLUMNS = 12;
+
+const NOT_PLAIN = /[^\t\n\x20-\x7e]/;
+const TRAILING_SPACE = /[ \t](?:\n|$)/;
+const TO_ESCAPE = /[^\t\n\x20-<>-~]/g;
+const ESCAPES = Array.from({ length: 256 }, (_, byte) => `=${byte.toString(16).toUpperCase().padStart(2, '0')}`);
+
+/** Chooses what keeps the text readable on the wire and short: as it is, else quoted-printable while most of it is ASCII. */
+export function measureText(text: string): MeasuredText {
+  const lines = text.includes('\r') ? text.replace(/\r\n?/g, '\n') : text;
+  const plain = !NOT_PLAIN.test(lines);
+  const octets = plain ? lines : Buffer.from(lines, 'utf8').toString('latin1');
+  const { lineEnds, longest } = measureLines(octets);
+  const length = octets.length + lineEnds;
+  if (plain && longest <= LONGEST_LINE && !TRAILING_SPACE.test(octets) && !octets.includes(`--${BOUNDARY_MARK}`)) {
+    return { encoding: '7bit', octets, plain, bound: length + 2 };
+  }
+  const escapes = plain ? count(octets, '=') : countEscapes(octets);
+  // Above a quarter quoted-printable is the longer one, and nobody can read it either.
+  return escapes * 4 <= length
+    ? { encoding: 'quoted-printable', octets, plain, bound: quotedPrintableBound(length + 2 * escapes, lineEnds) }
+    : { encoding: 'base64', octets, plain, bound: base64Length(length) };
+}
+
+/**
+ * The text as octets for the wire. Decoding gives back exactly the text with CRLF line ends, except that a plain (7bit)
+ * text at the end of a message gains a line end where it had none.
+ */
+export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
+  if (text.encoding === 'quoted-printable') return quotedPrintable(escape(text), end);
+  const octets = text.octets.replaceAll('\n', '\r\n');
+  // RFC 2045 section 6.8: text has CRLF line ends before it is encoded.
+  if (text.encoding === 'base64') return base64Lines(Buffer.from(octets, 'latin1'));
+  return Buffer.from(end === 'message' && !octets.endsWith('\n') ? `${octets}\r\n` : octets, 'latin1');
+}
+
+/** Octets of base64 in lines of 76, each ended by CRLF. */
+export function base64Length(octets: number): number {
+  const characters = Math.ceil(octets / 3) * 4;
+  return characters + 2 * Math.ceil(characters / LONGEST_LINE);
+}
+
+function measureLines(octets: string): { lineEnds: number; longest: number } {
+  let lineEnds = 0;
+  let longest = 0;
+  let start = 0;
+  for (let end = octets.indexOf('\n'); end >= 0; end = octets.indexOf('\n', start)) {
+    longest = Math.max(longest, end - start);
+    start = end + 1;
+    lineEnds++;
+  }
+  return { lineEnds, longest: Math.max(longest, octets.length - start) };
+}
+
+function count(text: string, character: string): number {
+  let found = 0;
+  for (let at = text.indexOf(character); at >= 0; at = text.indexOf(character, at + 1)) found++;
+  return found;
+}
+
+function countEscapes(octets: string): number {
+  let found = 0;
+  for (let index = 0; index < octets.length; index++) {
+    const code = octets.charCodeAt(index);
+    if (code > 0x7e || code === 0x3d || (code < 0x20 && code !== 0x09 && code !== 0x0a)) found++;
+  }
+  return found;
+}
+
+/** A soft break takes 3 octets; every line may end in a space that takes 3 for 1. */
+function quotedPrintableBound(octets: number, lineEnds: number): number {
+  const withSpaces = octets + 2 * (lineEnds + 1);
+  return withSpaces + 3 * (Math.ceil(withSpaces / (LONGEST_LINE - UNUSED_COLUMNS)) + 1);
+}
+
+function escape({ octets, plain }: MeasuredText): string {
+  if (plain) return octets.replaceAll('=', '=3D');
+  return octets.replace(TO_ESCAPE, (octet) => ESCAPES[octet.charCodeAt(0)] ?? '');
+}
+
+/** Cuts escaped text into lines. */
+function quotedPrintable(escaped: string, end: TextEnd): Buffer {
+  let out = '';
+  for (let start = 0; start <= escaped.length;) {
+    const lineFeed = escaped.indexOf('\n', start);
+    const lineEnd = lineFeed < 0 ? escaped.length : lineFeed;
+    for (let cut = softBreak(escaped, start, lineEnd); cut < lineEnd; cut = softBreak(escaped, start, lineEnd)) {
+      out += `${escaped.slice(start, cut)}=\r\n`;
+      start = cut;
+    }
+    out += lastOfLine(escaped, start, lineEnd);
+    if (lineFeed >= 0) out += '\r\n';
+    // A soft break ends a message's last line without adding one to the text.
+    else if (end === 'message' && lineEnd > start) out += '=\r\n';
+    start = lineEnd + 1;
+  }
+  return Buffer.from(out, 'latin1');
+}
+
+/** Where to break the line after `start`, or its end: before an escape, and not inside a UTF-8 sequence. */
+function softBreak(escaped: string, start: number, lineEnd: number): number {
+  // A space that ends the line grows to three columns, so two are kept free besides the one of the break.
+  if (lineEnd - start <= LONGEST_LINE - 3) return lineEnd;
+  let cut = start + LONGEST_LINE - 3;
+  if (escaped[cut - 1] === '=') cut -= 1;
+  else if (escaped[cut - 2] === '=') cut -= 2;
+  while (escaped[cut] === '=' && /[89AB]/.test(escaped[cut + 1] ?? '')) cut -= 3;
+  return cut;
+}
+
+/** RFC 2045 section 6.7 (3): white space at the end of a line gets lost on the way. */
+function lastOfLine(escaped: string, start: number, lineEnd: number): string {
+  const last = lineEnd > start ? escaped[lineEnd - 1] : '';
+  if (last !== ' ' && last !== '\t') return escaped.slice(start, lineEnd);
+  return escaped.slice(start, lineEnd - 1) + (last === ' ' ? '=20' : '=09');
+}
+
+function base64Lines(octets: Buffer): Buffer {
+  const characters = octets.toString('base64');
+  let out = '';
+  for (let start = 0; start < characters.length; start += LONGEST_LINE) {
+    out += `${characters.slice(start, start + LONGEST_LINE)}\r\n`;
+  }
+  return Buffer.from(out, 'latin1');
+}
