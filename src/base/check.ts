@@ -1,0 +1,237 @@
+/**
+ * From a zod schema and a value of the caller's to a checked value or one `Problem`.
+ *
+ * A request may have many faults and the answer names one, always the same one: first a member nobody knows (the
+ * likeliest cause of the others is a typing error), then what is missing or has another JSON type, then what is out
+ * of its range or pattern; within each of these, in the order in which the schema declares the members.
+ */
+import { z } from 'zod';
+
+import { Problem } from './problem.ts';
+import type { ProblemCode } from './problem.ts';
+import { schemaAt, valueAt } from './schema-path.ts';
+import { nearest } from './spelling.ts';
+
+/** What a fault in a schema's value is called, where the general codes do not do. */
+export interface FaultNote {
+  /** The code for a value out of the schema's range or pattern (not for a missing one or a wrong type). */
+  code?: ProblemCode;
+  /** What is wrong, put behind the field's name: "must be a slug". */
+  says?: string;
+  /** The member is declared but cannot be used yet: any fault in it ranks as that of an unknown member. */
+  unavailable?: boolean;
+}
+
+/** Notes on schemas: `z.string().regex(SLUG).register(faults, { code: 'unknown_stream' })`. */
+export const faults = z.registry<FaultNote>();
+
+export interface CheckOptions {
+  /** The one code for every fault, where an endpoint has but one (`invalid_parameter` for query parameters). */
+  code?: ProblemCode;
+  /** Where the value stands in the request, put before each field name: `recipients[3]`. */
+  prefix?: string;
+}
+
+/** The order in which faults are told; see the head of this file. */
+const RANK = { unknown: 0, shape: 1, value: 2 } as const;
+
+interface Fault {
+  rank: (typeof RANK)[keyof typeof RANK];
+  path: readonly PropertyKey[];
+  code: ProblemCode;
+  says: string;
+}
+
+/** Zod would word each of 100,000 faults in a hostile list; we word the one we tell. */
+const unworded = { error: () => '' };
+
+/**
+ * The value as the schema gives it. A null where a member is optional counts as absent. Throws the first fault as a
+ * `Problem` whose field is the member's path: `cc[1]`, `attachments[0].content`, `headers.X-Foo`.
+ */
+export function check<T>(schema: z.ZodType<T>, value: unknown, options: CheckOptions = {}): T {
+  const result = schema.safeParse(value, unworded);
+  if (result.success) return result.data;
+  const nulls = result.error.issues.filter((issue) => isOptionalNull(schema, value, issue)).map((issue) => issue.path);
+  if (nulls.length > 0) return check(schema, withoutMembers(value, nulls), options);
+  throw problemOf(firstFault(schema, value, result.error.issues), options);
+}
+
+/** The field name of a path below a prefix: `fieldName('recipients[3]', ['cc', 1])` is `recipients[3].cc[1]`; null for the whole body. */
+export function fieldName(prefix: string | undefined, path: readonly PropertyKey[]): string | null {
+  let name = prefix ?? '';
+  for (const step of path) {
+    if (typeof step === 'number') name += `[${String(step)}]`;
+    else name += name === '' ? clip(String(step)) : `.${clip(String(step))}`;
+  }
+  return name === '' ? null : name;
+}
+
+/** A member's name comes from the caller and may be a megabyte long. */
+const LONGEST_NAME = 200;
+const clip = (name: string): string => (name.length <= LONGEST_NAME ? name : `${name.slice(0, LONGEST_NAME)}…`);
+
+function problemOf(fault: Fault, options: CheckOptions): Problem {
+  const field = fieldName(options.prefix, fault.path);
+  const subject = field === null ? 'The body' : `\`${field}\``;
+  return new Problem(options.code ?? fault.code, `${subject} ${fault.says}.`, { field });
+}
+
+type Issue = z.core.$ZodIssue;
+
+/** A hostile list can have 100,000 faults; the one we tell is among the first, or the answer is merely less apt. */
+const MOST_WEIGHED = 200;
+
+/**
+ * Zod lists members in declared order and what is nested before what is unknown above it; so of unknown members the
+ * shallowest goes first, and otherwise the first of its rank.
+ */
+function firstFault(
+  schema: z.ZodType,
+  value: unknown,
+  issues: readonly Issue[],
+  above: readonly PropertyKey[] = [],
+): Fault {
+  let first: Fault | undefined;
+  for (const issue of weighed(issues)) {
+    const fault = faultOf(schema, value, issue, above);
+    const shallower = fault.rank === RANK.unknown && fault.path.length < (first?.path.length ?? 0);
+    if (first === undefined || fault.rank < first.rank || (fault.rank === first.rank && shallower)) first = fault;
+  }
+  if (first === undefined) throw new Error('a failed check has at least one issue');
+  return first;
+}
+
+/** The first issues, and the last, where zod puts the unknown members of the whole body. */
+const weighed = (issues: readonly Issue[]): readonly Issue[] =>
+  issues.length <= MOST_WEIGHED ? issues : [...issues.slice(0, MOST_WEIGHED), ...issues.slice(-1)];
+
+function faultOf(schema: z.ZodType, value: unknown, issue: Issue, above: readonly PropertyKey[]): Fault {
+  const path = [...above, ...issue.path];
+  const here = valueAt(value, path);
+  const met = schemaAt(faults, schema, value, path);
+  const note = met.note;
+  if (note.unavailable === true) {
+    return { rank: RANK.unknown, path, code: note.code ?? 'invalid_field', says: note.says ?? 'is not available yet' };
+  }
+  const worded = (code: ProblemCode, says: string): Fault => ({
+    rank: RANK.value,
+    path,
+    code: note.code ?? code,
+    says: note.says ?? says,
+  });
+  const wrongType = (expected: string): Fault => {
+    if (here === undefined || here === null)
+      return { rank: RANK.shape, path, code: 'missing_field', says: 'is missing' };
+    return { rank: RANK.shape, path, code: 'invalid_type', says: `must be ${typeName(expected)}` };
+  };
+
+  switch (issue.code) {
+    case 'unrecognized_keys':
+      return unknownMember(path, issue.keys[0] ?? '', membersOf(met.schema));
+    case 'invalid_type':
+      return wrongType(issue.expected);
+    case 'invalid_value': {
+      const types = new Set(issue.values.map((option) => typeof option));
+      if (!types.has(typeof here)) return wrongType([...types].join(' or '));
+      return worded('invalid_field', `must be ${oneOf(issue.values)}`);
+    }
+    case 'invalid_union':
+      return unionFault(schema, value, issue, path) ?? wrongType(unionTypes(issue));
+    case 'too_big':
+      if (issue.origin === 'string')
+        return worded('field_too_long', `must have at most ${String(issue.maximum)} characters`);
+      if (issue.origin === 'array')
+        return worded('too_many_items', `must have at most ${String(issue.maximum)} entries`);
+      return worded('invalid_field', `must be at most ${String(issue.maximum)}`);
+    case 'too_small':
+      if (issue.origin === 'string')
+        return worded('invalid_field', `must have at least ${String(issue.minimum)} characters`);
+      if (issue.origin === 'array')
+        return worded('invalid_field', `must have at least ${String(issue.minimum)} entries`);
+      return worded('invalid_field', `must be at least ${String(issue.minimum)}`);
+    case 'invalid_format':
+      return worded('invalid_field', 'does not have the form that is required here');
+    case 'invalid_key':
+      return worded('invalid_field', 'is not a name that is possible here');
+    case 'custom': {
+      const { code } = (issue.params ?? {}) as { code?: ProblemCode };
+      const fault = worded('invalid_field', issue.message === '' ? 'is not valid' : issue.message);
+      return code === undefined ? fault : { ...fault, code };
+    }
+    default:
+      return worded('invalid_field', 'is not valid');
+  }
+}
+
+function unknownMember(path: readonly PropertyKey[], key: string, known: readonly string[]): Fault {
+  const guess = nearest(key, known);
+  const says = guess === null ? 'is not known here' : `is not known here: did you mean \`${guess}\`?`;
+  return { rank: RANK.unknown, path: [...path, key], code: 'unknown_field', says };
+}
+
+type UnionIssue = z.core.$ZodIssueInvalidUnion;
+
+/** The fault in the one alternative whose type the value has, or null where it has the type of none. */
+function unionFault(schema: z.ZodType, value: unknown, union: UnionIssue, path: readonly PropertyKey[]): Fault | null {
+  const fitting = union.errors.find(
+    (issues) => !issues.some((issue) => issue.path.length === 0 && issue.code === 'invalid_type'),
+  );
+  return fitting === undefined ? null : firstFault(schema, value, fitting, path);
+}
+
+function unionTypes(union: UnionIssue): string {
+  const types = union.errors.flatMap((issues) =>
+    issues.map((issue) => (issue.code === 'invalid_type' ? issue.expected : '')),
+  );
+  return [...new Set(types.filter((type) => type !== '' && type !== 'null'))].join(' or ');
+}
+
+const typeNames: Record<string, string> = {
+  string: 'a string',
+  number: 'a number',
+  int: 'a whole number',
+  boolean: 'true or false',
+  array: 'a list',
+  object: 'an object',
+  record: 'an object',
+};
+
+const typeName = (expected: string): string =>
+  expected
+    .split(' or ')
+    .map((name) => typeNames[name] ?? `a value of type ${name}`)
+    .join(' or ');
+
+function oneOf(values: readonly z.core.util.Primitive[]): string {
+  const names = values.map((value) => `\`${String(value)}\``);
+  return names.length === 1 ? names.join('') : `one of ${names.join(', ')}`;
+}
+
+function membersOf(schema: z.core.$ZodTypes): string[] {
+  const { def } = schema._zod;
+  return def.type === 'object' ? Object.keys(def.shape) : [];
+}
+
+function isOptionalNull(schema: z.ZodType, value: unknown, issue: Issue): boolean {
+  if (issue.path.length === 0 || valueAt(value, issue.path) !== null) return false;
+  return schemaAt(faults, schema, value, issue.path).optional;
+}
+
+/** A copy without the members the paths lead to; only what is on the way to them is copied. */
+function withoutMembers(value: unknown, paths: readonly (readonly PropertyKey[])[]): unknown {
+  const copy = copyOf(value);
+  for (const path of paths) {
+    let here = copy;
+    for (const step of path.slice(0, -1)) {
+      const child = copyOf(here[step]);
+      here[step] = child;
+      here = child;
+    }
+    Reflect.deleteProperty(here, path.at(-1) ?? '');
+  }
+  return copy;
+}
+
+const copyOf = (value: unknown): Record<PropertyKey, unknown> =>
+  (Array.isArray(value) ? [...(value as unknown[])] : { ...(value as object) }) as Record<PropertyKey, unknown>;
