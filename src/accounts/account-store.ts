@@ -1,0 +1,98 @@
+/** Accounts: whose keys, domains and mail these are, and the plan that sets their limits. */
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows } from '../storage/rows.ts';
+import type { AccountRow } from '../storage/tables.ts';
+import { firstStreams } from './stream-store.ts';
+
+export interface AccountDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+}
+
+/** The account that is used where none is named. */
+const DEFAULT_ACCOUNT = 'default';
+/** The default account is the operator's own. */
+const DEFAULT_PLAN = 'unlimited';
+const LONGEST_NAME = 100;
+
+/** The account `default`, made with its streams at the first start. */
+export function ensureDefaultAccount(deps: AccountDeps): Promise<AccountRow> {
+  return deps.db.commit.transact(
+    async (tx) =>
+      (await withName(tx, DEFAULT_ACCOUNT)) ?? (await insertAccount(deps, tx, DEFAULT_ACCOUNT, DEFAULT_PLAN)),
+  );
+}
+
+/** Throws `already_exists`, or a Problem with the name. That the plan exists is the caller's to know: plans are settings. */
+export async function addAccount(
+  deps: AccountDeps,
+  { name, plan }: { name: string; plan: string },
+): Promise<AccountRow> {
+  const checked = checkName(name);
+  const made = await deps.db.commit.transact(async (tx) =>
+    (await withName(tx, checked)) === undefined ? await insertAccount(deps, tx, checked, plan) : null,
+  );
+  if (made === null)
+    throw new Problem('already_exists', `there is an account ${JSON.stringify(checked)} already`, { field: 'name' });
+  return made;
+}
+
+/** Oldest first. */
+export async function listAccounts({ db }: Pick<AccountDeps, 'db'>): Promise<AccountRow[]> {
+  return await db.read<AccountRow>('accounts').orderBy('id');
+}
+
+/** By id or by name, or null. */
+export async function findAccount({ db }: Pick<AccountDeps, 'db'>, nameOrId: string): Promise<AccountRow | null> {
+  const rows = await db.read<AccountRow>('accounts').where({ id: nameOrId }).orWhere({ name: nameOrId });
+  // A name may look like the id of another account; ids are what cannot be chosen.
+  return rows.find(({ id }) => id === nameOrId) ?? rows[0] ?? null;
+}
+
+/** Throws `not_found`. A change is in force within a second. */
+export async function setPlan(
+  deps: AccountDeps,
+  { accountId, plan }: { accountId: string; plan: string },
+): Promise<AccountRow> {
+  const [row] = await deps.db.commit.transact((tx) =>
+    tx.all<AccountRow>('UPDATE accounts SET plan = ? WHERE id = ? RETURNING *', [plan, accountId]),
+  );
+  if (row === undefined) throw new Problem('not_found', 'there is no such account');
+  return row;
+}
+
+async function withName(tx: Connection, name: string): Promise<AccountRow | undefined> {
+  const [row] = await tx.all<AccountRow>('SELECT * FROM accounts WHERE name = ?', [name]);
+  return row;
+}
+
+async function insertAccount(
+  { clock }: Pick<AccountDeps, 'clock'>,
+  tx: Connection,
+  name: string,
+  plan: string,
+): Promise<AccountRow> {
+  const now = clock.now();
+  const row: AccountRow = { id: newId('acc', now), name, plan, created_at: now };
+  await insertRows(tx, [{ accounts: [row], streams: firstStreams(row.id, now) }]);
+  return row;
+}
+
+function checkName(name: string): string {
+  const trimmed = name.trim();
+  if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {
+    throw new Problem('invalid_field', 'the name needs at least one character, and no control characters', {
+      field: 'name',
+    });
+  }
+  if (trimmed.length > LONGEST_NAME) {
+    throw new Problem('field_too_long', `the name may have at most ${String(LONGEST_NAME)} characters`, {
+      field: 'name',
+    });
+  }
+  return trimmed;
+}

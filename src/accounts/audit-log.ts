@@ -1,0 +1,90 @@
+/**
+ * The audit log: one line for every use of a key. What writes or is refused has its line committed before the answer;
+ * reads are so many and so quick that their lines go together, at most LATER_MS late.
+ */
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Database } from '../storage/database.ts';
+import type { AuditRow } from '../storage/tables.ts';
+
+export interface AuditLog {
+  /** Resolves when the line is durable. Lines of one moment share a commit. */
+  write(row: AuditRow): Promise<void>;
+  /** Takes a line that is written within LATER_MS, or sooner when many wait. */
+  later(row: AuditRow): void;
+  /** Writes what waits. Rejects where that fails. */
+  close(): Promise<void>;
+}
+
+const LATER_MS = 100;
+const MOST_WAITING = 1000;
+/** While the database cannot be written, lines are kept up to this many: about 25 MB. */
+const MOST_KEPT = 50_000;
+const RETRY_MS = 1000;
+const BYTES_A_ROW = 300;
+
+/** `report` hears of each failure to write and how many lines were given up for it: 0 as long as they fit into memory. */
+export function createAuditLog(deps: {
+  db: Pick<Database, 'commit'>;
+  clock: Clock;
+  report: (error: unknown, lost: number) => void;
+}): AuditLog {
+  const { db, clock, report } = deps;
+  let waiting: AuditRow[] = [];
+  let timer: Timer | null = null;
+  /** After a failure the timer alone tries again: each new line would otherwise start a commit that fails too. */
+  let failing = false;
+  const writing = new Set<Promise<void>>();
+
+  function insert(rows: readonly AuditRow[]): Promise<void> {
+    return db.commit.insert({ audit: rows }, BYTES_A_ROW * rows.length);
+  }
+
+  function flush(): void {
+    timer?.cancel();
+    timer = null;
+    if (waiting.length === 0) return;
+    const rows = waiting;
+    waiting = [];
+    const done = insert(rows).then(
+      () => {
+        failing = false;
+      },
+      (error: unknown) => {
+        keep(rows, error);
+      },
+    );
+    writing.add(done);
+    void done.finally(() => writing.delete(done));
+  }
+
+  function keep(rows: AuditRow[], error: unknown): void {
+    failing = true;
+    waiting = [...rows, ...waiting];
+    timer ??= clock.after(RETRY_MS, flush, { background: true });
+    report(error, dropOverflow());
+  }
+
+  /** Makes room in steps, so that a long failure is reported now and then and not for each line. */
+  function dropOverflow(): number {
+    return waiting.length > MOST_KEPT ? waiting.splice(0, waiting.length - MOST_KEPT + MOST_WAITING).length : 0;
+  }
+
+  return {
+    write: (row) => insert([row]),
+    later(row) {
+      waiting.push(row);
+      if (waiting.length >= MOST_WAITING && !failing) flush();
+      else timer ??= clock.after(failing ? RETRY_MS : LATER_MS, flush, { background: true });
+      const lost = dropOverflow();
+      if (lost > 0) report(new Error('more audit lines wait for the database than memory should hold'), lost);
+    },
+    async close() {
+      timer?.cancel();
+      timer = null;
+      await Promise.all(writing);
+      const rows = waiting;
+      waiting = [];
+      if (rows.length > 0) await insert(rows);
+    },
+  };
+}

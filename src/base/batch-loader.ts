@@ -1,0 +1,49 @@
+/**
+ * Loads single things in batches: what is asked for while one batch is being loaded goes into the next, as one query.
+ * An idle loader starts at once.
+ */
+
+export interface BatchLoader<Item> {
+  /** The item, or undefined where there is none. Rejects where loading failed. */
+  load(id: string): Promise<Item | undefined>;
+}
+
+interface Waiting<Item> {
+  id: string;
+  resolve: (item: Item | undefined) => void;
+  reject: (error: unknown) => void;
+}
+
+export function createBatchLoader<Item>(
+  loadAll: (ids: readonly string[]) => Promise<ReadonlyMap<string, Item>>,
+  most = 100,
+): BatchLoader<Item> {
+  let waiting: Waiting<Item>[] = [];
+  let running = false;
+
+  async function run(): Promise<void> {
+    // Everything asked for in this turn of the loop belongs to the first batch.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (waiting.length > 0) {
+      const batch = waiting.slice(0, most);
+      waiting = waiting.slice(most);
+      try {
+        const found = await loadAll([...new Set(batch.map(({ id }) => id))]);
+        for (const { id, resolve } of batch) resolve(found.get(id));
+      } catch (error) {
+        for (const { reject } of batch) reject(error);
+      }
+    }
+    running = false;
+  }
+
+  return {
+    load: (id) =>
+      new Promise((resolve, reject) => {
+        waiting.push({ id, resolve, reject });
+        if (running) return;
+        running = true;
+        void run();
+      }),
+  };
+}

@@ -1,0 +1,192 @@
+/**
+ * DNS messages (RFC 1035, EDNS 6891) between our questions and the `dns-packet` codec: writes a query, and reads from a
+ * reply what it says about exactly that query. Pure: bytes in, values out.
+ */
+import { AUTHENTIC_DATA, RECURSION_DESIRED, TRUNCATED_RESPONSE, decode, encode } from 'dns-packet';
+import type { Answer, DecodedPacket } from 'dns-packet';
+
+export interface MxRecord {
+  preference: number;
+  /** Lower case, no final dot; `.` alone is the null MX (RFC 7505). */
+  exchange: string;
+}
+
+/** RFC 6698 section 2.1. */
+export interface TlsaRecord {
+  usage: number;
+  selector: number;
+  matchingType: number;
+  certificate: Buffer;
+}
+
+/** What a record of each type is for us. A TXT record is its strings joined (RFC 7208 section 3.3). */
+export interface RecordOf {
+  MX: MxRecord;
+  A: string;
+  AAAA: string;
+  TXT: string;
+  PTR: string;
+  TLSA: TlsaRecord;
+}
+
+export type RecordType = keyof RecordOf;
+
+/** Over what a mail domain publishes by far; keeps the decoding of a hostile 64 KiB answer off the main loop. */
+export const MAX_MESSAGE_BYTES = 32_768;
+const MAX_RECORDS = 512;
+const MAX_ALIASES = 8;
+
+/** Large enough for nearly every answer, small enough never to be fragmented (DNS flag day 2020). */
+const EDNS_PAYLOAD_BYTES = 1232;
+
+const RCODE = { noError: 0, formatError: 1, nameError: 3, notImplemented: 4, refused: 5 };
+
+export type Reply<T> =
+  /** Not a reply to this question: a late, spoofed or broken packet. Wait on. */
+  | { kind: 'foreign' }
+  /** Ask again over TCP (RFC 7766). */
+  | { kind: 'truncated' }
+  | { kind: 'failure'; why: 'servfail' | 'refused' | 'malformed' | 'no_edns'; text: string }
+  | { kind: 'records'; records: T[]; name: string; ttl: number; secure: boolean }
+  /** An alias whose target the reply does not speak of: ask for `name`. */
+  | { kind: 'alias'; name: string; ttl: number; secure: boolean }
+  | { kind: 'no_data' | 'no_domain'; ttl: number };
+
+/** The bytes of a query. AD asks for the AD bit in the answer without fetching signatures (RFC 6840 section 5.7). */
+export function writeQuery(query: { id: number; name: string; type: RecordType; edns: boolean }): Buffer {
+  return encode({
+    type: 'query',
+    id: query.id,
+    flags: RECURSION_DESIRED | AUTHENTIC_DATA,
+    questions: [{ name: query.name, type: query.type }],
+    additionals: query.edns ? [ednsOption] : [],
+  });
+}
+
+const ednsOption = {
+  type: 'OPT' as const,
+  name: '.',
+  udpPayloadSize: EDNS_PAYLOAD_BYTES,
+  extendedRcode: 0,
+  ednsVersion: 0,
+  flags: 0,
+  flag_do: false,
+  options: [],
+};
+
+/** True for a name that fits into a question: ASCII, labels of 1 to 63, at most 253 in all. */
+export function isAskable(name: string): boolean {
+  return name.length <= 253 && name.split('.').every((label) => /^[!-~]{1,63}$/.test(label));
+}
+
+/** Reads what `bytes` answers to the query with this id, name (lower case) and type. Never throws. */
+export function readReply<T extends RecordType>(
+  bytes: Buffer,
+  query: { id: number; name: string; type: T; edns: boolean },
+): Reply<RecordOf[T]> {
+  if (bytes.length < 12 || bytes.readUInt16BE(0) !== query.id) return { kind: 'foreign' };
+  const packet = decodeBounded(bytes);
+  if (packet === null) return { kind: 'failure', why: 'malformed', text: 'the reply cannot be read' };
+  if (!answers(packet, query)) return { kind: 'foreign' };
+  const flags = packet.flags ?? 0;
+  const rcode = flags & 15;
+  if (query.edns && (rcode === RCODE.formatError || rcode === RCODE.notImplemented))
+    return { kind: 'failure', why: 'no_edns', text: 'the server does not know EDNS' };
+  if ((flags & TRUNCATED_RESPONSE) !== 0) return { kind: 'truncated' };
+  if (rcode === RCODE.refused) return { kind: 'failure', why: 'refused', text: 'the server refuses to answer' };
+  if (rcode !== RCODE.noError && rcode !== RCODE.nameError)
+    return { kind: 'failure', why: 'servfail', text: `the server failed (rcode ${String(rcode)})` };
+  return readAnswers(packet, query.name, query.type, rcode === RCODE.nameError);
+}
+
+function decodeBounded(bytes: Buffer): DecodedPacket | null {
+  if (bytes.length > MAX_MESSAGE_BYTES) return null;
+  let records = 0;
+  for (let at = 4; at < 12; at += 2) records += bytes.readUInt16BE(at);
+  if (records > MAX_RECORDS) return null;
+  try {
+    return decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+/** A server that could not even read the question may leave it out of its reply (RFC 6891 section 7). */
+function answers(packet: DecodedPacket, query: { name: string; type: RecordType }): boolean {
+  if (packet.type !== 'response') return false;
+  const rcode = (packet.flags ?? 0) & 15;
+  const question = packet.questions?.[0];
+  if (question === undefined) return rcode === RCODE.formatError || rcode === RCODE.notImplemented;
+  return packet.questions?.length === 1 && question.type === query.type && fold(question.name) === query.name;
+}
+
+function readAnswers<T extends RecordType>(
+  packet: DecodedPacket,
+  asked: string,
+  type: T,
+  nameError: boolean,
+): Reply<RecordOf[T]> {
+  const answers = packet.answers ?? [];
+  const alias = followAliases(asked, answers);
+  if (alias === null) return { kind: 'failure', why: 'malformed', text: 'the aliases of the name go in a circle' };
+  let ttl = alias.ttl;
+  const records: RecordOf[T][] = [];
+  for (const answer of answers) {
+    if (fold(answer.name) !== alias.name) continue;
+    const record = readers[type](answer);
+    if (record === null) continue;
+    records.push(record);
+    ttl = Math.min(ttl, ttlOf(answer));
+  }
+  const secure = packet.flag_ad;
+  if (records.length > 0) return { kind: 'records', records, name: alias.name, ttl, secure };
+  const negative = negativeTtl(packet.authorities ?? []);
+  if (nameError) return { kind: 'no_domain', ttl: negative ?? 0 };
+  if (alias.name !== asked && negative === null) return { kind: 'alias', name: alias.name, ttl, secure };
+  return { kind: 'no_data', ttl: negative ?? 0 };
+}
+
+const readers: { [T in RecordType]: (answer: Answer) => RecordOf[T] | null } = {
+  MX: (answer) =>
+    answer.type === 'MX' ? { preference: answer.data.preference ?? 0, exchange: fold(answer.data.exchange) } : null,
+  A: (answer) => (answer.type === 'A' ? answer.data : null),
+  AAAA: (answer) => (answer.type === 'AAAA' ? answer.data : null),
+  PTR: (answer) => (answer.type === 'PTR' ? fold(answer.data) : null),
+  TLSA: (answer) => (answer.type === 'TLSA' ? answer.data : null),
+  TXT: (answer) =>
+    answer.type === 'TXT'
+      ? (Array.isArray(answer.data) ? answer.data : [answer.data]).map((part) => part.toString()).join('')
+      : null,
+};
+
+/** Where the chain of CNAMEs that starts at `name` ends, or null if it does not. */
+function followAliases(name: string, answers: readonly Answer[]): { name: string; ttl: number } | null {
+  const targets = new Map<string, Answer>();
+  for (const answer of answers) if (answer.type === 'CNAME') targets.set(fold(answer.name), answer);
+  let ttl = Number.MAX_SAFE_INTEGER;
+  for (let hops = 0; hops <= MAX_ALIASES; hops++) {
+    const alias = targets.get(name);
+    if (alias?.type !== 'CNAME') return { name, ttl };
+    name = fold(alias.data);
+    ttl = Math.min(ttl, ttlOf(alias));
+  }
+  return null;
+}
+
+/** RFC 2308 section 5: the smaller of the SOA's own TTL and its minimum; null without a SOA. */
+function negativeTtl(authorities: readonly Answer[]): number | null {
+  for (const answer of authorities) if (answer.type === 'SOA') return Math.min(ttlOf(answer), answer.data.minimum ?? 0);
+  return null;
+}
+
+/** RFC 2181 section 8: a TTL with the top bit set counts as zero. */
+function ttlOf(answer: Answer): number {
+  if (!('ttl' in answer) || answer.ttl === undefined) return 0;
+  return answer.ttl > 0x7fffffff ? 0 : answer.ttl;
+}
+
+/** Names compare without case (RFC 4343); the root stays a dot. */
+function fold(name: string): string {
+  const lower = name.toLowerCase();
+  return lower.length > 1 && lower.endsWith('.') ? lower.slice(0, -1) : lower;
+}

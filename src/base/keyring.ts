@@ -1,0 +1,171 @@
+/**
+ * The master keys of an installation and what is done with them: sealing the secrets that must be stored (DKIM private
+ * keys, webhook secrets) and deriving the keys of our own tokens. They live in `<dataDir>/secret.key`, apart from the
+ * database, so that a copy of the database alone gives nothing away.
+ *
+ * The file has one key a line, `<key id> <32 bytes in base64url>`; `#` begins a comment. The last line seals, all lines
+ * open: to rotate, add a line and keep the old ones for as long as something is sealed under them.
+ */
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  fstatSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import path from 'node:path';
+
+export interface Keyring {
+  /** The id of the key that seals and derives now. */
+  readonly currentId: string;
+  /** All key ids, the current one first. */
+  readonly keyIds: readonly string[];
+  /** Encrypts and authenticates; the text names its key and opens only for the same `purpose`. */
+  seal(purpose: string, plain: Buffer | string): string;
+  /** Throws where the text was changed, was sealed for another purpose, or its key is not in the file. */
+  open(purpose: string, sealed: string): Buffer;
+  /** 32 bytes for this purpose alone, the same at each start; from an older key where `keyId` names one. */
+  derive(purpose: string, keyId?: string): Buffer;
+}
+
+const FILE_NAME = 'secret.key';
+const KEY_BYTES = 32;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const MOST_FILE_BYTES = 64 * 1024;
+const line = /^([A-Za-z0-9]{1,32}) ([A-Za-z0-9_-]{43})$/;
+const sealedForm = /^v1\.([A-Za-z0-9]{1,32})\.([A-Za-z0-9_-]+)$/;
+
+/** Reads the key file, making it at the first start. Throws with a sentence for the operator where it cannot be used. */
+export function openKeyring(dataDir: string): Keyring {
+  const file = path.join(dataDir, FILE_NAME);
+  return keyringOf(parseKeys(readKeyFile(file) ?? makeKeyFile(file), file));
+}
+
+function keyringOf(masters: ReadonlyMap<string, Buffer>): Keyring {
+  const keyIds = [...masters.keys()].reverse();
+  const currentId = keyIds[0] ?? '';
+  // Sealing has a key of its own, so that a derived key that leaks opens nothing.
+  const sealKeys = new Map(keyIds.map((id) => [id, derive('posthorn:seal', id)]));
+
+  function derive(purpose: string, keyId = currentId): Buffer {
+    const master = masters.get(keyId);
+    if (master === undefined) throw new Error(`key ${keyId} is not in ${FILE_NAME}`);
+    return Buffer.from(hkdfSync('sha256', master, '', purpose, KEY_BYTES));
+  }
+
+  function sealKey(keyId: string): Buffer {
+    const key = sealKeys.get(keyId);
+    if (key === undefined) throw new Error(`sealed under key ${keyId}, which is not in ${FILE_NAME}`);
+    return key;
+  }
+
+  return {
+    currentId,
+    keyIds,
+    seal(purpose, plain) {
+      const nonce = randomBytes(NONCE_BYTES);
+      const cipher = createCipheriv('aes-256-gcm', sealKey(currentId), nonce).setAAD(Buffer.from(purpose));
+      const secret = Buffer.concat([cipher.update(plain), cipher.final()]);
+      return `v1.${currentId}.${Buffer.concat([nonce, secret, cipher.getAuthTag()]).toString('base64url')}`;
+    },
+    open(purpose, sealed) {
+      const [, keyId = '', text = ''] = sealedForm.exec(sealed) ?? [];
+      const bytes = Buffer.from(text, 'base64url');
+      if (bytes.length < NONCE_BYTES + TAG_BYTES) throw new Error('not a sealed secret');
+      const decipher = createDecipheriv('aes-256-gcm', sealKey(keyId), bytes.subarray(0, NONCE_BYTES), {
+        authTagLength: TAG_BYTES,
+      });
+      decipher.setAAD(Buffer.from(purpose)).setAuthTag(bytes.subarray(-TAG_BYTES));
+      return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]);
+    },
+    derive: (purpose, keyId) => derive(`posthorn:derive:${purpose}`, keyId),
+  };
+}
+
+function parseKeys(text: string, file: string): Map<string, Buffer> {
+  const keys = new Map<string, Buffer>();
+  for (const [index, raw] of text.split(/\r?\n/).entries()) {
+    const content = raw.trim();
+    if (content === '' || content.startsWith('#')) continue;
+    const [, id = '', secret = ''] = line.exec(content) ?? [];
+    const key = Buffer.from(secret, 'base64url');
+    // The line itself stays out of the message: it may hold a key.
+    if (key.length !== KEY_BYTES)
+      throw new Error(`${file}, line ${String(index + 1)}: expected "<key id> <43 characters of base64url>"`);
+    if (keys.has(id)) throw new Error(`${file}, line ${String(index + 1)}: the key id ${id} stands twice`);
+    keys.set(id, key);
+  }
+  if (keys.size === 0)
+    throw new Error(`${file} holds no key; without its old content nothing that was sealed can be opened`);
+  return keys;
+}
+
+/** The file's text, or null where there is none. The rights are those of the file that was opened, not of its name. */
+function readKeyFile(file: string): string | null {
+  let handle: number;
+  try {
+    handle = openSync(file, 'r');
+  } catch (error) {
+    if (isCode(error, 'ENOENT')) return null;
+    throw new Error(`${file} cannot be read`, { cause: error });
+  }
+  try {
+    const { mode, size } = fstatSync(handle);
+    if ((mode & 0o077) !== 0) {
+      throw new Error(`${file} may be read by others (mode ${(mode & 0o777).toString(8)}); run: chmod 600 ${file}`);
+    }
+    if (size > MOST_FILE_BYTES) throw new Error(`${file} is too large to be a key file`);
+    return readFileSync(handle, 'utf8');
+  } finally {
+    closeSync(handle);
+  }
+}
+
+/**
+ * Makes the file whole or not at all: written under another name, synced, then linked, which fails where two processes
+ * start at once and the other was first. A key lost to a power cut would make every stored secret unreadable.
+ */
+function makeKeyFile(file: string): string {
+  const text = `# Master keys: back this file up apart from the database.\n${randomBytes(4).toString('hex')} ${randomBytes(KEY_BYTES).toString('base64url')}\n`;
+  const draft = `${file}.${randomBytes(4).toString('hex')}`;
+  mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
+  writeSynced(draft, text);
+  try {
+    linkSync(draft, file);
+  } catch (error) {
+    if (!isCode(error, 'EEXIST')) throw error;
+  } finally {
+    rmSync(draft);
+  }
+  syncFolder(path.dirname(file));
+  return readKeyFile(file) ?? text;
+}
+
+function writeSynced(file: string, text: string): void {
+  const handle = openSync(file, 'wx', 0o600);
+  try {
+    writeFileSync(handle, text);
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+function syncFolder(folder: string): void {
+  const handle = openSync(folder, 'r');
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code;
+}

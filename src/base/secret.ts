@@ -1,0 +1,23 @@
+/** Small tools for secrets: hash them, compare them without telling how far they agree, keep them out of logs. Pure. */
+import { createHash, timingSafeEqual } from 'node:crypto';
+
+/** SHA-256 in lower-case hex. Enough for secrets of 128 random bits or more; anything a person chose needs a slow hash. */
+export function sha256Hex(data: string | Buffer): string {
+  return createHash('sha256').update(data).digest('hex');
+}
+
+/** Compares in a time that depends on the lengths only. */
+export function equalInConstantTime(a: string, b: string): boolean {
+  const left = Buffer.from(a);
+  const right = Buffer.from(b);
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+/** What may be shown of an API key is its kind and public id; of any other bearer token, nothing. */
+const apiKey = /\b(ak_(?:live|test)_[0-9A-Za-z]{1,8})[0-9A-Za-z_]*/g;
+const bearer = /\b(Bearer\s{1,8})(?!ak_)[^\s"',]+/gi;
+
+/** The text with API keys and bearer tokens cut short, for log lines and error messages. */
+export function redact(text: string): string {
+  return text.replace(apiKey, '$1…').replace(bearer, '$1…');
+}

@@ -1,0 +1,92 @@
+/**
+ * DKIM keys of a domain (RFC 6376, RFC 8463): made in pairs, one RSA-2048 and one Ed25519, and changed in stages.
+ *
+ * A new key is `pending` until DNS shows it, so that nothing is signed with a key no receiver can find. Then it is
+ * `active` and signs, and the key before it is `retiring`: it signs no more, but its record must stay while mail that it
+ * signed may still be under way. After RETIRING_MS it is removed.
+ */
+import { generateKeyPair } from 'node:crypto';
+import { promisify } from 'node:util';
+import type { Keyring } from '../base/keyring.ts';
+import { newId } from '../base/id.ts';
+import type { DkimKeyRow } from '../storage/tables.ts';
+
+export type DkimAlgorithm = DkimKeyRow['algorithm'];
+
+/** What is needed of a key to publish its record. */
+export type PublishedKey = Pick<DkimKeyRow, 'selector' | 'algorithm' | 'public_key' | 'state'>;
+
+export const RETIRING_MS = 7 * 24 * 60 * 60 * 1000;
+
+const algorithms: readonly DkimAlgorithm[] = ['rsa-sha256', 'ed25519-sha256'];
+const RSA_BITS = 2048;
+const generate = promisify(generateKeyPair);
+
+/** Makes one key for each algorithm; RSA takes some 100 ms of another thread. `taken`: selectors the domain has had. */
+export async function makeDkimKeys(
+  { keyring }: { keyring: Keyring },
+  wish: { domainId: string; now: number; state: 'pending' | 'active'; taken: readonly string[] },
+): Promise<DkimKeyRow[]> {
+  const { domainId, now, state, taken } = wish;
+  return Promise.all(
+    algorithms.map(async (algorithm) => {
+      // Before the first wait, so that ids and with them lists have the order of the algorithms.
+      const id = newId('dkm', now);
+      const { privateKey, publicKey } = await makePair(algorithm);
+      return {
+        id,
+        domain_id: domainId,
+        selector: selectorFor(algorithm, now, taken),
+        algorithm,
+        private_key_sealed: keyring.seal(sealPurpose(id), privateKey),
+        public_key: publicKey,
+        state,
+        created_at: now,
+        active_at: state === 'active' ? now : null,
+        retired_at: null,
+      };
+    }),
+  );
+}
+
+/** Binds a sealed key to its row: swapped in the database, it does not open. */
+export function sealPurpose(keyId: string): string {
+  return `dkim:${keyId}`;
+}
+
+/** `ph202601r`: year and month it was made, `r` or `e` for the algorithm, a number from the second of a month on. */
+export function selectorFor(algorithm: DkimAlgorithm, now: number, taken: readonly string[]): string {
+  const month = new Date(now).toISOString().slice(0, 7).replace('-', '');
+  const base = `ph${month}${algorithm === 'rsa-sha256' ? 'r' : 'e'}`;
+  for (let count = 1; ; count++) {
+    const selector = count === 1 ? base : `${base}${String(count)}`;
+    if (!taken.includes(selector)) return selector;
+  }
+}
+
+/** The keys that change once DNS shows those in `seen` (ids): pending ones begin to sign, those before them retire. */
+export function promote<Key extends Pick<DkimKeyRow, 'id' | 'algorithm' | 'state'>>(
+  keys: readonly Key[],
+  seen: ReadonlySet<string>,
+): { activate: Key[]; retire: Key[] } {
+  const activate: Key[] = [];
+  for (const algorithm of algorithms) {
+    // Ids ascend in time: of several that are seen the newest takes over, and what is older is passed by.
+    const newest = keys
+      .filter((key) => key.algorithm === algorithm && key.state === 'pending' && seen.has(key.id))
+      .sort((a, b) => (a.id < b.id ? 1 : -1))[0];
+    if (newest !== undefined) activate.push(newest);
+  }
+  const retire = keys.filter(
+    (key) => key.state !== 'retiring' && activate.some((next) => next.algorithm === key.algorithm && next.id > key.id),
+  );
+  return { activate, retire };
+}
+
+async function makePair(algorithm: DkimAlgorithm): Promise<{ privateKey: string; publicKey: string }> {
+  const pair = await (algorithm === 'rsa-sha256' ? generate('rsa', { modulusLength: RSA_BITS }) : generate('ed25519'));
+  return {
+    privateKey: pair.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+    publicKey: pair.publicKey.export({ type: 'spki', format: 'pem' }).toString(),
+  };
+}

@@ -1,0 +1,76 @@
+/** The API's domain record: the records to publish with what the last check found. Pure. */
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
+import { wantedRecords, type Comparison, type DnsRecord } from './dns-records.ts';
+
+/** A domain with its DKIM keys, oldest first. */
+export interface DomainWithKeys {
+  row: DomainRow;
+  keys: readonly DkimKeyRow[];
+}
+
+/** What a check found for one record; stored as JSON in domains.records_json. */
+export interface RecordCheck extends Comparison {
+  purpose: DnsRecord['purpose'];
+  host: string;
+  /** Milliseconds since the epoch. */
+  checkedAt: number;
+}
+
+export interface DomainRecord {
+  object: 'domain';
+  id: string;
+  name: string;
+  status: DomainRow['status'];
+  records: (DnsRecord & Comparison & { checked_at: string | null })[];
+  dkim: { selector: string; algorithm: DkimKeyRow['algorithm']; state: DkimKeyRow['state'] }[];
+  return_path: string;
+  track_opens: boolean | null;
+  track_clicks: boolean | null;
+  created_at: string;
+  verified_at: string | null;
+}
+
+/** The records the domain needs now. */
+export function recordsOf({ row, keys }: DomainWithKeys, hostname: string): DnsRecord[] {
+  return wantedRecords({ name: row.name, returnPath: row.return_path, keys }, hostname);
+}
+
+export function storedChecks(row: Pick<DomainRow, 'records_json'>): RecordCheck[] {
+  return JSON.parse(row.records_json) as RecordCheck[];
+}
+
+/** The check of this record, if it was ever checked: records come and go with keys and settings. */
+export function checkOf(checks: readonly RecordCheck[], record: DnsRecord): RecordCheck | undefined {
+  return checks.find(({ purpose, host }) => purpose === record.purpose && host === record.host);
+}
+
+export function toDomainRecord(domain: DomainWithKeys, hostname: string): DomainRecord {
+  const { row, keys } = domain;
+  const checks = storedChecks(row);
+  return {
+    object: 'domain',
+    id: row.id,
+    name: row.name,
+    status: row.status,
+    records: recordsOf(domain, hostname).map((record) => {
+      const check = checkOf(checks, record);
+      return {
+        ...record,
+        status: check?.status ?? 'missing',
+        found: check?.found ?? null,
+        checked_at: rfc3339(check?.checkedAt ?? null),
+      };
+    }),
+    dkim: keys.map(({ selector, algorithm, state }) => ({ selector, algorithm, state })),
+    return_path: row.return_path,
+    track_opens: flag(row.track_opens),
+    track_clicks: flag(row.track_clicks),
+    created_at: rfc3339(row.created_at),
+    verified_at: rfc3339(row.verified_at),
+  };
+}
+
+function flag(value: number | null): boolean | null {
+  return value === null ? null : value === 1;
+}

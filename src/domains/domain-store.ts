@@ -1,0 +1,205 @@
+/** Sending domains in the database: added with their DKIM keys, listed, found, their keys rotated. */
+import type { Clock } from '../base/clock.ts';
+import { isId, newId } from '../base/id.ts';
+import type { Keyring } from '../base/keyring.ts';
+import { Problem } from '../base/problem.ts';
+import { parseMailbox } from '../mail/address.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows } from '../storage/rows.ts';
+import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
+import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
+import type { DomainWithKeys } from './domain-record.ts';
+
+export interface DomainDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  /** Who keeps answers about domains, by name; a command that works on the database alone tells nobody. */
+  changed?: (domainName: string) => void;
+}
+
+/** Which domain: the operator, who is above accounts, gives `accountId` null. */
+export interface DomainRef {
+  accountId: string | null;
+  nameOrId: string;
+}
+
+export interface NewDomain {
+  accountId: string;
+  name: string;
+  /** Verified without DNS, and stays so: for closed networks. */
+  trusted?: boolean;
+  /** Where bounces go; `rp.<name>` by default. */
+  returnPath?: string;
+}
+
+const LONGEST_LIST = 1000;
+
+/** Adds a domain with a pair of DKIM keys. Throws `invalid_field` and `already_exists`. */
+export async function addDomain(deps: DomainDeps & { keyring: Keyring }, wish: NewDomain): Promise<DomainWithKeys> {
+  const now = deps.clock.now();
+  const row = domainRow(wish, now);
+  const keys = await makeDkimKeys(deps, {
+    domainId: row.id,
+    now,
+    state: wish.trusted === true ? 'active' : 'pending',
+    taken: [],
+  });
+  const isNew = await deps.db.commit.transact(async (tx) => {
+    const same = await tx.all('SELECT id FROM domains WHERE name = ?', [row.name]);
+    if (same.length > 0) return false;
+    await insertRows(tx, [{ domains: [row], dkim_keys: keys }]);
+    return true;
+  });
+  if (!isNew) throw new Problem('already_exists', `the domain ${row.name} was added already`, { field: 'name' });
+  deps.changed?.(row.name);
+  return { row, keys };
+}
+
+/** Throws `not_found`. */
+export async function findDomain(
+  { db }: Pick<DomainDeps, 'db'>,
+  { accountId, nameOrId }: DomainRef,
+): Promise<DomainWithKeys> {
+  const query = db.read<DomainRow>('domains');
+  // No domain name can look like an id: those have a `_`.
+  query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: spelled(nameOrId) });
+  if (accountId !== null) query.andWhere({ account_id: accountId });
+  const [found] = await withKeys(db, await query);
+  if (found === undefined) throw new Problem('not_found', 'there is no such domain');
+  return found;
+}
+
+/** Newest first. `status`: only those, e.g. `verified`. `after`: the id of the last one seen. */
+export async function listDomains(
+  { db }: Pick<DomainDeps, 'db'>,
+  filter: { accountId: string | null; status?: DomainRow['status']; limit: number; after?: string },
+): Promise<DomainWithKeys[]> {
+  const query = db.read<DomainRow>('domains');
+  if (filter.accountId !== null) query.where({ account_id: filter.accountId });
+  if (filter.status !== undefined) query.andWhere({ status: filter.status });
+  if (filter.after !== undefined) query.andWhere('id', '<', filter.after);
+  return withKeys(db, await query.orderBy('id', 'desc').limit(Math.min(filter.limit, LONGEST_LIST)));
+}
+
+/** One page, newest first, from a domain on (its id, exclusive), forwards or backwards. */
+export async function pageOfDomains(
+  { db }: Pick<DomainDeps, 'db'>,
+  page: { accountId: string; status?: DomainRow['status']; limit: number; after?: string; before?: string },
+): Promise<{ domains: DomainWithKeys[]; hasMore: boolean }> {
+  const { accountId, status, limit, after, before } = page;
+  const query = db.read<DomainRow>('domains').where({ account_id: accountId });
+  if (status !== undefined) query.andWhere({ status });
+  if (after !== undefined) query.andWhere('id', '<', after);
+  if (before !== undefined) query.andWhere('id', '>', before);
+  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
+  const hasMore = rows.length > limit;
+  if (hasMore) rows.length = limit;
+  if (before !== undefined) rows.reverse();
+  return { domains: await withKeys(db, rows), hasMore };
+}
+
+/**
+ * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks whose DNS is
+ * not asked. Throws `invalid_state` while the last pair is still waited for, and `not_found`.
+ */
+export async function rotateDkim(
+  deps: DomainDeps & { keyring: Keyring },
+  ref: DomainRef,
+  { atOnce = false }: { atOnce?: boolean } = {},
+): Promise<DomainWithKeys> {
+  const { row, keys } = await findDomain(deps, ref);
+  // Ed25519 records are not required, so such a key may stay pending for ever.
+  if (keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'pending')) {
+    throw new Problem('invalid_state', 'the key of the last rotation is still waiting for its DNS record');
+  }
+  const now = deps.clock.now();
+  const taken = keys.map(({ selector }) => selector);
+  const fresh = await makeDkimKeys(deps, { domainId: row.id, now, state: 'pending', taken });
+  await deps.db.commit.transact(async (tx) => {
+    // What never signed leaves nothing behind that its record is needed for.
+    await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
+    await insertRows(tx, [{ dkim_keys: fresh }]);
+  });
+  if (atOnce) await activateKeys(deps, [...keys, ...fresh], new Set(fresh.map(({ id }) => id)));
+  deps.changed?.(row.name);
+  return findDomain(deps, { accountId: null, nameOrId: row.id });
+}
+
+/** Removes keys that have been retiring for long enough; returns their number. */
+export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | 'clock'>): Promise<number> {
+  const removed = await db.commit.transact((tx) =>
+    tx.all(`DELETE FROM dkim_keys WHERE state = 'retiring' AND retired_at <= ? RETURNING id`, [
+      clock.now() - RETIRING_MS,
+    ]),
+  );
+  return removed.length;
+}
+
+/** Lets the pending keys in `seen` (ids) sign and retires those before them. */
+export async function activateKeys(
+  { db, clock }: Pick<DomainDeps, 'db' | 'clock'>,
+  keys: readonly DkimKeyRow[],
+  seen: ReadonlySet<string>,
+): Promise<void> {
+  const { activate, retire } = promote(keys, seen);
+  if (activate.length === 0) return;
+  const now = clock.now();
+  const ids = (list: readonly DkimKeyRow[]): string => JSON.stringify(list.map(({ id }) => id));
+  await db.commit.transact(async (tx) => {
+    await tx.run(
+      `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state = 'pending'`,
+      [now, ids(activate)],
+    );
+    await tx.run(
+      `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state <> 'retiring'`,
+      [now, ids(retire)],
+    );
+  });
+}
+
+async function withKeys(db: DomainDeps['db'], rows: readonly DomainRow[]): Promise<DomainWithKeys[]> {
+  if (rows.length === 0) return [];
+  const keys = await db
+    .read<DkimKeyRow>('dkim_keys')
+    .whereIn(
+      'domain_id',
+      rows.map(({ id }) => id),
+    )
+    .orderBy('id');
+  return rows.map((row) => ({ row, keys: keys.filter(({ domain_id }) => domain_id === row.id) }));
+}
+
+function domainRow({ accountId, name: given, trusted = false, returnPath }: NewDomain, now: number): DomainRow {
+  const name = checkDomainName(given, 'name');
+  return {
+    id: newId('dom', now),
+    account_id: accountId,
+    name,
+    status: trusted ? 'verified' : 'pending',
+    trusted: trusted ? 1 : 0,
+    return_path: checkDomainName(returnPath ?? `rp.${name}`, 'return_path'),
+    track_opens: null,
+    track_clicks: null,
+    records_json: '[]',
+    created_at: now,
+    verified_at: trusted ? now : null,
+    checked_at: null,
+  };
+}
+
+/** A domain is what may stand behind the `@` of a sender, so the address rule decides. */
+function checkDomainName(text: string, field: string): string {
+  const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
+  if (parsed.kind === 'bad') throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field });
+  return parsed.mailbox.domain;
+}
+
+/** A name as it stands in the database, or what was given where it is no name. */
+function spelled(text: string): string {
+  const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
+  return parsed.kind === 'ok' ? parsed.mailbox.domain : text;
+}
+
+function withoutFinalDot(name: string): string {
+  return name.endsWith('.') ? name.slice(0, -1) : name;
+}

@@ -1,0 +1,33 @@
+/**
+ * Room for signatures under way. Each takes a thread of the pool that commits and files need too: a hundred queued ones
+ * delay a commit from 0.3 to 72 ms, so only a few may be in the pool at once, and the others wait here, where those of
+ * transactional mail can go before those of broadcasts. Pure.
+ */
+
+export interface SignSlots {
+  /** Runs `work` when there is room; class 0 goes before class 1. */
+  run<T>(order: 0 | 1, work: () => Promise<T>): Promise<T>;
+}
+
+export function createSignSlots(atOnce: number): SignSlots {
+  const queues: readonly [(() => void)[], (() => void)[]] = [[], []];
+  let running = 0;
+
+  function next(): void {
+    running--;
+    (queues[0].shift() ?? queues[1].shift())?.();
+  }
+
+  return {
+    run(order, work) {
+      return new Promise((resolve, reject) => {
+        const start = (): void => {
+          running++;
+          work().then(resolve, reject).finally(next);
+        };
+        if (running < atOnce) start();
+        else queues[order].push(start);
+      });
+    },
+  };
+}

@@ -1,0 +1,134 @@
+/**
+ * Are a domain's records in DNS? The steps: look up what each record asks for, compare, decide what the domain is now,
+ * write it, let DKIM keys sign that are now visible.
+ */
+import type { DnsAnswer, Resolver } from '../base/resolver.ts';
+import type { DomainRow } from '../storage/tables.ts';
+import { compareRecord, type DnsRecord } from './dns-records.ts';
+import { checkOf, recordsOf, storedChecks, type DomainWithKeys, type RecordCheck } from './domain-record.ts';
+import { activateKeys, findDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
+
+export interface VerifyDeps extends DomainDeps {
+  resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
+  /** Our name in the mail world: setting `smtp.hostname`. */
+  hostname: string;
+}
+
+/** What a look-up gave: all values, or trouble, from which nothing follows. */
+type Looked = { kind: 'answers'; values: readonly string[] } | { kind: 'trouble' };
+
+/** So long a domain that was never verified is `pending`; after it, `failed`. It is verified whenever its records appear. */
+const PENDING_MS = 72 * 60 * 60 * 1000;
+
+/** Checks all records now and returns the domain as it is after that. Throws `not_found`. */
+export async function verifyDomain(deps: VerifyDeps, ref: DomainRef): Promise<DomainWithKeys> {
+  const domain = await findDomain(deps, ref);
+  const wanted = recordsOf(domain, deps.hostname);
+  const looked = await Promise.all(wanted.map((record) => lookUp(deps, record)));
+  const now = deps.clock.now();
+  const checks = checksOf(domain.row, wanted, looked, now);
+  const status = statusAfter(domain.row, requiredOf(wanted, looked, checks), now);
+  await write(deps, domain.row, { checks, status, now });
+  await activateKeys(deps, domain.keys, seenKeys(domain, checks));
+  deps.changed?.(domain.row.name);
+  return findDomain(deps, { accountId: null, nameOrId: domain.row.id });
+}
+
+/** What of the required records is known now. */
+export type Required = 'ok' | 'not_ok' | 'unclear';
+
+/** What a domain is after a check. */
+export function statusAfter(
+  row: Pick<DomainRow, 'status' | 'trusted' | 'created_at'>,
+  required: Required,
+  now: number,
+): DomainRow['status'] {
+  if (row.trusted === 1) return 'verified';
+  switch (required) {
+    case 'ok':
+      return 'verified';
+    case 'unclear':
+      return row.status;
+    case 'not_ok':
+      return row.status === 'pending' && now - row.created_at < PENDING_MS ? 'pending' : 'failed';
+  }
+}
+
+async function lookUp(deps: VerifyDeps, record: DnsRecord): Promise<Looked> {
+  if (record.type === 'MX') return lookUpMx(deps, record.host);
+  const found = values(await deps.resolver.txt(record.host, { fresh: true }));
+  if (record.purpose !== 'dmarc' || found.kind === 'trouble' || compareRecord(record, found.values).found !== null)
+    return found;
+  return lookUpDmarcAbove(deps, record.host);
+}
+
+/** A domain without a DMARC record has that of the organization above it (RFC 7489 section 6.6.3): the next one up is tried. */
+async function lookUpDmarcAbove(deps: VerifyDeps, host: string): Promise<Looked> {
+  const above = host.split('.').slice(2);
+  if (above.length < 2) return { kind: 'answers', values: [] };
+  return values(await deps.resolver.txt(`_dmarc.${above.join('.')}`, { fresh: true }));
+}
+
+/** A host without MX is its own MX of preference 0 (RFC 5321 section 5.1): so a CNAME to our host counts. */
+async function lookUpMx({ resolver }: VerifyDeps, host: string): Promise<Looked> {
+  const found = await resolver.mx(host, { fresh: true });
+  if (found.kind === 'found')
+    return { kind: 'answers', values: found.records.map((mx) => `${String(mx.preference)} ${mx.exchange}`) };
+  if (found.kind !== 'no_data') return values(found);
+  const addresses = await Promise.all([resolver.a(host, { fresh: true }), resolver.aaaa(host, { fresh: true })]);
+  const own = addresses.find((answer) => answer.kind === 'found');
+  if (own !== undefined) return { kind: 'answers', values: [`0 ${own.name}`] };
+  return addresses.some(({ kind }) => kind === 'trouble') ? { kind: 'trouble' } : { kind: 'answers', values: [] };
+}
+
+function values(answer: DnsAnswer<unknown>): Looked {
+  if (answer.kind === 'trouble') return { kind: 'trouble' };
+  return {
+    kind: 'answers',
+    values: answer.kind === 'found' ? answer.records.filter((record) => typeof record === 'string') : [],
+  };
+}
+
+/** Trouble leaves what was found before. */
+function checksOf(row: DomainRow, wanted: readonly DnsRecord[], looked: readonly Looked[], now: number): RecordCheck[] {
+  const before = storedChecks(row);
+  return wanted.flatMap((record, index) => {
+    const found = looked[index];
+    if (found?.kind === 'answers') {
+      return [{ purpose: record.purpose, host: record.host, ...compareRecord(record, found.values), checkedAt: now }];
+    }
+    const old = checkOf(before, record);
+    return old === undefined ? [] : [old];
+  });
+}
+
+function requiredOf(wanted: readonly DnsRecord[], looked: readonly Looked[], checks: readonly RecordCheck[]): Required {
+  const required = wanted.filter((record) => record.required);
+  if (required.some((record) => looked[wanted.indexOf(record)]?.kind !== 'answers')) return 'unclear';
+  return required.every((record) => checkOf(checks, record)?.status === 'ok') ? 'ok' : 'not_ok';
+}
+
+/** Ids of the keys whose records DNS shows now. */
+function seenKeys({ row, keys }: DomainWithKeys, checks: readonly RecordCheck[]): Set<string> {
+  const hosts = new Set(
+    checks.filter(({ purpose, status }) => purpose === 'dkim' && status === 'ok').map(({ host }) => host),
+  );
+  return new Set(keys.filter(({ selector }) => hosts.has(`${selector}._domainkey.${row.name}`)).map(({ id }) => id));
+}
+
+async function write(
+  { db }: Pick<VerifyDeps, 'db'>,
+  row: DomainRow,
+  { checks, status, now }: { checks: readonly RecordCheck[]; status: DomainRow['status']; now: number },
+): Promise<void> {
+  const verifiedAt = status === 'verified' ? (row.verified_at ?? now) : row.verified_at;
+  await db.commit.transact((tx) =>
+    tx.run('UPDATE domains SET status = ?, records_json = ?, verified_at = ?, checked_at = ? WHERE id = ?', [
+      status,
+      JSON.stringify(checks),
+      verifiedAt,
+      now,
+      row.id,
+    ]),
+  );
+}

@@ -1,0 +1,157 @@
+/**
+ * Who is behind an API key. On the path of every request, so answers are kept in memory: for one second, since a command
+ * may revoke a key on the database itself, and shorter where this process changes the key. Uses are noted in batches.
+ */
+import type { Clock, Timer } from '../base/clock.ts';
+import { createLookUpCache } from '../base/look-up-cache.ts';
+import { equalInConstantTime, sha256Hex } from '../base/secret.ts';
+import type { Work } from '../storage/commit.ts';
+import type { Database } from '../storage/database.ts';
+import type { ApiKeyRow } from '../storage/tables.ts';
+import type { Authenticate, Authentication, Caller } from './caller.ts';
+import { parseKey } from './key-format.ts';
+
+export interface Callers {
+  authenticate: Authenticate;
+  /** Notes a use; it is written within USE_NOTED_MS. */
+  noteUse(keyId: string, ip: string): void;
+  /** The key with this public id has changed. */
+  forget(publicId: string): void;
+  /** Writes the uses that are not written yet. */
+  close(): Promise<void>;
+}
+
+const MOST_CACHED = 10_000;
+const FRESH_MS = 1000;
+/** The longest a use waits to be written, in milliseconds: one small statement in this time, however many requests. */
+const USE_NOTED_MS = 2000;
+
+const unknown: Promise<Authentication> = Promise.resolve({ kind: 'unknown' });
+
+/** `report` hears of uses that could not be noted; they are tried again. */
+export function createCallers(deps: {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+  report: (error: unknown) => void;
+}): Callers {
+  const cache = createLookUpCache<Known | null>(
+    deps,
+    { max: MOST_CACHED, freshMs: FRESH_MS, keep: (known) => known !== null },
+    (publicId, before) => load(deps.db, publicId, before ?? null),
+  );
+  const uses = createUseNotes(deps);
+
+  return {
+    async authenticate(token) {
+      const parsed = parseKey(token);
+      if (parsed.kind === 'bad') return unknown;
+      const known = await cache.get(parsed.publicId);
+      if (known === null || !equalInConstantTime(sha256Hex(token), known.row.hash)) return unknown;
+      return known.found;
+    },
+    noteUse(keyId, ip) {
+      uses.note(keyId, ip);
+    },
+    forget(publicId) {
+      cache.forget(publicId);
+    },
+    close: () => uses.close(),
+  };
+}
+
+type KnownRow = Pick<
+  ApiKeyRow,
+  | 'id'
+  | 'account_id'
+  | 'mode'
+  | 'hash'
+  | 'scopes_json'
+  | 'domains_json'
+  | 'allowed_ips_json'
+  | 'expires_at'
+  | 'revoked_at'
+> & { plan: string };
+
+interface Known {
+  row: KnownRow;
+  found: Authentication;
+}
+
+const findByPublicId = `
+  SELECT k.id, k.account_id, k.mode, k.hash, k.scopes_json, k.domains_json, k.allowed_ips_json, k.expires_at, k.revoked_at, a.plan
+  FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.public_id = ?`;
+
+async function load(db: Pick<Database, 'fast'>, publicId: string, before: Known | null): Promise<Known | null> {
+  const [row] = await db.fast.all<KnownRow>(findByPublicId, [publicId]);
+  if (row === undefined) return null;
+  // An unchanged key keeps its caller: what others have built from its lists stays good.
+  if (before !== null && isSame(before.row, row)) return before;
+  return { row, found: { kind: 'found', caller: toCaller(row) } };
+}
+
+function isSame(a: KnownRow, b: KnownRow): boolean {
+  return (Object.keys(a) as (keyof KnownRow)[]).every((column) => a[column] === b[column]);
+}
+
+function toCaller(row: KnownRow): Caller {
+  return {
+    accountId: row.account_id,
+    keyId: row.id,
+    mode: row.mode,
+    scopes: JSON.parse(row.scopes_json) as string[],
+    domains: JSON.parse(row.domains_json) as string[],
+    allowedIps: JSON.parse(row.allowed_ips_json) as string[],
+    plan: row.plan,
+    expiresAt: row.expires_at,
+    revokedAt: row.revoked_at,
+  };
+}
+
+interface UseNotes {
+  note(keyId: string, ip: string): void;
+  close(): Promise<void>;
+}
+
+type Uses = Map<string, { at: number; ip: string }>;
+
+const noteWork: Work<Uses, undefined> = {
+  name: 'key-use',
+  async run(tx, inputs) {
+    const rows = inputs.flatMap((uses) => [...uses].map(([id, { at, ip }]) => [id, at, ip]));
+    await tx.run(
+      `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip
+       FROM (SELECT value->>0 AS id, value->>1 AS at, value->>2 AS ip FROM json_each(?)) AS u WHERE api_keys.id = u.id`,
+      [JSON.stringify(rows)],
+    );
+    return inputs.map(() => undefined);
+  },
+};
+
+/** Only the last use of a key counts, so what waits is never more than the keys there are. */
+function createUseNotes({ db, clock, report }: Parameters<typeof createCallers>[0]): UseNotes {
+  let waiting: Uses = new Map();
+  let timer: Timer | null = null;
+
+  async function write(): Promise<void> {
+    const uses = waiting;
+    waiting = new Map();
+    timer = null;
+    try {
+      if (uses.size > 0) await db.commit.submit(noteWork, uses, 128 * uses.size);
+    } catch (error) {
+      for (const [id, use] of uses) if (!waiting.has(id)) waiting.set(id, use);
+      report(error);
+    }
+  }
+
+  return {
+    note(keyId, ip) {
+      waiting.set(keyId, { at: clock.now(), ip });
+      timer ??= clock.after(USE_NOTED_MS, () => void write(), { background: true });
+    },
+    async close() {
+      timer?.cancel();
+      await write();
+    },
+  };
+}

@@ -1,0 +1,169 @@
+/** API keys in the database: made, listed, changed, revoked. Finding the caller behind a key is callers.ts. */
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { sha256Hex } from '../base/secret.ts';
+import type { Connection, Value } from '../storage/connection.ts';
+import type { Database } from '../storage/database.ts';
+import type { ApiKeyRow } from '../storage/tables.ts';
+import type { Callers } from './callers.ts';
+import { KEY_RANDOM_BYTES, keyPrefix, makeKey, type KeyMode } from './key-format.ts';
+import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
+
+export interface KeyDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  /** The cache to tell of changes; a command that works on the database alone has none. */
+  callers?: Pick<Callers, 'forget'>;
+}
+
+/** The API's key record. */
+export interface KeyRecord {
+  object: 'key';
+  id: string;
+  name: string;
+  mode: KeyMode;
+  prefix: string;
+  scopes: string[];
+  domains: string[];
+  allowed_ips: string[];
+  expires_at: string | null;
+  last_used_at: string | null;
+  last_used_ip: string | null;
+  created_at: string;
+  created_by: string;
+  revoked_at: string | null;
+}
+
+/** Which key: the operator, who is above accounts, gives `accountId` null. */
+export interface KeyRef {
+  accountId: string | null;
+  id: string;
+}
+
+const LONGEST_LIST = 1000;
+
+/** Makes a key; `key` is the only time that anybody sees it. `createdBy`: `operator` or `key:<name>`. Throws Problem. */
+export async function createKey(
+  deps: KeyDeps,
+  request: KeyRequest & { accountId: string; createdBy: string },
+): Promise<{ row: ApiKeyRow; key: string }> {
+  const now = deps.clock.now();
+  const checked = checkNewKey(request, now);
+  const { key, publicId } = makeKey(checked.mode, randomBytes(KEY_RANDOM_BYTES));
+  const row = keyRow(checked, { now, key, publicId, accountId: request.accountId, createdBy: request.createdBy });
+  await deps.db.commit.insert({ api_keys: [row] });
+  return { row, key };
+}
+
+/** Ends a key at once: when this resolves, no later request with it is let in. A revoked one stays as it is. Throws `not_found`. */
+export async function revokeKey(deps: KeyDeps, ref: KeyRef): Promise<ApiKeyRow> {
+  const now = deps.clock.now();
+  return change(deps, ref, 'revoked_at = COALESCE(revoked_at, ?)', [now]);
+}
+
+/** Changes name, scopes, domains or addresses. Throws Problem. */
+export async function updateKey(deps: KeyDeps, ref: KeyRef, changes: KeyChanges): Promise<ApiKeyRow> {
+  const { name, scopes, domains, allowedIps } = checkKeyChanges(changes);
+  const columns: [string, string][] = [];
+  if (name !== undefined) columns.push(['name', name]);
+  if (scopes !== undefined) columns.push(['scopes_json', JSON.stringify(scopes)]);
+  if (domains !== undefined) columns.push(['domains_json', JSON.stringify(domains)]);
+  if (allowedIps !== undefined) columns.push(['allowed_ips_json', JSON.stringify(allowedIps)]);
+  if (columns.length === 0) return findKey(deps, ref);
+  return change(
+    deps,
+    ref,
+    columns.map(([column]) => `${column} = ?`).join(', '),
+    columns.map(([, value]) => value),
+  );
+}
+
+/** Throws `not_found`. */
+export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: KeyRef): Promise<ApiKeyRow> {
+  const query = db.read<ApiKeyRow>('api_keys').where({ id });
+  if (accountId !== null) query.andWhere({ account_id: accountId });
+  const [row] = await query;
+  if (row === undefined) throw notFound();
+  return row;
+}
+
+/** Newest first, revoked ones too. `after`: the id of the last one seen. */
+export async function listKeys(
+  { db }: Pick<KeyDeps, 'db'>,
+  { accountId, limit, after }: { accountId: string; limit: number; after?: string },
+): Promise<ApiKeyRow[]> {
+  const query = db.read<ApiKeyRow>('api_keys').where({ account_id: accountId });
+  if (after !== undefined) query.andWhere('id', '<', after);
+  return await query.orderBy('id', 'desc').limit(Math.min(limit, LONGEST_LIST));
+}
+
+/** The row as the API and `--json` print it. */
+export function toKeyRecord(row: ApiKeyRow): KeyRecord {
+  return {
+    object: 'key',
+    id: row.id,
+    name: row.name,
+    mode: row.mode,
+    prefix: keyPrefix(row.mode, row.public_id),
+    scopes: JSON.parse(row.scopes_json) as string[],
+    domains: JSON.parse(row.domains_json) as string[],
+    allowed_ips: JSON.parse(row.allowed_ips_json) as string[],
+    expires_at: rfc3339(row.expires_at),
+    last_used_at: rfc3339(row.last_used_at),
+    last_used_ip: row.last_used_ip,
+    created_at: rfc3339(row.created_at),
+    created_by: row.created_by,
+    revoked_at: rfc3339(row.revoked_at),
+  };
+}
+
+function keyRow(
+  checked: NewKey,
+  made: { now: number; key: string; publicId: string; accountId: string; createdBy: string },
+): ApiKeyRow {
+  return {
+    id: newId('key', made.now),
+    account_id: made.accountId,
+    name: checked.name,
+    mode: checked.mode,
+    public_id: made.publicId,
+    hash: sha256Hex(made.key),
+    scopes_json: JSON.stringify(checked.scopes),
+    domains_json: JSON.stringify(checked.domains),
+    allowed_ips_json: JSON.stringify(checked.allowedIps),
+    expires_at: checked.expiresAt,
+    created_at: made.now,
+    created_by: made.createdBy,
+    revoked_at: null,
+    last_used_at: null,
+    last_used_ip: null,
+  };
+}
+
+/** `set` is one of this file's own texts, never what came from outside. */
+async function change(
+  deps: KeyDeps,
+  { accountId, id }: KeyRef,
+  set: string,
+  values: readonly Value[],
+): Promise<ApiKeyRow> {
+  const own = accountId === null ? '' : ' AND account_id = ?';
+  const row = await deps.db.commit.transact(async (tx: Connection) => {
+    const rows = await tx.all<ApiKeyRow>(`UPDATE api_keys SET ${set} WHERE id = ?${own} RETURNING *`, [
+      ...values,
+      id,
+      ...(accountId === null ? [] : [accountId]),
+    ]);
+    return rows[0];
+  });
+  if (row === undefined) throw notFound();
+  deps.callers?.forget(row.public_id);
+  return row;
+}
+
+function notFound(): Problem {
+  return new Problem('not_found', 'there is no such key');
+}

@@ -1,0 +1,105 @@
+/** What a key may be made with, and what may be changed of it: checks for API and commands alike. Pure. */
+import { domainToASCII } from 'node:url';
+import { Problem } from '../base/problem.ts';
+import { canonicalIpList } from './ip-list.ts';
+import type { KeyMode } from './key-format.ts';
+import { isScope, scopeNames, type Scope } from './scopes.ts';
+
+export interface KeyRequest {
+  /** For people: 1 to 100 characters. */
+  name: string;
+  mode?: KeyMode;
+  scopes: readonly string[];
+  /** Sending domains it is restricted to; none means every domain of the account. */
+  domains?: readonly string[];
+  /** Addresses and CIDR ranges it may be used from; none means any. */
+  allowedIps?: readonly string[];
+  /** Milliseconds since the epoch; null or absent for a key that does not end. */
+  expiresAt?: number | null;
+}
+
+export interface NewKey {
+  name: string;
+  mode: KeyMode;
+  scopes: readonly Scope[];
+  domains: readonly string[];
+  allowedIps: readonly string[];
+  expiresAt: number | null;
+}
+
+/** What of a key can be changed after it was made. */
+export type KeyChanges = Partial<Pick<KeyRequest, 'name' | 'scopes' | 'domains' | 'allowedIps'>>;
+export type CheckedChanges = Partial<Pick<NewKey, 'name' | 'scopes' | 'domains' | 'allowedIps'>>;
+
+const LONGEST_NAME = 100;
+const MOST_DOMAINS = 100;
+const LONGEST_DOMAIN = 253;
+const domainForm = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+
+/** Throws a Problem for the first fault. */
+export function checkNewKey(request: KeyRequest, now: number): NewKey {
+  const { mode = 'live', expiresAt = null } = request;
+  const { name, scopes, domains = [], allowedIps = [] } = request;
+  if (expiresAt !== null && !(expiresAt > now)) {
+    throw new Problem('invalid_field', 'the end of the lifetime must lie in the future', { field: 'expires_at' });
+  }
+  return {
+    name: checkName(name),
+    mode,
+    scopes: checkScopes(scopes),
+    domains: checkDomains(domains),
+    allowedIps: canonicalIpList(allowedIps),
+    expiresAt,
+  };
+}
+
+/** Throws a Problem for the first fault. */
+export function checkKeyChanges({ name, scopes, domains, allowedIps }: KeyChanges): CheckedChanges {
+  return {
+    ...(name === undefined ? {} : { name: checkName(name) }),
+    ...(scopes === undefined ? {} : { scopes: checkScopes(scopes) }),
+    ...(domains === undefined ? {} : { domains: checkDomains(domains) }),
+    ...(allowedIps === undefined ? {} : { allowedIps: canonicalIpList(allowedIps) }),
+  };
+}
+
+function checkName(name: string): string {
+  const trimmed = name.trim();
+  if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {
+    throw new Problem('invalid_field', 'the name needs at least one character, and no control characters', {
+      field: 'name',
+    });
+  }
+  if (trimmed.length > LONGEST_NAME) {
+    throw new Problem('field_too_long', `the name may have at most ${String(LONGEST_NAME)} characters`, {
+      field: 'name',
+    });
+  }
+  return trimmed;
+}
+
+function checkScopes(scopes: readonly string[]): Scope[] {
+  if (scopes.length === 0) throw new Problem('invalid_field', 'a key needs at least one scope', { field: 'scopes' });
+  if (scopes.length > scopeNames.length)
+    throw new Problem('too_many_items', 'there are thirty scopes', { field: 'scopes' });
+  scopes.forEach((scope, index) => {
+    if (!isScope(scope))
+      throw new Problem('invalid_field', 'there is no such scope', { field: `scopes[${String(index)}]` });
+  });
+  // In the order of the documentation, so that equal sets read the same.
+  return scopeNames.filter((scope) => scopes.includes(scope));
+}
+
+function checkDomains(domains: readonly string[]): string[] {
+  if (domains.length > MOST_DOMAINS) {
+    throw new Problem('too_many_items', `at most ${String(MOST_DOMAINS)} domains`, { field: 'domains' });
+  }
+  return [...new Set(domains.map((domain, index) => checkDomain(domain, `domains[${String(index)}]`)))];
+}
+
+/** The name as A-labels. Only its form is checked: a key may be restricted to a domain that is added later. */
+function checkDomain(domain: string, field: string): string {
+  const ascii = domain.length > LONGEST_DOMAIN ? '' : domainToASCII(domain.toLowerCase());
+  if (ascii.length <= LONGEST_DOMAIN && domainForm.test(ascii)) return ascii;
+  throw new Problem('invalid_field', 'expected a domain name', { field });
+}

@@ -1,0 +1,190 @@
+/**
+ * The grouped commit: every write of the program goes through here, on the one connection that writes.
+ *
+ * Callers hand in units and await each its own result. Units that arrive while a commit runs wait and go together into
+ * the next one, so a busy system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
+ * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
+ * back and its units run again one by one, so that only the guilty one fails.
+ */
+import type { Connection } from './connection.ts';
+import { insertRows, type Rows } from './rows.ts';
+
+/** A kind of work: how many units of it are written together. It runs inside the group's transaction. */
+export interface Work<Input, Output> {
+  readonly name: string;
+  run(tx: Connection, inputs: readonly Input[]): Promise<readonly Output[]>;
+}
+
+export interface Committer {
+  /** Runs the unit in the next group; resolves after its commit is durable. `bytes` is a rough size, for the group's cap. */
+  submit<Input, Output>(work: Work<Input, Output>, input: Input, bytes?: number): Promise<Output>;
+  /** Adds rows, all or none. */
+  insert(rows: Rows, bytes?: number): Promise<void>;
+  /** Something rare that is no mere insert; runs after the others of its group. May run twice: anew after a rollback. */
+  transact<Output>(run: (tx: Connection) => Promise<Output>): Promise<Output>;
+  /** How many units wait, for the intake to slow down by. */
+  readonly waiting: number;
+  readonly stats: CommitStats;
+  /** Runs what waits and then takes nothing more. */
+  close(): Promise<void>;
+}
+
+export interface CommitStats {
+  groups: number;
+  units: number;
+  largestGroup: number;
+  failedUnits: number;
+}
+
+/** Thrown when nothing more is taken: the program stops, or more waits than memory should hold. */
+export class StorageUnavailable extends Error {}
+/** The program stops: asking again will not help. */
+export class StorageClosed extends StorageUnavailable {}
+
+interface Unit {
+  work: Work<never, unknown>;
+  input: unknown;
+  bytes: number;
+  resolve(output: unknown): void;
+  reject(error: unknown): void;
+}
+
+const GROUP_UNITS = 500;
+const GROUP_BYTES = 4 * 1024 * 1024;
+const MOST_WAITING = 20_000;
+const MOST_WAITING_BYTES = 256 * 1024 * 1024;
+
+const insertWork: Work<Rows, undefined> = {
+  name: 'insert',
+  async run(tx, inputs) {
+    await insertRows(tx, inputs);
+    return inputs.map(() => undefined);
+  },
+};
+
+const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
+  name: 'transact',
+  async run(tx, inputs) {
+    const outputs: unknown[] = [];
+    for (const run of inputs) outputs.push(await run(tx));
+    return outputs;
+  },
+};
+
+/** `order` lists the kinds of work in the order they run inside a group; inserts come first, `transact` and what is not listed last. */
+export function createCommitter(connection: Connection, order: readonly string[] = []): Committer {
+  const places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
+  const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
+  let queue: Unit[] = [];
+  let queuedBytes = 0;
+  let running: Promise<void> | null = null;
+  let closed = false;
+
+  function submit<Input, Output>(work: Work<Input, Output>, input: Input, bytes = 512): Promise<Output> {
+    if (closed) return Promise.reject(new StorageClosed('the database is closed'));
+    if (queue.length >= MOST_WAITING || queuedBytes > MOST_WAITING_BYTES) {
+      return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
+    }
+    return new Promise<Output>((resolve, reject) => {
+      queue.push({
+        work,
+        input,
+        bytes,
+        resolve: (output) => {
+          resolve(output as Output);
+        },
+        reject,
+      });
+      queuedBytes += bytes;
+      running ??= loop();
+    });
+  }
+
+  async function loop(): Promise<void> {
+    // One turn of the loop lets everything that arrived in the same burst of input into the same group.
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    while (queue.length > 0) {
+      const group = takeGroup();
+      stats.groups++;
+      stats.units += group.length;
+      stats.largestGroup = Math.max(stats.largestGroup, group.length);
+      await runGroup(group);
+    }
+    running = null;
+  }
+
+  function takeGroup(): Unit[] {
+    let bytes = 0;
+    let count = 0;
+    for (const unit of queue) {
+      if (count > 0 && (count >= GROUP_UNITS || bytes + unit.bytes > GROUP_BYTES)) break;
+      bytes += unit.bytes;
+      count++;
+    }
+    const group = queue.slice(0, count);
+    queue = queue.slice(count);
+    queuedBytes -= bytes;
+    return group;
+  }
+
+  async function runGroup(group: readonly Unit[]): Promise<void> {
+    let begun = false;
+    try {
+      await connection.run('BEGIN IMMEDIATE');
+      begun = true;
+      const outputs = await inTransaction(group);
+      group.forEach((unit, i) => {
+        unit.resolve(outputs[i]);
+      });
+    } catch (error) {
+      // That a transaction cannot begin is no unit's fault: one by one each would wait for the same lock or disk.
+      if (begun && group.length > 1) for (const unit of group) await runGroup([unit]);
+      else for (const unit of group) fail(unit, error);
+    }
+  }
+
+  function fail(unit: Unit, error: unknown): void {
+    stats.failedUnits++;
+    unit.reject(error);
+  }
+
+  /** Runs the units in the transaction that was begun and ends it. */
+  async function inTransaction(group: readonly Unit[]): Promise<unknown[]> {
+    try {
+      const outputs = new Array<unknown>(group.length);
+      for (const work of worksOf(group)) {
+        const places = [...group.keys()].filter((i) => group[i]?.work === work);
+        const results = await work.run(connection, places.map((i) => group[i]?.input) as never[]);
+        places.forEach((place, i) => {
+          outputs[place] = results[i];
+        });
+      }
+      await connection.run('COMMIT');
+      return outputs;
+    } catch (error) {
+      // After some failures (disk full, I/O) SQLite has rolled back by itself and says so; the cause is the first error.
+      await connection.run('ROLLBACK').catch(() => undefined);
+      throw error;
+    }
+  }
+
+  function worksOf(group: readonly Unit[]): Work<never, unknown>[] {
+    const place = (work: Work<never, unknown>): number => places.get(work.name) ?? places.size;
+    return [...new Set(group.map(({ work }) => work))].sort((a, b) => place(a) - place(b));
+  }
+
+  return {
+    submit,
+    insert: (rows, bytes) => submit(insertWork, rows, bytes),
+    transact: <Output>(run: (tx: Connection) => Promise<Output>) =>
+      submit(transactWork, run as (tx: Connection) => Promise<unknown>) as Promise<Output>,
+    get waiting() {
+      return queue.length;
+    },
+    stats,
+    async close() {
+      closed = true;
+      while (running !== null) await running;
+    },
+  };
+}

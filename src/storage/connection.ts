@@ -1,0 +1,89 @@
+/**
+ * One connection with its prepared statements kept. The few statements of the hot path go through here: preparing costs
+ * more than running them, and knex prepares anew each time. Everything else uses knex's builder on the reader pool.
+ */
+import type { Knex } from 'knex';
+import type { Database as Sqlite, Statement } from 'sqlite3';
+
+export type Value = string | number | null | Buffer;
+
+export interface Connection {
+  /** Runs a statement and returns its rows. */
+  all<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  /** Runs a statement without looking at rows. */
+  run(sql: string, values?: readonly Value[]): Promise<void>;
+  /** Gives the prepared statements back; the connection itself belongs to its pool. */
+  close(): Promise<void>;
+}
+
+/** Statements with a variable number of placeholders would otherwise pile up. */
+const MOST_STATEMENTS = 200;
+
+/** Takes the one connection of a pool of one. The caller gives nobody else that pool. */
+export async function takeConnection(knex: Knex): Promise<Connection> {
+  const sqlite = (await (knex.client as { acquireConnection(): Promise<unknown> }).acquireConnection()) as Sqlite;
+  /** Promises, so that two callers of a new statement share it: one that is lost would keep the database from closing. */
+  const prepared = new Map<string, Promise<Statement>>();
+
+  function statement(sql: string): Promise<Statement> {
+    let known = prepared.get(sql);
+    if (known === undefined) {
+      known = prepare(sql);
+      prepared.set(sql, known);
+      known.catch(() => prepared.delete(sql));
+      if (prepared.size > MOST_STATEMENTS) dropOldest();
+    }
+    return known;
+  }
+
+  function prepare(sql: string): Promise<Statement> {
+    return new Promise((resolve, reject) => {
+      const fresh = sqlite.prepare(sql, (error: Error | null) => {
+        if (error === null) resolve(fresh);
+        else reject(error);
+      });
+    });
+  }
+
+  function dropOldest(): void {
+    for (const [sql, oldest] of prepared) {
+      prepared.delete(sql);
+      // Who was given it a moment ago uses it first: the library queues what is asked of one statement.
+      oldest.then(
+        (one) => one.finalize(),
+        () => undefined,
+      );
+      return;
+    }
+  }
+
+  return {
+    async all<Row>(sql: string, values: readonly Value[] = []): Promise<Row[]> {
+      const ready = await statement(sql);
+      return new Promise((resolve, reject) => {
+        ready.all(values, (error: Error | null, rows: Row[]) => {
+          if (error === null) resolve(rows);
+          else reject(error);
+        });
+      });
+    },
+    async run(sql, values = []) {
+      const ready = await statement(sql);
+      await new Promise<void>((resolve, reject) => {
+        ready.run(values, (error: Error | null) => {
+          if (error === null) resolve();
+          else reject(error);
+        });
+      });
+    },
+    async close() {
+      const all = [...prepared.values()];
+      prepared.clear();
+      for (const made of all) {
+        const one = await made.catch(() => null);
+        if (one !== null) await new Promise<void>((resolve) => one.finalize(() => resolve()));
+      }
+      await (knex.client as { releaseConnection(connection: unknown): Promise<void> }).releaseConnection(sqlite);
+    },
+  };
+}

@@ -1,0 +1,107 @@
+/**
+ * Opens the database: one connection that writes (through the grouped commit), and readers apart from it, so that a long
+ * list never waits for a commit nor holds one up.
+ */
+import { mkdirSync } from 'node:fs';
+import path from 'node:path';
+import knexPackage, { type Knex } from 'knex';
+import { createCommitter, type Committer } from './commit.ts';
+import { takeConnection, type Connection } from './connection.ts';
+import { migrate } from './migrate.ts';
+
+export interface Database {
+  /** All writes. */
+  readonly commit: Committer;
+  /** Readers for queries built at run time. They cannot write. */
+  readonly read: Knex;
+  /** One more reader, for the fixed statements of the hot path. */
+  readonly fast: Connection;
+  /** The migrations that opening took. */
+  readonly migrated: readonly string[];
+  close(): Promise<void>;
+}
+
+export interface DatabaseOptions {
+  /** `sqlite:<path>`. */
+  url: string;
+  /** The order in which kinds of work run inside one commit (storage/commit.ts). */
+  workOrder?: readonly string[];
+}
+
+/** Readers for built queries; SQLite serves each from its own snapshot, and the thread pool has room for them. */
+const READERS = 2;
+
+/** Opens and migrates. Throws where the file cannot be opened or written. */
+export async function openDatabase({ url, workOrder }: DatabaseOptions): Promise<Database> {
+  const file = sqliteFile(url);
+  mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
+
+  const migrator = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', ...durable]);
+  const migrated = await migrate(migrator).finally(() => migrator.destroy());
+
+  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON']);
+  const read = connect(file, READERS, readOnly);
+  const hot = connect(file, 1, readOnly);
+  const connection = await takeConnection(writer);
+  const fast = await takeConnection(hot);
+  const commit = createCommitter(connection, workOrder);
+  return {
+    commit,
+    read,
+    fast,
+    migrated,
+    async close() {
+      await commit.close();
+      await fast.close();
+      await Promise.all([hot.destroy(), read.destroy()]);
+      // Only advice for the query planner: a full disk must not keep the database from closing.
+      await connection.run('PRAGMA optimize').catch(() => undefined);
+      await connection.close();
+      await writer.destroy();
+    },
+  };
+}
+
+/** WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 8 MiB of WAL. */
+const durable = [
+  'PRAGMA busy_timeout = 5000',
+  'PRAGMA journal_mode = WAL',
+  'PRAGMA synchronous = FULL',
+  'PRAGMA wal_autocheckpoint = 2000',
+  'PRAGMA cache_size = -32768',
+  'PRAGMA temp_store = MEMORY',
+];
+const readOnly = [
+  'PRAGMA query_only = ON',
+  'PRAGMA cache_size = -16384',
+  'PRAGMA temp_store = MEMORY',
+  'PRAGMA busy_timeout = 5000',
+];
+
+/** The path in a `sqlite:` URL. */
+export function sqliteFile(url: string): string {
+  const file = /^sqlite:(?<file>.+)$/.exec(url)?.groups?.['file'];
+  if (file === undefined) throw new Error(`storage.url must be sqlite:<path>, not ${url}`);
+  return file;
+}
+
+interface Raw {
+  exec(sql: string, done: (error: Error | null) => void): void;
+}
+
+function connect(filename: string, size: number, pragmas: readonly string[]): Knex {
+  return knexPackage({
+    client: 'sqlite3',
+    connection: { filename },
+    useNullAsDefault: true,
+    pool: {
+      min: size,
+      max: size,
+      afterCreate(raw: Raw, done: (error: Error | null, raw: Raw) => void) {
+        raw.exec(pragmas.join(';'), (error) => {
+          done(error, raw);
+        });
+      },
+    },
+  });
+}

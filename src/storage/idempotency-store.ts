@@ -1,0 +1,97 @@
+/**
+ * Answers kept for requests that may be repeated. Rows are mostly inserted by the transaction that does the work
+ * (messages/accept.ts), so this file is mainly the look-up, which costs one statement for all requests of one moment.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { Work } from './commit.ts';
+import type { Database } from './database.ts';
+import type { IdempotencyRow } from './tables.ts';
+
+export interface IdempotencyStore {
+  /** The row of this key, or null. An expired one is removed first, so that the key can be inserted again. */
+  find(key: string): Promise<IdempotencyRow | null>;
+  /** For answers that no other transaction carries. Rejects where the key is there. */
+  insert(row: IdempotencyRow): Promise<void>;
+  /** Removes what has expired by `now`, in small steps; returns how many rows that were. */
+  purge(now: number): Promise<number>;
+}
+
+interface Asked {
+  resolve(row: IdempotencyRow | null): void;
+  reject(error: unknown): void;
+}
+
+const PURGE_STEP = 500;
+
+const dropExpired: Work<{ key: string; now: number }, undefined> = {
+  name: 'idempotency-drop',
+  async run(tx, inputs) {
+    const now = Math.min(...inputs.map((input) => input.now));
+    const keys = JSON.stringify(inputs.map(({ key }) => key));
+    await tx.run('DELETE FROM idempotency WHERE expires_at <= ? AND key IN (SELECT value FROM json_each(?))', [
+      now,
+      keys,
+    ]);
+    return inputs.map(() => undefined);
+  },
+};
+
+export function createIdempotencyStore({
+  db,
+  clock,
+}: {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+}): IdempotencyStore {
+  let asked = new Map<string, Asked[]>();
+
+  async function answer(): Promise<void> {
+    const batch = asked;
+    asked = new Map();
+    const keys = JSON.stringify([...batch.keys()]);
+    try {
+      const found = await db.fast.all<IdempotencyRow>(
+        'SELECT * FROM idempotency WHERE key IN (SELECT value FROM json_each(?))',
+        [keys],
+      );
+      const rows = new Map(found.map((row) => [row.key, row]));
+      for (const [key, askers] of batch) for (const one of askers) one.resolve(rows.get(key) ?? null);
+    } catch (error) {
+      for (const askers of batch.values()) for (const one of askers) one.reject(error);
+    }
+  }
+
+  function look(key: string): Promise<IdempotencyRow | null> {
+    return new Promise((resolve, reject) => {
+      // One turn of the loop, in which the requests that came in the same burst are read too.
+      if (asked.size === 0) setImmediate(() => void answer());
+      const askers = asked.get(key);
+      if (askers === undefined) asked.set(key, [{ resolve, reject }]);
+      else askers.push({ resolve, reject });
+    });
+  }
+
+  return {
+    async find(key) {
+      const row = await look(key);
+      const now = clock.now();
+      if (row === null || row.expires_at > now) return row;
+      await db.commit.submit(dropExpired, { key, now });
+      return null;
+    },
+    insert: (row) => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
+    async purge(now) {
+      let removed = 0;
+      for (;;) {
+        const rows = await db.commit.transact((tx) =>
+          tx.all(
+            'DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE expires_at <= ? LIMIT ?) RETURNING key',
+            [now, PURGE_STEP],
+          ),
+        );
+        removed += rows.length;
+        if (rows.length < PURGE_STEP) return removed;
+      }
+    },
+  };
+}

@@ -1,0 +1,39 @@
+/**
+ * The migrations, listed by hand: a listed source has fixed names, so a database made in development (`.ts`) and one made
+ * in production (`.js`) agree. Forward only; names are never changed once released.
+ */
+import type { Knex } from 'knex';
+import { up as ground } from '../../migrations/001-ground.ts';
+
+interface Migration {
+  name: string;
+  up: (knex: Knex) => Promise<void>;
+}
+
+const migrations: readonly Migration[] = [{ name: '001-ground', up: ground }];
+
+/** Migrations are forward only: going back means restoring the backup that was made before. */
+const source: Knex.MigrationSource<Migration> = {
+  getMigrations: () => Promise.resolve([...migrations]),
+  getMigrationName: ({ name }) => name,
+  getMigration: ({ up }) =>
+    Promise.resolve({ up, down: () => Promise.reject(new Error('migrations only go forward')) }),
+};
+
+/** Brings the database up to date; returns the names of the steps that were taken. */
+export async function migrate(knex: Knex): Promise<string[]> {
+  const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
+    number,
+    string[],
+  ];
+  return names;
+}
+
+/** The steps this program knows and which of them the database has taken. */
+export async function migrationState(knex: Knex): Promise<{ name: string; taken: boolean }[]> {
+  const [done] = (await knex.migrate.list({ migrationSource: source, tableName: 'migrations' })) as [
+    { name: string }[],
+  ];
+  const taken = new Set(done.map(({ name }) => name));
+  return migrations.map(({ name }) => ({ name, taken: taken.has(name) }));
+}

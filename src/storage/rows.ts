@@ -1,0 +1,64 @@
+/**
+ * Writing many rows in one statement. Rows travel as one JSON parameter that the database unfolds (`json_each`):
+ * binding the same values one by one costs several times as much. Large texts and bytes are bound as they are.
+ */
+import type { Connection, Value } from './connection.ts';
+import { columnsOf, type TableName, type Tables } from './tables.ts';
+
+/** Rows for any number of tables: what one unit of work adds. */
+export type Rows = { readonly [T in TableName]?: readonly Tables[T][] };
+
+const tableOrder = Object.keys(columnsOf) as TableName[];
+
+/** Tables whose values are large or bytes, which JSON would double or cannot carry. */
+const boundTables: ReadonlySet<TableName> = new Set(['contents', 'attachments', 'idempotency']);
+/** SQLite takes at most 32,766 parameters a statement; small statements also keep their prepared form in the cache. */
+const ROWS_BOUND_AT_ONCE = 32;
+
+/** Tables where a row that is there already is no fault: the books add up, a suppression stays as it was unless it had ended. */
+const onConflict: Partial<Record<TableName, string>> = {
+  counters: ' ON CONFLICT (account_id, day, from_status, to_status) DO UPDATE SET n = counters.n + excluded.n',
+  suppressions: ` ON CONFLICT (account_id, address_key, scope) DO UPDATE SET id = excluded.id, email = excluded.email,
+    reason = excluded.reason, source_message_id = excluded.source_message_id, note = excluded.note,
+    created_at = excluded.created_at, created_by = excluded.created_by, expires_at = excluded.expires_at
+    WHERE suppressions.expires_at <= excluded.created_at`,
+};
+
+/** Writes all rows of all units, table by table in the order that references need. */
+export async function insertRows(connection: Connection, units: readonly Rows[]): Promise<void> {
+  for (const table of tableOrder) {
+    const rows = rowsOf(units, table);
+    if (rows.length > 0) await insertInto(connection, table, rows);
+  }
+}
+
+const rowsOf = <T extends TableName>(units: readonly Rows[], table: T): Tables[T][] =>
+  units.flatMap((unit): readonly Tables[T][] => unit[table] ?? []);
+
+/** Writing the JSON of more rows at once would hold the main loop for over a millisecond. */
+const ROWS_UNFOLDED_AT_ONCE = 128;
+
+async function insertInto<T extends TableName>(
+  connection: Connection,
+  table: T,
+  rows: readonly Tables[T][],
+): Promise<void> {
+  const columns: readonly (keyof Tables[T] & string)[] = columnsOf[table];
+  const target = `INSERT INTO ${table} (${columns.join(', ')})`;
+  const bound = boundTables.has(table);
+  const step = bound ? ROWS_BOUND_AT_ONCE : ROWS_UNFOLDED_AT_ONCE;
+  for (let at = 0; at < rows.length; at += step) {
+    const part = rows.slice(at, at + step);
+    if (bound) {
+      const marks = part.map(() => `(${columns.map(() => '?').join(', ')})`).join(', ');
+      const values = part.flatMap((row) => columns.map((column) => row[column] as Value));
+      await connection.run(`${target} VALUES ${marks}${onConflict[table] ?? ''}`, values);
+    } else {
+      const picks = columns.map((_, i) => `value->>${String(i)}`).join(', ');
+      const arrays = part.map((row) => columns.map((column) => row[column]));
+      await connection.run(`${target} SELECT ${picks} FROM json_each(?) WHERE true${onConflict[table] ?? ''}`, [
+        JSON.stringify(arrays),
+      ]);
+    }
+  }
+}

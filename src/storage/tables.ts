@@ -1,0 +1,363 @@
+/**
+ * The rows of every table, one interface each, in the database's own spelling. Times are milliseconds since the epoch,
+ * flags are 0 or 1, `*_json` columns hold JSON text. Ids are TypeIDs (base/id.ts): they sort by time of making.
+ */
+
+export interface AccountRow {
+  id: string;
+  name: string;
+  plan: string;
+  created_at: number;
+}
+
+export interface ApiKeyRow {
+  id: string;
+  account_id: string;
+  name: string;
+  mode: 'live' | 'test';
+  /** The 8 characters of the key that are not secret: how it is found and named in lists and logs. */
+  public_id: string;
+  /** SHA-256 of the whole key, hex. The key itself is stored nowhere. */
+  hash: string;
+  scopes_json: string;
+  domains_json: string;
+  allowed_ips_json: string;
+  expires_at: number | null;
+  created_at: number;
+  created_by: string;
+  revoked_at: number | null;
+  last_used_at: number | null;
+  last_used_ip: string | null;
+}
+
+export interface DomainRow {
+  id: string;
+  account_id: string;
+  name: string;
+  status: 'pending' | 'verified' | 'failed';
+  /** 1 where an operator vouched for the domain (`--trust`): it stays verified whatever DNS says. */
+  trusted: number;
+  return_path: string;
+  track_opens: number | null;
+  track_clicks: number | null;
+  /** What the last check found, one entry a record (domains/dns-records.ts). */
+  records_json: string;
+  created_at: number;
+  verified_at: number | null;
+  checked_at: number | null;
+}
+
+export interface DkimKeyRow {
+  id: string;
+  domain_id: string;
+  selector: string;
+  algorithm: 'rsa-sha256' | 'ed25519-sha256';
+  /** PKCS#8 PEM under AES-256-GCM (base/keyring.ts). */
+  private_key_sealed: string;
+  /** SubjectPublicKeyInfo PEM. */
+  public_key: string;
+  state: 'pending' | 'active' | 'retiring';
+  created_at: number;
+  active_at: number | null;
+  retired_at: number | null;
+}
+
+export interface StreamRow {
+  id: string;
+  account_id: string;
+  slug: string;
+  name: string;
+  type: 'transactional' | 'broadcast';
+  pool: string;
+  priority: number;
+  created_at: number;
+}
+
+export type SuppressionReason = 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual';
+
+export interface SuppressionRow {
+  id: string;
+  account_id: string;
+  email: string;
+  /** The address with its local part lower-cased (mail/address.ts addressKey): what is compared. */
+  address_key: string;
+  /** `account` or `stream:<slug>`. */
+  scope: string;
+  reason: SuppressionReason;
+  source_message_id: string | null;
+  note: string | null;
+  created_at: number;
+  created_by: string;
+  expires_at: number | null;
+}
+
+export interface BatchRow {
+  id: string;
+  account_id: string;
+  accepted: number;
+  rejected: number;
+  created_at: number;
+}
+
+/** What a mail says, stored once however many recipients it has. */
+export interface ContentRow {
+  id: string;
+  account_id: string;
+  html: string | null;
+  text: string | null;
+  auto_text: number;
+  attachment_count: number;
+  created_at: number;
+}
+
+export interface AttachmentRow {
+  content_id: string;
+  position: number;
+  filename: string;
+  content_type: string;
+  /** The Content-ID without brackets, for `cid:` links. */
+  cid: string | null;
+  disposition: 'attachment' | 'inline';
+  bytes: Buffer;
+}
+
+export type DeliveryStatus =
+  | 'scheduled'
+  | 'queued'
+  | 'sent'
+  | 'deferred'
+  | 'delivered'
+  | 'bounced'
+  | 'complained'
+  | 'suppressed'
+  | 'failed'
+  | 'canceled';
+
+export interface MessageRow {
+  id: string;
+  account_id: string;
+  key_id: string | null;
+  batch_id: string | null;
+  content_id: string;
+  from_name: string | null;
+  from_address: string;
+  from_domain: string;
+  to_name: string | null;
+  to_address: string;
+  /** Mailboxes `[name, address][]`. */
+  cc_json: string;
+  bcc_json: string;
+  reply_to_json: string;
+  subject: string;
+  /** Custom headers `[name, value][]`. */
+  headers_json: string;
+  stream: string;
+  template_id: string | null;
+  template_version: number | null;
+  tags_json: string;
+  metadata_json: string;
+  send_at: number | null;
+  /** As asked for by the sender; the moment a delivery is given up stands in deliveries.give_up_at. */
+  expires_at: number | null;
+  track_opens: number;
+  track_clicks: number;
+  /** 1 when delivery is simulated: by a test key, or towards the simulator's domain. */
+  test: number;
+  test_outcome: string | null;
+  rfc_message_id: string;
+  request_id: string | null;
+  created_at: number;
+  /** Status of the `to` recipient, kept in step by messages/record.ts. */
+  status: DeliveryStatus;
+  status_at: number;
+  last_event_type: string | null;
+  last_event_at: number | null;
+  opens: number;
+  clicks: number;
+  first_opened_at: number | null;
+  last_opened_at: number | null;
+  first_clicked_at: number | null;
+  bot_opens: number;
+  bot_clicks: number;
+}
+
+/** One message to one recipient: what the delivery engine works on. */
+export interface DeliveryRow {
+  id: string;
+  message_id: string;
+  account_id: string;
+  type: 'to' | 'cc' | 'bcc';
+  name: string | null;
+  address: string;
+  address_key: string;
+  /** What is looked up to deliver it: the recipient's domain, or `~simulator`. */
+  domain: string;
+  /** Order inside a lane: 0 transactional, 1 broadcast. */
+  class: number;
+  test: number;
+  status: DeliveryStatus;
+  status_at: number;
+  /** When it needs attention next; null when nothing is left to do. While claimed, the end of the lease. */
+  due_at: number | null;
+  /** When it was to be sent: acceptance, or send_at. */
+  queued_at: number;
+  /** When the queue gives up. */
+  give_up_at: number;
+  attempt_count: number;
+  /** The process that holds the claim, or null. Outcomes apply only for the same epoch and attempt. */
+  claim_epoch: number | null;
+  /** Look-ups in a row that said the domain does not exist, and when the first of them was. */
+  no_domain_count: number;
+  no_domain_since: number | null;
+  smtp_code: number | null;
+  enhanced_code: string | null;
+  smtp_reply: string | null;
+  mx: string | null;
+  tls: string | null;
+}
+
+export interface AttemptRow {
+  id: string;
+  delivery_id: string;
+  message_id: string;
+  number: number;
+  started_at: number;
+  ended_at: number;
+  mx: string | null;
+  ip: string | null;
+  source: string | null;
+  tls_json: string | null;
+  timings_json: string;
+  outcome: 'accepted' | 'deferred' | 'refused' | 'uncertain';
+  smtp_code: number | null;
+  enhanced_code: string | null;
+  smtp_reply: string | null;
+  class: string | null;
+  reason: string | null;
+  next_attempt_at: number | null;
+}
+
+export interface EventRow {
+  id: string;
+  account_id: string;
+  type: string;
+  at: number;
+  test: number;
+  message_id: string;
+  delivery_id: string;
+  /** The recipient's status right after the event. */
+  status: DeliveryStatus;
+  /** 1 for opens and clicks by machines. */
+  machine: number;
+  /** The member named after the type. */
+  detail_json: string;
+}
+
+export interface IdempotencyRow {
+  /** SHA-256 of (account, mode, method, path, Idempotency-Key), hex. */
+  key: string;
+  body_hash: string;
+  status: number;
+  headers_json: string;
+  body: string;
+  created_at: number;
+  expires_at: number;
+}
+
+export interface AuditRow {
+  id: string;
+  at: number;
+  account_id: string | null;
+  key_id: string | null;
+  /** `key:<name>`, `operator`, later also dashboard members. */
+  actor: string;
+  ip: string | null;
+  method: string;
+  endpoint: string;
+  status: number;
+  result: 'ok' | 'refused' | 'failed' | 'idempotency_mismatch';
+  error_code: string | null;
+  request_id: string;
+  ms: number;
+  idempotency_replayed: number;
+  user_agent: string | null;
+}
+
+/** The books: how many recipients went from one status to another, per account and UTC day. They outlive retention. */
+export interface CounterRow {
+  account_id: string;
+  /** UTC day, `2026-01-31`. */
+  day: string;
+  /** `none` for acceptance. */
+  from_status: string;
+  to_status: string;
+  n: number;
+}
+
+export interface MessageTagRow {
+  account_id: string;
+  tag: string;
+  message_id: string;
+}
+
+export interface MessageMetadataRow {
+  account_id: string;
+  name: string;
+  value: string;
+  message_id: string;
+}
+
+export interface SettingRow {
+  name: string;
+  value: string;
+}
+
+export interface Tables {
+  accounts: AccountRow;
+  api_keys: ApiKeyRow;
+  domains: DomainRow;
+  dkim_keys: DkimKeyRow;
+  streams: StreamRow;
+  suppressions: SuppressionRow;
+  batches: BatchRow;
+  contents: ContentRow;
+  attachments: AttachmentRow;
+  messages: MessageRow;
+  deliveries: DeliveryRow;
+  attempts: AttemptRow;
+  events: EventRow;
+  idempotency: IdempotencyRow;
+  audit: AuditRow;
+  counters: CounterRow;
+  message_tags: MessageTagRow;
+  message_metadata: MessageMetadataRow;
+  settings: SettingRow;
+}
+
+export type TableName = keyof Tables;
+
+/**
+ * The columns of each table in the order rows are written, in the order tables must be written (what others refer to first).
+ * events.sequence is not among them: the database gives it.
+ */
+export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] & string)[] } = {
+  accounts: ['id', 'name', 'plan', 'created_at'],
+  api_keys: ['id', 'account_id', 'name', 'mode', 'public_id', 'hash', 'scopes_json', 'domains_json', 'allowed_ips_json', 'expires_at', 'created_at', 'created_by', 'revoked_at', 'last_used_at', 'last_used_ip'],
+  domains: ['id', 'account_id', 'name', 'status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'records_json', 'created_at', 'verified_at', 'checked_at'],
+  dkim_keys: ['id', 'domain_id', 'selector', 'algorithm', 'private_key_sealed', 'public_key', 'state', 'created_at', 'active_at', 'retired_at'],
+  streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at'],
+  suppressions: ['id', 'account_id', 'email', 'address_key', 'scope', 'reason', 'source_message_id', 'note', 'created_at', 'created_by', 'expires_at'],
+  batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
+  contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at'],
+  attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
+  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks'],
+  deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls'],
+  attempts: ['id', 'delivery_id', 'message_id', 'number', 'started_at', 'ended_at', 'mx', 'ip', 'source', 'tls_json', 'timings_json', 'outcome', 'smtp_code', 'enhanced_code', 'smtp_reply', 'class', 'reason', 'next_attempt_at'],
+  events: ['id', 'account_id', 'type', 'at', 'test', 'message_id', 'delivery_id', 'status', 'machine', 'detail_json'],
+  idempotency: ['key', 'body_hash', 'status', 'headers_json', 'body', 'created_at', 'expires_at'],
+  audit: ['id', 'at', 'account_id', 'key_id', 'actor', 'ip', 'method', 'endpoint', 'status', 'result', 'error_code', 'request_id', 'ms', 'idempotency_replayed', 'user_agent'],
+  counters: ['account_id', 'day', 'from_status', 'to_status', 'n'],
+  message_tags: ['account_id', 'tag', 'message_id'],
+  message_metadata: ['account_id', 'name', 'value', 'message_id'],
+  settings: ['name', 'value'],
+}; // prettier-ignore

@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { createLog } from '../../src/base/log.ts';
+import type { LogOptions } from '../../src/base/log.ts';
+
+const logTo = (lines: string[], options: Partial<LogOptions> = {}) =>
+  createLog({ level: 'info', format: 'json', stream: { write: (line) => lines.push(line) }, ...options });
+
+describe('log', () => {
+  it('writes one JSON line a fact: level by name, time in UTC, fields, message', () => {
+    const lines: string[] = [];
+    logTo(lines).info({ event: 'delivered', message_id: 'msg_1', code: 250 }, 'delivered');
+    const [line = ''] = lines;
+    const { time, ...rest } = JSON.parse(line) as Record<string, unknown>;
+    assert.deepEqual(rest, { level: 'info', event: 'delivered', message_id: 'msg_1', code: 250, message: 'delivered' });
+    assert.match(String(time), /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    assert.ok(line.endsWith('}\n'));
+  });
+
+  it('gives the fields of a child to each of its lines', () => {
+    const lines: string[] = [];
+    logTo(lines).child({ lane: 'mx.test' }).child({ request_id: 'req_1' }).warn({ lane_size: 2 }, 'slow');
+    assert.deepEqual(Object.keys(JSON.parse(lines[0] ?? '') as object), [
+      'level',
+      'time',
+      'lane',
+      'request_id',
+      'lane_size',
+      'message',
+    ]);
+  });
+
+  it('leaves out what is under its level, which can be changed', () => {
+    const lines: string[] = [];
+    const log = logTo(lines, { level: 'warn' });
+    log.info({}, 'not this');
+    log.level = 'debug';
+    log.debug({}, 'this');
+    assert.deepEqual(
+      lines.map((line) => (JSON.parse(line) as { message: string }).message),
+      ['this'],
+    );
+  });
+
+  it('hides fields that are named like secrets', () => {
+    const lines: string[] = [];
+    const secrets = {
+      password: 'hunter2',
+      secret: 'hunter2',
+      token: 'hunter2',
+      authorization: 'hunter2',
+      apiKey: 'hunter2',
+      privateKey: 'hunter2',
+    };
+    logTo(lines)
+      .child({ token: 'hunter2' })
+      .info({ ...secrets, user: 'u' }, 'signed in');
+    assert.doesNotMatch(lines.join(), /hunter2/);
+    assert.match(lines.join(), /"user":"u"/);
+  });
+
+  it('writes an error with its stack and its causes, and a line break in a value as one line', () => {
+    const lines: string[] = [];
+    logTo(lines).error({ err: new Error('outer', { cause: new Error('inner') }), reply: 'a\nb' }, 'failed');
+    assert.equal(lines.join('').trimEnd().split('\n').length, 1);
+    const { err } = JSON.parse(lines[0] ?? '') as {
+      err: { message: string; stack: string; cause: { message: string } };
+    };
+    assert.equal(err.message, 'outer');
+    assert.match(err.stack, /log\.test/);
+    assert.equal(err.cause.message, 'inner');
+  });
+
+  it('can be read by people', () => {
+    const lines: string[] = [];
+    logTo(lines, { format: 'pretty' }).info({ lane: 'mx.test' }, 'slow');
+    assert.match(lines.join(''), /INFO.*slow[\s\S]*lane.*mx\.test/);
+  });
+});

@@ -1,0 +1,244 @@
+import assert from 'node:assert/strict';
+import { createPrivateKey } from 'node:crypto';
+import { addAccount } from '../../src/accounts/account-store.ts';
+import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
+import { Problem, type ProblemCode } from '../../src/base/problem.ts';
+import { sealPurpose } from '../../src/domains/dkim-key.ts';
+import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
+import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
+import { addDomain, findDomain, listDomains, removeRetiredKeys, rotateDkim } from '../../src/domains/domain-store.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const has =
+  (code: ProblemCode, field: string | null = null) =>
+  (error: unknown): boolean =>
+    error instanceof Problem && error.code === code && error.field === field;
+const DAY = 24 * 60 * 60 * 1000;
+
+describe('domains/domain-store', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let keyring: Keyring;
+  let accountId: string;
+  let changed: string[];
+  const deps = (): { db: TempDatabase['db']; clock: FakeClock; keyring: Keyring; changed: (name: string) => void } => ({
+    db: temp.db,
+    clock,
+    keyring,
+    changed: (name) => void changed.push(name),
+  });
+  const states = ({ keys }: DomainWithKeys): string[] => keys.map(({ selector, state }) => `${selector} ${state}`);
+
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock();
+    keyring = openKeyring(temp.folder);
+    changed = [];
+    accountId = (await addAccount(deps(), { name: 'a', plan: 'starter' })).id;
+  });
+  afterEach(() => temp.close());
+
+  it('adds a pending domain with two keys that only the keyring opens', async () => {
+    const added = await addDomain(deps(), { accountId, name: 'Acme.Test.' });
+    assert.deepEqual(await findDomain(deps(), { accountId, nameOrId: 'ACME.test' }), added);
+    assert.deepEqual(await findDomain(deps(), { accountId: null, nameOrId: added.row.id }), added);
+    assert.deepEqual(
+      [added.row.name, added.row.status, added.row.return_path, added.row.verified_at],
+      ['acme.test', 'pending', 'rp.acme.test', null],
+    );
+    assert.deepEqual(states(added), ['ph202601r pending', 'ph202601e pending']);
+    assert.deepEqual(changed, ['acme.test']);
+    for (const key of added.keys) {
+      assert.ok(!key.private_key_sealed.includes('PRIVATE'));
+      createPrivateKey(keyring.open(sealPurpose(key.id), key.private_key_sealed).toString());
+    }
+  });
+
+  it('trusts a domain where the operator says so: verified, signing at once', async () => {
+    const { row, keys } = await addDomain(deps(), {
+      accountId,
+      name: 'acme.test',
+      trusted: true,
+      returnPath: 'Bounce.Acme.Test',
+    });
+    assert.deepEqual([row.status, row.verified_at, row.return_path], ['verified', clock.now(), 'bounce.acme.test']);
+    assert.deepEqual(
+      keys.map(({ state, active_at }) => [state, active_at]),
+      [
+        ['active', clock.now()],
+        ['active', clock.now()],
+      ],
+    );
+  });
+
+  it('shows the record of the contract', async () => {
+    const added = await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
+    const record = toDomainRecord(added, 'mail.host.test');
+    assert.deepEqual(
+      { ...record, records: record.records.length },
+      {
+        object: 'domain',
+        id: added.row.id,
+        name: 'acme.test',
+        status: 'verified',
+        records: 5,
+        dkim: [
+          { selector: 'ph202601r', algorithm: 'rsa-sha256', state: 'active' },
+          { selector: 'ph202601e', algorithm: 'ed25519-sha256', state: 'active' },
+        ],
+        return_path: 'rp.acme.test',
+        track_opens: null,
+        track_clicks: null,
+        created_at: '2026-01-31T09:30:00.000Z',
+        verified_at: '2026-01-31T09:30:00.000Z',
+      },
+    );
+    assert.deepEqual(
+      record.records.find(({ purpose }) => purpose === 'return_path'),
+      {
+        purpose: 'return_path',
+        type: 'MX',
+        host: 'rp.acme.test',
+        value: '10 mail.host.test',
+        required: true,
+        status: 'missing',
+        found: null,
+        checked_at: null,
+      },
+    );
+    assert.equal(
+      toDomainRecord({ ...added, row: { ...added.row, track_opens: 1, track_clicks: 0 } }, 'm.test').track_opens,
+      true,
+    );
+  });
+
+  const badNames = [
+    '',
+    'localhost',
+    'acme',
+    '.test',
+    'a..test',
+    'a@b.test',
+    'a b.test',
+    '-a.test',
+    'a.1',
+    '[127.0.0.1]',
+    `${'x'.repeat(64)}.test`,
+    '<a.test>',
+    'a.test>',
+    'a.test\n',
+  ];
+  it('refuses names that no sender can have', async () => {
+    for (const name of badNames) {
+      await assert.rejects(addDomain(deps(), { accountId, name }), has('invalid_field', 'name'), name);
+      await assert.rejects(
+        addDomain(deps(), { accountId, name: 'acme.test', returnPath: name }),
+        has('invalid_field', 'return_path'),
+        name,
+      );
+    }
+  });
+
+  it('takes a domain once, whoever asks', async () => {
+    await addDomain(deps(), { accountId, name: 'acme.test' });
+    const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
+    await assert.rejects(addDomain(deps(), { accountId: other.id, name: 'acme.test' }), has('already_exists', 'name'));
+    await assert.rejects(findDomain(deps(), { accountId: other.id, nameOrId: 'acme.test' }), has('not_found'));
+    assert.deepEqual(await listDomains(deps(), { accountId: other.id, limit: 10 }), []);
+  });
+
+  it('lists newest first, by status, in pages', async () => {
+    // Ids are given in the order of the calls.
+    await Promise.all(
+      ['a.test', 'b.test', 'c.test'].map((name) => addDomain(deps(), { accountId, name, trusted: name !== 'b.test' })),
+    );
+    const names = async (filter: Omit<Parameters<typeof listDomains>[1], 'accountId'>): Promise<string[]> =>
+      (await listDomains(deps(), { accountId, ...filter })).map(({ row }) => row.name);
+    assert.deepEqual(await names({ limit: 10 }), ['c.test', 'b.test', 'a.test']);
+    assert.deepEqual(await names({ limit: 10, status: 'verified' }), ['c.test', 'a.test']);
+    const [first] = await listDomains(deps(), { accountId: null, limit: 1 });
+    assert.deepEqual([first?.row.name, first?.keys.length], ['c.test', 2]);
+    assert.deepEqual(await names({ limit: 10, after: first?.row.id ?? '' }), ['b.test', 'a.test']);
+  });
+
+  it('rotates in stages', async () => {
+    const ref = { accountId, nameOrId: 'acme.test' };
+    await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
+    const rotated = await rotateDkim(deps(), ref);
+    assert.deepEqual(states(rotated), [
+      'ph202601r active',
+      'ph202601e active',
+      'ph202601r2 pending',
+      'ph202601e2 pending',
+    ]);
+    await assert.rejects(rotateDkim(deps(), ref), has('invalid_state'));
+  });
+
+  it('rotates at once where that is asked for, and removes the old pair after seven days', async () => {
+    const ref = { accountId, nameOrId: 'acme.test' };
+    await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
+    const rotated = await rotateDkim(deps(), ref, { atOnce: true });
+    assert.deepEqual(states(rotated), [
+      'ph202601r retiring',
+      'ph202601e retiring',
+      'ph202601r2 active',
+      'ph202601e2 active',
+    ]);
+    assert.equal(rotated.keys[0]?.retired_at, clock.now());
+    clock.advance(7 * DAY - 1);
+    assert.equal(await removeRetiredKeys(deps()), 0);
+    clock.advance(1);
+    assert.equal(await removeRetiredKeys(deps()), 2);
+    assert.deepEqual(states(await findDomain(deps(), ref)), ['ph202601r2 active', 'ph202601e2 active']);
+  });
+
+  it('replaces an Ed25519 key whose record never came', async () => {
+    const ref = { accountId, nameOrId: 'acme.test' };
+    await addDomain(deps(), { accountId, name: 'acme.test' });
+    await temp.db.commit.transact((tx) =>
+      tx.run(`UPDATE dkim_keys SET state = 'active' WHERE algorithm = 'rsa-sha256'`),
+    );
+    assert.deepEqual(states(await rotateDkim(deps(), ref)), [
+      'ph202601r active',
+      'ph202601r2 pending',
+      'ph202601e2 pending',
+    ]);
+  });
+});
+
+describe('domains/domain-directory', () => {
+  let temp: TempDatabase;
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+  });
+  afterEach(() => temp.close());
+
+  it('knows who may send from which name', async () => {
+    const clock = new FakeClock();
+    const deps = { db: temp.db, clock, keyring: openKeyring(temp.folder) };
+    const { id: accountId } = await addAccount(deps, { name: 'a', plan: 'starter' });
+    const directory = createDomainDirectory(deps);
+    assert.equal(await directory.isVerified(accountId, 'acme.test'), false);
+    await addDomain(deps, { accountId, name: 'acme.test', trusted: true });
+    await addDomain(deps, { accountId, name: 'new.test' });
+    const rows: [account: string, name: string, verified: boolean, reason: string][] = [
+      [accountId, 'acme.test', true, 'its own'],
+      [accountId, 'x.acme.test', false, 'a subdomain is another domain'],
+      [accountId, 'test', false, 'what is above too'],
+      [accountId, 'new.test', false, 'not verified yet'],
+      ['acc_other', 'acme.test', false, "somebody else's"],
+    ];
+    for (const [account, name, verified, reason] of rows)
+      assert.equal(await directory.isVerified(account, name), verified, reason);
+    assert.equal((await directory.find('acme.test'))?.return_path, 'rp.acme.test');
+
+    await temp.db.commit.transact((tx) => tx.run(`UPDATE domains SET status = 'failed' WHERE name = 'acme.test'`));
+    assert.equal(await directory.isVerified(accountId, 'acme.test'), true);
+    directory.forget('acme.test');
+    assert.equal(await directory.isVerified(accountId, 'acme.test'), false);
+    await temp.db.commit.transact((tx) => tx.run(`UPDATE domains SET status = 'verified' WHERE name = 'acme.test'`));
+    clock.advance(1000);
+    assert.equal(await directory.isVerified(accountId, 'acme.test'), true);
+  });
+});

@@ -1,0 +1,203 @@
+import assert from 'node:assert/strict';
+import { addAccount } from '../../src/accounts/account-store.ts';
+import { openKeyring } from '../../src/base/keyring.ts';
+import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
+import { addDomain, rotateDkim } from '../../src/domains/domain-store.ts';
+import { statusAfter, verifyDomain, type Required, type VerifyDeps } from '../../src/domains/verify.ts';
+import type { DomainRow } from '../../src/storage/tables.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { FakeResolver } from '../support/fake-resolver.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import type { Zones } from '../support/zones.ts';
+
+const HOUR = 60 * 60 * 1000;
+const hostname = 'mail.host.test';
+
+/** DNS as it is once the owner has published all that was asked for. */
+function published(domain: DomainWithKeys): Zones {
+  const zones: Record<string, string[]> = {};
+  for (const { host, type, value } of toDomainRecord(domain, hostname).records)
+    (zones[`${host} ${type}`] ??= []).push(value);
+  return zones;
+}
+
+describe('domains/verify', () => {
+  let made: DomainWithKeys;
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let resolver: FakeResolver;
+  let domain: DomainWithKeys;
+  let changed: string[];
+  const ref = { accountId: null, nameOrId: 'acme.test' };
+  const deps = (): VerifyDeps & { keyring: ReturnType<typeof openKeyring> } => ({
+    db: temp.db,
+    clock,
+    resolver,
+    hostname,
+    keyring: openKeyring(temp.folder),
+    changed: (name) => void changed.push(name),
+  });
+  const check = async (): Promise<DomainRow['status']> => (await verifyDomain(deps(), ref)).row.status;
+  const found = (of: DomainWithKeys): string[] =>
+    toDomainRecord(of, hostname).records.map(({ purpose, status }) => `${purpose} ${status}`);
+
+  // Made once for all tests: an RSA key costs more than all else that they do.
+  before(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock();
+    const { id: accountId } = await addAccount({ db: temp.db, clock }, { name: 'a', plan: 'starter' });
+    made = await addDomain({ db: temp.db, clock, keyring: openKeyring(temp.folder) }, { accountId, name: 'acme.test' });
+    await temp.close();
+  });
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock();
+    resolver = new FakeResolver();
+    changed = [];
+    const { id } = await addAccount({ db: temp.db, clock }, { name: 'a', plan: 'starter' });
+    domain = { row: { ...made.row, account_id: id }, keys: made.keys };
+    await temp.db.commit.insert({ domains: [domain.row], dkim_keys: domain.keys });
+  });
+  afterEach(() => temp.close());
+
+  it('verifies a domain whose records are there, and lets its keys sign', async () => {
+    resolver.zones = published(domain);
+    clock.advance(1000);
+    const verified = await verifyDomain(deps(), ref);
+    assert.deepEqual(
+      [verified.row.status, verified.row.verified_at, verified.row.checked_at],
+      ['verified', clock.now(), clock.now()],
+    );
+    assert.deepEqual(
+      verified.keys.map(({ state, active_at }) => [state, active_at]),
+      [
+        ['active', clock.now()],
+        ['active', clock.now()],
+      ],
+    );
+    for (const { status, found: text, value, checked_at } of toDomainRecord(verified, hostname).records) {
+      assert.deepEqual([status, text, checked_at], ['ok', value, '2026-01-31T09:30:01.000Z']);
+    }
+    assert.deepEqual(changed, ['acme.test']);
+    clock.advance(1000);
+    assert.equal((await verifyDomain(deps(), ref)).row.verified_at, verified.row.verified_at, 'the first time counts');
+  });
+
+  it('is content with what is required; what is not there does not sign', async () => {
+    resolver.zones = published(domain);
+    delete resolver.zones['ph202601e._domainkey.acme.test TXT'];
+    delete resolver.zones['_dmarc.acme.test TXT'];
+    const verified = await verifyDomain(deps(), ref);
+    assert.equal(verified.row.status, 'verified');
+    assert.deepEqual(
+      verified.keys.map(({ state }) => state),
+      ['active', 'pending'],
+    );
+    assert.deepEqual(found(verified), ['dkim ok', 'dkim missing', 'return_path ok', 'spf ok', 'dmarc missing']);
+  });
+
+  for (const key of ['ph202601r._domainkey.acme.test TXT', 'rp.acme.test MX', 'rp.acme.test TXT']) {
+    it(`needs ${key}`, async () => {
+      resolver.zones = { ...published(domain), [key]: [] };
+      assert.equal(await check(), 'pending');
+      resolver.zones = published(domain);
+      assert.equal(await check(), 'verified');
+      resolver.zones[key] = [];
+      assert.equal(await check(), 'failed');
+    });
+  }
+
+  it('shows what is wrong', async () => {
+    resolver.zones = { ...published(domain), 'rp.acme.test TXT': ['v=spf1 -all'] };
+    const { records } = toDomainRecord(await verifyDomain(deps(), ref), hostname);
+    const spf = records.find(({ purpose }) => purpose === 'spf');
+    assert.deepEqual([spf?.status, spf?.found], ['wrong', 'v=spf1 -all']);
+  });
+
+  it('concludes nothing from DNS trouble', async () => {
+    resolver.zones = published(domain);
+    const before = await verifyDomain(deps(), ref);
+    const names = Object.keys(resolver.zones);
+    clock.advance(80 * HOUR);
+    for (const fault of ['SERVFAIL', 'TIMEOUT', 'REFUSED'] as const) {
+      resolver.zones = Object.fromEntries(names.map((name) => [name, fault]));
+      const after = await verifyDomain(deps(), ref);
+      assert.deepEqual([after.row.status, after.row.records_json], ['verified', before.row.records_json], fault);
+    }
+  });
+
+  it('leaves a domain as it is where one required record is in trouble and another is gone', async () => {
+    resolver.zones = published(domain);
+    await check();
+    resolver.zones = { ...published(domain), 'rp.acme.test MX': 'SERVFAIL', 'rp.acme.test TXT': [] };
+    assert.equal(await check(), 'verified');
+  });
+
+  it('takes a CNAME of the return path to our host', async () => {
+    resolver.zones = {
+      ...published(domain),
+      'rp.acme.test CNAME': [hostname],
+      [`${hostname} A`]: ['192.0.2.1'],
+      [`${hostname} TXT`]: ['v=spf1 a:mail.host.test -all'],
+    };
+    delete resolver.zones['rp.acme.test MX'];
+    delete resolver.zones['rp.acme.test TXT'];
+    assert.equal(await check(), 'verified');
+    resolver.zones['rp.acme.test CNAME'] = ['elsewhere.test'];
+    resolver.zones['elsewhere.test A'] = ['192.0.2.2'];
+    assert.equal(await check(), 'failed');
+  });
+
+  it('finds the DMARC record of the domain above', async () => {
+    const { row } = domain;
+    const below = await addDomain(deps(), { accountId: row.account_id, name: 'news.acme.test' });
+    resolver.zones = { ...published(below), '_dmarc.acme.test TXT': ['v=DMARC1; p=reject'] };
+    delete resolver.zones['_dmarc.news.acme.test TXT'];
+    const verified = await verifyDomain(deps(), { accountId: null, nameOrId: 'news.acme.test' });
+    assert.equal(found(verified).at(-1), 'dmarc ok');
+  });
+
+  it('rotates: the next key signs when DNS shows it, and the one before retires', async () => {
+    resolver.zones = published(domain);
+    await check();
+    const rotated = await rotateDkim(deps(), ref);
+    assert.equal(await check(), 'verified', 'a pending key is not required');
+    resolver.zones = published(rotated);
+    const after = await verifyDomain(deps(), ref);
+    assert.deepEqual(
+      after.keys.map(({ state }) => state),
+      ['retiring', 'retiring', 'active', 'active'],
+    );
+    assert.equal(after.row.status, 'verified');
+    resolver.zones = published({ ...after, keys: after.keys.slice(2) });
+    assert.equal(await check(), 'verified', 'a retiring key is not required');
+  });
+
+  const rows: [
+    status: DomainRow['status'],
+    trusted: number,
+    ageHours: number,
+    required: Required,
+    after: DomainRow['status'],
+  ][] = [
+    ['pending', 0, 1, 'ok', 'verified'],
+    ['pending', 0, 1, 'not_ok', 'pending'],
+    ['pending', 0, 71.9, 'not_ok', 'pending'],
+    ['pending', 0, 72, 'not_ok', 'failed'],
+    ['pending', 0, 100, 'ok', 'verified'],
+    ['pending', 0, 100, 'unclear', 'pending'],
+    ['verified', 0, 1, 'ok', 'verified'],
+    ['verified', 0, 1, 'not_ok', 'failed'],
+    ['verified', 0, 100, 'unclear', 'verified'],
+    ['failed', 0, 1, 'not_ok', 'failed'],
+    ['failed', 0, 100, 'unclear', 'failed'],
+    ['failed', 0, 100, 'ok', 'verified'],
+    ['verified', 1, 100, 'not_ok', 'verified'],
+    ['verified', 1, 100, 'unclear', 'verified'],
+  ];
+  for (const [status, trusted, hours, required, after] of rows) {
+    it(`${status}${trusted === 1 ? ' (trusted)' : ''} after ${String(hours)} h, records ${required}: ${after}`, () => {
+      assert.equal(statusAfter({ status, trusted, created_at: 0 }, required, hours * HOUR), after);
+    });
+  }
+});

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { sha256Hex } from '../../src/base/secret.ts';
+import { createIdempotencyStore, type IdempotencyStore } from '../../src/storage/idempotency-store.ts';
+import type { IdempotencyRow } from '../../src/storage/tables.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const DAY = 24 * 60 * 60 * 1000;
+
+describe('storage/idempotency-store', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let store: IdempotencyStore;
+  const rowOf = (name: string, body = '{"id":"ž"}'): IdempotencyRow => ({
+    key: sha256Hex(name),
+    body_hash: sha256Hex(body),
+    status: 202,
+    headers_json: '{"Location":"/v1/messages/1"}',
+    body,
+    created_at: clock.now(),
+    expires_at: clock.now() + DAY,
+  });
+
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock();
+    store = createIdempotencyStore({ db: temp.db, clock });
+  });
+  afterEach(() => temp.close());
+
+  it('gives back what was inserted, byte for byte', async () => {
+    const row = rowOf('a', `{"text":"\\u0000 'quoted' ${'x'.repeat(100_000)} 💌"}`);
+    assert.equal(await store.find(row.key), null);
+    await store.insert(row);
+    assert.deepEqual(await store.find(row.key), row);
+  });
+
+  it('asks once for all look-ups of one moment', async () => {
+    await store.insert(rowOf('a'));
+    let statements = 0;
+    const counted = createIdempotencyStore({
+      db: {
+        commit: temp.db.commit,
+        fast: {
+          ...temp.db.fast,
+          all: (sql, values) => {
+            statements++;
+            return temp.db.fast.all(sql, values);
+          },
+        },
+      },
+      clock,
+    });
+    const keys = ['a', 'b', 'a', 'c'].map(sha256Hex);
+    const found = await Promise.all(keys.map((key) => counted.find(key)));
+    assert.deepEqual(
+      found.map((row) => row?.key ?? null),
+      [keys[0], null, keys[2], null],
+    );
+    assert.equal(statements, 1);
+    assert.equal(await counted.find(sha256Hex('d')), null);
+    assert.equal(statements, 2);
+  });
+
+  it('forgets after 24 hours, to the millisecond, and takes the key again', async () => {
+    const row = rowOf('a');
+    await store.insert(row);
+    clock.advance(DAY - 1);
+    assert.deepEqual(await store.find(row.key), row);
+    clock.advance(1);
+    assert.equal(await store.find(row.key), null);
+    const next = rowOf('a', '{"second":true}');
+    await store.insert(next);
+    assert.deepEqual(await store.find(row.key), next);
+  });
+
+  it('takes the same key only once while it lives', async () => {
+    await store.insert(rowOf('a'));
+    await assert.rejects(store.insert(rowOf('a', '{}')), /UNIQUE/);
+    assert.equal((await store.find(sha256Hex('a')))?.body, '{"id":"ž"}');
+  });
+
+  it('purges what has expired and nothing else, also more than one step', async () => {
+    for (let i = 0; i < 1100; i++) void store.insert(rowOf(`old ${String(i)}`, '{}'));
+    clock.advance(DAY);
+    await store.insert(rowOf('young'));
+    assert.equal(await store.purge(clock.now()), 1100);
+    assert.equal(await store.purge(clock.now()), 0);
+    assert.notEqual(await store.find(sha256Hex('young')), null);
+  });
+
+  it('hands a failure to everybody who asked', async () => {
+    const failing = createIdempotencyStore({
+      db: { commit: temp.db.commit, fast: { ...temp.db.fast, all: () => Promise.reject(new Error('away')) } },
+      clock,
+    });
+    const both = await Promise.allSettled([failing.find('a'), failing.find('b')]);
+    assert.deepEqual(
+      both.map(({ status }) => status),
+      ['rejected', 'rejected'],
+    );
+  });
+});

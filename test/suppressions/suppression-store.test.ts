@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { addAccount } from '../../src/accounts/account-store.ts';
+import { Problem, type ProblemCode } from '../../src/base/problem.ts';
+import {
+  addSuppression,
+  findSuppressed,
+  listSuppressions,
+  removeSuppressions,
+  type NewSuppression,
+} from '../../src/suppressions/suppression-store.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const has =
+  (code: ProblemCode) =>
+  (error: unknown): boolean =>
+    error instanceof Problem && error.code === code;
+
+describe('suppressions/suppression-store', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let accountId: string;
+  const deps = (): { db: TempDatabase['db']; clock: FakeClock } => ({ db: temp.db, clock });
+  const add = (email: string, more: Partial<NewSuppression> = {}): ReturnType<typeof addSuppression> =>
+    addSuppression(deps(), { accountId, email, stream: null, reason: 'manual', createdBy: 'operator', ...more });
+  const reasons = async (stream: string, keys: string[]): Promise<Record<string, string>> =>
+    Object.fromEntries(
+      [...(await findSuppressed(deps(), accountId, stream, keys))].map(([key, { reason }]) => [key, reason]),
+    );
+
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock();
+    accountId = (await addAccount(deps(), { name: 'a', plan: 'starter' })).id;
+  });
+  afterEach(() => temp.close());
+
+  it('finds among many, whatever the case of the local part', async () => {
+    await add('Ana@Example.Net');
+    const keys = Array.from({ length: 1000 }, (_, i) => `u${String(i)}@example.net`);
+    assert.deepEqual(await reasons('transactional', [...keys, 'ana@example.net']), { 'ana@example.net': 'manual' });
+    assert.deepEqual(await reasons('transactional', []), {});
+    assert.deepEqual(await reasons('transactional', [`' OR 1=1 --`]), {});
+  });
+
+  it('keeps streams apart; the account is above them', async () => {
+    await add('a@x.test', { stream: 'broadcast', reason: 'unsubscribe' });
+    await add('b@x.test', { stream: 'broadcast', reason: 'unsubscribe' });
+    await add('b@x.test', { reason: 'complaint' });
+    assert.deepEqual(await reasons('transactional', ['a@x.test', 'b@x.test']), { 'b@x.test': 'complaint' });
+    assert.deepEqual(await reasons('broadcast', ['a@x.test', 'b@x.test']), {
+      'a@x.test': 'unsubscribe',
+      'b@x.test': 'complaint',
+    });
+  });
+
+  it('keeps accounts apart', async () => {
+    await add('a@x.test');
+    const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
+    assert.equal((await findSuppressed(deps(), other.id, 'transactional', ['a@x.test'])).size, 0);
+    assert.deepEqual(await listSuppressions(deps(), { accountId: other.id, limit: 10 }), []);
+    assert.deepEqual(await removeSuppressions(deps(), { accountId: other.id, email: 'a@x.test' }), []);
+  });
+
+  it('returns the old entry where there is one, and replaces one that has ended', async () => {
+    const first = await add('a@x.test', { expiresAt: clock.now() + 1000 });
+    assert.deepEqual([first.created, first.row.address_key], [true, 'a@x.test']);
+    const again = await add('A@x.test', { reason: 'hard_bounce' });
+    assert.deepEqual(again, { row: first.row, created: false });
+    clock.advance(1000);
+    assert.deepEqual(await reasons('transactional', ['a@x.test']), {});
+    assert.deepEqual(await listSuppressions(deps(), { accountId, limit: 10 }), []);
+    const next = await add('a@x.test', { reason: 'hard_bounce' });
+    assert.equal(next.created, true);
+    assert.deepEqual(await listSuppressions(deps(), { accountId, limit: 10 }), [next.row]);
+  });
+
+  it('refuses what is no address and notes that are too long', async () => {
+    await assert.rejects(add('nobody'), has('invalid_address'));
+    await assert.rejects(add('a@x.test', { note: 'x'.repeat(501) }), has('field_too_long'));
+    assert.equal((await add('a@bücher.test')).row.email, 'a@xn--bcher-kva.test');
+  });
+
+  it('removes all entries of an address, or those of one scope', async () => {
+    await add('a@bücher.test');
+    await add('a@bücher.test', { stream: 'broadcast' });
+    const removed = await removeSuppressions(deps(), { accountId, email: 'A@BÜCHER.test', stream: 'broadcast' });
+    assert.deepEqual(
+      removed.map(({ scope }) => scope),
+      ['stream:broadcast'],
+    );
+    assert.equal((await removeSuppressions(deps(), { accountId, email: 'a@xn--bcher-kva.test' })).length, 1);
+    assert.deepEqual(await listSuppressions(deps(), { accountId, limit: 10 }), []);
+  });
+
+  it('removes what a complaint made only by force, and then all or nothing', async () => {
+    await add('a@x.test', { reason: 'complaint' });
+    await add('a@x.test', { stream: 'broadcast' });
+    await assert.rejects(removeSuppressions(deps(), { accountId, email: 'a@x.test' }), has('invalid_state'));
+    assert.equal((await listSuppressions(deps(), { accountId, limit: 10 })).length, 2);
+    assert.equal((await removeSuppressions(deps(), { accountId, email: 'a@x.test', force: true })).length, 2);
+  });
+
+  it('lists newest first, by reason, in pages', async () => {
+    for (const name of ['a', 'b', 'c'])
+      await add(`${name}@x.test`, { reason: name === 'b' ? 'hard_bounce' : 'manual' });
+    const page = await listSuppressions(deps(), { accountId, reason: 'manual', limit: 1 });
+    assert.deepEqual(
+      page.map(({ email }) => email),
+      ['c@x.test'],
+    );
+    const rest = await listSuppressions(deps(), { accountId, reason: 'manual', limit: 10, after: page[0]?.id ?? '' });
+    assert.deepEqual(
+      rest.map(({ email }) => email),
+      ['a@x.test'],
+    );
+  });
+});
