@@ -1,0 +1,80 @@
+/**
+ * An answer is a value until the last moment: the idempotency record, the audit line and compression look at it before it
+ * becomes bytes. What every answer carries is added here, for the router above and the bare socket below alike.
+ */
+import type { Readable } from 'node:stream';
+import type { Problem, ProblemCode } from '../base/problem.ts';
+import type { Deprecation } from './route.ts';
+import type { Rate } from './windows.ts';
+
+export interface Answer {
+  status: number;
+  /** Headers of this answer alone; those that every answer has come on top. */
+  headers: Readonly<Record<string, string>>;
+  /** An empty string is no body. */
+  body: string | Buffer | Readable;
+  /** The code of the problem, for the audit line. */
+  code: ProblemCode | null;
+}
+
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** The error envelope: one member `error` with exactly four members. */
+export function problemAnswer(problem: Problem, requestId: string): Answer & { body: string } {
+  const { code, message, field, retryAfter, status } = problem;
+  return {
+    status,
+    code,
+    headers: {
+      'Content-Type': JSON_TYPE,
+      ...(retryAfter === null ? {} : { 'Retry-After': String(retryAfter) }),
+      ...(status === 401 ? { 'WWW-Authenticate': challenge(code) } : {}),
+      ...problem.headers,
+    },
+    body: JSON.stringify({ error: { code, message: message.toWellFormed(), field, request_id: requestId } }),
+  };
+}
+
+/** RFC 6750 section 3: who sent no key at all is told no error. */
+function challenge(code: ProblemCode): string {
+  return code === 'missing_api_key' ? 'Bearer realm="api"' : 'Bearer realm="api", error="invalid_token"';
+}
+
+/** What the headers common to all answers are made from. */
+export interface Common {
+  requestId: string;
+  rate: Rate;
+  /** When the request came, milliseconds since the epoch. */
+  at: number;
+}
+
+/** All headers as a flat list of names and values, which is what `writeHead` takes fastest. */
+export function headerList(common: Common, answer: Answer, extra: readonly string[]): string[] {
+  const { rate } = common;
+  const window = String(Math.max(0, rate.reset - Math.floor(common.at / 1000)));
+  const list = [
+    'X-Request-Id', common.requestId,
+    'X-RateLimit-Limit', String(rate.limit),
+    'X-RateLimit-Remaining', String(rate.remaining),
+    'X-RateLimit-Reset', String(rate.reset),
+    'RateLimit-Policy', `"default";q=${rate.limit};w=60`,
+    'RateLimit', `"default";r=${rate.remaining};t=${window}`,
+    'X-Content-Type-Options', 'nosniff',
+  ]; // prettier-ignore
+  if (answer.headers['Cache-Control'] === undefined) list.push('Cache-Control', 'no-store');
+  for (const name in answer.headers) list.push(name, answer.headers[name] ?? '');
+  list.push(...extra);
+  return list;
+}
+
+/** What an endpoint on its way out says on every answer (RFC 9745, RFC 8594; Warning as in RFC 7234 section 5.5). */
+export function deprecationHeaders(deprecated: Deprecation): string[] {
+  const { since, sunset, successor, notice } = deprecated;
+  const end = new Date(sunset).toUTCString();
+  return [
+    'Deprecation', `@${Date.parse(since) / 1000}`,
+    'Sunset', end,
+    'Link', `<${notice}>; rel="deprecation"; type="text/html", <${successor}>; rel="successor-version"`,
+    'Warning', `299 - "This endpoint is deprecated and ends on ${end}: use ${successor}"`,
+  ]; // prettier-ignore
+}

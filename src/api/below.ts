@@ -1,0 +1,99 @@
+/**
+ * What Node would answer by itself, below the router: requests it cannot parse, heads that are too large or too slow,
+ * CONNECT. They get the envelope and the headers of every other answer, written by hand to the bare socket.
+ */
+import { STATUS_CODES } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { Socket } from 'node:net';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import { headerList, problemAnswer } from './answer.ts';
+import type { Rate } from './windows.ts';
+
+/** How long a peer may take to read its answer and close, before the socket is destroyed. */
+const LINGER_MS = 2_000;
+
+interface Deps {
+  clock: Clock;
+  /** Counts a request without a valid key from this address. */
+  count(remoteAddress: string | undefined): Rate;
+}
+
+/** The newest response on each connection: tells whether bytes of another answer are under way on it. */
+type Responses = WeakMap<Duplex, { req: IncomingMessage; res: ServerResponse }>;
+
+export function answerBelow(deps: Deps, server: Server): void {
+  const newest: Responses = new WeakMap();
+  const answered = new WeakSet<Duplex>();
+  const note = (req: IncomingMessage, res: ServerResponse): void => {
+    newest.set(req.socket, { req, res });
+  };
+  server.prependListener('request', note);
+  server.prependListener('checkExpectation', note);
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    if (answered.has(socket)) return;
+    answered.add(socket);
+    const problem = problemOf(error);
+    if (problem === null || !socket.writable) socket.destroy();
+    else answerInTurn(deps, newest, socket, problem);
+  });
+  // Without a listener Node closes the connection without a word.
+  server.on('connect', (_req: IncomingMessage, socket: Duplex) => {
+    write(deps, socket, new Problem('invalid_request', 'This is no proxy: CONNECT means nothing here.'));
+  });
+}
+
+/** Null where the peer has gone: there is nobody to answer. */
+function problemOf(error: NodeJS.ErrnoException): Problem | null {
+  switch (error.code) {
+    case 'ECONNRESET':
+    case 'EPIPE':
+      return null;
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new Problem('request_timeout', 'The request did not arrive in time.');
+    case 'HPE_HEADER_OVERFLOW':
+      return new Problem('invalid_request', 'The headers have more than 16 KiB.');
+    default:
+      return new Problem('invalid_request', 'This is not a well-formed HTTP/1.1 request.');
+  }
+}
+
+/**
+ * The fault may be in the body of a request that is being handled (then this is its answer), or in what a client sent after
+ * a good one (then the good one is answered first).
+ */
+function answerInTurn(deps: Deps, newest: Responses, socket: Duplex, problem: Problem): void {
+  const last = newest.get(socket);
+  if (last === undefined || last.res.closed) write(deps, socket, problem);
+  else if (last.req.complete) {
+    last.res.once('close', () => {
+      write(deps, socket, problem);
+    });
+  } else if (last.res.headersSent) socket.destroy();
+  else write(deps, socket, problem);
+}
+
+function write(deps: Deps, socket: Duplex, problem: Problem): void {
+  if (!socket.writable) return;
+  const { clock } = deps;
+  const at = clock.now();
+  const requestId = newId('req', at);
+  const answer = problemAnswer(problem, requestId);
+  const rate = deps.count(socket instanceof Socket ? socket.remoteAddress : undefined);
+  const { body } = answer;
+  const headers = headerList({ requestId, rate, at }, answer, [
+    'Content-Length', String(Buffer.byteLength(body)), 'Connection', 'close', 'Date', new Date(at).toUTCString(),
+  ]); // prettier-ignore
+  const lines = [`HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}`];
+  for (let at = 0; at < headers.length; at += 2) lines.push(`${headers[at] ?? ''}: ${headers[at + 1] ?? ''}`);
+  // What the peer still sends is read and forgotten: closing over unread bytes would reset the connection and lose the answer.
+  socket.removeAllListeners('data');
+  socket.on('data', () => undefined);
+  socket.on('error', () => socket.destroy());
+  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
+  const late = clock.after(LINGER_MS, () => socket.destroy(), { background: true });
+  socket.once('end', () => socket.destroy());
+  socket.once('close', () => late.cancel());
+}

@@ -1,0 +1,207 @@
+/** Reading a request's body: limited in size and pace, unpacked where it comes as gzip, and drained where it is refused. */
+import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+
+export interface BodyLimits {
+  /** Most bytes of a body, compressed and decompressed alike. */
+  bodyBytes: number;
+  /** A body above this many bytes is only for bulk sends. */
+  singleBodyBytes: number;
+  /** Most bytes read and thrown away of a refused body, so that a client that writes before it reads gets the answer. */
+  drainBytes: number;
+  /** Most bytes that the bodies of all requests may take at once; more answers 503. */
+  heldBytes: number;
+  /** Longest pause within a body, in milliseconds. */
+  idleMs: number;
+}
+
+const MIB = 1024 * 1024;
+
+export const bodyLimits: BodyLimits = {
+  bodyBytes: 50 * MIB,
+  singleBodyBytes: 40 * MIB,
+  drainBytes: 64 * MIB,
+  heldBytes: 256 * MIB,
+  idleMs: 30_000,
+};
+
+/** True if the request says that a body follows (RFC 9112 section 6.3). */
+export function hasBody(request: IncomingMessage): boolean {
+  return request.headers['transfer-encoding'] !== undefined || declaredLength(request) > 0;
+}
+
+export function declaredLength(request: IncomingMessage): number {
+  return Number(request.headers['content-length'] ?? 0);
+}
+
+/** The media type and encodings a JSON body may have; throws `unsupported_media_type`. */
+export function checkMediaType(request: IncomingMessage): 'gzip' | 'identity' {
+  const [type = '', ...parameters] = (request.headers['content-type'] ?? '').toLowerCase().split(';');
+  if (type.trim() !== 'application/json') throw unsupported('The Content-Type must be application/json.');
+  for (const parameter of parameters) {
+    const [name = '', value = ''] = parameter.split('=', 2);
+    if (name.trim() === 'charset' && !/^\s*"?utf-?8"?\s*$/.test(value)) throw unsupported('The charset must be utf-8.');
+  }
+  const encoding = (request.headers['content-encoding'] ?? 'identity').trim().toLowerCase();
+  if (encoding === 'gzip' || encoding === 'x-gzip') return 'gzip';
+  if (encoding === 'identity') return 'identity';
+  throw unsupported('The Content-Encoding must be gzip or absent.');
+}
+
+const unsupported = (why: string): Problem =>
+  new Problem('unsupported_media_type', why, {
+    headers: { Accept: 'application/json', 'Accept-Encoding': 'gzip, identity' },
+  });
+
+const tooLarge = (most: number): Problem =>
+  new Problem('payload_too_large', `The body may have at most ${Math.floor(most / MIB)} MiB.`);
+
+/** Told of each piece that is kept; it may throw to refuse it. */
+type Keep = (bytes: number) => void;
+
+/** Reads the whole body. Throws `payload_too_large`, `invalid_json` (damaged gzip), `request_timeout`, and what `keep` throws. */
+export async function readBody(
+  { clock, limits }: { clock: Clock; limits: BodyLimits },
+  request: IncomingMessage,
+  encoding: 'gzip' | 'identity',
+  keep: Keep,
+): Promise<Buffer> {
+  if (declaredLength(request) > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
+  if (encoding === 'identity' && isWhole(request)) return takeWhole(request, keep);
+  const watch = watchPace(clock, request, limits.idleMs);
+  try {
+    if (encoding === 'gzip') return await unpack(request, limits, keep, watch.stalled);
+    return await collect(request, limits, keep, watch.stalled);
+  } finally {
+    watch.end();
+  }
+}
+
+/** A small body comes with the head and lies there already: taking it costs a fifth of listening for it. */
+function isWhole(request: IncomingMessage): boolean {
+  return request.complete && request.readableLength > 0 && request.readableLength === declaredLength(request);
+}
+
+function takeWhole(request: IncomingMessage, keep: Keep): Buffer {
+  const bytes = request.read() as Buffer;
+  keep(bytes.length);
+  // Nothing is left, but only a reader that asks is told so, and only then the next request on the connection is read.
+  request.resume();
+  return bytes;
+}
+
+/** Collects a stream to its end; on a fault it is left paused, for the one who drains it. */
+function collect(
+  source: Readable,
+  limits: BodyLimits,
+  keep: Keep,
+  stalled: Promise<never>,
+  faultOf: (error: Error) => Problem = cutOff,
+): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  let size = 0;
+  return new Promise((resolve, reject) => {
+    const fail = (error: unknown): void => {
+      source.off('data', take).off('close', cut).pause();
+      reject(error instanceof Error ? error : new Error('a body could not be read', { cause: error }));
+    };
+    const take = (piece: Buffer): void => {
+      size += piece.length;
+      pieces.push(piece);
+      try {
+        if (size > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
+        keep(piece.length);
+      } catch (error) {
+        fail(error);
+      }
+    };
+    const cut = (): void => {
+      fail(cutOff());
+    };
+    source.on('data', take).once('close', cut);
+    source.once('error', (error) => {
+      fail(faultOf(error));
+    });
+    source.once('end', () => {
+      source.off('close', cut);
+      resolve(Buffer.concat(pieces, size));
+    });
+    stalled.catch(fail);
+  });
+}
+
+const cutOff = (): Problem => new Problem('invalid_request', 'The connection was closed before the body was complete.');
+
+/** A gzip bomb is stopped at the size limit: nothing beyond it is ever unpacked. */
+async function unpack(
+  request: IncomingMessage,
+  limits: BodyLimits,
+  keep: Keep,
+  stalled: Promise<never>,
+): Promise<Buffer> {
+  const gunzip = createGunzip();
+  let packed = 0;
+  const count = (piece: Buffer): void => {
+    packed += piece.length;
+    if (packed > limits.bodyBytes) gunzip.destroy(tooLarge(limits.bodyBytes));
+  };
+  const cut = (): void => {
+    gunzip.destroy(cutOff());
+  };
+  request.on('data', count).once('error', cut).once('aborted', cut);
+  request.pipe(gunzip);
+  try {
+    return await collect(gunzip, limits, keep, stalled, damaged);
+  } finally {
+    request.off('data', count).off('error', cut).off('aborted', cut);
+    request.unpipe(gunzip);
+    gunzip.destroy();
+  }
+}
+
+const damaged = (error: Error): Problem =>
+  error instanceof Problem ? error : new Problem('invalid_json', 'The gzip data of the body is damaged.');
+
+/** Rejects when nothing has come for `idleMs`: one timer a body, set anew only where there was progress. */
+function watchPace(clock: Clock, request: IncomingMessage, idleMs: number): { stalled: Promise<never>; end(): void } {
+  let seen = request.socket.bytesRead;
+  let timer = { cancel: (): void => undefined };
+  const stalled = new Promise<never>((_, reject) => {
+    const look = (): void => {
+      if (request.socket.bytesRead === seen) {
+        reject(new Problem('request_timeout', `Nothing of the body came for ${Math.round(idleMs / 1000)} s.`));
+        return;
+      }
+      seen = request.socket.bytesRead;
+      timer = clock.after(idleMs, look, { background: true });
+    };
+    timer = clock.after(idleMs, look, { background: true });
+  });
+  return { stalled, end: () => timer.cancel() };
+}
+
+/** Reads and forgets what is left of a refused body; resolves when it has ended, or when `most` bytes or a pause are too much. */
+export function drain(clock: Clock, request: IncomingMessage, most: number, idleMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    let size = 0;
+    const watch = watchPace(clock, request, idleMs);
+    const end = (): void => {
+      watch.end();
+      resolve();
+    };
+    const giveUp = (): void => {
+      request.socket.destroy();
+      end();
+    };
+    watch.stalled.catch(giveUp);
+    request.on('data', (piece: Buffer) => {
+      size += piece.length;
+      if (size > most) giveUp();
+    });
+    request.once('end', end).once('close', end).once('error', end);
+    request.resume();
+  });
+}

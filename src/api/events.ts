@@ -1,0 +1,283 @@
+/**
+ * `GET /v1/events`: the event log as a list, by long poll, as server-sent events and as NDJSON. One URL; the Accept header
+ * says which. Cursors are positions in the log, good under any filter.
+ */
+import { Readable } from 'node:stream';
+import { z } from 'zod';
+import type { Bell } from '../base/bell.ts';
+import type { Clock } from '../base/clock.ts';
+import { isId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import { allEventTypes, eventRecord, type EventSource } from '../events/event.ts';
+import {
+  eventsAfter,
+  eventsBefore,
+  lastSequence,
+  sequenceOf,
+  type EventFilter,
+  type EventPage,
+} from '../events/event-log.ts';
+import { scopeAllows } from '../keys/scopes.ts';
+import { addressKey } from '../mail/address.ts';
+import type { Database } from '../storage/database.ts';
+import type { Cursors } from './cursor.ts';
+import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts';
+import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
+import { batchId, Event, messageId } from './records.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+
+export interface EventsDeps {
+  db: Pick<Database, 'read'>;
+  clock: Clock;
+  bells: { events: Bell };
+  cursors: Cursors;
+}
+
+const PATH = '/v1/events';
+/** Position before the first event. */
+const START = 'start';
+const COMMENT_MS = 15_000;
+const PAGE = 500;
+
+const EventsQuery = z.strictObject({
+  ...pageParameters(1000),
+  after: z
+    .string()
+    .max(300)
+    .optional()
+    .describe('Cursor or event id: the events after it; `start` for all there are. Not together with `before`.'),
+  type: listParameter(allEventTypes)
+    .optional()
+    .describe('Kinds, separated by commas. Without it: sent, delivered, opened, clicked, bounced, complained.'),
+  message_id: messageId().optional(),
+  recipient: z.string().max(320).optional(),
+  batch_id: batchId().optional(),
+  tag: z.string().max(128).optional(),
+  occurred_after: timeParameter().optional().describe('From this time on.'),
+  occurred_before: timeParameter().optional().describe('Before this time.'),
+  test: booleanParameter().optional(),
+  wait: integerParameter(0, 30).optional().describe('Seconds to wait for an event when there is none yet.'),
+});
+
+type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
+
+export function eventRoutes(deps: EventsDeps): Route[] {
+  return [
+    route(
+      {
+        method: 'GET',
+        path: PATH,
+        operationId: 'listEvents',
+        summary: 'Read the event stream',
+        description:
+          'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line.',
+        tag: 'events',
+        scope: ['event:read'],
+        query: EventsQuery,
+        responses: {
+          200: {
+            description: 'A page of events, or a stream of them.',
+            schema: listOf(Event),
+            types: ['text/event-stream', 'application/x-ndjson'],
+          },
+        },
+        problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      },
+      (call) => read(deps, call),
+    ),
+  ];
+}
+
+/** What one call reads, however it is answered. */
+interface Reading {
+  deps: EventsDeps;
+  call: EventsCall;
+  filter: EventFilter;
+  engagement: boolean;
+  /** The list's name for cursors: the account's log, whatever the filter. */
+  list: string;
+}
+
+async function read(deps: EventsDeps, call: EventsCall): Promise<Reply> {
+  const { query, caller } = call;
+  if (query.after !== undefined && query.before !== undefined) {
+    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other', { field: 'before' });
+  }
+  const reading: Reading = {
+    deps,
+    call,
+    filter: filterOf(caller.accountId, query),
+    engagement: scopeAllows(caller.scopes, 'event:engagement'),
+    list: `${PATH} ${caller.accountId}`,
+  };
+  switch (preferred(call.header('accept'))) {
+    case 'text/event-stream':
+      return serverSentEvents(reading);
+    case 'application/x-ndjson':
+      return lines(reading);
+    case 'application/json':
+      return page(reading);
+  }
+}
+
+type Form = 'application/json' | 'text/event-stream' | 'application/x-ndjson';
+
+/** A stream is sent only to who asks for it by name. */
+function preferred(accept: string | undefined): Form {
+  const named = (accept ?? '').toLowerCase();
+  if (/text\/event-stream/.test(named)) return 'text/event-stream';
+  return /application\/x-ndjson/.test(named) ? 'application/x-ndjson' : 'application/json';
+}
+
+function filterOf(accountId: string, query: z.output<typeof EventsQuery>): EventFilter {
+  return {
+    accountId,
+    ...(query.type === undefined ? {} : { types: query.type }),
+    ...(query.message_id === undefined ? {} : { messageId: query.message_id }),
+    ...(query.recipient === undefined ? {} : { recipient: addressKey(query.recipient) }),
+    ...(query.batch_id === undefined ? {} : { batchId: query.batch_id }),
+    ...(query.tag === undefined ? {} : { tag: query.tag }),
+    ...(query.occurred_after === undefined ? {} : { occurredAfter: query.occurred_after }),
+    ...(query.occurred_before === undefined ? {} : { occurredBefore: query.occurred_before }),
+    ...(query.test === undefined ? {} : { test: query.test }),
+  };
+}
+
+/** A cursor or an event id as a position. Throws `invalid_cursor`. */
+async function positionOf({ deps, call, list }: Reading, cursor: string, field: string): Promise<number> {
+  if (cursor === START) return 0;
+  if (isId('evt', cursor)) {
+    const sequence = await sequenceOf(deps.db.read, call.caller.accountId, cursor);
+    if (sequence === null) throw new Problem('invalid_cursor', 'there is no such event', { field });
+    return sequence;
+  }
+  return Number(deps.cursors.read(list, cursor, field));
+}
+
+async function page(reading: Reading): Promise<Reply> {
+  const { deps, call, list, filter } = reading;
+  const { query } = call;
+  const limit = query.limit ?? DEFAULT_LIMIT;
+  const found =
+    query.before === undefined
+      ? await pageAfter(reading, limit)
+      : await eventsBefore(deps.db.read, filter, await positionOf(reading, query.before, 'before'), limit);
+  const next = deps.cursors.write(list, String(found.position));
+  const first = found.events[0];
+  const path = `${PATH}${withoutCursors(call.search)}`;
+  const body = {
+    object: 'list',
+    data: found.events.map((event) => eventRecord(event, reading)),
+    has_more: found.hasMore,
+    next_cursor: next,
+    previous_cursor: first === undefined ? null : deps.cursors.write(list, String(first.sequence)),
+  };
+  return {
+    status: 200,
+    body,
+    headers: { Link: `<${path}${path.includes('?') ? '&' : '?'}after=${next}>; rel="next"` },
+  };
+}
+
+/** Waits for an event where there is none yet and the caller wants to. */
+async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
+  const { deps, call, filter } = reading;
+  const after = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
+  const deadline = deps.clock.monotonic() + (call.query.wait ?? 0) * 1000;
+  const bell = attend(deps, call);
+  try {
+    for (;;) {
+      const found = await eventsAfter(deps.db.read, filter, after, limit);
+      const left = deadline - deps.clock.monotonic();
+      if (found.events.length > 0 || left <= 0 || bell.over) return found;
+      await bell.next(left);
+    }
+  } finally {
+    bell.leave();
+  }
+}
+
+/** Listens to the bell, to the time and to the end of the call, so that a ring between two looks is not missed. */
+function attend({ bells, clock }: EventsDeps, call: Pick<EventsCall, 'whenOver'>) {
+  let rung = false;
+  let wake = (): void => undefined;
+  const state = { over: false };
+  const stop = bells.events.listen(() => {
+    rung = true;
+    wake();
+  });
+  call.whenOver(() => {
+    state.over = true;
+    wake();
+  });
+  return {
+    get over() {
+      return state.over;
+    },
+    /** Resolves at the next ring, or after `ms`, or when the call is over; true where the bell rang. */
+    async next(ms: number): Promise<boolean> {
+      if (!rung && !state.over) {
+        await new Promise<void>((resolve) => {
+          const timer = clock.after(ms, resolve);
+          wake = () => {
+            timer.cancel();
+            resolve();
+          };
+        });
+      }
+      const rang = rung;
+      rung = false;
+      return rang;
+    },
+    leave: stop,
+  };
+}
+
+/** All events up to now, one JSON object a line. */
+function lines(reading: Reading): Reply {
+  async function* generate(): AsyncGenerator<string> {
+    const { deps, call, filter } = reading;
+    let position = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
+    const end = await lastSequence(deps.db.read);
+    for (;;) {
+      const found = await eventsAfter(deps.db.read, filter, position, PAGE);
+      const due = found.events.filter(({ sequence }) => sequence <= end);
+      if (due.length > 0) yield due.map((event) => `${JSON.stringify(eventRecord(event, reading))}\n`).join('');
+      if (!found.hasMore || due.length < found.events.length) return;
+      position = found.position;
+    }
+  }
+  return { status: 200, stream: Readable.from(generate()), type: 'application/x-ndjson; charset=utf-8' };
+}
+
+async function serverSentEvents(reading: Reading): Promise<Reply> {
+  const { deps, call } = reading;
+  const from = call.header('last-event-id') ?? call.query.after;
+  // Checked before the stream begins: afterwards there is no way to answer 400.
+  const start = from === undefined ? await lastSequence(deps.db.read) : await positionOf(reading, from, 'after');
+  return { status: 200, stream: Readable.from(follow(reading, start)), type: 'text/event-stream; charset=utf-8' };
+}
+
+async function* follow(reading: Reading, start: number): AsyncGenerator<string> {
+  const { deps, call, filter } = reading;
+  const bell = attend(deps, call);
+  try {
+    let position = start;
+    yield ': welcome\n\n';
+    while (!bell.over) {
+      const found = await eventsAfter(deps.db.read, filter, position, PAGE);
+      if (found.events.length > 0) yield found.events.map((event) => message(reading, event)).join('');
+      position = found.position;
+      if (found.hasMore) continue;
+      const rang = await bell.next(COMMENT_MS);
+      if (!rang && !bell.over) yield ': still here\n\n';
+    }
+  } finally {
+    bell.leave();
+  }
+}
+
+function message(reading: Reading, event: EventSource): string {
+  const id = reading.deps.cursors.write(reading.list, String(event.sequence));
+  return `id: ${id}\nevent: ${event.type}\ndata: ${JSON.stringify(eventRecord(event, reading))}\n\n`;
+}

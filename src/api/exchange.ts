@@ -1,0 +1,75 @@
+/** One request and what the shell has learned about it so far; the middleware fills it in from top to bottom. */
+import type { IncomingMessage } from 'node:http';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import type { Caller } from '../keys/caller.ts';
+import type { Answer } from './answer.ts';
+import type { JsonBody } from './json-reader.ts';
+import type { IdempotencyUse } from './idempotency.ts';
+import type { Route } from './route.ts';
+import type { Rate } from './windows.ts';
+
+/** What the Authorization header turned out to be. */
+export type KeyUse =
+  | { kind: 'none' }
+  | { kind: 'unknown' }
+  | { kind: 'known'; caller: Caller; standing: 'good' | 'expired' | 'revoked'; isAddressAllowed: boolean };
+
+export interface Exchange {
+  readonly requestId: string;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  /** The same moment on the clock for durations. */
+  readonly started: number;
+  readonly method: string;
+  readonly path: string;
+  /** What stands after the `?`, undecoded. */
+  readonly search: string;
+  readonly ip: string;
+  /** The value of a header by its lower-case name. */
+  readonly header: (name: string) => string | undefined;
+
+  route: Route | null;
+  params: Readonly<Record<string, string>>;
+  key: KeyUse;
+  rate: Rate;
+  body: JsonBody | null;
+  bodyBytes: number;
+  /** Bytes of the body that this request holds of the room for all bodies. */
+  heldBytes: number;
+  idempotency: IdempotencyUse | null;
+  replay: 'same' | 'mismatch' | null;
+  /** The status a handler took an audit line for and wrote with its work, or null. */
+  auditedStatus: number | null;
+  answer: Answer | null;
+}
+
+export function openExchange(clock: Clock, request: IncomingMessage, ip: string, rate: Rate): Exchange {
+  const at = clock.now();
+  const url = request.url ?? '/';
+  const question = url.indexOf('?');
+  return {
+    requestId: newId('req', at),
+    at,
+    started: clock.monotonic(),
+    method: request.method ?? 'GET',
+    path: question < 0 ? url : url.slice(0, question),
+    search: question < 0 ? '' : url.slice(question + 1),
+    ip,
+    header: (name) => {
+      const value = request.headers[name];
+      return typeof value === 'string' ? value : undefined;
+    },
+    route: null,
+    params: {},
+    key: { kind: 'none' },
+    rate,
+    body: null,
+    bodyBytes: 0,
+    heldBytes: 0,
+    idempotency: null,
+    replay: null,
+    auditedStatus: null,
+    answer: null,
+  };
+}

@@ -1,0 +1,45 @@
+/** For load balancers and process managers; not part of the versioned API. */
+import { z } from 'zod';
+import { openRoute } from './route.ts';
+import type { Route } from './route.ts';
+import type { ApiDeps } from './shell.ts';
+
+const Health = z.strictObject({
+  status: z.enum(['ok', 'unavailable']),
+  checks: z.record(z.string(), z.boolean()).optional(),
+});
+
+export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
+  const common = { method: 'GET', tag: 'health', scope: null, counted: false } as const;
+  return [
+    openRoute(
+      {
+        ...common,
+        path: '/healthz',
+        operationId: 'getHealth',
+        summary: 'Is the process alive?',
+        description: 'Answers as long as the process can answer at all.',
+        responses: { 200: { description: 'Alive.', schema: Health } },
+      },
+      () => ({ status: 200, body: { status: 'ok' } }),
+    ),
+    openRoute(
+      {
+        ...common,
+        path: '/readyz',
+        operationId: 'getReadiness',
+        summary: 'Can it do its work?',
+        description: 'Looks at the database, the listeners and the disk.',
+        responses: {
+          200: { description: 'Ready.', schema: Health },
+          503: { description: 'Not ready: the failed checks are false.', schema: Health },
+        },
+      },
+      async () => {
+        const { ok, checks } = await deps.ready();
+        if (ok) return { status: 200, body: { status: 'ok', checks } };
+        return { status: 503, body: { status: 'unavailable', checks }, headers: { 'Retry-After': '5' } };
+      },
+    ),
+  ];
+}

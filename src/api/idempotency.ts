@@ -1,0 +1,195 @@
+/**
+ * Idempotency-Key (IETF draft httpapi-idempotency-key-header): the second request with a key gets the first one's answer.
+ *
+ * A map of keys in flight, then a look-up, then the work. The record is written in the transaction that does the work, so
+ * there is no lease to expire and no double send after a crash; what the handler did not write is stored here, after it.
+ * A temporary answer (429, 5xx) releases the key.
+ */
+import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import type { Answer } from './answer.ts';
+import type { IdempotencyRow } from '../storage/tables.ts';
+
+/** How long a key is kept, from its first request. */
+export const KEEP_MS = 24 * 60 * 60 * 1000;
+/** How long a twin waits for the first to finish. */
+export const WAIT_MS = 25_000;
+
+export type { IdempotencyRow } from '../storage/tables.ts';
+
+export interface IdempotencyStore {
+  /** The row that has not expired at this moment, or null. */
+  find(key: string): Promise<IdempotencyRow | null>;
+  /** Writes a row in place of an expired one with the same key. */
+  insert(row: IdempotencyRow): Promise<void>;
+}
+
+export interface IdempotencySettings {
+  store: IdempotencyStore;
+  /** What a twin with another body gets: the first answer again, or 409. */
+  onMismatch: 'replay' | 'error';
+}
+
+/** A request's use of a key. */
+export interface IdempotencyUse {
+  recordKey: string;
+  /** What the caller sent: never stored. */
+  value: string;
+  bodyHash(): string;
+  /** The row a handler has taken and written with its work, or null. */
+  written: IdempotencyRow | null;
+}
+
+/** The key in the header, or null without one: visible ASCII, bare or as a structured-field string. Throws `invalid_idempotency_key`. */
+export function idempotencyKey(header: string | undefined): string | null {
+  if (header === undefined) return null;
+  const quoted = /^"(.*)"$/.exec(header)?.[1];
+  const key = quoted === undefined ? header : unquoted(quoted);
+  if (key !== null && /^[!-~]{1,255}$/.test(key)) return key;
+  throw new Problem(
+    'invalid_idempotency_key',
+    'The Idempotency-Key must be 1 to 255 visible ASCII characters; a UUIDv4 does best.',
+    { field: 'Idempotency-Key' },
+  );
+}
+
+/** RFC 9651 section 3.3.3: within the quotes, only quotes and backslashes are escaped, and they always are. */
+function unquoted(text: string): string | null {
+  return /^(?:[^"\\]|\\["\\])*$/.test(text) ? text.replace(/\\(["\\])/g, '$1') : null;
+}
+
+/** Not per API key, so that a key may be rotated between a try and its retry. A newline cannot stand in any of the parts. */
+export function recordKey(accountId: string, mode: string, method: string, path: string, key: string): string {
+  return hash('sha256', [accountId, mode, method, path, key].join('\n'), 'hex');
+}
+
+/** The row for an answer, or null for one that releases the key. `secret`: the body is sealed under the caller's key. */
+export function rowFor(use: IdempotencyUse, answer: Answer, now: number, secret: boolean): IdempotencyRow | null {
+  const { status, headers, body } = answer;
+  if (status === 429 || status >= 500 || typeof body !== 'string') return null;
+  return {
+    key: use.recordKey,
+    body_hash: use.bodyHash(),
+    status,
+    headers_json: JSON.stringify(headers),
+    body: secret ? seal(use, body) : body,
+    created_at: now,
+    expires_at: now + KEEP_MS,
+  };
+}
+
+/** The first answer again: same status, same bytes. */
+export function replayOf(
+  use: IdempotencyUse,
+  row: IdempotencyRow,
+  onMismatch: IdempotencySettings['onMismatch'],
+): Answer {
+  const isMismatch = row.body_hash !== use.bodyHash();
+  if (isMismatch && onMismatch === 'error') {
+    throw new Problem('idempotency_key_reused', 'This Idempotency-Key was used with another body.', {
+      field: 'Idempotency-Key',
+    });
+  }
+  return {
+    status: row.status,
+    code: null,
+    headers: {
+      ...(JSON.parse(row.headers_json) as Record<string, string>),
+      'Idempotency-Replayed': 'true',
+      ...(isMismatch ? { 'Idempotency-Mismatch': 'true' } : {}),
+    },
+    body: row.body.startsWith(SEALED) ? unseal(use, row.body) : row.body,
+  };
+}
+
+const SEALED = 'sealed.v1.';
+
+/** The service keeps only a hash of the caller's key, so it cannot open what is sealed with it. */
+function sealingKey(use: IdempotencyUse): Buffer {
+  return Buffer.from(hkdfSync('sha256', use.value, Buffer.from(use.recordKey, 'hex'), 'posthorn idempotency', 32));
+}
+
+function seal(use: IdempotencyUse, body: string): string {
+  const nonce = randomBytes(12);
+  const cipher = createCipheriv('aes-256-gcm', sealingKey(use), nonce);
+  const sealed = Buffer.concat([cipher.update(body, 'utf8'), cipher.final()]);
+  return SEALED + Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString('base64url');
+}
+
+function unseal(use: IdempotencyUse, text: string): string {
+  const bytes = Buffer.from(text.slice(SEALED.length), 'base64url');
+  const cipher = createDecipheriv('aes-256-gcm', sealingKey(use), bytes.subarray(0, 12));
+  cipher.setAuthTag(bytes.subarray(12, 28));
+  return Buffer.concat([cipher.update(bytes.subarray(28)), cipher.final()]).toString('utf8');
+}
+
+/** A first request under way; it resolves with its row, or null when it released the key. */
+interface Flight {
+  done: Promise<IdempotencyRow | null>;
+  land(row: IdempotencyRow | null): void;
+}
+
+/** What one request under a key is to do. */
+export type Turn = { kind: 'replay'; row: IdempotencyRow } | { kind: 'run'; land(row: IdempotencyRow | null): void };
+
+export class InFlight {
+  private readonly clock: Clock;
+  private readonly store: IdempotencyStore;
+  private readonly flights = new Map<string, Flight>();
+
+  constructor(deps: { clock: Clock; store: IdempotencyStore }) {
+    this.clock = deps.clock;
+    this.store = deps.store;
+  }
+
+  /**
+   * `run`: this request is the first; it must call `land` when it has its answer, whatever comes. `replay`: another was.
+   * Throws `idempotency_in_progress` when the first is still running after 25 s.
+   */
+  async turn(key: string): Promise<Turn> {
+    const deadline = this.clock.monotonic() + WAIT_MS;
+    for (;;) {
+      const first = this.flights.get(key);
+      if (first === undefined) return this.lookUp(key);
+      const row = await this.landing(first, deadline);
+      if (row !== null) return { kind: 'replay', row };
+    }
+  }
+
+  private async lookUp(key: string): Promise<Turn> {
+    const land = this.takeOff(key);
+    try {
+      const row = await this.store.find(key);
+      if (row === null) return { kind: 'run', land };
+      land(row);
+      return { kind: 'replay', row };
+    } catch (error) {
+      land(null);
+      throw error;
+    }
+  }
+
+  private takeOff(key: string): Flight['land'] {
+    let settle: Flight['land'] = () => undefined;
+    const done = new Promise<IdempotencyRow | null>((resolve) => (settle = resolve));
+    const land = (row: IdempotencyRow | null): void => {
+      this.flights.delete(key);
+      settle(row);
+    };
+    this.flights.set(key, { done, land });
+    return land;
+  }
+
+  private landing(first: Flight, deadline: number): Promise<IdempotencyRow | null> {
+    return new Promise((resolve, reject) => {
+      const late = this.clock.after(deadline - this.clock.monotonic(), () => {
+        reject(new Problem('idempotency_in_progress', 'The first request with this Idempotency-Key is still running.'));
+      });
+      void first.done.then((row) => {
+        late.cancel();
+        resolve(row);
+      });
+    });
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * Strict reading of a JSON body (RFC 8259, I-JSON RFC 7493): UTF-8 only, one object, no member twice, no lone surrogates,
+ * depth and number of values limited. JSON.parse alone hides doubled members: it keeps the last one silently.
+ *
+ * How doubles are found without a second parser: `survey` counts the members *written* (colons outside strings), `kept`
+ * counts the members that *came out*. If the numbers differ, one was written twice. `survey` runs first, so that a body made
+ * to blow up memory (`[[],[],...`) is refused before anything is built.
+ */
+import { isAscii, isUtf8 } from 'node:buffer';
+import { hash } from 'node:crypto';
+
+export type JsonValue = string | number | boolean | null | JsonValue[] | JsonObject;
+export interface JsonObject {
+  [member: string]: JsonValue;
+}
+
+/** Deepest nesting of objects and arrays; the body itself is level 1. */
+export const MAX_DEPTH = 32;
+/** Most members and array items in one body: a full bulk send of 1,000 entries has less than half of it. */
+export const MAX_VALUES = 250_000;
+
+export type JsonResult = { kind: 'ok'; value: JsonObject } | { kind: 'bad'; why: string } | { kind: 'too_many_values' };
+
+/** Reads a whole body. Linear in its length; about 10 us for 5 KiB. */
+export function readJson(bytes: Uint8Array): JsonResult {
+  const text = decode(bytes);
+  if (text === null) return bad('The body is not valid UTF-8.');
+  const written = survey(text);
+  if (written.tooDeep) return bad(`The body is nested deeper than ${MAX_DEPTH} levels.`);
+  if (written.values > MAX_VALUES) return { kind: 'too_many_values' };
+  const parsed = parse(text);
+  if (parsed.kind === 'bad') return parsed;
+  if (!isObject(parsed.value)) return bad('The body must be a JSON object.');
+  const members = kept(parsed.value);
+  if (members < 0) return bad('The body holds half of a surrogate pair, which is not a character.');
+  if (members !== written.members) return bad('The body names a member twice.');
+  return { kind: 'ok', value: parsed.value };
+}
+
+const bad = (why: string): { kind: 'bad'; why: string } => ({ kind: 'bad', why });
+
+function isObject(value: JsonValue): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function decode(bytes: Uint8Array): string | null {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (isAscii(buffer)) return buffer.toString('latin1');
+  if (!isUtf8(buffer)) return null;
+  const text = buffer.toString('utf8');
+  // RFC 8259 section 8.1 lets a reader ignore a byte order mark, and some clients send one.
+  return text.startsWith('\ufeff') ? text.slice(1) : text;
+}
+
+function parse(text: string): { kind: 'ok'; value: JsonValue } | { kind: 'bad'; why: string } {
+  try {
+    return { kind: 'ok', value: JSON.parse(text) as JsonValue };
+  } catch (error) {
+    const detail = error instanceof SyntaxError ? error.message.slice(0, 200) : 'unreadable';
+    return bad(`The body is not valid JSON: ${detail.toWellFormed()}.`);
+  }
+}
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const BACKSLASH = 0x5c;
+
+interface Survey {
+  /** Colons outside strings: in valid JSON the number of members written. */
+  members: number;
+  /** Upper bound of members and items. */
+  values: number;
+  tooDeep: boolean;
+}
+
+/** Counts without judging: on text that is not JSON the numbers mean nothing, and JSON.parse says so afterwards. */
+function survey(text: string): Survey {
+  let members = 0;
+  let values = 1;
+  let depth = 0;
+  for (let at = 0; at < text.length; at++) {
+    const char = text.charCodeAt(at);
+    if (char === QUOTE) {
+      at = closingQuote(text, at);
+      if (at < 0) break;
+    } else if (char === COLON) members++;
+    else if (char === COMMA) values++;
+    else if ((char | 0x20) === 0x7b) {
+      // `{` is 0x7b and `[` is 0x5b: they differ in this one bit, as do `}` and `]`.
+      values++;
+      if (++depth > MAX_DEPTH) return { members, values, tooDeep: true };
+    } else if ((char | 0x20) === 0x7d) depth--;
+  }
+  return { members, values, tooDeep: false };
+}
+
+/** Where the string that opens at `open` ends, or -1. A run of backslashes is looked at once for the quote after it: linear. */
+function closingQuote(text: string, open: number): number {
+  let at = text.indexOf('"', open + 1);
+  while (at > 0 && isEscaped(text, at)) at = text.indexOf('"', at + 1);
+  return at;
+}
+
+function isEscaped(text: string, at: number): boolean {
+  let before = at - 1;
+  while (text.charCodeAt(before) === BACKSLASH) before--;
+  return (at - before) % 2 === 0;
+}
+
+/** The number of members in the whole tree, or -1 where a name or string is not well-formed. Depth was checked before. */
+function kept(value: JsonValue): number {
+  if (typeof value === 'string') return value.isWellFormed() ? 0 : -1;
+  if (typeof value !== 'object' || value === null) return 0;
+  return Array.isArray(value) ? keptIn(value) : keptMembers(value);
+}
+
+function keptIn(items: readonly JsonValue[]): number {
+  let members = 0;
+  for (const item of items) {
+    const below = kept(item);
+    if (below < 0) return -1;
+    members += below;
+  }
+  return members;
+}
+
+function keptMembers(object: JsonObject): number {
+  const names = Object.keys(object);
+  for (const name of names) if (!name.isWellFormed()) return -1;
+  const below = keptIn(Object.values(object));
+  return below < 0 ? -1 : below + names.length;
+}
+
+/**
+ * A text that is the same for two bodies that mean the same, and for no others: members sorted, strings with their length
+ * in front instead of escapes, which takes a quarter of the time of writing JSON.
+ */
+function canonical(value: JsonValue): string {
+  if (typeof value === 'string') return `"${value.length}:${value}`;
+  if (typeof value !== 'object' || value === null) return String(value);
+  let text = '';
+  if (Array.isArray(value)) {
+    for (const item of value) text += `${canonical(item)},`;
+    return `[${text}]`;
+  }
+  for (const name of Object.keys(value).sort()) text += `${name.length}:${name}${canonical(value[name] ?? null)},`;
+  return `{${text}}`;
+}
+
+/** SHA-256 of the canonical form, in hex: tells whether two bodies under one Idempotency-Key are the same. */
+export function hashJson(value: JsonValue): string {
+  return hash('sha256', canonical(value), 'hex');
+}

@@ -1,0 +1,278 @@
+/** `/v1/messages`: send one mail or many, read one, list them. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import type { Database } from '../storage/database.ts';
+import { acceptBulk, acceptSingle, type AcceptDeps, type Sender } from '../messages/accept.ts';
+import { messageRecord } from '../messages/message.ts';
+import {
+  attemptsOf,
+  contentOf,
+  findMessage,
+  listMessages,
+  recipientsOf,
+  type MessageFilter,
+} from '../messages/message-store.ts';
+import { checkSendGently } from '../messages/send-request.ts';
+import type { SendLimits } from '../messages/send-limits.ts';
+import { sendSchemas } from '../messages/send-schema.ts';
+import { lastEventsOf } from '../events/event-log.ts';
+import { eventRecord } from '../events/event.ts';
+import { scopeAllows } from '../keys/scopes.ts';
+import type { Rows } from '../storage/rows.ts';
+import type { Cursors } from './cursor.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { booleanParameter, listParameter, repeatedParameter, timeParameter } from './query.ts';
+import { Batch, batchId, Message, MessageDetails, messageId, messageStatuses } from './records.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+
+export interface MessagesDeps {
+  db: Pick<Database, 'read'>;
+  accept: AcceptDeps;
+  cursors: Cursors;
+  limits: SendLimits;
+  smtputf8: boolean;
+}
+
+const PATH = '/v1/messages';
+
+export function messageRoutes(deps: MessagesDeps): Route[] {
+  return [sendRoute(deps), listRoute(deps), readRoute(deps)];
+}
+
+const minimal = {
+  from: 'Acme <hi@acme.example>',
+  to: 'ana@example.net',
+  subject: 'Welcome',
+  html: '<p>Good to see you.</p>',
+};
+
+function sendRoute(deps: MessagesDeps): Route {
+  const { SingleMessage, BulkMessage } = sendSchemas(deps.limits);
+  return route(
+    {
+      method: 'POST',
+      path: PATH,
+      operationId: 'sendMessage',
+      summary: 'Send one mail, or many',
+      description:
+        'The single form has `to`; the bulk form has `recipients`, each of which is a message of its own and may override any shared member. A 202 means that the mail is stored durably and will be delivered or reported.',
+      tag: 'messages',
+      scope: ['send', 'campaign'],
+      scopeFor: (body) => (body['recipients'] == null ? 'send' : 'campaign'),
+      body: z.union([SingleMessage.meta({ id: 'SingleMessage' }), BulkMessage.meta({ id: 'BulkMessage' })]),
+      bodyByHandler: true,
+      bodyExamples: {
+        minimal: { summary: 'The least there is', value: minimal },
+        attachment: {
+          summary: 'With an attachment',
+          value: { ...minimal, attachments: [{ filename: 'hello.txt', content: 'aGVsbG8=' }] },
+        },
+        bulk: {
+          summary: 'The same to several people',
+          value: {
+            from: minimal.from,
+            subject: 'News',
+            html: '<p>It is here.</p>',
+            recipients: [{ to: 'ana@example.net' }, { to: 'bo@example.net' }],
+          },
+        },
+      },
+      responses: {
+        202: {
+          description: 'Accepted: the message, or for the bulk form the batch.',
+          schema: z.union([Message, Batch]),
+          headers: { Location: 'Path of the message; absent for the bulk form.' },
+        },
+      },
+      problems: [
+        'missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'mutually_exclusive_fields',
+        'invalid_recipient', 'too_many_recipients', 'duplicate_recipient', 'no_valid_recipients', 'invalid_sender', 'invalid_address',
+        'missing_content', 'invalid_header', 'header_not_allowed', 'invalid_attachment', 'attachment_type_not_allowed', 'unknown_stream',
+        'invalid_send_at', 'domain_not_verified', 'domain_not_allowed', 'recipient_suppressed', 'message_too_large',
+      ], // prettier-ignore
+    },
+    (call) => send(deps, call),
+  );
+}
+
+async function send(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<Reply> {
+  const rules = { now: call.now, smtputf8: deps.smtputf8, limits: deps.limits };
+  const breathe = (): Promise<void> => deps.accept.clock.sleep(0);
+  const draft = await checkSendGently(call.json, rules, breathe);
+  const sender = senderOf(call);
+  const sent: { reply: Reply | null } = { reply: null };
+  const together = (body: { id: string; object: string }): Rows => {
+    const headers = body.object === 'message' ? { Location: `${PATH}/${body.id}` } : undefined;
+    sent.reply = { status: 202, body, ...(headers === undefined ? {} : { headers }) };
+    const idempotency = call.idempotencyRow(sent.reply);
+    return { audit: [call.auditRow(202)], ...(idempotency === null ? {} : { idempotency: [idempotency] }) };
+  };
+  if (draft.kind === 'bulk') await acceptBulk(deps.accept, sender, draft, together);
+  else await acceptSingle(deps.accept, sender, draft.draft, together);
+  if (sent.reply === null) throw new Error('the mail was accepted without an answer');
+  return sent.reply;
+}
+
+const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender => ({
+  accountId: caller.accountId,
+  keyId: caller.keyId,
+  mode: caller.mode,
+  domains: caller.domains,
+  requestId,
+});
+
+const listQuery = z.strictObject({
+  ...pageParameters(),
+  status: listParameter(messageStatuses).optional().describe('Statuses, separated by commas.'),
+  to: z.string().max(320).optional().describe('Address of any recipient.'),
+  from: z.string().max(320).optional().describe('Address of the sender.'),
+  subject: z
+    .string()
+    .min(1)
+    .max(200)
+    .optional()
+    .describe('Beginnings of words of the subject; looks 30 days back unless `created_after` says otherwise.'),
+  tag: repeatedParameter(z.string().max(128), 10)
+    .optional()
+    .describe('Tag; repeat it for several, which must all be there.'),
+  metadata: z
+    .record(z.string().max(64), z.string().max(500))
+    .optional()
+    .describe('`metadata[order]=17`: exact values.'),
+  template_id: z.string().max(64).optional(),
+  batch_id: batchId().optional(),
+  stream: z.string().max(32).optional(),
+  domain: z.string().max(253).optional().describe('The sending domain.'),
+  rfc_message_id: z.string().max(998).optional(),
+  created_after: timeParameter().optional().describe('From this time on.'),
+  created_before: timeParameter().optional().describe('Before this time.'),
+  opened: booleanParameter().optional(),
+  clicked: booleanParameter().optional(),
+  test: booleanParameter().optional(),
+  sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
+});
+
+/** How far back a search in subjects looks by itself. */
+const SUBJECT_SPAN_MS = 30 * 86_400_000;
+
+function listRoute({ db, cursors }: MessagesDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listMessages',
+      summary: 'List messages',
+      description: 'Newest first, without bodies. All filters must hold together.',
+      tag: 'messages',
+      scope: ['message:read'],
+      query: listQuery,
+      responses: { 200: { description: 'A page of messages.', schema: listOf(Message) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async (call) => {
+      const { query, caller } = call;
+      const list = listName(`${PATH} ${caller.accountId}`, query);
+      const wanted = wantedPage(cursors, list, query);
+      const { messages, hasMore } = await listMessages(db.read, filterOf(call.now, caller.accountId, query), {
+        newestFirst: query.sort !== 'created_at',
+        ...wanted,
+      });
+      return pageReply(cursors, list, `${PATH}${withoutCursors(call.search)}`, wanted, {
+        data: messages.map(messageRecord),
+        hasMore,
+        first: messages[0]?.id ?? null,
+        last: messages.at(-1)?.id ?? null,
+      });
+    },
+  );
+}
+
+function filterOf(now: number, accountId: string, query: z.output<typeof listQuery>): MessageFilter {
+  const { created_after, subject } = query;
+  const createdAfter = created_after ?? (subject === undefined ? undefined : now - SUBJECT_SPAN_MS);
+  const wanted = {
+    status: query.status,
+    to: query.to,
+    from: query.from,
+    subject,
+    tags: query.tag,
+    metadata: query.metadata,
+    templateId: query.template_id,
+    batchId: query.batch_id,
+    stream: query.stream,
+    domain: query.domain?.toLowerCase(),
+    rfcMessageId: query.rfc_message_id,
+    createdAfter,
+    createdBefore: query.created_before,
+    opened: query.opened,
+    clicked: query.clicked,
+    test: query.test,
+  };
+  const given = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined)) as Omit<
+    MessageFilter,
+    'accountId'
+  >;
+  return { accountId, ...given };
+}
+
+function readRoute({ db }: MessagesDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}`,
+      operationId: 'getMessage',
+      summary: 'Read the status of one message',
+      description:
+        'With its recipients, last attempts and last events. A key with only `send` or `campaign` reads what it sent itself.',
+      tag: 'messages',
+      scope: ['message:read', 'send', 'campaign'],
+      params: z.object({ id: messageId() }),
+      query: z.strictObject({
+        expand: z
+          .literal('content')
+          .optional()
+          .describe('`content` adds the stored body; needs the scope `message:content`.'),
+      }),
+      responses: { 200: { description: 'The message.', schema: MessageDetails } },
+      problems: ['invalid_parameter'],
+    },
+    async ({ params, query, caller }) => {
+      const row = await findMessage(db.read, caller.accountId, params.id);
+      const mayReadAll = scopeAllows(caller.scopes, 'message:read');
+      // What another key sent looks like nothing at all, as does another account's message.
+      if (row === undefined || (!mayReadAll && row.key_id !== caller.keyId))
+        throw new Problem('not_found', 'There is no such message.', { field: 'id' });
+      const [recipients, attempts, events] = await Promise.all([
+        recipientsOf(db.read, row.id),
+        attemptsOf(db.read, row.id),
+        lastEventsOf(db.read, row.id),
+      ]);
+      const engagement = scopeAllows(caller.scopes, 'event:engagement');
+      const body = {
+        ...messageRecord(row),
+        recipients,
+        attempts,
+        events: events.map((event) => eventRecord(event, { engagement })),
+      };
+      return {
+        status: 200,
+        body:
+          query.expand === undefined ? body : { ...body, content: await expanded(db, caller.scopes, row.content_id) },
+      };
+    },
+  );
+}
+
+async function expanded(
+  { read }: Pick<Database, 'read'>,
+  scopes: readonly string[],
+  contentId: string,
+): Promise<{ html: string | null; text: string | null }> {
+  if (!scopeAllows(scopes, 'message:content')) {
+    throw new Problem('insufficient_scope', '`expand=content` needs the scope message:content', {
+      headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="message:content"' },
+    });
+  }
+  const content = await contentOf(read, contentId);
+  return { html: content?.html ?? null, text: content?.text ?? null };
+}

@@ -1,0 +1,39 @@
+/** Writes the audit line of each use of a key before the answer goes out; lines of plain reads follow in a batch. */
+import { auditRow } from '../audit.ts';
+import type { Exchange } from '../exchange.ts';
+import type { ApiDeps, Middleware } from '../shell.ts';
+
+type Deps = Pick<ApiDeps, 'audit' | 'clock' | 'log'>;
+
+export function audit(deps: Deps): Middleware {
+  return async (ctx, next) => {
+    await next();
+    const { exchange } = ctx.state;
+    if (isAudited(exchange)) await write(deps, exchange);
+  };
+}
+
+/**
+ * A request without a key uses none. One with an unknown key is written too, until its address has spent its bucket:
+ * beyond that anybody could fill the disk.
+ */
+function isAudited(exchange: Exchange): boolean {
+  if (exchange.key.kind === 'none') return false;
+  if (exchange.key.kind === 'unknown' && exchange.rate.over) return false;
+  // A handler took the line and wrote it with its work; if the answer became another one, that work was undone.
+  return exchange.auditedStatus === null || exchange.auditedStatus !== exchange.answer?.status;
+}
+
+async function write(deps: Deps, exchange: Exchange): Promise<void> {
+  const row = auditRow(exchange, exchange.answer?.status ?? 500, exchange.answer?.code ?? null, deps.clock.monotonic());
+  if (row.status < 400 && (row.method === 'GET' || row.method === 'HEAD' || row.method === 'OPTIONS')) {
+    deps.audit.later(row);
+    return;
+  }
+  try {
+    await deps.audit.write(row);
+  } catch (err) {
+    // The work is done and cannot be taken back: the answer stands, and the line is kept in the log.
+    deps.log.error({ err, audit: row }, 'an audit line could not be written');
+  }
+}

@@ -1,0 +1,68 @@
+/** Gives a POST with a known Idempotency-Key the first answer again, and keeps the answer of one with a new key. */
+import { hashJson } from '../json.ts';
+import { idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
+import type { IdempotencyRow, IdempotencyUse, InFlight } from '../idempotency.ts';
+import type { Exchange } from '../exchange.ts';
+import type { ApiDeps, Middleware } from '../shell.ts';
+import { answerTo } from './problem.ts';
+
+type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency'> & { inFlight: InFlight };
+
+export function idempotency(deps: Deps): Middleware {
+  return async (ctx, next) => {
+    const { exchange } = ctx.state;
+    const use = exchange.method === 'POST' ? useOf(exchange) : null;
+    if (use === null) {
+      await next();
+      return;
+    }
+    exchange.idempotency = use;
+    const turn = await deps.inFlight.turn(use.recordKey);
+    if (turn.kind === 'replay') {
+      replay(deps, exchange, use, turn.row);
+      return;
+    }
+    let row: IdempotencyRow | null = null;
+    try {
+      await next().catch((error: unknown) => (exchange.answer = answerTo(deps, exchange, error)));
+      row = await keep(deps, exchange, use);
+    } finally {
+      turn.land(row);
+    }
+  };
+}
+
+function useOf(exchange: Exchange): IdempotencyUse | null {
+  const value = idempotencyKey(exchange.header('idempotency-key'));
+  if (value === null || exchange.key.kind !== 'known') return null;
+  const { accountId, mode } = exchange.key.caller;
+  return {
+    recordKey: recordKey(accountId, mode, exchange.method, exchange.path, value),
+    value,
+    bodyHash: () => exchange.body?.hash() ?? (emptyHash ??= hashJson({})),
+    written: null,
+  };
+}
+
+let emptyHash: string | undefined;
+
+function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: IdempotencyRow): void {
+  const answer = replayOf(use, row, deps.idempotency.onMismatch);
+  exchange.replay = answer.headers['Idempotency-Mismatch'] === undefined ? 'same' : 'mismatch';
+  exchange.answer = answer;
+}
+
+/** The row the handler wrote with its work, or one written now. A failing store does not take back work that is done. */
+async function keep(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow | null> {
+  const { answer, at, route } = exchange;
+  if (answer === null) return null;
+  if (use.written?.status === answer.status) return use.written;
+  const row = rowFor(use, answer, at, route?.secretResponse === true && answer.status < 300);
+  if (row === null) return null;
+  try {
+    await deps.idempotency.store.insert(row);
+  } catch (err) {
+    deps.log.error({ err, request_id: exchange.requestId }, 'an idempotency record could not be written');
+  }
+  return row;
+}

@@ -1,0 +1,30 @@
+/** Turns what was thrown into the error envelope: problems are for the caller, anything else is a fault of ours. */
+import { Problem } from '../../base/problem.ts';
+import { problemAnswer } from '../answer.ts';
+import type { Answer } from '../answer.ts';
+import type { Exchange } from '../exchange.ts';
+import type { ApiLog, Middleware } from '../shell.ts';
+
+export function problem(deps: { log: ApiLog }): Middleware {
+  return async (ctx, next) => {
+    try {
+      await next();
+    } catch (error) {
+      ctx.state.exchange.answer = answerTo(deps, ctx.state.exchange, error);
+    }
+  };
+}
+
+/** The caller sees the code and the request id of a fault; its text goes to the log alone. */
+export function answerTo(deps: { log: ApiLog }, exchange: Exchange, error: unknown): Answer {
+  if (error instanceof Problem) {
+    if (error.cause !== undefined && error.status >= 500) logFault(deps.log, exchange, error);
+    return problemAnswer(error, exchange.requestId);
+  }
+  logFault(deps.log, exchange, error);
+  return problemAnswer(new Problem('internal_error', 'Something failed on our side.'), exchange.requestId);
+}
+
+function logFault(log: ApiLog, exchange: Exchange, err: unknown): void {
+  log.error({ err, request_id: exchange.requestId, endpoint: exchange.route?.path ?? null }, 'a request failed');
+}

@@ -1,0 +1,96 @@
+/**
+ * The outermost layer: gives the request its id and its exchange, and turns the answer into bytes when all others are done.
+ * Everything that leaves through the router leaves here.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Readable, pipeline } from 'node:stream';
+import { deprecationHeaders, headerList } from '../answer.ts';
+import type { Answer } from '../answer.ts';
+import { bodyLimits, drain } from '../body.ts';
+import type { BodyLimits } from '../body.ts';
+import { compress, WORTH_BYTES } from '../compress.ts';
+import type { Exchange } from '../exchange.ts';
+import { encodingFor } from '../negotiate.ts';
+import type { ApiDeps, ApiLog, Middleware, Stop } from '../shell.ts';
+
+type Deps = Pick<ApiDeps, 'clock' | 'log'> & {
+  open(request: IncomingMessage): Exchange;
+  stop: Stop;
+  limits?: BodyLimits;
+};
+
+export function respond(deps: Deps): Middleware {
+  return async (ctx, next) => {
+    const exchange = deps.open(ctx.req);
+    ctx.state.exchange = exchange;
+    ctx.respond = false;
+    await next();
+    if (exchange.answer === null) throw new Error('no layer gave an answer');
+    await send(deps, exchange, exchange.answer, ctx.req, ctx.res);
+  };
+}
+
+async function send(
+  deps: Deps,
+  exchange: Exchange,
+  answer: Answer,
+  req: IncomingMessage,
+  res: ServerResponse,
+): Promise<void> {
+  if (res.destroyed || res.headersSent) return;
+  const extra = exchange.route?.deprecated === undefined ? [] : deprecationHeaders(exchange.route.deprecated);
+  if (deps.stop.begun) extra.push('Connection', 'close');
+  const { body } = answer;
+  if (body instanceof Readable) {
+    res.writeHead(answer.status, headerList(exchange, answer, extra));
+    stream(deps.log, exchange, body, req, res);
+    return;
+  }
+  const bytes = await packed(exchange, answer, body, extra);
+  if (hasLength(answer.status)) extra.push('Content-Length', String(Buffer.byteLength(bytes)));
+  res.writeHead(answer.status, headerList(exchange, answer, extra));
+  const sent = req.method === 'HEAD' ? '' : bytes;
+  if (req.complete) res.end(sent);
+  else await endDrained(deps, req, res, sent);
+}
+
+/** RFC 9110 section 8.6: no Content-Length on 204; on 304 it would be that of the full answer. */
+const hasLength = (status: number): boolean => status !== 204 && status !== 304;
+
+async function packed(
+  exchange: Exchange,
+  answer: Answer,
+  body: string | Buffer,
+  extra: string[],
+): Promise<string | Buffer> {
+  if (body.length < WORTH_BYTES || !/json|text/.test(answer.headers['Content-Type'] ?? '')) return body;
+  extra.push('Vary', 'Accept-Encoding');
+  const encoding = encodingFor(exchange.header('accept-encoding'));
+  if (encoding === null) return body;
+  extra.push('Content-Encoding', encoding);
+  return compress(typeof body === 'string' ? Buffer.from(body) : body, encoding);
+}
+
+/**
+ * The answer goes out at once, but the response ends only when the refused body has been read: closing the connection over
+ * unread bytes would reset it, and the client would lose the answer.
+ */
+async function endDrained(deps: Deps, req: IncomingMessage, res: ServerResponse, sent: string | Buffer): Promise<void> {
+  const { drainBytes, idleMs } = deps.limits ?? bodyLimits;
+  res.flushHeaders();
+  if (sent.length > 0) res.write(sent);
+  await drain(deps.clock, req, drainBytes, idleMs);
+  res.end();
+}
+
+function stream(log: ApiLog, exchange: Exchange, body: Readable, req: IncomingMessage, res: ServerResponse): void {
+  if (req.method === 'HEAD') {
+    body.destroy();
+    res.end();
+    return;
+  }
+  // A client that goes away in the middle is nothing to report: the handler learns of it by its stream's end.
+  pipeline(body, res, (error) => {
+    if (error && !req.destroyed) log.warn({ request_id: exchange.requestId, err: error }, 'an answer broke off');
+  });
+}

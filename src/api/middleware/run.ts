@@ -1,0 +1,112 @@
+/** The innermost layer: checks the fields and calls the handler. */
+import type { Readable } from 'node:stream';
+import { JSON_TYPE } from '../answer.ts';
+import type { Answer } from '../answer.ts';
+import { auditRow } from '../audit.ts';
+import type { Exchange } from '../exchange.ts';
+import { rowFor } from '../idempotency.ts';
+import type { Incoming, Reply, Route } from '../route.ts';
+import type { ApiDeps, Context, Middleware, Stop } from '../shell.ts';
+
+type Deps = Pick<ApiDeps, 'clock'> & { stop: Stop; verifyAnswers: boolean };
+
+export function run(deps: Deps): Middleware {
+  return async (ctx) => {
+    const { exchange } = ctx.state;
+    const { route } = exchange;
+    if (route === null) throw new Error('a request without a route was let through');
+    const answers = new Answers();
+    const reply = await route.run(incoming(deps, ctx, route, answers));
+    if (deps.verifyAnswers) verify(route, reply);
+    exchange.answer = answers.of(reply);
+  };
+}
+
+/** A reply is written as JSON once, so that the stored answer and the sent one are the same bytes. */
+class Answers {
+  private readonly made = new Map<Reply, Answer>();
+
+  of(reply: Reply): Answer {
+    let answer = this.made.get(reply);
+    if (answer === undefined) {
+      answer = {
+        status: reply.status,
+        code: null,
+        headers: { ...typeOf(reply), ...reply.headers },
+        body: bodyOf(reply),
+      };
+      this.made.set(reply, answer);
+    }
+    return answer;
+  }
+}
+
+function typeOf(reply: Reply): Record<string, string> {
+  if ('type' in reply) return { 'Content-Type': reply.type };
+  return reply.body === null ? {} : { 'Content-Type': JSON_TYPE };
+}
+
+function bodyOf(reply: Reply): string | Buffer | Readable {
+  if ('stream' in reply) return reply.stream;
+  if ('bytes' in reply) return reply.bytes;
+  return reply.body === null ? '' : JSON.stringify(reply.body);
+}
+
+function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Incoming {
+  const { exchange } = ctx.state;
+  return {
+    params: exchange.params,
+    search: exchange.search,
+    json: exchange.body?.value ?? {},
+    bodyBytes: exchange.bodyBytes,
+    caller: callerOf(exchange),
+    requestId: exchange.requestId,
+    now: exchange.at,
+    ip: exchange.ip,
+    method: exchange.method,
+    header: exchange.header,
+    idempotencyRow(reply) {
+      const use = exchange.idempotency;
+      if (use === null) return null;
+      use.written = rowFor(use, answers.of(reply), exchange.at, route.secretResponse === true);
+      return use.written;
+    },
+    auditRow(status) {
+      exchange.auditedStatus = status;
+      return auditRow(exchange, status, null, deps.clock.monotonic());
+    },
+    whenOver: (listener) => {
+      whenOver(deps.stop, ctx, listener);
+    },
+  };
+}
+
+/** A key that is no longer good opens nothing, not even where none is needed. */
+function callerOf({ key }: Exchange): Incoming['caller'] {
+  return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
+}
+
+function whenOver(stop: Stop, ctx: Context, listener: () => void): void {
+  const once = (): void => {
+    if (!stop.listeners.delete(once)) return;
+    ctx.res.off('close', once);
+    ctx.req.socket.off('close', once);
+    listener();
+  };
+  stop.listeners.add(once);
+  ctx.res.once('close', once);
+  // A response that waits behind another on its connection is never told that the connection has closed.
+  ctx.req.socket.once('close', once);
+  if (stop.begun || ctx.res.destroyed) once();
+}
+
+/** In tests: the document promises what is answered, no more and no less. */
+function verify(route: Route, reply: Reply): void {
+  const declared = route.responses[reply.status];
+  if (declared === undefined)
+    throw new Error(`${route.operationId} answered ${reply.status}, which it does not declare`);
+  if (!('body' in reply) || declared.schema === undefined) return;
+  const result = declared.schema.safeParse(JSON.parse(JSON.stringify(reply.body)));
+  if (!result.success)
+    throw new Error(`${route.operationId} answered what it does not declare`, { cause: result.error });
+}

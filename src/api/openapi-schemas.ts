@@ -1,0 +1,54 @@
+/** JSON Schemas for the OpenAPI document, out of zod's: those with an id become components, the others stay where they are used. */
+import { z } from 'zod';
+
+export type Json = Record<string, unknown>;
+
+export class Schemas {
+  /** The components so far, by id. */
+  readonly named: Record<string, Json> = {};
+
+  of(schema: z.ZodType, io: 'input' | 'output'): Json {
+    const made = z.toJSONSchema(schema, { target: 'draft-2020-12', io, unrepresentable: 'any' }) as Json;
+    const { $schema: _, $defs, ...own } = made;
+    for (const [name, definition] of Object.entries(($defs ?? {}) as Record<string, Json>)) {
+      const { id: __, ...rest } = adapted(definition) as Json;
+      this.named[name] ??= io === 'output' ? opened(rest) : rest;
+    }
+    return adapted(own) as Json;
+  }
+}
+
+/** Answers are open: clients must put up with members that are added later. */
+export function opened(schema: Json): Json {
+  return mapped(schema, (object) => {
+    if (object['additionalProperties'] !== false) return object;
+    const { additionalProperties: _, ...rest } = object;
+    return rest;
+  }) as Json;
+}
+
+/** References lead to the components, and what may be null says so in its type. */
+function adapted(schema: unknown): unknown {
+  return mapped(schema, (object) => {
+    const { $ref } = object;
+    if (typeof $ref === 'string') return { ...object, $ref: $ref.replace('#/$defs/', '#/components/schemas/') };
+    return withNullType(object);
+  });
+}
+
+/** `anyOf: [X, null]` as `type: [x, null]`, the form that readers and generators of clients know best. */
+function withNullType(object: Json): Json {
+  const { anyOf, ...rest } = object;
+  if (!Array.isArray(anyOf) || anyOf.length !== 2) return object;
+  const [value, none] = anyOf as Json[];
+  const isPlain = typeof value?.['type'] === 'string' && value['enum'] === undefined && value['const'] === undefined;
+  if (!isPlain || none?.['type'] !== 'null') return object;
+  return { ...value, ...rest, type: [value['type'], 'null'] };
+}
+
+/** Changes each object in the tree, the inner ones first. */
+function mapped(value: unknown, change: (object: Json) => Json): unknown {
+  if (Array.isArray(value)) return value.map((item) => mapped(item, change));
+  if (typeof value !== 'object' || value === null) return value;
+  return change(Object.fromEntries(Object.entries(value).map(([name, member]) => [name, mapped(member, change)])));
+}

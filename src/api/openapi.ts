@@ -1,0 +1,276 @@
+/** The OpenAPI 3.1 document, made from the declared routes and the error catalogue. */
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { catalogue } from '../base/problem.ts';
+import type { ProblemCode } from '../base/problem.ts';
+import { JSON_TYPE } from './answer.ts';
+import { Schemas, opened } from './openapi-schemas.ts';
+import type { Json } from './openapi-schemas.ts';
+import { openapiText } from './openapi-text.ts';
+import { openRoute } from './route.ts';
+import type { ResponseDeclaration, Route } from './route.ts';
+
+/** The route that publishes the document: it needs no key, since it is there to be imported. */
+export function openapiRoute(routes: readonly Route[], settings: { publicUrl: string; version: string }): Route {
+  const document = { made: null as { bytes: Buffer; etag: string } | null };
+  const self: Route = openRoute(
+    {
+      method: 'GET',
+      path: '/v1/openapi.json',
+      operationId: 'getOpenapi',
+      summary: 'Read this document',
+      description:
+        'The OpenAPI 3.1 description of this API. It answers without a key; send `If-None-Match` to ask for news only.',
+      tag: 'description',
+      scope: null,
+      responses: {
+        200: {
+          description: 'The document.',
+          schema: z.record(z.string(), z.unknown()),
+          headers: { ETag: 'Version of the document.' },
+        },
+        304: { description: 'The document has not changed.' },
+      },
+    },
+    (call) => {
+      const { bytes, etag } = (document.made ??= written(openapiDocument([...routes, self], settings)));
+      const headers = { ETag: etag, 'Cache-Control': 'no-cache' };
+      if (isCurrent(call.header('if-none-match'), etag)) return { status: 304, body: null, headers };
+      return { status: 200, bytes, type: JSON_TYPE, headers };
+    },
+  );
+  return self;
+}
+
+function written(document: Json): { bytes: Buffer; etag: string } {
+  const bytes = Buffer.from(JSON.stringify(document));
+  // Weak, because the same document goes out in several encodings (RFC 9110 section 8.8.1).
+  return { bytes, etag: `W/"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"` };
+}
+
+function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
+  if (ifNoneMatch === undefined) return false;
+  return ifNoneMatch.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^(?:W\/)?/, 'W/') === etag);
+}
+
+/** The whole document. Routes outside of /v1 are no part of the API. */
+export function openapiDocument(routes: readonly Route[], settings: { publicUrl: string; version: string }): Json {
+  const schemas = new Schemas();
+  const published = routes.filter((route) => route.path.startsWith('/v1/'));
+  const paths: Record<string, Json> = {};
+  for (const route of published) (paths[route.path] ??= {})[route.method.toLowerCase()] = operation(route, schemas);
+  const tags = [...new Set(published.map((route) => route.tag))];
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Posthorn',
+      version: settings.version,
+      summary: 'Transactional e-mail over HTTP',
+      description: openapiText.description,
+      license: { name: 'MIT', identifier: 'MIT' },
+      contact: { name: 'The operator of this service', url: settings.publicUrl },
+    },
+    servers: [{ url: settings.publicUrl, description: 'This service' }],
+    security: [{ bearerAuth: [] }],
+    tags: tags.map((name) => ({ name, description: openapiText.tags[name] ?? `Operations on ${name}.` })),
+    paths,
+    components: {
+      securitySchemes: { bearerAuth: { type: 'http', scheme: 'bearer', description: openapiText.bearer } },
+      headers: headers(),
+      parameters: { IdempotencyKey: idempotencyParameter },
+      responses: problemResponses(),
+      schemas: { ErrorEnvelope: envelopeSchema, Error: errorSchema, ...schemas.named },
+    },
+  };
+}
+
+function operation(route: Route, schemas: Schemas): Json {
+  const parameters = [...pathParameters(route, schemas), ...queryParameters(route, schemas)];
+  if (route.method === 'POST') parameters.push({ $ref: '#/components/parameters/IdempotencyKey' });
+  return {
+    operationId: route.operationId,
+    summary: route.summary,
+    description: route.description,
+    tags: [route.tag],
+    'x-required-scopes': route.scope ?? [],
+    ...(route.scope === null ? { security: [] } : {}),
+    ...(route.deprecated === undefined ? {} : { deprecated: true }),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(route.body === undefined ? {} : { requestBody: requestBody(route, route.body, schemas) }),
+    responses: responses(route, schemas),
+  };
+}
+
+function requestBody(route: Route, body: z.ZodType, schemas: Schemas): Json {
+  const examples = route.bodyExamples === undefined ? {} : { examples: route.bodyExamples };
+  return { required: true, content: { 'application/json': { schema: schemas.of(body, 'input'), ...examples } } };
+}
+
+function pathParameters(route: Route, schemas: Schemas): Json[] {
+  const known = propertiesOf(route.params, schemas);
+  return [...route.path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: known.find((property) => property.name === name)?.schema ?? { type: 'string' },
+  }));
+}
+
+/** A list in one value is split at commas; a list that may be repeated is "exploded"; an object has its keys in brackets. */
+function queryParameters(route: Route, schemas: Schemas): Json[] {
+  return propertiesOf(route.query, schemas).map(({ name, schema, input, required }) => {
+    const { description, ...rest } = schema;
+    const style = schema['type'] === 'array' ? { style: 'form', explode: input['type'] !== 'string' } : {};
+    const deep = schema['type'] === 'object' ? { style: 'deepObject', explode: true } : {};
+    return {
+      name,
+      in: 'query',
+      required,
+      ...(description === undefined ? {} : { description }),
+      ...style,
+      ...deep,
+      schema: rest,
+    };
+  });
+}
+
+interface Property {
+  name: string;
+  schema: Json;
+  input: Json;
+  required: boolean;
+}
+
+/** What comes out of a parameter's schema describes it best (an integer, a list); where that is nothing, what goes in. */
+function propertiesOf(object: z.ZodType | undefined, schemas: Schemas): Property[] {
+  if (!(object instanceof z.ZodObject)) return [];
+  const shape = object.shape as Record<string, z.ZodType>;
+  return Object.entries(shape).map(([name, schema]) => {
+    const input = schemas.of(schema, 'input');
+    const output = schemas.of(schema, 'output');
+    const { default: preset, ...described } = output['type'] === undefined ? input : output;
+    const withDefault = preset === undefined ? described : { ...described, default: preset };
+    return { name, schema: withDefault, input, required: !schema.safeParse(undefined).success };
+  });
+}
+
+function responses(route: Route, schemas: Schemas): Json {
+  const all: Json = {};
+  for (const [status, declared] of Object.entries(route.responses)) all[status] = response(route, declared, schemas);
+  for (const status of problemStatuses(route))
+    all[String(status)] ??= { $ref: `#/components/responses/${responseName(status)}` };
+  return all;
+}
+
+function response(route: Route, declared: ResponseDeclaration, schemas: Schemas): Json {
+  const content: Json = {};
+  if (declared.schema !== undefined) {
+    const examples = declared.examples === undefined ? {} : { examples: declared.examples };
+    content['application/json'] = { schema: opened(schemas.of(declared.schema, 'output')), ...examples };
+  }
+  for (const type of declared.types ?? []) content[type] = { schema: { type: 'string' } };
+  const own = Object.entries(declared.headers ?? {}).map(([name, description]) => [
+    name,
+    { description, schema: { type: 'string' } },
+  ]);
+  const replay =
+    route.method === 'POST' ? { ...headerRef('Idempotency-Replayed'), ...headerRef('Idempotency-Mismatch') } : {};
+  return {
+    description: declared.description,
+    headers: { ...commonHeaders(), ...replay, ...(Object.fromEntries(own) as Json) },
+    ...(Object.keys(content).length === 0 ? {} : { content }),
+  };
+}
+
+/** What an endpoint can refuse follows from what it takes. */
+function problemStatuses(route: Route): number[] {
+  const statuses = new Set([406, 429, 500, 503]);
+  const add = (...more: number[]): void => {
+    for (const status of more) statuses.add(status);
+  };
+  if (route.query !== undefined || route.params !== undefined || route.scope !== null) add(400);
+  if (route.scope !== null) add(401, 403);
+  if (route.params !== undefined) add(404);
+  if (route.method === 'POST') add(409);
+  if (route.body !== undefined) add(413, 415);
+  if (route.deprecated !== undefined) add(410);
+  for (const code of route.problems ?? []) add(catalogue[code].status);
+  return [...statuses].sort((a, b) => a - b);
+}
+
+const commonHeaderNames = [
+  'X-Request-Id', 'X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset', 'RateLimit', 'RateLimit-Policy',
+]; // prettier-ignore
+
+const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/headers/${name}` } });
+const commonHeaders = (): Json => Object.assign({}, ...commonHeaderNames.map(headerRef)) as Json;
+
+function headers(): Json {
+  return Object.fromEntries(
+    Object.entries(openapiText.headers).map(([name, [type, description]]) => [name, { description, schema: { type } }]),
+  );
+}
+
+const idempotencyParameter = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  description: openapiText.idempotencyKey,
+  schema: { type: 'string', minLength: 1, maxLength: 255 },
+};
+
+const codes = Object.keys(catalogue) as ProblemCode[];
+
+const errorSchema = {
+  type: 'object',
+  description:
+    'What went wrong, for programs (`code`, `field`), for people (`message`) and for support (`request_id`).',
+  required: ['code', 'message', 'field', 'request_id'],
+  properties: {
+    code: { type: 'string', enum: codes, description: 'Machine-readable error code.' },
+    message: { type: 'string', description: 'Human-readable explanation.' },
+    field: { type: ['string', 'null'], description: 'The offending request field, where one applies.' },
+    request_id: {
+      type: 'string',
+      pattern: '^req_[0-7][0-9a-hjkmnp-tv-z]{25}$',
+      description: 'Identifier of the request, for support and audit.',
+    },
+  },
+};
+
+const envelopeSchema = {
+  type: 'object',
+  required: ['error'],
+  properties: { error: { $ref: '#/components/schemas/Error' } },
+};
+
+const responseName = (status: number): string => openapiText.responses[status]?.name ?? `Problem${status}`;
+
+function problemResponses(): Json {
+  const statuses = [...new Set(codes.map((code) => catalogue[code].status as number))];
+  return Object.fromEntries(statuses.map((status) => [responseName(status), problemResponse(status)]));
+}
+
+function problemResponse(status: number): Json {
+  const own = codes.filter((code) => catalogue[code].status === status);
+  const extra = {
+    ...(status === 429 || status >= 500 ? headerRef('Retry-After') : {}),
+    ...(status === 401 ? headerRef('WWW-Authenticate') : {}),
+  };
+  return {
+    description: openapiText.responses[status]?.description ?? 'The request was refused.',
+    headers: { ...commonHeaders(), ...extra },
+    content: {
+      'application/json': {
+        schema: { $ref: '#/components/schemas/ErrorEnvelope' },
+        examples: Object.fromEntries(
+          own.map((code) => [code, { summary: catalogue[code].cause, value: example(code) }]),
+        ),
+      },
+    },
+  };
+}
+
+function example(code: ProblemCode): Json {
+  return { error: { code, message: catalogue[code].cause, field: null, request_id: 'req_01jzabcdefghjkmnpqrstvwxyz' } };
+}

@@ -1,0 +1,90 @@
+/**
+ * Query strings: from text to a record for the schema, and the few kinds of parameter the endpoints have.
+ * A parameter given twice becomes a list, `metadata[order]=17` becomes `{ metadata: { order: '17' } }`.
+ */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { faults } from '../base/check.ts';
+
+/** No endpoint has a third as many; each costs a little, and a URL can hold thousands. */
+const MOST_PARAMETERS = 100;
+
+type Parameter = string | string[] | Record<string, string | string[]>;
+
+/** Reads what stands after the `?`. Throws `invalid_parameter` for text that cannot be decoded and for too many parameters. */
+export function parseQuery(search: string): Record<string, Parameter> {
+  const found = new Map<string, string | string[]>();
+  const groups = new Map<string, Map<string, string | string[]>>();
+  const pairs = search === '' ? [] : search.split('&').filter((pair) => pair !== '');
+  if (pairs.length > MOST_PARAMETERS)
+    throw new Problem('invalid_parameter', `A query has at most ${MOST_PARAMETERS} parameters.`);
+  for (const pair of pairs) {
+    const equals = pair.indexOf('=');
+    const name = decode(equals < 0 ? pair : pair.slice(0, equals), null);
+    const value = equals < 0 ? '' : decode(pair.slice(equals + 1), name);
+    const [, group, member] = /^([a-z_]+)\[([^[\]]+)\]$/.exec(name) ?? [];
+    if (group === undefined || member === undefined) add(found, name, value);
+    else add(groups.get(group) ?? added(groups, group), member, value);
+  }
+  // fromEntries defines members one by one: a parameter called __proto__ stays an ordinary, unknown one.
+  return Object.fromEntries<Parameter>([
+    ...found,
+    ...[...groups].map(([name, of]): [string, Parameter] => [name, Object.fromEntries(of)]),
+  ]);
+}
+
+function added(groups: Map<string, Map<string, string | string[]>>, name: string): Map<string, string | string[]> {
+  const group = new Map<string, string | string[]>();
+  groups.set(name, group);
+  return group;
+}
+
+function add(to: Map<string, string | string[]>, name: string, value: string): void {
+  const before = to.get(name);
+  if (before === undefined) to.set(name, value);
+  else if (typeof before === 'string') to.set(name, [before, value]);
+  else before.push(value);
+}
+
+function decode(text: string, field: string | null): string {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    throw new Problem('invalid_parameter', 'The query is not percent-encoded UTF-8.', { field });
+  }
+}
+
+/** A whole number between `min` and `max`. */
+export const integerParameter = (min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/)
+    .register(faults, { says: `must be a whole number from ${min} to ${max}` })
+    .transform(Number)
+    .pipe(z.int().min(min).max(max));
+
+/** `true` or `false`. */
+export const booleanParameter = () =>
+  z
+    .enum(['true', 'false'])
+    .transform((text) => text === 'true')
+    .pipe(z.boolean());
+
+/** Names out of a fixed list, separated by commas. */
+export const listParameter = <const Name extends string>(names: readonly [Name, ...Name[]]) =>
+  z
+    .string()
+    .max(1000)
+    .transform((text) => text.split(','))
+    .pipe(z.array(z.enum(names)).min(1).max(names.length));
+
+/** A parameter that may be given several times: always a list. */
+export const repeatedParameter = (item: z.ZodType<string, string>, most: number) =>
+  z.union([item.transform((one) => [one]), z.array(item)]).pipe(z.array(z.string()).max(most));
+
+/** RFC 3339 with an offset; gives milliseconds since the epoch. */
+export const timeParameter = () =>
+  z.iso
+    .datetime({ offset: true })
+    .register(faults, { says: 'must be a time such as 2026-01-31T09:30:00Z' })
+    .transform((text) => Date.parse(text));

@@ -1,0 +1,194 @@
+/**
+ * One declaration per endpoint: what it takes, what it gives, who may use it. The router, the checks, the handler's types and
+ * the OpenAPI document are all made from it.
+ */
+import type { Readable } from 'node:stream';
+import { z } from 'zod';
+import { check } from '../base/check.ts';
+import { Problem } from '../base/problem.ts';
+import type { ProblemCode } from '../base/problem.ts';
+import type { Caller } from '../keys/caller.ts';
+import type { Scope } from '../keys/scopes.ts';
+import type { AuditRow } from './audit.ts';
+import type { IdempotencyRow } from './idempotency.ts';
+import type { JsonObject } from './json.ts';
+import { parseQuery } from './query.ts';
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+/** What a handler answers: a JSON value (null: no body), bytes of another type, or a stream. */
+export type Reply =
+  | { status: number; body: unknown; headers?: Readonly<Record<string, string>> }
+  | { status: number; bytes: Buffer; type: string; headers?: Readonly<Record<string, string>> }
+  | { status: number; stream: Readable; type: string; headers?: Readonly<Record<string, string>> };
+
+/** A request whose time has come: everything about it that a handler may want, checked. */
+export interface Call<Params, Query, Body> {
+  params: Params;
+  query: Query;
+  body: Body;
+  /** The body as it came, for handlers that check it themselves (`bodyByHandler`); `{}` where there was none. */
+  json: JsonObject;
+  /** Size of the body in bytes, decompressed. */
+  bodyBytes: number;
+  caller: Caller;
+  /** What stands after the `?`, undecoded. */
+  search: string;
+  requestId: string;
+  /** When the request came, milliseconds since the epoch. */
+  now: number;
+  ip: string;
+  method: string;
+  /** The value of a header by its lower-case name. */
+  header: (name: string) => string | undefined;
+  /**
+   * The idempotency record for this reply, or null where no Idempotency-Key was sent. Who takes it writes it in the same
+   * transaction as the work; the shell then does not store it again.
+   */
+  idempotencyRow(reply: Reply): IdempotencyRow | null;
+  /** The audit line for an answer with this status. Who takes it writes it with the work; the shell then does not. */
+  auditRow(status: number): AuditRow;
+  /** Calls `listener` once when the client has gone or the service stops: for answers that go on, such as event streams. */
+  whenOver(listener: () => void): void;
+}
+
+/** An endpoint on its way out (RFC 9745, RFC 8594). */
+export interface Deprecation {
+  /** Day of the notice, `2026-01-31`. */
+  since: string;
+  /** Day of the end, at least 12 months after `since`; from then on the endpoint answers 410. */
+  sunset: string;
+  /** Path of the endpoint to use instead. */
+  successor: string;
+  /** Where the notice stands. */
+  notice: string;
+}
+
+export interface ResponseDeclaration {
+  description: string;
+  /** Schema of the JSON body; absent = no body, unless `types` says otherwise. */
+  schema?: z.ZodType;
+  /** Media types other than JSON that this endpoint can answer instead. */
+  types?: readonly string[];
+  /** Headers of its own, with what they say. */
+  headers?: Readonly<Record<string, string>>;
+  examples?: Readonly<Record<string, { summary: string; value: unknown }>>;
+}
+
+export interface Declaration<Params, Query, Body> {
+  method: Method;
+  /** In OpenAPI notation: `/v1/messages/{id}`. */
+  path: string;
+  /** camelCase, unique: the method's name in generated clients. */
+  operationId: string;
+  summary: string;
+  description: string;
+  tag: string;
+  /** Any one of these scopes opens it; null = it answers without a key. */
+  scope: readonly [Scope, ...Scope[]] | null;
+  /** For the endpoint whose scope depends on the body: the scope this one needs, out of those above. */
+  scopeFor?: (body: JsonObject) => Scope;
+  params?: z.ZodType<Params>;
+  query?: z.ZodType<Query>;
+  body?: z.ZodType<Body>;
+  /** The handler checks `call.json` itself; `body` then only documents it. */
+  bodyByHandler?: boolean;
+  bodyExamples?: Readonly<Record<string, { summary: string; value: unknown }>>;
+  responses: Readonly<Record<number, ResponseDeclaration>>;
+  /** Codes of its own, besides those every endpoint can answer. */
+  problems?: readonly ProblemCode[];
+  deprecated?: Deprecation;
+  /** The answer holds a secret: under an Idempotency-Key it is stored encrypted with that key. */
+  secretResponse?: boolean;
+  /** False for health checks: their calls are not counted against any rate limit. */
+  counted?: boolean;
+}
+
+/** What the shell hands to a route: the checked parts are made from the raw ones. */
+export interface Incoming extends Omit<Call<unknown, unknown, unknown>, 'params' | 'query' | 'body' | 'caller'> {
+  params: Readonly<Record<string, string>>;
+  search: string;
+  caller: Caller | null;
+}
+
+export interface Route extends Declaration<unknown, unknown, unknown> {
+  run(incoming: Incoming): Promise<Reply> | Reply;
+}
+
+const nothing = z.strictObject({});
+
+/** Declares an endpoint that needs a key. */
+export function route<Params = object, Query = object, Body = undefined>(
+  declaration: Declaration<Params, Query, Body> & { scope: readonly [Scope, ...Scope[]] },
+  handler: (call: Call<Params, Query, Body>) => Promise<Reply> | Reply,
+): Route {
+  return declare(declaration, (incoming) => {
+    const { caller } = incoming;
+    if (caller === null) throw new Error(`${declaration.operationId} was reached without a key`);
+    return handler(Object.assign(incoming, checked(declaration, incoming), { caller }));
+  });
+}
+
+/** Declares an endpoint that answers without a key. */
+export function openRoute<Params = object, Query = object>(
+  declaration: Declaration<Params, Query, undefined> & { scope: null },
+  handler: (call: Omit<Call<Params, Query, undefined>, 'caller'>) => Promise<Reply> | Reply,
+): Route {
+  return declare(declaration, (incoming) => handler(Object.assign(incoming, checked(declaration, incoming))));
+}
+
+function declare<Params, Query, Body>(
+  declaration: Declaration<Params, Query, Body>,
+  run: (incoming: Incoming) => Promise<Reply> | Reply,
+): Route {
+  if (declaration.deprecated !== undefined) checkDeprecation(declaration.operationId, declaration.deprecated);
+  return { ...declaration, run };
+}
+
+/** Path, then query, then body: the order in which faults are told. */
+function checked<Params, Query, Body>(
+  declaration: Declaration<Params, Query, Body>,
+  incoming: Incoming,
+): { params: Params; query: Query; body: Body } {
+  return {
+    params: checkedParams(declaration.params, incoming.params),
+    query: checkedQuery(declaration.query, incoming.search),
+    body: checkedBody(declaration, incoming.json),
+  };
+}
+
+/** No object can have an id that breaks the pattern of ids: it is not found. */
+function checkedParams<Params>(
+  schema: z.ZodType<Params> | undefined,
+  params: Readonly<Record<string, string>>,
+): Params {
+  // Without a schema Params is `object`, its default.
+  if (schema === undefined) return params as Params;
+  const result = schema.safeParse(params);
+  if (!result.success) throw new Problem('not_found', 'There is no such object.');
+  return result.data;
+}
+
+function checkedQuery<Query>(schema: z.ZodType<Query> | undefined, search: string): Query {
+  // Without a schema Query is `object`, its default.
+  if (search === '' && schema === undefined) return {} as Query;
+  return check((schema ?? nothing) as z.ZodType<Query>, parseQuery(search), { code: 'invalid_parameter' });
+}
+
+function checkedBody<Body>(
+  { body, bodyByHandler }: Pick<Declaration<unknown, unknown, Body>, 'body' | 'bodyByHandler'>,
+  json: JsonObject,
+): Body {
+  // Without a schema, or where the handler checks it, Body is `undefined`, its default.
+  if (bodyByHandler === true || (body === undefined && Object.keys(json).length === 0)) return undefined as Body;
+  return check((body ?? nothing) as z.ZodType<Body>, json);
+}
+
+/** A promise of the contract: nobody gets less than a year. */
+function checkDeprecation(operationId: string, { since, sunset }: Deprecation): void {
+  const earliest = new Date(since);
+  earliest.setUTCFullYear(earliest.getUTCFullYear() + 1);
+  if (!(Date.parse(sunset) >= earliest.getTime())) {
+    throw new Error(`${operationId}: the sunset must be a day at least 12 months after the notice`);
+  }
+}

@@ -1,0 +1,52 @@
+/** Which connections have requests under way: what a stop waits for. */
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Clock } from '../base/clock.ts';
+
+export class Running {
+  private readonly busy = new Map<Socket, number>();
+  private readonly known = new WeakSet<Socket>();
+  private idle = (): void => undefined;
+
+  constructor(server: Server) {
+    const begin = (req: IncomingMessage, res: ServerResponse): void => {
+      this.begin(req.socket, res);
+    };
+    server.prependListener('request', begin);
+    server.prependListener('checkExpectation', begin);
+  }
+
+  /** Resolves when nothing runs any more, or after `ms` milliseconds. */
+  end(clock: Clock, ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const late = clock.after(ms, resolve);
+      this.idle = () => {
+        late.cancel();
+        resolve();
+      };
+      if (this.busy.size === 0) this.idle();
+    });
+  }
+
+  private begin(socket: Socket, res: ServerResponse): void {
+    if (!this.known.has(socket)) this.watch(socket);
+    this.busy.set(socket, (this.busy.get(socket) ?? 0) + 1);
+    res.once('close', () => {
+      this.set(socket, (this.busy.get(socket) ?? 1) - 1);
+    });
+  }
+
+  /** A response that waits behind another on its connection is never told that the connection has closed. */
+  private watch(socket: Socket): void {
+    this.known.add(socket);
+    socket.once('close', () => {
+      this.set(socket, 0);
+    });
+  }
+
+  private set(socket: Socket, count: number): void {
+    if (count > 0) this.busy.set(socket, count);
+    else this.busy.delete(socket);
+    if (this.busy.size === 0) this.idle();
+  }
+}

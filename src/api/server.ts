@@ -1,0 +1,181 @@
+/**
+ * The API's outer shell: Koa with its middleware in the fixed order of the checks, the declared routes, and nothing else.
+ *
+ *   respond      id and exchange; at the end the bytes
+ *   audit        the audit line
+ *   problem      what was thrown becomes the envelope
+ *   (router)     which route is it
+ *   identify     whose key is it; counts the request
+ *   admit        unreadable, stopping, 404, 405, 401, 403, 429, 410, 406
+ *   body         415, 413, invalid JSON
+ *   scope        403
+ *   idempotency  invalid key, replay
+ *   run          fields, handler
+ */
+import http from 'node:http';
+import Koa from 'koa';
+import { Router } from '@koa/router';
+import { answerBelow } from './below.ts';
+import { bodyLimits } from './body.ts';
+import { addressBucket, clientAddress, networks } from './client-address.ts';
+import { openExchange } from './exchange.ts';
+import type { Exchange } from './exchange.ts';
+import { healthRoutes } from './health.ts';
+import { InFlight } from './idempotency.ts';
+import { createJsonReader } from './json-reader.ts';
+import { admit } from './middleware/admit.ts';
+import { audit } from './middleware/audit.ts';
+import { body } from './middleware/body.ts';
+import { idempotency } from './middleware/idempotency.ts';
+import { identify } from './middleware/identify.ts';
+import type { Buckets } from './middleware/identify.ts';
+import { problem } from './middleware/problem.ts';
+import { respond } from './middleware/respond.ts';
+import { run } from './middleware/run.ts';
+import { scope } from './middleware/scope.ts';
+import { openapiRoute } from './openapi.ts';
+import type { Route } from './route.ts';
+import { Running } from './running.ts';
+import type { ApiDeps, ShellState, Stop } from './shell.ts';
+import { Windows } from './windows.ts';
+
+export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
+
+export interface Api {
+  /** Not listening yet. */
+  server: http.Server;
+  /** Takes no new requests, lets running ones end (up to `drainMs`), then closes everything. */
+  close(): Promise<void>;
+}
+
+/** Largest head of a request, in bytes. */
+const HEAD_BYTES = 16 * 1024;
+const ANONYMOUS_PER_MINUTE = 60;
+const DRAIN_MS = 10_000;
+
+export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
+  const { settings, clock } = deps;
+  const stop: Stop = { begun: false, listeners: new Set() };
+  const buckets: Buckets = {
+    accounts: new Windows(),
+    addresses: new Windows(),
+    anonymous: settings.anonymousPerMinute ?? ANONYMOUS_PER_MINUTE,
+  };
+  const reader = createJsonReader(deps);
+  const app = createApp(deps, routes, { stop, buckets, reader });
+  const handle = app.callback();
+  const server = createServer(settings, (req, res) => void handle(req, res));
+  answerBelow(
+    {
+      clock,
+      count: (remote) =>
+        buckets.addresses.take(
+          addressBucket(clientAddress(remote, undefined, networks([]))),
+          buckets.anonymous,
+          clock.now(),
+        ),
+    },
+    server,
+  );
+  return { server, close: closer(deps, server, stop, reader) };
+}
+
+interface Shared {
+  stop: Stop;
+  buckets: Buckets;
+  reader: ReturnType<typeof createJsonReader>;
+}
+
+function createApp(deps: ApiDeps, routes: readonly Route[], { stop, buckets, reader }: Shared): Koa<ShellState> {
+  const { settings } = deps;
+  const limits = { ...bodyLimits, ...settings.body };
+  const router = createRouter([...routes, openapiRoute(routes, settings), ...healthRoutes(deps)]);
+  const methodsOf = (path: string): string[] => [
+    ...new Set(router.match(path, '').path.flatMap((layer) => layer.methods)),
+  ];
+  const app = new Koa<ShellState>();
+  app.on('error', (err: unknown) => {
+    deps.log.debug({ err }, 'a connection broke');
+  });
+  app.use(respond({ ...deps, open: exchangeOpener(deps, buckets), stop, limits }));
+  app.use(audit(deps));
+  app.use(problem(deps));
+  app.use(router.routes());
+  app.use(identify({ ...deps, buckets }));
+  app.use(admit({ stop, methodsOf }));
+  app.use(body({ ...deps, limits, room: { taken: 0 }, reader }));
+  app.use(scope);
+  app.use(idempotency({ ...deps, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }));
+  app.use(run({ ...deps, stop, verifyAnswers: settings.verifyAnswers ?? false }));
+  return app;
+}
+
+/** The router only says which route it is; the refusals that come before it are the business of the layers after it. */
+function createRouter(routes: readonly Route[]): Router<ShellState> {
+  const router = new Router<ShellState>({ sensitive: true, strict: true });
+  for (const route of routes) {
+    router.register(route.path.replaceAll(/\{([^}]+)\}/g, ':$1'), [route.method], async (ctx, next) => {
+      ctx.state.exchange.route = route;
+      ctx.state.exchange.params = ctx.params;
+      await next();
+    });
+  }
+  return router;
+}
+
+function exchangeOpener({ clock, settings }: ApiDeps, buckets: Buckets): (request: http.IncomingMessage) => Exchange {
+  const trusted = networks(settings.trustedProxies);
+  return (request) => {
+    request.url = originForm(request.url ?? '/');
+    const forwarded = request.headers['x-forwarded-for'];
+    const ip = clientAddress(
+      request.socket.remoteAddress,
+      typeof forwarded === 'string' ? forwarded : undefined,
+      trusted,
+    );
+    return openExchange(clock, request, ip, buckets.addresses.peek(addressBucket(ip), buckets.anonymous, clock.now()));
+  };
+}
+
+/** RFC 9112 section 3.2.2: a server must take `GET http://host/path` too. What cannot be read becomes a path that cannot be either. */
+function originForm(target: string): string {
+  if (target.startsWith('/') || target === '*') return target;
+  if (!URL.canParse(target)) return '/%';
+  const { pathname, search } = new URL(target);
+  return pathname + search;
+}
+
+function createServer(settings: ApiDeps['settings'], listener: http.RequestListener): http.Server {
+  const server = http.createServer(
+    {
+      maxHeaderSize: HEAD_BYTES,
+      headersTimeout: settings.headMs ?? 30_000,
+      requestTimeout: settings.requestMs ?? 300_000,
+      keepAliveTimeout: settings.keepAliveMs ?? 72_000,
+      // How often the two limits above are looked at: they are late by this much at most.
+      connectionsCheckingInterval: Math.min(1_000, settings.headMs ?? 1_000),
+      // Node's own answer to a missing Host has neither envelope nor headers; ours has.
+      requireHostHeader: false,
+    },
+    listener,
+  );
+  server.on('checkExpectation', listener);
+  return server;
+}
+
+function closer(deps: ApiDeps, server: http.Server, stop: Stop, reader: Shared['reader']): () => Promise<void> {
+  const running = new Running(server);
+  const close = async (): Promise<void> => {
+    stop.begun = true;
+    for (const listener of [...stop.listeners]) listener();
+    const closed = new Promise<void>((resolve) => server.close(() => {
+      resolve();
+    })); // prettier-ignore
+    await running.end(deps.clock, deps.settings.drainMs ?? DRAIN_MS);
+    server.closeAllConnections();
+    await closed;
+    await reader.close();
+  };
+  let closing: Promise<void> | null = null;
+  return () => (closing ??= close());
+}

@@ -1,0 +1,63 @@
+/** What the parts of the shell share: the things handed in, the counters, and the type of the middleware. */
+import type Koa from 'koa';
+import type { Clock } from '../base/clock.ts';
+import type { Authenticate } from '../keys/caller.ts';
+import type { AuditSink } from './audit.ts';
+import type { BodyLimits } from './body.ts';
+import type { Exchange } from './exchange.ts';
+import type { IdempotencySettings } from './idempotency.ts';
+
+/** The part of a logger the API needs; pino's loggers have it. */
+export interface ApiLog {
+  error(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  debug(fields: object, message: string): void;
+}
+
+export interface ApiSettings {
+  /** Address under which clients reach the API, without a trailing slash: `servers` of the OpenAPI document. */
+  publicUrl: string;
+  /** Version of the product, for the OpenAPI document. */
+  version: string;
+  /** Addresses and CIDR ranges whose `X-Forwarded-For` is believed. */
+  trustedProxies: readonly string[];
+  /** Requests a minute for one IPv4 address or IPv6 /64 without a valid key. Default 60. */
+  anonymousPerMinute?: number;
+  body?: Partial<BodyLimits>;
+  /** Most milliseconds for a request's head. Default 30 s. */
+  headMs?: number;
+  /** Most milliseconds for a whole request, its body included. Default 300 s. */
+  requestMs?: number;
+  /** How long an idle connection is kept. Default 72 s: longer than the usual 60 s of proxies, so that they close first. */
+  keepAliveMs?: number;
+  /** How long running requests may take to end when the service stops. Default 10 s. */
+  drainMs?: number;
+  /** For tests: an answer with an undeclared status or member is a fault (500) instead of going out. */
+  verifyAnswers?: boolean;
+}
+
+export interface ApiDeps {
+  clock: Clock;
+  log: ApiLog;
+  authenticate: Authenticate;
+  /** Requests a minute that a plan allows. */
+  planLimit(plan: string): number;
+  audit: AuditSink;
+  idempotency: IdempotencySettings;
+  /** Whether the service can do its work, with the single checks by name. */
+  ready(): Promise<{ ok: boolean; checks: Readonly<Record<string, boolean>> }>;
+  settings: ApiSettings;
+}
+
+/** Whether the service is stopping, and who wants to know. */
+export interface Stop {
+  begun: boolean;
+  readonly listeners: Set<() => void>;
+}
+
+export interface ShellState {
+  exchange: Exchange;
+}
+
+export type Middleware = Koa.Middleware<ShellState>;
+export type Context = Koa.ParameterizedContext<ShellState>;

@@ -1,0 +1,252 @@
+/**
+ * The only place that builds things. Everything gets what it may touch handed in here; everything that is opened here is
+ * closed here, in the opposite order: intake first, then deliveries in flight, then what has to be written, then the database.
+ */
+import { mkdirSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { isIP } from 'node:net';
+import { createBell } from './base/bell.ts';
+import { systemClock, type Clock } from './base/clock.ts';
+import { createLog, type Log } from './base/log.ts';
+import { openKeyring, type Keyring } from './base/keyring.ts';
+import { createResolver, type Resolver } from './base/resolver.ts';
+import type { Config } from './config/schema.ts';
+import { openDatabase, type Database } from './storage/database.ts';
+import { beginEpoch } from './storage/epoch.ts';
+import { createIdempotencyStore } from './storage/idempotency-store.ts';
+import { ensureDefaultAccount } from './accounts/account-store.ts';
+import { createAuditLog } from './accounts/audit-log.ts';
+import { createStreams } from './accounts/stream-store.ts';
+import { createCallers } from './keys/callers.ts';
+import { createDomainDirectory } from './domains/domain-directory.ts';
+import { createDkimSigners } from './domains/dkim-signer.ts';
+import { findSuppressed } from './suppressions/suppression-store.ts';
+import type { AcceptDeps, DueHint } from './messages/accept.ts';
+import { createRecorder, HAPPEN } from './messages/record.ts';
+import { findMailHosts, type MailRoute } from './mta/dns/mx.ts';
+import { createMta, type Mta } from './mta/mta.ts';
+import { createSites } from './mta/sites.ts';
+import { createApi, type Api } from './api/server.ts';
+import { apiRoutes } from './api/routes.ts';
+import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
+import type { OperatorDeps } from './operator/operation.ts';
+import { version } from './version.ts';
+
+/** What a test replaces. */
+export interface Overrides {
+  clock?: Clock;
+  log?: Log;
+  resolver?: Resolver;
+  random?: () => number;
+  /** PEM certificates that mail hosts may chain to. */
+  ca?: string;
+}
+
+export interface App {
+  /** Where the API listens: `http://127.0.0.1:8025`. */
+  url: string;
+  /** What the database needed to be brought up to date. */
+  migrated: readonly string[];
+  db: Database;
+  mta: Mta;
+  /** Stops taking work, finishes what is in flight, writes what is not written, closes. Safe to call twice. */
+  stop(): Promise<void>;
+}
+
+/** How long attempts in flight may take to end at a stop. */
+const STOP_PATIENCE_MS = 60_000;
+
+/** Opens everything and starts. Throws where the data folder, the database or the port cannot be had. */
+export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
+  const clock = overrides.clock ?? systemClock;
+  const log = overrides.log ?? createLog(config.log);
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o750 });
+  await refuseSecondServer(config.dataDir);
+  const keyring = openKeyring(config.dataDir);
+  const db = await openDatabase({ url: config.storage.url, workOrder: [HAPPEN] });
+  const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
+  const report = (error: unknown): void => {
+    log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
+  };
+
+  await ensureDefaultAccount({ db, clock });
+  const epoch = await beginEpoch(db.commit);
+  const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell() };
+  const callers = createCallers({ db, clock, report });
+  const streams = createStreams({ db, clock });
+  const directory = createDomainDirectory({ db, clock });
+  const signers = createDkimSigners({ db, keyring, clock });
+  const auditLog = createAuditLog({ db, clock, report });
+  const idempotency = createIdempotencyStore({ db, clock });
+  const recorder = createRecorder({ commit: db.commit, clock, written: () => { bells.events.ring(); } });
+
+  const accept: AcceptDeps = {
+    commit: db.commit,
+    clock,
+    bells,
+    findStream: (accountId, slug) => streams.find(accountId, slug),
+    isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
+    findSuppressed: (accountId, stream, keys) => findSuppressed({ db, clock }, accountId, stream, keys),
+    retry: { maxAge: config.delivery.maxAge },
+    simulatorDomain: config.simulator.domain,
+  };
+
+  const mta = buildMta({ config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, epoch });
+  const api = createApi(
+    {
+      clock,
+      log,
+      authenticate: callers.authenticate,
+      planLimit: (plan) => config.plans[plan]?.requestsPerMinute ?? 0,
+      audit: auditLog,
+      idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
+      ready: async () => readiness(db),
+      settings: {
+        publicUrl: config.http.publicUrl,
+        version,
+        trustedProxies: config.http.trustedProxies,
+        body: { bodyBytes: config.limits.bodyBytes, singleBodyBytes: config.limits.singleBodyBytes },
+      },
+    },
+    apiRoutes({
+      db,
+      clock,
+      bells,
+      keyring,
+      accept,
+      limits: config.limits,
+      smtputf8: config.delivery.smtputf8,
+      hostname: config.smtp.hostname,
+    }),
+  );
+  const operator: OperatorDeps = {
+    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
+    forgetKey: (publicId) => { callers.forget(publicId); },
+    forgetDomain: (name) => { directory.forget(name); signers.forget(name); },
+  }; // prettier-ignore
+
+  await mta.start();
+  const url = await listen(api, config.http);
+  const control = await serveControl(operator, config.dataDir);
+  log.info({ event: 'started', url, epoch, migrated: db.migrated }, 'Posthorn is running');
+
+  let stopped: Promise<void> | null = null;
+  const stop = async (): Promise<void> => {
+    log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
+    await stopAll({ api, control, mta, callers, auditLog, db, resolver, ownResolver: overrides.resolver === undefined });
+    log.info({ event: 'stopped' }, 'stopped');
+  };
+  return { url, migrated: db.migrated, db, mta, stop: () => (stopped ??= stop()) };
+}
+
+interface Parts {
+  config: Config;
+  overrides: Overrides;
+  clock: Clock;
+  log: Log;
+  db: Database;
+  keyring: Keyring;
+  resolver: Resolver;
+  recorder: ReturnType<typeof createRecorder>;
+  bells: { deliveries: ReturnType<typeof createBell<readonly DueHint[]>> };
+  directory: ReturnType<typeof createDomainDirectory>;
+  signers: ReturnType<typeof createDkimSigners>;
+  epoch: number;
+}
+
+function buildMta(parts: Parts): Mta {
+  const { config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, epoch } = parts;
+  const { delivery, smtp } = config;
+  const random = overrides.random ?? Math.random;
+  const dial = {
+    ownHostname: smtp.hostname,
+    ownAddresses: [],
+    remotePort: delivery.remotePort,
+    allowPrivate: delivery.allowPrivate,
+    ipv4: true,
+    ipv6: delivery.ipv6 === 'always',
+    random,
+  };
+  const sites = createSites({
+    clock,
+    routes: delivery.routes,
+    findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, fresh }),
+    findRelay: (host, port) => findRelay(resolver, host, port),
+  });
+  const { connection } = delivery;
+  return createMta(
+    {
+      db, clock, log, recorder, bells, sites, random,
+      signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
+      returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
+      returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
+    },
+    {
+      epoch,
+      hostname: smtp.hostname,
+      timeouts: delivery.timeouts,
+      pool: { idleMs: connection.idle, maxMessages: connection.maxMessages, maxAgeMs: connection.maxAge, maxPerHost: Math.max(20, delivery.lane.maxConcurrency) },
+      lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
+      maxConnections: delivery.maxConnections,
+      retry: { schedule: delivery.retry.schedule },
+      simulatorDomain: config.simulator.domain,
+      ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
+    },
+  ); // prettier-ignore
+}
+
+/** A smarthost is dialled where the operator says, without MX and whatever network it is in. */
+async function findRelay(resolver: Resolver, host: string, port: number): Promise<MailRoute> {
+  const family = isIP(host);
+  const common = { name: host, preference: 0, port, secure: false };
+  if (family === 4 || family === 6) {
+    return { kind: 'hosts', site: host, hosts: [{ ...common, addresses: [{ ip: host, family }] }], ttl: 3600, fromMx: false };
+  }
+  const answer = await resolver.a(host);
+  switch (answer.kind) {
+    case 'found': {
+      const addresses = answer.records.map((ip) => ({ ip, family: 4 as const }));
+      return { kind: 'hosts', site: host, hosts: [{ ...common, addresses }], ttl: answer.ttl, fromMx: false };
+    }
+    case 'no_domain':
+    case 'no_data':
+      return { kind: 'trouble', text: `the smarthost ${host} has no address` };
+    case 'trouble':
+      return { kind: 'trouble', text: `the smarthost ${host}: ${answer.text}` };
+  }
+}
+
+async function readiness(db: Database): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
+  const database = await db.fast.all('SELECT 1').then(() => true, () => false);
+  return { ok: database, checks: { database } };
+}
+
+async function listen(api: Api, { host, port }: Config['http']): Promise<string> {
+  await new Promise<void>((resolve, reject) => {
+    api.server.once('error', reject);
+    api.server.listen(port, host, () => {
+      api.server.off('error', reject);
+      resolve();
+    });
+  });
+  const { address, port: bound, family } = api.server.address() as AddressInfo;
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${String(bound)}`;
+}
+
+interface Running {
+  api: Api;
+  control: Control;
+  mta: Mta;
+  callers: { close(): Promise<void> };
+  auditLog: { close(): Promise<void> };
+  db: Database;
+  resolver: Resolver;
+  ownResolver: boolean;
+}
+
+async function stopAll({ api, control, mta, callers, auditLog, db, resolver, ownResolver }: Running): Promise<void> {
+  await Promise.all([api.close(), control.close(), mta.stop(STOP_PATIENCE_MS)]);
+  await Promise.all([callers.close(), auditLog.close()]);
+  if (ownResolver) await resolver.close();
+  await db.close();
+}

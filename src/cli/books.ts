@@ -1,0 +1,27 @@
+/** `posthorn books`: does everything that was accepted stand somewhere, once? */
+import type { Command } from 'commander';
+import type { Context } from './cli.ts';
+import { table } from './table.ts';
+
+/** The books do not balance. */
+const UNBALANCED = 1;
+
+export function addBooks(program: Command, context: Context): void {
+  program
+    .command('books')
+    .description('balance the books: counters against rows; exit code 1 if something is missing')
+    .option('--json', 'as one JSON object')
+    .action(async ({ json }: { json?: true }) => {
+      const books = await context.operate((operator) => operator.call('books', {}));
+      context.print(json, books, () => [
+        ...table(
+          ['STATUS', 'COUNTED', 'FOUND'],
+          books.lines.map(({ status, counted, found }) => [status, counted, found]),
+        ),
+        '',
+        books.balanced ? `balanced: ${String(books.accepted)} recipients accepted` : 'NOT balanced:',
+        ...books.faults,
+      ]);
+      if (!books.balanced) context.end(UNBALANCED);
+    });
+}

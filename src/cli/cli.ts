@@ -1,0 +1,189 @@
+/**
+ * The command line: which commands there are, and what their failures are to the shell (exit codes of sysexits.h).
+ * Each file beside this one adds a command; what takes time to load is loaded by the command that needs it.
+ */
+import { CommanderError, Command } from 'commander';
+import { catalogue, Problem } from '../base/problem.ts';
+import { ConfigError, environment, loadConfig } from '../config/load.ts';
+import type { Loaded } from '../config/load.ts';
+import { readSurroundings } from '../config/surroundings.ts';
+import { reachOperator, type Operator } from '../operator/operator.ts';
+import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
+import { addAccounts } from './accounts.ts';
+import { addBooks } from './books.ts';
+import { addConfig } from './config.ts';
+import { addDomains } from './domains.ts';
+import { addEvents } from './events.ts';
+import { addKeys } from './keys.ts';
+import { addMessages } from './messages.ts';
+import { addMigrate } from './migrate.ts';
+import { addQueue } from './queue.ts';
+import { addSend } from './send.ts';
+import { addServe, type StartApp } from './serve.ts';
+import { json, printable } from './table.ts';
+
+/** What a command can reach. */
+export interface Context {
+  /** Writes one line of result to standard output. */
+  out(line: string): void;
+  /** Writes one line to standard error. */
+  note(line: string): void;
+  /** Reads the settings that `--config` and the environment name; warnings have been noted. Throws `ConfigError`. */
+  load(): Loaded;
+  /** Prints the record as JSON, or its lines for people. */
+  print(asJson: boolean | undefined, record: unknown, lines: () => readonly string[]): void;
+  /** Performs operations on the running server, or on the database. */
+  operate<Result>(use: (operator: Operator) => Promise<Result>): Promise<Result>;
+  /** All of standard input, `most` bytes at most. Throws `Problem` beyond that. */
+  read(most: number): Promise<string>;
+  /** The command has run, but what it found is not well: this is its exit code. */
+  end(code: number): void;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Whether a person reads standard error. */
+  readonly isTerminal: boolean;
+}
+
+export type Output = Pick<Context, 'out' | 'note'> & { isTerminal?: boolean };
+
+/** What `main` hands in. */
+export interface Program {
+  /** Builds and starts everything: app.ts. */
+  startApp?: StartApp;
+  input?: AsyncIterable<Buffer>;
+}
+
+export const exitCodes = {
+  ok: 0,
+  usage: 64,
+  data: 65,
+  noInput: 66,
+  unavailable: 69,
+  software: 70,
+  cannotCreate: 73,
+  noPermission: 77,
+  config: 78,
+} as const;
+
+const terminal: Output = {
+  out(line) {
+    process.stdout.write(`${line}\n`);
+  },
+  note(line) {
+    process.stderr.write(`${line}\n`);
+  },
+  isTerminal: process.stderr.isTTY,
+};
+
+/** Runs one command and gives its exit code. Never throws. `env` and `output` are those of the process unless a test says otherwise. */
+export async function run(
+  args: readonly string[],
+  env = environment(),
+  output = terminal,
+  { startApp, input = process.stdin }: Program = {},
+): Promise<number> {
+  const program = new Command('posthorn').description('Self-hosted transactional e-mail.').exitOverride();
+  program.option(
+    '--config <file>',
+    'settings file (default: POSTHORN_CONFIG, /etc/posthorn/posthorn.yaml, config/posthorn.yaml)',
+  );
+  program.configureOutput({
+    writeOut: (text) => {
+      output.out(text.trimEnd());
+    },
+    writeErr: (text) => {
+      output.note(text.trimEnd());
+    },
+  });
+  let exitCode: number = exitCodes.ok;
+  let loaded: Loaded | null = null;
+  const load = (): Loaded => {
+    if (loaded !== null) return loaded;
+    const { config: file } = program.opts<{ config?: string }>();
+    loaded = loadConfig({ ...readSurroundings(), env, file });
+    for (const warning of loaded.warnings) output.note(`posthorn: ${warning}`);
+    return loaded;
+  };
+  const context: Context = {
+    out: output.out,
+    note: output.note,
+    load,
+    print(asJson, record, lines) {
+      if (asJson === true) output.out(json(record));
+      else for (const line of lines()) output.out(line);
+    },
+    async operate(use) {
+      const operator = reachOperator(load().config);
+      try {
+        return await use(operator);
+      } finally {
+        await operator.close();
+      }
+    },
+    read: (most) => readAll(input, most),
+    end(code) {
+      exitCode = code;
+    },
+    env,
+    isTerminal: output.isTerminal ?? false,
+  };
+  addServe(program, context, startApp);
+  addConfig(program, context);
+  addMigrate(program, context);
+  addAccounts(program, context);
+  addKeys(program, context);
+  addDomains(program, context);
+  addSend(program, context);
+  addMessages(program, context);
+  addQueue(program, context);
+  addEvents(program, context);
+  addBooks(program, context);
+  try {
+    await program.parseAsync(args, { from: 'user' });
+    return exitCode;
+  } catch (error) {
+    return failed(error, output);
+  }
+}
+
+async function readAll(input: AsyncIterable<Buffer>, most: number): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of input) {
+    bytes += part.length;
+    if (bytes > most) throw new Problem('field_too_long', `standard input has more than ${String(most)} bytes`);
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+function failed(error: unknown, { note }: Output): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage; // it has said what was wrong
+  if (error instanceof ConfigError) {
+    for (const mistake of error.mistakes) note(mistake);
+    return exitCodes.config;
+  }
+  if (error instanceof Unavailable) {
+    note(`posthorn: ${error.message}`);
+    return unavailable[error.why];
+  }
+  if (error instanceof Problem) return told(error, note);
+  note(error instanceof Error ? (error.stack ?? error.message) : String(error));
+  return exitCodes.software;
+}
+
+const unavailable: Readonly<Record<UnavailableWhy, number>> = {
+  not_running: exitCodes.unavailable,
+  already_running: exitCodes.cannotCreate,
+  no_database: exitCodes.noInput,
+  no_access: exitCodes.noPermission,
+};
+
+/** The message says what is wrong here; cause and cure are those of the catalogue. */
+function told(problem: Problem, note: Output['note']): number {
+  const { cause, cure } = catalogue[problem.code];
+  note(`posthorn: ${printable(problem.message)} (${problem.code})`);
+  note(`  cause: ${cause}`);
+  note(`  cure:  ${cure}`);
+  if (problem.code === 'not_found') return exitCodes.noInput;
+  return problem.status >= 500 ? exitCodes.software : exitCodes.data;
+}

@@ -1,0 +1,47 @@
+/** `posthorn config check` and `posthorn config show`. */
+import type { Command } from 'commander';
+import { valueAt } from '../base/schema-path.ts';
+import type { Loaded } from '../config/load.ts';
+import { writeDuration, writeSize } from '../config/kind.ts';
+import { listSettings } from '../config/schema.ts';
+import type { SettingEntry } from '../config/schema.ts';
+import type { Context } from './cli.ts';
+
+export function addConfig(program: Command, context: Context): void {
+  const config = program.command('config').description('check the settings, or show those in effect');
+  config
+    .command('check')
+    .description('read all settings and tell every mistake; exit code 78 if there is one')
+    .action(() => {
+      const { file } = context.load();
+      context.out(`the settings are good (${file ?? 'no settings file'})`);
+    });
+  config
+    .command('show')
+    .description('print the settings in effect and where each came from; passwords are hidden')
+    .option('--json', 'as one JSON object; durations in milliseconds, sizes in bytes')
+    .action(({ json }: { json?: true }) => {
+      const loaded = context.load();
+      for (const line of json === true ? [JSON.stringify(loaded.config, hidePasswords, 2)] : table(loaded))
+        context.out(line);
+    });
+}
+
+const hidePasswords = (key: string, value: unknown): unknown => (key === 'password' ? '(hidden)' : value);
+
+function table({ config, origins }: Loaded): string[] {
+  const rows = listSettings().map((entry) => {
+    const value = valueAt(config, entry.path.split('.'));
+    return { path: entry.path, value: written(value, entry), origin: origins.get(entry.path) ?? 'default' };
+  });
+  const width = Math.max(...rows.map(({ path }) => path.length));
+  return rows.map(({ path, value, origin }) => `${path.padEnd(width)}  ${value}  (${origin})`);
+}
+
+function written(value: unknown, entry: SettingEntry): string {
+  if (value === undefined || value === null) return 'none';
+  if (Array.isArray(value)) return `[${value.map((item: unknown) => written(item, entry)).join(', ')}]`;
+  if (typeof value === 'number' && entry.note.unit === 'ms') return writeDuration(value);
+  if (typeof value === 'number' && entry.note.unit === 'bytes') return writeSize(value);
+  return typeof value === 'string' ? value : JSON.stringify(value, hidePasswords);
+}

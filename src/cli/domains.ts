@@ -1,0 +1,114 @@
+/** `posthorn domains add|records|verify|list`. */
+import type { Command } from 'commander';
+import type { ResultOf } from '../operator/operations.ts';
+import type { Context } from './cli.ts';
+import { examples } from './options.ts';
+import { printable, table } from './table.ts';
+
+type Domain = ResultOf<'domains.show'>;
+
+interface AddOptions {
+  trust?: true;
+  returnPath?: string;
+  account?: string;
+  json?: true;
+}
+
+export function addDomains(program: Command, context: Context): void {
+  const domains = program.command('domains').description('sending domains and their DNS records');
+  domains.addHelpText(
+    'after',
+    examples(
+      'posthorn domains add example.com',
+      'posthorn domains add intern.example --trust',
+      'posthorn domains records example.com',
+      'posthorn domains verify example.com',
+    ),
+  );
+  addAdd(domains, context);
+  domains
+    .command('records')
+    .description('show the DNS records to publish')
+    .argument('<name>')
+    .option('--json', 'as one JSON object')
+    .action(async (name: string, { json }: { json?: true }) => {
+      const { records } = await context.operate((operator) => operator.call('domains.show', { name }));
+      context.print(json, { data: records }, () => recordLines(records));
+    });
+  domains
+    .command('verify')
+    .description('ask DNS for the records now')
+    .argument('<name>')
+    .option('--json', 'as one JSON object')
+    .action(async (name: string, { json }: { json?: true }) => {
+      const domain = await context.operate((operator) => operator.call('domains.verify', { name }));
+      context.print(json, domain, () => [`${domain.name} is ${domain.status}`, '', ...checkLines(domain)]);
+    });
+  domains
+    .command('list')
+    .description('list domains of every status, newest first')
+    .option('--account <account>', 'name or id (default: default)')
+    .option('--json', 'as one JSON object')
+    .action(async ({ account, json }: { account?: string; json?: true }) => {
+      const list = await context.operate((operator) => operator.call('domains.list', { account }));
+      context.print(json, list, () =>
+        table(
+          ['NAME', 'STATUS', 'RETURN PATH', 'ID', 'VERIFIED'],
+          list.data.map((domain) => [domain.name, domain.status, domain.return_path, domain.id, domain.verified_at]),
+        ),
+      );
+    });
+}
+
+function addAdd(domains: Command, context: Context): void {
+  domains
+    .command('add')
+    .description('add a domain, and show the DNS records to publish')
+    .argument('<name>')
+    .option('--trust', 'verified without DNS, for closed networks')
+    .option('--return-path <name>', 'host that bounces go to (default: rp.<name>)')
+    .option('--account <account>', 'name or id (default: default)')
+    .option('--json', 'as one JSON object')
+    .action(async (name: string, { trust, returnPath, account, json }: AddOptions) => {
+      const domain = await context.operate((operator) =>
+        operator.call('domains.add', { name, trusted: trust, return_path: returnPath, account }),
+      );
+      context.print(json, domain, () => [`${domain.name} is ${domain.status}`, '', ...recordLines(domain.records)]);
+      if (json !== true && domain.status !== 'verified') {
+        context.note(`Publish the records, then run: posthorn domains verify ${domain.name}`);
+      }
+    });
+}
+
+/** As a zone file takes them. A string in DNS has 255 bytes at most, so long values stand in several (RFC 1035 section 3.3.14). */
+function recordLines(records: Domain['records']): string[] {
+  return records.flatMap(({ purpose, type, host, value, required }) => [
+    `; ${purpose}${required ? '' : ' (optional)'}`,
+    `${host}. ${type} ${type === 'MX' ? `${value}.` : quoted(value)}`,
+  ]);
+}
+
+function quoted(value: string): string {
+  return (value.match(/.{1,250}/gs) ?? ['']).map((part) => `"${part.replaceAll(/["\\]/g, '\\$&')}"`).join(' ');
+}
+
+function checkLines({ records }: Domain): string[] {
+  return table(
+    ['PURPOSE', 'STATUS', 'REQUIRED', 'TYPE', 'HOST', 'FOUND'],
+    records.map((record) => [
+      record.purpose,
+      record.status,
+      record.required,
+      record.type,
+      record.host,
+      shortened(record.found),
+    ]),
+  );
+}
+
+const LONGEST_SHOWN = 60;
+
+function shortened(found: string | null): string | null {
+  const text = printable(found ?? '');
+  return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}...`;
+}

@@ -1,0 +1,50 @@
+/** What a server says when it has started: where it is, and a first mail to paste. Pure. */
+
+export interface Greeting {
+  /** A command that sends a mail to the simulator. */
+  send: string;
+  /** A command that shows its events. */
+  events: string;
+  /** All of it, for people. */
+  text: string[];
+}
+
+/** `key`: a key of the first start, shown here only; null leaves the reader's own. */
+export function greeting({ url, simulator, key }: { url: string; simulator: string; key: string | null }): Greeting {
+  const base = reachable(url);
+  // Single quotes would keep the shell from putting the variable in.
+  const authorization = `-H "Authorization: Bearer ${key ?? '$POSTHORN_API_KEY'}"`;
+  const mail = JSON.stringify({
+    from: `Posthorn <hello@${simulator}>`,
+    to: `delivered@${simulator}`,
+    subject: 'First mail',
+    text: 'Hello from Posthorn.',
+  });
+  const send = `curl -sS ${base}/v1/messages ${authorization} -H "Content-Type: application/json" -d '${mail}'`;
+  const events = `curl -sS ${base}/v1/events ${authorization}`;
+  const about =
+    key === null
+      ? 'Keys: posthorn keys create --name NAME --scopes send,message:read,event:read'
+      : 'The key below is a test key: its mail is simulated. It is shown this once and ends in 7 days.';
+  return {
+    send,
+    events,
+    text: [
+      '',
+      `Posthorn is running at ${base}`,
+      about,
+      '',
+      'Send a mail to the simulator:',
+      send,
+      '',
+      'See what became of it:',
+      events,
+      '',
+    ],
+  };
+}
+
+/** An address that means "all of this machine's" is none that can be dialled everywhere. */
+function reachable(url: string): string {
+  return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
+}

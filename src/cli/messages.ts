@@ -1,0 +1,116 @@
+/** `posthorn messages list|show|trace`. */
+import type { Command } from 'commander';
+import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import type { Context } from './cli.ts';
+import { examples, limitOption, listOption } from './options.ts';
+import { printable, table, type Cell } from './table.ts';
+
+/** Checked by the operation, which names the statuses there are. */
+type Statuses = ArgsOf<'messages.list'>['status'];
+
+interface ListOptions {
+  account?: string;
+  status?: Statuses;
+  from?: string;
+  to?: string;
+  limit: number;
+  json?: true;
+}
+
+export function addMessages(program: Command, context: Context): void {
+  const messages = program.command('messages').description('messages and what became of them');
+  messages.addHelpText(
+    'after',
+    examples(
+      'posthorn messages list --status deferred,bounced',
+      'posthorn messages trace msg_01jz...',
+      'posthorn messages show msg_01jz... --json',
+    ),
+  );
+  messages
+    .command('list')
+    .description('list messages, newest first')
+    .option('--status <statuses>', 'only these: queued,deferred,...', listOption)
+    .option('--from <address>')
+    .option('--to <address>', 'an address among the recipients')
+    .option('--limit <n>', 'at most so many', limitOption, 50)
+    .option('--account <account>', 'name or id (default: default)')
+    .option('--json', 'as one JSON object')
+    .action(async ({ account, status, from, to, limit, json }: ListOptions) => {
+      const list = await context.operate((operator) =>
+        operator.call('messages.list', { account, status, from, to, limit }),
+      );
+      context.print(json, list, () =>
+        table(
+          ['CREATED', 'ID', 'STATUS', 'TO', 'SUBJECT'],
+          list.data.map((message) => [message.created_at, message.id, message.status, message.to, message.subject]),
+        ),
+      );
+    });
+  messages
+    .command('show')
+    .description('show a message with its recipients, attempts and events')
+    .argument('<id>')
+    .option('--json', 'as one JSON object')
+    .action(async (id: string, { json }: { json?: true }) => {
+      const message = await context.operate((operator) => operator.call('messages.show', { id }));
+      context.print(json, message, () => messageLines(message));
+    });
+  messages
+    .command('trace')
+    .description('tell what happened to a message, in the order of time, with the SMTP replies')
+    .argument('<id>')
+    .option('--json', 'as one JSON object')
+    .action(async (id: string, { json }: { json?: true }) => {
+      const lines = await context.operate((operator) => operator.call('messages.trace', { id }));
+      context.print(json, lines, () =>
+        lines.data.map(({ at, what, recipient, text }) =>
+          [at, what.padEnd(8), ...(recipient === null ? [] : [printable(recipient)]), printable(text)].join('  '),
+        ),
+      );
+    });
+}
+
+function messageLines(message: ResultOf<'messages.show'>): string[] {
+  const facts: [string, Cell][] = [
+    ['id', message.id],
+    ['status', `${message.status} since ${message.status_at}`],
+    ['from', message.from],
+    ['to', message.to],
+    ['cc', message.cc.join(', ')],
+    ['bcc', message.bcc.join(', ')],
+    ['subject', message.subject],
+    ['stream', message.stream],
+    ['created', message.created_at],
+    ['send at', message.send_at],
+    ['Message-ID', message.rfc_message_id],
+    ['simulated', message.test],
+  ];
+  const shown = facts.filter(([, value]) => value !== '' && value !== null);
+  const [, ...lines] = table(['', ''], shown);
+  return [
+    ...lines,
+    '',
+    ...table(
+      ['RECIPIENT', 'TYPE', 'STATUS', 'ATTEMPTS', 'NEXT TRY', 'REPLY'],
+      message.recipients.map((one) => [
+        one.email,
+        one.type,
+        one.status,
+        one.attempt_count,
+        one.next_attempt_at,
+        one.smtp?.reply,
+      ]),
+    ),
+    '',
+    ...table(
+      ['ATTEMPT', 'AT', 'RECIPIENT', 'OUTCOME', 'HOST', 'REPLY'],
+      message.attempts.map((one) => [one.number, one.ended_at, one.recipient, one.outcome, one.mx, one.smtp_reply]),
+    ),
+    '',
+    ...table(
+      ['EVENT', 'AT', 'RECIPIENT', 'STATUS', 'SEQUENCE'],
+      message.events.map((one) => [one.type, one.timestamp, one.data.recipient, one.data.status, one.sequence]),
+    ),
+  ];
+}

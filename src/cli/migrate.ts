@@ -1,0 +1,24 @@
+/** `posthorn migrate`: brings the database up to date without starting anything. */
+import type { Command } from 'commander';
+import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
+import { Unavailable } from '../operator/unavailable.ts';
+import type { Context } from './cli.ts';
+
+export function addMigrate(program: Command, context: Context): void {
+  program
+    .command('migrate')
+    .description('bring the database up to date (serve does this too)')
+    .option('--json', 'as one JSON object')
+    .action(async ({ json }: { json?: true }) => {
+      const { config } = context.load();
+      if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
+        throw new Unavailable('already_running', 'the server is running: it migrates when it starts; stop it first');
+      }
+      const { openDatabase } = await import('../storage/database.ts');
+      const database = await openDatabase({ url: config.storage.url });
+      await database.close();
+      const { migrated } = database;
+      if (json === true) context.out(JSON.stringify({ migrated }));
+      else context.out(migrated.length === 0 ? 'the database is up to date' : `taken: ${migrated.join(', ')}`);
+    });
+}

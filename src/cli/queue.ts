@@ -1,0 +1,100 @@
+/** `posthorn queue lanes|list|flush`. */
+import type { Command } from 'commander';
+import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import type { Context } from './cli.ts';
+import { examples, limitOption, listOption } from './options.ts';
+import { table } from './table.ts';
+
+interface ListOptions {
+  domain?: string;
+  account?: string;
+  /** Checked by the operation, which names the statuses there are. */
+  status?: ArgsOf<'queue.list'>['status'];
+  limit: number;
+  json?: true;
+}
+
+interface FlushOptions {
+  domain?: string;
+  message?: string;
+  all?: true;
+  json?: true;
+}
+
+export function addQueue(program: Command, context: Context): void {
+  const queue = program.command('queue').description('what waits for delivery, and why');
+  queue.addHelpText(
+    'after',
+    examples(
+      'posthorn queue lanes',
+      'posthorn queue list --domain example.net --status deferred',
+      'posthorn queue flush --domain example.net',
+    ),
+  );
+  queue
+    .command('lanes')
+    .description('show each lane with its limit and the reason for it, and what waits by domain')
+    .option('--json', 'as one JSON object')
+    .action(async ({ json }: { json?: true }) => {
+      const lanes = await context.operate((operator) => operator.call('queue.lanes', {}));
+      context.print(json, lanes, () => laneLines(lanes));
+    });
+  queue
+    .command('list')
+    .description('list what waits, soonest due first')
+    .option('--domain <domain>', "only this recipient's domain; ~simulator for simulated mail")
+    .option('--account <account>', 'only this account, name or id (default: all)')
+    .option('--status <statuses>', 'only these: queued,deferred,...', listOption)
+    .option('--limit <n>', 'at most so many', limitOption, 100)
+    .option('--json', 'as one JSON object')
+    .action(async ({ domain, account, status, limit, json }: ListOptions) => {
+      const list = await context.operate((operator) => operator.call('queue.list', { domain, account, status, limit }));
+      context.print(json, list, () =>
+        table(
+          ['NEXT TRY', 'STATUS', 'ATTEMPTS', 'RECIPIENT', 'MESSAGE', 'LAST REPLY'],
+          list.data.map((one) => [
+            one.next_attempt_at,
+            one.status,
+            one.attempt_count,
+            one.recipient,
+            one.message_id,
+            one.smtp?.reply,
+          ]),
+        ),
+      );
+    });
+  queue
+    .command('flush')
+    .description('try waiting mail now, whatever its schedule says')
+    .option('--domain <domain>', "of this recipient's domain")
+    .option('--message <id>', 'of this message')
+    .option('--all', 'of everybody')
+    .option('--json', 'as one JSON object')
+    .action(async ({ domain, message, all, json }: FlushOptions) => {
+      const result = await context.operate((operator) =>
+        operator.call('queue.flush', { domain, message_id: message, all }),
+      );
+      context.print(json, result, () => [`${String(result.flushed)} deliveries are tried now`]);
+    });
+}
+
+function laneLines({ data, domains }: ResultOf<'queue.lanes'>): string[] {
+  const lanes = table(
+    ['LANE', 'WAITING', 'CONNECTIONS', 'LIMIT', 'WHY', 'PARKED UNTIL', 'LAST REPLY'],
+    data.map((lane) => [
+      lane.name,
+      lane.waiting,
+      lane.connections,
+      lane.limit,
+      lane.cause,
+      lane.parked_until,
+      lane.last_reply,
+    ]),
+  );
+  const waiting = table(
+    ['DOMAIN', 'WAITING', 'DUE NOW', 'OLDEST DUE'],
+    domains.map((domain) => [domain.domain, domain.waiting, domain.due, domain.oldest_due_at]),
+  );
+  if (waiting.length === 0) return [...lanes, 'nothing waits'];
+  return lanes.length === 0 ? waiting : [...lanes, '', ...waiting];
+}

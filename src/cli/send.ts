@@ -1,0 +1,43 @@
+/** `posthorn send`: one mail from the shell. */
+import type { Command } from 'commander';
+import type { Context } from './cli.ts';
+import { examples } from './options.ts';
+
+interface SendOptions {
+  from: string;
+  to: string;
+  subject: string;
+  text?: string;
+  html?: string;
+  account?: string;
+  json?: true;
+}
+
+export function addSend(program: Command, context: Context): void {
+  program
+    .command('send')
+    .description('send one mail; without --text and --html, its text is read from standard input')
+    .requiredOption('--from <mailbox>', 'of a verified domain: `a@example.com` or `Name <a@example.com>`')
+    .requiredOption('--to <mailbox>')
+    .requiredOption('--subject <subject>')
+    .option('--text <text>')
+    .option('--html <html>')
+    .option('--account <account>', 'name or id (default: default)')
+    .option('--json', 'as one JSON object')
+    .addHelpText(
+      'after',
+      examples(
+        'posthorn send --from ops@example.com --to ana@example.net --subject "Disk full" --text "sda1 is at 98 %"',
+        'df -h | posthorn send --from ops@example.com --to ana@example.net --subject "Disks"',
+      ),
+    )
+    .action(async ({ from, to, subject, text, html, account, json }: SendOptions) => {
+      const fromInput = text === undefined && html === undefined;
+      const body = fromInput ? { text: await context.read(context.load().config.limits.textBytes) } : { text, html };
+      const message = await context.operate((operator) =>
+        operator.call('send', { from, to, subject, ...body, account }),
+      );
+      context.print(json, message, () => [`${message.id} is ${message.status}`]);
+      if (json !== true) context.note(`What becomes of it: posthorn messages trace ${message.id}`);
+    });
+}

@@ -1,0 +1,144 @@
+/** `posthorn serve`: the whole program, until a signal ends it. */
+import { existsSync } from 'node:fs';
+import type { Command } from 'commander';
+import { systemClock } from '../base/clock.ts';
+import type { Log, RootLog } from '../base/log.ts';
+import type { Config } from '../config/schema.ts';
+import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
+import { Unavailable } from '../operator/unavailable.ts';
+import { exitCodes, type Context } from './cli.ts';
+import { greeting } from './greeting.ts';
+
+/** What serve needs of the running program. */
+export interface Server {
+  /** Where the API listens. */
+  url: string;
+  stop(): Promise<void>;
+}
+
+export type StartApp = (config: Config, options: { log: Log }) => Promise<Server>;
+
+/** The key of the first start ends by itself: it may stand in somebody's scroll-back. */
+const FIRST_KEY = {
+  name: 'first',
+  mode: 'test',
+  scopes: ['send', 'message:read', 'event:read'],
+  ttl_ms: 7 * 86_400_000,
+} as const;
+
+export function addServe(program: Command, context: Context, startApp: StartApp | undefined): void {
+  program
+    .command('serve')
+    .description('run the server until SIGTERM or SIGINT')
+    .action(async () => {
+      if (startApp === undefined) throw new Error('this program was built without a server');
+      await serve(context, startApp);
+    });
+}
+
+async function serve(context: Context, startApp: StartApp): Promise<void> {
+  const { config } = context.load();
+  // Before anything is opened: two servers would take each other's mail for left behind.
+  if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
+    throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);
+  }
+  const isFirst = await isFirstStart(config);
+  const { createLog } = await import('../base/log.ts');
+  const log = createLog(config.log);
+  const ending = hearSignals();
+  const unguard = guard(log);
+  try {
+    const server = await starting(context, config, () => startApp(config, { log }));
+    if (server === null) return;
+    await greet(context, config, log, { url: server.url, isFirst });
+    await ending.asked;
+    await server.stop();
+  } finally {
+    unguard();
+    ending.quiet();
+    log.flush();
+  }
+}
+
+/** Null where the machine does not give what the settings ask for: it has been said, with the exit code. */
+async function starting(context: Context, config: Config, start: () => Promise<Server>): Promise<Server | null> {
+  try {
+    return await start();
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    const place = `${config.http.host}:${String(config.http.port)}`;
+    if (code === 'EADDRINUSE')
+      context.note(`posthorn: something listens on ${place} already: change http.port, or end it`);
+    else if (code === 'EACCES') context.note(`posthorn: not permitted: ${String(error)}`);
+    else throw error;
+    context.end(code === 'EACCES' ? exitCodes.noPermission : exitCodes.unavailable);
+    return null;
+  }
+}
+
+async function isFirstStart(config: Config): Promise<boolean> {
+  const { sqliteFile } = await import('../storage/database.ts');
+  return !existsSync(sqliteFile(config.storage.url));
+}
+
+/** A key goes to people only: into no log of ours, nor into systemd's journal, which keeps what standard error says. */
+async function greet(
+  context: Context,
+  config: Config,
+  log: Log,
+  { url, isFirst }: { url: string; isFirst: boolean },
+): Promise<void> {
+  const lines = { url, simulator: config.simulator.domain };
+  if (config.log.format === 'json') {
+    const { send, events } = greeting({ ...lines, key: null });
+    log.info({ event: 'ready', url, send, events }, 'the API takes requests');
+  }
+  const isJournal = context.env['JOURNAL_STREAM'] !== undefined;
+  if (isJournal || !(isFirst || context.isTerminal)) return;
+  const made = isFirst
+    ? await context.operate((operator) => operator.call('keys.create', { ...FIRST_KEY, scopes: [...FIRST_KEY.scopes] }))
+    : null;
+  for (const line of greeting({ ...lines, key: made?.key ?? null }).text) context.note(line);
+}
+
+/** npm passes a Ctrl-C on to us that the terminal has sent us already: within this time, both are one. */
+const SAME_SIGNAL_MS = 500;
+
+/** The first signal asks for an end; a second one, from somebody who will not wait, ends at once with 1. */
+function hearSignals(): { asked: Promise<void>; quiet(): void } {
+  let askedAt: number | null = null;
+  let ask: () => void = () => undefined;
+  const asked = new Promise<void>((resolve) => {
+    ask = resolve;
+  });
+  const hear = (): void => {
+    const now = systemClock.monotonic();
+    if (askedAt !== null && now - askedAt > SAME_SIGNAL_MS) process.exit(1);
+    askedAt ??= now;
+    ask();
+  };
+  process.on('SIGTERM', hear);
+  process.on('SIGINT', hear);
+  return {
+    asked,
+    quiet() {
+      process.off('SIGTERM', hear);
+      process.off('SIGINT', hear);
+    },
+  };
+}
+
+/** After an error nobody caught, nothing that is in memory can be relied on; what was promised is on disk. */
+function guard(log: RootLog): () => void {
+  const fall = (error: unknown): void => {
+    log.error({ event: 'crashed', err: error }, 'an error that nobody caught: ending');
+    log.flush();
+    process.exit(exitCodes.software);
+  };
+  process.on('uncaughtException', fall);
+  process.on('unhandledRejection', fall);
+  return () => {
+    process.off('uncaughtException', fall);
+    process.off('unhandledRejection', fall);
+  };
+}

@@ -1,0 +1,38 @@
+/** Tables for people: columns as wide as what stands in them. Pure. */
+
+export type Cell = string | number | boolean | null | undefined;
+
+/** Lines of a table with a line of headings; the last column is not padded. Nothing to show gives no lines. */
+export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string[] {
+  if (rows.length === 0) return [];
+  const lines = [headings, ...rows.map((row) => row.map(cell))];
+  const widths = headings.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
+  return lines.map((line) =>
+    line
+      .map((text, column) => (column === line.length - 1 ? text : text.padEnd(widths[column] ?? 0)))
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+function cell(value: Cell): string {
+  if (value === null || value === undefined || value === '') return '-';
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  return printable(String(value));
+}
+
+/** Replies and subjects come from strangers: what could steer a terminal, or reorder what it shows, is made visible. */
+export function printable(text: string): string {
+  return text.replaceAll(
+    /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+/** JSON whose text can steer no terminal either: JSON leaves DEL and the C1 characters as they are. */
+export function json(value: unknown, indent = 2): string {
+  return JSON.stringify(value, null, indent).replaceAll(
+    /[\u007f-\u009f]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}

@@ -1,0 +1,72 @@
+/**
+ * The event record: what `GET /v1/events` shows and what webhooks carry, one schema for both. Its kinds, members and their
+ * order are a public contract.
+ */
+
+/** The kinds everybody gets. */
+export const eventTypes = ['sent', 'delivered', 'opened', 'clicked', 'bounced', 'complained'] as const;
+/** Kinds that are told only when asked for by name. */
+export const optInEventTypes = ['deferred', 'suppressed', 'failed', 'unsubscribed'] as const;
+
+export type EventType = (typeof eventTypes)[number] | (typeof optInEventTypes)[number];
+
+export const allEventTypes = [...eventTypes, ...optInEventTypes] as const;
+
+/** An event with what it says of its message, as one query reads it. */
+export interface EventSource {
+  sequence: number;
+  id: string;
+  type: string;
+  at: number;
+  test: number;
+  message_id: string;
+  status: string;
+  machine: number;
+  detail_json: string;
+  batch_id: string | null;
+  rfc_message_id: string;
+  from_address: string;
+  subject: string;
+  template_id: string | null;
+  stream: string;
+  tags_json: string;
+  metadata_json: string;
+  recipient: string;
+  recipient_type: string;
+}
+
+/**
+ * The record. Address and user agent of a person who opened or clicked are personal data: they are null
+ * unless `engagement` is set.
+ */
+export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {
+  const detail: unknown = JSON.parse(source.detail_json);
+  return {
+    object: 'event',
+    id: source.id,
+    type: source.type,
+    timestamp: new Date(source.at).toISOString(),
+    sequence: source.sequence,
+    test: source.test === 1,
+    data: {
+      message_id: source.message_id,
+      batch_id: source.batch_id,
+      rfc_message_id: source.rfc_message_id,
+      recipient: source.recipient,
+      recipient_type: source.recipient_type,
+      from: source.from_address,
+      subject: source.subject,
+      template_id: source.template_id,
+      stream: source.stream,
+      tags: JSON.parse(source.tags_json) as unknown,
+      metadata: JSON.parse(source.metadata_json) as unknown,
+      status: source.status,
+      [source.type]: options.engagement ? detail : withoutPerson(detail),
+    },
+  };
+}
+
+function withoutPerson(detail: unknown): unknown {
+  if (typeof detail !== 'object' || detail === null || !('is_bot' in detail)) return detail;
+  return { ...detail, ip: null, user_agent: null };
+}

@@ -1,0 +1,555 @@
+/**
+ * Takes a checked send request: may this caller send this? Then one transaction stores content, messages, deliveries, the
+ * books' entries and whatever the caller must have committed with them (idempotency record, audit line). When the promise
+ * resolves, the mail is durable and its delivery has been rung for.
+ *
+ * The order of the steps: sender (domain verified, allowed for the key), stream, suppression list, rows, commit, bell.
+ */
+import { Problem } from '../base/problem.ts';
+import { newId } from '../base/id.ts';
+import type { Bell } from '../base/bell.ts';
+import type { Clock } from '../base/clock.ts';
+import { addressKey, type Mailbox } from '../mail/address.ts';
+import type { Committer } from '../storage/commit.ts';
+import type { Rows } from '../storage/rows.ts';
+import type {
+  AttachmentRow,
+  BatchRow,
+  ContentRow,
+  CounterRow,
+  DeliveryRow,
+  EventRow,
+  MessageMetadataRow,
+  MessageRow,
+  MessageTagRow,
+  SuppressionReason,
+} from '../storage/tables.ts';
+import { SIMULATOR_DOMAIN } from './delivery.ts';
+import { messageRecord, type MessageRecord } from './message.ts';
+import { count } from './record.ts';
+import { giveUpAt, type RetryRule } from './retry.ts';
+import type { BulkDraft, MessageContent, MessageDraft } from './send-request.ts';
+
+/** Deliveries of one domain, class and account that have just become due: a hint where to look. */
+export interface DueHint {
+  domain: string;
+  class: number;
+  accountId: string;
+  dueAt: number;
+}
+
+export interface AcceptDeps {
+  commit: Committer;
+  clock: Clock;
+  bells: { deliveries: Bell<readonly DueHint[]>; events: Bell };
+  /** The stream with this slug, or null. */
+  findStream(accountId: string, slug: string): Promise<{ type: 'transactional' | 'broadcast' } | null>;
+  isVerified(accountId: string, domain: string): Promise<boolean>;
+  /** Which of these addresses must not be mailed on this stream. */
+  findSuppressed(
+    accountId: string,
+    stream: string,
+    addressKeys: readonly string[],
+  ): Promise<ReadonlyMap<string, { id: string; reason: SuppressionReason }>>;
+  retry: Pick<RetryRule, 'maxAge'>;
+  simulatorDomain: string;
+}
+
+/** Who sends, as far as it matters here. */
+export interface Sender {
+  accountId: string;
+  keyId: string | null;
+  mode: 'live' | 'test';
+  /** Sending domains the key is restricted to; empty means all of the account. */
+  domains: readonly string[];
+  requestId: string | null;
+}
+
+/** Rows of other tables that must be committed together with the mail, made once the answer is known. */
+export type Together<Answer> = (answer: Answer) => Rows;
+
+/** What an answer to a bulk send says of one entry. */
+export interface BatchEntry {
+  index: number;
+  to: string | null;
+  id: string | null;
+  status: string;
+  error: { code: string; message: string; field: string | null; request_id: string | null } | null;
+}
+
+export interface BatchRecord {
+  object: 'batch';
+  id: string;
+  accepted: number;
+  rejected: number;
+  created_at: string;
+  data: BatchEntry[];
+}
+
+/** Stream of mail that names none. */
+const DEFAULT_STREAM = 'transactional';
+
+/** Accepts one message. Throws Problem where the caller may not send it. */
+export async function acceptSingle(
+  deps: AcceptDeps,
+  sender: Sender,
+  draft: MessageDraft,
+  together: Together<MessageRecord>,
+): Promise<MessageRecord> {
+  const now = deps.clock.now();
+  const simulated = isSimulated(deps, sender, draft);
+  await checkSender(deps, sender, draft, simulated);
+  const stream = await checkStream(deps, sender, draft);
+  const suppressed = await suppressedOf(deps, sender, stream.slug, [draft]);
+  refuseSuppressed(draft, suppressed);
+  const plan = newPlan();
+  const message = addMessage(deps, plan, { sender, draft, stream, suppressed, now, batchId: null });
+  const record = messageRecord(message);
+  await commitPlan(deps, plan, together(record));
+  return record;
+}
+
+/** Accepts a bulk send: each entry is a message of its own. Throws Problem where the whole request is refused. */
+export async function acceptBulk(
+  deps: AcceptDeps,
+  sender: Sender,
+  bulk: BulkDraft,
+  together: Together<BatchRecord>,
+): Promise<BatchRecord> {
+  const now = deps.clock.now();
+  const batchId = newId('bat', now);
+  const drafts = bulk.entries.flatMap((entry) => (entry.kind === 'ok' ? [entry.draft] : []));
+  const streams = await checkAll(deps, sender, drafts);
+  const suppressed = await suppressedByStream(deps, sender, drafts, streams);
+  const plan = newPlan();
+  const data: BatchEntry[] = [];
+  for (const entry of bulk.entries) {
+    const result =
+      entry.kind === 'ok'
+        ? addEntry(deps, plan, { sender, draft: entry.draft, index: entry.index, now, batchId, streams, suppressed })
+        : rejected(entry.index, entry.to, entry.problem, sender);
+    if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
+    data.push(result.entry);
+    if (data.length % ENTRIES_AT_A_TIME === 0) await turnOfTheLoop();
+  }
+  const accepted = data.filter(({ error }) => error === null).length;
+  const first = data.find(({ error }) => error !== null)?.error;
+  if (accepted === 0) {
+    throw new Problem('no_valid_recipients', `every entry was refused; the first: ${first?.message ?? 'no entries'}`, {
+      field: 'recipients',
+    });
+  }
+  const row: BatchRow = {
+    id: batchId,
+    account_id: sender.accountId,
+    accepted,
+    rejected: data.length - accepted,
+    created_at: now,
+  };
+  plan.batches.push(row);
+  const record: BatchRecord = {
+    object: 'batch',
+    id: batchId,
+    accepted,
+    rejected: row.rejected,
+    created_at: new Date(now).toISOString(),
+    data,
+  };
+  await commitPlan(deps, plan, together(record));
+  return record;
+}
+
+/** Building an entry costs about 15 us; other requests get their turn in between. */
+const ENTRIES_AT_A_TIME = 50;
+const turnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+const isSimulatedAddress = (deps: AcceptDeps, { domain }: Mailbox): boolean => domain === deps.simulatorDomain;
+
+/** Whether no recipient of it is ever dialled. */
+function isSimulated(deps: AcceptDeps, sender: Sender, draft: MessageDraft): boolean {
+  if (sender.mode === 'test' || draft.test !== null) return true;
+  return everyRecipient(draft).every(({ mailbox }) => isSimulatedAddress(deps, mailbox));
+}
+
+function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[] {
+  const seen = new Set<string>();
+  const all = [
+    { type: 'to' as const, mailbox: draft.to },
+    ...draft.cc.map((mailbox) => ({ type: 'cc' as const, mailbox })),
+    ...draft.bcc.map((mailbox) => ({ type: 'bcc' as const, mailbox })),
+  ];
+  // An address that stands in two fields gets one copy, for the first of them.
+  return all.filter(({ mailbox }) => {
+    const key = addressKey(mailbox.address);
+    return seen.has(key) ? false : seen.add(key);
+  });
+}
+
+async function checkSender(deps: AcceptDeps, sender: Sender, draft: MessageDraft, simulated: boolean): Promise<void> {
+  const { domain } = draft.from;
+  if (sender.domains.length > 0 && !sender.domains.includes(domain)) {
+    throw new Problem(
+      'domain_not_allowed',
+      `this key may send only from ${sender.domains.join(', ')}, not from ${domain}`,
+      { field: 'from' },
+    );
+  }
+  if (sender.mode === 'test' || (simulated && domain === deps.simulatorDomain)) return;
+  if (await deps.isVerified(sender.accountId, domain)) return;
+  throw new Problem('domain_not_verified', `${domain} is not a verified domain of this account`, { field: 'from' });
+}
+
+interface Stream {
+  slug: string;
+  class: number;
+}
+
+async function checkStream(deps: AcceptDeps, sender: Sender, draft: MessageDraft): Promise<Stream> {
+  const slug = draft.stream ?? DEFAULT_STREAM;
+  const stream = await deps.findStream(sender.accountId, slug);
+  if (stream === null)
+    throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(slug)}`, { field: 'stream' });
+  return { slug, class: stream.type === 'broadcast' ? 1 : 0 };
+}
+
+/** Sender and stream of all entries, each different one checked once: a fault here refuses the whole request. */
+async function checkAll(
+  deps: AcceptDeps,
+  sender: Sender,
+  drafts: readonly MessageDraft[],
+): Promise<Map<string, Stream>> {
+  const streams = new Map<string, Stream>();
+  const senders = new Set<string>();
+  for (const draft of drafts) {
+    const simulated = isSimulated(deps, sender, draft);
+    const from = `${draft.from.domain} ${String(simulated)}`;
+    if (!senders.has(from)) {
+      await checkSender(deps, sender, draft, simulated);
+      senders.add(from);
+    }
+    const slug = draft.stream ?? DEFAULT_STREAM;
+    if (!streams.has(slug)) streams.set(slug, await checkStream(deps, sender, draft));
+  }
+  return streams;
+}
+
+type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;
+
+function suppressedOf(
+  deps: AcceptDeps,
+  sender: Sender,
+  stream: string,
+  drafts: readonly MessageDraft[],
+): Promise<Suppressed> {
+  const keys = new Set<string>();
+  for (const draft of drafts) {
+    if (sender.mode === 'test' || draft.test !== null) continue;
+    for (const { mailbox } of everyRecipient(draft))
+      if (!isSimulatedAddress(deps, mailbox)) keys.add(addressKey(mailbox.address));
+  }
+  return keys.size === 0 ? Promise.resolve(new Map()) : deps.findSuppressed(sender.accountId, stream, [...keys]);
+}
+
+async function suppressedByStream(
+  deps: AcceptDeps,
+  sender: Sender,
+  drafts: readonly MessageDraft[],
+  streams: ReadonlyMap<string, Stream>,
+): Promise<Map<string, Suppressed>> {
+  const found = new Map<string, Suppressed>();
+  for (const slug of streams.keys()) {
+    const own = drafts.filter((draft) => (draft.stream ?? DEFAULT_STREAM) === slug);
+    found.set(slug, await suppressedOf(deps, sender, slug, own));
+  }
+  return found;
+}
+
+function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): void {
+  if (draft.onSuppressed !== 'reject') return;
+  const hit = everyRecipient(draft).find(({ mailbox }) => suppressed.has(addressKey(mailbox.address)));
+  if (hit === undefined) return;
+  const reason = suppressed.get(addressKey(hit.mailbox.address))?.reason ?? 'manual';
+  throw new Problem('recipient_suppressed', `${hit.mailbox.address} is on the suppression list (${reason})`, {
+    field: hit.type,
+  });
+}
+
+/** The rows of one acceptance. */
+interface Plan {
+  batches: BatchRow[];
+  contents: ContentRow[];
+  attachments: AttachmentRow[];
+  messages: MessageRow[];
+  deliveries: DeliveryRow[];
+  events: EventRow[];
+  tags: MessageTagRow[];
+  metadata: MessageMetadataRow[];
+  counters: Map<string, CounterRow>;
+  contentIds: Map<MessageContent, string>;
+  hints: Map<string, DueHint>;
+  bytes: number;
+}
+
+const newPlan = (): Plan => ({
+  batches: [],
+  contents: [],
+  attachments: [],
+  messages: [],
+  deliveries: [],
+  events: [],
+  tags: [],
+  metadata: [],
+  counters: new Map(),
+  contentIds: new Map(),
+  hints: new Map(),
+  bytes: 0,
+});
+
+interface NewMessage {
+  sender: Sender;
+  draft: MessageDraft;
+  stream: Stream;
+  suppressed: Suppressed;
+  now: number;
+  batchId: string | null;
+}
+
+function addMessage(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageRow {
+  const { draft, now, sender } = message;
+  const row = messageRow(deps, plan, message);
+  const sendAt = row.send_at ?? now;
+  const giveUp = giveUpAt(deps.retry, now, row.send_at, row.expires_at);
+  for (const { type, mailbox } of everyRecipient(draft)) {
+    const delivery = deliveryRow(deps, message, row, { type, mailbox, sendAt, giveUp });
+    addDelivery(plan, message, delivery);
+    if (type === 'to') row.status = delivery.status;
+    if (delivery.status === 'suppressed') {
+      row.last_event_type = 'suppressed';
+      row.last_event_at = now;
+    }
+  }
+  plan.messages.push(row);
+  for (const tag of draft.tags) plan.tags.push({ account_id: sender.accountId, tag, message_id: row.id });
+  for (const [name, value] of Object.entries(draft.metadata)) {
+    plan.metadata.push({ account_id: sender.accountId, name, value, message_id: row.id });
+  }
+  plan.bytes += 2048;
+  return row;
+}
+
+function messageRow(deps: AcceptDeps, plan: Plan, { sender, draft, stream, now, batchId }: NewMessage): MessageRow {
+  const id = newId('msg', now);
+  const mailboxes = (list: readonly Mailbox[]): string =>
+    list.length === 0 ? '[]' : JSON.stringify(list.map(({ name, address }) => [name, address]));
+  return {
+    id,
+    account_id: sender.accountId,
+    key_id: sender.keyId,
+    batch_id: batchId,
+    content_id: addContent(plan, draft.content, sender.accountId, now),
+    from_name: draft.from.name,
+    from_address: draft.from.address,
+    from_domain: draft.from.domain,
+    to_name: draft.to.name,
+    to_address: draft.to.address,
+    cc_json: mailboxes(draft.cc),
+    bcc_json: mailboxes(draft.bcc),
+    reply_to_json: mailboxes(draft.replyTo),
+    subject: draft.subject,
+    headers_json: draft.headers.length === 0 ? '[]' : JSON.stringify(draft.headers),
+    stream: stream.slug,
+    template_id: null,
+    template_version: null,
+    tags_json: JSON.stringify(draft.tags),
+    metadata_json: JSON.stringify(draft.metadata),
+    send_at: draft.sendAt !== null && draft.sendAt > now ? draft.sendAt : null,
+    expires_at: draft.expiresAt,
+    track_opens: 0,
+    track_clicks: 0,
+    test: isSimulated(deps, sender, draft) ? 1 : 0,
+    test_outcome: draft.test?.outcome ?? null,
+    rfc_message_id: `<${id}@${draft.from.domain}>`,
+    request_id: sender.requestId,
+    created_at: now,
+    status: 'queued',
+    status_at: now,
+    last_event_type: null,
+    last_event_at: null,
+    opens: 0,
+    clicks: 0,
+    first_opened_at: null,
+    last_opened_at: null,
+    first_clicked_at: null,
+    bot_opens: 0,
+    bot_clicks: 0,
+  };
+}
+
+/** Entries that share their content share one row of it. */
+function addContent(plan: Plan, content: MessageContent, accountId: string, now: number): string {
+  const known = plan.contentIds.get(content);
+  if (known !== undefined) return known;
+  const id = newId('cnt', now);
+  const { html, text, autoText, attachments } = content;
+  plan.contentIds.set(content, id);
+  plan.contents.push({
+    id,
+    account_id: accountId,
+    html,
+    text,
+    auto_text: autoText ? 1 : 0,
+    attachment_count: attachments.length,
+    created_at: now,
+  });
+  plan.bytes += (html?.length ?? 0) + (text?.length ?? 0);
+  attachments.forEach(({ filename, contentType, contentId, disposition, content: bytes }, position) => {
+    plan.attachments.push({
+      content_id: id,
+      position,
+      filename,
+      content_type: contentType,
+      cid: contentId,
+      disposition,
+      bytes,
+    });
+    plan.bytes += bytes.length;
+  });
+  return id;
+}
+
+interface NewDelivery {
+  type: 'to' | 'cc' | 'bcc';
+  mailbox: Mailbox;
+  sendAt: number;
+  giveUp: number;
+}
+
+function deliveryRow(
+  deps: AcceptDeps,
+  message: NewMessage,
+  row: MessageRow,
+  { type, mailbox, sendAt, giveUp }: NewDelivery,
+): DeliveryRow {
+  const { now, stream, suppressed } = message;
+  const key = addressKey(mailbox.address);
+  const simulated = row.test === 1 || isSimulatedAddress(deps, mailbox);
+  const status = suppressed.has(key) ? 'suppressed' : sendAt > now ? 'scheduled' : 'queued';
+  return {
+    id: newId('dlv', now),
+    message_id: row.id,
+    account_id: row.account_id,
+    type,
+    name: mailbox.name,
+    address: mailbox.address,
+    address_key: key,
+    domain: simulated ? SIMULATOR_DOMAIN : mailbox.domain,
+    class: stream.class,
+    test: simulated ? 1 : 0,
+    status,
+    status_at: now,
+    due_at: status === 'suppressed' ? null : sendAt,
+    queued_at: sendAt,
+    give_up_at: giveUp,
+    attempt_count: 0,
+    claim_epoch: null,
+    no_domain_count: 0,
+    no_domain_since: null,
+    smtp_code: null,
+    enhanced_code: null,
+    smtp_reply: null,
+    mx: null,
+    tls: null,
+  };
+}
+
+function addDelivery(plan: Plan, { suppressed, now }: NewMessage, delivery: DeliveryRow): void {
+  plan.deliveries.push(delivery);
+  count(plan.counters, delivery.account_id, now, 'none', delivery.status);
+  const hit = suppressed.get(delivery.address_key);
+  if (delivery.status === 'suppressed' && hit !== undefined) {
+    plan.events.push({
+      id: newId('evt', now),
+      account_id: delivery.account_id,
+      type: 'suppressed',
+      at: now,
+      test: delivery.test,
+      message_id: delivery.message_id,
+      delivery_id: delivery.id,
+      status: 'suppressed',
+      machine: 0,
+      detail_json: JSON.stringify({ reason: hit.reason, suppression_id: hit.id }),
+    });
+  }
+  if (delivery.due_at !== null) addHint(plan, delivery, delivery.due_at);
+}
+
+function addHint(plan: Plan, { domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
+  const key = `${domain} ${String(order)} ${accountId}`;
+  const known = plan.hints.get(key);
+  if (known === undefined || dueAt < known.dueAt) plan.hints.set(key, { domain, class: order, accountId, dueAt });
+}
+
+interface NewEntry {
+  sender: Sender;
+  draft: MessageDraft;
+  index: number;
+  now: number;
+  batchId: string;
+  streams: ReadonlyMap<string, Stream>;
+  suppressed: ReadonlyMap<string, Suppressed>;
+}
+
+interface EntryResult {
+  entry: BatchEntry;
+  problem: Problem | null;
+}
+
+function addEntry(
+  deps: AcceptDeps,
+  plan: Plan,
+  { sender, draft, index, now, batchId, streams, suppressed }: NewEntry,
+): EntryResult {
+  const slug = draft.stream ?? DEFAULT_STREAM;
+  const stream = streams.get(slug);
+  if (stream === undefined) throw new Error(`stream ${slug} was not looked up`);
+  const hits: Suppressed = suppressed.get(slug) ?? new Map();
+  try {
+    refuseSuppressed(draft, hits);
+  } catch (error) {
+    if (error instanceof Problem) return rejected(index, draft.to.address, within(error, index), sender);
+    throw error;
+  }
+  const row = addMessage(deps, plan, { sender, draft, stream, suppressed: hits, now, batchId });
+  return { entry: { index, to: draft.to.address, id: row.id, status: row.status, error: null }, problem: null };
+}
+
+/** The same problem with its field named from the top of the request. */
+const within = (problem: Problem, index: number): Problem =>
+  new Problem(problem.code, problem.message, { field: `recipients[${String(index)}].${problem.field ?? 'to'}` });
+
+function rejected(index: number, to: string | null, problem: Problem, sender: Sender): EntryResult {
+  const { code, message, field } = problem;
+  return {
+    entry: { index, to, id: null, status: 'rejected', error: { code, message, field, request_id: sender.requestId } },
+    problem,
+  };
+}
+
+async function commitPlan(deps: AcceptDeps, plan: Plan, together: Rows): Promise<void> {
+  const { batches, contents, attachments, messages, deliveries, events, tags, metadata, counters, hints, bytes } = plan;
+  const own: Rows = {
+    batches,
+    contents,
+    attachments,
+    messages,
+    deliveries,
+    events,
+    message_tags: tags,
+    message_metadata: metadata,
+    counters: [...counters.values()],
+  };
+  if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
+  await deps.commit.insert({ ...own, ...together }, bytes);
+  deps.bells.deliveries.ring([...hints.values()]);
+  if (events.length > 0) deps.bells.events.ring();
+}

@@ -1,0 +1,125 @@
+/**
+ * The words of this program; use nothing else.
+ *
+ * - message: what a customer asked us to send, once. recipient: an address in it.
+ * - delivery: one message to one recipient. It has a status and a time when it needs attention next (due).
+ * - claim: the note, committed before dialling, that this process tries the delivery now: attempt number, epoch (which run
+ *   of the program), and a lease after which the delivery falls due again by itself.
+ * - attempt: one try of a delivery. outcome: what the try gave: accepted, deferred, refused, uncertain.
+ * - happening: anything that can move a delivery: a claim, an outcome, a bounce mail, a complaint, a cancel, its time running out.
+ * - event: what we tell the customer about a happening.
+ * - lane: due work under one set of limits.
+ *
+ * How a delivery lives: it is born `queued` (or `scheduled` until its send_at, or `suppressed`, which is final). Its first
+ * claim makes it `sent`. An outcome makes it `delivered`, `bounced`, or `deferred` and due again. A bounce mail may turn
+ * `delivered` into `bounced`, a complaint may turn either into `complained`. `canceled`, `suppressed`, `failed` and
+ * `complained` are final. decide.ts holds the arrows, record.ts writes them.
+ */
+import type { DeliveryStatus, SuppressionReason } from '../storage/tables.ts';
+
+export type { DeliveryStatus } from '../storage/tables.ts';
+
+/** The statuses of mail that is not finished. */
+export const waitingStatuses = ['scheduled', 'queued', 'sent', 'deferred'] as const satisfies readonly DeliveryStatus[];
+
+/** The scheduling domain of simulated mail: no host name can start with `~`. */
+export const SIMULATOR_DOMAIN = '~simulator';
+
+/** Why mail did not arrive, for programs. The words are those of the event record. */
+export type BounceReason =
+  | 'mailbox_not_found'
+  | 'mailbox_full'
+  | 'domain_not_found'
+  | 'message_too_large'
+  | 'content_rejected'
+  | 'policy'
+  | 'reputation'
+  | 'dmarc'
+  | 'auth_required'
+  | 'mailbox_disabled'
+  | 'null_mx'
+  | 'spam'
+  | 'rate_limited'
+  | 'tls_required'
+  | 'routing_loop'
+  | 'network'
+  | 'expired'
+  | 'other';
+
+/** `hard`: this address will never work. `soft`: it may later. `block`: it is about us or the content, not the address. */
+export type BounceClass = 'hard' | 'soft' | 'block' | 'undetermined';
+
+export interface Verdict {
+  class: BounceClass;
+  reason: BounceReason;
+}
+
+/** What one try saw, apart from what it means: the attempt record. Times in ms since the epoch, durations in ms. */
+export interface AttemptFacts {
+  startedAt: number;
+  endedAt: number;
+  mx: string | null;
+  ip: string | null;
+  /** The local address the connection came from. */
+  source: string | null;
+  tls: { protocol: string; cipher: string; verified: boolean; policy: string } | null;
+  timings: Readonly<Record<string, number>>;
+  smtpCode: number | null;
+  enhancedCode: string | null;
+  /** The remote's own words, or ours where there was no reply. */
+  smtpReply: string | null;
+}
+
+/** What a try gave. */
+export type Outcome =
+  | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean }
+  | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; noDomain?: true }
+  | { kind: 'refused'; facts: AttemptFacts; verdict: Verdict }
+  /** The connection died after the final dot and before the reply: it may have arrived, and is tried again all the same. */
+  | { kind: 'uncertain'; facts: AttemptFacts; retryAt: number }
+  /** Our own fault: it cannot be built or signed in a way that a later try would mend. */
+  | { kind: 'failed'; facts: AttemptFacts; reason: string; message: string };
+
+/** Everything that can move a delivery. */
+export type Happening =
+  | { kind: 'claimed'; epoch: number; leaseUntil: number; suppressedBy?: { id: string; reason: SuppressionReason } }
+  | { kind: 'outcome'; epoch: number; attempt: number; outcome: Outcome }
+  /** The claim is given back untried (the program stops): no attempt is spent. */
+  | { kind: 'released'; epoch: number; attempt: number; dueAt: number }
+  /** The process that held the claim is gone; nobody knows how far it came. */
+  | { kind: 'orphaned'; epoch: number; retryAt: number }
+  /** A look at the clock: mail whose time has run out is given up. */
+  | { kind: 'aged' }
+  | { kind: 'canceled' }
+  | { kind: 'bounced'; verdict: Verdict; smtpCode: number | null; enhancedCode: string | null; smtpReply: string | null }
+  | { kind: 'complained'; feedbackType: string; source: string; arrivalDate: number | null; userAgent: string | null }
+  | { kind: 'opened'; hit: Hit; client: string | null; os: string | null; device: string | null }
+  | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }
+  /** The operator wants it tried now. */
+  | { kind: 'flushed' };
+
+/** A pixel load or a followed link. */
+export interface Hit {
+  at: number;
+  ip: string | null;
+  userAgent: string | null;
+  bot: 'apple_mpp' | 'gmail_proxy' | 'scanner' | 'prefetch' | null;
+}
+
+/** What decide() needs to know of a delivery. */
+export interface DeliveryState {
+  status: DeliveryStatus;
+  dueAt: number | null;
+  giveUpAt: number;
+  attemptCount: number;
+  claimEpoch: number | null;
+  noDomainCount: number;
+  noDomainSince: number | null;
+  /** Simulated mail never touches the suppression list. */
+  test: boolean;
+  queuedAt: number;
+  /** What the last reply said, for the bounce that says the time ran out. */
+  lastReply: { smtpCode: number | null; enhancedCode: string | null; smtpReply: string | null; mx: string | null };
+  opens: number;
+  clicks: number;
+}

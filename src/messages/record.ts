@@ -1,0 +1,344 @@
+/**
+ * The one place where a delivery changes. `happen` units are written together inside a grouped commit: one statement reads
+ * all deliveries of the group, decide() says what each happening means, one statement a table writes it. As there is one
+ * writer, nothing can change between the reading and the writing.
+ */
+import type { Connection } from '../storage/connection.ts';
+import type { Committer, Work } from '../storage/commit.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
+import type {
+  AttemptRow,
+  CounterRow,
+  DeliveryRow,
+  EventRow,
+  SuppressionReason,
+  SuppressionRow,
+} from '../storage/tables.ts';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { decide, type Decision } from './decide.ts';
+import type { DeliveryState, Happening } from './delivery.ts';
+
+/** What happened to which delivery. */
+export interface Occurrence {
+  deliveryId: string;
+  happening: Happening;
+}
+
+/** What became of it. `applied` is false where there was no arrow, and `state` is null where there is no such delivery. */
+export interface Recorded {
+  applied: boolean;
+  state: DeliveryState | null;
+}
+
+/** Happenings that belong together, in order, with rows (an audit line, say) to be written in the same transaction. */
+interface HappenUnit {
+  occurrences: readonly Occurrence[];
+  rows?: Rows;
+}
+
+export interface Recorder {
+  /** Decides and writes all of it in one transaction; one answer for each occurrence. */
+  record(occurrences: readonly Occurrence[], rows?: Rows): Promise<readonly Recorded[]>;
+}
+
+export const HAPPEN = 'happen';
+
+/** `written` is told of events once they are durable. */
+export function createRecorder(deps: { commit: Committer; clock: Clock; written: () => void }): Recorder {
+  const work: Work<HappenUnit, readonly Recorded[]> = {
+    name: HAPPEN,
+    run: (tx, units) => writeGroup(tx, units, deps.clock.now()),
+  };
+  return {
+    async record(occurrences, rows) {
+      const unit: HappenUnit = rows === undefined ? { occurrences } : { occurrences, rows };
+      const recorded = await deps.commit.submit(work, unit, 1024 * occurrences.length);
+      deps.written();
+      return recorded;
+    },
+  };
+}
+
+type Loaded = DeliveryRow & { opens: number; clicks: number; stream: string };
+
+/** One delivery of the group while its happenings are folded. */
+interface Folding {
+  row: Loaded;
+  state: DeliveryState;
+  statusAt: number;
+  tls: string | null;
+  changed: boolean;
+  lastEvent: { type: string; at: number } | null;
+  opened: number;
+  clicked: number;
+  bots: { opens: number; clicks: number };
+  hitAt: { opened: number | null; clicked: number | null };
+}
+
+interface Gathered {
+  attempts: AttemptRow[];
+  events: EventRow[];
+  suppressions: SuppressionRow[];
+  counters: Map<string, CounterRow>;
+}
+
+async function writeGroup(tx: Connection, units: readonly HappenUnit[], now: number): Promise<(readonly Recorded[])[]> {
+  const occurrences = units.flatMap((unit) => unit.occurrences);
+  const folding = await load(tx, occurrences);
+  const suppressed = await suppressedAmong(tx, occurrences, folding, now);
+  const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map() };
+
+  const results = units.map((unit) =>
+    unit.occurrences.map(({ deliveryId, happening }): Recorded => {
+      const one = folding.get(deliveryId);
+      if (one === undefined) return { applied: false, state: null };
+      const by = happening.kind === 'claimed' ? suppressed.get(deliveryId) : undefined;
+      const decision = decide(
+        one.state,
+        by === undefined ? happening : ({ ...happening, suppressedBy: by } as Happening),
+        now,
+      );
+      fold(one, decision, happening, now, gathered);
+      return { applied: decision.applied, state: decision.state };
+    }),
+  );
+
+  const changed = [...folding.values()].filter((one) => one.changed);
+  await updateDeliveries(tx, changed);
+  await updateMessages(tx, changed);
+  await insertRows(tx, [
+    {
+      attempts: gathered.attempts,
+      events: gathered.events,
+      suppressions: gathered.suppressions,
+      counters: [...gathered.counters.values()],
+    },
+    ...units.flatMap((unit) => (unit.rows === undefined ? [] : [unit.rows])),
+  ]);
+  return results;
+}
+
+async function load(tx: Connection, occurrences: readonly Occurrence[]): Promise<Map<string, Folding>> {
+  const ids = [...new Set(occurrences.map(({ deliveryId }) => deliveryId))];
+  const rows = await tx.all<Loaded>(
+    `SELECT d.*, m.opens, m.clicks, m.stream FROM json_each(?) AS wanted
+     JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id`,
+    [JSON.stringify(ids)],
+  );
+  return new Map(
+    rows.map((row) => [
+      row.id,
+      {
+        row,
+        state: stateOf(row),
+        statusAt: row.status_at,
+        tls: row.tls,
+        changed: false,
+        lastEvent: null,
+        opened: 0,
+        clicked: 0,
+        bots: { opens: 0, clicks: 0 },
+        hitAt: { opened: null, clicked: null },
+      },
+    ]),
+  );
+}
+
+const stateOf = (row: Loaded): DeliveryState => ({
+  status: row.status,
+  dueAt: row.due_at,
+  queuedAt: row.queued_at,
+  giveUpAt: row.give_up_at,
+  attemptCount: row.attempt_count,
+  claimEpoch: row.claim_epoch,
+  noDomainCount: row.no_domain_count,
+  noDomainSince: row.no_domain_since,
+  test: row.test === 1,
+  lastReply: { smtpCode: row.smtp_code, enhancedCode: row.enhanced_code, smtpReply: row.smtp_reply, mx: row.mx },
+  opens: row.opens,
+  clicks: row.clicks,
+});
+
+interface SuppressionHit {
+  id: string;
+  reason: SuppressionReason;
+}
+
+/** Claims look at the suppression list once more: an address may have been added since its mail was accepted. */
+async function suppressedAmong(
+  tx: Connection,
+  occurrences: readonly Occurrence[],
+  folding: ReadonlyMap<string, Folding>,
+  now: number,
+): Promise<Map<string, SuppressionHit>> {
+  const wanted = occurrences.flatMap(({ deliveryId, happening }) => {
+    const row = happening.kind === 'claimed' ? folding.get(deliveryId)?.row : undefined;
+    return row === undefined || row.test === 1
+      ? []
+      : [[row.id, row.account_id, row.address_key, `stream:${row.stream}`]];
+  });
+  if (wanted.length === 0) return new Map();
+  const hits = await tx.all<SuppressionHit & { delivery_id: string }>(
+    `SELECT w.value->>0 AS delivery_id, s.id, s.reason FROM json_each(?) AS w
+     JOIN suppressions s ON s.account_id = w.value->>1 AND s.address_key = w.value->>2 AND s.scope IN ('account', w.value->>3)
+     WHERE s.expires_at IS NULL OR s.expires_at > ?`,
+    [JSON.stringify(wanted), now],
+  );
+  return new Map(hits.map(({ delivery_id, id, reason }) => [delivery_id, { id, reason }]));
+}
+
+function fold(one: Folding, decision: Decision, happening: Happening, now: number, gathered: Gathered): void {
+  const { row } = one;
+  one.state = decision.state;
+  if (decision.applied) one.changed = true;
+  for (const [from, to] of decision.steps) {
+    one.statusAt = now;
+    count(gathered.counters, row.account_id, now, from, to);
+  }
+  if (decision.attempt !== null) {
+    gathered.attempts.push(attemptRow(one, decision, happening, now));
+    one.tls = decision.attempt.facts.tls?.protocol ?? null;
+  }
+  for (const event of decision.events) {
+    one.lastEvent = { type: event.type, at: now };
+    countHit(one, event.type, event.machine ?? false, now);
+    gathered.events.push({
+      id: newId('evt', now),
+      account_id: row.account_id,
+      type: event.type,
+      at: now,
+      test: row.test,
+      message_id: row.message_id,
+      delivery_id: row.id,
+      status: decision.state.status,
+      machine: event.machine === true ? 1 : 0,
+      detail_json: JSON.stringify(event.detail),
+    });
+  }
+  if (decision.suppress !== null) gathered.suppressions.push(suppressionRow(row, decision.suppress, now));
+}
+
+function countHit(one: Folding, type: string, machine: boolean, now: number): void {
+  if (type !== 'opened' && type !== 'clicked') return;
+  if (machine) one.bots[type === 'opened' ? 'opens' : 'clicks']++;
+  else {
+    one[type]++;
+    one.hitAt[type] = now;
+  }
+}
+
+function attemptRow({ row, state }: Folding, decision: Decision, happening: Happening, now: number): AttemptRow {
+  const { facts, outcome, verdict, nextAttemptAt } = decision.attempt ?? noAttempt();
+  return {
+    id: newId('att', now),
+    delivery_id: row.id,
+    message_id: row.message_id,
+    number: happening.kind === 'outcome' ? happening.attempt : state.attemptCount,
+    started_at: facts.startedAt,
+    ended_at: facts.endedAt,
+    mx: facts.mx,
+    ip: facts.ip,
+    source: facts.source,
+    tls_json: facts.tls === null ? null : JSON.stringify(facts.tls),
+    timings_json: JSON.stringify(facts.timings),
+    outcome,
+    smtp_code: facts.smtpCode,
+    enhanced_code: facts.enhancedCode,
+    smtp_reply: facts.smtpReply?.slice(0, 1000) ?? null,
+    class: verdict?.class ?? null,
+    reason: verdict?.reason ?? null,
+    next_attempt_at: nextAttemptAt,
+  };
+}
+
+function noAttempt(): never {
+  throw new Error('an attempt row was asked for where there was no attempt');
+}
+
+const suppressionRow = (row: Loaded, reason: SuppressionReason, now: number): SuppressionRow => ({
+  id: newId('sup', now),
+  account_id: row.account_id,
+  email: row.address,
+  address_key: row.address_key,
+  scope: 'account',
+  reason,
+  source_message_id: row.message_id,
+  note: null,
+  created_at: now,
+  created_by: 'posthorn',
+  expires_at: null,
+});
+
+/** The UTC day of a time, as the books name it. */
+export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+
+/** One recipient more that went from one status to another. */
+export function count(
+  counters: Map<string, CounterRow>,
+  accountId: string,
+  now: number,
+  from: string,
+  to: string,
+): void {
+  const day = dayOf(now);
+  const key = `${accountId} ${day} ${from} ${to}`;
+  const row = counters.get(key);
+  if (row === undefined) counters.set(key, { account_id: accountId, day, from_status: from, to_status: to, n: 1 });
+  else row.n++;
+}
+
+async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Promise<void> {
+  if (changed.length === 0) return;
+  const rows = changed.map(({ row, state, statusAt, tls }) => {
+    const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
+    return [row.id, state.status, statusAt, state.dueAt, state.attemptCount, state.claimEpoch, state.noDomainCount, state.noDomainSince, smtpCode, enhancedCode, smtpReply?.slice(0, 1000) ?? null, mx, tls];
+  }); // prettier-ignore
+  await tx.run(
+    `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
+       claim_epoch = j.claim_epoch, no_domain_count = j.no_domain_count, no_domain_since = j.no_domain_since,
+       smtp_code = j.smtp_code, enhanced_code = j.enhanced_code, smtp_reply = j.smtp_reply, mx = j.mx, tls = j.tls
+     FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS due_at, value->>4 AS attempt_count,
+       value->>5 AS claim_epoch, value->>6 AS no_domain_count, value->>7 AS no_domain_since, value->>8 AS smtp_code,
+       value->>9 AS enhanced_code, value->>10 AS smtp_reply, value->>11 AS mx, value->>12 AS tls FROM json_each(?)) AS j
+     WHERE deliveries.id = j.id`,
+    [JSON.stringify(rows)],
+  );
+}
+
+/** The message shows the status of its `to` recipient and the last event of any, and counts engagement. */
+async function updateMessages(tx: Connection, changed: readonly Folding[]): Promise<void> {
+  const rows = changed.flatMap((one) => {
+    const own = one.row.type === 'to' && one.state.status !== one.row.status;
+    if (!own && one.lastEvent === null) return [];
+    const { opened, clicked, bots, hitAt } = one;
+    return [[one.row.message_id, own ? one.state.status : null, one.statusAt, one.lastEvent?.type ?? null, one.lastEvent?.at ?? null, opened, clicked, bots.opens, bots.clicks, hitAt.opened, hitAt.clicked]];
+  }); // prettier-ignore
+  // One statement updates a row once; recipients of the same message go one after the other.
+  for (const layer of layersBy(rows, ([messageId]) => String(messageId))) {
+    await tx.run(
+      `UPDATE messages SET status = COALESCE(j.status, messages.status),
+         status_at = CASE WHEN j.status IS NULL THEN messages.status_at ELSE j.status_at END,
+         last_event_type = COALESCE(j.event, last_event_type), last_event_at = COALESCE(j.event_at, last_event_at),
+         opens = opens + j.opened, clicks = clicks + j.clicked, bot_opens = bot_opens + j.machine_opens, bot_clicks = bot_clicks + j.machine_clicks,
+         first_opened_at = COALESCE(first_opened_at, j.opened_at), last_opened_at = COALESCE(j.opened_at, last_opened_at),
+         first_clicked_at = COALESCE(first_clicked_at, j.clicked_at)
+       FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS event, value->>4 AS event_at,
+         value->>5 AS opened, value->>6 AS clicked, value->>7 AS machine_opens, value->>8 AS machine_clicks, value->>9 AS opened_at,
+         value->>10 AS clicked_at FROM json_each(?)) AS j
+       WHERE messages.id = j.id`,
+      [JSON.stringify(layer)],
+    );
+  }
+}
+
+function layersBy<T>(rows: readonly T[], keyOf: (row: T) => string): T[][] {
+  const layers: T[][] = [];
+  const depth = new Map<string, number>();
+  for (const row of rows) {
+    const at = depth.get(keyOf(row)) ?? 0;
+    depth.set(keyOf(row), at + 1);
+    (layers[at] ??= []).push(row);
+  }
+  return layers;
+}

@@ -1,0 +1,57 @@
+/**
+ * The return path of a delivery (VERP): `b+` and a token that names the delivery and proves that we wrote it, so that a
+ * bounce finds its delivery and nobody can forge one. Lower-case base32, compared without regard to case, since servers on
+ * the way may fold it; checkable without the database.
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto';
+
+/** A key that signs return paths; its number travels with the token so that keys can be exchanged. */
+export interface ReturnPathKey {
+  id: number;
+  secret: Buffer;
+}
+
+const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
+const MAC_BYTES = 10;
+const ID_CHARACTERS = 26;
+const LENGTH = 45;
+/** One key number, 26 characters of the id, 16 of the MAC: with `b+` 45 octets, within the 64 of a local part. */
+const TOKEN = /^b\+([0-9a-hjkmnp-tv-z])([0-7][0-9a-hjkmnp-tv-z]{25})([0-9a-hjkmnp-tv-z]{16})$/;
+
+/** The local part for a delivery id (`dlv_...`). `key.id` is from 0 to 31. */
+export function returnPathFor(key: ReturnPathKey, deliveryId: string): string {
+  if (ALPHABET[key.id] === undefined) throw new Error(`a return path key has a number from 0 to 31, not ${key.id}`);
+  const id = deliveryId.slice(-ID_CHARACTERS);
+  return `b+${ALPHABET.charAt(key.id)}${id}${encode(mac(key, id))}`;
+}
+
+/** The delivery id that a return path's local part names, or null if none of `keys` made it. */
+export function deliveryOf(keys: readonly ReturnPathKey[], localPart: string): string | null {
+  if (localPart.length !== LENGTH) return null;
+  const [, number, id, written] = TOKEN.exec(localPart.toLowerCase()) ?? [];
+  if (number === undefined || id === undefined || written === undefined) return null;
+  const key = keys.find((one) => one.id === ALPHABET.indexOf(number));
+  if (key === undefined) return null;
+  const good = Buffer.from(encode(mac(key, id)));
+  return timingSafeEqual(good, Buffer.from(written)) ? `dlv_${id}` : null;
+}
+
+const mac = ({ secret }: ReturnPathKey, id: string): Buffer =>
+  createHmac('sha256', secret).update('return path ').update(id).digest().subarray(0, MAC_BYTES);
+
+/** 80 bits as 16 characters. */
+function encode(bytes: Buffer): string {
+  let text = '';
+  let held = 0;
+  let bits = 0;
+  for (const byte of bytes) {
+    held = (held << 8) | byte;
+    bits += 8;
+    while (bits >= 5) {
+      bits -= 5;
+      text += ALPHABET.charAt((held >>> bits) & 31);
+    }
+    held &= (1 << bits) - 1;
+  }
+  return text;
+}

@@ -1,0 +1,62 @@
+/** DANE for SMTP (RFC 7672, RFC 6698): does a certificate chain match one of the TLSA records? Pure. */
+import { X509Certificate, createHash } from 'node:crypto';
+import type { TlsaRecord } from '../../base/resolver.ts';
+
+const DANE_TA = 2;
+
+/**
+ * Null if the chain (leaf first, DER) matches, else why not. For DANE-EE(3) name and dates do not count (RFC 7672 section
+ * 3.1.1); for DANE-TA(2) the chain must lead to the matched certificate, be in date, and the leaf must name the host.
+ */
+export function daneFault(
+  chain: readonly Buffer[],
+  host: string,
+  records: readonly TlsaRecord[],
+  now: number,
+): string | null {
+  const certificates = parsed(chain);
+  const leaf = certificates[0];
+  if (leaf === undefined) return 'the server showed no certificate that can be read';
+  for (const record of records) {
+    if (record.usage !== DANE_TA) {
+      if (matches(leaf, record)) return null;
+      continue;
+    }
+    const anchor = certificates.findIndex((certificate) => matches(certificate, record));
+    if (anchor >= 0 && leadsTo(certificates.slice(0, anchor + 1), now) && leaf.checkHost(host) !== undefined)
+      return null;
+  }
+  return 'the certificate matches no TLSA record';
+}
+
+function parsed(chain: readonly Buffer[]): X509Certificate[] {
+  try {
+    return chain.map((der) => new X509Certificate(der));
+  } catch {
+    return [];
+  }
+}
+
+function matches(certificate: X509Certificate, record: TlsaRecord): boolean {
+  const selected =
+    record.selector === 0 ? certificate.raw : certificate.publicKey.export({ type: 'spki', format: 'der' });
+  return digested(selected, record.matchingType).equals(record.certificate);
+}
+
+function digested(bytes: Buffer, matchingType: number): Buffer {
+  if (matchingType === 0) return bytes;
+  return createHash(matchingType === 1 ? 'sha256' : 'sha512')
+    .update(bytes)
+    .digest();
+}
+
+/** Each certificate is in date and signed by the next. */
+function leadsTo(path: readonly X509Certificate[], now: number): boolean {
+  return path.every((certificate, at) => {
+    if (Date.parse(certificate.validFrom) > now || Date.parse(certificate.validTo) < now) return false;
+    const issuer = path[at + 1];
+    return (
+      issuer === undefined || (issuer.ca && certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey))
+    );
+  });
+}

@@ -1,0 +1,64 @@
+/** Transparency of the mail data (RFC 5321 section 4.5.2): a dot is put before each line that begins with one. Pure. */
+
+const DOT = Buffer.from('.');
+const LINE_WITH_DOT = Buffer.from('\r\n.');
+const END = Buffer.from('.\r\n');
+const END_AFTER_TEXT = Buffer.from('\r\n.\r\n');
+const CR = 0x0d;
+const LF = 0x0a;
+const FULL_STOP = 0x2e;
+
+/**
+ * The pieces to write for a message whose lines end with CRLF, however it is cut into buffers, with the final dot. Nothing
+ * is copied: pieces are views of `data`. Where no line begins with a dot the cost is one native search.
+ */
+export function dotStuffed(data: readonly Buffer[]): Buffer[] {
+  const pieces: Buffer[] = [];
+  // The last two bytes before the buffer at hand; a message begins at the start of a line.
+  let beforeLast = CR;
+  let last = LF;
+  for (const buffer of data) {
+    if (buffer.length === 0) continue;
+    let start = 0;
+    if (buffer[0] === FULL_STOP && last === LF && beforeLast === CR) pieces.push(DOT);
+    else if (last === CR && buffer[0] === LF && buffer[1] === FULL_STOP) start = cut(pieces, buffer, 0, 1);
+    for (let at = buffer.indexOf(LINE_WITH_DOT, start); at >= 0; at = buffer.indexOf(LINE_WITH_DOT, start))
+      start = cut(pieces, buffer, start, at + 2);
+    pieces.push(start === 0 ? buffer : buffer.subarray(start));
+    beforeLast = buffer.length > 1 ? (buffer[buffer.length - 2] ?? 0) : last;
+    last = buffer[buffer.length - 1] ?? 0;
+  }
+  pieces.push(last === LF && beforeLast === CR ? END : END_AFTER_TEXT);
+  return pieces;
+}
+
+/** Takes what lies before the dot at `dot`, and the dot once more. */
+function cut(pieces: Buffer[], buffer: Buffer, start: number, dot: number): number {
+  pieces.push(buffer.subarray(start, dot), DOT);
+  return dot;
+}
+
+/** Blocks of at most `most` bytes from pieces of any size: few writes for small pieces, several for a large one. */
+export function inBlocks(pieces: readonly Buffer[], most: number): Buffer[] {
+  const total = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  if (total <= most) return [pieces.length === 1 && pieces[0] !== undefined ? pieces[0] : Buffer.concat(pieces, total)];
+  const blocks: Buffer[] = [];
+  let held: Buffer[] = [];
+  let size = 0;
+  const flush = (): void => {
+    if (size > 0) blocks.push(held.length === 1 && held[0] !== undefined ? held[0] : Buffer.concat(held, size));
+    held = [];
+    size = 0;
+  };
+  for (const piece of pieces) {
+    for (let at = 0; at < piece.length;) {
+      const end = Math.min(piece.length, at + most - size);
+      held.push(piece.subarray(at, end));
+      size += end - at;
+      at = end;
+      if (size === most) flush();
+    }
+  }
+  flush();
+  return blocks;
+}

@@ -1,0 +1,64 @@
+/** What a server offers in its answer to EHLO (RFC 5321 section 4.1.1.1): one keyword a line, parameters after it. Pure. */
+import type { SmtpReply } from '../../mail/smtp-reply.ts';
+
+export interface Extensions {
+  pipelining: boolean;
+  eightBitMime: boolean;
+  smtpUtf8: boolean;
+  startTls: boolean;
+  requireTls: boolean;
+  enhancedStatusCodes: boolean;
+  /** Whether SIZE may be given with MAIL. */
+  size: boolean;
+  /** Largest message taken, in octets; null where none is stated (RFC 1870 section 4). */
+  sizeLimit: number | null;
+  /** Messages per connection (LIMITS MAILMAX, RFC 9422); null where none is stated. */
+  mailMax: number | null;
+  /** Upper-case names of SASL mechanisms. */
+  auth: readonly string[];
+}
+
+/** What a server offers that answered HELO only. */
+export const noExtensions: Extensions = {
+  pipelining: false,
+  eightBitMime: false,
+  smtpUtf8: false,
+  startTls: false,
+  requireTls: false,
+  enhancedStatusCodes: false,
+  size: false,
+  sizeLimit: null,
+  mailMax: null,
+  auth: [],
+};
+
+/** Reads the answer to EHLO; unknown keywords are passed over, of a repeated one the last counts. */
+export function extensionsOf(reply: SmtpReply): Extensions {
+  const offers = new Map<string, string>();
+  for (const line of reply.lines.slice(1)) {
+    const [keyword = '', ...parameters] = line.trim().toUpperCase().split(/ +/);
+    // "AUTH=PLAIN" is an old Outlook form.
+    const [name = '', old] = keyword.split('=', 2);
+    offers.set(name, old === undefined ? parameters.join(' ') : [old, ...parameters].join(' '));
+  }
+  const limits = new Map(
+    (offers.get('LIMITS') ?? '').split(' ').map((each) => [each.split('=')[0], each.split('=')[1]]),
+  );
+  return {
+    pipelining: offers.has('PIPELINING'),
+    eightBitMime: offers.has('8BITMIME'),
+    smtpUtf8: offers.has('SMTPUTF8'),
+    startTls: offers.has('STARTTLS'),
+    requireTls: offers.has('REQUIRETLS'),
+    enhancedStatusCodes: offers.has('ENHANCEDSTATUSCODES'),
+    size: offers.has('SIZE'),
+    sizeLimit: positive(offers.get('SIZE')),
+    mailMax: positive(limits.get('MAILMAX')),
+    auth: (offers.get('AUTH') ?? '').split(' ').filter((mechanism) => mechanism !== ''),
+  };
+}
+
+function positive(text: string | undefined): number | null {
+  if (text === undefined || !/^\d{1,15}$/.test(text)) return null;
+  return Number(text) || null;
+}

@@ -1,0 +1,233 @@
+/**
+ * Opens an SMTP session with one address of one mail host: connect, banner, EHLO (or HELO), STARTTLS (RFC 3207) and EHLO
+ * again, AUTH (RFC 4954) for smarthosts. Each step is a function below, in this order; any of them may end the attempt,
+ * and then the result names the phase. Nothing that happens here is the message's fault: try the next host.
+ */
+import { connect } from 'node:net';
+import type { Socket } from 'node:net';
+import type { Clock } from '../../base/clock.ts';
+import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import { extensionsOf, noExtensions } from './extensions.ts';
+import type { Extensions } from './extensions.ts';
+import { noTimings } from './phases.ts';
+import type { Phase, PhaseTimeouts, Timings } from './phases.ts';
+import { Session } from './session.ts';
+import { handshake } from './tls.ts';
+import type { Hello, TlsClient } from './tls.ts';
+import type { TlsNeed, TlsResult } from './tls-policy.ts';
+import { Wire, isBroken } from './wire.ts';
+import type { Broken, Trace } from './wire.ts';
+
+export interface OpenDeps {
+  clock: Clock;
+  tls: TlsClient;
+  trace?: Trace;
+}
+
+export interface SessionTarget {
+  /** The mail host's name: SNI, and the name its certificate is checked for. */
+  host: string;
+  ip: string;
+  port: number;
+  /** The address to send from; the system's choice where it is not given. */
+  localAddress?: string;
+  /** The name we give in EHLO. */
+  ehlo: string;
+  need: TlsNeed;
+  /** `reduced` after a full hello broke. */
+  hello?: Hello;
+  /** For smarthosts. Sent only over TLS, unless `inPlaintext` permits otherwise. */
+  auth?: { user: string; password: string; inPlaintext?: boolean };
+  timeouts: PhaseTimeouts;
+  /** Then the banner gets less time. */
+  otherHostsRemain: boolean;
+}
+
+export type OpenResult =
+  | { kind: 'open'; session: Session }
+  | {
+      kind: 'failed';
+      phase: Phase;
+      /** What the server said, if it was that. */
+      reply: SmtpReply | null;
+      text: string;
+      /** The TLS handshake itself failed: a reduced hello or plaintext may work. */
+      tlsBroken: boolean;
+      /** TLS stood, but not as the need demands, or was not to be had at all. */
+      tlsUnsatisfied: boolean;
+      tls: TlsResult | null;
+      timings: Timings;
+    };
+
+type Failed = Extract<OpenResult, { kind: 'failed' }>;
+
+/** Opens a session. Never throws for what network or server do; whatever fails, no socket stays open. */
+export async function openSession(deps: OpenDeps, target: SessionTarget): Promise<OpenResult> {
+  return new Opening(deps, target).run();
+}
+
+class Opening {
+  private readonly deps: OpenDeps;
+  private readonly target: SessionTarget;
+  private readonly timings = noTimings();
+  private readonly deadline: number;
+  private lapStart: number;
+  private extensions: Extensions = noExtensions;
+  private tls: TlsResult | null = null;
+
+  constructor(deps: OpenDeps, target: SessionTarget) {
+    this.deps = deps;
+    this.target = target;
+    this.lapStart = deps.clock.monotonic();
+    this.deadline = this.lapStart + target.timeouts.attempt;
+  }
+
+  async run(): Promise<OpenResult> {
+    const connected = await this.connect();
+    if (typeof connected === 'string') return this.failed('connect', null, connected);
+    const { timeouts, otherHostsRemain } = this.target;
+    const wire = new Wire(this.deps, connected);
+    wire.deadline = this.deadline;
+    this.lap('connect');
+    const implicitFault = this.target.need.mode === 'implicit' ? await this.secure(wire) : null;
+    if (implicitFault !== null) return implicitFault;
+    const banner = await wire.read('banner', otherHostsRemain ? timeouts.bannerWithOthers : timeouts.banner);
+    const fault =
+      this.refusal('banner', banner) ??
+      (await this.hello(wire)) ??
+      (await this.startTls(wire)) ??
+      (await this.authenticate(wire));
+    if (fault === null && !isBroken(banner)) return this.opened(wire, banner);
+    // A server that sent 220 is owed a QUIT; one that did not gets it as well, since it costs nothing.
+    void wire.quit(1000);
+    return fault ?? this.failed('banner', null, 'no banner');
+  }
+
+  private opened(wire: Wire, banner: SmtpReply): OpenResult {
+    const { extensions, tls, timings } = this;
+    const { timeouts } = this.target;
+    return {
+      kind: 'open',
+      session: new Session(this.deps, { wire, extensions, tls, timings, timeouts, banner: banner.text }),
+    };
+  }
+
+  /** The socket, or what went wrong. */
+  private connect(): Promise<Socket | string> {
+    const { ip, port, localAddress, timeouts } = this.target;
+    const socket = connect({ host: ip, port, noDelay: true, ...(localAddress === undefined ? {} : { localAddress }) });
+    return new Promise((resolve) => {
+      const onError = (error: Error): void => {
+        timer.cancel();
+        socket.destroy();
+        resolve(error.message);
+      };
+      const timer = this.deps.clock.after(timeouts.connect, () => {
+        onError(new Error(`no connection to ${ip} within ${String(timeouts.connect / 1000)} s`));
+      });
+      socket.on('error', onError);
+      socket.once('connect', () => {
+        timer.cancel();
+        socket.off('error', onError);
+        resolve(socket);
+      });
+    });
+  }
+
+  private async hello(wire: Wire): Promise<Failed | null> {
+    const { ehlo, timeouts } = this.target;
+    wire.write(`EHLO ${ehlo}\r\n`);
+    let reply = await wire.read('ehlo', timeouts.ehlo);
+    if (!isBroken(reply) && reply.code >= 500) {
+      // RFC 5321 section 3.2: a server of before 1993.
+      wire.write(`HELO ${ehlo}\r\n`);
+      reply = await wire.read('ehlo', timeouts.ehlo);
+      this.extensions = noExtensions;
+    } else if (!isBroken(reply)) this.extensions = extensionsOf(reply);
+    this.lap(this.tls === null ? 'banner' : 'tls');
+    return this.refusal('ehlo', reply);
+  }
+
+  private async startTls(wire: Wire): Promise<Failed | null> {
+    const { need, timeouts } = this.target;
+    if (need.mode === 'none' || need.mode === 'implicit') return null;
+    if (!this.extensions.startTls)
+      return need.mode === 'required' ? this.unsatisfied(null, 'the server does not offer STARTTLS') : null;
+    wire.write('STARTTLS\r\n');
+    const reply = await wire.read('tls', timeouts.tls);
+    if (isBroken(reply)) return this.refusal('tls', reply);
+    if (reply.code !== 220) {
+      if (need.mode === 'required') return this.unsatisfied(reply, 'the server refuses STARTTLS');
+      return reply.code === 421 ? this.refusal('tls', reply) : null;
+    }
+    return (await this.secure(wire)) ?? this.hello(wire);
+  }
+
+  /** Handshake over the wire's socket. What the server offered before counts no more (RFC 3207 section 4.2). */
+  private async secure(wire: Wire): Promise<Failed | null> {
+    const { host, port, need, hello = 'full', timeouts } = this.target;
+    const left = this.deadline - this.deps.clock.monotonic();
+    const timeoutMs = Math.min(timeouts.tls, Math.max(0, left));
+    const secured = await handshake(this.deps, wire.release(), { host, port, need, hello, timeoutMs });
+    this.lap('tls');
+    this.extensions = noExtensions;
+    if (secured.kind === 'failed') return { ...this.failed('tls', null, secured.text), tlsBroken: true };
+    wire.adopt(secured.socket);
+    this.tls = secured.result;
+    if (need.verify !== 'no' && !secured.result.verified)
+      return this.unsatisfied(null, secured.result.fault ?? 'the certificate does not satisfy the policy');
+    return null;
+  }
+
+  private async authenticate(wire: Wire): Promise<Failed | null> {
+    const { auth } = this.target;
+    if (auth === undefined) return null;
+    if (this.tls === null && auth.inPlaintext !== true)
+      return this.unsatisfied(null, 'the server offers no TLS, and the credentials may not be sent without');
+    const mechanisms = this.extensions.auth;
+    if (mechanisms.includes('PLAIN')) {
+      const token = base64(`\0${auth.user}\0${auth.password}`);
+      return this.credentials(wire, [`AUTH PLAIN ${token}`]);
+    }
+    if (mechanisms.includes('LOGIN'))
+      return this.credentials(wire, ['AUTH LOGIN', base64(auth.user), base64(auth.password)]);
+    return this.failed('auth', null, 'the server offers neither AUTH PLAIN nor AUTH LOGIN');
+  }
+
+  /** Sends line after line while the server asks for more (334), until it says 235. */
+  private async credentials(wire: Wire, lines: readonly string[]): Promise<Failed | null> {
+    for (const [at, line] of lines.entries()) {
+      wire.write(`${line}\r\n`, at === 0 ? `${line.split(' ', 2).join(' ')} ***` : '***');
+      const reply = await wire.read('auth', this.target.timeouts.auth);
+      if (isBroken(reply)) return this.refusal('auth', reply);
+      if (reply.code === 235) return null;
+      if (reply.code !== 334) return this.failed('auth', reply, reply.text);
+    }
+    wire.write('*\r\n');
+    return this.failed('auth', null, 'the server asks for more than the credentials');
+  }
+
+  private refusal(phase: Phase, answer: SmtpReply | Broken): Failed | null {
+    if (isBroken(answer)) return this.failed(phase, null, answer.text);
+    return answer.code >= 200 && answer.code < 300 ? null : this.failed(phase, answer, answer.text);
+  }
+
+  private unsatisfied(reply: SmtpReply | null, text: string): Failed {
+    return { ...this.failed('tls', reply, text), tlsUnsatisfied: true };
+  }
+
+  private failed(phase: Phase, reply: SmtpReply | null, text: string): Failed {
+    const { tls, timings } = this;
+    return { kind: 'failed', phase, reply, text, tlsBroken: false, tlsUnsatisfied: false, tls, timings };
+  }
+
+  private lap(part: 'connect' | 'banner' | 'tls'): void {
+    const now = this.deps.clock.monotonic();
+    this.timings[part] += now - this.lapStart;
+    this.lapStart = now;
+  }
+}
+
+function base64(text: string): string {
+  return Buffer.from(text, 'utf8').toString('base64');
+}

@@ -1,0 +1,47 @@
+/** The phases of an SMTP session, how long each may last (RFC 5321 section 4.5.3.2) and how long each took. */
+
+/** `tls` is the handshake, `block` a piece of the body, `dot` the wait for the answer to the whole message. */
+export type Phase = 'connect' | 'banner' | 'ehlo' | 'tls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'block' | 'dot';
+
+/** Milliseconds. Each phase has its limit as a whole: a server that sends a byte now and then does not extend it. */
+export type PhaseTimeouts = Record<Phase, number> & {
+  /** The banner where other hosts remain to be tried. */
+  bannerWithOthers: number;
+  /** Everything from dialling, or from MAIL on a reused connection, to the last answer. */
+  attempt: number;
+};
+
+const SECOND = 1000;
+
+export const defaultTimeouts: PhaseTimeouts = {
+  connect: 30 * SECOND,
+  banner: 300 * SECOND,
+  bannerWithOthers: 120 * SECOND,
+  ehlo: 300 * SECOND,
+  tls: 60 * SECOND,
+  auth: 120 * SECOND,
+  mail: 300 * SECOND,
+  rcpt: 300 * SECOND,
+  data: 120 * SECOND,
+  block: 180 * SECOND,
+  dot: 600 * SECOND,
+  attempt: 1800 * SECOND,
+};
+
+/**
+ * Milliseconds each part took; 0 where it was not needed (a reused connection) or not reached. `banner` ends with the
+ * answer to the first EHLO, `tls` with the answer to the second, `data` with the 354, `dot` covers body and final answer.
+ */
+export interface Timings {
+  connect: number;
+  banner: number;
+  tls: number;
+  mail: number;
+  rcpt: number;
+  data: number;
+  dot: number;
+}
+
+export function noTimings(): Timings {
+  return { connect: 0, banner: 0, tls: 0, mail: 0, rcpt: 0, data: 0, dot: 0 };
+}

@@ -1,0 +1,100 @@
+/**
+ * How a connection to one mail host has to be protected, and whether it is. Weighs, strongest first: the operator's word,
+ * DANE (RFC 7672), MTA-STS (RFC 8461), and otherwise opportunistic STARTTLS (RFC 7435). Pure.
+ */
+import type { TlsaRecord } from '../../base/resolver.ts';
+
+export type PolicyName = 'none' | 'opportunistic' | 'operator' | 'mta-sts' | 'dane' | 'requiretls';
+
+export interface TlsNeed {
+  /** `implicit`: TLS from the first byte (port 465). The other modes begin in plaintext and use STARTTLS. */
+  mode: 'none' | 'opportunistic' | 'required' | 'implicit';
+  /** `name`: a trusted chain and the host's name in the certificate. `dane`: a match with one of `tlsa`. */
+  verify: 'no' | 'name' | 'dane';
+  tlsa: readonly TlsaRecord[];
+  policy: PolicyName;
+}
+
+/** What became of it, for the attempt's record. */
+export interface TlsResult {
+  protocol: string;
+  cipher: string;
+  /** The certificate passed: trusted chain and right name, or DANE. Recorded even where nobody asks for it. */
+  verified: boolean;
+  policy: PolicyName;
+  /** Why it was not verified. */
+  fault: string | null;
+}
+
+export interface TlsFacts {
+  /** The operator's setting for this domain or route, or null. `verified` asks for the name, too. */
+  override: 'none' | 'opportunistic' | 'required' | 'verified' | 'implicit' | null;
+  /** TLSA records of `_25._tcp.<host>`, only if MX, address and TLSA answers were all validated; null otherwise. */
+  dane: readonly TlsaRecord[] | null;
+  sts: 'none' | 'testing' | 'enforce';
+  /** Whether the host matches a pattern of the MTA-STS policy. */
+  stsMatches: boolean;
+  /** The message asks for REQUIRETLS (RFC 8689). */
+  requireTls: boolean;
+}
+
+/** The need, or `refused` where MTA-STS forbids this host (RFC 8461 section 5): try the next one. */
+export function tlsNeed(facts: TlsFacts): { kind: 'need'; need: TlsNeed } | { kind: 'refused'; text: string } {
+  if (facts.override !== null) return need(overridden(facts.override));
+  const usable = usableTlsa(facts.dane ?? []);
+  // RFC 7672 section 2.2: DANE takes precedence over MTA-STS; unusable records still demand TLS (section 2.2.1).
+  if (facts.dane !== null && facts.dane.length > 0)
+    return need({ mode: 'required', verify: usable.length > 0 ? 'dane' : 'no', tlsa: usable, policy: 'dane' });
+  if (facts.sts === 'enforce') {
+    if (!facts.stsMatches) return { kind: 'refused', text: 'the MTA-STS policy of the domain does not name this host' };
+    return need({ mode: 'required', verify: 'name', tlsa: [], policy: 'mta-sts' });
+  }
+  if (facts.requireTls) return need({ mode: 'required', verify: 'name', tlsa: [], policy: 'requiretls' });
+  return need({
+    mode: 'opportunistic',
+    verify: 'no',
+    tlsa: [],
+    policy: facts.sts === 'testing' ? 'mta-sts' : 'opportunistic',
+  });
+}
+
+function need(of: TlsNeed): { kind: 'need'; need: TlsNeed } {
+  return { kind: 'need', need: of };
+}
+
+function overridden(override: NonNullable<TlsFacts['override']>): TlsNeed {
+  switch (override) {
+    case 'none':
+      return { mode: 'none', verify: 'no', tlsa: [], policy: 'operator' };
+    case 'opportunistic':
+      return { mode: 'opportunistic', verify: 'no', tlsa: [], policy: 'operator' };
+    case 'required':
+      return { mode: 'required', verify: 'no', tlsa: [], policy: 'operator' };
+    case 'verified':
+      return { mode: 'required', verify: 'name', tlsa: [], policy: 'operator' };
+    case 'implicit':
+      return { mode: 'implicit', verify: 'name', tlsa: [], policy: 'operator' };
+  }
+}
+
+/** RFC 7672 section 3.1.3: PKIX-TA(0) and PKIX-EE(1) are not used with SMTP; unknown parameters are passed over. */
+function usableTlsa(records: readonly TlsaRecord[]): TlsaRecord[] {
+  return records.filter(
+    ({ usage, selector, matchingType, certificate }) =>
+      (usage === 2 || usage === 3) && selector <= 1 && matchingType <= 2 && certificate.length > 0,
+  );
+}
+
+/** Whether an open connection may carry mail with this need. Plaintext satisfies only those who do not insist. */
+export function satisfies(result: TlsResult | null, of: TlsNeed): boolean {
+  if (of.mode === 'none' || of.mode === 'opportunistic') return true;
+  if (result === null) return false;
+  if (of.verify === 'no') return true;
+  return result.verified && (of.verify === 'dane') === (result.policy === 'dane');
+}
+
+/** Part of a connection's pool key: equal for needs that the same connection meets by design. */
+export function needKey(of: TlsNeed): string {
+  const tlsa = of.tlsa.map((record) => record.certificate.toString('base64', 0, 24)).sort();
+  return [of.mode, of.verify, of.policy, ...tlsa].join(':');
+}

@@ -1,0 +1,166 @@
+/**
+ * The TLS handshake with a mail host. The certificate is judged after the handshake, never by refusing it: opportunistic
+ * TLS takes any (RFC 7435), and what was found is recorded in every attempt.
+ */
+import type { Socket } from 'node:net';
+import { connect, createSecureContext } from 'node:tls';
+import type { DetailedPeerCertificate, SecureContext, TLSSocket } from 'node:tls';
+import { isIP } from 'node:net';
+import type { Clock } from '../../base/clock.ts';
+import { daneFault } from './dane.ts';
+import type { TlsNeed, TlsResult } from './tls-policy.ts';
+
+/** `reduced`: TLS 1.2 only and no resumption, for servers that choke on a modern hello. */
+export type Hello = 'full' | 'reduced';
+
+/** What handshakes share: the trust store (loading it costs milliseconds) and sessions to resume. */
+export interface TlsClient {
+  contextFor(hello: Hello): SecureContext;
+  sessions: Map<string, ResumableSession>;
+}
+
+/** A resumed handshake shows no certificate, so the verdict on the first one is kept with it. */
+interface ResumableSession {
+  session: Buffer;
+  fault: string | null;
+  until: number;
+}
+
+const MAX_SESSIONS = 1000;
+const SESSION_MS = 3_600_000;
+
+/** `ca`: PEM certificates to trust instead of the system's, for tests and private networks. */
+export function createTlsClient(options: { ca?: string } = {}): TlsClient {
+  const contexts = new Map<Hello, SecureContext>();
+  return {
+    sessions: new Map(),
+    contextFor(hello) {
+      const made = contexts.get(hello);
+      if (made !== undefined) return made;
+      const context = createSecureContext({
+        minVersion: 'TLSv1.2',
+        ...(hello === 'reduced' ? { maxVersion: 'TLSv1.2' as const } : {}),
+        ...(options.ca === undefined ? {} : { ca: options.ca }),
+      });
+      contexts.set(hello, context);
+      return context;
+    },
+  };
+}
+
+export interface HandshakeTarget {
+  host: string;
+  port: number;
+  need: TlsNeed;
+  hello: Hello;
+  timeoutMs: number;
+}
+
+export type Handshake =
+  | { kind: 'secured'; socket: TLSSocket; result: TlsResult }
+  /** The handshake itself failed. The socket is destroyed. */
+  | { kind: 'failed'; text: string };
+
+/** Begins TLS on a connected socket. Does not judge by the need: see `verified` and `fault` of the result. */
+export function handshake(
+  deps: { clock: Clock; tls: TlsClient },
+  raw: Socket,
+  target: HandshakeTarget,
+): Promise<Handshake> {
+  const { clock, tls } = deps;
+  const key = `${target.host}:${String(target.port)}`;
+  const resumed = target.hello === 'full' && target.need.verify === 'no' ? usableSession(tls, key, clock.now()) : null;
+  const socket = connect({
+    socket: raw,
+    host: target.host,
+    ...(isIP(target.host) === 0 ? { servername: target.host } : {}),
+    secureContext: tls.contextFor(target.hello),
+    ...(resumed === null ? {} : { session: resumed.session }),
+    rejectUnauthorized: false,
+  });
+  return new Promise((resolve) => {
+    const failed = (text: string): void => {
+      timer.cancel();
+      tls.sessions.delete(key);
+      socket.destroy();
+      raw.destroy();
+      resolve({ kind: 'failed', text });
+    };
+    const onError = (error: Error): void => {
+      failed(error.message);
+    };
+    const onClose = (): void => {
+      failed('connection closed during the TLS handshake');
+    };
+    const timer = clock.after(target.timeoutMs, () => {
+      failed(`no TLS handshake within ${String(target.timeoutMs / 1000)} s`);
+    });
+    socket.on('error', onError);
+    socket.once('close', onClose);
+    socket.once('secureConnect', () => {
+      timer.cancel();
+      socket.off('error', onError);
+      socket.off('close', onClose);
+      const result = resultOf(socket, target, resumed, clock.now());
+      rememberSession(tls, key, socket, result, clock.now());
+      resolve({ kind: 'secured', socket, result });
+    });
+  });
+}
+
+function resultOf(
+  socket: TLSSocket,
+  target: HandshakeTarget,
+  resumed: ResumableSession | null,
+  now: number,
+): TlsResult {
+  const cipher = socket.getCipher();
+  const fault = resumed !== null && socket.isSessionReused() ? resumed.fault : certificateFault(socket, target, now);
+  return {
+    protocol: socket.getProtocol() ?? 'unknown',
+    cipher: cipher.standardName,
+    verified: fault === null,
+    policy: target.need.policy,
+    fault,
+  };
+}
+
+function certificateFault(socket: TLSSocket, target: HandshakeTarget, now: number): string | null {
+  if (target.need.verify === 'dane') return daneFault(chainOf(socket), target.host, target.need.tlsa, now);
+  if (socket.authorized) return null;
+  // Node sets an Error here, or only its code, whatever the types say.
+  const error: unknown = socket.authorizationError;
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** The certificates the server sent, leaf first. */
+function chainOf(socket: TLSSocket): Buffer[] {
+  const chain: Buffer[] = [];
+  // Without a certificate Node gives an empty object, and the last one may have no issuer, whatever the types say.
+  let certificate: Partial<DetailedPeerCertificate> | undefined = socket.getPeerCertificate(true);
+  // Ten are more than any real chain has.
+  while (certificate?.raw !== undefined && chain.length < 10) {
+    chain.push(certificate.raw);
+    if (certificate.issuerCertificate === certificate) break;
+    certificate = certificate.issuerCertificate;
+  }
+  return chain;
+}
+
+function usableSession(tls: TlsClient, key: string, now: number): ResumableSession | null {
+  const kept = tls.sessions.get(key);
+  return kept !== undefined && kept.until > now ? kept : null;
+}
+
+function rememberSession(tls: TlsClient, key: string, socket: TLSSocket, result: TlsResult, now: number): void {
+  // With TLS 1.3 the tickets come after the handshake; each may be used once, so the newest is kept.
+  socket.on('session', (session) => {
+    tls.sessions.delete(key);
+    tls.sessions.set(key, { session, fault: result.fault, until: now + SESSION_MS });
+    if (tls.sessions.size <= MAX_SESSIONS) return;
+    for (const oldest of tls.sessions.keys()) {
+      tls.sessions.delete(oldest);
+      break;
+    }
+  });
+}

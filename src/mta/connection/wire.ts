@@ -1,0 +1,212 @@
+/**
+ * One socket to a mail server: writes bytes, gives replies in order, and puts a time limit on each wait. Knows nothing of
+ * SMTP's commands. What goes wrong is a value (`Broken`) that names the phase; after it the wire is dead for good.
+ */
+import type { Socket } from 'node:net';
+import type { Clock, Timer } from '../../base/clock.ts';
+import { ReplyReader } from '../../mail/smtp-reply.ts';
+import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import type { Phase } from './phases.ts';
+
+export interface Broken {
+  kind: 'broken';
+  phase: Phase;
+  text: string;
+}
+
+export function isBroken(answer: SmtpReply | Broken): answer is Broken {
+  return 'kind' in answer;
+}
+
+/** Sees each line of the dialogue (not the message): `>` is us. */
+export type Trace = (side: '<' | '>', line: string) => void;
+
+/** More replies than anything we pipeline can have caused: the server floods. */
+const MOST_UNREAD = 256;
+
+export class Wire {
+  /** On `clock.monotonic()`: no wait goes beyond it. */
+  deadline = Infinity;
+  /** Called once when the server speaks or leaves while nobody waits for it. */
+  onUpset: (() => void) | null = null;
+  private readonly clock: Clock;
+  private readonly trace: Trace | undefined;
+  private socket: Socket;
+  private reader = new ReplyReader();
+  private unread: SmtpReply[] = [];
+  private waiting: ((answer: SmtpReply | Broken) => void) | null = null;
+  private draining: ((broken: Broken | null) => void) | null = null;
+  private timer: Timer | null = null;
+  private phase: Phase = 'banner';
+  private broken: Broken | null = null;
+
+  constructor(deps: { clock: Clock; trace?: Trace | undefined }, socket: Socket) {
+    this.clock = deps.clock;
+    this.trace = deps.trace;
+    this.socket = socket;
+    this.listen();
+  }
+
+  /** True while nothing has gone wrong and the server has said nothing that was not asked for. */
+  get calm(): boolean {
+    return this.broken === null && this.unread.length === 0 && !this.reader.partial;
+  }
+
+  /** Writes commands. On a broken wire nothing happens: the next `read` tells. `shown` replaces secrets in the trace. */
+  write(text: string, shown = text): void {
+    if (this.broken !== null) return;
+    if (this.trace !== undefined) for (const line of shown.split('\r\n')) if (line !== '') this.trace('>', line);
+    this.socket.write(text);
+  }
+
+  /**
+   * Writes a block of the message. If the server is slow to take it, waits at most `timeoutMs`; with null it does not wait
+   * (the last block: the answer to the dot is awaited next). Gives a promise only where there is something to wait for.
+   */
+  writeBlock(block: Buffer, timeoutMs: number | null): Promise<Broken | null> | Broken | null {
+    if (this.broken !== null) return this.broken;
+    this.phase = 'block';
+    if (this.socket.write(block) || timeoutMs === null) return null;
+    this.limit('block', timeoutMs, 'the server takes no data');
+    return new Promise((resolve) => (this.draining = resolve));
+  }
+
+  /** The next reply, or why there is none. A reply that came before the connection broke is still given. */
+  read(phase: Phase, timeoutMs: number): Promise<SmtpReply | Broken> {
+    const ready = this.unread.shift();
+    if (ready !== undefined) return Promise.resolve(ready);
+    if (this.broken !== null) return Promise.resolve({ ...this.broken, phase });
+    this.phase = phase;
+    this.limit(phase, timeoutMs, 'no answer');
+    return new Promise((resolve) => (this.waiting = resolve));
+  }
+
+  /** A reply that came without being waited for, such as a refusal in the middle of the body. */
+  takeUnread(): SmtpReply | null {
+    return this.unread.shift() ?? null;
+  }
+
+  /**
+   * Hands the socket over to TLS. All that was received before is forgotten, so that nothing injected before the handshake
+   * can pass for an answer after it (CVE-2011-0411 and its kin).
+   */
+  release(): Socket {
+    this.silence();
+    this.reader = new ReplyReader();
+    this.unread = [];
+    return this.socket;
+  }
+
+  /** Goes on over another socket. */
+  adopt(socket: Socket): void {
+    this.socket = socket;
+    this.listen();
+  }
+
+  /** Says QUIT and leaves; resolves when the socket is gone, at the latest after `graceMs`. */
+  quit(graceMs: number): Promise<void> {
+    const { socket } = this;
+    if (socket.destroyed) return Promise.resolve();
+    if (this.broken === null) this.write('QUIT\r\n');
+    this.fail('closed by us');
+    return new Promise((resolve) => {
+      const timer = this.clock.after(graceMs, () => socket.destroy(), { background: true });
+      socket.once('close', () => {
+        timer.cancel();
+        resolve();
+      });
+      // Unread bytes would keep the end of the stream from being seen.
+      socket.resume();
+      socket.end();
+    });
+  }
+
+  /** Drops the connection without a word. */
+  destroy(): void {
+    this.fail('closed by us');
+    this.socket.destroy();
+  }
+
+  private listen(): void {
+    this.socket.on('data', this.take);
+    this.socket.on('drain', this.drained);
+    this.socket.on('error', this.failed);
+    this.socket.on('end', this.ended);
+    this.socket.on('close', this.ended);
+  }
+
+  private silence(): void {
+    this.socket.off('data', this.take);
+    this.socket.off('drain', this.drained);
+    this.socket.off('end', this.ended);
+    this.socket.off('close', this.ended);
+    // 'error' stays: without a listener an error would end the process.
+  }
+
+  private readonly take = (chunk: Buffer): void => {
+    for (const reply of this.reader.push(chunk)) this.deliver(reply);
+    if (this.reader.fault !== null) this.fail(this.reader.fault.why);
+    else if (this.waiting === null && this.reader.partial) this.upset();
+  };
+
+  private deliver(reply: SmtpReply): void {
+    if (this.trace !== undefined)
+      for (const [at, line] of reply.lines.entries())
+        this.trace('<', `${String(reply.code)}${at < reply.lines.length - 1 ? '-' : ' '}${line}`);
+    const { waiting } = this;
+    if (waiting === null) {
+      this.unread.push(reply);
+      if (this.unread.length > MOST_UNREAD) this.fail('the server floods us with replies');
+      this.upset();
+    } else {
+      this.waiting = null;
+      this.timer?.cancel();
+      waiting(reply);
+    }
+  }
+
+  private readonly drained = (): void => {
+    const { draining } = this;
+    if (draining === null) return;
+    this.draining = null;
+    this.timer?.cancel();
+    draining(null);
+  };
+
+  private readonly failed = (error: Error): void => {
+    this.fail(error.message);
+  };
+
+  private readonly ended = (): void => {
+    this.fail(this.reader.partial ? 'connection closed in the middle of a reply' : 'connection closed by the server');
+  };
+
+  private limit(phase: Phase, timeoutMs: number, what: string): void {
+    const left = this.deadline - this.clock.monotonic();
+    const ms = Math.max(0, Math.min(timeoutMs, left));
+    this.timer = this.clock.after(ms, () => {
+      const why = left < timeoutMs ? 'the time for the whole attempt is over' : `${what} within ${String(ms / 1000)} s`;
+      this.fail(`${why} (${phase})`);
+      this.socket.destroy();
+    });
+  }
+
+  private fail(text: string): void {
+    if (this.broken !== null) return;
+    const broken: Broken = { kind: 'broken', phase: this.phase, text };
+    this.broken = broken;
+    this.timer?.cancel();
+    const { waiting, draining } = this;
+    this.waiting = null;
+    this.draining = null;
+    waiting?.(broken);
+    draining?.(broken);
+    if (waiting === null && draining === null) this.upset();
+  }
+
+  private upset(): void {
+    const { onUpset } = this;
+    this.onUpset = null;
+    onUpset?.();
+  }
+}

@@ -1,0 +1,156 @@
+/**
+ * Tries one mail once: host after host until one of them takes it or refuses it. What the world says is an outcome, not an
+ * exception. A host that cannot be reached, or that turns us away before MAIL, is only passed over; the mail goes to the next.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { Outcome } from '../messages/delivery.ts';
+import type { Breaker } from './breaker.ts';
+import { connectionKey, dial, type DialResult, type DialTarget, type TlsMemory } from './connection/dial.ts';
+import type { PhaseTimeouts } from './connection/phases.ts';
+import type { Lease, Pool } from './connection/pool.ts';
+import type { Transfer } from './connection/session.ts';
+import { tlsNeed, type TlsNeed } from './connection/tls-policy.ts';
+import type { TlsClient } from './connection/tls.ts';
+import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type Place } from './outcome.ts';
+import type { Ready } from './prepare.ts';
+import type { Host, Site } from './sites.ts';
+
+export interface DeliverDeps {
+  clock: Clock;
+  pool: Pool;
+  tls: TlsClient;
+  memory: TlsMemory;
+  breaker: Breaker;
+  timeouts: PhaseTimeouts;
+  /** Our name in EHLO. */
+  hostname: string;
+}
+
+export type Tried =
+  | { kind: 'tried'; outcome: Outcome }
+  /** Nobody was dialled: every host is at its cap or left alone for now, or the program stops. No attempt is spent. */
+  | { kind: 'untried' };
+
+/** `connected` is called once the mail is on a connection: the time to get the next one ready. */
+export async function deliver(
+  deps: DeliverDeps,
+  site: Site,
+  mail: Ready,
+  frame: (endedAt: number) => AttemptFrame,
+  connected: () => void,
+): Promise<Tried> {
+  const { clock, breaker } = deps;
+  /** What the last host that was dialled did. */
+  let last: ((frame: AttemptFrame) => Outcome) | null = null;
+  for (const [at, host] of site.hosts.entries()) {
+    if (breaker.readyAt(hostKey(host), clock.now()) > clock.now()) continue;
+    const result = await tryHost(deps, site, host, mail, at < site.hosts.length - 1, connected);
+    if (result.kind === 'busy') continue;
+    if (result.kind === 'unreachable') {
+      last = (seen) => outcomeOfDial(seen, result.place, result.failed);
+      continue;
+    }
+    last = (seen) => outcomeOfTransfer(seen, result.place, result.transfer);
+    // Nothing is taken before the final dot: another host may take it at once.
+    if (result.transfer.kind !== 'broken' || result.transfer.uncertain) break;
+  }
+  return last === null ? { kind: 'untried' } : { kind: 'tried', outcome: last(frame(clock.now())) };
+}
+
+type HostResult =
+  | { kind: 'busy' }
+  | { kind: 'unreachable'; place: Place; failed: Extract<DialResult, { kind: 'failed' }> }
+  | { kind: 'carried'; place: Place; transfer: Transfer };
+
+async function tryHost(
+  deps: DeliverDeps,
+  site: Site,
+  host: Host,
+  mail: Ready,
+  otherHostsRemain: boolean,
+  connected: () => void,
+): Promise<HostResult> {
+  const { breaker, clock } = deps;
+  const target = targetOf(deps, site, host, otherHostsRemain);
+  for (let fresh = false; ; fresh = true) {
+    const leased = await leaseFor(deps, target, fresh);
+    if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
+    if (leased.kind === 'failed') {
+      breaker.failed(hostKey(host), clock.now());
+      return { kind: 'unreachable', place: placeOf(host, leased.ip), failed: leased };
+    }
+    const { lease } = leased;
+    connected();
+    const transfer = await carry(lease, mail);
+    // A kept connection may have died, or been told to close, while nobody looked: that says nothing about host or mail.
+    if (lease.reused && !fresh && endedBeforeMail(transfer)) continue;
+    breaker.succeeded(hostKey(host));
+    return { kind: 'carried', place: placeOf(host, lease.ip), transfer };
+  }
+}
+
+async function carry(lease: Lease, mail: Ready): Promise<Transfer> {
+  try {
+    const { envelopeFrom, recipient, data, size, smtpUtf8 } = mail;
+    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit: false });
+  } finally {
+    lease.giveBack();
+  }
+}
+
+const CLOSING = 421;
+
+const endedBeforeMail = (transfer: Transfer): boolean =>
+  (transfer.kind === 'broken' && transfer.phase === 'mail') ||
+  (transfer.kind === 'refused' && transfer.phase === 'mail' && transfer.reply.code === CLOSING);
+
+function leaseFor(deps: DeliverDeps, target: DialTarget, fresh: boolean): ReturnType<Pool['lease']> {
+  const { pool, clock, tls, memory, breaker } = deps;
+  const host = `${target.host}:${String(target.port)}`;
+  return pool.lease({
+    key: connectionKey(target),
+    host,
+    fresh,
+    open: async () => {
+      breaker.dialling(host);
+      try {
+        return await dial({ clock, tls, memory }, target);
+      } catch (error) {
+        // A bug, but a probe that never ends would keep the host closed for good.
+        breaker.failed(host, clock.now());
+        throw error;
+      }
+    },
+  });
+}
+
+function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: boolean): DialTarget {
+  const auth = site.relay?.auth ?? null;
+  return {
+    host: host.name,
+    port: host.port,
+    ips: host.addresses.map(({ ip }) => ip),
+    ehlo: deps.hostname,
+    need: needOf(site),
+    timeouts: deps.timeouts,
+    otherHostsRemain,
+    ...(auth === null ? {} : { auth }),
+  };
+}
+
+function needOf(site: Site): TlsNeed {
+  const known = tlsNeed({
+    override: site.relay?.tls ?? null,
+    dane: null,
+    sts: 'none',
+    stsMatches: false,
+    requireTls: false,
+  });
+  if (known.kind === 'refused') throw new Error(known.text);
+  return known.need;
+}
+
+/** How breaker and pool name a host. */
+export const hostKey = ({ name, port }: Host): string => `${name}:${String(port)}`;
+
+const placeOf = ({ name }: Host, ip: string): Place => ({ mx: name, ip, source: null });

@@ -1,0 +1,369 @@
+/**
+ * The outbound engine. A bell or a timer brings due deliveries into windows; each goes to the lane of its destination; a
+ * lane's workers try them and record what happened. start() also takes back what an earlier run left in the middle, stop()
+ * lets attempts in flight finish.
+ */
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Bell } from '../base/bell.ts';
+import type { Log } from '../base/log.ts';
+import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { DueHint } from '../messages/accept.ts';
+import type { Outcome } from '../messages/delivery.ts';
+import type { Recorder } from '../messages/record.ts';
+import { nextTryAt, type RetryRule } from '../messages/retry.ts';
+import { createBreaker } from './breaker.ts';
+import { createTlsMemory } from './connection/dial.ts';
+import type { PhaseTimeouts } from './connection/phases.ts';
+import { createPool, type PoolLimits } from './connection/pool.ts';
+import { createTlsClient } from './connection/tls.ts';
+import { deliver, hostKey } from './deliver.ts';
+import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
+import { createPrepare, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
+import { simulate, simulatedEnd } from './simulator.ts';
+import type { Destination, Site, Sites } from './sites.ts';
+import { asksForLess, newThrottle, pushedBack, succeeded, type Throttle, type ThrottleLimits } from './throttle.ts';
+import { createWindows, type Job } from './windows.ts';
+import { workLane, type Attempted, type WorkerDeps } from './worker.ts';
+
+export interface MtaDeps extends Omit<PrepareDeps, 'db'> {
+  db: { fast: Connection };
+  clock: Clock;
+  log: Log;
+  recorder: Recorder;
+  bells: { deliveries: Bell<readonly DueHint[]> };
+  sites: Sites;
+  random: () => number;
+}
+
+export interface MtaOptions {
+  epoch: number;
+  hostname: string;
+  timeouts: PhaseTimeouts;
+  pool: PoolLimits;
+  lane: ThrottleLimits;
+  maxConnections: number;
+  retry: Pick<RetryRule, 'schedule'>;
+  simulatorDomain: string;
+  /** PEM certificates that mail hosts' certificates may chain to, beside the system's; for private networks. */
+  ca?: string;
+}
+
+export interface LaneReport extends LaneView {
+  /** Connections allowed now, and why that many. */
+  limit: number;
+  cause: string;
+  causeAt: number | null;
+  /** When a parked lane is looked at again, or null. */
+  parkedUntil: number | null;
+  lastReply: string | null;
+  lastProgressAt: number;
+}
+
+export interface Mta {
+  start(): Promise<void>;
+  /** Takes no new work and waits for attempts in flight, at most `patienceMs`. */
+  stop(patienceMs: number): Promise<void>;
+  lanes(): LaneReport[];
+  sizes(): { groups: number; jobs: number; connections: number };
+}
+
+interface LaneState {
+  site: Site | null;
+  throttle: Throttle;
+  parkedUntil: number | null;
+  timer: Timer | null;
+  lastReply: string | null;
+  lastProgressAt: number;
+}
+
+/** Longer than the longest attempt, so that a claim never ends under a living worker. */
+const LEASE_MARGIN_MS = 5 * 60_000;
+const SWEEP_MS = 30_000;
+/** Workers for mail that needs no network. */
+const INNER_SLOTS = 20;
+const SIMULATOR_LANE = '~simulator';
+const DISCARD_LANE = '~discard';
+const NOWHERE_LANE = '~nowhere';
+const UNTRIED_MS = 2_000;
+const MOST_LANE_STATES = 10_000;
+
+export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
+  const { clock, log } = deps;
+  const breaker = createBreaker();
+  const pool = createPool({ clock }, options.pool);
+  const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
+  const deliverDeps = { clock, pool, tls, memory: createTlsMemory(), breaker, timeouts: options.timeouts, hostname: options.hostname };
+  const states = new Map<string, LaneState>();
+  const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
+  const worker: WorkerDeps = {
+    clock,
+    recorder: deps.recorder,
+    windows,
+    epoch: options.epoch,
+    leaseMs: options.timeouts.attempt + LEASE_MARGIN_MS,
+    prepare: createPrepare(deps),
+    attempt,
+    failed: storageFailed,
+  };
+  const lanes: Lanes<Job> = createLanes<Job>({
+    work: (lane) => workLane(worker, lane),
+    slots: slotsOf,
+    maxSlots: () => options.maxConnections,
+    failed: (lane, error) => { log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error'); },
+    empty: forgetOldStates,
+  });
+  let unlisten: (() => void) | null = null;
+  let sweeper: Timer | null = null;
+  let stopping = false;
+
+  function storageFailed(error: unknown): void {
+    log.error({ event: 'storage_failed', err: error }, 'the database failed; trying again');
+  }
+
+  /** Brings a job into the lane of its destination, once that is known. */
+  function place(job: Job): void {
+    const known = deps.sites.known(job.domain);
+    if (known !== null) offer(job, known);
+    else deps.sites.find(job.domain).then((found) => { offer(job, found); }, (error: unknown) => {
+      log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
+      windows.done(job, clock.now() + UNTRIED_MS);
+    });
+  }
+
+  function offer(job: Job, destination: Destination): void {
+    if (stopping) return;
+    // Held mail stays in the queue and is looked at again by the sweeper.
+    if (destination.kind === 'hold') windows.done(job, clock.now() + SWEEP_MS);
+    else lanes.offer(laneFor(destination), job);
+  }
+
+  function laneFor(destination: Exclude<Destination, { kind: 'hold' }>): string {
+    switch (destination.kind) {
+      case 'simulator':
+        return SIMULATOR_LANE;
+      case 'discard':
+        return DISCARD_LANE;
+      case 'nowhere':
+        return NOWHERE_LANE;
+      case 'site':
+        stateOf(destination.name).site = destination;
+        return destination.name;
+    }
+  }
+
+  function stateOf(lane: string): LaneState {
+    let state = states.get(lane);
+    if (state === undefined) {
+      const now = clock.now();
+      state = { site: null, throttle: newThrottle(options.lane, now), parkedUntil: null, timer: null, lastReply: null, lastProgressAt: now };
+      states.set(lane, state);
+    }
+    return state;
+  }
+
+  /** What a lane has learnt outlives its mail, but not without bound. */
+  function forgetOldStates(): void {
+    for (const [name, state] of states) {
+      if (states.size <= MOST_LANE_STATES) return;
+      state.timer?.cancel();
+      states.delete(name);
+    }
+  }
+
+  function slotsOf(lane: string): number {
+    const state = states.get(lane);
+    if (state?.site == null) return INNER_SLOTS;
+    return park(lane, state) ? 0 : state.throttle.limit;
+  }
+
+  /** A lane is parked while every host of its site is left alone: its mail waits without spending attempts. */
+  function park(lane: string, state: LaneState): boolean {
+    const now = clock.now();
+    const ready = Math.min(...(state.site?.hosts ?? []).map((host) => breaker.readyAt(hostKey(host), now)));
+    state.parkedUntil = ready > now ? ready : null;
+    if (state.parkedUntil === null) return false;
+    state.timer ??= clock.after(ready - now, () => {
+      state.timer = null;
+      lanes.pump(lane);
+    });
+    return true;
+  }
+
+  async function attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted> {
+    const startedAt = clock.now();
+    const retryAt = nextTryAt(options.retry, number, startedAt, deps.random());
+    const frame = (endedAt: number, viaRelay = false): AttemptFrame => ({ startedAt, endedAt, retryAt, viaRelay });
+    const done = (outcome: Outcome): Attempted => ({ kind: 'done', outcome, followUps: [] });
+    if (mail.kind !== 'ready') return done(notReady(frame(clock.now()), job, mail));
+    const destination = await deps.sites.find(job.domain);
+    const attempted = await toDestination(destination, mail, number, frame, connected);
+    if (attempted.kind === 'done') note(job, mail, destination, number, attempted.outcome);
+    return attempted;
+  }
+
+  async function toDestination(
+    destination: Destination,
+    mail: Ready,
+    number: number,
+    frame: (endedAt: number, viaRelay?: boolean) => AttemptFrame,
+    connected: () => void,
+  ): Promise<Attempted> {
+    const now = clock.now();
+    switch (destination.kind) {
+      case 'simulator':
+        return { kind: 'done', ...simulate(simulatedEnd(mail.testOutcome, mail.recipient, options.simulatorDomain), number, now) };
+      case 'discard':
+        return { kind: 'done', outcome: discarded(frame(now)), followUps: [] };
+      case 'hold':
+        return { kind: 'untried', dueAt: now + SWEEP_MS };
+      case 'nowhere':
+        return { kind: 'done', outcome: outcomeOfRoute(frame(now), destination.route), followUps: [] };
+      case 'site': {
+        const relayed = destination.relay !== null;
+        const tried = await deliver(deliverDeps, destination, mail, (endedAt) => frame(endedAt, relayed), connected);
+        if (tried.kind === 'untried') return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
+        return { kind: 'done', outcome: tried.outcome, followUps: [] };
+      }
+    }
+  }
+
+  function notReady(frame: AttemptFrame, job: Job, mail: Exclude<Prepared, Ready>): Outcome {
+    if (mail.kind === 'unsigned') {
+      log.error({ event: 'signing_unavailable', delivery_id: job.id, reason: mail.why }, 'a mail waits because it cannot be signed');
+      return waitForUs(frame, mail.why);
+    }
+    return cannotBuild(frame, mail.kind === 'gone' ? 'its rows are gone' : mail.why);
+  }
+
+  function note(job: Job, mail: Ready, destination: Destination, number: number, outcome: Outcome): void {
+    const { facts } = outcome;
+    log.info(
+      {
+        event: 'attempt',
+        message_id: mail.messageId,
+        delivery_id: job.id,
+        domain: job.domain,
+        attempt: number,
+        outcome: outcome.kind,
+        host: facts.mx,
+        ip: facts.ip,
+        code: facts.smtpCode,
+        enhanced: facts.enhancedCode,
+        text: facts.smtpReply,
+        tls: facts.tls?.protocol ?? null,
+        ms: facts.endedAt - facts.startedAt,
+        timings: facts.timings,
+        lane: destination.kind === 'site' ? destination.name : destination.kind,
+      },
+      'delivery attempt',
+    );
+    if (destination.kind !== 'site') return;
+    const state = stateOf(destination.name);
+    const now = clock.now();
+    state.lastProgressAt = now;
+    state.lastReply = facts.smtpReply;
+    adapt(destination.name, state, outcome, now);
+  }
+
+  function adapt(lane: string, state: LaneState, outcome: Outcome, now: number): void {
+    if (outcome.kind === 'accepted') {
+      const before = state.throttle.limit;
+      state.throttle = succeeded(state.throttle, options.lane, now);
+      if (state.throttle.limit > before) lanes.pump(lane);
+      return;
+    }
+    const { smtpCode, enhancedCode, smtpReply } = outcome.facts;
+    const reason = outcome.kind === 'deferred' ? outcome.verdict.reason : '';
+    if (asksForLess(smtpCode, enhancedCode, smtpReply ?? '', reason)) state.throttle = pushedBack(state.throttle, smtpReply ?? '', now);
+  }
+
+  /** Mail that an earlier run held when it ended: nobody knows how far it came, so it is tried again by the schedule. */
+  async function takeBack(): Promise<void> {
+    for (;;) {
+      const rows = await deps.db.fast.all<{ id: string; claim_epoch: number; attempt_count: number }>(
+        'SELECT id, claim_epoch, attempt_count FROM deliveries WHERE claim_epoch IS NOT NULL AND claim_epoch < ? LIMIT 500',
+        [options.epoch],
+      );
+      if (rows.length === 0) return;
+      const now = clock.now();
+      await deps.recorder.record(
+        rows.map(({ id, claim_epoch, attempt_count }) => ({
+          deliveryId: id,
+          happening: { kind: 'orphaned', epoch: claim_epoch, retryAt: nextTryAt(options.retry, attempt_count, now, deps.random()) },
+        })),
+      );
+      log.warn({ event: 'attempts_taken_back', count: rows.length }, 'attempts that an earlier run left unfinished are tried again');
+    }
+  }
+
+  /** Works whatever became of bells and timers: finds what waits, gives up what is too old, and tells of lanes that stand still. */
+  async function sweep(): Promise<void> {
+    try {
+      await windows.scan();
+      await giveUpOld();
+      tellStalled();
+    } catch (error) {
+      storageFailed(error);
+    } finally {
+      if (!stopping) sweeper = clock.after(SWEEP_MS, () => void sweep(), { background: true });
+    }
+  }
+
+  /** Claims look at the age themselves; this is for mail whose lane is parked or held. */
+  async function giveUpOld(): Promise<void> {
+    const now = clock.now();
+    const parked = [...states.values()].some(({ parkedUntil }) => parkedUntil !== null);
+    if (!parked && !deps.sites.holds) return;
+    const rows = await deps.db.fast.all<{ id: string }>(
+      'SELECT id FROM deliveries WHERE due_at IS NOT NULL AND due_at <= ? AND give_up_at <= ? AND claim_epoch IS NULL LIMIT 500',
+      [now, now],
+    );
+    if (rows.length > 0) await deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'aged' } })));
+  }
+
+  function tellStalled(): void {
+    const longest = options.timeouts.attempt + LEASE_MARGIN_MS;
+    for (const { name, waiting } of lanes.views()) {
+      const state = states.get(name);
+      if (state === undefined || waiting === 0 || state.parkedUntil !== null) continue;
+      if (clock.now() - state.lastProgressAt > longest) {
+        log.warn({ event: 'lane_stalled', lane: name, waiting }, 'a lane has due mail and makes no progress');
+      }
+    }
+  }
+
+  return {
+    async start() {
+      await takeBack();
+      unlisten = deps.bells.deliveries.listen((hints) => { windows.hint(hints); });
+      await sweep();
+    },
+    async stop(patienceMs) {
+      stopping = true;
+      unlisten?.();
+      windows.stop();
+      sweeper?.cancel();
+      for (const state of states.values()) state.timer?.cancel();
+      const patience: { timer: Timer | null } = { timer: null };
+      const patient = new Promise<void>((resolve) => { patience.timer = clock.after(patienceMs, resolve); });
+      await Promise.race([lanes.stop().then(() => pool.drain()), patient]);
+      patience.timer?.cancel();
+    },
+    lanes: () =>
+      lanes.views().map((view) => {
+        const state = states.get(view.name);
+        const throttle = state?.site == null ? null : state.throttle;
+        return {
+          ...view,
+          limit: throttle?.limit ?? INNER_SLOTS,
+          cause: throttle?.cause ?? 'no network',
+          causeAt: throttle?.causeAt ?? null,
+          parkedUntil: state?.parkedUntil ?? null,
+          lastReply: state?.lastReply ?? null,
+          lastProgressAt: state?.lastProgressAt ?? 0,
+        };
+      }),
+    sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
+  };
+}

@@ -1,0 +1,224 @@
+/**
+ * From a delivery's id to the bytes on the wire: load, compose, sign. What was loaded for several deliveries in the same
+ * turn of the loop is one query; a content that goes to many is encoded and hashed once while it is in use.
+ */
+import type { DkimSigner } from '../mail/dkim/sign.ts';
+import { signHeaders } from '../mail/dkim/sign.ts';
+import { relaxedBodyHash } from '../mail/dkim/canonicalize.ts';
+import type { EncodedContent, MimeContent } from '../mail/mime-write.ts';
+import { encodeContent, textFromHtml, writeHead } from '../mail/mime-write.ts';
+import type { Mailbox } from '../mail/address.ts';
+import { createBatchLoader } from '../base/batch-loader.ts';
+import { storedMailboxes, type StoredMailbox } from '../messages/message.ts';
+import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
+
+export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
+
+export interface PrepareDeps {
+  db: { fast: Connection };
+  /** The DKIM signers of a sending domain, urgent mail first. */
+  signersFor(domain: string, order: number): Promise<Signing>;
+  /** The host in the return path of a sending domain. */
+  returnPathDomain(domain: string): Promise<string>;
+  returnPathKey: ReturnPathKey;
+}
+
+/** A mail ready to be sent. */
+export interface Ready {
+  kind: 'ready';
+  messageId: string;
+  envelopeFrom: string;
+  recipient: string;
+  data: readonly Buffer[];
+  size: number;
+  smtpUtf8: boolean;
+  test: boolean;
+  testOutcome: string | null;
+}
+
+export type Prepared =
+  | Ready
+  /** The rows are gone: nothing to send and nobody to tell. */
+  | { kind: 'gone' }
+  /** Cannot be signed now: waits, never leaves unsigned. */
+  | { kind: 'unsigned'; why: string }
+  /** Cannot be built at all. */
+  | { kind: 'unbuildable'; why: string };
+
+type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'test' | 'class'> &
+  Pick<
+    MessageRow,
+    | 'account_id' | 'content_id' | 'from_name' | 'from_address' | 'from_domain' | 'to_name' | 'to_address' | 'cc_json' | 'reply_to_json'
+    | 'subject' | 'headers_json' | 'stream' | 'test_outcome' | 'rfc_message_id' | 'created_at' | 'batch_id'
+  >; // prettier-ignore
+
+interface Encoded {
+  content: EncodedContent;
+  bodyHash: string;
+}
+
+/** A mail that no later try could build either. What storage or keys fail at is another matter: it passes. */
+class Unbuildable extends Error {}
+
+/** Encoded contents kept while they are in use: enough for the lanes' windows, small beside the process. */
+const CACHE_BYTES = 32 * 1024 * 1024;
+
+export function createPrepare(deps: PrepareDeps): (deliveryId: string) => Promise<Prepared> {
+  const deliveries = createBatchLoader<Loaded>((ids) => loadDeliveries(deps.db.fast, ids));
+  const contents = createBatchLoader<MimeContent & { autoText: boolean }>((ids) => loadContents(deps.db.fast, ids));
+  const cache = new Map<string, { encoded: Promise<Encoded>; bytes: number }>();
+  let cached = 0;
+
+  function encodedOf(contentId: string): Promise<Encoded> {
+    const known = cache.get(contentId);
+    if (known !== undefined) return known.encoded;
+    const entry = { encoded: encode(contentId), bytes: 0 };
+    cache.set(contentId, entry);
+    entry.encoded.then(
+      ({ content }) => {
+        entry.bytes = content.body.length + 500;
+        cached += entry.bytes;
+        shrink();
+      },
+      () => cache.delete(contentId),
+    );
+    return entry.encoded;
+  }
+
+  function shrink(): void {
+    for (const [id, { bytes }] of cache) {
+      if (cached <= CACHE_BYTES) return;
+      if (bytes === 0) continue;
+      cache.delete(id);
+      cached -= bytes;
+    }
+  }
+
+  async function encode(contentId: string): Promise<Encoded> {
+    const stored = await contents.load(contentId);
+    if (stored === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
+    const { html, attachments, autoText } = stored;
+    try {
+      const text = stored.text ?? (autoText && html !== null ? textFromHtml(html) : null);
+      const content = await encodeContent({ html, text, attachments }, contentId);
+      return { content, bodyHash: relaxedBodyHash(content.body) };
+    } catch (error) {
+      throw new Unbuildable(`content ${contentId} cannot be encoded`, { cause: error });
+    }
+  }
+
+  return async (deliveryId) => {
+    const row = await deliveries.load(deliveryId);
+    if (row === undefined) return { kind: 'gone' };
+    try {
+      return await build(deps, row, await encodedOf(row.content_id));
+    } catch (error) {
+      if (error instanceof Unbuildable) return { kind: 'unbuildable', why: error.message };
+      throw error;
+    }
+  };
+}
+
+async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Encoded): Promise<Prepared> {
+  const signing = await deps.signersFor(row.from_domain, row.class);
+  // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature.
+  if (signing.kind === 'unavailable' && row.test === 0) return { kind: 'unsigned', why: signing.why };
+  const signers = signing.kind === 'ready' ? signing.signers : [];
+  const head = headOrNot(row) + content.headers;
+  // Signed with the time of acceptance, so that every try sends the same bytes.
+  const signatures = await signHeaders({ head, bodyHash, timestamp: Math.floor(row.created_at / 1000), signers });
+  const headBytes = Buffer.from(`${signatures}${head}\r\n`);
+  return {
+    kind: 'ready',
+    messageId: row.message_id,
+    envelopeFrom: `${returnPathFor(deps.returnPathKey, row.id)}@${await deps.returnPathDomain(row.from_domain)}`,
+    recipient: row.address,
+    data: [headBytes, content.body],
+    size: headBytes.length + content.body.length,
+    smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
+    test: row.test === 1,
+    testOutcome: row.test_outcome,
+  };
+}
+
+function headOrNot(row: Loaded): string {
+  try {
+    return headOf(row);
+  } catch (error) {
+    throw new Unbuildable(`the header of ${row.message_id} cannot be written`, { cause: error });
+  }
+}
+
+function headOf(row: Loaded): string {
+  return writeHead({
+    from: mailbox([row.from_name, row.from_address]),
+    to: [mailbox([row.to_name, row.to_address])],
+    cc: storedMailboxes(row.cc_json).map(mailbox),
+    replyTo: storedMailboxes(row.reply_to_json).map(mailbox),
+    subject: row.subject,
+    date: new Date(row.created_at),
+    messageId: row.rfc_message_id,
+    extra: [
+      ['X-Message-Id', row.message_id],
+      // Campaign, customer, kind of mail, sender: what Gmail groups its feedback by.
+      ['Feedback-ID', `${row.batch_id ?? row.stream}:${row.account_id}:${row.stream}:posthorn`],
+      ...(JSON.parse(row.headers_json) as [string, string][]),
+    ],
+  });
+}
+
+function mailbox([name, address]: StoredMailbox): Mailbox {
+  const at = address.lastIndexOf('@');
+  return { name, address, local: address.slice(0, at), domain: address.slice(at + 1) };
+}
+
+/** Every address of the header: names are encoded words, but an address beyond ASCII needs SMTPUTF8 (RFC 6531). */
+const addressesIn = (row: Loaded): string[] => [
+  row.from_address,
+  row.to_address,
+  ...storedMailboxes(row.cc_json).map(([, address]) => address),
+  ...storedMailboxes(row.reply_to_json).map(([, address]) => address),
+];
+
+const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);
+
+async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<Map<string, Loaded>> {
+  const rows = await db.all<Loaded>(
+    `SELECT d.id, d.message_id, d.type, d.address, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
+       m.from_domain, m.to_name, m.to_address, m.cc_json, m.reply_to_json, m.subject, m.headers_json, m.stream, m.test_outcome,
+       m.rfc_message_id, m.created_at, m.batch_id
+     FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
+    [JSON.stringify(ids)],
+  );
+  return new Map(rows.map((row) => [row.id, row]));
+}
+
+async function loadContents(
+  db: Connection,
+  ids: readonly string[],
+): Promise<Map<string, MimeContent & { autoText: boolean }>> {
+  const rows = await db.all<ContentRow>('SELECT c.* FROM json_each(?) AS w JOIN contents c ON c.id = w.value', [
+    JSON.stringify(ids),
+  ]);
+  const found = new Map<string, MimeContent & { autoText: boolean }>();
+  for (const { id, html, text, auto_text, attachment_count } of rows) {
+    const attachments = attachment_count === 0 ? [] : await loadAttachments(db, id);
+    found.set(id, { html, text, autoText: auto_text === 1, attachments });
+  }
+  return found;
+}
+
+async function loadAttachments(db: Connection, contentId: string): Promise<MimeContent['attachments']> {
+  const rows = await db.all<AttachmentRow>('SELECT * FROM attachments WHERE content_id = ? ORDER BY position', [
+    contentId,
+  ]);
+  return rows.map(({ filename, content_type, cid, disposition, bytes }) => ({
+    filename,
+    contentType: content_type,
+    contentId: cid,
+    disposition,
+    content: bytes,
+  }));
+}

@@ -1,0 +1,137 @@
+/**
+ * Where mail for a domain goes: by the operator's routes, to the simulator, or to the hosts that DNS names. DNS answers are
+ * kept as long as they say; a domain is asked for once however much mail waits for it.
+ */
+import type { Clock } from '../base/clock.ts';
+import { SIMULATOR_DOMAIN } from '../messages/delivery.ts';
+import type { HostAddress } from './dns/mx.ts';
+import type { MailRoute } from './dns/mx.ts';
+
+/** One host to dial. */
+export interface Host {
+  name: string;
+  port: number;
+  addresses: readonly HostAddress[];
+}
+
+/** Hosts under one set of limits. */
+export interface Site {
+  kind: 'site';
+  /** The lane's name: the MX set, or `host:port` of a smarthost. */
+  name: string;
+  hosts: readonly Host[];
+  /** The smarthost that takes the mail, or null where it goes to the recipient's own hosts. */
+  relay: {
+    tls: 'opportunistic' | 'required' | 'none' | 'implicit';
+    auth: { user: string; password: string } | null;
+  } | null;
+}
+
+export type Destination =
+  | Site
+  | { kind: 'simulator' }
+  | { kind: 'discard' }
+  | { kind: 'hold' }
+  /** There is nowhere to go; the mail learns why. */
+  | { kind: 'nowhere'; route: Exclude<MailRoute, { kind: 'hosts' }> };
+
+/** An entry of `delivery.routes`. */
+export type Route =
+  | { readonly kind: 'mx' | 'discard' | 'hold' }
+  | {
+      readonly kind: 'smarthost';
+      readonly host: string;
+      readonly port: number;
+      readonly tls: 'opportunistic' | 'required' | 'none' | 'implicit';
+      readonly auth: { readonly user: string; readonly password: string } | null;
+    };
+
+export interface SitesDeps {
+  clock: Clock;
+  routes: Readonly<Record<string, Route>>;
+  /** By MX records (mta/dns/mx.ts). */
+  findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
+  /** The addresses of a smarthost given by name. */
+  findRelay(host: string, port: number): Promise<MailRoute>;
+}
+
+export interface Sites {
+  /** Whether a route holds mail back. */
+  readonly holds: boolean;
+  /** What is known now, or null where DNS has to be asked. */
+  known(domain: string): Destination | null;
+  /** Asks where needed. */
+  find(domain: string): Promise<Destination>;
+}
+
+const MOST_DOMAINS = 50_000;
+const LEAST_TTL_MS = 5_000;
+const MOST_TTL_MS = 3_600_000;
+/** How long an answer that leads nowhere is good: about as long as the mail of one bell needs to hear it. */
+const NOWHERE_MS = 1_000;
+
+export function createSites(deps: SitesDeps): Sites {
+  const { clock } = deps;
+  const answers = new Map<string, { destination: Destination; until: number }>();
+  const asking = new Map<string, Promise<Destination>>();
+
+  const routeOf = (domain: string): Route | undefined =>
+    Object.hasOwn(deps.routes, domain) ? deps.routes[domain] : deps.routes['*'];
+
+  function known(domain: string): Destination | null {
+    if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
+    const route = routeOf(domain);
+    if (route?.kind === 'discard' || route?.kind === 'hold') return { kind: route.kind };
+    const answer = answers.get(keyOf(domain, route));
+    return answer !== undefined && answer.until > clock.now() ? answer.destination : null;
+  }
+
+  function find(domain: string): Promise<Destination> {
+    const ready = known(domain);
+    if (ready !== null) return Promise.resolve(ready);
+    const route = routeOf(domain);
+    const key = keyOf(domain, route);
+    let question = asking.get(key);
+    if (question === undefined) {
+      question = ask(domain, route, key).finally(() => asking.delete(key));
+      asking.set(key, question);
+    }
+    return question;
+  }
+
+  async function ask(domain: string, route: Route | undefined, key: string): Promise<Destination> {
+    if (route?.kind === 'smarthost') {
+      const name = `${route.host}:${String(route.port)}`;
+      return keep(key, await deps.findRelay(route.host, route.port), name, { tls: route.tls, auth: route.auth });
+    }
+    const found = await deps.findHosts(domain, { fresh: false });
+    // "No such domain" counts towards a bounce only when asked for afresh.
+    const sure = found.kind === 'no_domain' && !found.fresh ? await deps.findHosts(domain, { fresh: true }) : found;
+    return keep(key, sure, null, null);
+  }
+
+  function keep(key: string, route: MailRoute, relayName: string | null, relay: Site['relay']): Destination {
+    const destination: Destination =
+      route.kind === 'hosts'
+        ? { kind: 'site', name: relayName ?? route.site, hosts: route.hosts, relay }
+        : { kind: 'nowhere', route };
+    const ttl = route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
+    answers.delete(key);
+    answers.set(key, { destination, until: clock.now() + ttl });
+    if (answers.size > MOST_DOMAINS) dropOldest(answers);
+    return destination;
+  }
+
+  const holds = Object.values(deps.routes).some(({ kind }) => kind === 'hold');
+  return { holds, known, find };
+}
+
+const keyOf = (domain: string, route: Route | undefined): string =>
+  route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;
+
+function dropOldest(map: Map<string, unknown>): void {
+  for (const oldest of map.keys()) {
+    map.delete(oldest);
+    return;
+  }
+}

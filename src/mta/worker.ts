@@ -1,0 +1,153 @@
+/**
+ * One worker of a lane: claim, attempt, record, and on to the next. While a mail is on the wire the next one is composed and
+ * signed; its claim and the outcome of the last go into one commit. An outcome never waits for a mail that is not ready.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { Lane } from '../base/lanes.ts';
+import type { DeliveryState, Happening, Outcome } from '../messages/delivery.ts';
+import type { Occurrence, Recorder } from '../messages/record.ts';
+import { StorageClosed } from '../storage/commit.ts';
+import type { Prepared } from './prepare.ts';
+import type { Job, Windows } from './windows.ts';
+
+export interface WorkerDeps {
+  clock: Clock;
+  recorder: Recorder;
+  windows: Windows;
+  /** Which run of the program this is. */
+  epoch: number;
+  /** How long a claim lasts: longer than any attempt. */
+  leaseMs: number;
+  prepare(deliveryId: string): Promise<Prepared>;
+  /** Tries the mail once. `connected` is called when it is on the wire. Throws only for a bug. */
+  attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted>;
+  /** Writing failed; it is tried again. */
+  failed(error: unknown): void;
+}
+
+export type Attempted =
+  | { kind: 'done'; outcome: Outcome; followUps: readonly Happening[] }
+  /** Nothing was tried: it falls due again at `dueAt` and no attempt is spent. */
+  | { kind: 'untried'; dueAt: number };
+
+/** A job whose mail is being made ready. */
+interface Begun {
+  job: Job;
+  prepared: Promise<Prepared>;
+  isReady: boolean;
+}
+
+/** An attempt whose outcome is not written yet. */
+interface Finished {
+  job: Job;
+  occurrences: readonly Occurrence[];
+}
+
+/** Storage that fails is given this long before the next try. */
+const PATIENCE_MS = 1_000;
+
+export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void> {
+  let next = begin(deps, lane.take());
+  let finished: Finished | null = null;
+  while (next !== null) {
+    const { job, prepared } = next;
+    const mail = await prepared;
+    const claim = await settleAndClaim(deps, finished, job);
+    finished = null;
+    if (claim === null) {
+      next = begin(deps, lane.take());
+      continue;
+    }
+    const ahead: { begun: Begun | null } = { begun: null };
+    const attempted = await attemptClaimed(deps, job, mail, claim, () => {
+      ahead.begun ??= begin(deps, lane.takeAhead());
+    });
+    finished = { job, occurrences: occurrencesOf(deps, job, claim.attemptCount, attempted) };
+    next = ahead.begun !== null && lane.mine(ahead.begun.job) ? ahead.begun : begin(deps, lane.take());
+    if (next?.isReady !== true) {
+      await settle(deps, finished);
+      finished = null;
+    }
+  }
+}
+
+function begin(deps: WorkerDeps, job: Job | null): Begun | null {
+  if (job === null) return null;
+  const begun: Begun = { job, prepared: readyOrNot(deps, job), isReady: false };
+  void begun.prepared.then(() => {
+    begun.isReady = true;
+  });
+  return begun;
+}
+
+async function attemptClaimed(
+  deps: WorkerDeps,
+  job: Job,
+  mail: Prepared,
+  claim: DeliveryState,
+  connected: () => void,
+): Promise<Attempted> {
+  try {
+    return await deps.attempt(job, mail, claim.attemptCount, connected);
+  } catch (error) {
+    // A bug, and nobody knows how far the attempt came: the claim stays, and the mail falls due when its lease ends.
+    deps.windows.done(job, claim.dueAt);
+    throw error;
+  }
+}
+
+/** Loading may fail when the database does; the mail then waits like one that cannot be signed. */
+async function readyOrNot(deps: WorkerDeps, job: Job): Promise<Prepared> {
+  try {
+    return await deps.prepare(job.id);
+  } catch (error) {
+    deps.failed(error);
+    return { kind: 'unsigned', why: 'the mail could not be loaded' };
+  }
+}
+
+function occurrencesOf({ epoch }: WorkerDeps, job: Job, attempt: number, attempted: Attempted): Occurrence[] {
+  const deliveryId = job.id;
+  if (attempted.kind === 'untried') {
+    return [{ deliveryId, happening: { kind: 'released', epoch, attempt, dueAt: attempted.dueAt } }];
+  }
+  const happening: Happening = { kind: 'outcome', epoch, attempt, outcome: attempted.outcome };
+  return [{ deliveryId, happening }, ...attempted.followUps.map((followUp) => ({ deliveryId, happening: followUp }))];
+}
+
+/** Writes the last outcome, if any, and the claim of `job` together; answers the claim, or null where there is nothing to try. */
+async function settleAndClaim(deps: WorkerDeps, finished: Finished | null, job: Job): Promise<DeliveryState | null> {
+  const claim: Happening = { kind: 'claimed', epoch: deps.epoch, leaseUntil: deps.clock.now() + deps.leaseMs };
+  const before = finished?.occurrences ?? [];
+  try {
+    const recorded = await deps.recorder.record([...before, { deliveryId: job.id, happening: claim }]);
+    if (finished !== null) deps.windows.done(finished.job, recorded[before.length - 1]?.state?.dueAt ?? null);
+    const result = recorded[before.length];
+    if (result?.applied === true && result.state?.claimEpoch === deps.epoch) return result.state;
+    deps.windows.done(job, result?.state?.dueAt ?? null);
+    return null;
+  } catch (error) {
+    deps.failed(error);
+    if (finished !== null) await settle(deps, finished);
+    deps.windows.done(job, deps.clock.now() + PATIENCE_MS);
+    return null;
+  }
+}
+
+/**
+ * Writes an outcome. What the world has answered must not be forgotten, so this tries until it is written, or until the
+ * database is closed: then the claim is taken back at the next start, and the mail tried once more.
+ */
+async function settle(deps: WorkerDeps, { job, occurrences }: Finished): Promise<void> {
+  for (;;) {
+    try {
+      const recorded = await deps.recorder.record(occurrences);
+      deps.windows.done(job, recorded.at(-1)?.state?.dueAt ?? null);
+      return;
+    } catch (error) {
+      deps.failed(error);
+      if (error instanceof StorageClosed) return;
+      await deps.clock.sleep(PATIENCE_MS);
+    }
+  }
+}

@@ -1,0 +1,73 @@
+/** Operations on accounts. */
+import { z } from 'zod';
+import { addAccount, findAccount, listAccounts, setPlan } from '../accounts/account-store.ts';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { Config } from '../config/schema.ts';
+import type { AccountRow } from '../storage/tables.ts';
+import { onStore, type StoreDeps } from './operation.ts';
+
+export interface AccountRecord {
+  object: 'account';
+  id: string;
+  name: string;
+  plan: string;
+  created_at: string;
+}
+
+/** Name or id of an account; where none is given, it is the account `default`. */
+export const accountArgument = z.string().min(1).max(200).optional();
+
+const DEFAULT_ACCOUNT = 'default';
+/** What the plan of a new account is where nothing is said: customers, other than the operator, have limits. */
+const USUAL_PLAN = 'standard';
+
+const planArgument = z.string().min(1).max(100);
+
+export const accountOperations = {
+  'accounts.add': onStore({
+    acts: true,
+    args: z.strictObject({ name: z.string().max(1000), plan: planArgument.optional() }),
+    async run(deps, { name, plan = USUAL_PLAN }, act) {
+      checkPlan(deps.config, plan);
+      const row = await addAccount(deps, { name, plan });
+      act.concerns(row.id);
+      return toAccountRecord(row);
+    },
+  }),
+  'accounts.list': onStore({
+    acts: false,
+    args: z.strictObject({}),
+    run: async (deps) => ({ data: (await listAccounts(deps)).map(toAccountRecord) }),
+  }),
+  'accounts.plan': onStore({
+    acts: true,
+    args: z.strictObject({ account: z.string().min(1).max(200), plan: planArgument }),
+    async run(deps, { account, plan }, act) {
+      checkPlan(deps.config, plan);
+      const { id } = await accountNamed(deps, account);
+      act.concerns(id);
+      return toAccountRecord(await setPlan(deps, { accountId: id, plan }));
+    },
+  }),
+};
+
+/** The account with this name or id. Throws `not_found`. */
+export async function accountNamed(deps: Pick<StoreDeps, 'db'>, nameOrId = DEFAULT_ACCOUNT): Promise<AccountRow> {
+  const row = await findAccount(deps, nameOrId);
+  if (row === null)
+    throw new Problem('not_found', `there is no account ${JSON.stringify(nameOrId)}`, { field: 'account' });
+  return row;
+}
+
+function checkPlan({ plans }: Pick<Config, 'plans'>, plan: string): void {
+  if (Object.hasOwn(plans, plan)) return;
+  const known = Object.keys(plans).join(', ');
+  throw new Problem('invalid_field', `there is no plan ${JSON.stringify(plan)}; the plans are ${known}`, {
+    field: 'plan',
+  });
+}
+
+function toAccountRecord({ id, name, plan, created_at }: AccountRow): AccountRecord {
+  return { object: 'account', id, name, plan, created_at: rfc3339(created_at) };
+}

@@ -1,0 +1,14 @@
+/** The operation that balances the books. */
+import { z } from 'zod';
+import { balance } from '../messages/books.ts';
+import { onStore } from './operation.ts';
+
+export const bookOperations = {
+  books: onStore({
+    acts: false,
+    args: z.strictObject({}),
+    async run({ db }) {
+      return await balance(db.read);
+    },
+  }),
+};

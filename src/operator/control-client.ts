@@ -1,0 +1,61 @@
+/** The command line's end of the control socket. */
+import http from 'node:http';
+import { catalogue, Problem, type ProblemCode } from '../base/problem.ts';
+import { absenceOf, refusal, type ControlAnswer } from './control-socket.ts';
+
+export type Called = { kind: 'result'; result: unknown } | { kind: 'no_server' };
+
+/** Has the server at this socket perform an operation. Throws its `Problem`. There is no time limit: a flush may take minutes. */
+export async function callServer(file: string, name: string, args: unknown): Promise<Called> {
+  const posted = await post(file, name, JSON.stringify(args));
+  if (posted.kind === 'no_server') return posted;
+  const answer = read(posted.text);
+  if ('result' in answer) return { kind: 'result', result: answer.result };
+  const { code, message, field } = answer.problem;
+  throw new Problem(code, message, { field });
+}
+
+function post(
+  file: string,
+  name: string,
+  body: string,
+): Promise<{ kind: 'answered'; text: string } | { kind: 'no_server' }> {
+  return new Promise((resolve, reject) => {
+    const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+    const request = http.request({ socketPath: file, method: 'POST', path: `/${name}`, headers, agent: false });
+    request.on('error', (error: NodeJS.ErrnoException) => {
+      if (absenceOf(error) !== null) resolve({ kind: 'no_server' });
+      else reject(refusal(file, error));
+    });
+    request.on('response', (response) => {
+      const parts: Buffer[] = [];
+      response.on('data', (part: Buffer) => parts.push(part));
+      response.on('error', reject);
+      response.on('end', () => {
+        resolve({ kind: 'answered', text: Buffer.concat(parts).toString('utf8') });
+      });
+    });
+    request.end(body);
+  });
+}
+
+/** A server of another version may answer otherwise than we know. */
+function read(text: string): ControlAnswer {
+  const answer: unknown = JSON.parse(text);
+  if (typeof answer === 'object' && answer !== null) {
+    if ('result' in answer) return { result: answer.result };
+    if ('problem' in answer && isProblem(answer.problem)) return { problem: answer.problem };
+  }
+  throw new Error('the server answered in a form that is not known here: is it of another version?');
+}
+
+function isProblem(value: unknown): value is { code: ProblemCode; message: string; field: string | null } {
+  if (typeof value !== 'object' || value === null) return false;
+  const { code, message, field } = value as Record<string, unknown>;
+  return (
+    typeof code === 'string' &&
+    Object.hasOwn(catalogue, code) &&
+    typeof message === 'string' &&
+    (field === null || typeof field === 'string')
+  );
+}

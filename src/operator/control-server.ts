@@ -1,0 +1,125 @@
+/** The server's end of the control socket: takes requests of the command line and performs the operations they name. */
+import { chmodSync, rmSync } from 'node:fs';
+import http from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Problem } from '../base/problem.ts';
+import { socketPath, lookAtSocket, type ControlAnswer } from './control-socket.ts';
+import { perform, type OperatorDeps } from './operations.ts';
+import { Unavailable } from './unavailable.ts';
+
+export interface Control {
+  /** The socket's path. */
+  path: string;
+  /** Lets running operations end, for a while, and removes the socket. Safe to call twice. */
+  close(): Promise<void>;
+}
+
+/** A mail with html and text of the largest size allowed, and every character escaped, is below this. */
+const LARGEST_BODY_BYTES = 32 * 2 ** 20;
+const MOST_CONNECTIONS = 64;
+const BODY_PATIENCE_MS = 30_000;
+const CLOSE_PATIENCE_MS = 5_000;
+const target = /^\/([a-z]{1,32}(?:\.[a-z]{1,32})?)$/;
+
+/** Throws `Unavailable` (already_running) where another server holds the data folder: to be asked before the database is touched. */
+export async function refuseSecondServer(dataDir: string): Promise<void> {
+  const found = await lookAtSocket(socketPath(dataDir));
+  if (found === 'live') throw new Unavailable('already_running', `another server is running on ${dataDir}`);
+}
+
+/** Throws as `refuseSecondServer` does. What a dead server left is replaced. */
+export async function serveControl(deps: OperatorDeps, dataDir: string): Promise<Control> {
+  await refuseSecondServer(dataDir);
+  const file = socketPath(dataDir);
+  rmSync(file, { force: true });
+
+  const server = http.createServer(
+    { requestTimeout: BODY_PATIENCE_MS, headersTimeout: BODY_PATIENCE_MS, maxHeaderSize: 8192, keepAliveTimeout: 1 },
+    (request, response) => void answer(deps, request, response),
+  );
+  server.maxConnections = MOST_CONNECTIONS;
+  await listen(server, file);
+  let closed: Promise<void> | null = null;
+  return { path: file, close: () => (closed ??= close(deps, server)) };
+}
+
+/** The socket is made with the rights it is to have: to change them afterwards would leave a moment for others. */
+async function listen(server: http.Server, file: string): Promise<void> {
+  const before = process.umask(0o177);
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen(file, () => {
+        server.off('error', reject);
+        resolve();
+      });
+      process.umask(before); // the socket is bound by now
+    });
+  } finally {
+    process.umask(before);
+  }
+  chmodSync(file, 0o600);
+}
+
+async function close({ clock }: Pick<OperatorDeps, 'clock'>, server: http.Server): Promise<void> {
+  const impatient = clock.after(CLOSE_PATIENCE_MS, () => {
+    server.closeAllConnections();
+  });
+  await new Promise<void>((resolve) => {
+    server.close(() => {
+      resolve();
+    });
+    server.closeIdleConnections();
+  });
+  impatient.cancel();
+}
+
+async function answer(deps: OperatorDeps, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const [status, body] = await performed(deps, request);
+  const text = JSON.stringify(body);
+  response.writeHead(status, {
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+    // What is left of a body that was refused would be taken for the next request.
+    connection: 'close',
+  });
+  response.end(text);
+}
+
+async function performed(
+  deps: OperatorDeps,
+  request: IncomingMessage,
+): Promise<[status: number, answer: ControlAnswer]> {
+  const name = target.exec(request.url ?? '')?.[1] ?? '';
+  try {
+    if (request.method !== 'POST') throw new Problem('method_not_allowed', 'the control socket takes POST only');
+    const result = await perform(deps, name, await readArgs(request));
+    return [200, { result }];
+  } catch (error) {
+    const problem = error instanceof Problem ? error : internal(deps, name, error);
+    const { code, message, field } = problem;
+    return [problem.status, { problem: { code, message, field } }];
+  }
+}
+
+/** Whoever may open the socket may read the log as well, so the error is told. */
+function internal({ log }: Pick<OperatorDeps, 'log'>, name: string, error: unknown): Problem {
+  log.error({ event: 'operation_failed', operation: name, err: error }, 'an operation of the operator failed');
+  return new Problem('internal_error', error instanceof Error ? error.message : String(error));
+}
+
+async function readArgs(request: IncomingMessage): Promise<unknown> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of request as AsyncIterable<Buffer>) {
+    bytes += part.length;
+    if (bytes > LARGEST_BODY_BYTES)
+      throw new Problem('payload_too_large', `at most ${String(LARGEST_BODY_BYTES)} bytes`);
+    parts.push(part);
+  }
+  try {
+    return JSON.parse(Buffer.concat(parts).toString('utf8')) as unknown;
+  } catch (error) {
+    throw new Problem('invalid_json', 'the arguments are not JSON', { cause: error });
+  }
+}

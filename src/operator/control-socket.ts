@@ -1,0 +1,54 @@
+/**
+ * The control socket: `<dataDir>/posthorn.sock`, HTTP over a Unix socket that only its owner may open.
+ * `POST /<operation>` with the arguments as JSON; the answer is `{ "result": ... }` or `{ "problem": { code, message, field } }`.
+ */
+import net from 'node:net';
+import path from 'node:path';
+import type { ProblemCode } from '../base/problem.ts';
+import { Unavailable } from './unavailable.ts';
+
+export type ControlAnswer =
+  { result: unknown } | { problem: { code: ProblemCode; message: string; field: string | null } };
+
+/** sun_path has 108 bytes with its final NUL; a longer name would be cut short without a word. */
+const LONGEST_PATH_BYTES = 107;
+
+/** The socket's path. Throws where it is longer than a socket's name can be. */
+export function socketPath(dataDir: string): string {
+  const file = path.join(dataDir, 'posthorn.sock');
+  if (Buffer.byteLength(file) <= LONGEST_PATH_BYTES) return file;
+  throw new Error(
+    `dataDir: the path of its control socket, ${file}, is longer than ${String(LONGEST_PATH_BYTES)} bytes`,
+  );
+}
+
+/** What stands at the socket's path: a server, a socket that a dead one left, or nothing. Throws `Unavailable` where it may not be opened. */
+export function lookAtSocket(file: string): Promise<'live' | 'stale' | 'none'> {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect(file);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve('live');
+    });
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      const absence = absenceOf(error);
+      if (absence !== null) resolve(absence);
+      else reject(refusal(file, error));
+    });
+  });
+}
+
+/** `none`: there is no socket. `stale`: nobody listens on it. Null: it is something else. */
+export function absenceOf({ code }: NodeJS.ErrnoException): 'stale' | 'none' | null {
+  if (code === 'ENOENT' || code === 'ENOTDIR') return 'none';
+  return code === 'ECONNREFUSED' ? 'stale' : null;
+}
+
+export function refusal(file: string, error: NodeJS.ErrnoException): Error {
+  if (error.code !== 'EACCES' && error.code !== 'EPERM')
+    return new Error(`the control socket ${file} cannot be used`, { cause: error });
+  return new Unavailable(
+    'no_access',
+    `${file} may not be opened: run this as the user that the server runs as, or as root`,
+  );
+}

@@ -1,0 +1,64 @@
+/** Operations on the database itself, for when no server runs. */
+import { existsSync, statSync } from 'node:fs';
+import { ensureDefaultAccount } from '../accounts/account-store.ts';
+import { systemClock } from '../base/clock.ts';
+import { openKeyring } from '../base/keyring.ts';
+import { createResolver } from '../base/resolver.ts';
+import type { Config } from '../config/schema.ts';
+import { openDatabase, sqliteFile } from '../storage/database.ts';
+import { notRunning, operationNamed, perform, type StoreDeps } from './operations.ts';
+import { Unavailable } from './unavailable.ts';
+
+export interface Direct {
+  /** As `perform`; `Unavailable` for what needs the server. */
+  call(name: string, args: unknown): Promise<unknown>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the database and the keys for an operation. One that only asks does not make a database where there is none.
+ * Throws `Unavailable`.
+ */
+export async function openDirect(config: Config, firstOperation: string): Promise<Direct> {
+  const operation = operationNamed(firstOperation);
+  if (operation?.needs === 'server') throw notRunning();
+  checkFiles(sqliteFile(config.storage.url), operation?.acts ?? false);
+  const db = await openDatabase({ url: config.storage.url });
+  const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers });
+  await ensureDefaultAccount({ db, clock: systemClock });
+  const nobody = (): void => undefined;
+  const deps: StoreDeps = {
+    db,
+    clock: systemClock,
+    keyring: openKeyring(config.dataDir),
+    resolver,
+    config,
+    forgetKey: nobody,
+    forgetDomain: nobody,
+  };
+  return {
+    call: (name, args) => perform(deps, name, args),
+    async close() {
+      await resolver.close();
+      await db.close();
+    },
+  };
+}
+
+/** Files that root makes beside those of a service user would keep the service from starting. */
+function checkFiles(file: string, mayMake: boolean): void {
+  if (!existsSync(file)) {
+    if (mayMake) return;
+    throw new Unavailable(
+      'no_database',
+      `there is no database at ${file} yet: start the server with \`posthorn serve\``,
+    );
+  }
+  const owner = statSync(file).uid;
+  if (process.getuid?.() === 0 && owner !== 0) {
+    throw new Unavailable(
+      'no_access',
+      `${file} belongs to user ${String(owner)} and no server is running: run this as that user`,
+    );
+  }
+}

@@ -1,0 +1,67 @@
+/** Operations on sending domains. */
+import { z } from 'zod';
+import { toDomainRecord } from '../domains/domain-record.ts';
+import { addDomain, findDomain, listDomains } from '../domains/domain-store.ts';
+import { verifyDomain } from '../domains/verify.ts';
+import { accountArgument, accountNamed } from './accounts.ts';
+import { onStore, type StoreDeps } from './operation.ts';
+
+const MOST_LISTED = 1000;
+const nameArgument = z.string().min(1).max(300);
+
+export const domainOperations = {
+  /** The record holds the DNS records to publish. */
+  'domains.add': onStore({
+    acts: true,
+    args: z.strictObject({
+      name: nameArgument,
+      trusted: z.boolean().optional(),
+      return_path: nameArgument.optional(),
+      account: accountArgument,
+    }),
+    async run(deps, { name, trusted = false, return_path: returnPath, account }, act) {
+      const { id: accountId } = await accountNamed(deps, account);
+      act.concerns(accountId);
+      const wish = { accountId, name, trusted, ...(returnPath === undefined ? {} : { returnPath }) };
+      return toDomainRecord(await addDomain(telling(deps), wish), deps.config.smtp.hostname);
+    },
+  }),
+  'domains.show': onStore({
+    acts: false,
+    args: z.strictObject({ name: nameArgument }),
+    async run(deps, { name }) {
+      const domain = await findDomain(deps, { accountId: null, nameOrId: name });
+      return toDomainRecord(domain, deps.config.smtp.hostname);
+    },
+  }),
+  /** Asks DNS now. */
+  'domains.verify': onStore({
+    acts: true,
+    args: z.strictObject({ name: nameArgument }),
+    async run(deps, { name }, act) {
+      const { hostname } = deps.config.smtp;
+      const domain = await verifyDomain({ ...telling(deps), hostname }, { accountId: null, nameOrId: name });
+      act.concerns(domain.row.account_id);
+      return toDomainRecord(domain, hostname);
+    },
+  }),
+  /** Whatever their status. */
+  'domains.list': onStore({
+    acts: false,
+    args: z.strictObject({ account: accountArgument }),
+    async run(deps, { account }) {
+      const { id: accountId } = await accountNamed(deps, account);
+      const domains = await listDomains(deps, { accountId, limit: MOST_LISTED });
+      return { data: domains.map((domain) => toDomainRecord(domain, deps.config.smtp.hostname)) };
+    },
+  }),
+};
+
+function telling(deps: StoreDeps): StoreDeps & { changed: (name: string) => void } {
+  return {
+    ...deps,
+    changed: (name) => {
+      deps.forgetDomain(name);
+    },
+  };
+}

@@ -1,0 +1,76 @@
+/** Retry now: deliveries that wait for a later time are made due at once, a page at a time, and rung for. */
+import type { Value } from '../storage/connection.ts';
+import type { DeliveryRow } from '../storage/tables.ts';
+import type { DueHint } from '../messages/accept.ts';
+import type { Act } from './act.ts';
+import type { OperatorDeps } from './operation.ts';
+
+/** A page is one commit, and other writers go in between. */
+const PAGE = 500;
+
+type Waiting = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'due_at'>;
+
+/** What to flush; neither is everything. */
+export interface FlushFilter {
+  domain?: string | undefined;
+  messageId?: string | undefined;
+}
+
+/** Returns how many deliveries were made due. The audit line goes with the first page. */
+export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: Act): Promise<number> {
+  const begun = deps.clock.now();
+  let flushed = 0;
+  let last: Waiting | null = null;
+  for (;;) {
+    const page: Waiting[] = await waitingAfter(deps, filter, begun, last);
+    if (page.length === 0) return flushed;
+    const audit = last === null ? act.rows() : {};
+    last = page.at(-1) ?? null;
+    const recorded = await deps.recorder.record(
+      page.map(({ id }) => ({ deliveryId: id, happening: { kind: 'flushed' } })),
+      audit,
+    );
+    const due = page.filter((_, i) => recorded[i]?.applied === true);
+    flushed += due.length;
+    deps.bells.deliveries.ring(hintsOf(due, deps.clock.now()));
+  }
+}
+
+/**
+ * The next page in the order of the index of what waits. The position only moves on, so what a flush moves back in the
+ * index (it falls due sooner) is not met again.
+ */
+async function waitingAfter(
+  { db }: Pick<OperatorDeps, 'db'>,
+  { domain, messageId }: FlushFilter,
+  begun: number,
+  last: Waiting | null,
+): Promise<Waiting[]> {
+  const where = [`due_at > ?`, `claim_epoch IS NULL`, `status IN ('queued', 'sent', 'deferred')`];
+  const values: Value[] = [begun];
+  if (domain !== undefined) {
+    where.push('domain = ?');
+    values.push(domain);
+  }
+  if (messageId !== undefined) {
+    where.push('message_id = ?');
+    values.push(messageId);
+  }
+  if (last !== null) {
+    where.push('(domain, class, account_id, due_at, id) > (?, ?, ?, ?, ?)');
+    values.push(last.domain, last.class, last.account_id, last.due_at, last.id);
+  }
+  const from = messageId === undefined ? 'deliveries INDEXED BY deliveries_due' : 'deliveries';
+  const sql = `SELECT id, domain, class, account_id, due_at FROM ${from} WHERE ${where.join(' AND ')}
+    ORDER BY domain, class, account_id, due_at, id LIMIT ${String(PAGE)}`;
+  return await db.read.raw<Waiting[]>(sql, values);
+}
+
+/** One hint for each group that the engine keeps a window of. */
+function hintsOf(due: readonly Waiting[], dueAt: number): DueHint[] {
+  const hints = new Map<string, DueHint>();
+  for (const { domain, class: order, account_id: accountId } of due) {
+    hints.set(`${domain} ${String(order)} ${accountId}`, { domain, class: order, accountId, dueAt });
+  }
+  return [...hints.values()];
+}

@@ -1,0 +1,86 @@
+/** Operations that show messages. The operator is above accounts: ids are enough. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { allEventTypes } from '../events/event.ts';
+import { eventsBefore } from '../events/event-log.ts';
+import { messageRecord, type MessageRecord } from '../messages/message.ts';
+import {
+  attemptsOf,
+  findAnyMessage,
+  listMessages,
+  recipientsOf,
+  type AttemptRecord,
+  type RecipientRecord,
+} from '../messages/message-store.ts';
+import type { DeliveryStatus } from '../storage/tables.ts';
+import { accountArgument, accountNamed } from './accounts.ts';
+import { toEventRecord, type EventRecord } from './events.ts';
+import { onStore, type StoreDeps } from './operation.ts';
+import { trace } from './trace.ts';
+
+const statuses = [
+  'scheduled', 'queued', 'sent', 'deferred', 'delivered', 'bounced', 'complained', 'suppressed', 'failed', 'canceled',
+] as const satisfies readonly DeliveryStatus[]; // prettier-ignore
+
+export const statusArgument = z.array(z.enum(statuses)).max(statuses.length).optional();
+
+/** As the API's record of one message has it. */
+const SHOWN = 20;
+/** A mail is tried about forty times in its 72 hours; with fifty recipients this shows all of it. */
+const TRACED = 2000;
+
+export interface WholeMessage extends MessageRecord {
+  recipients: RecipientRecord[];
+  attempts: AttemptRecord[];
+  events: EventRecord[];
+}
+
+const idArgument = z.strictObject({ id: z.string().max(100) });
+
+export const messageOperations = {
+  'messages.show': onStore({
+    acts: false,
+    args: idArgument,
+    run: (deps, { id }) => wholeMessage(deps, id, SHOWN),
+  }),
+  /** What became of it in the order of time, in words. */
+  'messages.trace': onStore({
+    acts: false,
+    args: idArgument,
+    run: async (deps, { id }) => ({ data: trace(await wholeMessage(deps, id, TRACED)) }),
+  }),
+  /** Newest first. */
+  'messages.list': onStore({
+    acts: false,
+    args: z.strictObject({
+      account: accountArgument,
+      status: statusArgument,
+      from: z.string().max(1000).optional(),
+      to: z.string().max(1000).optional(),
+      limit: z.int().min(1).max(1000).optional(),
+    }),
+    async run({ db }, { account, status, from, to, limit = 50 }) {
+      const { id: accountId } = await accountNamed({ db }, account);
+      const filter = {
+        accountId,
+        ...(status === undefined ? {} : { status }),
+        ...(from === undefined ? {} : { from }),
+        ...(to === undefined ? {} : { to }),
+      };
+      const { messages, hasMore } = await listMessages(db.read, filter, { newestFirst: true, limit });
+      return { data: messages.map(messageRecord), has_more: hasMore };
+    },
+  }),
+};
+
+async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string, shown: number): Promise<WholeMessage> {
+  const row = await findAnyMessage(db.read, id);
+  if (row === undefined) throw new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field: 'id' });
+  const filter = { accountId: row.account_id, messageId: id, types: allEventTypes };
+  const [recipients, attempts, { events }] = await Promise.all([
+    recipientsOf(db.read, id, shown),
+    attemptsOf(db.read, id, shown),
+    eventsBefore(db.read, filter, Number.MAX_SAFE_INTEGER, shown),
+  ]);
+  return { ...messageRecord(row), recipients, attempts, events: events.map(toEventRecord) };
+}

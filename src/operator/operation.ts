@@ -1,0 +1,84 @@
+/**
+ * What an operation is: one act or question of the operator, with the schema of its arguments. The command line asks
+ * through the control socket of the running server, or, where an operation needs only the store, on the database itself.
+ */
+import type { z } from 'zod';
+import type { Bell } from '../base/bell.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Keyring } from '../base/keyring.ts';
+import type { Log } from '../base/log.ts';
+import type { Resolver } from '../base/resolver.ts';
+import type { Config } from '../config/schema.ts';
+import type { AcceptDeps, DueHint } from '../messages/accept.ts';
+import type { Recorder } from '../messages/record.ts';
+import type { Database } from '../storage/database.ts';
+import type { Act } from './act.ts';
+
+/** What every operation may touch. */
+export interface StoreDeps {
+  db: Database;
+  clock: Clock;
+  keyring: Keyring;
+  resolver: Resolver;
+  config: Config;
+  /** Tells whoever keeps answers about the key with this public id. */
+  forgetKey(publicId: string): void;
+  /** Tells whoever keeps answers about the domain with this name. */
+  forgetDomain(name: string): void;
+}
+
+/** What only the running server has. */
+export interface OperatorDeps extends StoreDeps {
+  log: Log;
+  accept: AcceptDeps;
+  recorder: Recorder;
+  bells: { deliveries: Bell<readonly DueHint[]> };
+  mta: { lanes(): readonly LaneState[] };
+}
+
+/** A lane as the delivery engine shows it; times in milliseconds since the epoch. */
+export interface LaneState {
+  name: string;
+  /** Deliveries of it that are in memory; more may wait on disk. */
+  waiting: number;
+  /** Workers busy now. */
+  slots: number;
+  limit: number;
+  cause: string;
+  causeAt: number | null;
+  parkedUntil: number | null;
+  lastReply: string | null;
+  lastProgressAt: number;
+}
+
+interface Common<Args> {
+  args: z.ZodType<Args>;
+  /** Whether it changes something: then it is audited, refused tries too. */
+  acts: boolean;
+}
+
+export interface StoreOperation<Args, Result> extends Common<Args> {
+  needs: 'store';
+  run(deps: StoreDeps, args: Args, act: Act): Promise<Result>;
+}
+
+export interface ServerOperation<Args, Result> extends Common<Args> {
+  needs: 'server';
+  run(deps: OperatorDeps, args: Args, act: Act): Promise<Result>;
+}
+
+export type Operation<Args = unknown, Result = unknown> = StoreOperation<Args, Result> | ServerOperation<Args, Result>;
+
+/** An operation that works on the database, with or without a server. */
+export function onStore<Args, Result>(
+  operation: Omit<StoreOperation<Args, Result>, 'needs'>,
+): StoreOperation<Args, Result> {
+  return { ...operation, needs: 'store' };
+}
+
+/** An operation that needs the running server. */
+export function onServer<Args, Result>(
+  operation: Omit<ServerOperation<Args, Result>, 'needs'>,
+): ServerOperation<Args, Result> {
+  return { ...operation, needs: 'server' };
+}

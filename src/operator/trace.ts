@@ -1,0 +1,79 @@
+/** A message's life as lines in the order of time: accepted, attempts with what the other side said, events, what comes next. Pure. */
+import type { AttemptRecord } from '../messages/message-store.ts';
+import type { EventRecord } from './events.ts';
+import type { WholeMessage } from './messages.ts';
+
+export interface TraceLine {
+  /** RFC 3339. */
+  at: string;
+  what: 'accepted' | 'attempt' | 'event' | 'next';
+  recipient: string | null;
+  text: string;
+}
+
+export function trace(message: WholeMessage): TraceLine[] {
+  const { created_at: at, from, to, cc, bcc, subject, stream, test, send_at: sendAt } = message;
+  const others = cc.length + bcc.length === 0 ? '' : ` and ${String(cc.length + bcc.length)} more`;
+  const notes = [
+    `stream ${stream}`,
+    ...(test ? ['simulated'] : []),
+    ...(sendAt === null ? [] : [`to be sent at ${sendAt}`]),
+  ];
+  const accepted = `from ${from} to ${to}${others}: ${JSON.stringify(subject)} (${notes.join(', ')})`;
+  const lines: TraceLine[] = [
+    { at, what: 'accepted', recipient: null, text: accepted },
+    ...message.attempts.map(attemptLine),
+    ...message.events.map(eventLine),
+  ];
+  // Times are all written in one form, so they sort as text; what happened in one millisecond stays in the order above.
+  lines.sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  return [...lines, ...message.recipients.flatMap(nextLine)];
+}
+
+function attemptLine(attempt: AttemptRecord): TraceLine {
+  const { number, ended_at: at, recipient, mx, ip, tls, outcome, smtp_reply: reply, next_attempt_at: next } = attempt;
+  const peer = mx === null ? 'no connection' : ip === null ? mx : `${mx} [${ip}]`;
+  const secured = mx === null ? '' : tls === null ? ', no TLS' : `, ${tls.protocol}${tls.verified ? ' verified' : ''}`;
+  const said = reply === null ? '' : `: ${replyText(attempt.smtp_code, reply)}`;
+  const why = attempt.reason === null ? '' : ` (${[attempt.class, attempt.reason].filter(Boolean).join(', ')})`;
+  const then = next === null ? '' : `, next try ${next}`;
+  const text = `attempt ${String(number)} ${outcome}${why} by ${peer}${secured}${said} [${timings(attempt)}]${then}`;
+  return { at, what: 'attempt', recipient, text };
+}
+
+/** The code stands before a reply that does not begin with it. */
+function replyText(code: number | null, reply: string): string {
+  return code === null || reply.startsWith(String(code)) ? reply : `${String(code)} ${reply}`;
+}
+
+function timings({ started_at: from, ended_at: to, timings_ms: phases }: AttemptRecord): string {
+  const total = `${String(Date.parse(to) - Date.parse(from))} ms`;
+  const parts = Object.entries(phases).flatMap(([name, ms]) => (ms > 0 ? [`${name} ${String(Math.round(ms))}`] : []));
+  return [total, ...parts].join(', ');
+}
+
+function eventLine({ timestamp: at, type, sequence, data }: EventRecord): TraceLine {
+  return {
+    at,
+    what: 'event',
+    recipient: data.recipient,
+    text: `${type} (event ${String(sequence)}), status ${data.status}`,
+  };
+}
+
+function nextLine({
+  email,
+  status,
+  next_attempt_at: at,
+  attempt_count: count,
+}: WholeMessage['recipients'][number]): TraceLine[] {
+  if (at === null) return [];
+  return [
+    {
+      at,
+      what: 'next',
+      recipient: email,
+      text: `${status}, to be tried ${count === 0 ? 'for the first time' : 'again'}`,
+    },
+  ];
+}

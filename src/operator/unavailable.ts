@@ -1,0 +1,22 @@
+/** Why an operation cannot be had at all: nothing is wrong with it, but with where it was asked for. */
+
+export type UnavailableWhy =
+  /** No server answers at the data folder. */
+  | 'not_running'
+  /** One does, where there must be none. */
+  | 'already_running'
+  /** There is no database yet. */
+  | 'no_database'
+  /** The socket or the files belong to another user. */
+  | 'no_access';
+
+/** The message is a sentence for the operator; the command line has an exit code for each reason. */
+export class Unavailable extends Error {
+  readonly why: UnavailableWhy;
+
+  constructor(why: UnavailableWhy, message: string) {
+    super(message);
+    this.name = 'Unavailable';
+    this.why = why;
+  }
+}

@@ -1,0 +1,18 @@
+/** The product's version, as package.json says it. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+
+/** From `src/` and from `dist/src/` alike: the nearest package.json above. */
+function readVersion(): string {
+  for (const up of ['..', '../..']) {
+    try {
+      const text = readFileSync(path.resolve(import.meta.dirname, up, 'package.json'), 'utf8');
+      return (JSON.parse(text) as { version: string }).version;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+  throw new Error('package.json was not found');
+}
+
+export const version = readVersion();

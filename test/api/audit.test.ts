@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { KEY, someCaller, startHarness } from './harness.ts';
+import type { Harness, SendOptions } from './harness.ts';
+
+describe('audit lines', () => {
+  let h: Harness;
+  beforeEach(async () => {
+    h = await startHarness({
+      settings: { anonymousPerMinute: 2 },
+      callers: {
+        revoked: { ...someCaller, revokedAt: 0 },
+        tiny: { ...someCaller, plan: 'tiny', accountId: 'acc_tiny' },
+      },
+    });
+  });
+  afterEach(() => h.stop());
+
+  it('hold what the contract names', async () => {
+    const answer = await h.send('GET', '/v1/messages/msg_1', { headers: { 'user-agent': 'tester/1' } });
+    const [row] = h.audits;
+    assert.match(row?.id ?? '', /^aud_/);
+    assert.deepEqual({ ...row, id: '' }, {
+      id: '', at: h.clock.now(), account_id: 'acc_one', key_id: 'key_one', actor: 'api', ip: '127.0.0.1', method: 'GET',
+      endpoint: '/v1/messages/{id}', status: 200, result: 'ok', error_code: null, request_id: answer.headers['x-request-id'],
+      ms: 0, idempotency_replayed: 0, user_agent: 'tester/1', waited: false,
+    }); // prettier-ignore
+  });
+
+  type Row = [
+    method: string,
+    path: string,
+    options: SendOptions,
+    line: [status: number, result: string, code: string | null, waited: boolean, key: string | null] | null,
+    why: string,
+  ];
+  const rows: Row[] = [
+    ['GET', '/v1/messages', {}, [200, 'ok', null, false, 'key_one'], 'a read is batched'],
+    ['POST', '/v1/messages', { body: { to: 'a' } }, [202, 'ok', null, true, 'key_one'], 'a write is committed before the answer'],
+    ['POST', '/v1/fails', {}, [500, 'failed', 'internal_error', true, 'key_one'], 'a fault'],
+    ['GET', '/v1/nothing', {}, [404, 'refused', 'not_found', true, 'key_one'], 'a path that is not there, with the key'],
+    ['PUT', '/v1/messages', {}, [405, 'refused', 'method_not_allowed', true, 'key_one'], 'a method that is not there'],
+    ['GET', '/v1/messages', { key: 'nonsense' }, [401, 'refused', 'invalid_api_key', true, null], 'an unknown key'],
+    ['GET', '/v1/messages', { key: 'revoked' }, [401, 'refused', 'key_revoked', true, 'key_one'], 'a revoked key'],
+    ['DELETE', '/v1/settings', {}, [403, 'refused', 'insufficient_scope', true, 'key_one'], 'a scope that is missing'],
+    ['GET', '/v1/messages', { key: null }, null, 'no key, no use of a key'],
+    ['GET', '/healthz', { key: null }, null, 'health checks'],
+  ]; // prettier-ignore
+  for (const [method, path, options, line, why] of rows) {
+    it(`${line === null ? 'are not written for' : 'are written for'} ${why}`, async () => {
+      await h.send(method, path, options);
+      const got = h.audits.map((row) => [row.status, row.result, row.error_code, row.waited, row.key_id]);
+      assert.deepEqual(got, line === null ? [] : [line]);
+    });
+  }
+
+  it('are written for each refused request of a known key', async () => {
+    for (let n = 0; n < 5; n++) await h.send('GET', '/v1/messages', { key: 'tiny' });
+    assert.deepEqual(h.audits.map((row) => row.status), [200, 200, 200, 429, 429]); // prettier-ignore
+  });
+
+  it('are not written without end for keys nobody knows', async () => {
+    for (let n = 0; n < 5; n++) await h.send('GET', '/v1/messages', { key: 'nonsense' });
+    assert.deepEqual(h.audits.map((row) => row.status), [401, 401]); // prettier-ignore
+  });
+
+  it('are in the log where they cannot be written, and the answer stands', async () => {
+    const broken = await startHarness({
+      deps: { audit: { write: () => Promise.reject(new Error('disk full')), later: () => undefined } },
+    });
+    assert.equal((await broken.send('POST', '/v1/messages', { body: { to: 'a' }, key: KEY })).status, 202);
+    assert.ok(broken.logged.some((fields) => 'audit' in fields));
+    await broken.stop();
+  });
+
+  it('cut what a client can make long', async () => {
+    await h.send('GET', `/v1/${'x'.repeat(5000)}`, { headers: { 'user-agent': 'y'.repeat(5000) } });
+    assert.equal(h.audits[0]?.endpoint.length, 200);
+    assert.equal(h.audits[0]?.user_agent?.length, 512);
+  });
+});

@@ -1,0 +1,258 @@
+/** A running API shell for tests: everything that is handed in is data, and a client that sends exactly what it is told. */
+import http from 'node:http';
+import net from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { z } from 'zod';
+import type { AuditRow } from '../../src/api/audit.ts';
+import type { IdempotencyRow } from '../../src/api/idempotency.ts';
+import { route } from '../../src/api/route.ts';
+import type { Route } from '../../src/api/route.ts';
+import { createApi } from '../../src/api/server.ts';
+import type { ApiDeps, ApiSettings } from '../../src/api/server.ts';
+import { Problem } from '../../src/base/problem.ts';
+import type { Caller } from '../../src/keys/caller.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+export const KEY = 'ak_live_good';
+
+export const someCaller: Caller = {
+  accountId: 'acc_one',
+  keyId: 'key_one',
+  mode: 'live',
+  scopes: ['send', 'campaign', 'message:read', 'template'],
+  domains: [],
+  allowedIps: [],
+  plan: 'standard',
+  expiresAt: null,
+  revokedAt: null,
+};
+
+export interface Harness {
+  api: ReturnType<typeof createApi>;
+  port: number;
+  clock: FakeClock;
+  audits: (AuditRow & { waited: boolean })[];
+  rows: Map<string, IdempotencyRow>;
+  logged: object[];
+  send(method: string, path: string, options?: SendOptions): Promise<Received>;
+  /** Writes bytes to a fresh connection and gives all that came back when the other side has closed. */
+  raw(...pieces: (string | Buffer)[]): Promise<string>;
+  stop(): Promise<void>;
+}
+
+export interface SendOptions {
+  /** Null sends no Authorization header. */
+  key?: string | null;
+  headers?: http.OutgoingHttpHeaders;
+  /** An object is sent as JSON with its Content-Type. */
+  body?: object | string | Buffer;
+}
+
+export interface Received {
+  status: number;
+  headers: http.IncomingHttpHeaders;
+  text: string;
+  bytes: Buffer;
+  json: unknown;
+  error: { code: string; message: string; field: string | null; request_id: string };
+}
+
+export interface HarnessOptions {
+  routes?: readonly Route[];
+  callers?: Readonly<Record<string, Caller>>;
+  settings?: Partial<ApiSettings>;
+  deps?: Partial<ApiDeps>;
+}
+
+export async function startHarness(options: HarnessOptions = {}): Promise<Harness> {
+  const clock = new FakeClock();
+  const audits: Harness['audits'] = [];
+  const rows: Harness['rows'] = new Map();
+  const logged: object[] = [];
+  const callers = new Map(Object.entries({ [KEY]: someCaller, ...options.callers }));
+  const log = (fields: object): void => void logged.push(fields);
+  const api = createApi(
+    {
+      clock,
+      log: { error: log, warn: log, debug: () => undefined },
+      authenticate: (token) => {
+        const caller = callers.get(token);
+        return Promise.resolve(caller === undefined ? { kind: 'unknown' } : { kind: 'found', caller });
+      },
+      planLimit: (plan) => ({ tiny: 3, standard: 600 })[plan] ?? 1_000_000,
+      audit: {
+        write: (row) => {
+          audits.push({ ...row, waited: true });
+          return Promise.resolve();
+        },
+        later: (row) => void audits.push({ ...row, waited: false }),
+      },
+      idempotency: { store: memoryStore(rows, clock), onMismatch: 'replay' },
+      ready: () => Promise.resolve({ ok: true, checks: { database: true } }),
+      ...options.deps,
+      settings: {
+        publicUrl: 'http://api.test',
+        version: '1.2.3',
+        trustedProxies: [],
+        anonymousPerMinute: 1000,
+        verifyAnswers: true,
+        ...options.settings,
+      },
+    },
+    options.routes ?? someRoutes,
+  );
+  await new Promise<void>((resolve) => api.server.listen(0, '127.0.0.1', resolve));
+  const { port } = api.server.address() as AddressInfo;
+  return {
+    api, port, clock, audits, rows, logged,
+    send: (method, path, sendOptions) => send(port, method, path, sendOptions),
+    raw: (...pieces) => raw(port, pieces),
+    stop: () => api.close(),
+  }; // prettier-ignore
+}
+
+export function memoryStore(rows: Map<string, IdempotencyRow>, clock: FakeClock): ApiDeps['idempotency']['store'] {
+  return {
+    find: (key) => {
+      const row = rows.get(key);
+      return Promise.resolve(row !== undefined && row.expires_at > clock.now() ? row : null);
+    },
+    insert: (row) => {
+      rows.set(row.key, row);
+      return Promise.resolve();
+    },
+  };
+}
+
+const Send = z.strictObject({
+  to: z.string().max(20),
+  subject: z.string().optional(),
+  recipients: z.array(z.string()).optional(),
+});
+const anything = {
+  200: { description: 'Any.', schema: z.unknown() },
+  202: { description: 'Any.', schema: z.unknown() },
+};
+
+/** A few endpoints of the kinds there are. */
+export const someRoutes: readonly Route[] = [
+  route(
+    {
+      method: 'POST',
+      path: '/v1/messages',
+      operationId: 'sendMessage',
+      summary: 'Send',
+      description: 'Send.',
+      tag: 'messages',
+      scope: ['send', 'campaign'],
+      scopeFor: (body) => (Object.hasOwn(body, 'recipients') ? 'campaign' : 'send'),
+      body: Send,
+      responses: anything,
+    },
+    (call) => ({
+      status: 202,
+      body: { to: call.body.to, bytes: call.bodyBytes },
+      headers: { Location: '/v1/messages/msg_1' },
+    }),
+  ),
+  route(
+    {
+      method: 'GET',
+      path: '/v1/messages',
+      operationId: 'listMessages',
+      summary: 'List',
+      description: 'List.',
+      tag: 'messages',
+      scope: ['message:read'],
+      query: z.strictObject({ limit: z.string().regex(/^\d+$/).optional() }),
+      responses: anything,
+    },
+    (call) => ({ status: 200, body: { limit: call.query.limit ?? null } }),
+  ),
+  route(
+    {
+      method: 'GET',
+      path: '/v1/messages/{id}',
+      operationId: 'getMessage',
+      summary: 'Read',
+      description: 'Read.',
+      tag: 'messages',
+      scope: ['message:read', 'send', 'campaign'],
+      params: z.strictObject({ id: z.string().regex(/^msg_/) }),
+      responses: anything,
+    },
+    (call) => ({ status: 200, body: { id: call.params.id } }),
+  ),
+  route(
+    {
+      method: 'POST',
+      path: '/v1/fails',
+      operationId: 'fail',
+      summary: 'Fail',
+      description: 'Fail.',
+      tag: 'messages',
+      scope: ['send'],
+      responses: anything,
+    },
+    () => {
+      throw new Error('a secret of the house');
+    },
+  ),
+  route(
+    {
+      method: 'DELETE',
+      path: '/v1/settings',
+      operationId: 'deleteSettings',
+      summary: 'Delete',
+      description: 'Delete.',
+      tag: 'messages',
+      scope: ['settings'],
+      responses: { 204: { description: 'Gone.' } },
+    },
+    () => {
+      throw new Problem('invalid_state', 'Not now.');
+    },
+  ),
+];
+
+export function send(port: number, method: string, path: string, options: SendOptions = {}): Promise<Received> {
+  const { key = KEY, body } = options;
+  const isJson = typeof body === 'object' && !Buffer.isBuffer(body);
+  const payload = isJson ? JSON.stringify(body) : body;
+  const headers: http.OutgoingHttpHeaders = {
+    ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+    ...(payload === undefined
+      ? {}
+      : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) }),
+    ...options.headers,
+  };
+  return new Promise((resolve, reject) => {
+    const request = http.request({ port, host: '127.0.0.1', method, path, headers, agent: false }, (response) => {
+      const pieces: Buffer[] = [];
+      response.on('data', (piece: Buffer) => pieces.push(piece));
+      response.on('error', reject);
+      response.on('end', () => {
+        const bytes = Buffer.concat(pieces);
+        const text = bytes.toString('utf8');
+        const json = text.startsWith('{') ? (JSON.parse(text) as { error?: Received['error'] }) : null;
+        const error = json?.error ?? { code: '', message: '', field: null, request_id: '' };
+        resolve({ status: response.statusCode ?? 0, headers: response.headers, text, bytes, json, error });
+      });
+    });
+    request.on('error', reject);
+    request.end(payload);
+  });
+}
+
+function raw(port: number, pieces: readonly (string | Buffer)[]): Promise<string> {
+  return new Promise((resolve) => {
+    let text = '';
+    const socket = net.connect(port, '127.0.0.1');
+    socket.on('data', (piece) => (text += piece.toString('latin1')));
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      resolve(text);
+    });
+    for (const piece of pieces) socket.write(piece);
+  });
+}

@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import path from 'node:path';
+import fc from 'fast-check';
+import { createJsonReader } from '../../src/api/json-reader.ts';
+import { MAX_DEPTH, MAX_VALUES, hashJson, readJson } from '../../src/api/json.ts';
+import type { JsonObject } from '../../src/api/json.ts';
+import { Problem } from '../../src/base/problem.ts';
+import { corpus } from '../support/corpora.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+const read = (text: string): ReturnType<typeof readJson> => readJson(Buffer.from(text));
+const nested = (levels: number): string => `${'{"a":'.repeat(levels - 1)}{}${'}'.repeat(levels - 1)}`;
+
+describe('readJson', () => {
+  const good: [text: string, value: unknown, why: string][] = [
+    ['{}', {}, 'nothing'],
+    [' \n{ "a" : 1 }\t', { a: 1 }, 'white space'],
+    ['{"a":{"a":{"a":1}}}', { a: { a: { a: 1 } } }, 'same name on other levels'],
+    ['{"a":[{"b":1},{"b":2}]}', { a: [{ b: 1 }, { b: 2 }] }, 'same name in other objects'],
+    ['{"a:b,{":"\\"c\\":\\\\","d":"\\\\\\""}', { 'a:b,{': '"c":\\', d: '\\"' }, 'punctuation and quotes in strings'],
+    ['{"a":"\\ud83d\\ude00"}', { a: '😀' }, 'a pair of surrogates, escaped'],
+    ['\ufeff{"a":1}', { a: 1 }, 'byte order mark'],
+    [`{"__proto__":1}`, JSON.parse('{"__proto__":1}'), 'an ordinary name to JSON'],
+    [nested(MAX_DEPTH), JSON.parse(nested(MAX_DEPTH)), 'as deep as may be'],
+  ];
+  for (const [text, value, why] of good) {
+    it(`takes ${why}`, () => {
+      const result = read(text);
+      assert.ok(result.kind === 'ok', JSON.stringify(result));
+      assert.deepEqual(result.value, value);
+    });
+  }
+
+  const bad: [text: string | Buffer, why: RegExp][] = [
+    ['', /not valid JSON/],
+    ['{"a":1', /not valid JSON/],
+    ['{"a":"\u0000"}', /not valid JSON/],
+    ["{'a':1}", /not valid JSON/],
+    ['{"a":1,}', /not valid JSON/],
+    ['{"a":NaN}', /not valid JSON/],
+    ['{"a":1}{}', /not valid JSON/],
+    ['{"a":"\\', /not valid JSON/],
+    ['[]', /must be a JSON object/],
+    ['null', /must be a JSON object/],
+    ['"{}"', /must be a JSON object/],
+    ['{"a":1,"a":1}', /twice/],
+    ['{"a":1,"\\u0061":2}', /twice/],
+    ['{"b":[[{"a":1,"c":{},"a":{}}]]}', /twice/],
+    ['{"__proto__":1,"__proto__":1}', /twice/],
+    ['{"a":"\\ud800"}', /surrogate/],
+    ['{"\\udc00":1}', /surrogate/],
+    [nested(MAX_DEPTH + 1), /deeper/],
+    [`{"a":${'['.repeat(100_000)}`, /deeper/],
+    [Buffer.from([0x7b, 0x22, 0xc3, 0x28, 0x22, 0x3a, 0x31, 0x7d]), /UTF-8/],
+    [Buffer.from('{"a":1}', 'utf16le'), /not valid JSON/],
+    [Buffer.from([0x7b, 0x22, 0xed, 0xa0, 0x80, 0x22, 0x3a, 0x31, 0x7d]), /UTF-8/],
+  ];
+  for (const [text, why] of bad) {
+    it(`refuses ${JSON.stringify(Buffer.from(text).toString('latin1')).slice(0, 40)}: ${why.source}`, () => {
+      const result = readJson(Buffer.from(text));
+      assert.ok(result.kind === 'bad');
+      assert.match(result.why, why);
+    });
+  }
+
+  it('refuses more values than an honest body has before it builds them', () => {
+    assert.equal(read(`{"a":[${'[],'.repeat(MAX_VALUES)}0]}`).kind, 'too_many_values');
+  });
+
+  it('takes what JSON.stringify writes, unchanged', () => {
+    const objects = fc.dictionary(fc.string({ unit: 'grapheme' }), fc.jsonValue({ maxDepth: 5 }));
+    fc.assert(
+      fc.property(objects, fc.nat(3), (value, indent) => {
+        const text = JSON.stringify(value, null, indent);
+        const result = read(text);
+        if (!text.isWellFormed() || result.kind === 'bad') assert.ok(/\\ud[89a-f]/i.test(text), text);
+        else assert.deepEqual(result, { kind: 'ok', value: JSON.parse(text) as unknown });
+      }),
+    );
+  });
+
+  it('finds a doubled member wherever it stands', () => {
+    const objects = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 }), { minKeys: 1 });
+    fc.assert(
+      fc.property(objects, fc.string(), (value, padding) => {
+        const [name, first] = Object.entries(value)[0] ?? ['', null];
+        const text = `{${JSON.stringify(padding)}:[${JSON.stringify(value)}],"x${padding.length}":{${JSON.stringify(name)}:1,"${'"y":{},'.slice(1)}${JSON.stringify(name)}:${JSON.stringify(first)}}}`; // prettier-ignore
+        const result = read(text);
+        assert.equal(result.kind, 'bad');
+      }),
+    );
+  });
+
+  it('never throws, whatever the bytes', () => {
+    fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => void readJson(bytes)));
+    const soup = fc.array(fc.constantFrom('{', '}', '[', ']', '"', ':', ',', '\\', '\\u00', 'a', '1', 'null', ' ')).map((parts) => parts.join('')); // prettier-ignore
+    fc.assert(
+      fc.property(soup, (text) => {
+        const result = read(text);
+        if (result.kind === 'ok') assert.deepEqual(result.value, JSON.parse(text));
+      }),
+    );
+  });
+
+  it('needs time linear in the length: escapes and quotes without end', () => {
+    for (const text of [
+      `{"a":"${'\\\\'.repeat(500_000)}"}`,
+      `{"a":"${'\\"'.repeat(500_000)}"}`,
+      `{"${'a'.repeat(1_000_000)}`,
+      '"'.repeat(1_000_001),
+    ]) {
+      // prettier-ignore
+      const start = process.cpuUsage();
+      read(text);
+      assert.ok(process.cpuUsage(start).user < 2_000_000, text.slice(0, 10));
+    }
+  });
+
+  it('agrees with the JSON test suite on objects, and refuses all it must refuse', function () {
+    const folder = corpus('json-testsuite/test_parsing');
+    if (folder === null) this.skip();
+    for (const file of readdirSync(folder)) {
+      const result = readJson(readFileSync(path.join(folder, file)));
+      if (file.startsWith('n_')) assert.notEqual(result.kind, 'ok', file);
+      // The suite allows doubled names and top-level values that are no objects; a request body does not.
+      if (file.startsWith('y_') && result.kind === 'bad') assert.match(result.why, /must be a JSON object|twice/, file);
+    }
+  });
+});
+
+describe('hashJson', () => {
+  it('is the same for bodies that differ in order and spacing alone', () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (value) => {
+        const reversed = Object.fromEntries(Object.entries(value).reverse()) as JsonObject;
+        assert.equal(hashJson(reversed), hashJson(value as JsonObject));
+      }),
+    );
+  });
+
+  it('is another for bodies that mean something else', () => {
+    const values = [
+      {}, { a: 1 }, { a: '1' }, { a: null }, { a: [] }, { a: {} }, { a: [[]] }, { a: [1, 2] }, { a: [12] }, { a: '1:2' }, { a: ['1', '2'] },
+      { a: ['1,2'] }, { a: '"1:1' }, { a: true }, { a: 'true' }, { ab: '' }, { a: 'b' }, { a: 'b', c: 'd' }, { a: 'b,1:c"1:d' }, { a: { c: 'd' } },
+    ] as JsonObject[]; // prettier-ignore
+    assert.equal(new Set(values.map(hashJson)).size, values.length);
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.jsonValue(), (a, b) => {
+        const same = JSON.stringify(a) === JSON.stringify(b);
+        if (!same && JSON.stringify(sorted(a)) !== JSON.stringify(sorted(b))) {
+          assert.notEqual(hashJson({ v: a } as JsonObject), hashJson({ v: b } as JsonObject));
+        }
+      }),
+    );
+  });
+});
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).sort().map(([name, member]) => [name, sorted(member)])); // prettier-ignore
+}
+
+describe('the reader of large bodies', () => {
+  const large = (value: JsonObject): Buffer => Buffer.from(JSON.stringify({ ...value, fill: 'x'.repeat(300_000) }));
+
+  it('gives the same as the small one, and the same hash', async () => {
+    const reader = createJsonReader({ clock: new FakeClock() });
+    const bytes = large({ a: [1, { b: 'ä' }] });
+    const inline = readJson(bytes);
+    const body = await reader.read(Buffer.from(bytes));
+    assert.ok(inline.kind === 'ok');
+    assert.deepEqual(body.value, inline.value);
+    assert.equal(body.hash(), hashJson(inline.value));
+    await reader.close();
+  });
+
+  it('reads many at once, each answered with its own', async () => {
+    const reader = createJsonReader({ clock: new FakeClock() });
+    const bodies = await Promise.all([0, 1, 2, 3, 4, 5].map((n) => reader.read(large({ n }))));
+    assert.deepEqual(bodies.map((body) => body.value['n']), [0, 1, 2, 3, 4, 5]); // prettier-ignore
+    await reader.close();
+  });
+
+  it('refuses more than it can hold, and everything when it is closed', async () => {
+    const reader = createJsonReader({ clock: new FakeClock() });
+    const results = Promise.allSettled(Array.from({ length: 30 }, (_, n) => reader.read(large({ n }))));
+    await reader.close();
+    const settled = await results;
+    const codes = settled.map((result) => (result.status === 'rejected' && result.reason instanceof Problem ? result.reason.code : result.status)); // prettier-ignore
+    assert.ok(codes.every((code) => code === 'service_unavailable' || code === 'fulfilled'));
+    assert.ok(codes.slice(20).every((code) => code === 'service_unavailable'));
+    await assert.rejects(async () => reader.read(large({})), { code: 'service_unavailable' });
+  });
+
+  it('ends idle threads, and one that takes too long', async () => {
+    const clock = new FakeClock();
+    const reader = createJsonReader({ clock });
+    await reader.read(large({}));
+    assert.equal(clock.nextAt(), clock.now() + 30_000, 'idle');
+    clock.advance(30_000);
+    assert.equal(clock.nextAt(), null);
+    const slow = assert.rejects(async () => reader.read(large({})), { code: 'timeout' });
+    clock.advance(20_000);
+    await slow;
+    assert.equal((await reader.read(large({ a: 1 }))).value['a'], 1, 'the next gets a new thread');
+    await reader.close();
+  });
+});

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { encodingFor, forbids } from '../../src/api/negotiate.ts';
+
+describe('forbids', () => {
+  const json = ['application/json'];
+  const rows: [accept: string | undefined, forbidden: boolean, why: string, types?: string[]][] = [
+    [undefined, false, 'nothing said'],
+    ['text/html', false, 'JSON not named'],
+    ['*/*;q=0', true, 'everything'],
+    ['text/html;q=0', false, 'something else'],
+    ['application/*;q=0', true, 'the group'],
+    ['application/*;q=0, application/json', false, 'the more specific range wins'],
+    ['application/json; Q=0.000', true, 'zero in another spelling'],
+    ['*/*;q=0, text/event-stream', true, 'another type is welcome, but there is none'],
+    ['*/*;q=0, text/event-stream', false, 'another type is welcome', [...json, 'text/event-stream']],
+    ['application/json;q=0.01', false, 'unwelcome is not forbidden'],
+    ['application/json;q=0x', false, 'a weight that is none'],
+    [`${';'.repeat(50_000)}q=0`, false, 'nonsense'],
+  ];
+  for (const [accept, forbidden, why, types = json] of rows) {
+    it(`${why}: ${forbidden ? 'yes' : 'no'}`, () => {
+      assert.equal(forbids(accept, types), forbidden);
+    });
+  }
+});
+
+describe('encodingFor', () => {
+  const rows: [header: string | undefined, encoding: 'br' | 'gzip' | null][] = [
+    [undefined, null], ['', null], ['identity', null], ['deflate', null], ['gzip', 'gzip'], ['gzip, deflate, br', 'br'],
+    ['br;q=0, gzip', 'gzip'], ['br;q=0.5, gzip;q=0.9', 'gzip'], ['*', 'br'], ['*;q=0', null], ['gzip;q=0, *', 'br'], ['GZIP', 'gzip'],
+  ]; // prettier-ignore
+  for (const [header, encoding] of rows) {
+    it(`${header ?? 'nothing'}: ${encoding ?? 'none'}`, () => {
+      assert.equal(encodingFor(header), encoding);
+    });
+  }
+});

@@ -1,0 +1,249 @@
+/**
+ * Who may import whom (docs/architecture.md). Arrows point down through five bands; the table is the whole rule, and each
+ * kind of breach is shown to be found. To let a part use another, change the table here and the picture there.
+ */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { importsOf } from './support/imports.ts';
+import type { Import } from './support/imports.ts';
+
+const stores = ['accounts', 'keys', 'domains', 'templates', 'suppressions', 'events', 'messages', 'tracking'];
+const ground = ['mail', 'storage', 'base'];
+
+const mayImport: Readonly<Record<string, readonly string[]>> = {
+  // 0 and 1: know nobody's trade
+  base: [],
+  mail: [],
+  config: ['base'],
+  storage: ['base', 'migrations'],
+  migrations: [],
+  client: [],
+  version: [],
+  // 2: the concepts, each with its store
+  accounts: ['storage', 'base'],
+  keys: ['accounts', 'storage', 'base'],
+  events: ['storage', 'base'],
+  suppressions: ground,
+  templates: ['storage', 'base'],
+  domains: ground,
+  tracking: ['events', ...ground],
+  messages: ['domains', 'templates', 'suppressions', 'events', 'accounts', ...ground],
+  // 3: what runs; never each other
+  mta: ['messages', 'domains', 'tracking', ...ground],
+  inbound: ['messages', ...ground],
+  webhooks: ['events', 'storage', 'base'],
+  housekeeping: [...stores, 'webhooks', 'storage', 'base'],
+  // 4: who asks and operates; never mta or inbound
+  api: [...stores, 'webhooks', 'config', 'storage', 'base', 'version'],
+  operator: [...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
+  dashboard: ['operator', 'api', ...stores, 'webhooks', 'config', 'storage', 'base'],
+  cli: ['operator', 'client', 'config', 'mail', 'storage', 'base', 'version'],
+  // 5: builds and starts; `cli` gets what it serves handed in by `main`
+  app: [
+    'api',
+    'operator',
+    'dashboard',
+    'mta',
+    'inbound',
+    'housekeeping',
+    'webhooks',
+    ...stores,
+    'config',
+    ...ground,
+    'version',
+  ],
+  main: ['app', 'cli', 'config'],
+};
+
+/** Types of settings may be named by everything from band 2 up: a slice of the settings is handed in as plain data. */
+const typesForAll = 'config';
+const withoutTypes: ReadonlySet<string> = new Set(['base', 'mail', 'storage', 'migrations', 'client', 'version']);
+
+/** Given, not taken: no network, disk, timer or database. Folders end in a slash; files of later issues are listed already. */
+const pure = [
+  'mail/',
+  'base/bell.ts', 'base/check.ts', 'base/ip.ts', 'base/lanes.ts', 'base/problem.ts', 'base/schema-path.ts', 'base/secret.ts', 'base/spelling.ts',
+  'config/endpoint.ts', 'config/environment.ts', 'config/kind.ts', 'config/manual.ts', 'config/route.ts', 'config/schema.ts', 'config/setting.ts', 'config/validate.ts',
+  'storage/tables.ts', 'keys/caller.ts', 'keys/scopes.ts', 'domains/dns-records.ts', 'events/event.ts', 'templates/mixed/',
+  'messages/message.ts', 'messages/delivery.ts', 'messages/decide.ts', 'messages/retry.ts', 'messages/compose.ts', 'messages/return-path.ts', 'messages/send-request.ts',
+  'tracking/rewrite.ts', 'tracking/token.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
+  'inbound/classify.ts', 'inbound/bounce.ts', 'inbound/complaint.ts', 'webhooks/signature.ts',
+]; // prettier-ignore
+const impureModules =
+  /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;
+/** Parts of such modules that only calculate. */
+const calculations: ReadonlySet<string> = new Set(['isIP', 'isIPv4', 'isIPv6', 'BlockList']);
+
+/** The part of the house a file is in: its folder under src, `app`, `main`, or `migrations`. */
+const partOf = (file: string): string =>
+  (file.startsWith('../') ? (file.split('/')[1] ?? '') : file.replace(/\.ts$/, '').split('/')[0]) ?? '';
+const isPure = (file: string): boolean =>
+  pure.some((name) => (name.endsWith('/') ? file.startsWith(name) : file === name));
+const targetOf = (file: string, from: string): string =>
+  path.posix.normalize(path.posix.join(path.posix.dirname(file), from));
+
+/** Everything in `sources` (path under src -> text) that the rules forbid, one line each. */
+function breaches(sources: Readonly<Record<string, string>>): string[] {
+  const imports = new Map(Object.entries(sources).map(([file, text]) => [file, importsOf(file, text)]));
+  return [...imports].flatMap(([file, found]) => [
+    ...found.flatMap((one) => wrongArrow(file, one)),
+    ...(isPure(file) ? impurities(file, imports) : []),
+  ]);
+}
+
+function wrongArrow(file: string, { from, typeOnly }: Import): string[] {
+  if (from === '(computed)') return [`${file}: imports what cannot be known`];
+  if (!from.startsWith('.')) return [];
+  const [part, other] = [partOf(file), partOf(targetOf(file, from))];
+  const allowed = mayImport[part];
+  if (allowed === undefined) return [`${file}: ${part} is not in the table`];
+  const isType = typeOnly && other === typesForAll && !withoutTypes.has(part);
+  return part === other || allowed.includes(other) || isType
+    ? []
+    : [`${file}: ${part} may not import ${other} (${from})`];
+}
+
+/** The ways on which a pure file reaches the world, through whatever neighbours. */
+function impurities(
+  file: string,
+  imports: ReadonlyMap<string, readonly Import[]>,
+  way: readonly string[] = [],
+): string[] {
+  if (way.includes(file)) return [];
+  const here = [...way, file];
+  return (imports.get(file) ?? []).flatMap(({ from, typeOnly, names }) => {
+    if (typeOnly) return [];
+    if (from.startsWith('.')) return impurities(targetOf(file, from), imports, here);
+    const calculates = names?.every((name) => calculations.has(name)) ?? false;
+    return impureModules.test(from) && !calculates ? [`${here.join(' -> ')}: is pure, but imports ${from}`] : [];
+  });
+}
+
+describe('architecture', () => {
+  const root = path.resolve(import.meta.dirname, '../src');
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+
+  it('holds over all of src', () => {
+    const sources = Object.fromEntries(
+      files.map((file) => [file.split(path.sep).join('/'), readFileSync(path.join(root, file), 'utf8')]),
+    );
+    assert.ok(files.length > 10);
+    assert.deepEqual(breaches(sources), []);
+  });
+
+  it('has a place for every folder of src', () => {
+    const parts = new Set(files.map((file) => partOf(file.split(path.sep).join('/'))));
+    assert.deepEqual(
+      [...parts].filter((part) => mayImport[part] === undefined),
+      [],
+    );
+  });
+
+  it('finds what is not pure behind a neighbour', () => {
+    const sources = {
+      'messages/decide.ts': "import { x } from './helper.ts';",
+      'messages/helper.ts': "import { y } from './decide.ts'; import net from 'node:net';",
+    };
+    assert.deepEqual(breaches(sources), ['messages/decide.ts -> messages/helper.ts: is pure, but imports node:net']);
+  });
+
+  it('has no circle', () => {
+    const reached = (part: string, way: readonly string[]): string[] =>
+      way.includes(part)
+        ? [[...way, part].join(' -> ')]
+        : (mayImport[part] ?? []).flatMap((next) => reached(next, [...way, part]));
+    assert.deepEqual(reached('main', []), []);
+    assert.deepEqual(
+      Object.values(mayImport)
+        .flat()
+        .filter((part) => mayImport[part] === undefined),
+      [],
+    );
+  });
+
+  for (const [file, text, breach, reason] of [
+    [
+      'base/clock.ts',
+      "import { x } from '../storage/tables.ts';",
+      'base may not import storage',
+      'an arrow that points up',
+    ],
+    ['mail/header.ts', "import { x } from '../base/id.ts';", 'mail may not import base', 'the formats stand alone'],
+    [
+      'mta/mta.ts',
+      "import { x } from '../inbound/inbound.ts';",
+      'mta may not import inbound',
+      'engines never meet but in the database',
+    ],
+    [
+      'api/messages.ts',
+      "import { x } from '../mta/mta.ts';",
+      'api may not import mta',
+      'the API does not drive the engine',
+    ],
+    ['cli/serve.ts', "import { createApp } from '../app.ts';", 'cli may not import app', 'what it serves is handed in'],
+    [
+      'keys/keys.ts',
+      "import { x } from '../domains/verify.ts';",
+      'keys may not import domains',
+      'two concepts beside each other',
+    ],
+    ['api/x.ts', "export { x } from '../inbound/inbound.ts';", 'api may not import inbound', 'passing on is importing'],
+    ['api/x.ts', "const x = await import('../mta/mta.ts');", 'api may not import mta', 'late is no excuse'],
+    ['api/x.ts', "let x: import('../mta/mta.ts').Mta;", 'api may not import mta', 'types tie parts as well'],
+    ['api/x.ts', "import type { Mta } from '../mta/mta.ts';", 'api may not import mta', 'types tie parts as well'],
+    ['api/x.ts', 'const x = await import(name);', 'cannot be known', 'nobody could hold a rule over it'],
+    [
+      'mta/x.ts',
+      "import { settings } from '../config/schema.ts';",
+      'mta may not import config',
+      'values of settings are handed in',
+    ],
+    [
+      'storage/x.ts',
+      "import type { Config } from '../config/schema.ts';",
+      'storage may not import config',
+      'the ground knows no settings',
+    ],
+    [
+      'api/x.ts',
+      "import { x } from '../../test/support/hooks.ts';",
+      'api may not import test',
+      'nor what is not part of the program',
+    ],
+    [
+      'novelty/x.ts',
+      "import { x } from '../base/id.ts';",
+      'novelty is not in the table',
+      'a new folder needs its line',
+    ],
+    ['mail/dkim/sign.ts', "import { readFileSync } from 'node:fs';", 'is pure', 'a format that reads files'],
+    ['messages/decide.ts', "import knex from 'knex';", 'is pure', 'a decision that asks the database'],
+    ['messages/retry.ts', "import { setTimeout } from 'node:timers/promises';", 'is pure', 'a rule that waits'],
+    ['mta/outcome.ts', "import { isIP, connect } from 'node:net';", 'is pure', 'a rule that dials'],
+  ] as const) {
+    it(`finds ${JSON.stringify(text)} in ${file}: ${reason}`, () => {
+      const found = breaches({ [file]: text });
+      assert.equal(found.length, 1);
+      assert.ok(found[0]?.includes(breach), found[0]);
+    });
+  }
+
+  for (const [file, text, reason] of [
+    ['mta/x.ts', "import type { Route } from '../config/route.ts';", 'the type of a slice of the settings'],
+    ['mta/outcome.ts', "import { isIP } from 'node:net';", 'that only calculates'],
+    ['messages/decide.ts', "import type { Knex } from 'knex';", 'a type does nothing'],
+    [
+      'messages/record.ts',
+      "import { decide } from './decide.ts'; // import '../mta/mta.ts'",
+      'downward, and a comment is no import',
+    ],
+    ['storage/migrate.ts', "import { up } from '../../migrations/001-ground.ts';", 'the listed migrations'],
+    ['main.ts', "const { createApp } = await import('./app.ts');", 'late, so that small commands start quickly'],
+  ] as const) {
+    it(`allows ${JSON.stringify(text)} in ${file}: ${reason}`, () => {
+      assert.deepEqual(breaches({ [file]: text }), []);
+    });
+  }
+});

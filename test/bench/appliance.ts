@@ -1,0 +1,99 @@
+/** Starts the built appliance as a process of its own, on a fresh data folder, and talks to it by its command and its API. */
+import { spawn, spawnSync } from 'node:child_process';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { freePort, until } from './peers.ts';
+
+const root = path.resolve(import.meta.dirname, '../..');
+const bin = path.join(root, 'src/bin/posthorn.cjs');
+
+export interface Appliance {
+  url: string;
+  dataDir: string;
+  pid: number;
+  env: NodeJS.ProcessEnv;
+  /** Runs a command; gives its `--json` output. */
+  cli(...args: string[]): unknown;
+  /** Resident memory in MiB. */
+  rss(): number;
+  /** CPU time used so far, in ms. */
+  cpu(): number;
+  stop(): Promise<number | string>;
+  kill(): Promise<number | string>;
+}
+
+export interface ApplianceOptions {
+  env?: Record<string, string>;
+  /** An existing data folder, which is then kept. */
+  dataDir?: string;
+  nodeArgs?: readonly string[];
+}
+
+export async function startAppliance({ env = {}, dataDir, nodeArgs = [] }: ApplianceOptions = {}): Promise<Appliance> {
+  const data = dataDir ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-bench-'));
+  const port = await freePort();
+  const all = {
+    ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('POSTHORN_'))),
+    POSTHORN_DATA_DIR: data,
+    POSTHORN_HTTP__PORT: String(port),
+    POSTHORN_SMTP__HOSTNAME: 'mail.bench.test',
+    POSTHORN_DELIVERY__ALLOW_PRIVATE: 'true',
+    POSTHORN_DELIVERY__DNS_SERVERS: '127.0.0.1:9',
+    POSTHORN_LOG__FORMAT: 'json',
+    ...env,
+  };
+  const log = openSync(`${data}.log`, 'a');
+  const child = spawn(process.execPath, [...nodeArgs, bin, 'serve'], { cwd: root, env: all, stdio: ['ignore', log, log] });
+  closeSync(log);
+  let ended: number | string | null = null;
+  const exited = new Promise<number | string>((resolve) => {
+    child.on('exit', (code, signal) => {
+      ended = signal ?? code ?? 0;
+      resolve(ended);
+    });
+  });
+  const url = `http://127.0.0.1:${String(port)}`;
+  const ready = async (): Promise<boolean> => {
+    if (ended !== null) throw new Error(`the appliance ended with ${String(ended)}: see ${data}.log`);
+    return fetch(`${url}/readyz`).then((answer) => answer.ok, () => false); // prettier-ignore
+  };
+  await until(ready, 'the appliance');
+  const pid = child.pid ?? 0;
+  const end = async (signal: NodeJS.Signals): Promise<number | string> => {
+    child.kill(signal);
+    const result = await exited;
+    if (dataDir === undefined) {
+      rmSync(data, { recursive: true, force: true });
+      rmSync(`${data}.log`, { force: true });
+    }
+    return result;
+  };
+  return {
+    url,
+    dataDir: data,
+    pid,
+    env: all,
+    cli(...args) {
+      const result = spawnSync(process.execPath, [bin, ...args], { cwd: root, env: all, encoding: 'utf8' });
+      if (result.status !== 0) throw new Error(`posthorn ${args.join(' ')}: ${result.stderr}`);
+      return JSON.parse(result.stdout) as unknown;
+    },
+    rss: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${String(pid)}/status`, 'utf8'))?.[1]) / 1024,
+    cpu: () => cpuOf(pid),
+    stop: () => end('SIGTERM'),
+    kill: () => end('SIGKILL'),
+  };
+}
+
+/** User and system time of a process in ms; Linux counts in hundredths of a second. */
+function cpuOf(pid: number): number {
+  const fields = readFileSync(`/proc/${String(pid)}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
+/** A key that may do all that benchmarks need. */
+export function benchKey(appliance: Appliance): string {
+  const made = appliance.cli('keys', 'create', '--name', 'bench', '--scopes', 'send,campaign,message:read,event:read', '--json');
+  return (made as { key: string }).key;
+}

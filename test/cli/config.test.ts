@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { run } from '../../src/cli/cli.ts';
+
+interface Ran {
+  code: number;
+  out: string;
+  notes: string;
+}
+
+async function posthorn(args: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
+  const [out, notes]: [string[], string[]] = [[], []];
+  const sinks = { out: (line: string) => void out.push(line), note: (line: string) => void notes.push(line) };
+  const code = await run(args, { POSTHORN_SMTP__HOSTNAME: 'mail.example.com', ...env }, sinks);
+  return { code, out: out.join('\n'), notes: notes.join('\n') };
+}
+
+describe('posthorn config', () => {
+  let folder: string;
+  before(() => {
+    folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-cli-'));
+  });
+  after(() => {
+    rmSync(folder, { recursive: true });
+  });
+
+  it('check says that all is good, and warns', async () => {
+    const { code, out, notes } = await posthorn(['config', 'check'], { POSTHORN_HTTP__PROT: '1' });
+    assert.equal(code, 0);
+    assert.match(out, /the settings are good/);
+    assert.match(notes, /POSTHORN_HTTP__PROT is not a setting/);
+  });
+
+  it('check ends with 78 and a line for each mistake', async () => {
+    const file = path.join(folder, 'bad.yaml');
+    writeFileSync(file, 'http:\n  port: eighty\n  hots: x\n');
+    const { code, out, notes } = await posthorn(['--config', file, 'config', 'check'], { POSTHORN_LOG__LEVEL: 'loud' });
+    assert.equal(code, 78);
+    assert.equal(out, '');
+    assert.deepEqual(
+      notes
+        .split('\n')
+        .map((line) => line.split(/[: ]/)[0])
+        .sort(),
+      ['http.hots', 'http.port', 'log.level'],
+    );
+  });
+
+  it('show names each setting, its value as one would write it, and where it came from', async () => {
+    const file = path.join(folder, 'good.yaml');
+    writeFileSync(file, 'delivery: { maxAge: 36h }\n');
+    const { code, out } = await posthorn(['config', 'show', '--config', file], { POSTHORN_HTTP__PORT: '8000' });
+    assert.equal(code, 0);
+    assert.match(out, /^http\.port +8000 {2}\(POSTHORN_HTTP__PORT\)$/m);
+    assert.match(out, new RegExp(`^delivery\\.maxAge +36h {2}\\(${file}\\)$`, 'm'));
+    assert.match(out, /^storage\.minFreeBytes +512MiB {2}\(default\)$/m);
+    assert.match(out, /^delivery\.retry\.schedule +\[1m, 5m, 15m, 30m, 1h, 2h, 4h\] {2}\(default\)$/m);
+    assert.match(out, /^tls\.certFile +none {2}\(default\)$/m);
+  });
+
+  it('show --json is the settings as the program has them', async () => {
+    const { out } = await posthorn(['config', 'show', '--json'], { POSTHORN_DELIVERY__MAX_AGE: '5m' });
+    const { delivery } = JSON.parse(out) as { delivery: { maxAge: number } };
+    assert.equal(delivery.maxAge, 300_000);
+  });
+
+  it('show hides passwords', async () => {
+    const env = { POSTHORN_DELIVERY__ROUTES: '{"*":{"host":"r.test","port":587,"user":"u","password":"hunter2"}}' };
+    for (const args of [
+      ['config', 'show'],
+      ['config', 'show', '--json'],
+    ]) {
+      const { out } = await posthorn(args, env);
+      assert.match(out, /r\.test/);
+      assert.doesNotMatch(out, /hunter2/);
+    }
+  });
+
+  it('a wrong command or option is a usage error, help is none', async () => {
+    assert.equal((await posthorn(['confog'])).code, 64);
+    assert.equal((await posthorn(['config', 'check', '--nonsense'])).code, 64);
+    const help = await posthorn(['config', '--help']);
+    assert.equal(help.code, 0);
+    assert.match(help.out, /check/);
+  });
+});
+
+describe('posthorn migrate', () => {
+  it('makes the database once, and then has nothing to do', async () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-cli-'));
+    try {
+      const first = await posthorn(['migrate', '--json'], { POSTHORN_DATA_DIR: folder });
+      assert.deepEqual([first.code, first.notes], [0, '']);
+      assert.deepEqual((JSON.parse(first.out) as { migrated: string[] }).migrated[0], '001-ground');
+      const second = await posthorn(['migrate'], { POSTHORN_DATA_DIR: folder });
+      assert.match(second.out, /up to date/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});

@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict';
+import { createPool, defaultPoolLimits } from '../../../src/mta/connection/pool.ts';
+import type { Lease, LeaseRequest, Pool } from '../../../src/mta/connection/pool.ts';
+import { openSession } from '../../../src/mta/connection/open-session.ts';
+import type { FakeClock } from '../../support/fake-clock.ts';
+import { startMailServer } from '../../support/fake-mail-server.ts';
+import type { FakeMailServer } from '../../support/fake-mail-server.ts';
+import { mailOf, openDeps, targetOf } from './helpers.ts';
+
+describe('mta/connection/pool', () => {
+  let server: FakeMailServer;
+  let clock: FakeClock;
+  let pool: Pool;
+  let request: LeaseRequest;
+
+  beforeEach(async () => {
+    server = await startMailServer();
+    const deps = openDeps();
+    clock = deps.clock;
+    pool = createPool(deps, { ...defaultPoolLimits, maxPerHost: 2 });
+    request = {
+      key: 'one',
+      host: 'mx1.dest.test:25',
+      open: async () => ({ ...(await openSession(deps, targetOf(server))), ip: '127.0.0.1' }),
+    };
+  });
+
+  afterEach(async () => {
+    await pool.drain();
+    // A session that was refused says QUIT on its own, outside of the pool.
+    for (let turns = 0; turns < 200 && clock.nextAt() !== null; turns++)
+      await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(clock.nextAt(), null, 'no timer is left');
+    await server.close();
+  });
+
+  async function leased(changes: Partial<LeaseRequest> = {}): Promise<Lease> {
+    const result = await pool.lease({ ...request, ...changes });
+    if (result.kind !== 'leased') throw new Error(result.kind);
+    return result.lease;
+  }
+
+  async function sendOne(changes: Partial<LeaseRequest> = {}): Promise<Lease> {
+    const lease = await leased(changes);
+    assert.equal((await lease.session.send(mailOf())).kind, 'accepted');
+    lease.giveBack();
+    return lease;
+  }
+
+  it('uses a connection again for an equal key, and only for that', async () => {
+    assert.equal((await sendOne()).reused, false);
+    assert.equal((await sendOne()).reused, true);
+    assert.equal((await sendOne({ key: 'two' })).reused, false);
+    assert.equal((await sendOne({ fresh: true, host: 'mx2.dest.test:25' })).reused, false);
+    assert.equal(server.sessions.length, 3);
+  });
+
+  it('closes what stays idle too long', async () => {
+    await sendOne();
+    clock.advance(4999);
+    assert.equal(pool.count(), 1);
+    clock.advance(1);
+    assert.equal(pool.count(), 0);
+    await server.sessions[0]?.closed;
+    assert.equal(server.sessions[0]?.lines.at(-1), 'QUIT');
+  });
+
+  it('retires a connection after its messages or its age', async () => {
+    for (let at = 0; at < 3; at++) await sendOne({ maxMessages: 2 });
+    assert.equal(server.sessions.length, 2);
+    for (let at = 0; at < 75; at++) {
+      await sendOne();
+      clock.advance(4000);
+    }
+    await sendOne();
+    assert.equal(server.sessions.length, 3, '300 s are over');
+  });
+
+  it('obeys a server that takes few messages per connection', async () => {
+    server.options.extensions = ['PIPELINING', 'LIMITS MAILMAX=1'];
+    await sendOne();
+    await sendOne();
+    assert.equal(server.sessions.length, 2);
+  });
+
+  it('does not hand out a connection that the server has left', async () => {
+    await sendOne();
+    server.sessions[0]?.say('421 4.4.2 bye\r\n');
+    server.sessions[0]?.end();
+    while (pool.count() > 0) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal((await sendOne()).reused, false);
+  });
+
+  it('answers at once when a host has its fill, and closes an idle connection of another key for room', async () => {
+    const first = await leased();
+    const second = await leased();
+    assert.equal((await pool.lease(request)).kind, 'full');
+    assert.equal(pool.count(request.host), 2);
+    const elsewhere = await leased({ host: 'mx9.dest.test:25', key: 'elsewhere' });
+    elsewhere.giveBack();
+    first.giveBack();
+    const third = await leased({ key: 'two' });
+    assert.equal(third.session === first.session, false);
+    assert.equal(pool.count(request.host), 2);
+    second.giveBack();
+    third.giveBack();
+    assert.throws(() => {
+      third.giveBack();
+    }, /twice/);
+  });
+
+  it('hands on a failure to open, and counts no connection for it', async () => {
+    server.options.script = { connect: '554 5.7.1 no' };
+    const failed = await pool.lease(request);
+    assert.equal(failed.kind === 'failed' && failed.reply?.code, 554);
+    await assert.rejects(pool.lease({ ...request, open: () => Promise.reject(new Error('a bug')) }), /a bug/);
+    assert.equal(pool.count(), 0);
+  });
+
+  it('drains: idle ones at once, leased ones when they come back', async () => {
+    await sendOne();
+    const lease = await leased({ key: 'two' });
+    let drained = false;
+    const draining = pool.drain().then(() => (drained = true));
+    await server.sessions[0]?.closed;
+    assert.equal((await pool.lease(request)).kind, 'draining');
+    assert.equal(drained, false);
+    assert.equal((await lease.session.send(mailOf())).kind, 'accepted');
+    lease.giveBack();
+    await draining;
+    assert.equal(pool.count(), 0);
+  });
+});
