@@ -20,6 +20,9 @@ import { createStreams } from './accounts/stream-store.ts';
 import { createCallers } from './keys/callers.ts';
 import { createDomainDirectory } from './domains/domain-directory.ts';
 import { createDkimSigners } from './domains/dkim-signer.ts';
+import { createHousekeeping } from './housekeeping/housekeeping.ts';
+import { expiredIdempotency } from './housekeeping/idempotency.ts';
+import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { findSuppressed } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
@@ -53,9 +56,6 @@ export interface App {
   stop(): Promise<void>;
 }
 
-/** How long attempts in flight may take to end at a stop. */
-const STOP_PATIENCE_MS = 60_000;
-
 /** Opens everything and starts. Throws where the data folder, the database or the port cannot be had. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
   const clock = overrides.clock ?? systemClock;
@@ -71,14 +71,20 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 
   await ensureDefaultAccount({ db, clock });
   const epoch = await beginEpoch(db.commit);
-  const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell() };
+  const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell(), keys: createBell() };
   const callers = createCallers({ db, clock, report });
   const streams = createStreams({ db, clock });
   const directory = createDomainDirectory({ db, clock });
   const signers = createDkimSigners({ db, keyring, clock });
   const auditLog = createAuditLog({ db, clock, report });
   const idempotency = createIdempotencyStore({ db, clock });
-  const recorder = createRecorder({ commit: db.commit, clock, written: () => { bells.events.ring(); } });
+  const recorder = createRecorder({
+    commit: db.commit,
+    clock,
+    written: () => {
+      bells.events.ring();
+    },
+  });
 
   const accept: AcceptDeps = {
     commit: db.commit,
@@ -91,12 +97,29 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
     simulatorDomain: config.simulator.domain,
   };
 
-  const mta = buildMta({ config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, epoch });
+  const mta = buildMta({
+    config,
+    overrides,
+    clock,
+    log,
+    db,
+    keyring,
+    resolver,
+    recorder,
+    bells,
+    directory,
+    signers,
+    epoch,
+  });
   const api = createApi(
     {
       clock,
       log,
       authenticate: callers.authenticate,
+      keyChanges: bells.keys,
+      noteUse: (keyId, ip) => {
+        callers.noteUse(keyId, ip);
+      },
       planLimit: (plan) => config.plans[plan]?.requestsPerMinute ?? 0,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
@@ -121,22 +144,44 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
   );
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
-    forgetKey: (publicId) => { callers.forget(publicId); },
+    forgetKey: (publicId) => { callers.forget(publicId); bells.keys.ring(); },
     forgetDomain: (name) => { directory.forget(name); signers.forget(name); },
   }; // prettier-ignore
 
-  await mta.start();
-  const url = await listen(api, config.http);
-  const control = await serveControl(operator, config.dataDir);
-  log.info({ event: 'started', url, epoch, migrated: db.migrated }, 'Posthorn is running');
+  const housekeeping = createHousekeeping({ clock, log }, [
+    expiredIdempotency({ store: idempotency, clock }),
+    retiredKeys({ db, clock }),
+  ]);
 
+  const running: Running = {
+    api,
+    control: null,
+    mta,
+    housekeeping,
+    callers,
+    auditLog,
+    db,
+    resolver,
+    ownResolver: overrides.resolver === undefined,
+  };
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
-    await stopAll({ api, control, mta, callers, auditLog, db, resolver, ownResolver: overrides.resolver === undefined });
-    log.info({ event: 'stopped' }, 'stopped');
+    await stopAll(running);
+    log.info({ event: 'stopped', commits: db.commit.stats }, 'stopped');
   };
-  return { url, migrated: db.migrated, db, mta, stop: () => (stopped ??= stop()) };
+  try {
+    const url = await listen(api, config.http);
+    running.control = await serveControl(operator, config.dataDir);
+    await mta.start();
+    housekeeping.start();
+    log.info({ event: 'started', url, epoch, migrated: db.migrated }, 'Posthorn is running');
+    return { url, migrated: db.migrated, db, mta, stop: () => (stopped ??= stop()) };
+  } catch (error) {
+    // A port that is taken, say: what is open already must not outlive the attempt.
+    await stopAll(running);
+    throw error;
+  }
 }
 
 interface Parts {
@@ -200,7 +245,13 @@ async function findRelay(resolver: Resolver, host: string, port: number): Promis
   const family = isIP(host);
   const common = { name: host, preference: 0, port, secure: false };
   if (family === 4 || family === 6) {
-    return { kind: 'hosts', site: host, hosts: [{ ...common, addresses: [{ ip: host, family }] }], ttl: 3600, fromMx: false };
+    return {
+      kind: 'hosts',
+      site: host,
+      hosts: [{ ...common, addresses: [{ ip: host, family }] }],
+      ttl: 3600,
+      fromMx: false,
+    };
   }
   const answer = await resolver.a(host);
   switch (answer.kind) {
@@ -217,7 +268,10 @@ async function findRelay(resolver: Resolver, host: string, port: number): Promis
 }
 
 async function readiness(db: Database): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
-  const database = await db.fast.all('SELECT 1').then(() => true, () => false);
+  const database = await db.fast.all('SELECT 1').then(
+    () => true,
+    () => false,
+  );
   return { ok: database, checks: { database } };
 }
 
@@ -235,8 +289,9 @@ async function listen(api: Api, { host, port }: Config['http']): Promise<string>
 
 interface Running {
   api: Api;
-  control: Control;
+  control: Control | null;
   mta: Mta;
+  housekeeping: { stop(): Promise<void> };
   callers: { close(): Promise<void> };
   auditLog: { close(): Promise<void> };
   db: Database;
@@ -244,8 +299,18 @@ interface Running {
   ownResolver: boolean;
 }
 
-async function stopAll({ api, control, mta, callers, auditLog, db, resolver, ownResolver }: Running): Promise<void> {
-  await Promise.all([api.close(), control.close(), mta.stop(STOP_PATIENCE_MS)]);
+async function stopAll({
+  api,
+  control,
+  mta,
+  housekeeping,
+  callers,
+  auditLog,
+  db,
+  resolver,
+  ownResolver,
+}: Running): Promise<void> {
+  await Promise.all([api.close(), control?.close(), housekeeping.stop(), mta.stop()]);
   await Promise.all([callers.close(), auditLog.close()]);
   if (ownResolver) await resolver.close();
   await db.close();

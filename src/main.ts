@@ -1,7 +1,15 @@
 /** The `posthorn` program: its arguments say which command runs. */
 import { run } from './cli/cli.ts';
 
+// Whoever reads us through a pipe (`posthorn events tail | head`) may have had enough: that is no fault.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0);
+  throw error;
+});
+
 process.exitCode = await run(process.argv.slice(2), undefined, undefined, {
   // Late: small commands start quickly without it.
   startApp: async (config, overrides) => (await import('./app.ts')).startApp(config, overrides),
 });
+// A start that failed half-way must not be kept alive by what it had opened.
+if (process.exitCode !== 0) process.exit();

@@ -35,7 +35,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   webhooks: ['events', 'storage', 'base'],
   housekeeping: [...stores, 'webhooks', 'storage', 'base'],
   // 4: who asks and operates; never mta or inbound
-  api: [...stores, 'webhooks', 'config', 'storage', 'base', 'version'],
+  api: [...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
   operator: [...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
   dashboard: ['operator', 'api', ...stores, 'webhooks', 'config', 'storage', 'base'],
   cli: ['operator', 'client', 'config', 'mail', 'storage', 'base', 'version'],

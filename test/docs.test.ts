@@ -1,19 +1,41 @@
+/**
+ * The documents say what is: generated ones are fresh, every command runs, every sample is one the code would give or take,
+ * and what can be listed (members, parameters, scopes, commands, log events, exit codes) is listed whole.
+ */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import type { z } from 'zod';
+import { Attempt, Batch, Event, Message, messageStatuses, Recipient } from '../src/api/records.ts';
+import { catalogue } from '../src/base/problem.ts';
+import { exitCodes, run } from '../src/cli/cli.ts';
+import { scopes } from '../src/keys/scopes.ts';
+import { nextTryAt } from '../src/messages/retry.ts';
+import { defaultLimits } from '../src/messages/send-limits.ts';
+import { checkSend } from '../src/messages/send-request.ts';
+import { BulkMessage, SingleMessage } from '../src/messages/send-schema.ts';
+import { configFor } from './support/app.ts';
+import { docBlocks } from './support/doc-blocks.ts';
+import { startDocReader, type DocReader } from './support/doc-reader.ts';
 import { generatedDocs } from './support/generated-docs.ts';
+
+const root = path.resolve(import.meta.dirname, '..');
+const read = (file: string): string => readFileSync(path.join(root, file), 'utf8');
+const documents = ['README.md', 'CHANGELOG.md', ...readdirSync(path.join(root, 'docs')).map((name) => `docs/${name}`)]
+  .filter((name) => name.endsWith('.md'))
+  .sort();
 
 describe('generated documents', () => {
   for (const [file, make] of generatedDocs) {
     it(`${file} is what \`npm run docs\` makes`, () => {
-      assert.equal(readFileSync(path.resolve(import.meta.dirname, '..', file), 'utf8'), make());
+      assert.equal(read(file), make());
     });
   }
 });
 
 describe('docs/dependencies.md', () => {
   it('names each package with its reason, and no other', () => {
-    const read = (file: string): string => readFileSync(path.resolve(import.meta.dirname, '..', file), 'utf8');
     const { dependencies, devDependencies } = JSON.parse(read('package.json')) as Record<
       string,
       Record<string, string>
@@ -21,4 +43,208 @@ describe('docs/dependencies.md', () => {
     const named = [...read('docs/dependencies.md').matchAll(/^\| `([^`]+)` +\| \S/gm)].map(([, name]) => name);
     assert.deepEqual(named.sort(), Object.keys({ ...dependencies, ...devDependencies }).sort());
   });
+});
+
+describe('links', () => {
+  /** As GitHub makes them of headings. */
+  const anchorsOf = (markdown: string): string[] =>
+    [...markdown.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+        .replaceAll(' ', '-'),
+    );
+
+  for (const document of documents) {
+    it(`of ${document} lead somewhere`, () => {
+      for (const [, target = ''] of read(document).matchAll(/\]\(([^)\s]+)\)/g)) {
+        if (/^https?:/.test(target)) continue;
+        const [file = '', anchor] = target.split('#');
+        const there = file === '' ? document : path.join(path.dirname(document), file);
+        assert.ok(existsSync(path.join(root, there)), `${document}: ${target} is not there`);
+        if (anchor !== undefined)
+          assert.ok(anchorsOf(read(there)).includes(anchor), `${document}: no heading ${target}`);
+      }
+    });
+  }
+});
+
+describe('samples in the documents', () => {
+  const records: Readonly<Record<string, z.ZodType>> = {
+    message: Message,
+    event: Event,
+    batch: Batch,
+    attempt: Attempt,
+  };
+  const samples = documents.flatMap((document) =>
+    docBlocks(read(document))
+      .filter(({ language }) => language === 'json')
+      .map((block) => ({ name: `${document}, line ${String(block.line)}`, value: JSON.parse(block.text) as Sample })),
+  );
+  interface Sample {
+    [member: string]: unknown;
+    object?: string;
+    error?: { code: string };
+  }
+
+  it('are there', () => {
+    assert.ok(samples.length >= 8, String(samples.length));
+  });
+  for (const { name, value } of samples) {
+    it(`${name}: ${value.object ?? Object.keys(value).slice(0, 3).join(', ')}`, () => {
+      const schema = 'email' in value ? Recipient : records[value.object ?? ''];
+      // Members that the record does not have fall away in reading, so an equal one has only true members.
+      if (schema !== undefined) assert.deepEqual(schema.parse(value), value);
+      else if (value.error === undefined) checkSend(value, { now: 0, smtputf8: false, limits: defaultLimits });
+      else {
+        assert.ok(Object.hasOwn(catalogue, value.error.code));
+        assert.deepEqual(Object.keys(value.error), ['code', 'message', 'field', 'request_id']);
+      }
+    });
+  }
+});
+
+describe('what the documents list', () => {
+  /** The code words in the first column of all tables. */
+  const listed = (file: string): Set<string> =>
+    new Set(
+      read(file)
+        .split('\n')
+        .filter((line) => line.startsWith('| '))
+        .flatMap((line) => [...(line.split(' | ')[0] ?? '').matchAll(/`([^`]+)`/g)].map(([, word = '']) => word)),
+    );
+  const holdsAll = (file: string, wanted: readonly string[]): void => {
+    const words = listed(file);
+    assert.deepEqual(
+      wanted.filter((word) => !words.has(word)),
+      [],
+      `${file} does not list these`,
+    );
+  };
+
+  it('every member of a send request', () => {
+    holdsAll('docs/api.md', [...Object.keys(SingleMessage.shape), ...Object.keys(BulkMessage.shape)]);
+  });
+  it('every path and parameter of the API', () => {
+    const described = openapiDocument(apiRoutes(NOTHING), { publicUrl: 'http://127.0.0.1', version: '0' });
+    const paths = Object.entries(described['paths'] as Record<string, Record<string, { parameters?: { name?: string }[] }>>);
+    const words = paths.flatMap(([at, methods]) =>
+      Object.entries(methods).flatMap(([method, { parameters = [] }]) => [
+        `${method.toUpperCase()} ${at}`,
+        ...parameters.flatMap(({ name }) => name ?? []),
+      ]),
+    );
+    assert.ok(words.length > 20);
+    const manual = read('docs/api.md');
+    assert.deepEqual(words.filter((word) => !manual.includes(`\`${word}`)), []);
+  });
+  it('every status', () => {
+    holdsAll('docs/api.md', messageStatuses);
+  });
+  it('every scope with what it opens', () => {
+    const rows = [...read('docs/api.md').matchAll(/^\| `([a-z:]+)` +\| ([^|]+?) +\|$/gm)].map(([, scope, opens]) => [
+      scope,
+      opens,
+    ]);
+    for (const pair of Object.entries(scopes))
+      assert.ok(
+        rows.some((row) => row.join() === pair.join()),
+        pair.join(': '),
+      );
+  });
+  it('every exit code', () => {
+    const codes = [...read('docs/operating.md').matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code));
+    assert.deepEqual(
+      Object.values<number>(exitCodes).filter((code) => !codes.includes(code) && code !== 65),
+      [],
+    );
+    assert.ok(codes.includes(exitCodes.data));
+  });
+  it('every log line that has an event', () => {
+    const sources = readdirSync(path.join(root, 'src'), { recursive: true, encoding: 'utf8' }).filter((name) =>
+      name.endsWith('.ts'),
+    );
+    const names = sources.flatMap((name) =>
+      [...read(`src/${name}`).matchAll(/\blog\.(?:debug|info|warn|error)\(\s*\{\s*event: '(\w+)'/g)].map(
+        ([, event = '']) => event,
+      ),
+    );
+    assert.ok(names.length > 10);
+    holdsAll('docs/operating.md', names);
+  });
+  it('every command', async () => {
+    const manual = read('docs/operating.md');
+    const missing: string[] = [];
+    for (const command of await commandsIn([])) {
+      const below = await commandsIn([command]);
+      const names = below.length === 0 ? [command] : below.map((name) => `${command} ${name}`);
+      missing.push(...names.filter((name) => !manual.includes(`posthorn ${name}`)));
+    }
+    assert.deepEqual(missing, []);
+  });
+  it('the waits between tries, as the code has them', () => {
+    const { schedule } = configFor('/nowhere', 25).delivery.retry;
+    const written = (ms: number): string => {
+      const [hours, minutes] = [Math.floor(ms / 3_600_000), (ms / 60_000) % 60];
+      return [...(hours === 0 ? [] : [`${hours} h`]), ...(minutes === 0 ? [] : [`${minutes} min`])].join(' ');
+    };
+    const rows: string[][] = [];
+    let age = 0;
+    for (let attempt = 1; attempt <= schedule.length + 1; attempt++) {
+      const wait = nextTryAt({ schedule }, attempt, 0, 0.5);
+      age += wait;
+      rows.push([String(attempt), written(wait), written(age)]);
+    }
+    const table = [...read('docs/delivery.md').matchAll(/^\| (\d+) +\| ([^|]+?) +\| ([^|]+?) +\|$/gm)];
+    assert.deepEqual(
+      table.map(([, ...cells]) => cells),
+      rows,
+    );
+  });
+});
+
+/** The commands that the help of a command lists. */
+async function commandsIn(command: readonly string[]): Promise<string[]> {
+  const lines: string[] = [];
+  const output = { out: (text: string) => void lines.push(text), note: () => undefined };
+  await run([...command, '--help'], {}, output);
+  const [, list = ''] = lines.join('\n').split('Commands:\n');
+  return [...list.matchAll(/^ {2}(\w+)/gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [name]));
+}
+
+describe('commands in the documents', () => {
+  const hasCurl = spawnSync('curl', ['--version'], { stdio: 'ignore' }).status === 0;
+
+  for (const document of documents) {
+    const blocks = docBlocks(read(document)).filter(({ language }) => language === 'sh');
+    if (blocks.length === 0) continue;
+    describe(document, () => {
+      let reader: DocReader;
+      before(async () => {
+        reader = await startDocReader();
+      });
+      after(() => reader.close());
+
+      for (const block of blocks) {
+        it(`line ${String(block.line)}: ${block.text.split('\n', 1)[0] ?? ''}`, async function () {
+          const { comment } = block;
+          if (comment?.startsWith('not run') === true) {
+            assert.match(comment, /^not run: \S.{9,}/, 'a block that is not run says why');
+            return;
+          }
+          if (/\bcurl\b/.test(block.text) && !hasCurl) {
+            console.log('skipped: curl is not installed (apt-get install curl)');
+            this.skip();
+          }
+          if (comment === 'run without server') await reader.runAlone(block.text);
+          else if (comment === 'runs until stopped') await reader.runUntilItSpeaks(block.text);
+          else await reader.run(block.text);
+        });
+      }
+      it('sends mail that arrives, where it sends to example.net', async () => {
+        const expected = blocks.filter(({ text }) => text.includes('ana@example.net')).length;
+        if (expected > 0) await reader.mailHost.reached('message', expected);
+      });
+    });
+  }
 });

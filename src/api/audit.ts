@@ -28,7 +28,7 @@ export function auditRow(exchange: Exchange, status: number, code: ProblemCode |
     at: exchange.at,
     account_id: caller?.accountId ?? null,
     key_id: caller?.keyId ?? null,
-    actor: 'api',
+    actor: caller === null ? 'api' : `key:${caller.keyName}`,
     ip: exchange.ip,
     method: exchange.method,
     endpoint: exchange.route?.path ?? exchange.path.slice(0, LONGEST_PATH),

@@ -110,7 +110,11 @@ async function read(deps: EventsDeps, call: EventsCall): Promise<Reply> {
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
     list: `${PATH} ${caller.accountId}`,
   };
-  switch (preferred(call.header('accept'))) {
+  const form = preferred(call.header('accept'));
+  if (form !== 'application/json' && query.before !== undefined) {
+    throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards', { field: 'before' });
+  }
+  switch (form) {
     case 'text/event-stream':
       return serverSentEvents(reading);
     case 'application/x-ndjson':
@@ -234,11 +238,13 @@ function attend({ bells, clock }: EventsDeps, call: Pick<EventsCall, 'whenOver'>
 }
 
 /** All events up to now, one JSON object a line. */
-function lines(reading: Reading): Reply {
+async function lines(reading: Reading): Promise<Reply> {
+  const { deps, call, filter } = reading;
+  // Checked before the stream begins: afterwards there is no way to answer 400.
+  const start = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
+  const end = await lastSequence(deps.db.read);
   async function* generate(): AsyncGenerator<string> {
-    const { deps, call, filter } = reading;
-    let position = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
-    const end = await lastSequence(deps.db.read);
+    let position = start;
     for (;;) {
       const found = await eventsAfter(deps.db.read, filter, position, PAGE);
       const due = found.events.filter(({ sequence }) => sequence <= end);
@@ -253,7 +259,7 @@ function lines(reading: Reading): Reply {
 async function serverSentEvents(reading: Reading): Promise<Reply> {
   const { deps, call } = reading;
   const from = call.header('last-event-id') ?? call.query.after;
-  // Checked before the stream begins: afterwards there is no way to answer 400.
+  // As for NDJSON: a cursor that is wrong has to be told now.
   const start = from === undefined ? await lastSequence(deps.db.read) : await positionOf(reading, from, 'after');
   return { status: 200, stream: Readable.from(follow(reading, start)), type: 'text/event-stream; charset=utf-8' };
 }

@@ -1,5 +1,6 @@
 /** What the parts of the shell share: the things handed in, the counters, and the type of the middleware. */
 import type Koa from 'koa';
+import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Authenticate } from '../keys/caller.ts';
 import type { AuditSink } from './audit.ts';
@@ -40,6 +41,10 @@ export interface ApiDeps {
   clock: Clock;
   log: ApiLog;
   authenticate: Authenticate;
+  /** Hears of every use of a good key from an address it may be used from. */
+  noteUse(keyId: string, ip: string): void;
+  /** Rings when some key has been revoked or changed: what it holds open ends. */
+  keyChanges: Bell;
   /** Requests a minute that a plan allows. */
   planLimit(plan: string): number;
   audit: AuditSink;

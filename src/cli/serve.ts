@@ -5,6 +5,7 @@ import { systemClock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
 import type { Config } from '../config/schema.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
+import { reachOperator } from '../operator/operator.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import { exitCodes, type Context } from './cli.ts';
 import { greeting } from './greeting.ts';
@@ -95,10 +96,17 @@ async function greet(
   }
   const isJournal = context.env['JOURNAL_STREAM'] !== undefined;
   if (isJournal || !(isFirst || context.isTerminal)) return;
-  const made = isFirst
-    ? await context.operate((operator) => operator.call('keys.create', { ...FIRST_KEY, scopes: [...FIRST_KEY.scopes] }))
-    : null;
+  const made = isFirst ? await firstKey(config) : null;
   for (const line of greeting({ ...lines, key: made?.key ?? null }).text) context.note(line);
+}
+
+async function firstKey(config: Config): Promise<{ key: string }> {
+  const operator = reachOperator(config);
+  try {
+    return await operator.call('keys.create', { ...FIRST_KEY, scopes: [...FIRST_KEY.scopes] });
+  } finally {
+    await operator.close();
+  }
 }
 
 /** npm passes a Ctrl-C on to us that the terminal has sent us already: within this time, both are one. */

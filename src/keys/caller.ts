@@ -3,6 +3,8 @@
 export interface Caller {
   accountId: string;
   keyId: string;
+  /** As its owner named it: shown in the audit log. */
+  keyName: string;
   /** Messages of a `test` key run the whole path but never leave the house. */
   mode: 'live' | 'test';
   scopes: readonly string[];

@@ -63,6 +63,7 @@ type KnownRow = Pick<
   ApiKeyRow,
   | 'id'
   | 'account_id'
+  | 'name'
   | 'mode'
   | 'hash'
   | 'scopes_json'
@@ -78,8 +79,8 @@ interface Known {
 }
 
 const findByPublicId = `
-  SELECT k.id, k.account_id, k.mode, k.hash, k.scopes_json, k.domains_json, k.allowed_ips_json, k.expires_at, k.revoked_at, a.plan
-  FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.public_id = ?`;
+  SELECT k.id, k.account_id, k.name, k.mode, k.hash, k.scopes_json, k.domains_json, k.allowed_ips_json, k.expires_at, k.revoked_at,
+    a.plan FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.public_id = ?`;
 
 async function load(db: Pick<Database, 'fast'>, publicId: string, before: Known | null): Promise<Known | null> {
   const [row] = await db.fast.all<KnownRow>(findByPublicId, [publicId]);
@@ -97,6 +98,7 @@ function toCaller(row: KnownRow): Caller {
   return {
     accountId: row.account_id,
     keyId: row.id,
+    keyName: row.name,
     mode: row.mode,
     scopes: JSON.parse(row.scopes_json) as string[],
     domains: JSON.parse(row.domains_json) as string[],

@@ -81,7 +81,7 @@ function bad(why: string): { kind: 'bad'; why: string } {
   return { kind: 'bad', why };
 }
 
-function trimSpaces(text: string): string {
+export function trimSpaces(text: string): string {
   let start = 0;
   let end = text.length;
   while (start < end && text[start] === ' ') start++;

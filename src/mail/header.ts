@@ -4,7 +4,7 @@
  * Writing: text -> words, each ASCII and without spaces inside -> lines folded at 76. Folding only ever puts a line
  * break before a space that is there anyway, so that unfolding gives the text back. Reading: `parseHeaders`.
  */
-import { quote } from './address.ts';
+import { quote, trimSpaces } from './address.ts';
 import type { Mailbox } from './address.ts';
 
 export interface HeaderField {
@@ -39,7 +39,8 @@ const CONTROLS = /[\x00-\x1f\x7f-\x9f\u2028\u2029]+/g;
  */
 export function headerLine(name: string, value: string): string {
   if (!FIELD_NAME.test(name)) throw new Error('not a header field name');
-  const text = withoutControls(value).trim();
+  // Spaces at the ends get lost in any header; a no-break or ideographic space there is part of the text.
+  const text = trimSpaces(withoutControls(value));
   // Nearly every header of nearly every message.
   if (name.length + 2 + text.length <= FOLD_AT && PLAIN.test(text) && !text.includes('=?'))
     return `${name}: ${text}\r\n`;

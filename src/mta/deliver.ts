@@ -5,7 +5,8 @@
 import type { Clock } from '../base/clock.ts';
 import type { Outcome } from '../messages/delivery.ts';
 import type { Breaker } from './breaker.ts';
-import { connectionKey, dial, type DialResult, type DialTarget, type TlsMemory } from './connection/dial.ts';
+import { connectionKey, dial, type DialTarget, type TlsMemory } from './connection/dial.ts';
+import type { OpenResult } from './connection/open-session.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import type { Lease, Pool } from './connection/pool.ts';
 import type { Transfer } from './connection/session.ts';
@@ -59,7 +60,7 @@ export async function deliver(
 
 type HostResult =
   | { kind: 'busy' }
-  | { kind: 'unreachable'; place: Place; failed: Extract<DialResult, { kind: 'failed' }> }
+  | { kind: 'unreachable'; place: Place; failed: Extract<OpenResult, { kind: 'failed' }> }
   | { kind: 'carried'; place: Place; transfer: Transfer };
 
 async function tryHost(
@@ -111,10 +112,10 @@ function leaseFor(deps: DeliverDeps, target: DialTarget, fresh: boolean): Return
     key: connectionKey(target),
     host,
     fresh,
-    open: async () => {
+    open: async (signal) => {
       breaker.dialling(host);
       try {
-        return await dial({ clock, tls, memory }, target);
+        return await dial({ clock, tls, memory }, { ...target, signal });
       } catch (error) {
         // A bug, but a probe that never ends would keep the host closed for good.
         breaker.failed(host, clock.now());

@@ -62,8 +62,11 @@ export interface LaneReport extends LaneView {
 
 export interface Mta {
   start(): Promise<void>;
-  /** Takes no new work and waits for attempts in flight, at most `patienceMs`. */
-  stop(patienceMs: number): Promise<void>;
+  /**
+   * Takes no new work and lets attempts in flight end: for 30 s whatever they do, then only those behind their final dot, up
+   * to 60 s in all, since closing there makes duplicates. What became of them is written.
+   */
+  stop(): Promise<void>;
   lanes(): LaneReport[];
   sizes(): { groups: number; jobs: number; connections: number };
 }
@@ -80,6 +83,10 @@ interface LaneState {
 /** Longer than the longest attempt, so that a claim never ends under a living worker. */
 const LEASE_MARGIN_MS = 5 * 60_000;
 const SWEEP_MS = 30_000;
+const STOP_GIVE_UP_MS = 30_000;
+const STOP_LONGEST_MS = 60_000;
+/** For writing the last outcomes. */
+const STOP_WRITE_MS = 2_000;
 /** Workers for mail that needs no network. */
 const INNER_SLOTS = 20;
 const SIMULATOR_LANE = '~simulator';
@@ -339,16 +346,19 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       unlisten = deps.bells.deliveries.listen((hints) => { windows.hint(hints); });
       await sweep();
     },
-    async stop(patienceMs) {
+    async stop() {
       stopping = true;
       unlisten?.();
       windows.stop();
       sweeper?.cancel();
       for (const state of states.values()) state.timer?.cancel();
-      const patience: { timer: Timer | null } = { timer: null };
-      const patient = new Promise<void>((resolve) => { patience.timer = clock.after(patienceMs, resolve); });
-      await Promise.race([lanes.stop().then(() => pool.drain()), patient]);
-      patience.timer?.cancel();
+      const timers = [
+        clock.after(STOP_GIVE_UP_MS, () => { pool.abandon(); }),
+        clock.after(STOP_LONGEST_MS, () => { pool.abandon(true); }),
+      ];
+      const tooLong = new Promise<void>((resolve) => timers.push(clock.after(STOP_LONGEST_MS + STOP_WRITE_MS, resolve)));
+      await Promise.race([lanes.stop().then(() => pool.drain()), tooLong]);
+      for (const timer of timers) timer.cancel();
     },
     lanes: () =>
       lanes.views().map((view) => {

@@ -2,7 +2,7 @@
 import { classify, type Refusal } from '../messages/classify.ts';
 import type { AttemptFacts, BounceReason, Outcome } from '../messages/delivery.ts';
 import type { SmtpReply } from '../mail/smtp-reply.ts';
-import type { DialResult } from './connection/dial.ts';
+import type { OpenResult } from './connection/open-session.ts';
 import type { Transfer } from './connection/session.ts';
 import type { TlsResult } from './connection/tls-policy.ts';
 import type { MailRoute } from './dns/mx.ts';
@@ -49,7 +49,7 @@ export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: T
 export function outcomeOfDial(
   frame: AttemptFrame,
   place: Place,
-  failed: Extract<DialResult, { kind: 'failed' }>,
+  failed: Extract<OpenResult, { kind: 'failed' }>,
 ): Outcome {
   const facts: AttemptFacts = {
     ...frameFacts(frame),

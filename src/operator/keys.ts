@@ -49,7 +49,11 @@ export const keyOperations = {
     acts: true,
     args: z.strictObject({ id: z.string().max(100) }),
     async run(deps, { id }, act) {
-      const callers = { forget: (publicId: string) => { deps.forgetKey(publicId); } };
+      const callers = {
+        forget: (publicId: string) => {
+          deps.forgetKey(publicId);
+        },
+      };
       const row = await revokeKey({ ...deps, callers }, { accountId: null, id });
       act.concerns(row.account_id);
       return toKeyRecord(row);

@@ -85,6 +85,9 @@ export function sqliteFile(url: string): string {
   return file;
 }
 
+const nothing = (): void => undefined;
+const silent = { warn: nothing, error: nothing, deprecate: nothing, debug: nothing };
+
 interface Raw {
   exec(sql: string, done: (error: Error | null) => void): void;
 }
@@ -94,6 +97,8 @@ function connect(filename: string, size: number, pragmas: readonly string[]): Kn
     client: 'sqlite3',
     connection: { filename },
     useNullAsDefault: true,
+    // What goes wrong rejects as well; printing it besides would only garble our own log.
+    log: silent,
     pool: {
       min: size,
       max: size,

@@ -20,7 +20,7 @@ describe('audit lines', () => {
     const [row] = h.audits;
     assert.match(row?.id ?? '', /^aud_/);
     assert.deepEqual({ ...row, id: '' }, {
-      id: '', at: h.clock.now(), account_id: 'acc_one', key_id: 'key_one', actor: 'api', ip: '127.0.0.1', method: 'GET',
+      id: '', at: h.clock.now(), account_id: 'acc_one', key_id: 'key_one', actor: 'key:App', ip: '127.0.0.1', method: 'GET',
       endpoint: '/v1/messages/{id}', status: 200, result: 'ok', error_code: null, request_id: answer.headers['x-request-id'],
       ms: 0, idempotency_replayed: 0, user_agent: 'tester/1', waited: false,
     }); // prettier-ignore
@@ -74,7 +74,6 @@ describe('audit lines', () => {
 
   it('cut what a client can make long', async () => {
     await h.send('GET', `/v1/${'x'.repeat(5000)}`, { headers: { 'user-agent': 'y'.repeat(5000) } });
-    assert.equal(h.audits[0]?.endpoint.length, 200);
-    assert.equal(h.audits[0]?.user_agent?.length, 512);
+    assert.deepEqual(h.audits.map((row) => [row.endpoint.length, row.user_agent?.length]), [[200, 512]]); // prettier-ignore
   });
 });

@@ -9,6 +9,7 @@ import { route } from '../../src/api/route.ts';
 import type { Route } from '../../src/api/route.ts';
 import { createApi } from '../../src/api/server.ts';
 import type { ApiDeps, ApiSettings } from '../../src/api/server.ts';
+import { createBell } from '../../src/base/bell.ts';
 import { Problem } from '../../src/base/problem.ts';
 import type { Caller } from '../../src/keys/caller.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -18,6 +19,7 @@ export const KEY = 'ak_live_good';
 export const someCaller: Caller = {
   accountId: 'acc_one',
   keyId: 'key_one',
+  keyName: 'App',
   mode: 'live',
   scopes: ['send', 'campaign', 'message:read', 'template'],
   domains: [],
@@ -32,6 +34,8 @@ export interface Harness {
   port: number;
   clock: FakeClock;
   audits: (AuditRow & { waited: boolean })[];
+  /** `key address` of each use that was noted. */
+  uses: string[];
   rows: Map<string, IdempotencyRow>;
   logged: object[];
   send(method: string, path: string, options?: SendOptions): Promise<Received>;
@@ -67,6 +71,7 @@ export interface HarnessOptions {
 export async function startHarness(options: HarnessOptions = {}): Promise<Harness> {
   const clock = new FakeClock();
   const audits: Harness['audits'] = [];
+  const uses: string[] = [];
   const rows: Harness['rows'] = new Map();
   const logged: object[] = [];
   const callers = new Map(Object.entries({ [KEY]: someCaller, ...options.callers }));
@@ -79,6 +84,8 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
         const caller = callers.get(token);
         return Promise.resolve(caller === undefined ? { kind: 'unknown' } : { kind: 'found', caller });
       },
+      noteUse: (keyId, ip) => void uses.push(`${keyId} ${ip}`),
+      keyChanges: createBell(),
       planLimit: (plan) => ({ tiny: 3, standard: 600 })[plan] ?? 1_000_000,
       audit: {
         write: (row) => {
@@ -104,7 +111,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
   await new Promise<void>((resolve) => api.server.listen(0, '127.0.0.1', resolve));
   const { port } = api.server.address() as AddressInfo;
   return {
-    api, port, clock, audits, rows, logged,
+    api, port, clock, audits, uses, rows, logged,
     send: (method, path, sendOptions) => send(port, method, path, sendOptions),
     raw: (...pieces) => raw(port, pieces),
     stop: () => api.close(),

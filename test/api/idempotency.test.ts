@@ -15,7 +15,7 @@ const KEY_HEADER = { 'idempotency-key': '8e03978e-40d5-43e8-bc93-6894a57f9324' }
 /** One endpoint whose handler the test supplies; it counts its runs. */
 function endpoint(work: (call: AnyCall, run: number) => Reply | Promise<Reply>, more: Partial<Route> = {}) {
   const state = { runs: 0 };
-  const declared = route<object, object, undefined>(
+  const declared = route(
     {
       method: 'POST', path: '/v1/things', operationId: 'createThing', summary: 'Any', description: 'Any.', tag: 'any', scope: ['template'],
       body: z.undefined(), bodyByHandler: true,
@@ -243,7 +243,7 @@ describe('Idempotency-Key', () => {
 });
 
 describe('idempotencyKey', () => {
-  const rows: [header: string | undefined, key: string | null | 'bad', why: string][] = [
+  const rows: [header: string | undefined, key: string | null, why: string][] = [
     [undefined, null, 'none'],
     ['8e03978e-40d5-43e8-bc93-6894a57f9324', '8e03978e-40d5-43e8-bc93-6894a57f9324', 'a UUID'],
     ['"8e03978e"', '8e03978e', 'a structured-field string'],
@@ -287,7 +287,7 @@ describe('InFlight', () => {
     assert.ok(first.kind === 'run');
     first.land(null);
     const next = await second;
-    assert.equal(next.kind, 'run');
+    assert.ok(next.kind === 'run');
     const row: IdempotencyRow = {
       key: 'k',
       body_hash: '',
@@ -297,7 +297,7 @@ describe('InFlight', () => {
       created_at: 0,
       expires_at: 0,
     };
-    if (next.kind === 'run') next.land(row);
+    next.land(row);
     assert.deepEqual(await third, { kind: 'replay', row });
     assert.equal(clock.nextAt(), null, 'no timer is left');
   });

@@ -178,14 +178,14 @@ describe('the reader of large bodies', () => {
 
   it('reads many at once, each answered with its own', async () => {
     const reader = createJsonReader({ clock: new FakeClock() });
-    const bodies = await Promise.all([0, 1, 2, 3, 4, 5].map((n) => reader.read(large({ n }))));
+    const bodies = await Promise.all([0, 1, 2, 3, 4, 5].map(async (n) => reader.read(large({ n }))));
     assert.deepEqual(bodies.map((body) => body.value['n']), [0, 1, 2, 3, 4, 5]); // prettier-ignore
     await reader.close();
   });
 
   it('refuses more than it can hold, and everything when it is closed', async () => {
     const reader = createJsonReader({ clock: new FakeClock() });
-    const results = Promise.allSettled(Array.from({ length: 30 }, (_, n) => reader.read(large({ n }))));
+    const results = Promise.allSettled(Array.from({ length: 30 }, async (_, n) => reader.read(large({ n }))));
     await reader.close();
     const settled = await results;
     const codes = settled.map((result) => (result.status === 'rejected' && result.reason instanceof Problem ? result.reason.code : result.status)); // prettier-ignore

@@ -54,10 +54,11 @@ describe('a deprecated endpoint', () => {
   it('shows in the OpenAPI document', () => {
     const document = openapiDocument([oldRoute(deprecation)], { publicUrl: 'http://api.test', version: '1' });
     const { paths } = document as {
-      paths: Record<string, Record<string, { deprecated?: boolean; responses: object }>>;
+      paths: { '/v1/old': { post: { deprecated?: boolean; responses: object } } };
     };
-    assert.equal(paths['/v1/old']?.['post']?.deprecated, true);
-    assert.ok(Object.hasOwn(paths['/v1/old']?.['post']?.responses ?? {}, '410'));
+    const { deprecated, responses } = paths['/v1/old'].post;
+    assert.equal(deprecated, true);
+    assert.ok(Object.hasOwn(responses, '410'));
   });
 
   it('is gone from its sunset on', async () => {

@@ -46,6 +46,7 @@ describe('keys/callers', () => {
     assert.deepEqual(callerOf(await callers.authenticate(key)), {
       accountId: row.account_id,
       keyId: row.id,
+      keyName: 'App',
       mode: 'live',
       scopes: ['send'],
       domains: ['acme.test'],

@@ -57,6 +57,8 @@ describe('mail/header', () => {
     ['für alle für', 'Subject: =?UTF-8?B?ZsO8ciBhbGxlIGbDvHI=?=\r\n', 'one stretch from first to last'],
     ['=?utf-8?q?x?=', 'Subject: =?UTF-8?B?PT91dGYtOD9xP3g/PQ==?=\r\n', 'what looks encoded is encoded'],
     ['\ud800', 'Subject: =?UTF-8?B?77+9?=\r\n', 'half a surrogate pair becomes U+FFFD'],
+    ['\ufeff\u00a0x\u3000', 'Subject: =?UTF-8?B?77u/wqB444CA?=\r\n', 'white space beyond ASCII stays at both ends'],
+    ['  x ', 'Subject: x\r\n', 'spaces at the ends go'],
     ['', 'Subject: \r\n', 'nothing'],
   ];
   for (const [value, line, reason] of rows) {
@@ -99,7 +101,7 @@ describe('mail/header', () => {
         (name, value) => {
           const line = headerLine(name, value);
           assertWellFormed(line);
-          assert.equal(decodeWords(valueOf(line)), withoutControls(value).trim());
+          assert.equal(decodeWords(valueOf(line)), withoutControls(value).replace(/^ +| +$/g, ''));
         },
       ),
       { numRuns: 1000 },
@@ -119,7 +121,7 @@ describe('mail/header', () => {
     for (const text of JSON.parse(readFileSync(path, 'utf8')) as string[]) {
       const line = headerLine('Subject', text);
       assertWellFormed(line);
-      assert.equal(decodeWords(valueOf(line)), withoutControls(text).trim());
+      assert.equal(decodeWords(valueOf(line)), withoutControls(text).replace(/^ +| +$/g, ''));
     }
   });
 

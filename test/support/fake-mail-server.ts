@@ -42,6 +42,7 @@ export interface ServerSession {
   say(raw: string): void;
   /** Reads no more, so that the client's writes run into a full window. */
   pause(): void;
+  resume(): void;
   end(): void;
   reset(): void;
   readonly closed: Promise<void>;
@@ -53,6 +54,8 @@ export interface MailServerOptions {
   extensions?: string[];
   tls?: 'starttls' | 'implicit' | 'none';
   certificate?: SecureContextOptions;
+  /** Where to listen; 127.0.0.1 and a free port where not given. All of 127.0.0.0/8 is ours, so several servers can share a port. */
+  listen?: { host?: string; port?: number };
 }
 
 export interface FakeMailServer {
@@ -82,7 +85,7 @@ export async function startMailServer(options: MailServerOptions = {}): Promise<
     for (const waiter of waiters) if (arrived(waiter)) waiter.resolve();
     waiters = waiters.filter((waiter) => !arrived(waiter));
   }
-  listener.listen(0, '127.0.0.1');
+  listener.listen(options.listen?.port ?? 0, options.listen?.host ?? '127.0.0.1');
   await once(listener, 'listening');
   const server: FakeMailServer = {
     // A TCP server listening on an IP address has an AddressInfo.
@@ -156,6 +159,7 @@ class Dialogue {
       servername: null,
       say: (text) => this.socket.write(text),
       pause: () => this.raw.pause(),
+      resume: () => this.raw.resume(),
       end: () => this.socket.end(),
       reset: () => this.raw.resetAndDestroy(),
       closed: new Promise((resolve) => socket.once('close', () => { resolve(); })), // prettier-ignore

@@ -75,6 +75,24 @@ describe('suppressions/suppression-store', () => {
     assert.deepEqual(await listSuppressions(deps(), { accountId, limit: 10 }), [next.row]);
   });
 
+  it('takes the row of a bounce where the entry that is there has ended, and keeps one that has not', async () => {
+    const { row } = await add('a@x.test', { expiresAt: clock.now() + 1000 });
+    const bounce = (id: string): Promise<void> =>
+      temp.db.commit.insert({
+        suppressions: [
+          { ...row, id, reason: 'hard_bounce', source_message_id: null, created_at: clock.now(), created_by: 'posthorn', expires_at: null },
+        ],
+      }); // prettier-ignore
+    clock.advance(999);
+    await bounce('sup_early');
+    assert.deepEqual(await reasons('transactional', ['a@x.test']), { 'a@x.test': 'manual' });
+    clock.advance(1);
+    await bounce('sup_late');
+    await bounce('sup_later');
+    const [kept, ...others] = await listSuppressions(deps(), { accountId, limit: 10 });
+    assert.deepEqual([kept?.id, kept?.reason, others], ['sup_late', 'hard_bounce', []]);
+  });
+
   it('refuses what is no address and notes that are too long', async () => {
     await assert.rejects(add('nobody'), has('invalid_address'));
     await assert.rejects(add('a@x.test', { note: 'x'.repeat(501) }), has('field_too_long'));

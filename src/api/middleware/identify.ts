@@ -2,9 +2,9 @@
  * Looks the key up and counts the request: a good key against its account's plan, anything else against the address.
  * It refuses nothing, so that headers and audit show the key on a 404 and 405 too.
  */
-import type { BlockList } from 'node:net';
 import type { Caller } from '../../keys/caller.ts';
-import { addressBucket, isWithin, networks } from '../client-address.ts';
+import { isIpAllowed } from '../../keys/ip-list.ts';
+import { addressBucket } from '../client-address.ts';
 import type { Exchange, KeyUse } from '../exchange.ts';
 import type { ApiDeps, Middleware } from '../shell.ts';
 import type { Rate, Windows } from '../windows.ts';
@@ -16,7 +16,7 @@ export interface Buckets {
   anonymous: number;
 }
 
-type Deps = Pick<ApiDeps, 'authenticate' | 'planLimit'> & { buckets: Buckets };
+type Deps = Pick<ApiDeps, 'authenticate' | 'noteUse' | 'planLimit'> & { buckets: Buckets };
 
 export function identify(deps: Deps): Middleware {
   return async (ctx, next) => {
@@ -32,7 +32,7 @@ export function identify(deps: Deps): Middleware {
 const LONGEST_TOKEN = 256;
 
 /** RFC 6750 section 2.1; the scheme is case-insensitive. Null for another scheme, or for no token of the permitted form. */
-function bearerToken(header: string | undefined): string | null {
+export function bearerToken(header: string | undefined): string | null {
   if (header === undefined) return null;
   return /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(header.length > 1024 ? '' : header)?.[1] ?? null;
 }
@@ -42,30 +42,20 @@ async function lookUp(deps: Deps, exchange: Exchange, token: string): Promise<Ke
   const found = await deps.authenticate(token);
   if (found.kind === 'unknown') return found;
   const { caller } = found;
-  return {
+  const use: KeyUse = {
     kind: 'known',
     caller,
     standing: standing(caller, exchange.at),
-    isAddressAllowed: isAllowed(caller, exchange.ip),
+    isAddressAllowed: isIpAllowed(caller.allowedIps, exchange.ip),
   };
+  if (use.standing === 'good' && use.isAddressAllowed) deps.noteUse(caller.keyId, exchange.ip);
+  return use;
 }
 
-function standing(caller: Caller, now: number): 'good' | 'expired' | 'revoked' {
+/** Whether a key may be used at this time. */
+export function standing(caller: Caller, now: number): 'good' | 'expired' | 'revoked' {
   if (caller.revokedAt !== null && caller.revokedAt <= now) return 'revoked';
   return caller.expiresAt !== null && caller.expiresAt <= now ? 'expired' : 'good';
-}
-
-/** Compiled once for each list; the store keeps the caller, and with it the list, as long as the key is unchanged. */
-const compiled = new WeakMap<readonly string[], BlockList>();
-
-function isAllowed({ allowedIps }: Caller, address: string): boolean {
-  if (allowedIps.length === 0) return true;
-  let list = compiled.get(allowedIps);
-  if (list === undefined) {
-    list = networks(allowedIps);
-    compiled.set(allowedIps, list);
-  }
-  return isWithin(list, address);
 }
 
 /** A key used from a forbidden address counts for the address: a stolen key must not eat the account's requests. */

@@ -4,11 +4,12 @@ import { JSON_TYPE } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import { auditRow } from '../audit.ts';
 import type { Exchange } from '../exchange.ts';
+import { watchKey } from '../key-watch.ts';
 import { rowFor } from '../idempotency.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import type { ApiDeps, Context, Middleware, Stop } from '../shell.ts';
 
-type Deps = Pick<ApiDeps, 'clock'> & { stop: Stop; verifyAnswers: boolean };
+type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & { stop: Stop; verifyAnswers: boolean };
 
 export function run(deps: Deps): Middleware {
   return async (ctx) => {
@@ -76,7 +77,7 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       return auditRow(exchange, status, null, deps.clock.monotonic());
     },
     whenOver: (listener) => {
-      whenOver(deps.stop, ctx, listener);
+      whenOver(deps, ctx, listener);
     },
   };
 }
@@ -86,14 +87,17 @@ function callerOf({ key }: Exchange): Incoming['caller'] {
   return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
 }
 
-function whenOver(stop: Stop, ctx: Context, listener: () => void): void {
+function whenOver(deps: Deps, ctx: Context, listener: () => void): void {
+  const { stop } = deps;
   const once = (): void => {
     if (!stop.listeners.delete(once)) return;
+    unwatch();
     ctx.res.off('close', once);
     ctx.req.socket.off('close', once);
     listener();
   };
   stop.listeners.add(once);
+  const unwatch = watchKey(deps, ctx.state.exchange, once);
   ctx.res.once('close', once);
   // A response that waits behind another on its connection is never told that the connection has closed.
   ctx.req.socket.once('close', once);

@@ -1,6 +1,6 @@
 /**
- * From a host's name to an open session: its addresses one after the other, and for servers with broken TLS the steps down
- * (a reduced hello, then plaintext) where no policy forbids them. What was learnt about a host's TLS is kept for three days.
+ * From a host's addresses to an open session, for servers with broken TLS by the steps down (a reduced hello, then
+ * plaintext) where no policy forbids them. What was learnt about a host's TLS is kept for three days.
  */
 import { needKey } from './tls-policy.ts';
 import type { TlsNeed } from './tls-policy.ts';
@@ -40,35 +40,19 @@ export function createTlsMemory(): TlsMemory {
   };
 }
 
-export type DialTarget = Omit<SessionTarget, 'ip' | 'hello'> & {
-  /** In the order to try; at least one. */
-  ips: readonly string[];
-};
-
-/** A session with the address it was opened to, or the last failure. */
-export type DialResult = OpenResult & { ip: string };
+export type DialTarget = Omit<SessionTarget, 'hello'>;
 
 /** Opens a session to one of the host's addresses. Another address is tried only if the connection itself failed. */
-export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialTarget): Promise<DialResult> {
-  const { ips, ...rest } = target;
-  let last: DialResult | null = null;
-  for (const [at, ip] of ips.entries()) {
-    const otherHostsRemain = target.otherHostsRemain || at < ips.length - 1;
-    last = { ...(await openSteppingDown(deps, { ...rest, ip, otherHostsRemain })), ip };
-    if (last.kind === 'open' || last.phase !== 'connect') return last;
-  }
-  if (last === null) throw new Error('a host to dial has at least one address');
-  return last;
-}
-
-async function openSteppingDown(deps: OpenDeps & { memory: TlsMemory }, target: SessionTarget): Promise<OpenResult> {
+export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialTarget): Promise<OpenResult> {
   const { memory, clock } = deps;
   const host = `${target.host}:${String(target.port)}`;
   const ladder = steps(memory.get(host, clock.now()), target.need);
   let result: OpenResult | null = null;
   for (const step of ladder) {
-    result = await openSession(deps, adapted(target, step));
-    if (result.kind === 'failed' && result.tlsBroken) continue;
+    // The address that answered is the one whose TLS is broken.
+    const ips: readonly string[] = result === null ? target.ips : [result.ip];
+    result = await openSession(deps, adapted({ ...target, ips }, step));
+    if (result.kind === 'failed' && result.tlsBroken && target.signal?.aborted !== true) continue;
     // Only a session that stands shows that the step was needed and helped.
     if (result.kind === 'open' && step !== ladder[0]) memory.set(host, step, clock.now());
     return result;

@@ -1,12 +1,11 @@
 /**
- * Opens an SMTP session with one address of one mail host: connect, banner, EHLO (or HELO), STARTTLS (RFC 3207) and EHLO
+ * Opens an SMTP session with one mail host: connect, banner, EHLO (or HELO), STARTTLS (RFC 3207) and EHLO
  * again, AUTH (RFC 4954) for smarthosts. Each step is a function below, in this order; any of them may end the attempt,
  * and then the result names the phase. Nothing that happens here is the message's fault: try the next host.
  */
-import { connect } from 'node:net';
-import type { Socket } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import { connectFirst } from './connect.ts';
 import { extensionsOf, noExtensions } from './extensions.ts';
 import type { Extensions } from './extensions.ts';
 import { noTimings } from './phases.ts';
@@ -27,9 +26,10 @@ export interface OpenDeps {
 export interface SessionTarget {
   /** The mail host's name: SNI, and the name its certificate is checked for. */
   host: string;
-  ip: string;
+  /** Its addresses, in the order to try; at least one. */
+  ips: readonly string[];
   port: number;
-  /** The address to send from; the system's choice where it is not given. */
+  /** The address to send from over its family; the system's choice where it is not given. */
   localAddress?: string;
   /** The name we give in EHLO. */
   ehlo: string;
@@ -41,9 +41,12 @@ export interface SessionTarget {
   timeouts: PhaseTimeouts;
   /** Then the banner gets less time. */
   otherHostsRemain: boolean;
+  /** Gives the opening up: the program stops. */
+  signal?: AbortSignal;
 }
 
-export type OpenResult =
+/** `ip` is the address that answered, or the last that did not. */
+export type OpenResult = { ip: string } & (
   | { kind: 'open'; session: Session }
   | {
       kind: 'failed';
@@ -57,7 +60,8 @@ export type OpenResult =
       tlsUnsatisfied: boolean;
       tls: TlsResult | null;
       timings: Timings;
-    };
+    }
+);
 
 type Failed = Extract<OpenResult, { kind: 'failed' }>;
 
@@ -74,6 +78,7 @@ class Opening {
   private lapStart: number;
   private extensions: Extensions = noExtensions;
   private tls: TlsResult | null = null;
+  private ip = '';
 
   constructor(deps: OpenDeps, target: SessionTarget) {
     this.deps = deps;
@@ -83,10 +88,24 @@ class Opening {
   }
 
   async run(): Promise<OpenResult> {
-    const connected = await this.connect();
-    if (typeof connected === 'string') return this.failed('connect', null, connected);
+    const { ips, port, localAddress, timeouts, signal } = this.target;
+    const connected = await connectFirst(this.deps, { ips, port, localAddress, timeoutMs: timeouts.connect, signal });
+    this.ip = connected.ip;
+    if (connected.kind === 'failed') return this.failed('connect', null, connected.text);
+    const wire = new Wire(this.deps, connected.socket);
+    const abandon = (): void => {
+      wire.destroy('given up: the program stops');
+    };
+    signal?.addEventListener('abort', abandon);
+    try {
+      return await this.greet(wire);
+    } finally {
+      signal?.removeEventListener('abort', abandon);
+    }
+  }
+
+  private async greet(wire: Wire): Promise<OpenResult> {
     const { timeouts, otherHostsRemain } = this.target;
-    const wire = new Wire(this.deps, connected);
     wire.deadline = this.deadline;
     this.lap('connect');
     const implicitFault = this.target.need.mode === 'implicit' ? await this.secure(wire) : null;
@@ -104,34 +123,13 @@ class Opening {
   }
 
   private opened(wire: Wire, banner: SmtpReply): OpenResult {
-    const { extensions, tls, timings } = this;
+    const { extensions, tls, timings, ip } = this;
     const { timeouts } = this.target;
     return {
       kind: 'open',
+      ip,
       session: new Session(this.deps, { wire, extensions, tls, timings, timeouts, banner: banner.text }),
     };
-  }
-
-  /** The socket, or what went wrong. */
-  private connect(): Promise<Socket | string> {
-    const { ip, port, localAddress, timeouts } = this.target;
-    const socket = connect({ host: ip, port, noDelay: true, ...(localAddress === undefined ? {} : { localAddress }) });
-    return new Promise((resolve) => {
-      const onError = (error: Error): void => {
-        timer.cancel();
-        socket.destroy();
-        resolve(error.message);
-      };
-      const timer = this.deps.clock.after(timeouts.connect, () => {
-        onError(new Error(`no connection to ${ip} within ${String(timeouts.connect / 1000)} s`));
-      });
-      socket.on('error', onError);
-      socket.once('connect', () => {
-        timer.cancel();
-        socket.off('error', onError);
-        resolve(socket);
-      });
-    });
   }
 
   private async hello(wire: Wire): Promise<Failed | null> {
@@ -217,8 +215,8 @@ class Opening {
   }
 
   private failed(phase: Phase, reply: SmtpReply | null, text: string): Failed {
-    const { tls, timings } = this;
-    return { kind: 'failed', phase, reply, text, tlsBroken: false, tlsUnsatisfied: false, tls, timings };
+    const { tls, timings, ip } = this;
+    return { kind: 'failed', ip, phase, reply, text, tlsBroken: false, tlsUnsatisfied: false, tls, timings };
   }
 
   private lap(part: 'connect' | 'banner' | 'tls'): void {

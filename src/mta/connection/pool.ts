@@ -38,8 +38,8 @@ export interface LeaseRequest {
   /** Overrides the pool's cap for this host (operator table). */
   maxPerHost?: number;
   maxMessages?: number;
-  /** Called when no idle session fits. */
-  open: () => Promise<OpenResult & { ip: string }>;
+  /** Called when no idle session fits; the signal says that it is no longer wanted. */
+  open: (signal: AbortSignal) => Promise<OpenResult>;
   /** Do not reuse an idle session: after one broke on its first word. */
   fresh?: boolean;
 }
@@ -49,7 +49,7 @@ export type LeaseResult =
   /** The host has as many connections as it may have. */
   | { kind: 'full' }
   | { kind: 'draining' }
-  | Extract<OpenResult & { ip: string }, { kind: 'failed' }>;
+  | Extract<OpenResult, { kind: 'failed' }>;
 
 export interface Pool {
   lease(request: LeaseRequest): Promise<LeaseResult>;
@@ -57,6 +57,8 @@ export interface Pool {
   count(host?: string): number;
   /** Closes what is idle, refuses new leases, and resolves when every leased session was given back and is gone. */
   drain(): Promise<void>;
+  /** Refuses new leases and drops every connection that is being opened or carries a message; see `Session.abandon`. */
+  abandon(evenPastDot?: boolean): void;
 }
 
 interface Held {
@@ -73,6 +75,8 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
   const { clock } = deps;
   const idle = new Map<string, Held[]>();
   const perHost = new Map<string, number>();
+  const leased = new Set<Held>();
+  const opening = new Set<AbortController>();
   let total = 0;
   let closing = 0;
   let draining = false;
@@ -84,25 +88,32 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
     if (waiting !== null) return { kind: 'leased', lease: leaseOf(waiting) };
     if (!makeRoom(request)) return { kind: 'full' };
     const { key, host, maxMessages = limits.maxMessages } = request;
+    const controller = new AbortController();
+    opening.add(controller);
     adjust(host, 1);
     try {
-      const opened = await request.open();
+      const opened = await request.open(controller.signal);
       if (opened.kind === 'failed') {
         adjust(host, -1);
         return opened;
       }
       const { session, ip } = opened;
+      // Given up in the very moment it stood.
+      if (controller.signal.aborted) session.abandon();
       const most = Math.min(maxMessages, session.extensions.mailMax ?? maxMessages);
       const held: Held = { session, ip, key, host, openedAt: clock.monotonic(), maxMessages: most, idleTimer: null };
       return { kind: 'leased', lease: leaseOf(held) };
     } catch (error) {
       adjust(host, -1);
       throw error;
+    } finally {
+      opening.delete(controller);
     }
   }
 
   function leaseOf(held: Held): Lease {
     let out = true;
+    leased.add(held);
     return {
       session: held.session,
       ip: held.ip,
@@ -110,6 +121,7 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
       giveBack() {
         if (!out) throw new Error('a lease was given back twice');
         out = false;
+        leased.delete(held);
         if (draining || !fitForMore(held)) close(held);
         else putIdle(held);
       },
@@ -199,6 +211,11 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
       }
       settle();
       return done;
+    },
+    abandon(evenPastDot = false) {
+      draining = true;
+      for (const controller of opening) controller.abort();
+      for (const { session } of leased) session.abandon(evenPastDot);
     },
   };
 }

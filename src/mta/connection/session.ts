@@ -100,6 +100,7 @@ export class Session {
   private tried = 0;
   private finished = false;
   private needsReset = false;
+  private pastDot = false;
 
   constructor(deps: { clock: Clock }, opened: Opened) {
     this.clock = deps.clock;
@@ -135,6 +136,16 @@ export class Session {
   destroy(): void {
     this.finished = true;
     this.wire.destroy();
+  }
+
+  /**
+   * Drops the connection in the middle of whatever it does, but behind the final dot only where `evenPastDot` says so: there
+   * the server may have taken the message, and only its answer keeps it from being sent twice.
+   */
+  abandon(evenPastDot = false): void {
+    if (this.pastDot && !evenPastDot) return;
+    this.finished = true;
+    this.wire.destroy('given up: the program stops');
   }
 
   /** Carries one message. The world's refusals are values; throws only on an envelope that could inject commands: a bug. */
@@ -212,6 +223,7 @@ export class Session {
     const blocks = inBlocks(dotStuffed(mail.data), BLOCK_BYTES);
     for (const [at, block] of blocks.entries()) {
       const isLast = at === blocks.length - 1;
+      if (isLast) this.pastDot = true;
       const broken = await wire.writeBlock(block, isLast ? null : timeouts.block);
       if (broken === null) continue;
       const early = wire.takeUnread();
@@ -220,6 +232,7 @@ export class Session {
         : this.end(envelope, 'block', broken);
     }
     const reply = await wire.read('dot', timeouts.dot);
+    this.pastDot = false;
     envelope.lap('dot');
     if (isBroken(reply) || reply.code === CLOSING) return this.end(envelope, 'dot', reply);
     if (reply.code < 300) return envelope.accepted(reply);

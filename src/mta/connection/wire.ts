@@ -121,9 +121,9 @@ export class Wire {
     });
   }
 
-  /** Drops the connection without a word. */
-  destroy(): void {
-    this.fail('closed by us');
+  /** Drops the connection without a word; who waits for a reply is told `why`. */
+  destroy(why = 'closed by us'): void {
+    this.fail(why);
     this.socket.destroy();
   }
 

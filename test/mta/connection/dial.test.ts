@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { connectionKey, createTlsMemory, dial } from '../../../src/mta/connection/dial.ts';
-import type { DialResult, DialTarget } from '../../../src/mta/connection/dial.ts';
+import type { OpenResult } from '../../../src/mta/connection/open-session.ts';
+import type { DialTarget } from '../../../src/mta/connection/dial.ts';
 import { server as certificate } from '../../support/certificate.ts';
 import { startMailServer } from '../../support/fake-mail-server.ts';
 import type { FakeMailServer, MailServerOptions } from '../../support/fake-mail-server.ts';
@@ -19,9 +20,9 @@ describe('mta/connection/dial', () => {
     return server;
   }
 
-  async function dialOnce(changes: Partial<DialTarget> = {}): Promise<DialResult> {
-    const { ip, hello: _hello, ...rest } = targetOf(server);
-    const result = await dial(deps, { ...rest, ips: [ip], ...changes });
+  async function dialOnce(changes: Partial<DialTarget> = {}): Promise<OpenResult> {
+    const { hello: _hello, ...rest } = targetOf(server);
+    const result = await dial(deps, { ...rest, ...changes });
     if (result.kind === 'open') await result.session.close();
     return result;
   }

@@ -29,7 +29,7 @@ export function openDeps(): OpenDeps & { clock: FakeClock } {
 export function targetOf(server: { port: number }, changes: Partial<SessionTarget> = {}): SessionTarget {
   return {
     host: 'mx1.dest.test',
-    ip: '127.0.0.1',
+    ips: ['127.0.0.1'],
     port: server.port,
     ehlo: 'mail.posthorn.test',
     need: opportunistic,

@@ -21,7 +21,7 @@ describe('mta/connection/pool', () => {
     request = {
       key: 'one',
       host: 'mx1.dest.test:25',
-      open: async () => ({ ...(await openSession(deps, targetOf(server))), ip: '127.0.0.1' }),
+      open: (signal) => openSession(deps, targetOf(server, { signal })),
     };
   });
 
@@ -129,5 +129,43 @@ describe('mta/connection/pool', () => {
     lease.giveBack();
     await draining;
     assert.equal(pool.count(), 0);
+  });
+
+  it('abandons what is opened or under way, but not what is behind its final dot', async () => {
+    server.options.script = { message: { raw: '' }, mail: (line) => (line.includes('<stuck@') ? 'hang' : '250 ok') };
+    const [dotted, stuck] = [await leased(), await leased()];
+    const sending = dotted.session.send(mailOf());
+    const hanging = stuck.session.send(mailOf(undefined, { envelopeFrom: 'stuck@rp.acme.test' }));
+    await server.reached('message');
+    await server.reached('mail', 2);
+    server.options.script = { connect: 'hang' };
+    const opening = pool.lease({ ...request, host: 'mx9.dest.test:25' });
+    await server.reached('connect', 3);
+
+    pool.abandon();
+    const failed = await opening;
+    assert.equal(failed.kind === 'failed' && failed.text, 'given up: the program stops');
+    const broken = await hanging;
+    assert.equal(broken.kind === 'broken' && !broken.uncertain && broken.text, 'given up: the program stops');
+    assert.equal((await pool.lease(request)).kind, 'draining');
+    server.sessions[0]?.say('250 2.0.0 taken after all\r\n');
+    assert.equal((await sending).kind, 'accepted');
+    stuck.giveBack();
+    dotted.giveBack();
+    await pool.drain();
+    assert.equal(pool.count(), 0);
+  });
+
+  it('abandons at last what nobody answers, and says that it is uncertain', async () => {
+    server.options.script = { message: 'hang' };
+    const lease = await leased();
+    const sending = lease.session.send(mailOf());
+    await server.reached('message');
+    pool.abandon();
+    assert.equal(lease.session.usable(), true);
+    pool.abandon(true);
+    const broken = await sending;
+    assert.equal(broken.kind === 'broken' && broken.uncertain, true);
+    lease.giveBack();
   });
 });

@@ -1,0 +1,57 @@
+/**
+ * What a key holds open (event streams, long polls) ends with the key: when it is revoked or changed in any way, and when
+ * its time is over. A changed key may come back at once; the stream then goes on from its last event.
+ */
+import type { Bell } from '../base/bell.ts';
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Authenticate, Caller } from '../keys/caller.ts';
+import { bearerToken, standing } from './middleware/identify.ts';
+import type { Exchange } from './exchange.ts';
+
+export interface KeyWatchDeps {
+  clock: Clock;
+  authenticate: Authenticate;
+  /** Rings when some key has changed; `authenticate` must know of it by then. */
+  keyChanges: Bell;
+}
+
+/** Calls `over` once when the key is no longer what it was. The returned function ends the watch. */
+export function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: () => void): () => void {
+  if (key.kind !== 'known') return () => undefined;
+  const { caller } = key;
+  const token = bearerToken(header('authorization'));
+  let timer: Timer | null = null;
+
+  const look = (): void => {
+    void isAsBefore(deps, caller, token).then((isGood) => {
+      if (!isGood) over();
+    });
+  };
+  const unlisten = deps.keyChanges.listen(look);
+  if (caller.expiresAt !== null) waitForEnd(caller.expiresAt);
+
+  /** Timers may end early where the time is long. */
+  function waitForEnd(at: number): void {
+    const end = (): void => {
+      if (deps.clock.now() >= at) over();
+      else waitForEnd(at);
+    };
+    timer = deps.clock.after(at - deps.clock.now(), end, { background: true });
+  }
+
+  return () => {
+    unlisten();
+    timer?.cancel();
+  };
+}
+
+/** The store keeps the caller as long as the key is unchanged. A key that cannot be looked up now is not trusted further. */
+async function isAsBefore({ authenticate, clock }: KeyWatchDeps, caller: Caller, token: string | null): Promise<boolean> {
+  if (token === null) return false;
+  try {
+    const found = await authenticate(token);
+    return found.kind === 'found' && found.caller === caller && standing(caller, clock.now()) === 'good';
+  } catch {
+    return false;
+  }
+}

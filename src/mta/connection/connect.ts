@@ -1,0 +1,88 @@
+/**
+ * TCP connect to one host at whichever of its addresses answers first, after RFC 8305: families in turn, each address with
+ * a head start before the next is tried beside it. A dead address then costs two seconds instead of a whole time limit.
+ */
+import { connect, isIP } from 'node:net';
+import type { Socket } from 'node:net';
+import type { Clock, Timer } from '../../base/clock.ts';
+
+export interface ConnectTarget {
+  /** In the order to try, at least one. */
+  ips: readonly string[];
+  port: number;
+  /** The address to connect from, for addresses of its family. */
+  localAddress?: string | undefined;
+  /** Limit of each single attempt. */
+  timeoutMs: number;
+  /** Ends the attempts. */
+  signal?: AbortSignal | undefined;
+}
+
+export type Connected = { kind: 'connected'; socket: Socket; ip: string } | { kind: 'failed'; ip: string; text: string };
+
+/** Long beside a round trip, so that a healthy host rarely sees two connections. */
+const HEAD_START_MS = 2000;
+/** A hostile domain may list hundreds of addresses. */
+const MOST_ADDRESSES = 8;
+
+/** The socket of the first address that answered, or what the last one to fail said. Losers are destroyed. */
+export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget): Promise<Connected> {
+  const { port, localAddress, timeoutMs, signal } = target;
+  const waiting = familiesInTurn(target.ips).slice(0, MOST_ADDRESSES);
+  const running = new Map<Socket, Timer>();
+  let headStart: Timer | null = null;
+  return new Promise((resolve) => {
+    const end = (result: Connected): void => {
+      headStart?.cancel();
+      signal?.removeEventListener('abort', abandon);
+      for (const [socket, timer] of running) {
+        timer.cancel();
+        if (result.kind === 'failed' || socket !== result.socket) socket.destroy();
+      }
+      running.clear();
+      resolve(result);
+    };
+    const abandon = (): void => {
+      end({ kind: 'failed', ip: target.ips[0] ?? '', text: 'given up: the program stops' });
+    };
+    const failed = (socket: Socket, ip: string, text: string): void => {
+      running.get(socket)?.cancel();
+      // False for a loser, and for a socket that broke after it had won.
+      if (!running.delete(socket)) return;
+      socket.destroy();
+      if (waiting.length > 0) next();
+      else if (running.size === 0) end({ kind: 'failed', ip, text });
+    };
+    const next = (): void => {
+      headStart?.cancel();
+      const ip = waiting.shift();
+      if (ip === undefined) return;
+      const from = localAddress !== undefined && isIP(localAddress) === isIP(ip) ? { localAddress } : {};
+      const socket = connect({ host: ip, port, noDelay: true, ...from });
+      const timer = clock.after(timeoutMs, () => {
+        failed(socket, ip, `no connection to ${ip} within ${String(timeoutMs / 1000)} s`);
+      });
+      running.set(socket, timer);
+      socket.on('error', (error) => {
+        failed(socket, ip, error.message);
+      });
+      socket.once('connect', () => {
+        end({ kind: 'connected', socket, ip });
+      });
+      if (waiting.length > 0) headStart = clock.after(HEAD_START_MS, next);
+    };
+    signal?.addEventListener('abort', abandon);
+    if (signal?.aborted === true) abandon();
+    else next();
+  });
+}
+
+/** RFC 8305 section 4: one address of each family in turn, beginning with the family of the first. */
+function familiesInTurn(ips: readonly string[]): string[] {
+  const family = isIP(ips[0] ?? '');
+  const same = ips.filter((ip) => isIP(ip) === family);
+  const other = ips.filter((ip) => isIP(ip) !== family);
+  if (other.length === 0) return same;
+  const turns = Array.from({ length: Math.max(same.length, other.length) }, (_, at) => [same[at], other[at]]);
+  return turns.flat().filter((ip) => ip !== undefined);
+}

@@ -1,0 +1,321 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { serveControl, type Control } from '../../src/operator/control-server.ts';
+import { Office } from '../operator/office.ts';
+import { run } from '../../src/cli/cli.ts';
+import { ran, type Ran } from './ran.ts';
+
+type Json = Record<string, unknown>;
+
+/** The members a record has, in order. */
+const members = (text: string): string[] => Object.keys(JSON.parse(text) as Json);
+const dataOf = (text: string): Json[] => (JSON.parse(text) as { data: Json[] }).data;
+
+describe('the posthorn command beside a running server', () => {
+  let office: Office;
+  let control: Control;
+  before(async () => {
+    office = await Office.open();
+    control = await serveControl(office.deps, office.folder);
+  });
+  after(async () => {
+    await control.close();
+    await office.close();
+  });
+  const posthorn = (args: readonly string[], input: string[] = []): Promise<Ran> =>
+    ran(args, { POSTHORN_DATA_DIR: office.folder }, { input: inputOf(input) });
+  const good = async (...args: string[]): Promise<string> => {
+    const { code, out, notes } = await posthorn(args);
+    assert.equal(code, 0, notes);
+    return out;
+  };
+
+  it('accounts: add, list, plan', async () => {
+    assert.deepEqual(members(await good('accounts', 'add', 'Acme', '--json')), [
+      'object',
+      'id',
+      'name',
+      'plan',
+      'created_at',
+    ]);
+    assert.match(await good('accounts', 'plan', 'Acme', 'pro'), /^NAME +PLAN.*\nAcme +pro /);
+    assert.deepEqual(dataOf(await good('accounts', 'list', '--json')).map(({ name, plan }) => [name, plan]), [['default', 'unlimited'], ['Acme', 'pro']]); // prettier-ignore
+    assert.match(await good('accounts', 'list'), /^NAME .*\ndefault .*\nAcme /);
+  });
+
+  it('keys: create, list, revoke', async () => {
+    const made = await good('keys', 'create', '--name', 'outside', '--json', '--scopes', 'send,event:read', '--scopes', 'domain', '--ttl', '30d', '--allowed-ips', '192.0.2.1,::1', '--mode', 'test'); // prettier-ignore
+    assert.deepEqual(members(made), ['object', 'id', 'name', 'mode', 'prefix', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'last_used_at', 'last_used_ip', 'created_at', 'created_by', 'revoked_at', 'key']); // prettier-ignore
+    const { id, key, scopes, mode, allowed_ips: ips, expires_at: end } = JSON.parse(made) as Json;
+    assert.match(String(key), /^ak_test_[0-9A-Za-z]{8}_/);
+    assert.deepEqual(
+      [mode, scopes, ips, end],
+      ['test', ['send', 'event:read', 'domain'], ['192.0.2.1', '::1'], '2026-03-02T09:30:00.000Z'],
+    );
+    assert.deepEqual(members(await good('keys', 'list', '--json')), ['data']);
+    assert.match(await good('keys', 'list'), /^NAME .*\noutside +test +ak_test_/);
+    assert.match(await good('keys', 'revoke', String(id)), new RegExp(`outside .*${String(id)}`));
+    const again = JSON.parse(await good('keys', 'revoke', String(id), '--json')) as Json;
+    assert.deepEqual([again['id'], again['revoked_at']], [id, '2026-01-31T09:30:00.000Z']);
+  });
+
+  it('keys create shows the key on a line of its own', async () => {
+    const { out, notes } = await posthorn(['keys', 'create', '--name', 'k', '--scopes', 'send']);
+    assert.match(out.split('\n').at(-1) ?? '', /^ak_live_[0-9A-Za-z]{8}_[0-9A-Za-z]{49}$/);
+    assert.match(notes, /not shown again/);
+  });
+
+  it('domains: add, records, verify, list', async () => {
+    const added = await good('domains', 'add', 'sender.test', '--trust', '--json');
+    assert.deepEqual(members(added).slice(0, 5), ['object', 'id', 'name', 'status', 'records']);
+    assert.equal((JSON.parse(added) as Json)['status'], 'verified');
+    const [first] = dataOf(await good('domains', 'records', 'sender.test', '--json'));
+    assert.deepEqual(Object.keys(first ?? {}).slice(0, 4), ['purpose', 'type', 'host', 'value']);
+    const waiting = await posthorn(['domains', 'add', 'wait.test', '--return-path', 'b.wait.test']);
+    assert.match(waiting.out, /^wait\.test is pending\n[^]*\nb\.wait\.test\. MX 10 mail\.example\.com\.\n/);
+    assert.match(waiting.notes, /posthorn domains verify wait\.test/);
+    assert.match(
+      await good('domains', 'verify', 'wait.test'),
+      /^wait\.test is pending\n\nPURPOSE +STATUS[^]*dkim +missing +yes/,
+    );
+    assert.equal((JSON.parse(await good('domains', 'verify', 'sender.test', '--json')) as Json)['status'], 'verified');
+    assert.deepEqual(
+      dataOf(await good('domains', 'list', '--json')).map(({ name }) => name),
+      ['wait.test', 'sender.test'],
+    );
+    assert.match(await good('domains', 'list'), /sender\.test +verified/);
+  });
+
+  it('domains records are lines for a zone file, with strings that DNS can hold', async () => {
+    const lines = (await good('domains', 'records', 'sender.test')).split('\n');
+    const key = lines.find((line) => line.includes('k=rsa')) ?? '';
+    const strings = [...key.matchAll(/"([^"]*)"/g)].map(([, text]) => text ?? '');
+    assert.ok(strings.length > 1 && strings.every((text) => text.length <= 255));
+    const values = dataOf(await good('domains', 'records', 'sender.test', '--json')).map(({ value }) => value);
+    assert.ok(values.includes(strings.join('')));
+  });
+
+  it('send: a mail with its text from an option or from standard input', async () => {
+    const sent = await good(
+      'send',
+      '--from',
+      'Ops <a@sender.test>',
+      '--to',
+      'b@dest.test',
+      '--subject',
+      'One',
+      '--text',
+      'x',
+      '--json',
+    );
+    assert.deepEqual(members(sent).slice(0, 4), ['object', 'id', 'batch_id', 'status']);
+    const piped = await posthorn(
+      ['send', '--from', 'a@sender.test', '--to', 'b@dest.test', '--subject', 'Two'],
+      ['some ', 'text'],
+    );
+    assert.deepEqual([piped.code, /^(msg_\w{26}) is queued$/.test(piped.out)], [0, true]);
+    const texts = (await office.deps.db.read('contents').orderBy('id')) as { text: string }[];
+    assert.deepEqual(
+      texts.map(({ text }) => text),
+      ['x', 'some text'],
+    );
+    const flood = await posthorn(
+      ['send', '--from', 'a@sender.test', '--to', 'b@dest.test', '--subject', 'Two'],
+      ['x'.repeat(6 * 2 ** 20)],
+    );
+    assert.deepEqual([flood.code, flood.notes.includes('more than 5242880 bytes')], [65, true]);
+  });
+
+  it('messages: list, show, trace', async () => {
+    const [newest] = dataOf(await good('messages', 'list', '--json', '--limit', '1'));
+    const id = String(newest?.['id']);
+    await office.defer(id, office.clock.now() + 3_600_000);
+    assert.match(
+      await good('messages', 'list', '--status', 'deferred'),
+      new RegExp(`${id} +deferred +b@dest\\.test +Two`),
+    );
+    const shown = JSON.parse(await good('messages', 'show', id, '--json')) as Record<string, Json[]>;
+    assert.deepEqual([shown['recipients']?.length, shown['attempts']?.length, shown['events']?.length], [1, 1, 2]);
+    assert.match(await good('messages', 'show', id), /^id +msg_[^]*\nsubject +Two\n[^]*452|mailbox full/);
+    assert.deepEqual(Object.keys(dataOf(await good('messages', 'trace', id, '--json'))[0] ?? {}), [
+      'at',
+      'what',
+      'recipient',
+      'text',
+    ]);
+    assert.match(
+      await good('messages', 'trace', id),
+      /^2026\S+ {2}accepted +from a@sender\.test[^]*\n\S+ {2}attempt +b@dest\.test {2}attempt 1 deferred/,
+    );
+  });
+
+  it('queue: lanes, list, flush', async () => {
+    const now = office.clock.now();
+    office.lanes = [{ name: 'mx1.dest.test', waiting: 1, slots: 0, limit: 1, cause: '421 slow down', causeAt: now, parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
+    assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains']);
+    assert.match(
+      await good('queue', 'lanes'),
+      /^LANE[^]*mx1\.dest\.test +1 +0 +1 +421 slow down +- +\\u001b\[2J\n\nDOMAIN[^]*\ndest\.test +2 +1 /,
+    );
+    assert.equal(
+      dataOf(await good('queue', 'list', '--domain', 'dest.test', '--status', 'deferred', '--json')).length,
+      1,
+    );
+    assert.match(await good('queue', 'list'), /^NEXT TRY/);
+    assert.equal(await good('queue', 'flush', '--domain', 'dest.test', '--json'), '{\n  "flushed": 1\n}');
+    assert.equal(await good('queue', 'flush', '--all'), '0 deliveries are tried now');
+  });
+
+  it('events tail: what there is, and from a time on', async () => {
+    const all = (await good('events', 'tail', '--no-follow', '--json', '--types', 'sent,deferred'))
+      .split('\n')
+      .map((line) => JSON.parse(line) as Json);
+    assert.deepEqual(
+      all.map(({ object, type }) => [object, type]),
+      [
+        ['event', 'sent'],
+        ['event', 'deferred'],
+      ],
+    );
+    assert.match(
+      await good('events', 'tail', '--no-follow', '--since', '2026-01-31T00:00:00Z', '--types', 'deferred'),
+      /^2026-01-31T09:30:00\.000Z {2}deferred +b@dest\.test {2}msg_\w+ {2}4\.2\.2 mailbox full$/,
+    );
+    assert.equal(await good('events', 'tail', '--no-follow', '--since', '2099-01-31T00:00:00Z'), '');
+  });
+
+  it('books: balanced or not', async () => {
+    assert.deepEqual(members(await good('books', '--json')), ['balanced', 'accepted', 'lines', 'faults']);
+    assert.match(await good('books'), /\nbalanced: 2 recipients accepted$/);
+    await office.deps.db.commit.transact((tx) => tx.run(`UPDATE counters SET n = n + 1`));
+    const wrong = await posthorn(['books']);
+    assert.deepEqual([wrong.code, wrong.out.includes('NOT balanced')], [1, true]);
+  });
+
+  for (const [args, code, says, reason] of [
+    [['accounts'], 64, /Usage/, 'no command'],
+    [['keys', 'create', '--name', 'x'], 64, /--scopes/, 'a required option'],
+    [['keys', 'create', '--name', 'x', '--scopes', 'send', '--ttl', '30'], 64, /duration/, 'a duration without unit'],
+    [['keys', 'create', '--name', 'x', '--scopes', 'send', '--mode', 'prod'], 64, /live, test/, 'no such mode'],
+    [
+      ['keys', 'create', '--name', 'x', '--scopes', 'sned'],
+      65,
+      /no such scope \(invalid_field\)\n {2}cause: .+\n {2}cure: {2}.+/,
+      'no such scope',
+    ],
+    [['keys', 'revoke', 'key_x'], 66, /no such key/, 'no such key'],
+    [['keys', 'list', '--account', 'nobody'], 66, /no account "nobody"/, 'no such account'],
+    [['domains', 'records', 'nowhere.test'], 66, /no such domain/, 'no such domain'],
+    [['domains', 'add', 'sender.test'], 65, /already_exists/, 'added before'],
+    [
+      ['send', '--from', 'a@else.test', '--to', 'b@dest.test', '--subject', 's', '--text', 't'],
+      65,
+      /domain_not_verified/,
+      'a foreign domain',
+    ],
+    [
+      ['messages', 'show', '\u001b[2J'],
+      66,
+      /no message "\\u001b\[2J"|\\\\u001b/,
+      'what steers a terminal is shown as text',
+    ],
+    [['messages', 'list', '--status', 'lost'], 65, /status\[0\]/, 'no such status'],
+    [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
+    [['queue', 'flush'], 65, /what to flush/, 'nothing said'],
+    [['events', 'tail', '--no-follow', '--since', 'yesterday'], 64, /duration/, 'no time'],
+    [['events', 'tail', '--no-follow', '--types', 'arrived'], 65, /types\[0\]/, 'no such type'],
+    [['migrate'], 73, /the server is running/, 'not behind its back'],
+    [['serve'], 70, /without a server/, 'nothing to serve was handed in'],
+  ] as const) {
+    it(`${args.join(' ')} ends with ${String(code)}: ${reason}`, async () => {
+      const ended = await posthorn(args);
+      assert.equal(ended.code, code, ended.notes);
+      assert.match(ended.notes, says);
+      assert.equal(ended.out, '');
+    });
+  }
+
+  for (const command of ['accounts', 'keys', 'domains', 'send', 'messages', 'queue', ['events', 'tail']]) {
+    it(`${[command].flat().join(' ')} --help has examples`, async () => {
+      assert.match(await good(...[command].flat(), '--help'), /Examples:\n {2}\$ posthorn/);
+    });
+  }
+});
+
+describe('events tail beside a server that stops', () => {
+  it('follows until then', async () => {
+    const office = await Office.open();
+    const control = await serveControl(office.deps, office.folder);
+    const ids: string[] = [];
+    const sendOne = async (): Promise<void> => {
+      const id = await office.mail('b@dest.test');
+      ids.push(id);
+      await office.defer(id, office.clock.now() + 60_000);
+    };
+    await sendOne();
+    const [lines, notes]: [string[], string[]] = [[], []];
+    const out = (line: string): void => {
+      lines.push(line);
+      if (lines.length === 1) void sendOne();
+      else void control.close();
+    };
+    const env = { POSTHORN_DATA_DIR: office.folder, POSTHORN_SMTP__HOSTNAME: 'mail.example.com' };
+    const code = await run(['events', 'tail', '--json'], env, { out, note: (line) => void notes.push(line) });
+    await office.close();
+    assert.deepEqual([code, notes], [69, ['posthorn: the server has stopped']]);
+    assert.deepEqual(
+      lines.map((line) => (JSON.parse(line) as { data: Json }).data['message_id']),
+      ids,
+    );
+  });
+});
+
+describe('the posthorn command without a server', () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-cli-'));
+  });
+  afterEach(() => {
+    rmSync(folder, { recursive: true });
+  });
+  const posthorn = (...args: string[]): Promise<Ran> => ran(args, { POSTHORN_DATA_DIR: folder });
+
+  it('works on the database', async () => {
+    assert.equal((await posthorn('accounts', 'list')).code, 66);
+    const made = await posthorn('keys', 'create', '--name', 'k', '--scopes', 'send', '--json');
+    assert.equal(made.code, 0, made.notes);
+    const { id, key, ...record } = JSON.parse(made.out) as Json;
+    assert.match(String(key), /^ak_live_/);
+    assert.deepEqual(dataOf((await posthorn('keys', 'list', '--json')).out), [
+      { object: record['object'], id, ...record },
+    ]);
+    assert.equal((await posthorn('keys', 'revoke', String(id))).code, 0);
+    assert.equal((await posthorn('keys', 'revoke', 'key_x')).code, 66);
+    for (const args of [
+      ['domains', 'list'],
+      ['messages', 'list'],
+      ['queue', 'list'],
+      ['events', 'tail', '--no-follow'],
+      ['books'],
+    ]) {
+      assert.equal((await posthorn(...args)).code, 0, args.join(' '));
+    }
+  });
+
+  for (const args of [
+    ['send', '--from', 'a@b.test', '--to', 'c@d.test', '--subject', 's', '--text', 't'],
+    ['queue', 'lanes'],
+    ['queue', 'flush', '--all'],
+  ]) {
+    it(`${args.slice(0, 2).join(' ')} says how to start one`, async () => {
+      const { code, notes } = await posthorn(...args);
+      assert.deepEqual([code, notes], [69, 'posthorn: the server is not running: start it with `posthorn serve`']);
+    });
+  }
+});
+
+async function* inputOf(parts: readonly string[]): AsyncGenerator<Buffer> {
+  for (const part of parts) yield Buffer.from(part);
+}

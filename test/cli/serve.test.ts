@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { StartApp } from '../../src/cli/serve.ts';
+import { serveControl } from '../../src/operator/control-server.ts';
+import { openDatabase } from '../../src/storage/database.ts';
+import { Office } from '../operator/office.ts';
+import { ran } from './ran.ts';
+
+const URL = 'http://127.0.0.1:8025';
+
+describe('posthorn serve', () => {
+  let folder: string;
+  let env: Record<string, string>;
+  beforeEach(() => {
+    folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-serve-'));
+    env = { POSTHORN_DATA_DIR: folder, POSTHORN_LOG__LEVEL: 'error', POSTHORN_LOG__FORMAT: 'json' };
+  });
+  afterEach(() => {
+    rmSync(folder, { recursive: true });
+  });
+
+  /** A server that is asked to end as soon as it has greeted: the signal waits until somebody listens. */
+  const brief = (stopped: () => void = () => undefined): StartApp => async () => {
+    setImmediate(() => process.emit('SIGTERM'));
+    return { url: URL, stop: async () => stopped() };
+  }; // prettier-ignore
+  const listeners = (): number[] =>
+    ['SIGTERM', 'SIGINT', 'uncaughtException', 'unhandledRejection'].map((name) => process.listenerCount(name));
+
+  it('stops at a signal, with 0, and leaves nothing behind in the process', async () => {
+    const before = listeners();
+    let stops = 0;
+    const { code, out } = await ran(['serve'], env, { startApp: brief(() => stops++) });
+    assert.deepEqual([code, stops, out], [0, 1, '']);
+    assert.deepEqual(listeners(), before);
+  });
+
+  it('shows a test key at the first start only, ready to paste', async () => {
+    const first = await ran(['serve'], env, { startApp: brief() });
+    const keys = [...first.notes.matchAll(/Bearer (ak_\w+)/g)].map(([, key]) => key);
+    assert.equal(new Set(keys).size, 1);
+    assert.match(keys[0] ?? '', /^ak_test_/);
+    assert.match(first.notes, /^curl -sS http:\/\/127\.0\.0\.1:8025\/v1\/messages .*$/m);
+    const { out } = await ran(['keys', 'list', '--json'], env);
+    const { data } = JSON.parse(out) as { data: { name: string; mode: string; scopes: string[] }[] };
+    assert.deepEqual(data.map(({ name, mode, scopes }) => [name, mode, scopes]), [['first', 'test', ['send', 'message:read', 'event:read']]]); // prettier-ignore
+    const second = await ran(['serve'], env, { startApp: brief() });
+    assert.equal(second.notes, '');
+  });
+
+  it("puts no key into systemd's journal", async () => {
+    const { code, notes } = await ran(['serve'], { ...env, JOURNAL_STREAM: '8:1' }, { startApp: brief() });
+    assert.deepEqual([code, notes], [0, '']);
+    assert.equal(existsSync(path.join(folder, 'posthorn.db')), false);
+  });
+
+  for (const [error, code, says] of [
+    [Object.assign(new Error('listen'), { code: 'EADDRINUSE' }), 69, /something listens on 127\.0\.0\.1:8025 already/],
+    [Object.assign(new Error('listen EACCES'), { code: 'EACCES' }), 77, /not permitted/],
+    [new Error('the disk is gone'), 70, /the disk is gone/],
+  ] as const) {
+    it(`ends with ${String(code)} where the start fails with ${error.message}`, async () => {
+      const before = listeners();
+      const failing: StartApp = () => Promise.reject(error);
+      const ended = await ran(['serve'], env, { startApp: failing });
+      assert.equal(ended.code, code);
+      assert.match(ended.notes, says);
+      assert.deepEqual(listeners(), before);
+    });
+  }
+
+  it('ends with 78 where a setting is wrong, before anything is opened', async () => {
+    const { code, notes } = await ran(['serve'], { ...env, POSTHORN_HTTP__PORT: 'eighty' }, { startApp: brief() });
+    assert.equal(code, 78);
+    assert.match(notes, /^http\.port .*expected a port number/);
+  });
+
+  it('ends with 73 where a server runs on the same folder', async () => {
+    const office = await Office.open();
+    const control = await serveControl(office.deps, folder);
+    const { code, notes } = await ran(['serve'], env, { startApp: brief() });
+    await control.close();
+    await office.close();
+    assert.equal(code, 73);
+    assert.match(notes, /running on .* already/);
+  });
+
+  describe('as a process', () => {
+    /** `stop` and `start`: what the served program does, as source text. */
+    function child({ start = '', stop = '' }: { start?: string; stop?: string }) {
+      const program = `
+        import { run } from ${JSON.stringify(pathToFileURL(path.resolve(import.meta.dirname, '../../src/cli/cli.ts')).href)};
+        const startApp = async () => { ${start}; return { url: ${JSON.stringify(URL)}, stop: async () => { ${stop} } }; };
+        const open = setInterval(() => {}, 1000);
+        process.exitCode = await run(['serve'], undefined, undefined, { startApp });
+        clearInterval(open);`;
+      const running = spawn(process.execPath, ['--import=tsx', '--input-type=module', '-e', program], {
+        env: {
+          PATH: process.env['PATH'],
+          ...env,
+          POSTHORN_LOG__LEVEL: 'info',
+          POSTHORN_SMTP__HOSTNAME: 'mail.example.com',
+        },
+      });
+      const said = { out: '', err: '' };
+      running.stderr.setEncoding('utf8').on('data', (text: string) => (said.err += text));
+      const ready = new Promise<void>((resolve) =>
+        running.stdout.setEncoding('utf8').on('data', (text: string) => {
+          said.out += text;
+          if (said.out.includes('"event":"ready"')) resolve();
+        }),
+      );
+      const exit = new Promise<number | null>((resolve) => running.once('close', resolve));
+      return { running, said, ready, exit };
+    }
+
+    it('logs the commands to paste, but never the key', async () => {
+      const { running, said, ready, exit } = child({});
+      await ready;
+      // The key is made after the line: its text on standard error says that it has been.
+      if (!said.err.includes('/v1/events')) await new Promise((resolve) => running.stderr.once('data', resolve));
+      running.kill('SIGTERM');
+      assert.equal(await exit, 0, said.err);
+      const line = JSON.parse(said.out.split('\n').find((text) => text.includes('"ready"')) ?? '') as Record<
+        string,
+        string
+      >;
+      assert.deepEqual([line['url'], line['send']?.startsWith(`curl -sS ${URL}/v1/messages`)], [URL, true]);
+      assert.match(said.err, /ak_test_/);
+      assert.doesNotMatch(said.out, /ak_test_/);
+    });
+
+    it('ends at once with 1 at a second signal', async () => {
+      const { running, ready, exit } = child({ stop: 'await new Promise(() => {})' });
+      await ready;
+      const impatient = setInterval(() => running.kill('SIGTERM'), 100);
+      assert.equal(await exit, 1);
+      clearInterval(impatient);
+    });
+
+    it('logs an error that nobody caught, and ends with 70', async () => {
+      const { said, exit } = child({ start: "setTimeout(() => { throw new Error('a fault'); }, 1)" });
+      assert.equal(await exit, 70);
+      assert.match(said.out, /"event":"crashed".*a fault/);
+    });
+  });
+
+  it('keeps a database that is there: no first start', async () => {
+    await (await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}` })).close();
+    assert.equal((await ran(['serve'], env, { startApp: brief() })).notes, '');
+  });
+});

@@ -1,0 +1,294 @@
+/** The ugly ones: stops, crashes and broken connections at the worst moment, and keys that cannot be opened. */
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { copyData, newFolder, startTestApp, TestClock, zonesFor, type SeenEvent, type TestApp, type TestAppOptions } from '../support/app.ts';
+
+const MINUTE = 60_000;
+const kinds = (events: readonly SeenEvent[]): string => events.map(({ type }) => type).join(' ');
+
+describe('journey: interruptions', () => {
+  let server: FakeMailServer;
+  let folder: string;
+  let clock: TestClock;
+  const running = new Set<TestApp>();
+
+  beforeEach(async () => {
+    server = await startMailServer();
+    folder = newFolder();
+    clock = new TestClock();
+  });
+
+  afterEach(async () => {
+    for (const app of running) await app.stop();
+    running.clear();
+    await server.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  async function start(options: TestAppOptions = {}): Promise<TestApp> {
+    const app = await startTestApp({ folder, clock, mailPort: server.port, zones: zonesFor('dest.test'), ...options });
+    running.add(app);
+    return app;
+  }
+
+  async function stop(app: TestApp): Promise<void> {
+    running.delete(app);
+    await app.stop();
+  }
+
+  const mails = () => server.sessions.flatMap((session) => session.mails).filter(({ data }) => data !== '');
+
+  async function assertBalanced(app: TestApp): Promise<void> {
+    const { balanced, faults } = await app.operator.call('books', {});
+    assert.ok(balanced, faults.join());
+  }
+
+  it('a stop in the middle of the body waits for its end; nothing is lost and nothing sent twice', async () => {
+    server.options.extensions = ['PIPELINING'];
+    server.options.script = {
+      data: (_line, session) => {
+        session.pause();
+        return '354 go ahead';
+      },
+    };
+    const app = await start();
+    // Larger than what the sockets' buffers take, so that the writing really stands still.
+    const { id } = await app.send({ text: 'All work and no play.\n'.repeat(150_000) });
+    await server.reached('data');
+    const queued = await app.send({ to: 'bo@dest.test', send_at: new Date(clock.now() + MINUTE).toISOString() });
+    let ended = false;
+    const stopping = stop(app).then(() => (ended = true));
+    await assert.rejects(fetch(app.url), 'the API is closed while mail is still on the wire');
+    assert.equal(ended, false);
+    assert.deepEqual(mails(), []);
+    for (const session of server.sessions) session.resume();
+    await stopping;
+    assert.equal(mails().length, 1);
+
+    server.options.script = {};
+    const later = await start();
+    const events = await later.follow().of(id, 'delivered');
+    assert.equal(kinds(events), 'sent delivered');
+    clock.advance(MINUTE);
+    await later.follow().of(queued.id, 'delivered');
+    assert.deepEqual(mails().map(({ to }) => to.join()), ['ana@dest.test', 'bo@dest.test']); // prettier-ignore
+    await assertBalanced(later);
+  });
+
+  it('a stop does not wait for ever: after a minute the connection is given up, and the mail tried again by the next start', async () => {
+    server.options.script = { message: { raw: '' } };
+    const app = await start();
+    const { id } = await app.send();
+    await server.reached('message');
+    const armed = clock.armed(60_000);
+    const stopping = stop(app);
+    await armed;
+    clock.advance(60_000);
+    await stopping;
+    server.options.script = {};
+    const later = await start();
+    // The minute of its retry has passed as well.
+    await later.follow().of(id, 'delivered');
+    const { attempts } = await later.message(id);
+    assert.deepEqual(attempts.map(({ outcome }) => outcome), ['uncertain', 'accepted']); // prettier-ignore
+    await assertBalanced(later);
+  });
+
+  it('mail accepted while nobody could be reached goes out after a restart, by its schedule', async () => {
+    server.options.script = { connect: '421 4.3.2 not now' };
+    const app = await start();
+    const { id } = await app.send();
+    await app.settled();
+    await stop(app);
+    clock.advance(MINUTE);
+    server.options.script = {};
+    const later = await start();
+    assert.equal(kinds(await later.follow().of(id, 'delivered')), 'sent deferred delivered');
+  });
+
+  it('a connection that ends between the final dot and the reply: uncertain, and tried again with the same Message-ID', async () => {
+    let dots = 0;
+    server.options.script = { message: () => (++dots === 1 ? 'drop' : '250 2.0.0 taken') };
+    const app = await start();
+    const { id, rfc_message_id } = await app.send();
+    await app.settled();
+    const first = await app.message(id);
+    assert.deepEqual([first.status, first.attempts[0]?.outcome, first.attempts[0]?.next_attempt_at], ['deferred', 'uncertain', new Date(clock.now() + MINUTE).toISOString()]);
+    const last = await app.nextAttempt(id);
+    assert.deepEqual([last.status, last.attempts.map(({ outcome }) => outcome)], ['delivered', ['uncertain', 'accepted']]);
+    assert.equal(mails().length, 2);
+    const [one, two] = mails();
+    // The same bytes, signatures included: whoever got both can tell.
+    assert.equal(one?.data, two?.data);
+    assert.equal(one?.from, two?.from);
+    assert.match(one?.data ?? '', new RegExp(`^Message-ID: ${rfc_message_id}\r$`, 'm'));
+    await assertBalanced(app);
+  });
+
+  for (const stage of ['mail', 'data', 'message'] as const) {
+    it(`a crash while ${stage} is answered: the claim is taken back as an uncertain attempt and tried by the schedule`, async () => {
+      server.options.script = { [stage]: { raw: '' } };
+      const app = await start();
+      const { id, rfc_message_id } = await app.send();
+      await app.send({ to: 'bo@dest.test', send_at: new Date(clock.now() + 30 * MINUTE).toISOString() });
+      await server.reached(stage);
+      const copy = newFolder();
+      copyData(folder, copy);
+      server.options.script = {};
+      const later = await startTestApp({ folder: copy, clock: new TestClock(clock.now()), mailPort: server.port, zones: zonesFor('dest.test') });
+      try {
+        await later.settled();
+        const orphaned = await later.message(id);
+        assert.deepEqual(
+          [orphaned.status, orphaned.attempts.map(({ outcome, number }) => [outcome, number]), orphaned.recipients[0]?.next_attempt_at],
+          ['deferred', [['uncertain', 1]], new Date(clock.now() + MINUTE).toISOString()],
+        );
+        assert.ok(later.logged.some(({ event }) => event === 'attempts_taken_back'));
+        const { status, attempts } = await later.nextAttempt(id);
+        assert.deepEqual([status, attempts.map(({ outcome }) => outcome)], ['delivered', ['uncertain', 'accepted']]);
+        assert.match(mails().at(-1)?.data ?? '', new RegExp(`^Message-ID: ${rfc_message_id}\r$`, 'm'));
+        const events = await later.follow().of(id, 'delivered');
+        assert.equal(kinds(events), 'sent deferred delivered', '`sent` is told once');
+        await assertBalanced(later);
+      } finally {
+        await later.stop();
+        rmSync(copy, { recursive: true });
+      }
+      for (const session of server.sessions) session.end();
+    });
+  }
+
+  it('mail whose DKIM key cannot be opened waits, is never sent unsigned, and goes out when the key is back', async () => {
+    const app = await start();
+    const { commit, fast } = app.app.db;
+    const keys = await fast.all<{ id: string; private_key_sealed: string }>('SELECT id, private_key_sealed FROM dkim_keys');
+    const seal = (sealedOf: (key: (typeof keys)[number]) => string): Promise<void> =>
+      commit.transact(async (tx) => {
+        for (const key of keys) await tx.run('UPDATE dkim_keys SET private_key_sealed = ? WHERE id = ?', [sealedOf(key), key.id]);
+      });
+    await seal(({ private_key_sealed }) => `${private_key_sealed.slice(0, -4)}AAAA`);
+    const { id } = await app.send();
+    await app.settled();
+    const waiting = await app.message(id);
+    assert.equal(waiting.status, 'deferred');
+    assert.match(waiting.attempts[0]?.smtp_reply ?? '', /DKIM key .* of acme\.test cannot be opened/);
+    assert.deepEqual(server.sessions, [], 'nobody was dialled');
+    assert.ok(app.logged.some(({ level, event }) => level === 'error' && event === 'signing_unavailable'));
+    await seal((key) => key.private_key_sealed);
+    assert.equal((await app.nextAttempt(id)).status, 'delivered');
+    assert.equal(mails()[0]?.data.match(/^DKIM-Signature:/gm)?.length, 2);
+  });
+
+  it('mail of a domain with no active key waits as well', async () => {
+    const app = await start();
+    await app.app.db.commit.transact((tx) => tx.run(`UPDATE dkim_keys SET state = 'pending'`));
+    const { id } = await app.send();
+    await app.settled();
+    assert.equal((await app.message(id)).status, 'deferred');
+    await app.app.db.commit.transact((tx) => tx.run(`UPDATE dkim_keys SET state = 'active'`));
+    assert.equal((await app.nextAttempt(id)).status, 'delivered');
+  });
+
+  describe('idempotency', () => {
+    const body = { from: 'hi@acme.test', to: 'ana@dest.test', subject: 'Once', text: 'Once only.' };
+    const post = (app: TestApp, what: object, key: string, options: { key?: string } = {}) =>
+      app.request<{ id?: string; error?: { code: string } }>('POST', '/v1/messages', what, { ...options, headers: { 'idempotency-key': key } });
+
+    it('twenty at once with one key: one message, twenty equal answers', async () => {
+      const app = await start();
+      const answers = await Promise.all(Array.from({ length: 20 }, () => post(app, body, 'one')));
+      assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([202]));
+      assert.equal(new Set(answers.map(({ text }) => text)).size, 1);
+      assert.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === 'true').length, 19);
+      assert.equal(new Set(answers.map(({ headers }) => headers.get('x-request-id'))).size, 20);
+      await app.settled();
+      assert.equal(mails().length, 1);
+      const lines = await app.app.db.fast.all<{ idempotency_replayed: number; status: number }>(
+        `SELECT idempotency_replayed, status FROM audit WHERE endpoint = '/v1/messages' AND method = 'POST'`,
+      );
+      assert.deepEqual(lines.map((line) => line.idempotency_replayed).sort(), [0, ...Array.from({ length: 19 }, () => 1)]); // prettier-ignore
+    });
+
+    it('holds after a restart, for the account rather than the API key, and ends after 24 hours', async () => {
+      const app = await start();
+      const first = await post(app, body, '"kept"');
+      await app.settled();
+      await stop(app);
+      const later = await start();
+      const { key } = await later.operator.call('keys.create', { name: 'rotated', scopes: ['send'] });
+      const again = await post(later, { ...body }, 'kept', { key });
+      assert.equal(again.text, first.text);
+      assert.equal(again.headers.get('location'), first.headers.get('location'));
+      assert.equal(again.headers.get('idempotency-replayed'), 'true');
+      clock.advance(24 * 60 * MINUTE);
+      const fresh = await post(later, body, 'kept');
+      assert.notEqual(fresh.body.id, first.body.id);
+      await later.settled();
+      assert.equal(mails().length, 2);
+    });
+
+    it('another body gets the first answer, and is told so in answer and audit; order of members is no difference', async () => {
+      const app = await start();
+      const first = await post(app, body, 'k');
+      const turned = await post(app, Object.fromEntries(Object.entries(body).reverse()), 'k');
+      assert.equal(turned.headers.get('idempotency-mismatch'), null);
+      const other = await post(app, { ...body, subject: 'Twice' }, 'k');
+      assert.equal(other.text, first.text);
+      assert.equal(other.headers.get('idempotency-mismatch'), 'true');
+      const lines = await app.app.db.fast.all<{ result: string }>(`SELECT result FROM audit WHERE method = 'POST' ORDER BY rowid`);
+      assert.deepEqual(lines.map(({ result }) => result), ['ok', 'ok', 'idempotency_mismatch']); // prettier-ignore
+      await app.settled();
+      assert.equal(mails().length, 1);
+    });
+
+    it('another body is an error where the operator wants that', async () => {
+      const app = await start({ settings: { idempotency: { onMismatch: 'error' } } });
+      await post(app, body, 'k');
+      const other = await post(app, { ...body, subject: 'Twice' }, 'k');
+      assert.deepEqual([other.status, other.body.error?.code], [409, 'idempotency_key_reused']);
+      await app.settled();
+    });
+
+    it('a refusal is kept as well, and survives a crash that follows the answer', async () => {
+      const app = await start();
+      const refused = await post(app, { ...body, to: 'nobody' }, 'bad');
+      assert.equal(refused.status, 400);
+      const copy = newFolder();
+      copyData(folder, copy);
+      const later = await startTestApp({ folder: copy, mailPort: server.port });
+      try {
+        const again = await post(later, { ...body, to: 'nobody' }, 'bad');
+        assert.equal(again.text, refused.text);
+        assert.equal(again.headers.get('idempotency-replayed'), 'true');
+      } finally {
+        await later.stop();
+        rmSync(copy, { recursive: true });
+      }
+    });
+  });
+
+  it('writes an audit line for every use of a key: sends, refusals and reads', async () => {
+    const app = await start();
+    const { id } = await app.send();
+    await app.request('POST', '/v1/messages', { from: 'hi@acme.test' });
+    await app.request('POST', '/v1/nothing', {});
+    await app.request('GET', '/v1/domains', undefined, { key: 'ak_live_abcdefgh_nonsense' });
+    await app.get(`/v1/messages/${id}`);
+    await app.settled();
+    await stop(app);
+    const later = await start();
+    const lines = await later.app.db.fast.all<{ method: string; endpoint: string; status: number; error_code: string | null; key_id: string | null; request_id: string }>(
+      `SELECT method, endpoint, status, error_code, key_id, request_id FROM audit WHERE method <> 'CLI' ORDER BY at, id`,
+    );
+    const shown = lines.map(({ method, endpoint, status, error_code, key_id }) => `${method} ${endpoint} ${String(status)} ${String(error_code)} ${key_id === app.keyId ? 'ours' : String(key_id)}`); // prettier-ignore
+    assert.deepEqual(shown.sort(), [
+      'GET /v1/domains 401 invalid_api_key null',
+      'GET /v1/messages/{id} 200 null ours',
+      'POST /v1/messages 202 null ours',
+      'POST /v1/messages 400 missing_field ours',
+      'POST /v1/nothing 404 not_found ours',
+    ].sort()); // prettier-ignore
+    assert.equal(new Set(lines.map(({ request_id }) => request_id)).size, 5);
+  });
+});

@@ -1,0 +1,235 @@
+/** Time, DNS and the suppression list: what is tried again when, and what ends it. */
+import assert from 'node:assert/strict';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type SeenEvent, type TestApp } from '../support/app.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+const kinds = (events: readonly SeenEvent[]): string => events.map(({ type }) => type).join(' ');
+
+describe('journey: retries', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+  let start: number;
+
+  beforeEach(async () => {
+    server = await startMailServer();
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+    start = app.clock.now();
+  });
+
+  afterEach(async () => {
+    const { balanced, faults } = await app.operator.call('books', {});
+    assert.ok(balanced, faults.join());
+    await app.stop();
+    await server.close();
+  });
+
+  const mails = () => server.sessions.flatMap((session) => session.mails);
+  const since = (time: string | null | undefined): number => Date.parse(time ?? '') - start;
+  const suppress = (email: string): Promise<void> =>
+    app.app.db.commit.transact(async (tx) => {
+      await tx.run(
+        `INSERT INTO suppressions (id, account_id, email, address_key, scope, reason, created_at, created_by)
+         SELECT 'sup_1', id, ?, ?, 'account', 'manual', 0, 'test' FROM accounts`,
+        [email, email],
+      );
+    });
+
+  it('tries again after 1 and 5 minutes, and tells each deferral to who asks for it', async () => {
+    let tries = 0;
+    server.options.script = { rcpt: () => (++tries <= 2 ? '451 4.3.0 come back later' : '250 ok') };
+    const { id, rfc_message_id } = await app.send();
+    await app.settled();
+    const waiting = await app.message(id);
+    assert.deepEqual([waiting.status, since(waiting.recipients[0]?.next_attempt_at)], ['deferred', MINUTE]);
+    // Not a moment sooner.
+    app.clock.advance(MINUTE - 1);
+    await app.settled();
+    assert.equal(tries, 1);
+    await app.nextAttempt(id);
+    assert.equal(tries, 2);
+    const { status, attempts, recipients } = await app.nextAttempt(id);
+    assert.equal(status, 'delivered');
+    assert.deepEqual(attempts.map(({ started_at }) => since(started_at)), [0, MINUTE, 6 * MINUTE]); // prettier-ignore
+    assert.deepEqual(attempts.map(({ outcome, smtp_code, enhanced_code }) => [outcome, smtp_code, enhanced_code]), [
+      ['deferred', 451, '4.3.0'], ['deferred', 451, '4.3.0'], ['accepted', 250, '2.0.0'],
+    ]); // prettier-ignore
+    assert.equal(recipients[0]?.attempt_count, 3);
+    const events = await app.follow().of(id, 'delivered');
+    assert.equal(kinds(events), 'sent deferred deferred delivered');
+    const deferred = events[1]?.data['deferred'] as Record<string, unknown>;
+    assert.deepEqual([deferred['attempt'], deferred['smtp_code'], deferred['mx'], since(deferred['next_attempt_at'] as string)], [1, 451, 'mx.dest.test', MINUTE]);
+    const usual = await app.get<{ data: SeenEvent[] }>(`/v1/events?message_id=${id}`);
+    assert.equal(kinds(usual.body.data), 'sent delivered');
+    assert.match(mails().at(-1)?.data ?? '', new RegExp(`^Message-ID: ${rfc_message_id}\r$`, 'm'));
+  });
+
+  it('gives up after 72 hours by the schedule: bounced, expired, with the last reply, and suppresses nobody', async () => {
+    server.options.script = { rcpt: '452 4.2.2 mailbox full' };
+    const { id } = await app.send();
+    await app.settled();
+    const times: number[] = [];
+    let message = await app.message(id);
+    while (message.status !== 'bounced') {
+      times.push(since(message.attempts.at(-1)?.started_at));
+      message = await app.nextAttempt(id);
+      assert.ok(times.length < 30);
+    }
+    const waits = times.slice(1).map((time, i) => (time - (times[i] ?? 0)) / MINUTE);
+    assert.deepEqual(waits.slice(0, 8), [1, 5, 15, 30, 60, 120, 240, 240]);
+    assert.equal(since(message.status_at), 72 * HOUR);
+    const events = await app.follow().of(id, 'bounced');
+    const bounced = events.at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual(
+      [bounced['class'], bounced['reason'], bounced['smtp_code'], bounced['smtp_reply'], bounced['attempts'], bounced['suppression_added']],
+      ['soft', 'expired', 452, '4.2.2 mailbox full', times.length, false],
+    );
+    const again = await app.send({ test: { outcome: 'delivered' } });
+    assert.equal(again.status, 'queued');
+    await app.settled();
+  });
+
+  it('gives up at expires_at, also where the next try would be later', async () => {
+    server.options.script = { mail: '421 4.3.2 shutting down' };
+    const { id } = await app.send({ expires_at: new Date(start + 90_000).toISOString() });
+    await app.settled();
+    let message = await app.message(id);
+    assert.equal(since(message.recipients[0]?.next_attempt_at), MINUTE);
+    message = await app.nextAttempt(id);
+    assert.deepEqual([message.status, since(message.recipients[0]?.next_attempt_at)], ['deferred', 90_000]);
+    message = await app.nextAttempt(id);
+    assert.equal(message.status, 'bounced');
+    assert.equal(message.recipients[0]?.attempt_count, 2);
+    const [bounced] = (await app.follow().of(id, 'bounced')).slice(-1);
+    assert.equal((bounced?.data['bounced'] as Record<string, unknown>)['reason'], 'expired');
+  });
+
+  it('believes that a domain does not exist only after three look-ups over 20 minutes', async () => {
+    const { id } = await app.send({ to: 'ana@gone.test' });
+    await app.settled();
+    let message = await app.message(id);
+    const seen: [number, string][] = [[0, message.status]];
+    while (message.status === 'deferred') {
+      message = await app.nextAttempt(id);
+      seen.push([(app.clock.now() - start) / MINUTE, message.status]);
+    }
+    assert.deepEqual(seen, [[0, 'deferred'], [1, 'deferred'], [6, 'deferred'], [21, 'bounced']]); // prettier-ignore
+    const bounced = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([bounced['class'], bounced['reason'], bounced['suppression_added']], ['hard', 'domain_not_found', true]);
+  });
+
+  it('a domain that comes back in between is no missing domain', async () => {
+    const { id } = await app.send({ to: 'ana@late.test' });
+    await app.settled();
+    await app.nextAttempt(id);
+    Object.assign(app.resolver.zones, zonesFor('late.test'));
+    assert.equal((await app.nextAttempt(id)).status, 'delivered');
+  });
+
+  it('bounces at once where the domain takes no mail (null MX), and suppresses the address', async () => {
+    app.resolver.zones['null.test MX'] = ['0 .'];
+    const { id } = await app.send({ to: 'ana@null.test' });
+    const bounced = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([bounced['class'], bounced['reason'], bounced['enhanced_code']], ['hard', 'null_mx', '5.1.10']);
+    assert.equal((await app.send({ to: 'ana@null.test' })).status, 'suppressed');
+  });
+
+  it('takes SERVFAIL for what it is: DNS trouble, for the normal schedule', async () => {
+    app.resolver.zones['dest.test MX'] = 'SERVFAIL';
+    const { id } = await app.send();
+    await app.settled();
+    for (let tries = 0; tries < 5; tries++) await app.nextAttempt(id);
+    const broken = await app.message(id);
+    assert.equal(broken.status, 'deferred');
+    assert.deepEqual(new Set(broken.attempts.map(({ reason, enhanced_code }) => `${String(reason)} ${String(enhanced_code)}`)), new Set(['network 4.4.3'])); // prettier-ignore
+    app.resolver.zones['dest.test MX'] = ['10 mx.dest.test'];
+    assert.equal((await app.nextAttempt(id)).status, 'delivered');
+  });
+
+  it('keeps scheduled mail until its time, then gives it 72 hours from there', async () => {
+    const sendAt = new Date(start + 2 * HOUR).toISOString();
+    const { id, status } = await app.send({ send_at: sendAt });
+    assert.equal(status, 'scheduled');
+    app.clock.advance(2 * HOUR - 1);
+    await app.settled();
+    assert.equal((await app.message(id)).status, 'scheduled');
+    assert.deepEqual(app.resolver.asked, []);
+    app.clock.advance(1);
+    const events = await app.follow().of(id, 'delivered');
+    assert.equal(events[0]?.timestamp, sendAt);
+    assert.equal((events[1]?.data['delivered'] as Record<string, unknown>)['queue_ms'], 0);
+    assert.deepEqual(mails().length, 1);
+  });
+
+  it('a hard bounce suppresses the address, and the next send meets that', async () => {
+    server.options.script = { rcpt: '550 5.1.1 no such user' };
+    const first = await app.send();
+    const bounced = (await app.follow().of(first.id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([bounced['class'], bounced['reason'], bounced['suppression_added'], bounced['async']], ['hard', 'mailbox_not_found', true, false]);
+    const second = await app.send({ to: 'ANA@dest.test' });
+    assert.equal(second.status, 'suppressed');
+    const [told] = await app.follow().of(second.id, 'suppressed');
+    assert.equal((told?.data['suppressed'] as Record<string, unknown>)['reason'], 'hard_bounce');
+    const refused = await app.request<{ error: { code: string; field: string } }>('POST', '/v1/messages', {
+      from: 'hi@acme.test', to: 'ana@dest.test', subject: 'x', text: 'x', on_suppressed: 'reject',
+    }); // prettier-ignore
+    assert.deepEqual([refused.status, refused.body.error.code, refused.body.error.field], [409, 'recipient_suppressed', 'to']);
+    assert.equal(server.sessions.flatMap(({ lines }) => lines).filter((line) => line.startsWith('RCPT')).length, 1);
+  });
+
+  for (const [why, reply] of [
+    ['a block', '550 5.7.1 blocked using zen.example'],
+    ['spam', '554 5.7.1 message looks like spam'],
+    ['a full mailbox', '552 5.2.2 mailbox full'],
+    ['a rate text with a mailbox code', '550 5.2.1 user is receiving mail at a rate that'],
+  ] as const) {
+    it(`does not suppress for ${why}`, async () => {
+      server.options.script = { rcpt: reply };
+      const { id } = await app.send();
+      const bounced = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+      assert.deepEqual([bounced['suppression_added'], bounced['class'] === 'hard'], [false, false]);
+      assert.equal((await app.send({ send_at: new Date(start + HOUR).toISOString() })).status, 'scheduled');
+    });
+  }
+
+  it('meets an address that was suppressed between acceptance and a later attempt', async () => {
+    server.options.script = { rcpt: '451 4.3.0 later' };
+    const { id } = await app.send();
+    await app.settled();
+    await suppress('ana@dest.test');
+    const message = await app.nextAttempt(id);
+    assert.equal(message.status, 'suppressed');
+    assert.equal(message.recipients[0]?.attempt_count, 1);
+    assert.equal(kinds(await app.follow().of(id, 'suppressed')), 'sent deferred suppressed');
+  });
+
+  it('meets one that was suppressed before scheduled mail was due', async () => {
+    const { id } = await app.send({ send_at: new Date(start + HOUR).toISOString() });
+    await suppress('ana@dest.test');
+    assert.equal((await app.nextAttempt(id)).status, 'suppressed');
+    assert.deepEqual(server.sessions, []);
+  });
+
+  it('an entry error in a bulk send is a suppressed recipient too, where that is asked for', async () => {
+    await suppress('ana@dest.test');
+    const { body } = await app.request<{ data: { status: string; error: { code: string; field: string } | null }[] }>('POST', '/v1/messages', {
+      from: 'hi@acme.test', subject: 'x', text: 'x', on_suppressed: 'reject', recipients: [{ to: 'ana@dest.test' }, { to: 'bo@dest.test' }, { to: 'ana+2@dest.test', on_suppressed: 'accept' }],
+    }); // prettier-ignore
+    assert.deepEqual(body.data.map(({ status, error }) => [status, error?.code ?? null, error?.field ?? null]), [
+      ['rejected', 'recipient_suppressed', 'recipients[0].to'], ['queued', null, null], ['queued', null, null],
+    ]); // prettier-ignore
+    await app.settled();
+  });
+
+  it('goes to the next host where the first cannot be reached or turns us away, and spends one attempt', async () => {
+    // Nobody listens at 127.0.0.9.
+    Object.assign(app.resolver.zones, { 'dest.test MX': ['10 dead.dest.test', '20 mx.dest.test'], 'dead.dest.test A': ['127.0.0.9'] });
+    const { id } = await app.send();
+    const events = await app.follow().of(id, 'delivered');
+    assert.equal(kinds(events), 'sent delivered');
+    assert.equal((events[1]?.data['delivered'] as Record<string, unknown>)['mx'], 'mx.dest.test');
+    assert.equal((await app.message(id)).attempts.length, 1);
+  });
+});

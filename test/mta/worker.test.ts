@@ -1,0 +1,303 @@
+import assert from 'node:assert/strict';
+import { createLanes, type Lane, type Lanes } from '../../src/base/lanes.ts';
+import type { DeliveryState, Happening } from '../../src/messages/delivery.ts';
+import { decide } from '../../src/messages/decide.ts';
+import type { Occurrence, Recorded } from '../../src/messages/record.ts';
+import type { Prepared } from '../../src/mta/prepare.ts';
+import type { Job, Windows } from '../../src/mta/windows.ts';
+import { workLane, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
+import { StorageClosed } from '../../src/storage/commit.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { ACCOUNT, HOUR, NOW, deliveryState } from '../support/mail-rows.ts';
+import { accepted, deferred } from '../support/outcomes.ts';
+
+const EPOCH = 7;
+const ready: Prepared = {
+  kind: 'ready',
+  messageId: 'msg_1',
+  envelopeFrom: 'b+x@rp.acme.test',
+  recipient: 'ana@dest.test',
+  data: [],
+  size: 0,
+  smtpUtf8: false,
+  test: false,
+  testOutcome: null,
+};
+const complaint: Happening = { kind: 'complained', feedbackType: 'abuse', source: 'arf', arrivalDate: null, userAgent: null };
+const settled = async (): Promise<void> => {
+  for (let turn = 0; turn < 60; turn++) await new Promise((resolve) => setImmediate(resolve));
+};
+
+/** A lane of one worker over a queue kept in memory, with every part of it in the test's hand. */
+class Bench {
+  readonly clock = new FakeClock(NOW);
+  readonly states = new Map<string, DeliveryState>();
+  /** What was committed, one entry for each transaction: `id:kind`. */
+  readonly units: string[][] = [];
+  readonly attempts: string[] = [];
+  /** What the attempts were given to send. */
+  readonly kinds: Prepared['kind'][] = [];
+  readonly done: [id: string, dueAt: number | null][] = [];
+  readonly failures: unknown[] = [];
+  readonly laneFailures: unknown[] = [];
+  /** What goes wrong at each write, in order; undefined lets it through. */
+  storageErrors: (Error | undefined)[] = [];
+  slots = 1;
+  prepare: (id: string) => Promise<Prepared> = () => Promise.resolve(ready);
+  attempt: (id: string, number: number, connected: () => void) => Promise<Attempted> = async (_, __, connected) => {
+    connected();
+    for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+    return { kind: 'done', outcome: accepted(), followUps: [] };
+  };
+  readonly lanes: Lanes<Job>;
+
+  constructor() {
+    const windows: Windows = {
+      scan: () => Promise.resolve(),
+      hint: () => undefined,
+      done: (job, dueAt) => this.done.push([job.id, dueAt]),
+      stop: () => undefined,
+      sizes: () => ({ groups: 0, jobs: 0 }),
+    };
+    const deps: WorkerDeps = {
+      clock: this.clock,
+      recorder: { record: (occurrences) => this.record(occurrences) },
+      windows,
+      epoch: EPOCH,
+      leaseMs: HOUR,
+      prepare: (id) => this.prepare(id),
+      attempt: (job, mail, number, connected) => {
+        this.kinds.push(mail.kind);
+        this.attempts.push(`${job.id}#${number}`);
+        return this.attempt(job.id, number, connected);
+      },
+      failed: (error) => this.failures.push(error),
+    };
+    this.lanes = createLanes<Job>({
+      work: (lane: Lane<Job>) => workLane(deps, lane),
+      slots: () => this.slots,
+      maxSlots: () => 10,
+      failed: (_, error) => this.laneFailures.push(error),
+    });
+  }
+
+  offer(...names: string[]): void {
+    for (const id of names) {
+      if (!this.states.has(id)) this.states.set(id, deliveryState());
+      const group = { domain: 'dest.test', class: 0, account: ACCOUNT, held: 1, cursor: null, dirty: false, nextDueAt: null, reading: false };
+      this.lanes.offer('dest.test', { id, class: 0, share: ACCOUNT, domain: 'dest.test', group });
+    }
+  }
+
+  statusOf(id: string): string | undefined {
+    return this.states.get(id)?.status;
+  }
+
+  private async record(occurrences: readonly Occurrence[]): Promise<Recorded[]> {
+    await new Promise((resolve) => setImmediate(resolve));
+    const error = this.storageErrors.shift();
+    if (error !== undefined) throw error;
+    this.units.push(occurrences.map(({ deliveryId, happening }) => `${deliveryId}:${happening.kind}`));
+    return occurrences.map(({ deliveryId, happening }) => {
+      const state = this.states.get(deliveryId);
+      if (state === undefined) return { applied: false, state: null };
+      const decision = decide(state, happening, this.clock.now());
+      this.states.set(deliveryId, decision.state);
+      return { applied: decision.applied, state: decision.state };
+    });
+  }
+}
+
+describe('mta/worker', () => {
+  let bench: Bench;
+  beforeEach(() => {
+    bench = new Bench();
+  });
+  afterEach(() => bench.lanes.stop());
+
+  it('claims before it tries, and writes the outcome with the next claim in one transaction', async () => {
+    bench.offer('a', 'b', 'c');
+    await settled();
+    assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome', 'b:claimed'], ['b:outcome', 'c:claimed'], ['c:outcome']]);
+    assert.deepEqual(bench.attempts, ['a#1', 'b#1', 'c#1']);
+    assert.deepEqual(bench.done, [['a', null], ['b', null], ['c', null]]); // prettier-ignore
+    assert.deepEqual(bench.lanes.views(), []);
+  });
+
+  it('writes an outcome at once where the next mail is not ready', async () => {
+    let release: (() => void) | undefined;
+    bench.prepare = (id) =>
+      id === 'a' ? Promise.resolve(ready) : new Promise((resolve) => (release = () => resolve(ready)));
+    bench.offer('a', 'b');
+    await settled();
+    assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome']], 'b is still being composed');
+    release?.();
+    await settled();
+    assert.deepEqual(bench.units.slice(2), [['b:claimed'], ['b:outcome']]);
+  });
+
+  it('composes the next mail while one is on the wire, not before', async () => {
+    const prepared: string[] = [];
+    let onWire: (() => void) | undefined;
+    let answer: (() => void) | undefined;
+    bench.prepare = async (id) => {
+      prepared.push(id);
+      return ready;
+    };
+    bench.attempt = (_, __, connected) =>
+      new Promise((resolve) => {
+        onWire = connected;
+        answer = () => resolve({ kind: 'done', outcome: accepted(), followUps: [] });
+      });
+    bench.offer('a', 'b');
+    await settled();
+    assert.deepEqual(prepared, ['a']);
+    onWire?.();
+    onWire?.();
+    await settled();
+    assert.deepEqual(prepared, ['a', 'b']);
+    answer?.();
+    await settled();
+    answer?.();
+    await settled();
+    assert.equal(bench.statusOf('b'), 'delivered');
+  });
+
+  it('leaves a mail it composed ahead to a worker that is free for it', async () => {
+    const answers = new Map<string, () => void>();
+    bench.slots = 2;
+    bench.attempt = (id, _, connected) =>
+      new Promise((resolve) => {
+        connected();
+        answers.set(id, () => resolve({ kind: 'done', outcome: accepted(), followUps: [] }));
+      });
+    bench.offer('a', 'b', 'c');
+    await settled();
+    answers.get('b')?.();
+    await settled();
+    assert.deepEqual(bench.attempts, ['a#1', 'b#1', 'c#1'], 'c did not wait for a');
+    answers.get('a')?.();
+    answers.get('c')?.();
+    await settled();
+    assert.deepEqual(bench.attempts.length, 3);
+    assert.equal(bench.statusOf('c'), 'delivered');
+  });
+
+  it('writes what follows an outcome with it', async () => {
+    bench.attempt = () => Promise.resolve({ kind: 'done', outcome: accepted(), followUps: [complaint] });
+    bench.offer('a');
+    await settled();
+    assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome', 'a:complained']]);
+    assert.equal(bench.statusOf('a'), 'complained');
+  });
+
+  it('gives a claim back untried, and says when it falls due', async () => {
+    bench.attempt = () => Promise.resolve({ kind: 'untried', dueAt: NOW + 2000 });
+    bench.offer('a');
+    await settled();
+    assert.deepEqual(bench.units, [['a:claimed'], ['a:released']]);
+    assert.deepEqual(bench.done, [['a', NOW + 2000]]);
+    assert.equal(bench.states.get('a')?.attemptCount, 0);
+  });
+
+  it('says when a deferred mail falls due', async () => {
+    bench.attempt = () => Promise.resolve({ kind: 'done', outcome: deferred(NOW + 60_000), followUps: [] });
+    bench.offer('a');
+    await settled();
+    assert.deepEqual(bench.done, [['a', NOW + 60_000]]);
+  });
+
+  it('tries nothing that it did not get the claim for', async () => {
+    bench.states.set('canceled', deliveryState({ status: 'canceled', dueAt: null }));
+    bench.states.set('elsewhere', deliveryState({ status: 'sent', claimEpoch: EPOCH, dueAt: NOW + HOUR, attemptCount: 1 }));
+    bench.states.set('old', deliveryState({ giveUpAt: NOW }));
+    bench.offer('canceled', 'elsewhere', 'old', 'fine');
+    await settled();
+    assert.deepEqual(bench.attempts, ['fine#1']);
+    assert.deepEqual(bench.done, [['canceled', null], ['elsewhere', NOW + HOUR], ['old', null], ['fine', null]]); // prettier-ignore
+    assert.equal(bench.statusOf('old'), 'bounced');
+  });
+
+  describe('storage that fails', () => {
+    const broken = new Error('disk full');
+
+    it('at a claim: nothing is tried, the mail is looked at again', async () => {
+      bench.storageErrors = [broken];
+      bench.offer('a');
+      await settled();
+      assert.deepEqual([bench.attempts, bench.done, bench.failures], [[], [['a', NOW + 1000]], [broken]]);
+      assert.equal(bench.statusOf('a'), 'queued');
+    });
+
+    it('at an outcome: what the world said is written as soon as it can be', async () => {
+      bench.storageErrors = [undefined, broken, broken];
+      bench.offer('a');
+      await settled();
+      assert.equal(bench.statusOf('a'), 'sent');
+      bench.clock.advance(1000);
+      await settled();
+      assert.equal(bench.statusOf('a'), 'sent');
+      bench.clock.advance(1000);
+      await settled();
+      assert.equal(bench.statusOf('a'), 'delivered');
+      assert.deepEqual(bench.attempts, ['a#1'], 'and the mail is sent once');
+      assert.equal(bench.failures.length, 2);
+    });
+
+    it('at an outcome together with a claim: the outcome is written alone, the claim later', async () => {
+      bench.storageErrors = [undefined, broken];
+      bench.offer('a', 'b');
+      await settled();
+      assert.equal(bench.statusOf('a'), 'delivered');
+      assert.equal(bench.statusOf('b'), 'queued');
+      assert.deepEqual(bench.done, [['a', null], ['b', NOW + 1000]]); // prettier-ignore
+      assert.deepEqual(bench.attempts, ['a#1']);
+    });
+
+    it('because it is closed: the worker ends, and the claim is for the next start to take back', async () => {
+      bench.storageErrors = [undefined, new StorageClosed('closed')];
+      bench.offer('a');
+      await settled();
+      assert.deepEqual([bench.statusOf('a'), bench.lanes.views(), bench.clock.nextAt()], ['sent', [], null]);
+    });
+
+    it('while a mail is loaded: it waits like one that cannot be signed', async () => {
+      bench.prepare = () => Promise.reject(broken);
+      bench.offer('a');
+      await settled();
+      assert.deepEqual([bench.kinds, bench.failures], [['unsigned'], [broken]]);
+    });
+  });
+
+  it('an attempt that throws keeps its claim until the lease ends, and the lane goes on', async () => {
+    const bug = new Error('a bug');
+    const good = bench.attempt;
+    bench.attempt = (id, number, connected) => (id === 'bad' ? Promise.reject(bug) : good(id, number, connected));
+    bench.offer('bad', 'fine');
+    await settled();
+    assert.deepEqual(bench.laneFailures, [bug]);
+    assert.deepEqual(bench.done, [['bad', NOW + HOUR], ['fine', null]]); // prettier-ignore
+    assert.deepEqual([bench.statusOf('bad'), bench.states.get('bad')?.claimEpoch], ['sent', EPOCH]);
+    bench.clock.advance(HOUR);
+    bench.attempt = good;
+    bench.offer('bad');
+    await settled();
+    assert.deepEqual([bench.statusOf('bad'), bench.attempts.at(-1)], ['delivered', 'bad#2']);
+  });
+
+  it('ends with the attempt in hand when the lanes stop, and loses nothing', async () => {
+    const answers: (() => void)[] = [];
+    bench.attempt = (_, __, connected) =>
+      new Promise((resolve) => {
+        connected();
+        answers.push(() => resolve({ kind: 'done', outcome: accepted(), followUps: [] }));
+      });
+    bench.offer('a', 'b', 'c');
+    await settled();
+    const stopped = bench.lanes.stop();
+    answers[0]?.();
+    await stopped;
+    assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome']]);
+    assert.deepEqual(['b', 'c'].map((id) => bench.statusOf(id)), ['queued', 'queued']);
+  });
+});

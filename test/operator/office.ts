@@ -1,0 +1,130 @@
+/** Where the operator's operations work in a test: a real database, a clock and DNS that the test decides about. */
+import { createStreams } from '../../src/accounts/stream-store.ts';
+import { ensureDefaultAccount } from '../../src/accounts/account-store.ts';
+import { createBell } from '../../src/base/bell.ts';
+import { openKeyring } from '../../src/base/keyring.ts';
+import type { Log, LogFields } from '../../src/base/log.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import type { Config } from '../../src/config/schema.ts';
+import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
+import type { DueHint } from '../../src/messages/accept.ts';
+import type { Happening } from '../../src/messages/delivery.ts';
+import { createRecorder } from '../../src/messages/record.ts';
+import {
+  perform,
+  type ArgsOf,
+  type OperationName,
+  type OperatorDeps,
+  type ResultOf,
+} from '../../src/operator/operations.ts';
+import type { LaneState } from '../../src/operator/operation.ts';
+import type { AuditRow } from '../../src/storage/tables.ts';
+import { findSuppressed } from '../../src/suppressions/suppression-store.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { FakeResolver } from '../support/fake-resolver.ts';
+import { openTempDatabase } from '../support/temp-database.ts';
+
+export class Office {
+  readonly clock = new FakeClock();
+  readonly resolver = new FakeResolver();
+  readonly hints: DueHint[] = [];
+  readonly forgotten: string[] = [];
+  readonly logged: LogFields[] = [];
+  lanes: LaneState[] = [];
+  readonly config: Config;
+  readonly deps: OperatorDeps;
+  readonly folder: string;
+  readonly close: () => Promise<void>;
+
+  private constructor(temp: Awaited<ReturnType<typeof openTempDatabase>>) {
+    const { db, folder } = temp;
+    const { clock } = this;
+    this.folder = folder;
+    this.close = () => temp.close();
+    this.config = configOf(folder);
+    const deliveries = createBell<readonly DueHint[]>();
+    deliveries.listen((hints) => this.hints.push(...hints));
+    const bells = { deliveries, events: createBell() };
+    const streams = createStreams({ db, clock });
+    const directory = createDomainDirectory({ db, clock });
+    const note = (fields: LogFields): void => void this.logged.push(fields);
+    const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
+    this.deps = {
+      db, clock, log, bells, resolver: this.resolver, config: this.config, keyring: openKeyring(folder),
+      recorder: createRecorder({ commit: db.commit, clock, written: () => undefined }),
+      accept: {
+        commit: db.commit, clock, bells, retry: { maxAge: this.config.delivery.maxAge }, simulatorDomain: this.config.simulator.domain,
+        findStream: (accountId, slug) => streams.find(accountId, slug),
+        isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
+        findSuppressed: (accountId, stream, keys) => findSuppressed({ db, clock }, accountId, stream, keys),
+      },
+      mta: { lanes: () => this.lanes },
+      forgetKey: (publicId) => void this.forgotten.push(publicId),
+      forgetDomain: (name) => {
+        this.forgotten.push(name);
+        directory.forget(name);
+      },
+    }; // prettier-ignore
+  }
+
+  static async open(): Promise<Office> {
+    const office = new Office(await openTempDatabase());
+    await ensureDefaultAccount(office.deps);
+    return office;
+  }
+
+  /** Performs an operation with right arguments. */
+  async run<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>> {
+    return (await perform(this.deps, name, args)) as ResultOf<Name>;
+  }
+
+  /** Sends a mail from a trusted domain; returns the message's id. */
+  async mail(to: string, fields: { subject?: string } = {}): Promise<string> {
+    const domain = 'sender.test';
+    const { data } = await this.run('domains.list', {});
+    if (!data.some(({ name }) => name === domain)) await this.run('domains.add', { name: domain, trusted: true });
+    const { id } = await this.run('send', { from: `a@${domain}`, to, subject: 'Hello', text: 'x', ...fields });
+    return id;
+  }
+
+  /** What happens to the deliveries of a message, one after the other. */
+  async happen(messageId: string, ...happenings: Happening[]): Promise<void> {
+    const rows = (await this.deps.db.read('deliveries').where({ message_id: messageId })) as { id: string }[];
+    for (const happening of happenings) {
+      await this.deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening })));
+    }
+  }
+
+  /** A first try that the other side puts off until `retryAt`. */
+  async defer(messageId: string, retryAt: number): Promise<void> {
+    const now = this.clock.now();
+    await this.happen(
+      messageId,
+      { kind: 'claimed', epoch: 1, leaseUntil: now + 60_000 },
+      {
+        kind: 'outcome',
+        epoch: 1,
+        attempt: 1,
+        outcome: {
+          kind: 'deferred',
+          retryAt,
+          verdict: { class: 'soft', reason: 'mailbox_full' },
+          facts: {
+            startedAt: now, endedAt: now + 120, mx: 'mx1.dest.test', ip: '192.0.2.25', source: null, tls: null, timings: { dns: 4, connect: 20 },
+            smtpCode: 452, enhancedCode: '4.2.2', smtpReply: '4.2.2 mailbox full',
+          },
+        },
+      },
+    ); // prettier-ignore
+  }
+
+  async audit(): Promise<AuditRow[]> {
+    return (await this.deps.db.read('audit').orderBy('id')) as AuditRow[];
+  }
+}
+
+/** Settings as a server in this folder has them. */
+export function configOf(folder: string): Config {
+  const env = { POSTHORN_DATA_DIR: folder, POSTHORN_SMTP__HOSTNAME: 'mail.example.com' };
+  return loadConfig({ cwd: folder, privileged: false, terminal: false, hostname: 'test.example.com', env }).config;
+}

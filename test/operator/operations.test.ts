@@ -1,0 +1,292 @@
+import assert from 'node:assert/strict';
+import { Problem } from '../../src/base/problem.ts';
+import { operationNamed, perform, type StoreDeps } from '../../src/operator/operations.ts';
+import type { MessageRow } from '../../src/storage/tables.ts';
+import { Unavailable } from '../../src/operator/unavailable.ts';
+import { Office } from './office.ts';
+
+describe('operator: wrong arguments', () => {
+  let office: Office;
+  before(async () => {
+    office = await Office.open();
+  });
+  after(() => office.close());
+
+  for (const [name, args, code, field, reason] of [
+    ['nothing', {}, 'not_found', null, 'no such operation'],
+    ['toString', {}, 'not_found', null, 'what every object has is no operation'],
+    ['accounts.add', {}, 'missing_field', 'name', 'a name is needed'],
+    ['accounts.add', { name: 'a', plam: 'pro' }, 'unknown_field', 'plam', 'a typing error'],
+    ['accounts.add', { name: 'a', plan: 'gold' }, 'invalid_field', 'plan', 'plans are settings'],
+    ['accounts.add', { name: '  ' }, 'invalid_field', 'name', 'an empty name'],
+    ['accounts.add', { name: 'default' }, 'already_exists', 'name', 'there is one from the start'],
+    ['accounts.plan', { account: 'nobody', plan: 'pro' }, 'not_found', 'account', 'no such account'],
+    [
+      'accounts.plan',
+      { account: 'default', plan: 'toString' },
+      'invalid_field',
+      'plan',
+      'an inherited name is no plan',
+    ],
+    ['keys.create', { name: 'k', scopes: [] }, 'invalid_field', 'scopes', 'a key that opens nothing'],
+    ['keys.create', { name: 'k', scopes: ['sned'] }, 'invalid_field', 'scopes[0]', 'no such scope'],
+    ['keys.create', { name: 'k', scopes: 'send' }, 'invalid_type', 'scopes', 'a list is needed'],
+    ['keys.create', { name: 'k', scopes: ['send'], mode: 'prod' }, 'invalid_field', 'mode', 'no such mode'],
+    ['keys.create', { name: 'k', scopes: ['send'], ttl_ms: -1 }, 'invalid_field', 'ttl_ms', 'an end in the past'],
+    [
+      'keys.create',
+      { name: 'k', scopes: ['send'], allowed_ips: ['::1', 'x'] },
+      'invalid_field',
+      'allowed_ips[1]',
+      'no address',
+    ],
+    ['keys.create', { name: 'k', scopes: ['send'], account: 'nobody' }, 'not_found', 'account', 'no such account'],
+    ['keys.revoke', { id: 'key_x' }, 'not_found', null, 'no such key'],
+    ['domains.add', { name: 'not a domain' }, 'invalid_field', 'name', 'no domain name'],
+    ['domains.add', { name: 'a.test', return_path: '-' }, 'invalid_field', 'return_path', 'no domain name'],
+    ['domains.show', { name: 'a.test' }, 'not_found', null, 'never added'],
+    ['domains.verify', { name: 'a.test' }, 'not_found', null, 'never added'],
+    ['messages.show', { id: 'msg_x' }, 'not_found', 'id', 'no such message'],
+    ['messages.trace', { id: 17 }, 'invalid_type', 'id', 'no text'],
+    ['messages.list', { status: ['lost'] }, 'invalid_field', 'status[0]', 'no such status'],
+    ['send', { to: 'b@dest.test', subject: 's', text: 'x' }, 'missing_field', 'from', 'a sender is needed'],
+    ['send', { from: 'a@x.test', to: 'nobody', subject: 's', text: 'x' }, 'invalid_recipient', 'to', 'no address'],
+    ['send', { from: 'a@x.test', to: 'b@dest.test', subject: 's' }, 'missing_content', 'html', 'nothing to say'],
+    [
+      'send',
+      { from: 'a@x.test', to: 'b@dest.test', subject: 's', text: 'x' },
+      'domain_not_verified',
+      'from',
+      'a foreign domain',
+    ],
+    ['queue.list', { limit: 0 }, 'invalid_field', 'limit', 'none at all'],
+    ['queue.list', { account: 'nobody' }, 'not_found', 'account', 'no such account'],
+    ['queue.flush', {}, 'invalid_field', null, 'everything must be said'],
+    ['queue.flush', { all: true, domain: 'a.test' }, 'invalid_field', null, 'one of them'],
+    ['queue.flush', { message_id: 'msg_x' }, 'not_found', 'message_id', 'no such message'],
+    ['events.after', { types: ['arrived'] }, 'invalid_field', 'types[0]', 'no such type'],
+    ['events.after', { after: 1.5 }, 'invalid_type', 'after', 'positions are whole'],
+    ['books', [], 'invalid_type', null, 'no object'],
+  ] as const) {
+    it(`${name} ${JSON.stringify(args)} is ${code}: ${reason}`, async () => {
+      await assert.rejects(perform(office.deps, name, args), (error: unknown) => {
+        assert.ok(error instanceof Problem, String(error));
+        assert.deepEqual([error.code, error.field], [code, field]);
+        return true;
+      });
+    });
+  }
+});
+
+describe('operator/operations', () => {
+  let office: Office;
+  beforeEach(async () => {
+    office = await Office.open();
+  });
+  afterEach(() => office.close());
+
+  it('writes an audit line for what was done, in the same transaction for a mail, and for what was refused', async () => {
+    await office.run('accounts.add', { name: 'Acme' });
+    await office.mail('b@dest.test');
+    await assert.rejects(office.run('keys.revoke', { id: 'key_x' }));
+    await office.run('keys.list', {});
+    const lines = await office.audit();
+    assert.deepEqual(
+      lines.map(({ actor, method, endpoint, status, result, error_code }) => [
+        actor,
+        method,
+        endpoint,
+        status,
+        result,
+        error_code,
+      ]),
+      [
+        ['operator', 'CLI', 'accounts.add', 200, 'ok', null],
+        ['operator', 'CLI', 'domains.add', 200, 'ok', null],
+        ['operator', 'CLI', 'send', 200, 'ok', null],
+        ['operator', 'CLI', 'keys.revoke', 404, 'refused', 'not_found'],
+      ],
+    );
+    const [message] = await office.deps.db.read<MessageRow>('messages');
+    assert.equal(lines[2]?.request_id, message?.request_id);
+    const { data } = await office.run('accounts.list', {});
+    assert.deepEqual(lines.map(({ account_id }) => data.find(({ id }) => id === account_id)?.name), ['Acme', 'default', 'default', undefined]); // prettier-ignore
+  });
+
+  it('says that the server is needed, and audits nothing then', async () => {
+    const { db, clock, keyring, resolver, config, forgetKey, forgetDomain } = office.deps;
+    const store: StoreDeps = { db, clock, keyring, resolver, config, forgetKey, forgetDomain };
+    await assert.rejects(
+      perform(store, 'queue.flush', { all: true }),
+      (error: unknown) => error instanceof Unavailable && error.why === 'not_running',
+    );
+    assert.deepEqual(await office.audit(), []);
+    assert.deepEqual(await perform(store, 'keys.list', {}), { data: [] });
+    assert.equal(operationNamed('queue.flush')?.needs, 'server');
+  });
+});
+
+describe('operator: accounts, keys, domains', () => {
+  let office: Office;
+  beforeEach(async () => {
+    office = await Office.open();
+  });
+  afterEach(() => office.close());
+
+  it('adds accounts, oldest first, and changes their plan', async () => {
+    const made = await office.run('accounts.add', { name: 'Acme', plan: 'pro' });
+    assert.deepEqual(
+      { ...made, id: '' },
+      { object: 'account', id: '', name: 'Acme', plan: 'pro', created_at: '2026-01-31T09:30:00.000Z' },
+    );
+    assert.equal((await office.run('accounts.add', { name: 'Beta' })).plan, 'standard');
+    assert.equal((await office.run('accounts.plan', { account: 'Acme', plan: 'starter' })).plan, 'starter');
+    const { data } = await office.run('accounts.list', {});
+    assert.deepEqual(data.map(({ name, plan }) => [name, plan]), [['default', 'unlimited'], ['Acme', 'starter'], ['Beta', 'standard']]); // prettier-ignore
+  });
+
+  it('creates a key, lists it without its secret, and revokes it at once', async () => {
+    const made = await office.run('keys.create', {
+      name: 'shop', scopes: ['send'], mode: 'test', ttl_ms: 1000, allowed_ips: ['192.0.2.9/24'], domains: ['A.test'],
+    }); // prettier-ignore
+    assert.match(made.key, /^ak_test_/);
+    assert.deepEqual(
+      [made.mode, made.allowed_ips, made.domains, made.expires_at, made.created_by],
+      ['test', ['192.0.2.0/24'], ['a.test'], '2026-01-31T09:30:01.000Z', 'operator'],
+    );
+    const { key, ...record } = made;
+    assert.deepEqual((await office.run('keys.list', {})).data, [record]);
+    assert.ok(!JSON.stringify(await office.deps.db.read('api_keys')).includes(key));
+    const revoked = await office.run('keys.revoke', { id: made.id });
+    assert.deepEqual(revoked, { ...record, revoked_at: '2026-01-31T09:30:00.000Z' });
+    assert.deepEqual(office.forgotten, [made.prefix.slice('ak_test_'.length)]);
+  });
+
+  it('keeps the keys of accounts apart', async () => {
+    await office.run('accounts.add', { name: 'Acme' });
+    await office.run('keys.create', { name: 'theirs', scopes: ['send'], account: 'Acme' });
+    assert.deepEqual((await office.run('keys.list', {})).data, []);
+    assert.equal((await office.run('keys.list', { account: 'Acme' })).data.length, 1);
+  });
+
+  it('adds a domain with records to paste, and verifies it once they are in DNS', async () => {
+    const added = await office.run('domains.add', { name: 'Sender.test', return_path: 'bounce.sender.test' });
+    assert.deepEqual([added.name, added.status, added.return_path], ['sender.test', 'pending', 'bounce.sender.test']);
+    assert.deepEqual(added.records.map(({ purpose, type }) => [purpose, type]), [['dkim', 'TXT'], ['dkim', 'TXT'], ['return_path', 'MX'], ['spf', 'TXT'], ['dmarc', 'TXT']]); // prettier-ignore
+    assert.equal((await office.run('domains.verify', { name: 'sender.test' })).status, 'pending');
+    for (const { host, type, value } of added.records) office.resolver.zones[`${host} ${type}`] = [value];
+    assert.equal((await office.run('domains.verify', { name: added.id })).status, 'verified');
+    assert.ok(office.forgotten.includes('sender.test'));
+    const { data } = await office.run('domains.list', {});
+    assert.deepEqual(data, [await office.run('domains.show', { name: 'SENDER.test.' })]);
+  });
+
+  it('trusts a domain without DNS', async () => {
+    assert.equal((await office.run('domains.add', { name: 'intern.test', trusted: true })).status, 'verified');
+    assert.deepEqual(office.resolver.asked, []);
+  });
+});
+
+describe('operator: messages, events, books', () => {
+  let office: Office;
+  beforeEach(async () => {
+    office = await Office.open();
+  });
+  afterEach(() => office.close());
+
+  it('sends through the same door as the API: stored, queued, rung for', async () => {
+    const id = await office.mail('Ana <b@dest.test>');
+    const shown = await office.run('messages.show', { id });
+    assert.deepEqual(
+      [shown.object, shown.status, shown.to, shown.subject, shown.test],
+      ['message', 'queued', 'Ana <b@dest.test>', 'Hello', false],
+    );
+    assert.deepEqual(
+      shown.recipients.map(({ email, status }) => [email, status]),
+      [['b@dest.test', 'queued']],
+    );
+    assert.deepEqual([shown.attempts, shown.events], [[], []]);
+    assert.deepEqual(
+      office.hints.map(({ domain }) => domain),
+      ['dest.test'],
+    );
+  });
+
+  it('shows and traces what happened, in the order of time', async () => {
+    const id = await office.mail('b@dest.test');
+    office.clock.advance(1000);
+    await office.defer(id, office.clock.now() + 60_000);
+    const shown = await office.run('messages.show', { id });
+    assert.deepEqual(
+      shown.events.map(({ type }) => type),
+      ['sent', 'deferred'],
+    );
+    assert.equal(shown.attempts[0]?.smtp_reply, '4.2.2 mailbox full');
+    const { data } = await office.run('messages.trace', { id });
+    assert.deepEqual(
+      data.map(({ what }) => what),
+      ['accepted', 'event', 'event', 'attempt', 'next'],
+    );
+    assert.match(
+      data[3]?.text ?? '',
+      /attempt 1 deferred \(soft, mailbox_full\) by mx1\.dest\.test \[192\.0\.2\.25\], no TLS: 452 4\.2\.2 mailbox full/,
+    );
+    assert.equal(data[4]?.at, '2026-01-31T09:31:01.000Z');
+  });
+
+  it('lists messages, newest first, by status and address', async () => {
+    const first = await office.mail('b@dest.test');
+    const second = await office.mail('c@dest.test');
+    await office.defer(first, office.clock.now() + 60_000);
+    const ids = async (args: Parameters<typeof office.run<'messages.list'>>[1]): Promise<string[]> =>
+      (await office.run('messages.list', args)).data.map(({ id }) => id);
+    assert.deepEqual(await ids({}), [second, first]);
+    assert.deepEqual(await ids({ limit: 1 }), [second]);
+    assert.deepEqual(await ids({ status: ['deferred', 'bounced'] }), [first]);
+    assert.deepEqual(await ids({ to: 'C@dest.test'.toLowerCase(), from: 'a@sender.test' }), [second]);
+    assert.equal((await office.run('messages.list', { limit: 1 })).has_more, true);
+  });
+
+  it('pages through events by position, from the newest, from a time, and by type', async () => {
+    const ids: string[] = [];
+    for (const name of ['a', 'b', 'c']) {
+      const id = await office.mail(`${name}@dest.test`);
+      ids.push(id);
+      await office.defer(id, office.clock.now() + 60_000);
+      office.clock.advance(3_600_000);
+    }
+    const newest = await office.run('events.after', { limit: 2 });
+    assert.deepEqual(
+      newest.data.map(({ data }) => data.message_id),
+      ids.slice(1),
+    );
+    assert.equal(newest.has_more, false);
+    assert.deepEqual((await office.run('events.after', { after: newest.position })).data, []);
+    const page = await office.run('events.after', { after: 0, limit: 2, types: ['sent', 'deferred'] });
+    assert.deepEqual([page.data.map(({ type }) => type), page.has_more], [['sent', 'deferred'], true]);
+    const rest = await office.run('events.after', { after: page.position, limit: 10, types: ['sent', 'deferred'] });
+    assert.deepEqual([rest.data.length, rest.has_more], [4, false]);
+    const since = await office.run('events.after', { since: office.clock.now() - 2 * 3_600_000 });
+    assert.deepEqual(
+      since.data.map(({ data }) => data.message_id),
+      ids.slice(1),
+    );
+    assert.deepEqual((await office.run('events.after', { since: office.clock.now() + 3_600_000 })).data, []);
+    const later = await office.mail('d@dest.test');
+    await office.defer(later, office.clock.now() + 60_000);
+    assert.deepEqual(
+      (await office.run('events.after', { after: newest.position })).data.map(({ data }) => data.message_id),
+      [later],
+    );
+  });
+
+  it('balances the books, and tells what is missing', async () => {
+    await office.mail('b@dest.test');
+    const good = await office.run('books', {});
+    assert.deepEqual([good.balanced, good.accepted, good.faults], [true, 1, []]);
+    await office.deps.db.commit.transact((tx) => tx.run('DELETE FROM deliveries'));
+    const bad = await office.run('books', {});
+    assert.equal(bad.balanced, false);
+    assert.match(bad.faults.join(), /queued: 1 by the counters, 0 by the rows/);
+  });
+});

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { insertRows } from '../../src/storage/rows.ts';
+import type { DeliveryRow } from '../../src/storage/tables.ts';
+import { Office } from './office.ts';
+
+const HOUR = 3_600_000;
+
+describe('operator/queue', () => {
+  let office: Office;
+  beforeEach(async () => {
+    office = await Office.open();
+  });
+  afterEach(() => office.close());
+
+  it('lists what waits, soonest due first, narrowed by domain, account and status', async () => {
+    const now = office.clock.now();
+    const [late, soon, fresh] = [
+      await office.mail('a@dest.test'),
+      await office.mail('b@dest.test'),
+      await office.mail('c@other.test'),
+    ];
+    await office.defer(late, now + 2 * HOUR);
+    await office.defer(soon, now + HOUR);
+    const { data } = await office.run('queue.list', {});
+    assert.deepEqual(data.map(({ message_id: id, status, next_attempt_at: at }) => [id, status, at]), [
+      [fresh, 'queued', '2026-01-31T09:30:00.000Z'],
+      [soon, 'deferred', '2026-01-31T10:30:00.000Z'],
+      [late, 'deferred', '2026-01-31T11:30:00.000Z'],
+    ]); // prettier-ignore
+    assert.deepEqual(data[1]?.smtp, { code: 452, reply: '4.2.2 mailbox full', mx: 'mx1.dest.test' });
+    assert.equal((await office.run('queue.list', { domain: 'DEST.test' })).data.length, 2);
+    assert.equal((await office.run('queue.list', { status: ['queued'] })).data.length, 1);
+    assert.equal((await office.run('queue.list', { account: 'default' })).data.length, 3);
+    const first = await office.run('queue.list', { limit: 1 });
+    assert.deepEqual([first.data.length, first.has_more], [1, true]);
+    await office.happen(late, { kind: 'canceled' });
+    assert.equal((await office.run('queue.list', {})).data.length, 2);
+  });
+
+  it('shows no next try while a delivery is being tried', async () => {
+    const id = await office.mail('a@dest.test');
+    await office.happen(id, { kind: 'claimed', epoch: 1, leaseUntil: office.clock.now() + HOUR });
+    const { data } = await office.run('queue.list', {});
+    assert.deepEqual(
+      data.map(({ status, next_attempt_at: at }) => [status, at]),
+      [['sent', null]],
+    );
+  });
+
+  it('shows lanes with the reason for their limit, and what waits by domain', async () => {
+    const now = office.clock.now();
+    const lane = { waiting: 3, slots: 2, limit: 1, cause: '421 slow down', causeAt: now, lastReply: '421 slow down' };
+    office.lanes = [
+      { ...lane, name: 'mx.dest.test', parkedUntil: now + 1000, lastProgressAt: now },
+      { ...lane, name: '~simulator', causeAt: null, parkedUntil: null, lastReply: null, lastProgressAt: 0 },
+    ];
+    await office.mail('a@dest.test');
+    const deferred = await office.mail('b@dest.test');
+    await office.defer(deferred, now + HOUR);
+    const { data, domains } = await office.run('queue.lanes', {});
+    assert.deepEqual(data, [
+      {
+        object: 'lane', name: 'mx.dest.test', waiting: 3, connections: 2, limit: 1, cause: '421 slow down', cause_at: '2026-01-31T09:30:00.000Z',
+        parked_until: '2026-01-31T09:30:01.000Z', last_reply: '421 slow down', last_progress_at: '2026-01-31T09:30:00.000Z',
+      },
+      {
+        object: 'lane', name: '~simulator', waiting: 3, connections: 2, limit: 1, cause: '421 slow down', cause_at: null,
+        parked_until: null, last_reply: null, last_progress_at: null,
+      },
+    ]); // prettier-ignore
+    assert.deepEqual(domains, [{ domain: 'dest.test', waiting: 2, due: 1, oldest_due_at: '2026-01-31T09:30:00.000Z' }]);
+  });
+
+  it('flushes one domain: due now, rung for, audited, and nothing else touched', async () => {
+    const now = office.clock.now();
+    const [here, there] = [await office.mail('a@dest.test'), await office.mail('b@other.test')];
+    for (const id of [here, there]) await office.defer(id, now + HOUR);
+    office.hints.length = 0;
+    office.clock.advance(1000);
+    assert.deepEqual(await office.run('queue.flush', { domain: 'Dest.test' }), { flushed: 1 });
+    const { data } = await office.run('queue.list', {});
+    assert.deepEqual(data.map(({ message_id: id, next_attempt_at: at }) => [id, at]), [[here, '2026-01-31T09:30:01.000Z'], [there, '2026-01-31T10:30:00.000Z']]); // prettier-ignore
+    assert.deepEqual(
+      office.hints.map(({ domain, dueAt }) => [domain, dueAt]),
+      [['dest.test', now + 1000]],
+    );
+    const flushes = (await office.audit()).filter(({ endpoint }) => endpoint === 'queue.flush');
+    assert.deepEqual(
+      flushes.map(({ result }) => result),
+      ['ok'],
+    );
+  });
+
+  it('flushes one message', async () => {
+    const [one, other] = [await office.mail('a@dest.test'), await office.mail('b@dest.test')];
+    for (const id of [one, other]) await office.defer(id, office.clock.now() + HOUR);
+    assert.deepEqual(await office.run('queue.flush', { message_id: one }), { flushed: 1 });
+    assert.deepEqual(await office.run('queue.flush', { message_id: one }), { flushed: 0 });
+    assert.equal((await office.audit()).filter(({ endpoint }) => endpoint === 'queue.flush').length, 2);
+  });
+
+  it('flushes everything in pages, but not what is scheduled, claimed or done', async () => {
+    const now = office.clock.now();
+    const id = await office.mail('a@dest.test');
+    const [template] = await office.deps.db.read<DeliveryRow>('deliveries');
+    assert.ok(template !== undefined);
+    const copies = Array.from({ length: 1203 }, (_, i): DeliveryRow => ({
+      ...template, id: `dlv_${String(i).padStart(26, '0')}`, domain: `d${String(i % 7)}.test`, class: i % 2, status: 'deferred', due_at: now + HOUR + (i % 3),
+    })); // prettier-ignore
+    const kept: DeliveryRow[] = [
+      { ...template, id: 'dlv_scheduled', status: 'scheduled', due_at: now + HOUR },
+      { ...template, id: 'dlv_claimed', status: 'sent', due_at: now + HOUR, claim_epoch: 1 },
+      { ...template, id: 'dlv_done', status: 'delivered', due_at: null },
+    ];
+    await office.deps.db.commit.transact((tx) => insertRows(tx, [{ deliveries: [...copies, ...kept] }]));
+    office.hints.length = 0;
+    office.clock.advance(1000);
+    assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 1203 });
+    const rows = (await office.deps.db.read('deliveries').whereNot({ message_id: '' })) as DeliveryRow[];
+    assert.equal(rows.filter(({ status, due_at: at }) => status === 'deferred' && at === now + 1000).length, 1203);
+    for (const before of kept)
+      assert.deepEqual(
+        rows.find((row) => row.id === before.id),
+        before,
+      );
+    assert.equal(rows.find((row) => row.message_id === id && row.status === 'queued')?.due_at, now);
+    assert.equal(new Set(office.hints.map(({ domain, class: order }) => `${domain} ${String(order)}`)).size, 14);
+    assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 0 });
+  });
+});

@@ -1,0 +1,214 @@
+import assert from 'node:assert/strict';
+import { createCommitter, StorageClosed, StorageUnavailable, type Work } from '../../src/storage/commit.ts';
+import type { Connection } from '../../src/storage/connection.ts';
+import { NOW, acceptedCounter, deliveryRow, messageRow } from '../support/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+/** A connection that runs nothing and notes what it was asked; `fails` says which statements go wrong. */
+function notingConnection(fails: (sql: string) => boolean = () => false): Connection & { ran: string[] } {
+  const ran: string[] = [];
+  const note = async (sql: string): Promise<void> => {
+    ran.push(sql);
+    await new Promise((resolve) => setImmediate(resolve));
+    if (fails(sql)) throw new Error(`no ${sql}`);
+  };
+  return {
+    ran,
+    run: note,
+    all: async (sql) => {
+      await note(sql);
+      return [];
+    },
+    close: () => Promise.resolve(),
+  };
+}
+
+const workOf = (name: string): Work<string, string> => ({
+  name,
+  async run(tx, inputs) {
+    await tx.run(`${name}: ${inputs.join(' ')}`);
+    return inputs.map((input) => input.toUpperCase());
+  },
+});
+
+const settingsOf = async ({ db }: TempDatabase): Promise<string[]> =>
+  (await db.fast.all<{ name: string }>('SELECT name FROM settings ORDER BY name')).map(({ name }) => name);
+
+describe('storage/commit', () => {
+  describe('the group', () => {
+    it('merges what arrives in one burst and answers each caller for itself', async () => {
+      const connection = notingConnection();
+      const commit = createCommitter(connection, ['greet']);
+      const greet = workOf('greet');
+      const answers = await Promise.all(['a', 'b', 'c'].map((input) => commit.submit(greet, input)));
+      assert.deepEqual(answers, ['A', 'B', 'C']);
+      assert.deepEqual(connection.ran, ['BEGIN IMMEDIATE', 'greet: a b c', 'COMMIT']);
+      assert.deepEqual(commit.stats, { groups: 1, units: 3, largestGroup: 3, failedUnits: 0 });
+    });
+
+    it('holds what arrived while the last one was committed', async () => {
+      const connection = notingConnection();
+      const commit = createCommitter(connection);
+      const work = workOf('w');
+      const first = commit.submit(work, 'a');
+      while (!connection.ran.includes('w: a')) await new Promise((resolve) => setImmediate(resolve));
+      await Promise.all([first, commit.submit(work, 'b'), commit.submit(work, 'c')]);
+      assert.deepEqual(connection.ran.filter((sql) => sql.startsWith('w')), ['w: a', 'w: b c']);
+    });
+
+    it('runs inserts first, then the kinds as listed, then transactions, in whatever order they came', async () => {
+      const connection = notingConnection();
+      const commit = createCommitter(connection, ['happen', 'later']);
+      await Promise.all([
+        commit.transact((tx) => tx.run('transact')),
+        commit.submit(workOf('later'), 'x'),
+        commit.submit(workOf('happen'), 'y'),
+        commit.insert({ settings: [{ name: 'n', value: 'v' }] }),
+      ]);
+      const [begin, insert, ...rest] = connection.ran;
+      assert.equal(begin, 'BEGIN IMMEDIATE');
+      assert.match(insert ?? '', /^INSERT INTO settings/);
+      assert.deepEqual(rest, ['happen: y', 'later: x', 'transact', 'COMMIT']);
+    });
+
+    it('is at most 500 units and about 4 MiB', async () => {
+      const commit = createCommitter(notingConnection());
+      const work = workOf('w');
+      await Promise.all(Array.from({ length: 1200 }, (_, at) => commit.submit(work, String(at))));
+      assert.deepEqual([commit.stats.groups, commit.stats.largestGroup], [3, 500]);
+      const before = commit.stats.groups;
+      await Promise.all(Array.from({ length: 4 }, (_, at) => commit.submit(work, String(at), 3 * 1024 * 1024)));
+      assert.equal(commit.stats.groups - before, 4);
+    });
+
+    it('takes a unit that is larger than a group alone', async () => {
+      const commit = createCommitter(notingConnection());
+      assert.equal(await commit.submit(workOf('w'), 'a', 50 * 1024 * 1024), 'A');
+    });
+  });
+
+  describe('a failure', () => {
+    it('of one unit rolls the group back and fails that unit alone', async () => {
+      const connection = notingConnection((sql) => sql.startsWith('w') && sql.includes('bad'));
+      const commit = createCommitter(connection);
+      const work = workOf('w');
+      const results = await Promise.allSettled(['a', 'bad', 'b'].map((input) => commit.submit(work, input)));
+      assert.deepEqual(results.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled']);
+      assert.deepEqual(connection.ran.filter((sql) => !sql.startsWith('BEGIN')), [
+        'w: a bad b', 'ROLLBACK', 'w: a', 'COMMIT', 'w: bad', 'ROLLBACK', 'w: b', 'COMMIT',
+      ]); // prettier-ignore
+      assert.deepEqual([commit.stats.units, commit.stats.failedUnits], [3, 1]);
+    });
+
+    it('to begin fails all of them at once: trying one by one would only wait for the same lock', async () => {
+      const connection = notingConnection((sql) => sql.startsWith('BEGIN'));
+      const commit = createCommitter(connection);
+      const results = await Promise.allSettled(['a', 'b', 'c'].map((input) => commit.submit(workOf('w'), input)));
+      assert.deepEqual(results.map(({ status }) => status), ['rejected', 'rejected', 'rejected']);
+      assert.equal(connection.ran.length, 1);
+    });
+
+    it('of the commit itself tells nobody that it is durable', async () => {
+      const connection = notingConnection((sql) => sql === 'COMMIT');
+      const commit = createCommitter(connection);
+      await assert.rejects(commit.submit(workOf('w'), 'a'), /no COMMIT/);
+      assert.equal(connection.ran.at(-1), 'ROLLBACK');
+    });
+
+    it('reports the first error where the rollback fails as well', async () => {
+      const commit = createCommitter(notingConnection((sql) => sql === 'COMMIT' || sql === 'ROLLBACK'));
+      await assert.rejects(commit.submit(workOf('w'), 'a'), /no COMMIT/);
+    });
+
+    it('is over with the unit: the next ones go through', async () => {
+      let broken = true;
+      const commit = createCommitter(notingConnection((sql) => broken && sql === 'COMMIT'));
+      await assert.rejects(commit.submit(workOf('w'), 'a'));
+      broken = false;
+      assert.equal(await commit.submit(workOf('w'), 'b'), 'B');
+    });
+  });
+
+  describe('the bound', () => {
+    it('refuses more than memory should hold, and takes more again afterwards', async () => {
+      const commit = createCommitter(notingConnection());
+      const work = workOf('w');
+      const taken = Array.from({ length: 20_000 }, () => commit.submit(work, 'a'));
+      assert.equal(commit.waiting, 20_000);
+      await assert.rejects(commit.submit(work, 'b'), StorageUnavailable);
+      await Promise.all(taken);
+      assert.equal(commit.waiting, 0);
+      assert.equal(await commit.submit(work, 'c'), 'C');
+    });
+
+    it('counts bytes as well', async () => {
+      const commit = createCommitter(notingConnection());
+      const taken = [commit.submit(workOf('w'), 'a', 300 * 1024 * 1024)];
+      await assert.rejects(commit.submit(workOf('w'), 'b'), StorageUnavailable);
+      await Promise.all(taken);
+      assert.equal(await commit.submit(workOf('w'), 'c'), 'C');
+    });
+  });
+
+  describe('closing', () => {
+    it('runs what waits and refuses what comes', async () => {
+      const connection = notingConnection();
+      const commit = createCommitter(connection);
+      const waiting = Array.from({ length: 700 }, (_, at) => commit.submit(workOf('w'), String(at)));
+      const closed = commit.close();
+      await assert.rejects(commit.submit(workOf('w'), 'late'), StorageClosed);
+      await closed;
+      assert.equal((await Promise.all(waiting)).length, 700);
+      assert.ok(connection.ran.every((sql) => !sql.includes('late')));
+      await commit.close();
+    });
+  });
+
+  describe('on SQLite', () => {
+    let temp: TempDatabase;
+    beforeEach(async () => {
+      temp = await openTempDatabase();
+    });
+    afterEach(() => temp.close());
+
+    it('keeps nothing of the guilty unit, whichever its statements, and all of the others', async () => {
+      const { commit } = temp.db;
+      await commit.insert({ settings: [{ name: 'taken', value: '1' }] });
+      const results = await Promise.allSettled([
+        commit.insert({ settings: [{ name: 'a', value: '1' }] }),
+        commit.insert({ counters: [acceptedCounter(5)], settings: [{ name: 'b', value: '1' }, { name: 'taken', value: '2' }] }),
+        commit.insert({ settings: [{ name: 'c', value: '1' }] }),
+      ]);
+      assert.deepEqual(results.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled']);
+      assert.deepEqual(await settingsOf(temp), ['a', 'c', 'taken']);
+      assert.deepEqual(await temp.db.fast.all('SELECT * FROM counters'), []);
+    });
+
+    it('a transaction that throws leaves nothing behind and hands on its error', async () => {
+      const { commit } = temp.db;
+      const mistake = new Error('on second thoughts');
+      const other = commit.insert({ settings: [{ name: 'a', value: '1' }] });
+      await assert.rejects(
+        commit.transact(async (tx) => {
+          await tx.run("INSERT INTO settings (name, value) VALUES ('b', '1')");
+          throw mistake;
+        }),
+        mistake,
+      );
+      await other;
+      assert.deepEqual(await settingsOf(temp), ['a']);
+    });
+
+    it('has each row once when many callers write at once', async () => {
+      const writes = Array.from({ length: 2000 }, (_, at) => {
+        const message = messageRow();
+        const delivery = deliveryRow({ message_id: message.id, due_at: NOW + at });
+        return temp.db.commit.insert({ messages: [message], deliveries: [delivery], counters: [acceptedCounter(1)] });
+      });
+      await Promise.all(writes);
+      assert.deepEqual(await temp.db.fast.all('SELECT count(*) AS n, count(DISTINCT message_id) AS m FROM deliveries'), [{ n: 2000, m: 2000 }]);
+      assert.deepEqual(await temp.db.fast.all('SELECT n FROM counters'), [{ n: 2000 }]);
+      assert.ok(temp.db.commit.stats.groups <= 10, `${temp.db.commit.stats.groups} groups`);
+    });
+  });
+});

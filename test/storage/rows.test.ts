@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { insertRows, type Rows } from '../../src/storage/rows.ts';
+import { columnsOf, type TableName, type Tables } from '../../src/storage/tables.ts';
+import { ACCOUNT, NOW, acceptedCounter, contentRow, deliveryRow, messageRow } from '../support/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const odd = `"'\`;-- \\ ž 💌 \u202e \u2028 \u0000 \u001f\r\n\t{}[] %_`;
+
+/** A row of every table, with odd texts wherever one may stand. */
+const samples: { readonly [T in TableName]: Tables[T] } = {
+  accounts: { id: ACCOUNT, name: odd, plan: 'pro', created_at: NOW },
+  api_keys: {
+    id: 'key_1', account_id: ACCOUNT, name: odd, mode: 'live', public_id: 'abcd', hash: 'ff', scopes_json: '[]', domains_json: '[]',
+    allowed_ips_json: '[]', expires_at: null, created_at: NOW, created_by: odd, revoked_at: NOW, last_used_at: null, last_used_ip: null,
+  },
+  domains: {
+    id: 'dom_1', account_id: ACCOUNT, name: 'acme.test', status: 'verified', trusted: 1, return_path: 'rp.acme.test', track_opens: null,
+    track_clicks: 0, records_json: JSON.stringify([odd]), created_at: NOW, verified_at: NOW, checked_at: null,
+  },
+  dkim_keys: {
+    id: 'dkm_1', domain_id: 'dom_1', selector: 's1', algorithm: 'rsa-sha256', private_key_sealed: odd, public_key: odd, state: 'active',
+    created_at: NOW, active_at: NOW, retired_at: null,
+  },
+  streams: { id: 'str_1', account_id: ACCOUNT, slug: 's', name: odd, type: 'broadcast', pool: 'default', priority: 1, created_at: NOW },
+  suppressions: {
+    id: 'sup_1', account_id: ACCOUNT, email: odd, address_key: odd, scope: 'account', reason: 'manual', source_message_id: null, note: odd,
+    created_at: NOW, created_by: odd, expires_at: null,
+  },
+  batches: { id: 'bat_1', account_id: ACCOUNT, accepted: 1, rejected: 2, created_at: NOW },
+  contents: contentRow({ html: odd.repeat(1000), text: null }),
+  attachments: {
+    content_id: 'cnt_1', position: 0, filename: odd, content_type: 'image/png', cid: null, disposition: 'inline',
+    bytes: Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)),
+  },
+  messages: messageRow({ subject: odd, from_name: odd, metadata_json: JSON.stringify({ [odd]: odd }), send_at: NOW }),
+  deliveries: deliveryRow({ smtp_reply: odd, name: odd, claim_epoch: 3 }),
+  attempts: {
+    id: 'att_1', delivery_id: 'dlv_1', message_id: 'msg_1', number: 1, started_at: NOW, ended_at: NOW, mx: null, ip: '2001:db8::1', source: null,
+    tls_json: null, timings_json: '{"connect":1.5}', outcome: 'accepted', smtp_code: 250, enhanced_code: null, smtp_reply: odd, class: null,
+    reason: null, next_attempt_at: null,
+  },
+  events: {
+    id: 'evt_1', account_id: ACCOUNT, type: 'sent', at: NOW, test: 0, message_id: 'msg_1', delivery_id: 'dlv_1', status: 'sent', machine: 0,
+    detail_json: JSON.stringify({ text: odd }),
+  },
+  idempotency: { key: 'k', body_hash: 'h', status: 202, headers_json: '{}', body: odd.repeat(1000), created_at: NOW, expires_at: NOW },
+  audit: {
+    id: 'aud_1', at: NOW, account_id: null, key_id: null, actor: odd, ip: null, method: 'POST', endpoint: '/v1/messages', status: 202,
+    result: 'ok', error_code: null, request_id: 'req_1', ms: 1.25, idempotency_replayed: 0, user_agent: odd,
+  },
+  counters: acceptedCounter(3),
+  message_tags: { account_id: ACCOUNT, tag: odd, message_id: 'msg_1' },
+  message_metadata: { account_id: ACCOUNT, name: odd, value: odd, message_id: 'msg_1' },
+  settings: { name: odd, value: odd },
+}; // prettier-ignore
+
+const rowsOf = (tables: Partial<Tables>): Rows =>
+  Object.fromEntries(Object.entries(tables).map(([table, row]) => [table, [row]])) as Rows;
+
+describe('storage/rows', () => {
+  let temp: TempDatabase;
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+  });
+  afterEach(() => temp.close());
+
+  it('gives back a row of each table as it went in', async () => {
+    await temp.db.commit.insert(rowsOf(samples));
+    for (const table of Object.keys(columnsOf) as TableName[]) {
+      const columns = columnsOf[table].join(', ');
+      assert.deepEqual(await temp.db.fast.all(`SELECT ${columns} FROM ${table}`), [samples[table]], table);
+    }
+  });
+
+  it('knows every column of every table but the number that the database gives', async () => {
+    for (const table of Object.keys(columnsOf) as TableName[]) {
+      const found = await temp.db.fast.all<{ name: string }>(`SELECT name FROM pragma_table_info('${table}')`);
+      const names = found.map(({ name }) => name).filter((name) => !(table === 'events' && name === 'sequence'));
+      assert.deepEqual(names.sort(), [...columnsOf[table]].sort(), table);
+    }
+  });
+
+  it('writes any number of rows, over the border of one statement and not', async () => {
+    for (const [at, count] of [1, 31, 32, 33, 127, 128, 129, 1000].entries()) {
+      const tag = `t${at}`;
+      const rows = Array.from({ length: count }, (_, n) => ({ account_id: ACCOUNT, tag, message_id: String(n) }));
+      const contents = rows.map((_, n) => contentRow({ id: `${tag}-${n}`, html: `${tag} ${n}` }));
+      await temp.db.commit.insert({ message_tags: rows, contents });
+      assert.deepEqual(await temp.db.fast.all('SELECT count(*) AS n FROM message_tags WHERE tag = ?', [tag]), [{ n: count }]);
+      assert.deepEqual(await temp.db.fast.all('SELECT count(DISTINCT html) AS n FROM contents WHERE id LIKE ?', [`${tag}-%`]), [{ n: count }]);
+    }
+  });
+
+  it('adds the books’ entries up, within a unit and between them', async () => {
+    await Promise.all([1, 2, 3].map((n) => temp.db.commit.insert({ counters: [acceptedCounter(n), acceptedCounter(10, 'scheduled')] })));
+    await temp.db.commit.insert({ counters: [acceptedCounter(4), acceptedCounter(4, 'queued', 'acc_2')] });
+    const rows = await temp.db.fast.all('SELECT account_id AS a, to_status AS s, n FROM counters ORDER BY 1, 2');
+    assert.deepEqual(rows, [
+      { a: ACCOUNT, s: 'queued', n: 10 },
+      { a: ACCOUNT, s: 'scheduled', n: 30 },
+      { a: 'acc_2', s: 'queued', n: 4 },
+    ]);
+  });
+
+  it('leaves a suppression that is there as it was, and replaces one that has ended', async () => {
+    const { suppressions: entry, accounts } = samples;
+    const keep = { ...entry, id: 'sup_keep', address_key: 'keep@dest.test', expires_at: NOW + 2 };
+    const ended = { ...entry, id: 'sup_ended', address_key: 'ended@dest.test', expires_at: NOW };
+    await temp.db.commit.insert({ accounts: [accounts], suppressions: [entry, keep, ended] });
+    const later = { ...entry, reason: 'complaint' as const, created_at: NOW + 1 };
+    await temp.db.commit.insert({
+      suppressions: [
+        { ...later, id: 'sup_2' },
+        { ...later, id: 'sup_3', address_key: 'keep@dest.test' },
+        { ...later, id: 'sup_4', address_key: 'ended@dest.test' },
+      ],
+    });
+    const rows = await temp.db.fast.all('SELECT id, reason, expires_at FROM suppressions ORDER BY id');
+    assert.deepEqual(rows, [
+      { id: 'sup_1', reason: 'manual', expires_at: null },
+      { id: 'sup_4', reason: 'complaint', expires_at: null },
+      { id: 'sup_keep', reason: 'manual', expires_at: NOW + 2 },
+    ]);
+  });
+
+  it('refuses what refers to nothing, and what is there already', async () => {
+    await assert.rejects(temp.db.commit.insert({ domains: [samples.domains] }), /FOREIGN KEY/);
+    await temp.db.commit.insert({ settings: [samples.settings] });
+    await assert.rejects(temp.db.commit.insert({ settings: [samples.settings] }), /UNIQUE/);
+  });
+
+  it('takes any text', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.string({ unit: 'binary' }), async (value) => {
+        const text = value.toWellFormed();
+        const kept = await temp.db.commit.transact(async (tx) => {
+          await insertRows(tx, [{ settings: [{ name: 'n', value: text }] }]);
+          const [row] = await tx.all<{ value: string }>("DELETE FROM settings WHERE name = 'n' RETURNING value");
+          return row?.value;
+        });
+        assert.equal(kept, text);
+      }),
+      { numRuns: 50 },
+    );
+  });
+});

@@ -1,0 +1,53 @@
+/** What starting somebody else's server for a test or a benchmark needs: is it installed, a port, waiting until it answers. */
+import { spawnSync } from 'node:child_process';
+import { connect, createServer } from 'node:net';
+
+/** Which of these programs are not installed. */
+export function missing(...programs: string[]): string[] {
+  return programs.filter((program) => spawnSync('sh', ['-c', `command -v ${program}`]).status !== 0);
+}
+
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+      .once('error', reject)
+      .listen(0, '127.0.0.1', () => {
+        const address = server.address();
+        server.close(() => {
+          if (typeof address === 'object' && address !== null) resolve(address.port);
+        });
+      });
+  });
+}
+
+export function canConnect(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+      .once('connect', () => {
+        socket.destroy();
+        resolve(true);
+      })
+      .once('error', () => {
+        resolve(false);
+      });
+  });
+}
+
+/** Looks every few milliseconds until `test` holds: other programs ring no bell. Rejects after `ms`. */
+export async function until(test: () => Promise<boolean> | boolean, what: string, ms = 30_000): Promise<void> {
+  const end = performance.now() + ms;
+  while (!(await test())) {
+    if (performance.now() > end) throw new Error(`waited ${String(ms)} ms for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** Runs `stop` once: when asked, or at the latest when this process ends. */
+export function stoppedWithUs(stop: () => void): () => void {
+  const once = (): void => {
+    process.off('exit', once);
+    stop();
+  };
+  process.once('exit', once);
+  return once;
+}
