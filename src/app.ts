@@ -3,8 +3,8 @@
  * closed here, in the opposite order: intake first, then deliveries in flight, then what has to be written, then the database.
  */
 import { mkdirSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
-import { isIP } from 'node:net';
 import { createBell } from './base/bell.ts';
 import { systemClock, type Clock } from './base/clock.ts';
 import { createLog, type Log } from './base/log.ts';
@@ -26,7 +26,9 @@ import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { findSuppressed } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
-import { findMailHosts, type MailRoute } from './mta/dns/mx.ts';
+import { findMailHosts } from './mta/dns/mx.ts';
+import { findRelay } from './mta/dns/relay.ts';
+import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
 import { createApi, type Api } from './api/server.ts';
@@ -203,20 +205,21 @@ function buildMta(parts: Parts): Mta {
   const { config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, epoch } = parts;
   const { delivery, smtp } = config;
   const random = overrides.random ?? Math.random;
+  const six = { isUsed: delivery.ipv6 === 'always', source: null as string | null };
+  if (delivery.ipv6 === 'auto') void lookForIpv6({ log, resolver }, six);
   const dial = {
     ownHostname: smtp.hostname,
     ownAddresses: [],
     remotePort: delivery.remotePort,
     allowPrivate: delivery.allowPrivate,
     ipv4: true,
-    ipv6: delivery.ipv6 === 'always',
     random,
   };
   const sites = createSites({
     clock,
     routes: delivery.routes,
-    findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, fresh }),
-    findRelay: (host, port) => findRelay(resolver, host, port),
+    findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh }),
+    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
   });
   const { connection } = delivery;
   return createMta(
@@ -233,6 +236,7 @@ function buildMta(parts: Parts): Mta {
       pool: { idleMs: connection.idle, maxMessages: connection.maxMessages, maxAgeMs: connection.maxAge, maxPerHost: Math.max(20, delivery.lane.maxConcurrency) },
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
       maxConnections: delivery.maxConnections,
+      sourceIpv6: () => six.source,
       retry: { schedule: delivery.retry.schedule },
       simulatorDomain: config.simulator.domain,
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
@@ -240,31 +244,12 @@ function buildMta(parts: Parts): Mta {
   ); // prettier-ignore
 }
 
-/** A smarthost is dialled where the operator says, without MX and whatever network it is in. */
-async function findRelay(resolver: Resolver, host: string, port: number): Promise<MailRoute> {
-  const family = isIP(host);
-  const common = { name: host, preference: 0, port, secure: false };
-  if (family === 4 || family === 6) {
-    return {
-      kind: 'hosts',
-      site: host,
-      hosts: [{ ...common, addresses: [{ ip: host, family }] }],
-      ttl: 3600,
-      fromMx: false,
-    };
-  }
-  const answer = await resolver.a(host);
-  switch (answer.kind) {
-    case 'found': {
-      const addresses = answer.records.map((ip) => ({ ip, family: 4 as const }));
-      return { kind: 'hosts', site: host, hosts: [{ ...common, addresses }], ttl: answer.ttl, fromMx: false };
-    }
-    case 'no_domain':
-    case 'no_data':
-      return { kind: 'trouble', text: `the smarthost ${host} has no address` };
-    case 'trouble':
-      return { kind: 'trouble', text: `the smarthost ${host}: ${answer.text}` };
-  }
+/** Not waited for: mail may leave over IPv4 meanwhile. */
+async function lookForIpv6({ log, resolver }: Pick<Parts, 'log' | 'resolver'>, six: { isUsed: boolean; source: string | null }): Promise<void> {
+  const own = Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
+  six.source = await namedIpv6Address({ resolver }, own);
+  six.isUsed = six.source !== null;
+  log.debug({ event: 'ipv6', source: six.source }, six.isUsed ? 'mail hosts are dialled over IPv6 too' : 'no IPv6 address of this machine has a name that leads back to it');
 }
 
 async function readiness(db: Database): Promise<{ ok: boolean; checks: Record<string, boolean> }> {

@@ -28,8 +28,10 @@ export interface Context {
   out(line: string): void;
   /** Writes one line to standard error. */
   note(line: string): void;
-  /** Reads the settings that `--config` and the environment name; warnings have been noted. Throws `ConfigError`. */
+  /** Reads the settings that `--config` and the environment name. Throws `ConfigError`. */
   load(): Loaded;
+  /** The same, with warnings noted: for the server and for who asks about settings. */
+  loadAloud(): Loaded;
   /** Prints the record as JSON, or its lines for people. */
   print(asJson: boolean | undefined, record: unknown, lines: () => readonly string[]): void;
   /** Performs operations on the running server, or on the database. */
@@ -100,13 +102,17 @@ export async function run(
     if (loaded !== null) return loaded;
     const { config: file } = program.opts<{ config?: string }>();
     loaded = loadConfig({ ...readSurroundings(), env, file });
-    for (const warning of loaded.warnings) output.note(`posthorn: ${warning}`);
     return loaded;
+  };
+  const loadAloud = (): Loaded => {
+    for (const warning of load().warnings) output.note(`posthorn: ${warning}`);
+    return load();
   };
   const context: Context = {
     out: output.out,
     note: output.note,
     load,
+    loadAloud,
     print(asJson, record, lines) {
       if (asJson === true) output.out(json(record));
       else for (const line of lines()) output.out(line);

@@ -13,7 +13,7 @@ export function addConfig(program: Command, context: Context): void {
     .command('check')
     .description('read all settings and tell every mistake; exit code 78 if there is one')
     .action(() => {
-      const { file } = context.load();
+      const { file } = context.loadAloud();
       context.out(`the settings are good (${file ?? 'no settings file'})`);
     });
   config
@@ -21,7 +21,7 @@ export function addConfig(program: Command, context: Context): void {
     .description('print the settings in effect and where each came from; passwords are hidden')
     .option('--json', 'as one JSON object; durations in milliseconds, sizes in bytes')
     .action(({ json }: { json?: true }) => {
-      const loaded = context.load();
+      const loaded = context.loadAloud();
       for (const line of json === true ? [JSON.stringify(loaded.config, hidePasswords, 2)] : table(loaded))
         context.out(line);
     });

@@ -38,7 +38,7 @@ export function addServe(program: Command, context: Context, startApp: StartApp 
 }
 
 async function serve(context: Context, startApp: StartApp): Promise<void> {
-  const { config } = context.load();
+  const { config } = context.loadAloud();
   // Before anything is opened: two servers would take each other's mail for left behind.
   if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
     throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);

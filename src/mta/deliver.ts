@@ -2,6 +2,7 @@
  * Tries one mail once: host after host until one of them takes it or refuses it. What the world says is an outcome, not an
  * exception. A host that cannot be reached, or that turns us away before MAIL, is only passed over; the mail goes to the next.
  */
+import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import type { Outcome } from '../messages/delivery.ts';
 import type { Breaker } from './breaker.ts';
@@ -25,6 +26,8 @@ export interface DeliverDeps {
   timeouts: PhaseTimeouts;
   /** Our name in EHLO. */
   hostname: string;
+  /** The address that IPv6 connections come from; null for the system's choice. */
+  sourceIpv6?: () => string | null;
 }
 
 export type Tried =
@@ -32,20 +35,31 @@ export type Tried =
   /** Nobody was dialled: every host is at its cap or left alone for now, or the program stops. No attempt is spent. */
   | { kind: 'untried' };
 
-/** `connected` is called once the mail is on a connection: the time to get the next one ready. */
+/**
+ * `connected` is called once the mail is on a connection: the time to get the next one ready. On a mail's first attempt a
+ * refusal for reasons of policy over one address family is tried once over the other: many refuse IPv6 senders by rules of
+ * their own.
+ */
 export async function deliver(
   deps: DeliverDeps,
   site: Site,
   mail: Ready,
   frame: (endedAt: number) => AttemptFrame,
   connected: () => void,
+  isFirstAttempt = false,
 ): Promise<Tried> {
   const { clock, breaker } = deps;
   /** What the last host that was dialled did. */
   let last: ((frame: AttemptFrame) => Outcome) | null = null;
   for (const [at, host] of site.hosts.entries()) {
     if (breaker.readyAt(hostKey(host), clock.now()) > clock.now()) continue;
-    const result = await tryHost(deps, site, host, mail, at < site.hosts.length - 1, connected);
+    const otherHostsRemain = at < site.hosts.length - 1;
+    let result = await tryHost(deps, site, host, mail, otherHostsRemain, connected);
+    const others = isFirstAttempt ? otherFamily(host, result) : [];
+    if (others.length > 0) {
+      const again = await tryHost(deps, site, { ...host, addresses: others }, mail, otherHostsRemain, connected, true);
+      if (again.kind === 'carried') result = again;
+    }
     if (result.kind === 'busy') continue;
     if (result.kind === 'unreachable') {
       last = (seen) => outcomeOfDial(seen, result.place, result.failed);
@@ -63,6 +77,15 @@ type HostResult =
   | { kind: 'unreachable'; place: Place; failed: Extract<OpenResult, { kind: 'failed' }> }
   | { kind: 'carried'; place: Place; transfer: Transfer };
 
+/** The addresses to try after a 5.7.x: those of the family that was not refused. */
+function otherFamily(host: Host, result: HostResult): Host['addresses'] {
+  if (result.kind === 'busy') return [];
+  const refusal = result.kind === 'unreachable' ? result.failed : result.transfer;
+  const reply = refusal.kind === 'failed' || refusal.kind === 'refused' ? refusal.reply : null;
+  if (reply?.enhanced?.startsWith('5.7.') !== true) return [];
+  return host.addresses.filter(({ family }) => family !== isIP(result.place.ip));
+}
+
 async function tryHost(
   deps: DeliverDeps,
   site: Site,
@@ -70,10 +93,11 @@ async function tryHost(
   mail: Ready,
   otherHostsRemain: boolean,
   connected: () => void,
+  isFresh = false,
 ): Promise<HostResult> {
   const { breaker, clock } = deps;
   const target = targetOf(deps, site, host, otherHostsRemain);
-  for (let fresh = false; ; fresh = true) {
+  for (let fresh = isFresh; ; fresh = true) {
     const leased = await leaseFor(deps, target, fresh);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
     if (leased.kind === 'failed') {
@@ -127,6 +151,7 @@ function leaseFor(deps: DeliverDeps, target: DialTarget, fresh: boolean): Return
 
 function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: boolean): DialTarget {
   const auth = site.relay?.auth ?? null;
+  const localAddress = deps.sourceIpv6?.() ?? null;
   return {
     host: host.name,
     port: host.port,
@@ -136,6 +161,7 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: b
     timeouts: deps.timeouts,
     otherHostsRemain,
     ...(auth === null ? {} : { auth }),
+    ...(localAddress === null ? {} : { localAddress }),
   };
 }
 

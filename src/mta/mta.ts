@@ -43,6 +43,8 @@ export interface MtaOptions {
   pool: PoolLimits;
   lane: ThrottleLimits;
   maxConnections: number;
+  /** The address that IPv6 connections come from; null for the system's choice. */
+  sourceIpv6?: () => string | null;
   retry: Pick<RetryRule, 'schedule'>;
   simulatorDomain: string;
   /** PEM certificates that mail hosts' certificates may chain to, beside the system's; for private networks. */
@@ -100,7 +102,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const breaker = createBreaker();
   const pool = createPool({ clock }, options.pool);
   const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
-  const deliverDeps = { clock, pool, tls, memory: createTlsMemory(), breaker, timeouts: options.timeouts, hostname: options.hostname };
+  const deliverDeps = { clock, pool, tls, memory: createTlsMemory(), breaker, timeouts: options.timeouts, hostname: options.hostname, ...(options.sourceIpv6 === undefined ? {} : { sourceIpv6: options.sourceIpv6 }) };
   const states = new Map<string, LaneState>();
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
   const worker: WorkerDeps = {
@@ -228,7 +230,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         return { kind: 'done', outcome: outcomeOfRoute(frame(now), destination.route), followUps: [] };
       case 'site': {
         const relayed = destination.relay !== null;
-        const tried = await deliver(deliverDeps, destination, mail, (endedAt) => frame(endedAt, relayed), connected);
+        const tried = await deliver(deliverDeps, destination, mail, (endedAt) => frame(endedAt, relayed), connected, number === 1);
         if (tried.kind === 'untried') return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
         return { kind: 'done', outcome: tried.outcome, followUps: [] };
       }

@@ -129,7 +129,9 @@ async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Enco
   const head = headOrNot(row) + content.headers;
   // Signed with the time of acceptance, so that every try sends the same bytes.
   const signatures =
-    signers.length === 0 ? '' : await signHeaders({ head, bodyHash, timestamp: Math.floor(row.created_at / 1000), signers });
+    signers.length === 0
+      ? ''
+      : await signHeaders({ head, bodyHash, timestamp: Math.floor(row.created_at / 1000), signers });
   const headBytes = Buffer.from(`${signatures}${head}\r\n`);
   return {
     kind: 'ready',

@@ -14,7 +14,12 @@ describe('base/batch-loader', () => {
 
   it('asks once for what is wanted in one moment, each id once', async () => {
     const loader = createBatchLoader(loading);
-    assert.deepEqual(await Promise.all(['a', 'b', 'a', 'none'].map((id) => loader.load(id))), ['A', 'B', 'A', undefined]);
+    assert.deepEqual(await Promise.all(['a', 'b', 'a', 'none'].map((id) => loader.load(id))), [
+      'A',
+      'B',
+      'A',
+      undefined,
+    ]);
     assert.deepEqual(asked, [['a', 'b', 'none']]);
   });
 
@@ -29,14 +34,23 @@ describe('base/batch-loader', () => {
   it('cuts what is too much for one query', async () => {
     const loader = createBatchLoader(loading, 2);
     await Promise.all(['a', 'b', 'c', 'd', 'e'].map((id) => loader.load(id)));
-    assert.deepEqual(asked.map((ids) => ids.length), [2, 2, 1]);
+    assert.deepEqual(
+      asked.map((ids) => ids.length),
+      [2, 2, 1],
+    );
   });
 
   it('rejects all of a batch that failed, and none of the next', async () => {
     let broken = true;
-    const loader = createBatchLoader<string>((ids) => (broken ? Promise.reject(new Error('no disk')) : loading(ids)), 2);
+    const loader = createBatchLoader<string>(
+      (ids) => (broken ? Promise.reject(new Error('no disk')) : loading(ids)),
+      2,
+    );
     const results = await Promise.allSettled(['a', 'b'].map((id) => loader.load(id)));
-    assert.deepEqual(results.map(({ status }) => status), ['rejected', 'rejected']);
+    assert.deepEqual(
+      results.map(({ status }) => status),
+      ['rejected', 'rejected'],
+    );
     broken = false;
     assert.equal(await loader.load('a'), 'A');
   });

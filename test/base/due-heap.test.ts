@@ -13,7 +13,10 @@ describe('base/due-heap', () => {
   });
 
   it('behaves like a sorted list', () => {
-    const step = fc.oneof(fc.record({ add: fc.integer({ min: 0, max: 50 }) }), fc.record({ take: fc.integer({ min: 0, max: 60 }) }));
+    const step = fc.oneof(
+      fc.record({ add: fc.integer({ min: 0, max: 50 }) }),
+      fc.record({ take: fc.integer({ min: 0, max: 60 }) }),
+    );
     fc.assert(
       fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
         const heap = new DueHeap<number>();

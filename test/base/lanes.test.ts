@@ -372,49 +372,57 @@ describe('base/lanes', () => {
       { weight: 4, arbitrary: fc.record({ do: fc.constant('turn' as const) }) },
     ); // prettier-ignore
     await fc.assert(
-      fc.asyncProperty(fc.array(action, { maxLength: 40 }), fc.infiniteStream(fc.nat({ max: 9 })), async (actions, dice) => {
-        const limits = [1, 2, 3, 1, 2];
-        const names = limits.map((_, at) => `lane${at}`);
-        let most = 3;
-        let next = 0;
-        const done: string[] = [];
-        const roll = (): number => dice.next().value;
-        const work = async (lane: Lane<Job>): Promise<void> => {
-          let current = lane.take();
-          while (current !== null) {
-            const ahead = roll() < 5 ? lane.takeAhead() : null;
-            for (let turns = roll(); turns > 0; turns--) await Promise.resolve();
-            if (roll() === 0) lane.giveBack(current);
-            else done.push(current.id);
-            current = ahead !== null && lane.mine(ahead) ? ahead : lane.take();
+      fc.asyncProperty(
+        fc.array(action, { maxLength: 40 }),
+        fc.infiniteStream(fc.nat({ max: 9 })),
+        async (actions, dice) => {
+          const limits = [1, 2, 3, 1, 2];
+          const names = limits.map((_, at) => `lane${at}`);
+          let most = 3;
+          let next = 0;
+          const done: string[] = [];
+          const roll = (): number => dice.next().value as number;
+          const work = async (lane: Lane<Job>): Promise<void> => {
+            let current = lane.take();
+            while (current !== null) {
+              const ahead = roll() < 5 ? lane.takeAhead() : null;
+              for (let turns = roll(); turns > 0; turns--) await Promise.resolve();
+              if (roll() === 0) lane.giveBack(current);
+              else done.push(current.id);
+              current = ahead !== null && lane.mine(ahead) ? ahead : lane.take();
+            }
+          };
+          const lanes = createLanes<Job>({
+            work,
+            slots: (name) => limits[names.indexOf(name)]!,
+            maxSlots: () => most,
+            failed: (_, error) => {
+              throw error;
+            },
+          });
+          for (const one of actions) {
+            if (one.do === 'offer') {
+              for (let count = 0; count < one.count; count++)
+                lanes.offer(names[one.lane]!, job(String(next++), `s${one.share}`, one.order));
+            } else if (one.do === 'limit') {
+              limits[one.lane] = one.slots;
+              lanes.pump(names[one.lane]!);
+            } else if (one.do === 'most') most = one.slots;
+            else await new Promise((resolve) => setImmediate(resolve));
           }
-        };
-        const lanes = createLanes<Job>({
-          work,
-          slots: (name) => limits[names.indexOf(name)]!,
-          maxSlots: () => most,
-          failed: (_, error) => {
-            throw error;
-          },
-        });
-        for (const one of actions) {
-          if (one.do === 'offer') {
-            for (let count = 0; count < one.count; count++) lanes.offer(names[one.lane]!, job(String(next++), `s${one.share}`, one.order));
-          } else if (one.do === 'limit') {
-            limits[one.lane] = one.slots;
-            lanes.pump(names[one.lane]!);
-          } else if (one.do === 'most') most = one.slots;
-          else await new Promise((resolve) => setImmediate(resolve));
-        }
-        limits.fill(2);
-        most = 6;
-        for (let round = 0; round < 3; round++) {
-          for (const name of names) lanes.pump(name);
-          await settled();
-        }
-        assert.deepEqual(done.map(Number).sort((a, b) => a - b), Array.from({ length: next }, (_, id) => id));
-        await lanes.stop();
-      }),
+          limits.fill(2);
+          most = 6;
+          for (let round = 0; round < 3; round++) {
+            for (const name of names) lanes.pump(name);
+            await settled();
+          }
+          assert.deepEqual(
+            done.map(Number).sort((a, b) => a - b),
+            Array.from({ length: next }, (_, id) => id),
+          );
+          await lanes.stop();
+        },
+      ),
       { numRuns: 200 },
     );
   });

@@ -18,7 +18,7 @@ import { FakeResolver } from '../support/fake-resolver.ts';
 import { oddMails } from '../support/odd-mails.ts';
 import type { SampleAttachment, SampleMail } from '../support/odd-mails.ts';
 import { startVerifier } from '../support/opendkim.ts';
-import { freePort, missing, until } from '../support/peer.ts';
+import { freePort, missing, stoppedWithUs, until } from '../support/peer.ts';
 import { startPostfix } from '../support/postfix.ts';
 import type { Postfix } from '../support/postfix.ts';
 import { decodeWords, fieldOf, fieldsOf, mailboxOf, readMail } from '../support/read-mail.ts';
@@ -85,7 +85,7 @@ describe('journey: real peers', function () {
 
   async function startUs(mailPort: number): Promise<void> {
     const folder = newFolder();
-    stops.push(() => rmSync(folder, { recursive: true, force: true }));
+    stops.push(stoppedWithUs(() => rmSync(folder, { recursive: true, force: true })));
     const config = configFor(folder, mailPort);
     const log = createLog({ level: 'warn', format: 'json' });
     app = await startApp(config, { resolver, ca: testCa, log });

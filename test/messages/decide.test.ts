@@ -454,11 +454,7 @@ describe('messages/decide', () => {
 
     it('cut at their limits, and never in the middle of a character', () => {
       const long = '💌'.repeat(3000);
-      const replies = decide(
-        held('sent'),
-        outcome({ ...accepted(), facts: factsOf({ smtpReply: `x${long}` }) } as Outcome),
-        NOW,
-      );
+      const replies = decide(held('sent'), outcome({ ...accepted(), facts: factsOf({ smtpReply: `x${long}` }) }), NOW);
       const links = decide(
         resting('sent'),
         { ...clicked, url: `x${long}`, hit: { ...hit(), userAgent: `x${long}` } },

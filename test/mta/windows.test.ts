@@ -38,7 +38,12 @@ describe('mta/windows', () => {
         }
       },
     };
-    windows = createWindows({ db: { fast }, clock, offer: (job) => offered.push(job), failed: (error) => failures.push(error) });
+    windows = createWindows({
+      db: { fast },
+      clock,
+      offer: (job) => offered.push(job),
+      failed: (error) => failures.push(error),
+    });
   });
   afterEach(async () => {
     windows.stop();
@@ -67,17 +72,26 @@ describe('mta/windows', () => {
   async function finish(jobs: readonly Job[]): Promise<void> {
     const ids = JSON.stringify(jobs.map(({ id }) => id));
     await temp.db.commit.transact((tx) =>
-      tx.run("UPDATE deliveries SET due_at = NULL, status = 'delivered' WHERE id IN (SELECT value FROM json_each(?))", [ids]),
+      tx.run("UPDATE deliveries SET due_at = NULL, status = 'delivered' WHERE id IN (SELECT value FROM json_each(?))", [
+        ids,
+      ]),
     );
     for (const job of jobs) windows.done(job, null);
   }
+  const anyOffered = async (): Promise<boolean> => {
+    await idle();
+    return offered.length > 0;
+  };
   const ids = (): string[] => offered.map(({ id }) => id);
 
   it('offers what a hint names, with what its lane and its turn need', async () => {
     const [row] = await add({ domain: 'dest.test', class: 1 });
     hint(NOW, 'dest.test', 1);
     await idle();
-    assert.deepEqual(offered.map(({ id, class: order, share, domain }) => [id, order, share, domain]), [[row?.id, 1, ACCOUNT, 'dest.test']]);
+    assert.deepEqual(
+      offered.map(({ id, class: order, share, domain }) => [id, order, share, domain]),
+      [[row?.id, 1, ACCOUNT, 'dest.test']],
+    );
     assert.deepEqual(windows.sizes(), { groups: 1, jobs: 1 });
     await finish(offered);
     await idle();
@@ -219,7 +233,12 @@ describe('mta/windows', () => {
 
   describe('a scan', () => {
     it('finds every group by jumping from one to the next, due or not', async () => {
-      await add({ domain: 'a.test' }, { domain: 'a.test', class: 1 }, { domain: 'b.test', account_id: 'acc_2' }, { domain: 'c.test', due_at: NOW + HOUR });
+      await add(
+        { domain: 'a.test' },
+        { domain: 'a.test', class: 1 },
+        { domain: 'b.test', account_id: 'acc_2' },
+        { domain: 'c.test', due_at: NOW + HOUR },
+      );
       await add({ domain: 'd.test', due_at: null, status: 'delivered' });
       await windows.scan();
       await idle();
@@ -270,7 +289,7 @@ describe('mta/windows', () => {
       disturb = null;
       clock.advance(1000);
       let count = 64;
-      for (await idle(); offered.length > 0; await idle()) {
+      while (await anyOffered()) {
         count += offered.length;
         await finish(offered.splice(0));
       }
@@ -319,7 +338,7 @@ describe('mta/windows', () => {
       const seen = new Set<string>();
       let twice = 0;
       let most = 0;
-      for (await idle(); offered.length > 0; await idle()) {
+      while (await anyOffered()) {
         most = Math.max(most, windows.sizes().jobs);
         const batch = offered.splice(0, 5000);
         for (const { id } of batch) {

@@ -23,7 +23,13 @@ const ready: Prepared = {
   test: false,
   testOutcome: null,
 };
-const complaint: Happening = { kind: 'complained', feedbackType: 'abuse', source: 'arf', arrivalDate: null, userAgent: null };
+const complaint: Happening = {
+  kind: 'complained',
+  feedbackType: 'abuse',
+  source: 'arf',
+  arrivalDate: null,
+  userAgent: null,
+};
 const settled = async (): Promise<void> => {
   for (let turn = 0; turn < 60; turn++) await new Promise((resolve) => setImmediate(resolve));
 };
@@ -84,7 +90,16 @@ class Bench {
   offer(...names: string[]): void {
     for (const id of names) {
       if (!this.states.has(id)) this.states.set(id, deliveryState());
-      const group = { domain: 'dest.test', class: 0, account: ACCOUNT, held: 1, cursor: null, dirty: false, nextDueAt: null, reading: false };
+      const group = {
+        domain: 'dest.test',
+        class: 0,
+        account: ACCOUNT,
+        held: 1,
+        cursor: null,
+        dirty: false,
+        nextDueAt: null,
+        reading: false,
+      };
       this.lanes.offer('dest.test', { id, class: 0, share: ACCOUNT, domain: 'dest.test', group });
     }
   }
@@ -118,7 +133,12 @@ describe('mta/worker', () => {
   it('claims before it tries, and writes the outcome with the next claim in one transaction', async () => {
     bench.offer('a', 'b', 'c');
     await settled();
-    assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome', 'b:claimed'], ['b:outcome', 'c:claimed'], ['c:outcome']]);
+    assert.deepEqual(bench.units, [
+      ['a:claimed'],
+      ['a:outcome', 'b:claimed'],
+      ['b:outcome', 'c:claimed'],
+      ['c:outcome'],
+    ]);
     assert.deepEqual(bench.attempts, ['a#1', 'b#1', 'c#1']);
     assert.deepEqual(bench.done, [['a', null], ['b', null], ['c', null]]); // prettier-ignore
     assert.deepEqual(bench.lanes.views(), []);
@@ -209,7 +229,10 @@ describe('mta/worker', () => {
 
   it('tries nothing that it did not get the claim for', async () => {
     bench.states.set('canceled', deliveryState({ status: 'canceled', dueAt: null }));
-    bench.states.set('elsewhere', deliveryState({ status: 'sent', claimEpoch: EPOCH, dueAt: NOW + HOUR, attemptCount: 1 }));
+    bench.states.set(
+      'elsewhere',
+      deliveryState({ status: 'sent', claimEpoch: EPOCH, dueAt: NOW + HOUR, attemptCount: 1 }),
+    );
     bench.states.set('old', deliveryState({ giveUpAt: NOW }));
     bench.offer('canceled', 'elsewhere', 'old', 'fine');
     await settled();
@@ -298,6 +321,9 @@ describe('mta/worker', () => {
     answers[0]?.();
     await stopped;
     assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome']]);
-    assert.deepEqual(['b', 'c'].map((id) => bench.statusOf(id)), ['queued', 'queued']);
+    assert.deepEqual(
+      ['b', 'c'].map((id) => bench.statusOf(id)),
+      ['queued', 'queued'],
+    );
   });
 });

@@ -53,7 +53,10 @@ describe('storage/commit', () => {
       const first = commit.submit(work, 'a');
       while (!connection.ran.includes('w: a')) await new Promise((resolve) => setImmediate(resolve));
       await Promise.all([first, commit.submit(work, 'b'), commit.submit(work, 'c')]);
-      assert.deepEqual(connection.ran.filter((sql) => sql.startsWith('w')), ['w: a', 'w: b c']);
+      assert.deepEqual(
+        connection.ran.filter((sql) => sql.startsWith('w')),
+        ['w: a', 'w: b c'],
+      );
     });
 
     it('runs inserts first, then the kinds as listed, then transactions, in whatever order they came', async () => {
@@ -93,7 +96,10 @@ describe('storage/commit', () => {
       const commit = createCommitter(connection);
       const work = workOf('w');
       const results = await Promise.allSettled(['a', 'bad', 'b'].map((input) => commit.submit(work, input)));
-      assert.deepEqual(results.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled']);
+      assert.deepEqual(
+        results.map(({ status }) => status),
+        ['fulfilled', 'rejected', 'fulfilled'],
+      );
       assert.deepEqual(connection.ran.filter((sql) => !sql.startsWith('BEGIN')), [
         'w: a bad b', 'ROLLBACK', 'w: a', 'COMMIT', 'w: bad', 'ROLLBACK', 'w: b', 'COMMIT',
       ]); // prettier-ignore
@@ -104,7 +110,10 @@ describe('storage/commit', () => {
       const connection = notingConnection((sql) => sql.startsWith('BEGIN'));
       const commit = createCommitter(connection);
       const results = await Promise.allSettled(['a', 'b', 'c'].map((input) => commit.submit(workOf('w'), input)));
-      assert.deepEqual(results.map(({ status }) => status), ['rejected', 'rejected', 'rejected']);
+      assert.deepEqual(
+        results.map(({ status }) => status),
+        ['rejected', 'rejected', 'rejected'],
+      );
       assert.equal(connection.ran.length, 1);
     });
 
@@ -176,10 +185,19 @@ describe('storage/commit', () => {
       await commit.insert({ settings: [{ name: 'taken', value: '1' }] });
       const results = await Promise.allSettled([
         commit.insert({ settings: [{ name: 'a', value: '1' }] }),
-        commit.insert({ counters: [acceptedCounter(5)], settings: [{ name: 'b', value: '1' }, { name: 'taken', value: '2' }] }),
+        commit.insert({
+          counters: [acceptedCounter(5)],
+          settings: [
+            { name: 'b', value: '1' },
+            { name: 'taken', value: '2' },
+          ],
+        }),
         commit.insert({ settings: [{ name: 'c', value: '1' }] }),
       ]);
-      assert.deepEqual(results.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled']);
+      assert.deepEqual(
+        results.map(({ status }) => status),
+        ['fulfilled', 'rejected', 'fulfilled'],
+      );
       assert.deepEqual(await settingsOf(temp), ['a', 'c', 'taken']);
       assert.deepEqual(await temp.db.fast.all('SELECT * FROM counters'), []);
     });
@@ -206,7 +224,10 @@ describe('storage/commit', () => {
         return temp.db.commit.insert({ messages: [message], deliveries: [delivery], counters: [acceptedCounter(1)] });
       });
       await Promise.all(writes);
-      assert.deepEqual(await temp.db.fast.all('SELECT count(*) AS n, count(DISTINCT message_id) AS m FROM deliveries'), [{ n: 2000, m: 2000 }]);
+      assert.deepEqual(
+        await temp.db.fast.all('SELECT count(*) AS n, count(DISTINCT message_id) AS m FROM deliveries'),
+        [{ n: 2000, m: 2000 }],
+      );
       assert.deepEqual(await temp.db.fast.all('SELECT n FROM counters'), [{ n: 2000 }]);
       assert.ok(temp.db.commit.stats.groups <= 10, `${temp.db.commit.stats.groups} groups`);
     });

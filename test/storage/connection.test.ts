@@ -11,17 +11,24 @@ describe('storage/connection', () => {
   it('shares one statement among callers that ask for the first time at once, and can be closed afterwards', async () => {
     const asked = Array.from({ length: 50 }, (_, at) => temp.db.fast.all<{ v: number }>('SELECT ? AS v', [at]));
     const rows = (await Promise.all(asked)).map(([row]) => row?.v);
-    assert.deepEqual(rows, Array.from({ length: 50 }, (_, at) => at));
+    assert.deepEqual(
+      rows,
+      Array.from({ length: 50 }, (_, at) => at),
+    );
   });
 
   it('drops old statements, even while they run', async () => {
     const asked = Array.from({ length: 500 }, (_, at) => temp.db.fast.all<{ v: number }>(`SELECT ${at} AS v`));
     const rows = (await Promise.all(asked)).map(([row]) => row?.v);
-    assert.deepEqual(rows, Array.from({ length: 500 }, (_, at) => at));
+    assert.deepEqual(
+      rows,
+      Array.from({ length: 500 }, (_, at) => at),
+    );
   });
 
   it('rejects a statement that cannot be prepared, each time, and goes on', async () => {
-    for (let time = 0; time < 2; time++) await assert.rejects(temp.db.fast.all('SELECT nonsense FROM nowhere'), /no such table/);
+    for (let time = 0; time < 2; time++)
+      await assert.rejects(temp.db.fast.all('SELECT nonsense FROM nowhere'), /no such table/);
     assert.deepEqual(await temp.db.fast.all('SELECT 1 AS v'), [{ v: 1 }]);
   });
 
@@ -33,7 +40,10 @@ describe('storage/connection', () => {
 
   it('takes text, numbers, null and bytes as they are', async () => {
     const values = ['ž 💌 \u0000', 2 ** 52, 0.5, null, Buffer.from([0, 255, 10])] as const;
-    const [row] = await temp.db.fast.all<Record<string, unknown>>('SELECT ? AS a, ? AS b, ? AS c, ? AS d, ? AS e', values);
+    const [row] = await temp.db.fast.all<Record<string, unknown>>(
+      'SELECT ? AS a, ? AS b, ? AS c, ? AS d, ? AS e',
+      values,
+    );
     assert.deepEqual(Object.values(row ?? {}), values);
   });
 });

@@ -125,7 +125,11 @@ describe('storage/database', () => {
       assert.ok(confirmed.length >= enough);
       const db = await openDatabase({ url });
       const found = new Set((await db.fast.all<{ name: string }>('SELECT name FROM settings')).map(({ name }) => name));
-      assert.deepEqual(confirmed.filter((name) => !found.has(name)), [], 'lost');
+      assert.deepEqual(
+        confirmed.filter((name) => !found.has(name)),
+        [],
+        'lost',
+      );
       assert.deepEqual(await db.fast.all('PRAGMA integrity_check'), [{ integrity_check: 'ok' }]);
       await db.commit.transact((tx) => tx.run('DELETE FROM settings'));
       await db.close();

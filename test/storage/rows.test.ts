@@ -56,7 +56,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>
-  Object.fromEntries(Object.entries(tables).map(([table, row]) => [table, [row]])) as Rows;
+  Object.fromEntries(Object.entries(tables).map(([table, row]) => [table, [row]]));
 
 describe('storage/rows', () => {
   let temp: TempDatabase;
@@ -87,13 +87,20 @@ describe('storage/rows', () => {
       const rows = Array.from({ length: count }, (_, n) => ({ account_id: ACCOUNT, tag, message_id: String(n) }));
       const contents = rows.map((_, n) => contentRow({ id: `${tag}-${n}`, html: `${tag} ${n}` }));
       await temp.db.commit.insert({ message_tags: rows, contents });
-      assert.deepEqual(await temp.db.fast.all('SELECT count(*) AS n FROM message_tags WHERE tag = ?', [tag]), [{ n: count }]);
-      assert.deepEqual(await temp.db.fast.all('SELECT count(DISTINCT html) AS n FROM contents WHERE id LIKE ?', [`${tag}-%`]), [{ n: count }]);
+      assert.deepEqual(await temp.db.fast.all('SELECT count(*) AS n FROM message_tags WHERE tag = ?', [tag]), [
+        { n: count },
+      ]);
+      assert.deepEqual(
+        await temp.db.fast.all('SELECT count(DISTINCT html) AS n FROM contents WHERE id LIKE ?', [`${tag}-%`]),
+        [{ n: count }],
+      );
     }
   });
 
   it('adds the books’ entries up, within a unit and between them', async () => {
-    await Promise.all([1, 2, 3].map((n) => temp.db.commit.insert({ counters: [acceptedCounter(n), acceptedCounter(10, 'scheduled')] })));
+    await Promise.all(
+      [1, 2, 3].map((n) => temp.db.commit.insert({ counters: [acceptedCounter(n), acceptedCounter(10, 'scheduled')] })),
+    );
     await temp.db.commit.insert({ counters: [acceptedCounter(4), acceptedCounter(4, 'queued', 'acc_2')] });
     const rows = await temp.db.fast.all('SELECT account_id AS a, to_status AS s, n FROM counters ORDER BY 1, 2');
     assert.deepEqual(rows, [

@@ -80,7 +80,7 @@ export async function startDocReader(): Promise<DocReader> {
       const { shell, said } = start(block, config.dataDir);
       const ended = once(shell, 'close');
       // Both pipes are there: stdio says so.
-      await Promise.race([once(shell.stdout!, 'data'), ended]); // eslint-disable-line @typescript-eslint/no-non-null-assertion
+      await Promise.race([once(shell.stdout!, 'data'), ended]);
       assert.equal(shell.exitCode, null, said());
       // The shell leads a group of its own, so this reaches what it has started, too.
       if (shell.pid !== undefined) process.kill(-shell.pid, 'SIGTERM');

@@ -99,7 +99,7 @@ export function deliveryRow(changes: Partial<DeliveryRow> = {}): DeliveryRow {
 }
 
 /** The books' entry for recipients that were accepted. */
-export function acceptedCounter(n: number, status: string = 'queued', accountId: string = ACCOUNT): CounterRow {
+export function acceptedCounter(n: number, status = 'queued', accountId: string = ACCOUNT): CounterRow {
   return { account_id: accountId, day: '2026-01-31', from_status: 'none', to_status: status, n };
 }
 

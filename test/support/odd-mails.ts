@@ -132,9 +132,9 @@ const attachment = (octets: fc.Arbitrary<Buffer>): fc.Arbitrary<SampleAttachment
     disposition: fc.constantFrom('attachment', 'inline', null),
   });
 const attachments = fc.oneof(
-  { weight: 12, arbitrary: fc.constant<SampleAttachment[]>([]) },
-  { weight: 8, arbitrary: fc.array(attachment(content), { minLength: 1, maxLength: 4 }) },
-  { weight: 2, arbitrary: fc.array(attachment(content), { minLength: 20, maxLength: 50, size: 'max' }) },
+  { weight: 24, arbitrary: fc.constant<SampleAttachment[]>([]) },
+  { weight: 16, arbitrary: fc.array(attachment(content), { minLength: 1, maxLength: 4 }) },
+  { weight: 4, arbitrary: fc.array(attachment(content), { minLength: 20, maxLength: 50, size: 'max' }) },
   { weight: 1, arbitrary: fc.array(attachment(largeContent), { minLength: 1, maxLength: 2 }) },
 );
 

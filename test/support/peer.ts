@@ -42,12 +42,22 @@ export async function until(test: () => Promise<boolean> | boolean, what: string
   }
 }
 
-/** Runs `stop` once: when asked, or at the latest when this process ends. */
+/** Signals that would end us without a word to anybody. */
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
+/** Runs `stop` once: when asked, or at the latest when this process ends or is told to. */
 export function stoppedWithUs(stop: () => void): () => void {
   const once = (): void => {
     process.off('exit', once);
+    for (const signal of SIGNALS) process.off(signal, onSignal);
     stop();
   };
-  process.once('exit', once);
+  // The last listener gone, the signal does what it does without us.
+  const onSignal = (signal: NodeJS.Signals): void => {
+    once();
+    process.kill(process.pid, signal);
+  };
+  process.on('exit', once);
+  for (const signal of SIGNALS) process.on(signal, onSignal);
   return once;
 }

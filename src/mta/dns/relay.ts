@@ -1,0 +1,36 @@
+/** Where a smarthost of `delivery.routes` is: no MX is asked for, and its network may be private. */
+import { isIP } from 'node:net';
+import type { DnsAnswer, Resolver } from '../../base/resolver.ts';
+import type { HostAddress, MailRoute } from './mx.ts';
+
+const LITERAL_TTL_S = 3600;
+
+/** The addresses of a host given by name or as an address. Never throws for what DNS says. */
+export async function findRelay(
+  { resolver }: { resolver: Pick<Resolver, 'a' | 'aaaa'> },
+  host: string,
+  { port, ipv6 }: { port: number; ipv6: boolean },
+): Promise<MailRoute> {
+  const family = isIP(host);
+  if (family === 4 || family === 6) return routeTo(host, port, [{ ip: host, family }], LITERAL_TTL_S);
+  const answers = await Promise.all([ipv6 ? resolver.aaaa(host) : notAsked, resolver.a(host)]);
+  const addresses = answers.flatMap((answer, at) => addressesOf(answer, at === 0 ? 6 : 4));
+  if (addresses.length > 0) return routeTo(host, port, addresses, Math.min(...answers.map(ttlOf)));
+  const trouble = answers.find((answer) => answer.kind === 'trouble');
+  return { kind: 'trouble', text: trouble === undefined ? `the smarthost ${host} has no address` : `the smarthost ${host}: ${trouble.text}` };
+}
+
+const notAsked: DnsAnswer<string> = { kind: 'no_data' };
+
+const ttlOf = (answer: DnsAnswer<string>): number => (answer.kind === 'found' ? answer.ttl : Infinity);
+
+const addressesOf = (answer: DnsAnswer<string>, family: 4 | 6): HostAddress[] =>
+  answer.kind === 'found' ? answer.records.map((ip) => ({ ip, family })) : [];
+
+const routeTo = (name: string, port: number, addresses: readonly HostAddress[], ttl: number): MailRoute => ({
+  kind: 'hosts',
+  site: name,
+  hosts: [{ name, preference: 0, port, secure: false, addresses }],
+  ttl,
+  fromMx: false,
+});

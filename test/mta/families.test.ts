@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { createBreaker } from '../../src/mta/breaker.ts';
+import { createTlsMemory } from '../../src/mta/connection/dial.ts';
+import { createPool, type Pool } from '../../src/mta/connection/pool.ts';
+import { createTlsClient } from '../../src/mta/connection/tls.ts';
+import { deliver } from '../../src/mta/deliver.ts';
+import type { Outcome } from '../../src/messages/delivery.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { startMailServer, type FakeMailServer, type Script } from '../support/fake-mail-server.ts';
+import { timeouts } from './connection/helpers.ts';
+
+describe('mta/deliver: the other address family', () => {
+  const clock = new FakeClock();
+  let pool: Pool;
+  let six: FakeMailServer;
+  let four: FakeMailServer;
+  beforeEach(async () => {
+    pool = createPool({ clock });
+    six = await startMailServer({ listen: { host: '::1' } });
+    four = await startMailServer({ listen: { port: six.port } });
+  });
+  afterEach(async () => {
+    await Promise.all([pool.drain(), six.close(), four.close()]);
+  });
+
+  async function send(isFirstAttempt: boolean, families: readonly (4 | 6)[] = [6, 4]): Promise<Outcome> {
+    const data = Buffer.from('Subject: hi\r\n\r\nhello\r\n');
+    const tried = await deliver(
+      { clock, pool, breaker: createBreaker(), timeouts, tls: createTlsClient(), memory: createTlsMemory(), hostname: 'mail.posthorn.test' },
+      {
+        kind: 'site', name: 'dest', relay: null,
+        hosts: [{ name: 'mx.dest.test', port: six.port, addresses: families.map((family) => ({ ip: family === 6 ? '::1' : '127.0.0.1', family })) }],
+      },
+      {
+        kind: 'ready', messageId: 'msg_1', envelopeFrom: 'b+x@rp.acme.test', recipient: 'ana@dest.test', data: [data], size: data.length,
+        smtpUtf8: false, test: false, testOutcome: null,
+      },
+      (endedAt) => ({ startedAt: 0, endedAt, retryAt: 1, viaRelay: false }),
+      () => undefined,
+      isFirstAttempt,
+    ); // prettier-ignore
+    assert.equal(tried.kind, 'tried');
+    return tried.outcome;
+  }
+
+  const no: Script = { rcpt: '550 5.7.1 no PTR for your IPv6 address' };
+  const rows: [script: Script, isFirst: boolean, families: readonly (4 | 6)[], outcome: string, ip: string, why: string][] = [
+    [no, true, [6, 4], 'accepted', '127.0.0.1', 'a refusal for policy goes once to IPv4'],
+    [{ connect: '554 5.7.1 not from there' }, true, [6, 4], 'accepted', '127.0.0.1', 'a refusal in the banner too'],
+    [no, false, [6, 4], 'refused', '::1', 'only on the first attempt'],
+    [no, true, [6], 'refused', '::1', 'only where there is another family'],
+    [{ rcpt: '550 5.1.1 no such user' }, true, [6, 4], 'refused', '::1', 'not for other refusals'],
+    [{ rcpt: '550 no' }, true, [6, 4], 'refused', '::1', 'not without an enhanced code'],
+  ]; // prettier-ignore
+  for (const [script, isFirst, families, kind, ip, why] of rows) {
+    it(`${kind}: ${why}`, async () => {
+      six.options.script = script;
+      const outcome = await send(isFirst, families);
+      assert.deepEqual([outcome.kind, outcome.facts.ip], [kind, ip]);
+      assert.equal(four.sessions.length, kind === 'accepted' ? 1 : 0);
+    });
+  }
+
+  it('keeps the first answer where the other family cannot be reached', async () => {
+    six.options.script = no;
+    await four.close();
+    const outcome = await send(true);
+    assert.deepEqual([outcome.kind, outcome.facts.ip], ['refused', '::1']);
+    four = await startMailServer();
+  });
+
+  it('does not go back and forth', async () => {
+    six.options.script = no;
+    four.options.script = no;
+    const outcome = await send(true);
+    assert.deepEqual([outcome.kind, outcome.facts.ip], ['refused', '127.0.0.1']);
+    assert.deepEqual([six.sessions.length, four.sessions.length], [1, 1]);
+  });
+});
