@@ -12,6 +12,7 @@ import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
 import type { Config } from './config/schema.ts';
 import { openDatabase, type Database } from './storage/database.ts';
+import { createDiskGuard, type DiskGuard } from './storage/disk-guard.ts';
 import { beginEpoch } from './storage/epoch.ts';
 import { createIdempotencyStore } from './storage/idempotency-store.ts';
 import { ensureDefaultAccount } from './accounts/account-store.ts';
@@ -88,6 +89,8 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
     },
   });
 
+  const disk = createDiskGuard({ clock, log }, { dir: config.dataDir, minFreeBytes: config.storage.minFreeBytes });
+  await disk.look();
   const accept: AcceptDeps = {
     commit: db.commit,
     clock,
@@ -95,6 +98,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
     findStream: (accountId, slug) => streams.find(accountId, slug),
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
     findSuppressed: (accountId, stream, keys) => findSuppressed({ db, clock }, accountId, stream, keys),
+    hasRoom: () => disk.hasRoom(),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
   };
@@ -125,7 +129,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
       planLimit: (plan) => config.plans[plan]?.requestsPerMinute ?? 0,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: async () => readiness(db),
+      ready: () => readiness(db, disk),
       settings: {
         publicUrl: config.http.publicUrl,
         version,
@@ -160,6 +164,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
     control: null,
     mta,
     housekeeping,
+    disk,
     callers,
     auditLog,
     db,
@@ -245,19 +250,28 @@ function buildMta(parts: Parts): Mta {
 }
 
 /** Not waited for: mail may leave over IPv4 meanwhile. */
-async function lookForIpv6({ log, resolver }: Pick<Parts, 'log' | 'resolver'>, six: { isUsed: boolean; source: string | null }): Promise<void> {
+async function lookForIpv6(
+  { log, resolver }: Pick<Parts, 'log' | 'resolver'>,
+  six: { isUsed: boolean; source: string | null },
+): Promise<void> {
   const own = Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
   six.source = await namedIpv6Address({ resolver }, own);
   six.isUsed = six.source !== null;
-  log.debug({ event: 'ipv6', source: six.source }, six.isUsed ? 'mail hosts are dialled over IPv6 too' : 'no IPv6 address of this machine has a name that leads back to it');
+  log.debug(
+    { event: 'ipv6', source: six.source },
+    six.isUsed
+      ? 'mail hosts are dialled over IPv6 too'
+      : 'no IPv6 address of this machine has a name that leads back to it',
+  );
 }
 
-async function readiness(db: Database): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
+async function readiness(db: Database, disk: DiskGuard): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
   const database = await db.fast.all('SELECT 1').then(
     () => true,
     () => false,
   );
-  return { ok: database, checks: { database } };
+  const checks = { database, disk: disk.hasRoom() };
+  return { ok: checks.database && checks.disk, checks };
 }
 
 async function listen(api: Api, { host, port }: Config['http']): Promise<string> {
@@ -277,6 +291,7 @@ interface Running {
   control: Control | null;
   mta: Mta;
   housekeeping: { stop(): Promise<void> };
+  disk: DiskGuard;
   callers: { close(): Promise<void> };
   auditLog: { close(): Promise<void> };
   db: Database;
@@ -289,12 +304,14 @@ async function stopAll({
   control,
   mta,
   housekeeping,
+  disk,
   callers,
   auditLog,
   db,
   resolver,
   ownResolver,
 }: Running): Promise<void> {
+  disk.stop();
   await Promise.all([api.close(), control?.close(), housekeeping.stop(), mta.stop()]);
   await Promise.all([callers.close(), auditLog.close()]);
   if (ownResolver) await resolver.close();

@@ -10,7 +10,7 @@ import { newId } from '../base/id.ts';
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import { addressKey, type Mailbox } from '../mail/address.ts';
-import type { Committer } from '../storage/commit.ts';
+import { StorageUnavailable, type Committer } from '../storage/commit.ts';
 import type { Rows } from '../storage/rows.ts';
 import type {
   AttachmentRow,
@@ -51,6 +51,8 @@ export interface AcceptDeps {
     stream: string,
     addressKeys: readonly string[],
   ): Promise<ReadonlyMap<string, { id: string; reason: SuppressionReason }>>;
+  /** False while the disk is too full for new mail. */
+  hasRoom(): boolean;
   retry: Pick<RetryRule, 'maxAge'>;
   simulatorDomain: string;
 }
@@ -549,7 +551,31 @@ async function commitPlan(deps: AcceptDeps, plan: Plan, together: Rows): Promise
     counters: [...counters.values()],
   };
   if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
-  await deps.commit.insert({ ...own, ...together }, bytes);
+  await store(deps, { ...own, ...together }, bytes);
   deps.bells.deliveries.ring([...hints.values()]);
   if (events.length > 0) deps.bells.events.ring();
+}
+
+/** Waiting seconds for a client whose mail found no room or no database. */
+const RETRY_AFTER_S = 10;
+
+async function store(deps: AcceptDeps, rows: Rows, bytes: number): Promise<void> {
+  if (!deps.hasRoom())
+    throw new Problem('service_unavailable', 'the disk is too full for new mail', { retryAfter: RETRY_AFTER_S });
+  try {
+    await deps.commit.insert(rows, bytes);
+  } catch (error) {
+    if (!isStorageTrouble(error)) throw error;
+    throw new Problem('service_unavailable', 'the mail could not be stored now', {
+      retryAfter: RETRY_AFTER_S,
+      cause: error,
+    });
+  }
+}
+
+/** What passes: no room, a disk that fails, more writes than can be held. A broken constraint is something else. */
+function isStorageTrouble(error: unknown): boolean {
+  if (error instanceof StorageUnavailable) return true;
+  const code = error instanceof Error && 'code' in error ? error.code : null;
+  return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
 }

@@ -70,7 +70,7 @@ const Attachment = z.strictObject({
   }),
   content_type: z
     .string()
-    .max(255)
+    .max(200)
     .regex(CONTENT_TYPE)
     .refine((type) => !/^multipart\//i.test(type))
     .register(

@@ -1,3 +1,4 @@
+import { StorageUnavailable } from '../../src/storage/commit.ts';
 import assert from 'node:assert/strict';
 import { createBell } from '../../src/base/bell.ts';
 import { Problem } from '../../src/base/problem.ts';
@@ -73,6 +74,7 @@ describe('messages/accept', () => {
   let eventRings = 0;
   const asked: string[] = [];
 
+  let hasRoom = true;
   beforeEach(async () => {
     temp = await openTempDatabase();
     const clock = new FakeClock(NOW);
@@ -101,9 +103,13 @@ describe('messages/accept', () => {
         asked.push(`suppressed ${keys.length}`);
         return findSuppressed({ db, clock }, accountId, stream, keys);
       },
+      hasRoom: () => hasRoom,
       retry: { maxAge: 72 * HOUR },
       simulatorDomain: 'simulator.posthorn.test',
     };
+  });
+  afterEach(() => {
+    hasRoom = true;
   });
   afterEach(async () => {
     const books = await balance(temp.db.read);
@@ -141,6 +147,30 @@ describe('messages/accept', () => {
     }
     assert.deepEqual(hints, []);
   };
+
+  describe('without room', () => {
+    it('refuses while the disk is too full, and stores nothing', async () => {
+      hasRoom = false;
+      assert.equal((await problemOf(acceptSingle(deps, sender, draftOf({}), nothing))).code, 'service_unavailable');
+      await nothingStored();
+    });
+
+    for (const [name, error, code] of [
+      ['a full disk', Object.assign(new Error('full'), { code: 'SQLITE_FULL' }), 'service_unavailable'],
+      ['too many writes waiting', new StorageUnavailable('busy'), 'service_unavailable'],
+    ] as const) {
+      it(`answers ${code} for ${name}`, async () => {
+        const commit = { ...deps.commit, insert: () => Promise.reject(error) };
+        assert.equal((await problemOf(acceptSingle({ ...deps, commit }, sender, draftOf({}), nothing))).code, code);
+      });
+    }
+
+    it('lets a broken constraint through as the bug it is', async () => {
+      const error = Object.assign(new Error('unique'), { code: 'SQLITE_CONSTRAINT' });
+      const commit = { ...deps.commit, insert: () => Promise.reject(error) };
+      await assert.rejects(acceptSingle({ ...deps, commit }, sender, draftOf({}), nothing), error);
+    });
+  });
 
   describe('a single message', () => {
     it('is stored with all it says, once for each recipient, and rung for', async () => {

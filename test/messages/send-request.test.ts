@@ -138,7 +138,7 @@ const bad: readonly (readonly [more: Record<string, unknown>, code: string, fiel
   [{ attachments: [file({ content_type: 'a/b\r\nX: y' })] }, 'invalid_attachment', 'attachments[0].content_type', 'a line break'],
   [{ attachments: [file({ content_type: 'a/b; c' })] }, 'invalid_attachment', 'attachments[0].content_type', 'a parameter without value'],
   [{ attachments: [file({ content_type: 'Multipart/mixed; boundary=x' })] }, 'invalid_attachment', 'attachments[0].content_type', 'a multipart is not one part'],
-  [{ attachments: [file({ content_type: `a/b; c=${'d'.repeat(255)}` })] }, 'invalid_attachment', 'attachments[0].content_type', 'too long'],
+  [{ attachments: [file({ content_type: `a/b; c=${'d'.repeat(194)}` })] }, 'invalid_attachment', 'attachments[0].content_type', 'over 200 characters'],
   [{ attachments: [file({ content_id: '<logo>' })] }, 'invalid_attachment', 'attachments[0].content_id', 'brackets are added by us'],
   [{ attachments: [file({ content_id: '' })] }, 'invalid_attachment', 'attachments[0].content_id', 'empty'],
   [{ attachments: [file({ content_id: 'x'.repeat(79) })] }, 'invalid_attachment', 'attachments[0].content_id', '79 characters'],

@@ -53,7 +53,7 @@ export class Office {
       db, clock, log, bells, resolver: this.resolver, config: this.config, keyring: openKeyring(folder),
       recorder: createRecorder({ commit: db.commit, clock, written: () => undefined }),
       accept: {
-        commit: db.commit, clock, bells, retry: { maxAge: this.config.delivery.maxAge }, simulatorDomain: this.config.simulator.domain,
+        commit: db.commit, clock, bells, hasRoom: () => true, retry: { maxAge: this.config.delivery.maxAge }, simulatorDomain: this.config.simulator.domain,
         findStream: (accountId, slug) => streams.find(accountId, slug),
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
         findSuppressed: (accountId, stream, keys) => findSuppressed({ db, clock }, accountId, stream, keys),

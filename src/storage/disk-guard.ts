@@ -1,0 +1,62 @@
+/**
+ * Watches the room on the disk. Below the limit new mail is refused while what was accepted goes on: the last free space
+ * belongs to mail that has been promised.
+ */
+import { statfs } from 'node:fs/promises';
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+
+export interface DiskGuard {
+  /** Whether there is room for new mail, as of the last look. */
+  hasRoom(): boolean;
+  /** Looks now; rejects never. */
+  look(): Promise<void>;
+  stop(): void;
+}
+
+/** A burst of mail fills far less than half a gigabyte in this time. */
+const LOOK_MS = 5_000;
+
+/** `minFreeBytes` is `storage.minFreeBytes`; `free` answers the bytes free for us in `dir`. */
+export function createDiskGuard(
+  { clock, log }: { clock: Clock; log: Log },
+  { dir, minFreeBytes }: { dir: string; minFreeBytes: number },
+  free: (dir: string) => Promise<number> = freeBytes,
+): DiskGuard {
+  let room = true;
+  let timer: Timer | null = null;
+  let stopped = false;
+
+  async function look(): Promise<void> {
+    try {
+      const bytes = await free(dir);
+      const enough = bytes >= minFreeBytes;
+      if (enough !== room) tell(enough, bytes);
+      room = enough;
+    } catch (error) {
+      // A disk that cannot be asked may be full or gone: the writes themselves will tell.
+      log.warn({ event: 'disk_unknown', err: error }, 'the free disk space could not be read');
+    }
+    if (!stopped) timer = clock.after(LOOK_MS, () => void look(), { background: true });
+  }
+
+  function tell(enough: boolean, bytes: number): void {
+    const fields = { free_bytes: bytes, min_free_bytes: minFreeBytes };
+    if (enough) log.info({ event: 'disk_room', ...fields }, 'there is room on the disk again: new mail is taken');
+    else log.error({ event: 'disk_low', ...fields }, 'too little room on the disk: new mail is refused');
+  }
+
+  return {
+    hasRoom: () => room,
+    look,
+    stop() {
+      stopped = true;
+      timer?.cancel();
+    },
+  };
+}
+
+async function freeBytes(dir: string): Promise<number> {
+  const { bavail, bsize } = await statfs(dir);
+  return bavail * bsize;
+}
