@@ -29,7 +29,8 @@ export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
         path: '/readyz',
         operationId: 'getReadiness',
         summary: 'Can it do its work?',
-        description: 'Looks at the database and at the room on the disk. It answers at all only while the listener is there.',
+        description:
+          'Looks at the database and at the room on the disk. It answers at all only while the listener is there.',
         responses: {
           200: { description: 'Ready.', schema: Health },
           503: { description: 'Not ready: the failed checks are false.', schema: Health },

@@ -46,7 +46,11 @@ export function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: ()
 }
 
 /** The store keeps the caller as long as the key is unchanged. A key that cannot be looked up now is not trusted further. */
-async function isAsBefore({ authenticate, clock }: KeyWatchDeps, caller: Caller, token: string | null): Promise<boolean> {
+async function isAsBefore(
+  { authenticate, clock }: KeyWatchDeps,
+  caller: Caller,
+  token: string | null,
+): Promise<boolean> {
   if (token === null) return false;
   try {
     const found = await authenticate(token);

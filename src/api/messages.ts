@@ -19,10 +19,11 @@ import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import type { Rows } from '../storage/rows.ts';
+import { deliveryStatuses } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { booleanParameter, listParameter, repeatedParameter, timeParameter } from './query.ts';
-import { Batch, batchId, Message, MessageDetails, messageId, messageStatuses } from './records.ts';
+import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 
 export interface MessagesDeps {
@@ -123,7 +124,7 @@ const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender 
 
 const listQuery = z.strictObject({
   ...pageParameters(),
-  status: listParameter(messageStatuses).optional().describe('Statuses, separated by commas.'),
+  status: listParameter(deliveryStatuses).optional().describe('Statuses, separated by commas.'),
   to: z.string().max(320).optional().describe('Address of any recipient.'),
   from: z.string().max(320).optional().describe('Address of the sender.'),
   subject: z

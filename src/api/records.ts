@@ -1,18 +1,15 @@
 /** The records of messages, attempts and events as schemas: what answers look like, for clients and for the description. */
 import { z } from 'zod';
 import { allEventTypes } from '../events/event.ts';
+import { deliveryStatuses } from '../storage/tables.ts';
 
 const time = () => z.iso.datetime().describe('RFC 3339 in UTC, with milliseconds.');
 const nullableTime = () => z.iso.datetime().nullable();
 
-export const messageStatuses = [
-  'scheduled', 'queued', 'sent', 'deferred', 'delivered', 'bounced', 'complained', 'suppressed', 'failed', 'canceled',
-] as const; // prettier-ignore
-
 export const messageId = () => z.string().regex(/^msg_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
 export const batchId = () => z.string().regex(/^bat_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
 
-const status = () => z.enum(messageStatuses).describe('Delivery status; for a message, that of its `to` recipient.');
+const status = () => z.enum(deliveryStatuses).describe('Delivery status; for a message, that of its `to` recipient.');
 
 const messageShape = {
   object: z.literal('message'),

@@ -2,75 +2,133 @@
  * A plain text part made from html, for messages that come without one. For reading, not for rendering: paragraphs,
  * lists, links with their address, tables row by row.
  *
- * One pass over the source, each character looked at a bounded number of times: `tokens` cuts it up, `TextWriter` keeps
- * track of white space and blocks.
+ * One pass over the source, each character looked at a bounded number of times: `read` cuts it up, `TextWriter` keeps
+ * track of white space and blocks. It runs for every mail that has only html, so what can be skipped is never cut out:
+ * elements that mean nothing here, and attributes of all but three.
  */
 import { decodeEntities } from './html-entities.ts';
 
-/** Elements whose content is no text. */
-const UNREAD = new Set(['script', 'style', 'title', 'template', 'iframe', 'object']);
-/** Elements with an empty line before and after. */
-const PARAGRAPHS = new Set('p h1 h2 h3 h4 h5 h6 ul ol dl table blockquote pre figure fieldset address hr'.split(' '));
-/** Elements that begin on a line of their own. */
-const LINES = new Set(
-  'div li tr dt dd section article header footer main aside nav form caption center figcaption'.split(' '),
-);
+/** What an element means for text. */
+interface Element {
+  name: string;
+  /** Empty lines before and after (2), a line of its own (1), or neither. */
+  breaks: 0 | 1 | 2;
+  /** Its content is no text. */
+  isUnread: boolean;
+  /** Its attributes matter. */
+  hasAttributes: boolean;
+}
+
+/** Elements that mean something, by name; most source spells them in lower case. */
+const ELEMENTS = new Map<string, Element>();
+for (const [breaks, names] of [
+  [2, 'p h1 h2 h3 h4 h5 h6 ul ol dl table blockquote pre figure fieldset address hr'],
+  [1, 'div li tr dt dd section article header footer main aside nav form caption center figcaption'],
+  [0, 'a br img td th span script style title template iframe object'],
+] as const) {
+  for (const name of names.split(' ')) {
+    ELEMENTS.set(name, {
+      name,
+      breaks,
+      isUnread: ['script', 'style', 'title', 'template', 'iframe', 'object'].includes(name),
+      hasAttributes: ['a', 'img', 'div', 'span'].includes(name),
+    });
+  }
+}
+
 const DEEPEST_LIST = 8;
 const SPACE = 0x20;
+const EXCLAMATION = 0x21;
 const DOUBLE_QUOTE = 0x22;
 const SINGLE_QUOTE = 0x27;
+const SLASH = 0x2f;
 const EQUALS = 0x3d;
 const GREATER = 0x3e;
+const QUESTION = 0x3f;
 const RULE = '-'.repeat(40);
-
-type Token =
-  { kind: 'text'; text: string } | { kind: 'open'; name: string; attributes: string } | { kind: 'close'; name: string };
 
 /** Plain text with LF line ends. Never throws; time grows linearly with the length. */
 export function textFromHtml(html: string): string {
-  const writer = new TextWriter();
-  let hidden: { name: string; depth: number } | null = null;
-  for (const token of tokens(html)) {
-    if (hidden !== null) {
-      // Preview texts and their padding: what the reader of the html does not see.
-      if (token.kind !== 'text' && token.name === hidden.name) hidden.depth += token.kind === 'open' ? 1 : -1;
-      if (hidden.depth === 0) hidden = null;
-    } else if (token.kind === 'text') writer.text(decodeEntities(token.text));
-    else if (token.kind === 'close') writer.close(token.name);
-    else if (isHidden(token)) hidden = { name: token.name, depth: 1 };
-    else writer.open(token.name, token.attributes);
+  const reader = new Reader();
+  read(html, reader);
+  return reader.writer.end();
+}
+
+/** Takes the pieces of the source and leaves out what is hidden: preview texts and their padding, which no reader of the html sees. */
+class Reader {
+  readonly writer = new TextWriter();
+  private hidden: { element: Element; depth: number } | null = null;
+
+  text(text: string): void {
+    if (this.hidden === null) this.writer.text(decodeEntities(text));
   }
-  return writer.end();
+
+  open(element: Element, attributes: string): void {
+    if (this.hidden !== null) this.nest(element, 1);
+    else if (isHidden(element, attributes)) this.hidden = { element, depth: 1 };
+    else this.writer.open(element, attributes);
+  }
+
+  close(element: Element): void {
+    if (this.hidden !== null) this.nest(element, -1);
+    else this.writer.close(element);
+  }
+
+  private nest(element: Element, by: 1 | -1): void {
+    if (this.hidden?.element !== element) return;
+    this.hidden.depth += by;
+    if (this.hidden.depth === 0) this.hidden = null;
+  }
 }
 
 /** Only elements whose end tag cannot be left out: otherwise the rest of the mail would be hidden with them. */
-function isHidden(tag: { name: string; attributes: string }): boolean {
-  if ((tag.name !== 'div' && tag.name !== 'span') || !/display/i.test(tag.attributes)) return false;
-  return /display\s{0,9}:\s{0,9}none/i.test(attribute(tag.attributes, 'style'));
+function isHidden({ name }: Element, attributes: string): boolean {
+  if ((name !== 'div' && name !== 'span') || !/display/i.test(attributes)) return false;
+  return /display\s{0,9}:\s{0,9}none/i.test(attribute(attributes, 'style'));
 }
 
 /** As browsers cut it (WHATWG HTML 13.2.5), as far as text needs it. An end that is missing is the end of the source. */
-function* tokens(html: string): Generator<Token> {
+function read(html: string, reader: Reader): void {
   let position = 0;
   while (position < html.length) {
     const open = html.indexOf('<', position);
     if (open < 0) break;
-    if (open > position) yield { kind: 'text', text: html.slice(position, open) };
-    const next = html[open + 1] ?? '';
-    if (html.startsWith('<!--', open)) position = after(html, '-->', open + 4);
-    else if (next === '!' || next === '?') position = after(html, '>', open);
-    else if (/[a-z]/i.test(next) || (next === '/' && /[a-z]/i.test(html[open + 2] ?? ''))) {
-      const end = endOfTag(html, open);
-      const tag = readTag(html.slice(open, end));
-      yield tag;
-      position = tag.kind === 'open' && UNREAD.has(tag.name) ? endOfUnread(html, tag.name, end) : end;
+    if (open > position) reader.text(html.slice(position, open));
+    const next = html.charCodeAt(open + 1);
+    const isEnd = next === SLASH;
+    if (isLetter(isEnd ? html.charCodeAt(open + 2) : next)) position = readTag(html, open, isEnd, reader);
+    else if (next === EXCLAMATION || next === QUESTION) {
+      position = html.startsWith('<!--', open) ? after(html, '-->', open + 4) : after(html, '>', open);
     } else {
-      yield { kind: 'text', text: '<' };
+      reader.text('<');
       position = open + 1;
     }
   }
-  if (position < html.length) yield { kind: 'text', text: html.slice(position) };
+  if (position < html.length) reader.text(html.slice(position));
 }
+
+/** Hands on the tag at `open` and gives the place after it, or after what is no text behind it. */
+function readTag(html: string, open: number, isEnd: boolean, reader: Reader): number {
+  const nameStart = open + (isEnd ? 2 : 1);
+  let nameEnd = nameStart + 1;
+  while (isOfName(html.charCodeAt(nameEnd))) nameEnd++;
+  const end = endOfTag(html, nameEnd);
+  const name = html.slice(nameStart, nameEnd);
+  const element = ELEMENTS.get(name) ?? ELEMENTS.get(name.toLowerCase());
+  if (element === undefined) return end;
+  if (isEnd) {
+    reader.close(element);
+    return end;
+  }
+  const attributes = element.hasAttributes && end - nameEnd > 2 ? html.slice(nameEnd, end) : '';
+  reader.open(element, attributes.replace(/\/?>$/, ''));
+  return element.isUnread ? endOfUnread(html, element.name, end) : end;
+}
+
+const isLetter = (code: number): boolean => (code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a;
+
+/** A letter, a digit, `:` or `-`. */
+const isOfName = (code: number): boolean => isLetter(code) || (code >= 0x30 && code <= 0x3a) || code === 0x2d;
 
 function after(html: string, mark: string, from: number): number {
   const found = html.indexOf(mark, from);
@@ -84,33 +142,32 @@ function endOfUnread(html: string, name: string, from: number): number {
 }
 
 /** Just after the `>` that ends the tag; one inside a quoted value does not. A quote is one only where a value begins. */
-function endOfTag(html: string, open: number): number {
-  let quote = 0;
+function endOfTag(html: string, from: number): number {
   let valueBegins = false;
-  for (let index = open; index < html.length; index++) {
+  for (let index = from; index < html.length; index++) {
     const code = html.charCodeAt(index);
-    if (quote !== 0) {
-      if (code === quote) quote = 0;
-    } else if (code === GREATER) return index + 1;
-    else if (valueBegins && (code === DOUBLE_QUOTE || code === SINGLE_QUOTE)) quote = code;
-    if (code > SPACE) valueBegins = code === EQUALS;
+    if (code === GREATER) return index + 1;
+    if (valueBegins && (code === DOUBLE_QUOTE || code === SINGLE_QUOTE)) {
+      index = html.indexOf(code === DOUBLE_QUOTE ? '"' : "'", index + 1);
+      if (index < 0) return html.length;
+      valueBegins = false;
+    } else if (code > SPACE) valueBegins = code === EQUALS;
   }
   return html.length;
 }
 
-function readTag(source: string): Token {
-  const name = /^<\/?([a-z][a-z0-9:-]*)/i.exec(source)?.[1] ?? '';
-  if (source.startsWith('</')) return { kind: 'close', name: name.toLowerCase() };
-  return { kind: 'open', name: name.toLowerCase(), attributes: source.slice(name.length + 1).replace(/\/?>$/, '') };
-}
-
 /** An attribute's value with its entities decoded, or the empty string. */
 function attribute(attributes: string, wanted: string): string {
+  if (attributes === '') return '';
   for (const match of attributes.matchAll(/([^\s"'=/]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+)))?/g)) {
     if (match[1]?.toLowerCase() === wanted) return decodeEntities(match[2] ?? match[3] ?? match[4] ?? '').trim();
   }
   return '';
 }
+
+/** White space of html: not the no-break space. */
+const isWhite = (code: number): boolean =>
+  code === SPACE || code === 0x0a || code === 0x0d || code === 0x09 || code === 0x0c;
 
 class TextWriter {
   private out = '';
@@ -127,31 +184,56 @@ class TextWriter {
       this.verbatim(text);
       return;
     }
-    const reduced = /[\t\r\n\f]| {2}/.test(text) ? text.replace(/[ \t\r\n\f]+/g, ' ') : text;
-    if (reduced.startsWith(' ')) this.space = true;
-    const words = reduced.slice(reduced.startsWith(' ') ? 1 : 0, reduced.endsWith(' ') ? -1 : undefined);
-    if (words !== '') this.write(words);
-    if (reduced.endsWith(' ')) this.space = true;
+    let start = 0;
+    let end = text.length;
+    while (start < end && isWhite(text.charCodeAt(start))) start++;
+    while (end > start && isWhite(text.charCodeAt(end - 1))) end--;
+    if (start > 0) this.space = true;
+    if (start === end) return;
+    const words = start === 0 && end === text.length ? text : text.slice(start, end);
+    this.write(/[\t\r\n\f]| {2}/.test(words) ? words.replace(/[ \t\r\n\f]+/g, ' ') : words);
+    if (end < text.length) this.space = true;
   }
 
-  open(name: string, attributes: string): void {
-    this.block(name);
-    if (name === 'br') this.lineEnd();
-    else if (name === 'hr') this.write(RULE);
-    else if (name === 'img') this.text(attribute(attributes, 'alt'));
-    else if (name === 'td' || name === 'th') this.cell();
-    else if (name === 'ul' || name === 'ol') this.lists.push({ next: name === 'ol' ? 1 : null });
-    else if (name === 'li') this.bullet();
-    else if (name === 'pre') this.preformatted++;
-    else if (name === 'a') this.openLink(attribute(attributes, 'href'));
-    if (name === 'hr') this.block(name);
+  open(element: Element, attributes: string): void {
+    this.block(element);
+    switch (element.name) {
+      case 'br':
+        this.lineEnd();
+        break;
+      case 'hr':
+        this.write(RULE);
+        this.block(element);
+        break;
+      case 'img':
+        this.text(attribute(attributes, 'alt'));
+        break;
+      case 'td':
+      case 'th':
+        this.cell();
+        break;
+      case 'ul':
+      case 'ol':
+        this.lists.push({ next: element.name === 'ol' ? 1 : null });
+        break;
+      case 'li':
+        this.bullet();
+        break;
+      case 'pre':
+        this.preformatted++;
+        break;
+      case 'a':
+        this.openLink(attribute(attributes, 'href'));
+        break;
+    }
   }
 
-  close(name: string): void {
+  close(element: Element): void {
+    const { name } = element;
     if (name === 'a') this.closeLink();
     else if (name === 'ul' || name === 'ol') this.lists.pop();
     else if (name === 'pre') this.preformatted = Math.max(0, this.preformatted - 1);
-    this.block(name);
+    this.block(element);
   }
 
   end(): string {
@@ -182,11 +264,10 @@ class TextWriter {
     this.space = false;
   }
 
-  private block(name: string): void {
-    const paragraph = PARAGRAPHS.has(name);
-    if (!paragraph && !LINES.has(name)) return;
+  private block({ breaks }: Element): void {
+    if (breaks === 0) return;
     // A paragraph or list inside a list item takes no empty lines.
-    this.breaks = Math.max(this.breaks, paragraph && this.lists.length === 0 ? 2 : 1);
+    this.breaks = Math.max(this.breaks, this.lists.length === 0 ? breaks : 1);
     this.space = false;
   }
 

@@ -3,7 +3,8 @@
  * counters with the rows, and both with what only a working engine can have made: accepted attempts and the due index.
  */
 import type { Knex } from 'knex';
-import type { DeliveryStatus } from '../storage/tables.ts';
+import { deliveryStatuses, type DeliveryStatus } from '../storage/tables.ts';
+import { waitingStatuses } from './delivery.ts';
 
 export interface BookLine {
   status: DeliveryStatus;
@@ -21,10 +22,6 @@ export interface Books {
   faults: string[];
 }
 
-const statuses: readonly DeliveryStatus[] = [
-  'scheduled', 'queued', 'sent', 'deferred', 'delivered', 'bounced', 'complained', 'suppressed', 'failed', 'canceled',
-]; // prettier-ignore
-
 /** Reads everything in one snapshot. A full count: seconds on a million rows, for `doctor` and tests, not for a page. */
 export function balance(read: Knex): Promise<Books> {
   return read.transaction(async (snapshot) => {
@@ -33,7 +30,7 @@ export function balance(read: Knex): Promise<Books> {
       .select('status')
       .count({ n: '*' })
       .groupBy('status');
-    const lines = statuses.map((status): BookLine => ({
+    const lines = deliveryStatuses.map((status): BookLine => ({
       status,
       counted: net(counters, status),
       found: rows.find((row) => row.status === status)?.n ?? 0,
@@ -79,7 +76,7 @@ async function againstDueIndex(snapshot: Knex, lines: readonly BookLine[]): Prom
   const row = (await snapshot('deliveries').whereNotNull('due_at').count({ n: '*' }).first()) as
     { n: number } | undefined;
   const due = row?.n ?? 0;
-  const waiting = lines.filter(({ status }) => ['scheduled', 'queued', 'sent', 'deferred'].includes(status));
+  const waiting = lines.filter(({ status }) => waitingStatuses.some((one) => one === status));
   const expected = waiting.reduce((total, { found }) => total + found, 0);
   return due === expected ? [] : [`${String(expected)} recipients wait, but ${String(due)} are due at some time`];
 }

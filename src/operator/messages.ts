@@ -12,21 +12,17 @@ import {
   type AttemptRecord,
   type RecipientRecord,
 } from '../messages/message-store.ts';
-import type { DeliveryStatus } from '../storage/tables.ts';
+import { deliveryStatuses } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { toEventRecord, type EventRecord } from './events.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 import { trace } from './trace.ts';
 
-const statuses = [
-  'scheduled', 'queued', 'sent', 'deferred', 'delivered', 'bounced', 'complained', 'suppressed', 'failed', 'canceled',
-] as const satisfies readonly DeliveryStatus[]; // prettier-ignore
-
-export const statusArgument = z.array(z.enum(statuses)).max(statuses.length).optional();
+export const statusArgument = z.array(z.enum(deliveryStatuses)).max(deliveryStatuses.length).optional();
 
 /** As the API's record of one message has it. */
 const SHOWN = 20;
-/** A mail is tried about forty times in its 72 hours; with fifty recipients this shows all of it. */
+/** A mail is tried 24 times in its 72 hours; with fifty recipients this shows all of it. */
 const TRACED = 2000;
 
 export interface WholeMessage extends MessageRecord {

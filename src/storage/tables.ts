@@ -121,17 +121,11 @@ export interface AttachmentRow {
   bytes: Buffer;
 }
 
-export type DeliveryStatus =
-  | 'scheduled'
-  | 'queued'
-  | 'sent'
-  | 'deferred'
-  | 'delivered'
-  | 'bounced'
-  | 'complained'
-  | 'suppressed'
-  | 'failed'
-  | 'canceled';
+/** The ten statuses of a delivery, in the order of its life. */
+export const deliveryStatuses = [
+  'scheduled', 'queued', 'sent', 'deferred', 'delivered', 'bounced', 'complained', 'suppressed', 'failed', 'canceled',
+] as const; // prettier-ignore
+export type DeliveryStatus = (typeof deliveryStatuses)[number];
 
 export interface MessageRow {
   id: string;
