@@ -7,9 +7,11 @@ import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
 import { createBell } from './base/bell.ts';
 import { systemClock, type Clock } from './base/clock.ts';
-import { createLog, type Log } from './base/log.ts';
+import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
+import { readCertificate } from './config/certificate.ts';
+import { changesBetween, type Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
 import { openDatabase, type Database } from './storage/database.ts';
 import { createDiskGuard, type DiskGuard } from './storage/disk-guard.ts';
@@ -24,7 +26,7 @@ import { createDkimSigners } from './domains/dkim-signer.ts';
 import { createHousekeeping } from './housekeeping/housekeeping.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
-import { findSuppressed } from './suppressions/suppression-store.ts';
+import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
@@ -41,7 +43,7 @@ import { version } from './version.ts';
 /** What a test replaces. */
 export interface Overrides {
   clock?: Clock;
-  log?: Log;
+  log?: Log | RootLog;
   resolver?: Resolver;
   random?: () => number;
   /** PEM certificates that mail hosts may chain to. */
@@ -55,6 +57,8 @@ export interface App {
   migrated: readonly string[];
   db: Database;
   mta: Mta;
+  /** Takes over what can change while running, and says what changed. Throws ConfigError for a bad certificate: nothing is changed then. */
+  reload(config: Config): Changes;
   /** Stops taking work, finishes what is in flight, writes what is not written, closes. Safe to call twice. */
   stop(): Promise<void>;
 }
@@ -62,6 +66,7 @@ export interface App {
 /** Opens everything and starts. Throws where the data folder, the database or the port cannot be had. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
   const clock = overrides.clock ?? systemClock;
+  const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
   const log = overrides.log ?? createLog(config.log);
   mkdirSync(config.dataDir, { recursive: true, mode: 0o750 });
   await refuseSecondServer(config.dataDir);
@@ -74,6 +79,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 
   await ensureDefaultAccount({ db, clock });
   const epoch = await beginEpoch(db.commit);
+  let current = config;
   const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell(), keys: createBell() };
   const callers = createCallers({ db, clock, report });
   const streams = createStreams({ db, clock });
@@ -97,7 +103,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
     bells,
     findStream: (accountId, slug) => streams.find(accountId, slug),
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
-    findSuppressed: (accountId, stream, keys) => findSuppressed({ db, clock }, accountId, stream, keys),
+    findSuppressed: createSuppressionLookUp({ db, clock }),
     hasRoom: () => disk.hasRoom(),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
@@ -126,7 +132,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
       noteUse: (keyId, ip) => {
         callers.noteUse(keyId, ip);
       },
-      planLimit: (plan) => config.plans[plan]?.requestsPerMinute ?? 0,
+      planLimit: (plan) => current.plans[plan]?.requestsPerMinute ?? 0,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk),
@@ -134,6 +140,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
         publicUrl: config.http.publicUrl,
         version,
         trustedProxies: config.http.trustedProxies,
+        ...(certificate === null ? {} : { tls: certificate }),
         body: { bodyBytes: config.limits.bodyBytes, singleBodyBytes: config.limits.singleBodyBytes },
       },
     },
@@ -171,6 +178,29 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
     resolver,
     ownResolver: overrides.resolver === undefined,
   };
+  const reload = (next: Config): Changes => {
+    const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
+    const changes = changesBetween(current, next);
+    if (renewed !== null) api.setCertificate(renewed);
+    if ('level' in log) log.level = next.log.level;
+    mta.reroute(next.delivery.routes);
+    // What needs a restart stays as it is, and is told again until then.
+    current = {
+      ...current,
+      plans: next.plans,
+      log: { ...current.log, level: next.log.level },
+      delivery: { ...current.delivery, routes: next.delivery.routes },
+      tls: next.tls,
+    };
+    log.info(
+      { event: 'reloaded', ...changes },
+      changes.needRestart.length === 0
+        ? 'the settings were read again'
+        : 'the settings were read again; some need a restart',
+    );
+    return changes;
+  };
+
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
@@ -183,7 +213,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
     await mta.start();
     housekeeping.start();
     log.info({ event: 'started', url, epoch, migrated: db.migrated }, 'Posthorn is running');
-    return { url, migrated: db.migrated, db, mta, stop: () => (stopped ??= stop()) };
+    return { url, migrated: db.migrated, db, mta, reload, stop: () => (stopped ??= stop()) };
   } catch (error) {
     // A port that is taken, say: what is open already must not outlive the attempt.
     await stopAll(running);
@@ -274,7 +304,7 @@ async function readiness(db: Database, disk: DiskGuard): Promise<{ ok: boolean; 
   return { ok: checks.database && checks.disk, checks };
 }
 
-async function listen(api: Api, { host, port }: Config['http']): Promise<string> {
+async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {
   await new Promise<void>((resolve, reject) => {
     api.server.once('error', reject);
     api.server.listen(port, host, () => {
@@ -283,7 +313,7 @@ async function listen(api: Api, { host, port }: Config['http']): Promise<string>
     });
   });
   const { address, port: bound, family } = api.server.address() as AddressInfo;
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${String(bound)}`;
+  return `${tls ? 'https' : 'http'}://${family === 'IPv6' ? `[${address}]` : address}:${String(bound)}`;
 }
 
 interface Running {

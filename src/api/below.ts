@@ -56,6 +56,8 @@ function problemOf(error: NodeJS.ErrnoException): Problem | null {
     case 'HPE_HEADER_OVERFLOW':
       return new Problem('invalid_request', 'The headers have more than 16 KiB.');
     default:
+      // Whoever cannot agree with us on TLS cannot read an answer either.
+      if (/^ERR_(?:SSL|TLS)_/.test(error.code ?? '')) return null;
       return new Problem('invalid_request', 'This is not a well-formed HTTP/1.1 request.');
   }
 }

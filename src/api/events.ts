@@ -129,8 +129,8 @@ type Form = 'application/json' | 'text/event-stream' | 'application/x-ndjson';
 /** A stream is sent only to who asks for it by name. */
 function preferred(accept: string | undefined): Form {
   const named = (accept ?? '').toLowerCase();
-  if (/text\/event-stream/.test(named)) return 'text/event-stream';
-  return /application\/x-ndjson/.test(named) ? 'application/x-ndjson' : 'application/json';
+  if (named.includes('text/event-stream')) return 'text/event-stream';
+  return named.includes('application/x-ndjson') ? 'application/x-ndjson' : 'application/json';
 }
 
 function filterOf(accountId: string, query: z.output<typeof EventsQuery>): EventFilter {
@@ -193,7 +193,7 @@ async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
     for (;;) {
       const found = await eventsAfter(deps.db.read, filter, after, limit);
       const left = deadline - deps.clock.monotonic();
-      if (found.events.length > 0 || left <= 0 || bell.over) return found;
+      if (found.events.length > 0 || left <= 0 || bell.over()) return found;
       await bell.next(left);
     }
   } finally {
@@ -215,9 +215,7 @@ function attend({ bells, clock }: EventsDeps, call: Pick<EventsCall, 'whenOver'>
     wake();
   });
   return {
-    get over() {
-      return state.over;
-    },
+    over: (): boolean => state.over,
     /** Resolves at the next ring, or after `ms`, or when the call is over; true where the bell rang. */
     async next(ms: number): Promise<boolean> {
       if (!rung && !state.over) {
@@ -270,13 +268,13 @@ async function* follow(reading: Reading, start: number): AsyncGenerator<string> 
   try {
     let position = start;
     yield ': welcome\n\n';
-    while (!bell.over) {
+    while (!bell.over()) {
       const found = await eventsAfter(deps.db.read, filter, position, PAGE);
       if (found.events.length > 0) yield found.events.map((event) => message(reading, event)).join('');
       position = found.position;
       if (found.hasMore) continue;
       const rang = await bell.next(COMMENT_MS);
-      if (!rang && !bell.over) yield ': still here\n\n';
+      if (!rang && !bell.over()) yield ': still here\n\n';
     }
   } finally {
     bell.leave();

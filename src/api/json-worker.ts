@@ -1,8 +1,40 @@
-/** The thread that reads large JSON bodies: bytes in, value and hash out, one at a time. Started by `json-reader.ts`. */
+/**
+ * The thread that reads large JSON bodies, one at a time: bytes in, value and hash out. A send request it also checks, and
+ * then gives the draft instead of the value: decoding 20 MB of base64 is not for the main loop. Started by `json-reader.ts`.
+ */
 import { parentPort } from 'node:worker_threads';
 import { hashJson, readJson } from './json.ts';
+import type { JsonObject, JsonResult } from './json.ts';
+import { checkApart, memoryOf } from './send-check.ts';
+import type { CheckedSend } from './send-check.ts';
+import type { SendRules } from '../messages/send-request.ts';
 
-parentPort?.on('message', (bytes: Uint8Array) => {
+export interface JsonJob {
+  bytes: Uint8Array;
+  /** Checks the body as a send request by these rules. */
+  send: SendRules | null;
+}
+
+/** With `checked`, the value is left with what tells the forms apart. */
+export type JsonJobResult =
+  | (Extract<JsonResult, { kind: 'ok' }> & { hash: string; checked: CheckedSend | null })
+  | Exclude<JsonResult, { kind: 'ok' }>;
+
+function work({ bytes, send }: JsonJob): JsonJobResult {
   const result = readJson(bytes);
-  parentPort?.postMessage(result.kind === 'ok' ? { ...result, hash: hashJson(result.value) } : result);
+  if (result.kind !== 'ok') return result;
+  const hash = hashJson(result.value);
+  if (send === null) return { ...result, hash, checked: null };
+  return { kind: 'ok', value: formOf(result.value), hash, checked: checkApart(result.value, send) };
+}
+
+function formOf(value: JsonObject): JsonObject {
+  if (!Object.hasOwn(value, 'recipients')) return {};
+  return { recipients: value['recipients'] === null ? null : [] };
+}
+
+parentPort?.on('message', (job: JsonJob) => {
+  const result = work(job);
+  const memory = result.kind === 'ok' && result.checked !== null ? memoryOf(result.checked) : [];
+  parentPort?.postMessage(result, memory);
 });

@@ -12,7 +12,7 @@ import {
   recipientsOf,
   type MessageFilter,
 } from '../messages/message-store.ts';
-import { checkSendGently } from '../messages/send-request.ts';
+import { checkSendGently, type SendRules } from '../messages/send-request.ts';
 import type { SendLimits } from '../messages/send-limits.ts';
 import { sendSchemas } from '../messages/send-schema.ts';
 import { lastEventsOf } from '../events/event-log.ts';
@@ -25,6 +25,7 @@ import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors
 import { booleanParameter, listParameter, repeatedParameter, timeParameter } from './query.ts';
 import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
+import { draftFrom } from './send-check.ts';
 
 export interface MessagesDeps {
   db: Pick<Database, 'read'>;
@@ -62,6 +63,7 @@ function sendRoute(deps: MessagesDeps): Route {
       scopeFor: (body) => (body['recipients'] == null ? 'send' : 'campaign'),
       body: z.union([SingleMessage.meta({ id: 'SingleMessage' }), BulkMessage.meta({ id: 'BulkMessage' })]),
       bodyByHandler: true,
+      sendRules: (now) => rulesOf(deps, now),
       bodyExamples: {
         minimal: { summary: 'The least there is', value: minimal },
         attachment: {
@@ -96,10 +98,14 @@ function sendRoute(deps: MessagesDeps): Route {
   );
 }
 
+const rulesOf = ({ smtputf8, limits }: MessagesDeps, now: number): SendRules => ({ now, smtputf8, limits });
+
 async function send(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<Reply> {
-  const rules = { now: call.now, smtputf8: deps.smtputf8, limits: deps.limits };
   const breathe = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-  const draft = await checkSendGently(call.json, rules, breathe);
+  const draft =
+    call.checked === null
+      ? await checkSendGently(call.json, rulesOf(deps, call.now), breathe)
+      : draftFrom(call.checked);
   const sender = senderOf(call);
   const sent: { reply: Reply | null } = { reply: null };
   const together = (body: { id: string; object: string }): Rows => {

@@ -12,6 +12,8 @@ import type { Scope } from '../keys/scopes.ts';
 import type { AuditRow } from './audit.ts';
 import type { IdempotencyRow } from './idempotency.ts';
 import type { JsonObject } from './json.ts';
+import type { CheckedSend } from './send-check.ts';
+import type { SendRules } from '../messages/send-request.ts';
 import { parseQuery } from './query.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -29,6 +31,8 @@ export interface Call<Params, Query, Body> {
   body: Body;
   /** The body as it came, for handlers that check it themselves (`bodyByHandler`); `{}` where there was none. */
   json: JsonObject;
+  /** The body checked apart (see `sendRules`), or null; `json` then has only what tells its form. */
+  checked: CheckedSend | null;
   /** Size of the body in bytes, decompressed. */
   bodyBytes: number;
   caller: Caller;
@@ -93,6 +97,8 @@ export interface Declaration<Params, Query, Body> {
   body?: z.ZodType<Body>;
   /** The handler checks `call.json` itself; `body` then only documents it. */
   bodyByHandler?: boolean;
+  /** For send requests: how a large one is to be checked apart from the main loop, given the time; it then comes as `call.checked`. */
+  sendRules?: (now: number) => SendRules;
   bodyExamples?: Readonly<Record<string, { summary: string; value: unknown }>>;
   responses: Readonly<Record<number, ResponseDeclaration>>;
   /** Codes of its own, besides those every endpoint can answer. */

@@ -6,6 +6,7 @@ import type { Clock } from '../base/clock.ts';
 export class Running {
   private readonly busy = new Map<Socket, number>();
   private readonly known = new WeakSet<Socket>();
+  private readonly open = new Set<Socket>();
   private idle = (): void => undefined;
 
   constructor(server: Server) {
@@ -14,6 +15,10 @@ export class Running {
     };
     server.prependListener('request', begin);
     server.prependListener('checkExpectation', begin);
+    server.on('connection', (socket: Socket) => {
+      this.open.add(socket);
+      socket.once('close', () => this.open.delete(socket));
+    });
   }
 
   /** Resolves when nothing runs any more, or after `ms` milliseconds. */
@@ -26,6 +31,11 @@ export class Running {
       };
       if (this.busy.size === 0) this.idle();
     });
+  }
+
+  /** Closes every connection, also those that have not come to HTTP yet (a TLS handshake). */
+  cut(): void {
+    for (const socket of this.open) socket.destroy();
   }
 
   private begin(socket: Socket, res: ServerResponse): void {

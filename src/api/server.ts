@@ -13,6 +13,7 @@
  *   run          fields, handler
  */
 import http from 'node:http';
+import https from 'node:https';
 import Koa from 'koa';
 import { Router } from '@koa/router';
 import { answerBelow } from './below.ts';
@@ -44,6 +45,8 @@ export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
 export interface Api {
   /** Not listening yet. */
   server: http.Server;
+  /** Another certificate for connections from now on; nothing where the API speaks plain HTTP. */
+  setCertificate(tls: { cert: string; key: string }): void;
   /** Takes no new requests, lets running ones end (up to `drainMs`), then closes everything. */
   close(): Promise<void>;
 }
@@ -77,7 +80,13 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
     },
     server,
   );
-  return { server, close: closer(deps, server, stop, reader) };
+  return {
+    server,
+    setCertificate(tls) {
+      if (server instanceof https.Server) server.setSecureContext({ ...tls, minVersion: 'TLSv1.2' });
+    },
+    close: closer(deps, server, stop, reader),
+  };
 }
 
 interface Shared {
@@ -146,19 +155,21 @@ function originForm(target: string): string {
 }
 
 function createServer(settings: ApiDeps['settings'], listener: http.RequestListener): http.Server {
-  const server = http.createServer(
-    {
-      maxHeaderSize: HEAD_BYTES,
-      headersTimeout: settings.headMs ?? 30_000,
-      requestTimeout: settings.requestMs ?? 300_000,
-      keepAliveTimeout: settings.keepAliveMs ?? 72_000,
-      // How often the two limits above are looked at: they are late by this much at most.
-      connectionsCheckingInterval: Math.min(1_000, settings.headMs ?? 1_000),
-      // Node's own answer to a missing Host has neither envelope nor headers; ours has.
-      requireHostHeader: false,
-    },
-    listener,
-  );
+  const headMs = settings.headMs ?? 30_000;
+  const options: http.ServerOptions = {
+    maxHeaderSize: HEAD_BYTES,
+    headersTimeout: headMs,
+    requestTimeout: settings.requestMs ?? 300_000,
+    keepAliveTimeout: settings.keepAliveMs ?? 72_000,
+    // How often the two limits above are looked at: they are late by this much at most.
+    connectionsCheckingInterval: Math.min(1_000, settings.headMs ?? 1_000),
+    // Node's own answer to a missing Host has neither envelope nor headers; ours has.
+    requireHostHeader: false,
+  };
+  const server =
+    settings.tls === undefined
+      ? http.createServer(options, listener)
+      : https.createServer({ ...options, ...settings.tls, minVersion: 'TLSv1.2', handshakeTimeout: headMs }, listener);
   server.on('checkExpectation', listener);
   return server;
 }
@@ -172,7 +183,7 @@ function closer(deps: ApiDeps, server: http.Server, stop: Stop, reader: Shared['
       resolve();
     })); // prettier-ignore
     await running.end(deps.clock, deps.settings.drainMs ?? DRAIN_MS);
-    server.closeAllConnections();
+    running.cut();
     await closed;
     await reader.close();
   };

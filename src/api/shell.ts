@@ -22,6 +22,8 @@ export interface ApiSettings {
   version: string;
   /** Addresses and CIDR ranges whose `X-Forwarded-For` is believed. */
   trustedProxies: readonly string[];
+  /** PEM certificate and key: the API speaks HTTPS. */
+  tls?: { cert: string; key: string };
   /** Requests a minute for one IPv4 address or IPv6 /64 without a valid key. Default 60. */
   anonymousPerMinute?: number;
   body?: Partial<BodyLimits>;

@@ -17,13 +17,19 @@ let lastMs = 0;
 /** 12 bits that count up inside one millisecond, so that ids made by one process ascend strictly. */
 let counter = 0;
 
-/** Makes a new id. `now` is in milliseconds since the epoch. Ids made by one process ascend strictly, even if the clock steps back. */
+/**
+ * How far ids run ahead of the clock at most, in ms: in a burst, or when the clock steps back. Where it is set back further,
+ * ids follow it, since lists that are narrowed to a time read a range of ids.
+ */
+export const MOST_AHEAD_MS = 1000;
+
+/** Makes a new id. `now` is in milliseconds since the epoch. Ids made by one process ascend strictly while the clock does not step back further than MOST_AHEAD_MS. */
 export function newId(prefix: IdPrefix, now: number): string {
   if (poolAt + 10 > pool.length) {
     randomFillSync(pool);
     poolAt = 0;
   }
-  if (now > lastMs) {
+  if (now > lastMs || now < lastMs - MOST_AHEAD_MS) {
     lastMs = now;
     counter = pool.readUInt16BE(poolAt) & 0x07ff;
   } else if (++counter > 0x0fff) {

@@ -29,7 +29,7 @@ export interface Context {
   /** Writes one line to standard error. */
   note(line: string): void;
   /** Reads the settings that `--config` and the environment name. Throws `ConfigError`. */
-  load(): Loaded;
+  load(options?: { again: boolean }): Loaded;
   /** The same, with warnings noted: for the server and for who asks about settings. */
   loadAloud(): Loaded;
   /** Prints the record as JSON, or its lines for people. */
@@ -98,8 +98,8 @@ export async function run(
   });
   let exitCode: number = exitCodes.ok;
   let loaded: Loaded | null = null;
-  const load = (): Loaded => {
-    if (loaded !== null) return loaded;
+  const load = ({ again = false } = {}): Loaded => {
+    if (loaded !== null && !again) return loaded;
     const { config: file } = program.opts<{ config?: string }>();
     loaded = loadConfig({ ...readSurroundings(), env, file });
     return loaded;

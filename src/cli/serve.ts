@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { systemClock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
+import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { reachOperator } from '../operator/operator.ts';
@@ -14,6 +15,8 @@ import { greeting } from './greeting.ts';
 export interface Server {
   /** Where the API listens. */
   url: string;
+  /** Takes over what can change while running. Throws ConfigError. */
+  reload(config: Config): unknown;
   stop(): Promise<void>;
 }
 
@@ -52,12 +55,25 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     const server = await starting(context, config, () => startApp(config, { log }));
     if (server === null) return;
     await greet(context, config, log, { url: server.url, isFirst });
+    ending.onHangUp(() => {
+      reload(context, log, server);
+    });
     await ending.asked;
     await server.stop();
   } finally {
     unguard();
     ending.quiet();
     log.flush();
+  }
+}
+
+/** Settings that cannot be read leave everything as it is: a slip in the file must not end a running server. */
+function reload(context: Context, log: Log, server: Server): void {
+  try {
+    server.reload(context.load({ again: true }).config);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    log.error({ event: 'reload_failed', mistakes: error.mistakes }, 'the settings have mistakes: nothing was changed');
   }
 }
 
@@ -113,7 +129,7 @@ async function firstKey(config: Config): Promise<{ key: string }> {
 const SAME_SIGNAL_MS = 500;
 
 /** The first signal asks for an end; a second one, from somebody who will not wait, ends at once with 1. */
-function hearSignals(): { asked: Promise<void>; quiet(): void } {
+function hearSignals(): { asked: Promise<void>; onHangUp(reload: () => void): void; quiet(): void } {
   let askedAt: number | null = null;
   let ask: () => void = () => undefined;
   const asked = new Promise<void>((resolve) => {
@@ -127,9 +143,19 @@ function hearSignals(): { asked: Promise<void>; quiet(): void } {
   };
   process.on('SIGTERM', hear);
   process.on('SIGINT', hear);
+  // From the begin: without a listener SIGHUP ends the process, and it may come while we start.
+  let hangUp: () => void = () => undefined;
+  const hearHangUp = (): void => {
+    hangUp();
+  };
+  process.on('SIGHUP', hearHangUp);
   return {
     asked,
+    onHangUp(reload) {
+      hangUp = reload;
+    },
     quiet() {
+      process.off('SIGHUP', hearHangUp);
       process.off('SIGTERM', hear);
       process.off('SIGINT', hear);
     },

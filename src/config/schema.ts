@@ -55,13 +55,13 @@ export const settings = group('', {
   http: group('The API.', {
     host: setting(listenAddress(), '127.0.0.1', 'Address the API listens on.'),
     port: setting(listenPort(), 8025, 'Port the API listens on; 0 takes a free one.'),
-    publicUrl: setting(optional(webAddress()), null, 'Address under which callers reach the API; links and the OpenAPI document name it.', { fallbackText: '`http://127.0.0.1:<http.port>`' }),
+    publicUrl: setting(optional(webAddress()), null, 'Address under which callers reach the API; links and the OpenAPI document name it.', { fallbackText: '`http://127.0.0.1:<http.port>`, https with `http.tls`' }),
     trustedProxies: setting(list(ipNetwork(), 100), [], 'Proxies whose X-Forwarded-For header is believed: addresses or CIDR ranges.'),
-    tls: setting(flag(), false, 'Whether the API itself speaks HTTPS; only `false` is possible so far.', { later: true }),
-  }, ({ tls }) => (tls ? { member: 'tls', expected: 'false (HTTPS is not available here yet: put a TLS proxy in front)' } : null)),
-  tls: group('The certificate of the SMTP listeners.', {
-    certFile: setting(optional(filePath()), null, 'PEM file with the certificate chain.', { fallbackText: 'self-signed at first start', later: true }),
-    keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', { fallbackText: 'self-signed at first start', later: true }),
+    tls: setting(flag(), false, 'Whether the API itself speaks HTTPS, with the certificate of `tls`.'),
+  }),
+  tls: group('The certificate of the API, where `http.tls` is on, and of the SMTP listeners. Read again on SIGHUP.', {
+    certFile: setting(optional(filePath()), null, 'PEM file with the certificate chain.', { fallbackText: 'none' }),
+    keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', { fallbackText: 'none' }),
   }, ({ certFile, keyFile }) => ((certFile === null) === (keyFile === null) ? null
     : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' })),
   smtp: group('Who we are in SMTP, and what listens.', {
@@ -157,7 +157,8 @@ export const settings = group('', {
   dashboard: group('The dashboard.', {
     port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`', later: true }),
   }),
-}); // prettier-ignore
+}, ({ http, tls }) => (http.tls && tls.certFile === null
+  ? { member: 'http.tls', expected: 'false, or tls.certFile and tls.keyFile given' } : null)); // prettier-ignore
 
 /** What defaults depend on besides the settings; read from the process by load.ts. */
 export interface Surroundings {
@@ -180,7 +181,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
   return {
     ...written,
     dataDir,
-    http: { ...http, publicUrl: http.publicUrl ?? `http://127.0.0.1:${http.port}` },
+    http: { ...http, publicUrl: http.publicUrl ?? `${http.tls ? 'https' : 'http'}://127.0.0.1:${http.port}` },
     tls:
       tls.certFile === null || tls.keyFile === null
         ? null

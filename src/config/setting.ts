@@ -43,7 +43,10 @@ export function setting<T>(kind: Kind<T>, fallback: unknown, about: string, extr
   return schema;
 }
 
-/** Declares a group of settings. `conflict` sees the group once each member is valid, and may name a member and what was expected of it. */
+/**
+ * Declares a group of settings. `conflict` sees the group once each member is valid, and may name a member (with dots for one
+ * further in) and what was expected of it.
+ */
 export function group<M extends Readonly<Record<string, z.ZodType>>>(
   about: string,
   members: M,
@@ -53,7 +56,7 @@ export function group<M extends Readonly<Record<string, z.ZodType>>>(
   const error: z.core.$ZodErrorMap = (issue) => (issue.code === 'invalid_type' ? `a group with ${names}` : undefined);
   const schema = z.strictObject(members, { error }).superRefine((value, context) => {
     const found = conflict?.(value) ?? null;
-    if (found !== null) context.addIssue({ code: 'custom', path: [found.member], message: found.expected });
+    if (found !== null) context.addIssue({ code: 'custom', path: found.member.split('.'), message: found.expected });
   });
   notes.set(schema, { is: 'group', about, members });
   return schema;

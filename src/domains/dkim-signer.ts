@@ -32,7 +32,7 @@ const MOST_CACHED = 5000;
 const FRESH_MS = 5000;
 
 export function createDkimSigners(deps: { db: Pick<Database, 'fast'>; keyring: Keyring; clock: Clock }): DkimSigners {
-  const slots = createSignSlots(2 * availableParallelism());
+  const slots = createSignSlots(availableParallelism());
   const cache = createLookUpCache<Loaded>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: ({ kind }) => kind === 'ready' },

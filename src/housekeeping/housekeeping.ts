@@ -40,7 +40,13 @@ export function createHousekeeping(
 
   function wait(ms: number, run: () => Promise<void>): void {
     if (stopped) return;
-    timer = clock.after(ms, () => (working = run()), { background: true });
+    timer = clock.after(
+      ms,
+      () => {
+        working = run();
+      },
+      { background: true },
+    );
   }
 
   function next(): void {

@@ -122,8 +122,6 @@ const C1 = '€.‚ƒ„…†‡ˆ‰Š‹Œ.Ž..‘’“”•–—˜™š�
  */
 
 const UNWANTED = /[\x00-\x08\x0b\x0e-\x1f\x7f-\xa0\u00ad\u034f\u200b\u2060\ufeff]/g;
-/** `&` or one of those: most text has neither. */
-const TO_DECODE = /[&\x00-\x08\x0b\x0e-\x1f\x7f-\xa0\u00ad\u034f\u200b\u2060\ufeff]/;
 
 /** Decodes references, makes no-break spaces plain ones and drops what cannot be seen. */
 export function decodeEntities(text: string): string {
@@ -131,6 +129,9 @@ export function decodeEntities(text: string): string {
   const decoded = text.includes('&') ? text.replace(/&(#?[a-zA-Z0-9]{1,24});/g, reference) : text;
   return decoded.replace(UNWANTED, (character) => (character === '\u00a0' ? ' ' : ''));
 }
+
+/** `&` or one of those: most text has neither. */
+const TO_DECODE = /[&\x00-\x08\x0b\x0e-\x1f\x7f-\xa0\u00ad\u034f\u200b\u2060\ufeff]/;
 
 function reference(whole: string, name: string): string {
   if (!name.startsWith('#')) return NAMES.get(name) ?? whole;

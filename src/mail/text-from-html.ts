@@ -156,10 +156,13 @@ function endOfTag(html: string, from: number): number {
   return html.length;
 }
 
+const ATTRIBUTE = /([^\s"'=/]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+)))?/g;
+
 /** An attribute's value with its entities decoded, or the empty string. */
 function attribute(attributes: string, wanted: string): string {
   if (attributes === '') return '';
-  for (const match of attributes.matchAll(/([^\s"'=/]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+)))?/g)) {
+  ATTRIBUTE.lastIndex = 0;
+  for (let match = ATTRIBUTE.exec(attributes); match !== null; match = ATTRIBUTE.exec(attributes)) {
     if (match[1]?.toLowerCase() === wanted) return decodeEntities(match[2] ?? match[3] ?? match[4] ?? '').trim();
   }
   return '';

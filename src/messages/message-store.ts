@@ -1,6 +1,6 @@
 /** Reading messages with what belongs to them. */
 import type { Knex } from 'knex';
-import { idFloor } from '../base/id.ts';
+import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
 import { addressKey } from '../mail/address.ts';
 import type { AttemptRow, ContentRow, DeliveryRow, DeliveryStatus, MessageRow } from '../storage/tables.ts';
 import { timestamp } from './message.ts';
@@ -91,14 +91,11 @@ function narrow(read: Knex, query: Knex.QueryBuilder, filter: MessageFilter): vo
   if (createdAfter !== undefined)
     query.where('m.id', '>=', idFloor('msg', createdAfter)).where('m.created_at', '>=', createdAfter);
   if (createdBefore !== undefined)
-    query.where('m.created_at', '<', createdBefore).where('m.id', '<', idFloor('msg', createdBefore + ID_DRIFT_MS));
+    query.where('m.created_at', '<', createdBefore).where('m.id', '<', idFloor('msg', createdBefore + MOST_AHEAD_MS));
   if (opened !== undefined) query.where('m.opens', opened ? '>' : '=', 0);
   if (clicked !== undefined) query.where('m.clicks', clicked ? '>' : '=', 0);
   if (test !== undefined) query.where('m.test', test ? 1 : 0);
 }
-
-/** Ids may run ahead of the clock by a moment when many are made in one millisecond. */
-const ID_DRIFT_MS = 1_000;
 
 /** SQLite folds the case of ASCII only; beyond that the usual spellings of a word are asked for one by one. */
 function narrowToWord(query: Knex.QueryBuilder, word: string): void {

@@ -5,7 +5,7 @@
  */
 import type { Connection } from '../storage/connection.ts';
 import type { Committer, Work } from '../storage/commit.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { allDone, insertRows, type Rows } from '../storage/rows.ts';
 import type {
   AttemptRow,
   CounterRow,
@@ -46,9 +46,10 @@ export const HAPPEN = 'happen';
 
 /** `written` is told of events once they are durable. */
 export function createRecorder(deps: { commit: Committer; clock: Clock; written: () => void }): Recorder {
-  const work: Work<HappenUnit, readonly Recorded[]> = {
+  const work: Work<HappenUnit, readonly Recorded[], Map<string, Folding>> = {
     name: HAPPEN,
-    run: (tx, units) => writeGroup(tx, units, deps.clock.now()),
+    read: (db, units) => load(db, units, deps.clock.now()),
+    run: (tx, units, folding) => writeGroup(tx, units, folding, deps.clock.now()),
   };
   return {
     async record(occurrences, rows) {
@@ -60,7 +61,8 @@ export function createRecorder(deps: { commit: Committer; clock: Clock; written:
   };
 }
 
-type Loaded = DeliveryRow & { opens: number; clicks: number; stream: string };
+/** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
+type Loaded = DeliveryRow & { opens: number; clicks: number; suppressed: string | null };
 
 /** One delivery of the group while its happenings are folded. */
 interface Folding {
@@ -83,31 +85,26 @@ interface Gathered {
   counters: Map<string, CounterRow>;
 }
 
-async function writeGroup(tx: Connection, units: readonly HappenUnit[], now: number): Promise<(readonly Recorded[])[]> {
-  const occurrences = units.flatMap((unit) => unit.occurrences);
-  const folding = await load(tx, occurrences);
-  const suppressed = await suppressedAmong(tx, occurrences, folding, now);
+async function writeGroup(
+  tx: Connection,
+  units: readonly HappenUnit[],
+  folding: ReadonlyMap<string, Folding>,
+  now: number,
+): Promise<(readonly Recorded[])[]> {
   const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map() };
 
   const results = units.map((unit) =>
     unit.occurrences.map(({ deliveryId, happening }): Recorded => {
       const one = folding.get(deliveryId);
       if (one === undefined) return { applied: false, state: null };
-      const by = happening.kind === 'claimed' ? suppressed.get(deliveryId) : undefined;
-      const decision = decide(
-        one.state,
-        by === undefined ? happening : ({ ...happening, suppressedBy: by } as Happening),
-        now,
-      );
+      const decision = decide(one.state, withSuppression(happening, one.row), now);
       fold(one, decision, happening, now, gathered);
       return { applied: decision.applied, state: decision.state };
     }),
   );
 
   const changed = [...folding.values()].filter((one) => one.changed);
-  await updateDeliveries(tx, changed);
-  await updateMessages(tx, changed);
-  await insertRows(tx, [
+  const writes = insertRows(tx, [
     {
       attempts: gathered.attempts,
       events: gathered.events,
@@ -116,15 +113,21 @@ async function writeGroup(tx: Connection, units: readonly HappenUnit[], now: num
     },
     ...units.flatMap((unit) => (unit.rows === undefined ? [] : [unit.rows])),
   ]);
+  await allDone([updateDeliveries(tx, changed), updateMessages(tx, changed), writes]);
   return results;
 }
 
-async function load(tx: Connection, occurrences: readonly Occurrence[]): Promise<Map<string, Folding>> {
-  const ids = [...new Set(occurrences.map(({ deliveryId }) => deliveryId))];
-  const rows = await tx.all<Loaded>(
-    `SELECT d.*, m.opens, m.clicks, m.stream FROM json_each(?) AS wanted
-     JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id`,
-    [JSON.stringify(ids)],
+/** Claims look at the suppression list once more: an address may have been added since its mail was accepted. */
+async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
+  const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
+  const rows = await db.all<Loaded>(
+    `SELECT d.*, m.opens, m.clicks, (
+       SELECT s.id || ' ' || s.reason FROM suppressions s
+       WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
+         AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
+       ORDER BY s.scope LIMIT 1) AS suppressed
+     FROM json_each(?) AS wanted JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id`,
+    [now, JSON.stringify(ids)],
   );
   return new Map(
     rows.map((row) => [
@@ -160,32 +163,11 @@ const stateOf = (row: Loaded): DeliveryState => ({
   clicks: row.clicks,
 });
 
-interface SuppressionHit {
-  id: string;
-  reason: SuppressionReason;
-}
-
-/** Claims look at the suppression list once more: an address may have been added since its mail was accepted. */
-async function suppressedAmong(
-  tx: Connection,
-  occurrences: readonly Occurrence[],
-  folding: ReadonlyMap<string, Folding>,
-  now: number,
-): Promise<Map<string, SuppressionHit>> {
-  const wanted = occurrences.flatMap(({ deliveryId, happening }) => {
-    const row = happening.kind === 'claimed' ? folding.get(deliveryId)?.row : undefined;
-    return row === undefined || row.test === 1
-      ? []
-      : [[row.id, row.account_id, row.address_key, `stream:${row.stream}`]];
-  });
-  if (wanted.length === 0) return new Map();
-  const hits = await tx.all<SuppressionHit & { delivery_id: string }>(
-    `SELECT w.value->>0 AS delivery_id, s.id, s.reason FROM json_each(?) AS w
-     JOIN suppressions s ON s.account_id = w.value->>1 AND s.address_key = w.value->>2 AND s.scope IN ('account', w.value->>3)
-     WHERE s.expires_at IS NULL OR s.expires_at > ?`,
-    [JSON.stringify(wanted), now],
-  );
-  return new Map(hits.map(({ delivery_id, id, reason }) => [delivery_id, { id, reason }]));
+/** A claim with what the suppression list says of its recipient. */
+function withSuppression(happening: Happening, { suppressed }: Loaded): Happening {
+  if (happening.kind !== 'claimed' || suppressed === null) return happening;
+  const [id = '', reason = ''] = suppressed.split(' ');
+  return { ...happening, suppressedBy: { id, reason: reason as SuppressionReason } };
 }
 
 function fold(one: Folding, decision: Decision, happening: Happening, now: number, gathered: Gathered): void {

@@ -10,7 +10,10 @@ import type { Resolver } from '../base/resolver.ts';
 const MOST_ASKED = 8;
 
 /** The first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
-export async function namedIpv6Address(deps: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> }, own: readonly string[]): Promise<string | null> {
+export async function namedIpv6Address(
+  deps: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
+  own: readonly string[],
+): Promise<string | null> {
   const candidates = own.filter((ip) => isIPv6(ip) && isPublicAddress(ip)).slice(0, MOST_ASKED);
   for (const ip of candidates) if (await leadsBack(deps, ip)) return ip;
   return null;

@@ -69,6 +69,8 @@ export interface Mta {
    * to 60 s in all, since closing there makes duplicates. What became of them is written.
    */
   stop(): Promise<void>;
+  /** Other routes from now on. */
+  reroute(routes: Parameters<Sites['reroute']>[0]): void;
   lanes(): LaneReport[];
   sizes(): { groups: number; jobs: number; connections: number };
 }
@@ -102,16 +104,26 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const breaker = createBreaker();
   const pool = createPool({ clock }, options.pool);
   const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
-  const deliverDeps = { clock, pool, tls, memory: createTlsMemory(), breaker, timeouts: options.timeouts, hostname: options.hostname, ...(options.sourceIpv6 === undefined ? {} : { sourceIpv6: options.sourceIpv6 }) };
+  const deliverDeps = {
+    clock,
+    pool,
+    tls,
+    memory: createTlsMemory(),
+    breaker,
+    timeouts: options.timeouts,
+    hostname: options.hostname,
+    ...(options.sourceIpv6 === undefined ? {} : { sourceIpv6: options.sourceIpv6 }),
+  };
   const states = new Map<string, LaneState>();
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
+  const prepare = createPrepare(deps);
   const worker: WorkerDeps = {
     clock,
     recorder: deps.recorder,
     windows,
     epoch: options.epoch,
     leaseMs: options.timeouts.attempt + LEASE_MARGIN_MS,
-    prepare: createPrepare(deps),
+    prepare,
     attempt,
     failed: storageFailed,
   };
@@ -119,7 +131,9 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     work: (lane) => workLane(worker, lane),
     slots: slotsOf,
     maxSlots: () => options.maxConnections,
-    failed: (lane, error) => { log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error'); },
+    failed: (lane, error) => {
+      log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error');
+    },
     empty: forgetOldStates,
   });
   let unlisten: (() => void) | null = null;
@@ -134,10 +148,16 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   function place(job: Job): void {
     const known = deps.sites.known(job.domain);
     if (known !== null) offer(job, known);
-    else deps.sites.find(job.domain).then((found) => { offer(job, found); }, (error: unknown) => {
-      log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
-      windows.done(job, clock.now() + UNTRIED_MS);
-    });
+    else
+      deps.sites.find(job.domain).then(
+        (found) => {
+          offer(job, found);
+        },
+        (error: unknown) => {
+          log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
+          windows.done(job, clock.now() + UNTRIED_MS);
+        },
+      );
   }
 
   function offer(job: Job, destination: Destination): void {
@@ -165,7 +185,14 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     let state = states.get(lane);
     if (state === undefined) {
       const now = clock.now();
-      state = { site: null, throttle: newThrottle(options.lane, now), parkedUntil: null, timer: null, lastReply: null, lastProgressAt: now };
+      state = {
+        site: null,
+        throttle: newThrottle(options.lane, now),
+        parkedUntil: null,
+        timer: null,
+        lastReply: null,
+        lastProgressAt: now,
+      };
       states.set(lane, state);
     }
     return state;
@@ -221,7 +248,10 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     const now = clock.now();
     switch (destination.kind) {
       case 'simulator':
-        return { kind: 'done', ...simulate(simulatedEnd(mail.testOutcome, mail.recipient, options.simulatorDomain), number, now) };
+        return {
+          kind: 'done',
+          ...simulate(simulatedEnd(mail.testOutcome, mail.recipient, options.simulatorDomain), number, now),
+        };
       case 'discard':
         return { kind: 'done', outcome: discarded(frame(now)), followUps: [] };
       case 'hold':
@@ -230,7 +260,14 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         return { kind: 'done', outcome: outcomeOfRoute(frame(now), destination.route), followUps: [] };
       case 'site': {
         const relayed = destination.relay !== null;
-        const tried = await deliver(deliverDeps, destination, mail, (endedAt) => frame(endedAt, relayed), connected, number === 1);
+        const tried = await deliver(
+          deliverDeps,
+          destination,
+          mail,
+          (endedAt) => frame(endedAt, relayed),
+          connected,
+          number === 1,
+        );
         if (tried.kind === 'untried') return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
         return { kind: 'done', outcome: tried.outcome, followUps: [] };
       }
@@ -239,7 +276,17 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
 
   function notReady(frame: AttemptFrame, job: Job, mail: Exclude<Prepared, Ready>): Outcome {
     if (mail.kind === 'unsigned') {
-      log.error({ event: 'signing_unavailable', delivery_id: job.id, reason: mail.why }, 'a mail waits because it cannot be signed');
+      log.error(
+        { event: 'signing_unavailable', delivery_id: job.id, reason: mail.why },
+        'a mail waits because it cannot be signed',
+      );
+      return waitForUs(frame, mail.why);
+    }
+    if (mail.kind === 'unready') {
+      log.error(
+        { event: 'composing_failed', delivery_id: job.id, reason: mail.why },
+        'a mail waits because it could not be composed',
+      );
       return waitForUs(frame, mail.why);
     }
     return cannotBuild(frame, mail.kind === 'gone' ? 'its rows are gone' : mail.why);
@@ -284,7 +331,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     }
     const { smtpCode, enhancedCode, smtpReply } = outcome.facts;
     const reason = outcome.kind === 'deferred' ? outcome.verdict.reason : '';
-    if (asksForLess(smtpCode, enhancedCode, smtpReply ?? '', reason)) state.throttle = pushedBack(state.throttle, smtpReply ?? '', now);
+    if (asksForLess(smtpCode, enhancedCode, smtpReply ?? '', reason))
+      state.throttle = pushedBack(state.throttle, smtpReply ?? '', now);
   }
 
   /** Mail that an earlier run held when it ended: nobody knows how far it came, so it is tried again by the schedule. */
@@ -299,10 +347,17 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       await deps.recorder.record(
         rows.map(({ id, claim_epoch, attempt_count }) => ({
           deliveryId: id,
-          happening: { kind: 'orphaned', epoch: claim_epoch, retryAt: nextTryAt(options.retry, attempt_count, now, deps.random()) },
+          happening: {
+            kind: 'orphaned',
+            epoch: claim_epoch,
+            retryAt: nextTryAt(options.retry, attempt_count, now, deps.random()),
+          },
         })),
       );
-      log.warn({ event: 'attempts_taken_back', count: rows.length }, 'attempts that an earlier run left unfinished are tried again');
+      log.warn(
+        { event: 'attempts_taken_back', count: rows.length },
+        'attempts that an earlier run left unfinished are tried again',
+      );
     }
   }
 
@@ -328,7 +383,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       'SELECT id FROM deliveries WHERE due_at IS NOT NULL AND due_at <= ? AND give_up_at <= ? AND claim_epoch IS NULL LIMIT 500',
       [now, now],
     );
-    if (rows.length > 0) await deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'aged' } })));
+    if (rows.length > 0)
+      await deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'aged' } })));
   }
 
   function tellStalled(): void {
@@ -345,7 +401,9 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   return {
     async start() {
       await takeBack();
-      unlisten = deps.bells.deliveries.listen((hints) => { windows.hint(hints); });
+      unlisten = deps.bells.deliveries.listen((hints) => {
+        windows.hint(hints);
+      });
       await sweep();
     },
     async stop() {
@@ -355,12 +413,24 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       sweeper?.cancel();
       for (const state of states.values()) state.timer?.cancel();
       const timers = [
-        clock.after(STOP_GIVE_UP_MS, () => { pool.abandon(); }),
-        clock.after(STOP_LONGEST_MS, () => { pool.abandon(true); }),
+        clock.after(STOP_GIVE_UP_MS, () => {
+          pool.abandon();
+        }),
+        clock.after(STOP_LONGEST_MS, () => {
+          pool.abandon(true);
+        }),
       ];
-      const tooLong = new Promise<void>((resolve) => timers.push(clock.after(STOP_LONGEST_MS + STOP_WRITE_MS, resolve)));
+      const tooLong = new Promise<void>((resolve) =>
+        timers.push(clock.after(STOP_LONGEST_MS + STOP_WRITE_MS, resolve)),
+      );
       await Promise.race([lanes.stop().then(() => pool.drain()), tooLong]);
       for (const timer of timers) timer.cancel();
+      await prepare.close();
+    },
+    reroute(routes) {
+      deps.sites.reroute(routes);
+      // Mail of held lanes is looked at now, not by the next sweep.
+      void windows.scan().catch(storageFailed);
     },
     lanes: () =>
       lanes.views().map((view) => {

@@ -4,20 +4,24 @@
  */
 import type { DkimSigner } from '../mail/dkim/sign.ts';
 import { signHeaders } from '../mail/dkim/sign.ts';
-import { relaxedBodyHash } from '../mail/dkim/canonicalize.ts';
-import type { EncodedContent, MimeContent } from '../mail/mime-write.ts';
-import { encodeContent, textFromHtml, writeHead } from '../mail/mime-write.ts';
+import type { Attachment } from '../mail/mime-write.ts';
+import { writeHead } from '../mail/mime-write.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { createBatchLoader } from '../base/batch-loader.ts';
+import type { Clock } from '../base/clock.ts';
+import { ThreadRefusal } from '../base/threads.ts';
 import { storedMailboxes, type StoredMailbox } from '../messages/message.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
+import { createComposer, Unencodable } from './composer.ts';
+import type { Composed } from './compose.ts';
 
 export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
 
 export interface PrepareDeps {
   db: { fast: Connection };
+  clock: Clock;
   /** The DKIM signers of a sending domain, urgent mail first. */
   signersFor(domain: string, order: number): Promise<Signing>;
   /** The host in the return path of a sending domain. */
@@ -44,6 +48,8 @@ export type Prepared =
   | { kind: 'gone' }
   /** Cannot be signed now: waits, never leaves unsigned. */
   | { kind: 'unsigned'; why: string }
+  /** Something of ours failed in the middle of it: waits. */
+  | { kind: 'unready'; why: string }
   /** Cannot be built at all. */
   | { kind: 'unbuildable'; why: string };
 
@@ -54,24 +60,26 @@ type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'test
     | 'subject' | 'headers_json' | 'stream' | 'test_outcome' | 'rfc_message_id' | 'created_at' | 'batch_id'
   >; // prettier-ignore
 
-interface Encoded {
-  content: EncodedContent;
-  bodyHash: string;
-}
-
 /** A mail that no later try could build either. What storage or keys fail at is another matter: it passes. */
 class Unbuildable extends Error {}
 
 /** Encoded contents kept while they are in use: enough for the lanes' windows, small beside the process. */
 const CACHE_BYTES = 32 * 1024 * 1024;
 
-export function createPrepare(deps: PrepareDeps): (deliveryId: string) => Promise<Prepared> {
+export interface Prepare {
+  (deliveryId: string): Promise<Prepared>;
+  /** Ends what runs apart from the main loop. */
+  close(): Promise<void>;
+}
+
+export function createPrepare(deps: PrepareDeps): Prepare {
+  const composer = createComposer(deps);
   const deliveries = createBatchLoader<Loaded>((ids) => loadDeliveries(deps.db.fast, ids));
-  const contents = createBatchLoader<MimeContent & { autoText: boolean }>((ids) => loadContents(deps.db.fast, ids));
-  const cache = new Map<string, { encoded: Promise<Encoded>; bytes: number }>();
+  const contents = createBatchLoader<ContentRow>((ids) => loadContents(deps.db.fast, ids));
+  const cache = new Map<string, { encoded: Promise<Composed>; bytes: number }>();
   let cached = 0;
 
-  function encodedOf(contentId: string): Promise<Encoded> {
+  function encodedOf(contentId: string): Promise<Composed> {
     const known = cache.get(contentId);
     if (known !== undefined) return known.encoded;
     const entry = { encoded: encode(contentId), bytes: 0 };
@@ -96,32 +104,42 @@ export function createPrepare(deps: PrepareDeps): (deliveryId: string) => Promis
     }
   }
 
-  async function encode(contentId: string): Promise<Encoded> {
-    const stored = await contents.load(contentId);
-    if (stored === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
-    const { html, attachments, autoText } = stored;
+  async function encode(contentId: string): Promise<Composed> {
+    const row = await contents.load(contentId);
+    if (row === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
+    const done = row.attachment_count === 0 ? null : await composer.room();
     try {
-      const text = stored.text ?? (autoText && html !== null ? textFromHtml(html) : null);
-      const content = await encodeContent({ html, text, attachments }, contentId);
-      return { content, bodyHash: relaxedBodyHash(content.body) };
+      return await composer.compose({
+        id: contentId,
+        html: row.html,
+        text: row.text,
+        autoText: row.auto_text === 1,
+        attachments: done === null ? [] : await loadAttachments(deps.db.fast, contentId),
+      });
     } catch (error) {
-      throw new Unbuildable(`content ${contentId} cannot be encoded`, { cause: error });
+      if (error instanceof Unencodable)
+        throw new Unbuildable(`content ${contentId} cannot be encoded`, { cause: error });
+      throw error;
+    } finally {
+      done?.();
     }
   }
 
-  return async (deliveryId) => {
+  const prepare = async (deliveryId: string): Promise<Prepared> => {
     const row = await deliveries.load(deliveryId);
     if (row === undefined) return { kind: 'gone' };
     try {
       return await build(deps, row, await encodedOf(row.content_id));
     } catch (error) {
       if (error instanceof Unbuildable) return { kind: 'unbuildable', why: error.message };
+      if (error instanceof ThreadRefusal) return { kind: 'unready', why: `it could not be composed: ${error.message}` };
       throw error;
     }
   };
+  return Object.assign(prepare, { close: () => composer.close() });
 }
 
-async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Encoded): Promise<Prepared> {
+async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Composed): Promise<Prepared> {
   const signing = await deps.signersFor(row.from_domain, row.class);
   // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature.
   if (signing.kind === 'unavailable' && row.test === 0) return { kind: 'unsigned', why: signing.why };
@@ -198,22 +216,14 @@ async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<M
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-async function loadContents(
-  db: Connection,
-  ids: readonly string[],
-): Promise<Map<string, MimeContent & { autoText: boolean }>> {
+async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, ContentRow>> {
   const rows = await db.all<ContentRow>('SELECT c.* FROM json_each(?) AS w JOIN contents c ON c.id = w.value', [
     JSON.stringify(ids),
   ]);
-  const found = new Map<string, MimeContent & { autoText: boolean }>();
-  for (const { id, html, text, auto_text, attachment_count } of rows) {
-    const attachments = attachment_count === 0 ? [] : await loadAttachments(db, id);
-    found.set(id, { html, text, autoText: auto_text === 1, attachments });
-  }
-  return found;
+  return new Map(rows.map((row) => [row.id, row]));
 }
 
-async function loadAttachments(db: Connection, contentId: string): Promise<MimeContent['attachments']> {
+async function loadAttachments(db: Connection, contentId: string): Promise<Attachment[]> {
   const rows = await db.all<AttachmentRow>('SELECT * FROM attachments WHERE content_id = ? ORDER BY position', [
     contentId,
   ]);

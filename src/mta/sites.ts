@@ -62,6 +62,8 @@ export interface Sites {
   known(domain: string): Destination | null;
   /** Asks where needed. */
   find(domain: string): Promise<Destination>;
+  /** Other routes from now on; mail in a lane learns of them at its next attempt. */
+  reroute(routes: Readonly<Record<string, Route>>): void;
 }
 
 const MOST_DOMAINS = 50_000;
@@ -72,11 +74,13 @@ const NOWHERE_MS = 1_000;
 
 export function createSites(deps: SitesDeps): Sites {
   const { clock } = deps;
+  let { routes } = deps;
+  /** Counts the changes of routes: an answer to a question from before one is not kept. */
+  let round = 0;
   const answers = new Map<string, { destination: Destination; until: number }>();
   const asking = new Map<string, Promise<Destination>>();
 
-  const routeOf = (domain: string): Route | undefined =>
-    Object.hasOwn(deps.routes, domain) ? deps.routes[domain] : deps.routes['*'];
+  const routeOf = (domain: string): Route | undefined => (Object.hasOwn(routes, domain) ? routes[domain] : routes['*']);
 
   function known(domain: string): Destination | null {
     if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
@@ -100,30 +104,50 @@ export function createSites(deps: SitesDeps): Sites {
   }
 
   async function ask(domain: string, route: Route | undefined, key: string): Promise<Destination> {
+    const asked = round;
     if (route?.kind === 'smarthost') {
       const name = `${route.host}:${String(route.port)}`;
-      return keep(key, await deps.findRelay(route.host, route.port), name, { tls: route.tls, auth: route.auth });
+      return keep(key, asked, await deps.findRelay(route.host, route.port), name, { tls: route.tls, auth: route.auth });
     }
     const found = await deps.findHosts(domain, { fresh: false });
     // "No such domain" counts towards a bounce only when asked for afresh.
     const sure = found.kind === 'no_domain' && !found.fresh ? await deps.findHosts(domain, { fresh: true }) : found;
-    return keep(key, sure, null, null);
+    return keep(key, asked, sure, null, null);
   }
 
-  function keep(key: string, route: MailRoute, relayName: string | null, relay: Site['relay']): Destination {
+  function keep(
+    key: string,
+    asked: number,
+    route: MailRoute,
+    relayName: string | null,
+    relay: Site['relay'],
+  ): Destination {
     const destination: Destination =
       route.kind === 'hosts'
         ? { kind: 'site', name: relayName ?? route.site, hosts: route.hosts, relay }
         : { kind: 'nowhere', route };
     const ttl = route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
+    if (asked !== round) return destination;
     answers.delete(key);
     answers.set(key, { destination, until: clock.now() + ttl });
     if (answers.size > MOST_DOMAINS) dropOldest(answers);
     return destination;
   }
 
-  const holds = Object.values(deps.routes).some(({ kind }) => kind === 'hold');
-  return { holds, known, find };
+  return {
+    get holds() {
+      return Object.values(routes).some(({ kind }) => kind === 'hold');
+    },
+    known,
+    find,
+    reroute(changed) {
+      routes = changed;
+      round++;
+      // A smarthost's answer holds its credentials.
+      answers.clear();
+      asking.clear();
+    },
+  };
 }
 
 const keyOf = (domain: string, route: Route | undefined): string =>

@@ -7,17 +7,22 @@
  * back and its units run again one by one, so that only the guilty one fails.
  */
 import type { Connection } from './connection.ts';
-import { insertRows, type Rows } from './rows.ts';
+import { allDone, insertRows, type Rows } from './rows.ts';
 
-/** A kind of work: how many units of it are written together. It runs inside the group's transaction. */
-export interface Work<Input, Output> {
+/**
+ * A kind of work: how many units of it are written together. What it reads first goes to the database beside the BEGIN, as
+ * nobody else writes; `run` is inside the group's transaction, side by side with the other kinds. Each wait for a statement
+ * costs a turn of the loop, which under load is longer than the statement.
+ */
+export interface Work<Input, Output, Read = unknown> {
   readonly name: string;
-  run(tx: Connection, inputs: readonly Input[]): Promise<readonly Output[]>;
+  read?(connection: Connection, inputs: readonly Input[]): Promise<Read>;
+  run(tx: Connection, inputs: readonly Input[], read: Read): Promise<readonly Output[]>;
 }
 
 export interface Committer {
   /** Runs the unit in the next group; resolves after its commit is durable. `bytes` is a rough size, for the group's cap. */
-  submit<Input, Output>(work: Work<Input, Output>, input: Input, bytes?: number): Promise<Output>;
+  submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes?: number): Promise<Output>;
   /** Adds rows, all or none. */
   insert(rows: Rows, bytes?: number): Promise<void>;
   /** Something rare that is no mere insert; runs after the others of its group. May run twice: anew after a rollback. */
@@ -41,8 +46,17 @@ export class StorageUnavailable extends Error {}
 /** The program stops: asking again will not help. */
 export class StorageClosed extends StorageUnavailable {}
 
+/** Units hold works of every kind; a work only ever gets its own inputs and what it read itself. */
+type AnyWork = Work<never, unknown, never>;
+
+interface WorkOfGroup {
+  work: AnyWork;
+  places: number[];
+  inputs: never[];
+}
+
 interface Unit {
-  work: Work<never, unknown>;
+  work: AnyWork;
   input: unknown;
   bytes: number;
   resolve(output: unknown): void;
@@ -71,7 +85,7 @@ const transactWork: Work<(tx: Connection) => Promise<unknown>, unknown> = {
   },
 };
 
-/** `order` lists the kinds of work in the order they run inside a group; inserts come first, `transact` and what is not listed last. */
+/** `order` lists the kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
 export function createCommitter(connection: Connection, order: readonly string[] = []): Committer {
   const places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
   const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
@@ -80,14 +94,14 @@ export function createCommitter(connection: Connection, order: readonly string[]
   let running: Promise<void> | null = null;
   let closed = false;
 
-  function submit<Input, Output>(work: Work<Input, Output>, input: Input, bytes = 512): Promise<Output> {
+  function submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes = 512): Promise<Output> {
     if (closed) return Promise.reject(new StorageClosed('the database is closed'));
     if (queue.length >= MOST_WAITING || queuedBytes > MOST_WAITING_BYTES) {
       return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
     }
     return new Promise<Output>((resolve, reject) => {
       queue.push({
-        work,
+        work: work as AnyWork,
         input,
         bytes,
         resolve: (output) => {
@@ -128,11 +142,15 @@ export function createCommitter(connection: Connection, order: readonly string[]
   }
 
   async function runGroup(group: readonly Unit[]): Promise<void> {
+    const works = worksOf(group);
     let begun = false;
     try {
-      await connection.run('BEGIN IMMEDIATE');
+      // Started before the BEGIN, so that a failing read is known before anything is written.
+      const reads = works.map(({ work, inputs }) => work.read?.(connection, inputs));
+      const [begin, ...read] = await Promise.allSettled([connection.run('BEGIN IMMEDIATE'), ...reads]);
+      if (begin.status === 'rejected') throw begin.reason;
       begun = true;
-      const outputs = await inTransaction(group);
+      const outputs = await inTransaction(group, works, read);
       group.forEach((unit, i) => {
         unit.resolve(outputs[i]);
       });
@@ -149,16 +167,23 @@ export function createCommitter(connection: Connection, order: readonly string[]
   }
 
   /** Runs the units in the transaction that was begun and ends it. */
-  async function inTransaction(group: readonly Unit[]): Promise<unknown[]> {
+  async function inTransaction(
+    group: readonly Unit[],
+    works: readonly WorkOfGroup[],
+    read: readonly PromiseSettledResult<unknown>[],
+  ): Promise<unknown[]> {
+    const outputs = new Array<unknown>(group.length);
+    const run = async ({ work, places, inputs }: WorkOfGroup, at: number): Promise<void> => {
+      const before = read[at];
+      if (before?.status === 'rejected') throw before.reason;
+      const results = await work.run(connection, inputs, before?.value as never);
+      places.forEach((place, i) => {
+        outputs[place] = results[i];
+      });
+    };
     try {
-      const outputs = new Array<unknown>(group.length);
-      for (const work of worksOf(group)) {
-        const places = [...group.keys()].filter((i) => group[i]?.work === work);
-        const results = await work.run(connection, places.map((i) => group[i]?.input) as never[]);
-        places.forEach((place, i) => {
-          outputs[place] = results[i];
-        });
-      }
+      await allDone(works.map((one, at) => (one.work.name === transactWork.name ? undefined : run(one, at))));
+      for (const [at, one] of works.entries()) if (one.work.name === transactWork.name) await run(one, at);
       await connection.run('COMMIT');
       return outputs;
     } catch (error) {
@@ -168,9 +193,17 @@ export function createCommitter(connection: Connection, order: readonly string[]
     }
   }
 
-  function worksOf(group: readonly Unit[]): Work<never, unknown>[] {
-    const place = (work: Work<never, unknown>): number => places.get(work.name) ?? places.size;
-    return [...new Set(group.map(({ work }) => work))].sort((a, b) => place(a) - place(b));
+  /** The kinds of work of a group, in their order, with the places of their units. */
+  function worksOf(group: readonly Unit[]): WorkOfGroup[] {
+    const found = new Map<AnyWork, WorkOfGroup>();
+    group.forEach(({ work, input }, place) => {
+      const one = found.get(work) ?? { work, places: [], inputs: [] };
+      one.places.push(place);
+      one.inputs.push(input as never);
+      found.set(work, one);
+    });
+    const order = ({ work }: WorkOfGroup): number => places.get(work.name) ?? places.size;
+    return [...found.values()].sort((a, b) => order(a) - order(b));
   }
 
   return {

@@ -68,12 +68,12 @@ const durable = [
   'PRAGMA journal_mode = WAL',
   'PRAGMA synchronous = FULL',
   'PRAGMA wal_autocheckpoint = 2000',
-  'PRAGMA cache_size = -32768',
+  'PRAGMA cache_size = -16384',
   'PRAGMA temp_store = MEMORY',
 ];
 const readOnly = [
   'PRAGMA query_only = ON',
-  'PRAGMA cache_size = -16384',
+  'PRAGMA cache_size = -4096',
   'PRAGMA temp_store = MEMORY',
   'PRAGMA busy_timeout = 5000',
 ];

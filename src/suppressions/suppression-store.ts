@@ -1,4 +1,5 @@
 /** The suppression list: addresses that are not mailed, for a whole account or for one of its streams. */
+import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
@@ -29,23 +30,49 @@ export interface NewSuppression {
 const LONGEST_LIST = 1000;
 const LONGEST_NOTE = 500;
 
-/** Which of these addresses must not be mailed on this stream, and why. One statement, however many. */
-export async function findSuppressed(
-  { db, clock }: Pick<SuppressionDeps, 'db' | 'clock'>,
+/** Why an address is on the list. */
+interface SuppressionHit {
+  id: string;
+  reason: SuppressionReason;
+}
+
+/** Which of these addresses must not be mailed on this stream, and why. */
+export type FindSuppressed = (
   accountId: string,
   stream: string,
   addressKeys: readonly string[],
-): Promise<Map<string, { id: string; reason: SuppressionReason }>> {
-  type Hit = Pick<SuppressionRow, 'address_key' | 'id' | 'reason'>;
-  const hits = await db.fast.all<Hit>(
-    `SELECT address_key, id, reason FROM suppressions
-     WHERE account_id = ? AND address_key IN (SELECT value FROM json_each(?)) AND scope IN ('account', ?)
-       AND (expires_at IS NULL OR expires_at > ?)
-     ORDER BY scope DESC`,
-    [accountId, JSON.stringify(addressKeys), scopeOf(stream), clock.now()],
+) => Promise<Map<string, SuppressionHit>>;
+
+/** Looks in batches: what many requests ask at the same time is one statement. */
+export function createSuppressionLookUp({ db, clock }: { db: Pick<Database, 'fast'>; clock: Clock }): FindSuppressed {
+  const loader = createBatchLoader<SuppressionHit>(
+    (questions) => lookUp(db.fast, clock.now(), questions),
+    QUESTIONS_AT_ONCE,
+  );
+  return async (accountId, stream, addressKeys) => {
+    const scope = scopeOf(stream);
+    const hits = new Map<string, SuppressionHit>();
+    const ask = async (key: string): Promise<void> => {
+      const hit = await loader.load(JSON.stringify([accountId, key, scope]));
+      if (hit !== undefined) hits.set(key, hit);
+    };
+    await Promise.all(addressKeys.map(ask));
+    return hits;
+  };
+}
+
+const QUESTIONS_AT_ONCE = 500;
+
+/** `questions` are JSON arrays of account, address key and scope. An entry for the whole account goes before one for a stream. */
+async function lookUp(db: Connection, now: number, questions: readonly string[]): Promise<Map<string, SuppressionHit>> {
+  const hits = await db.all<SuppressionHit & { place: number }>(
+    `SELECT q.key AS place, s.id, s.reason FROM json_each(?) AS q
+     JOIN suppressions s ON s.account_id = q.value->>0 AND s.address_key = q.value->>1 AND s.scope IN ('account', q.value->>2)
+     WHERE s.expires_at IS NULL OR s.expires_at > ? ORDER BY s.scope DESC`,
+    [`[${questions.join(',')}]`, now],
   );
   // `account` sorts before `stream:…`, so it comes last here and wins where both are there.
-  return new Map(hits.map(({ address_key, id, reason }) => [address_key, { id, reason }]));
+  return new Map(hits.map(({ place, id, reason }) => [questions[place] ?? '', { id, reason }]));
 }
 
 /** Adds an entry, or returns the one that is there already (`created: false`). Throws `invalid_address`. */

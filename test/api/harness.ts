@@ -1,5 +1,6 @@
 /** A running API shell for tests: everything that is handed in is data, and a client that sends exactly what it is told. */
 import http from 'node:http';
+import https from 'node:https';
 import net from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { z } from 'zod';
@@ -45,6 +46,8 @@ export interface Harness {
 }
 
 export interface SendOptions {
+  /** Over HTTPS, trusting this certificate authority. */
+  ca?: string;
   /** Null sends no Authorization header. */
   key?: string | null;
   headers?: http.OutgoingHttpHeaders;
@@ -234,7 +237,8 @@ export function send(port: number, method: string, path: string, options: SendOp
     ...options.headers,
   };
   return new Promise((resolve, reject) => {
-    const request = http.request({ port, host: '127.0.0.1', method, path, headers, agent: false }, (response) => {
+    const where = { port, host: '127.0.0.1', method, path, headers, agent: false };
+    const answered = (response: http.IncomingMessage): void => {
       const pieces: Buffer[] = [];
       response.on('data', (piece: Buffer) => pieces.push(piece));
       response.on('error', reject);
@@ -245,7 +249,9 @@ export function send(port: number, method: string, path: string, options: SendOp
         const error = json?.error ?? { code: '', message: '', field: null, request_id: '' };
         resolve({ status: response.statusCode ?? 0, headers: response.headers, text, bytes, json, error });
       });
-    });
+    };
+    const { ca } = options;
+    const request = ca === undefined ? http.request(where, answered) : https.request({ ...where, ca }, answered);
     request.on('error', reject);
     request.end(payload);
   });

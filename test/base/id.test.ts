@@ -32,6 +32,13 @@ describe('base/id', () => {
     }
   });
 
+  it('follows a clock that is set back by more than a second, so that ranges of ids stay ranges of time', () => {
+    const base = 2 ** 45 + 10_000_000;
+    newId('evt', base);
+    const id = newId('evt', base - 3_600_000);
+    assert.ok(id >= idFloor('evt', base - 3_600_000) && id < idFloor('evt', base - 3_599_999), id);
+  });
+
   it('is never the same twice', () => {
     const ids = new Set(Array.from({ length: 20_000 }, () => newId('dlv', NOW)));
     assert.equal(ids.size, 20_000);

@@ -1,49 +1,62 @@
-/** The load: sends `count` mails over `connections` kept connections and tells how long the answers took. A process of its own. */
-import http from 'node:http';
+/**
+ * The load: sends `count` mails over `connections` kept connections and tells how long the answers took. A process of its own,
+ * on plain sockets: an HTTP client library would take as much of the machine as the server it measures.
+ */
 import { randomUUID } from 'node:crypto';
+import net from 'node:net';
 
 const [url = '', key = '', count = '1000', connections = '50', html = '4096', offset = '0'] = process.argv.slice(2);
-const agent = new http.Agent({ keepAlive: true, maxSockets: Number(connections) });
+const { hostname, port } = new URL(url);
 const body = `<html><body>${'<p>Good day, here is what you ordered.</p>\n'.repeat(Math.ceil(Number(html) / 43))}`.slice(0, Number(html));
 const times: number[] = [];
 let next = Number(offset);
 const end = next + Number(count);
 let refused = 0;
 
-function post(n: number): Promise<void> {
-  const payload = JSON.stringify({ from: 'Bench <hi@bench.test>', to: `r${String(n)}@dest.test`, subject: `Order ${String(n)}`, html: body });
+const tail = JSON.stringify({ html: body }).slice(1);
+const head = `POST /v1/messages HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
+
+function request(n: number): string {
+  const payload = `{"from":"Bench <hi@bench.test>","to":"r${String(n)}@dest.test","subject":"Order ${String(n)}",${tail}`;
+  return `${head}Idempotency-Key: ${randomUUID()}\r\nContent-Length: ${String(payload.length)}\r\n\r\n${payload}`;
+}
+
+/** One connection: a request, its answer, the next. */
+function worker(): Promise<void> {
   return new Promise((resolve, reject) => {
-    const started = performance.now();
-    const request = http.request(
-      `${url}/v1/messages`,
-      {
-        agent,
-        method: 'POST',
-        headers: {
-          authorization: `Bearer ${key}`,
-          'content-type': 'application/json',
-          'content-length': Buffer.byteLength(payload),
-          'idempotency-key': randomUUID(),
-        },
-      },
-      (response) => {
-        response.resume().on('end', () => {
-          times.push(performance.now() - started);
-          if (response.statusCode !== 202) refused++;
-          resolve();
-        });
-      },
-    );
-    request.on('error', reject).end(payload);
+    const socket = net.connect(Number(port), hostname);
+    let started = 0;
+    let text = '';
+    const more = (): void => {
+      if (next >= end) {
+        socket.end();
+        return;
+      }
+      started = performance.now();
+      socket.write(request(next++), 'latin1');
+    };
+    socket.on('connect', more);
+    socket.on('data', (chunk) => {
+      text += chunk.toString('latin1');
+      if (!isWhole(text)) return;
+      times.push(performance.now() - started);
+      if (!text.startsWith('HTTP/1.1 202')) refused++;
+      text = '';
+      more();
+    });
+    socket.on('error', reject).on('close', () => { resolve(); });
   });
 }
 
-async function worker(): Promise<void> {
-  while (next < end) await post(next++);
+/** Answers come with a Content-Length, or in chunks that end with an empty one. */
+function isWhole(text: string): boolean {
+  const headEnd = text.indexOf('\r\n\r\n');
+  if (headEnd < 0) return false;
+  const length = /\r\ncontent-length: (\d+)/i.exec(text.slice(0, headEnd))?.[1];
+  return length === undefined ? text.endsWith('0\r\n\r\n') : text.length >= headEnd + 4 + Number(length);
 }
 
 await Promise.all(Array.from({ length: Number(connections) }, worker));
-agent.destroy();
 times.sort((a, b) => a - b);
 const at = (part: number): number => times[Math.floor(times.length * part)] ?? 0;
 process.stdout.write(JSON.stringify({ sent: times.length, refused, p50: at(0.5), p99: at(0.99) }) + '\n');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -26,10 +26,12 @@ describe('posthorn serve', () => {
   /** A server that is asked to end as soon as it has greeted: the signal waits until somebody listens. */
   const brief = (stopped: () => void = () => undefined): StartApp => async () => {
     setImmediate(() => process.emit('SIGTERM'));
-    return { url: URL, stop: async () => stopped() };
+    return { url: URL, reload: () => undefined, stop: async () => stopped() };
   }; // prettier-ignore
   const listeners = (): number[] =>
-    ['SIGTERM', 'SIGINT', 'uncaughtException', 'unhandledRejection'].map((name) => process.listenerCount(name));
+    ['SIGTERM', 'SIGINT', 'SIGHUP', 'uncaughtException', 'unhandledRejection'].map((name) =>
+      process.listenerCount(name),
+    );
 
   it('stops at a signal, with 0, and leaves nothing behind in the process', async () => {
     const before = listeners();
@@ -91,10 +93,18 @@ describe('posthorn serve', () => {
 
   describe('as a process', () => {
     /** `stop` and `start`: what the served program does, as source text. */
-    function child({ start = '', stop = '' }: { start?: string; stop?: string }) {
+    function child({
+      start = '',
+      stop = '',
+      more = {},
+    }: {
+      start?: string;
+      stop?: string;
+      more?: Record<string, string>;
+    }) {
       const program = `
         import { run } from ${JSON.stringify(pathToFileURL(path.resolve(import.meta.dirname, '../../src/cli/cli.ts')).href)};
-        const startApp = async () => { ${start}; return { url: ${JSON.stringify(URL)}, stop: async () => { ${stop} } }; };
+        const startApp = async () => { ${start}; return { url: ${JSON.stringify(URL)}, reload: (config) => console.log('routes', Object.keys(config.delivery.routes).join()), stop: async () => { ${stop} } }; };
         const open = setInterval(() => {}, 1000);
         process.exitCode = await run(['serve'], undefined, undefined, { startApp });
         clearInterval(open);`;
@@ -104,6 +114,7 @@ describe('posthorn serve', () => {
           ...env,
           POSTHORN_LOG__LEVEL: 'info',
           POSTHORN_SMTP__HOSTNAME: 'mail.example.com',
+          ...more,
         },
       });
       const said = { out: '', err: '' };
@@ -140,6 +151,26 @@ describe('posthorn serve', () => {
       const impatient = setInterval(() => running.kill('SIGTERM'), 100);
       assert.equal(await exit, 1);
       clearInterval(impatient);
+    });
+
+    it('reads the settings again at SIGHUP, and stays as it is where they have mistakes', async () => {
+      const file = path.join(folder, 'posthorn.yaml');
+      writeFileSync(file, 'delivery: { routes: { "a.test": hold } }');
+      const { running, said, ready, exit } = child({ more: { POSTHORN_CONFIG: file } });
+      const says = async (pattern: RegExp): Promise<void> => {
+        while (!pattern.test(said.out)) await new Promise((resolve) => running.stdout.once('data', resolve));
+      };
+      await ready;
+      if (!said.err.includes('/v1/events')) await new Promise((resolve) => running.stderr.once('data', resolve));
+      writeFileSync(file, 'delivery: { routes: { "b.test": nonsense:: } }');
+      running.kill('SIGHUP');
+      await says(/"event":"reload_failed"/);
+      writeFileSync(file, 'delivery: { routes: { "b.test": discard } }');
+      running.kill('SIGHUP');
+      await says(/^routes b\.test$/m);
+      assert.doesNotMatch(said.out, /^routes a/m);
+      running.kill('SIGTERM');
+      assert.equal(await exit, 0, said.err);
     });
 
     it('logs an error that nobody caught, and ends with 70', async () => {

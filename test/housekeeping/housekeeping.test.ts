@@ -31,7 +31,7 @@ describe('housekeeping/housekeeping', () => {
       info: (fields: object) => void logged.push(fields),
       error: (fields: object) => void logged.push(fields),
     };
-    const housekeeping = createHousekeeping({ clock, log: log as never }, rules);
+    const housekeeping = createHousekeeping({ clock, log }, rules);
     housekeeping.start();
     const pass = async (ms: number): Promise<void> => {
       clock.advance(ms);

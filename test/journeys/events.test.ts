@@ -71,7 +71,9 @@ describe('journey: events', () => {
 
   const open = async (query = '', headers: Record<string, string> = {}, key = app.key): Promise<Stream> =>
     new Stream(
-      await fetch(`${app.url}/v1/events${query}`, { headers: { authorization: `Bearer ${key}`, accept: 'text/event-stream', ...headers } }),
+      await fetch(`${app.url}/v1/events${query}`, {
+        headers: { authorization: `Bearer ${key}`, accept: 'text/event-stream', ...headers },
+      }),
     );
 
   /** Mail of all ends; returns when all events are there. */
@@ -80,8 +82,17 @@ describe('journey: events', () => {
       await app.send({ to: `${end}@${SIMULATED}`, tags: [end, 'all'] });
       app.clock.advance(1000);
     }
-    const { key } = await app.operator.call('keys.create', { name: 'test', scopes: ['send', 'campaign'], mode: 'test' });
-    const bulk = { from: 'a@b.test', subject: 'x', text: 'x', recipients: [{ to: 'One@dest.test' }, { to: 'two@dest.test' }] };
+    const { key } = await app.operator.call('keys.create', {
+      name: 'test',
+      scopes: ['send', 'campaign'],
+      mode: 'test',
+    });
+    const bulk = {
+      from: 'a@b.test',
+      subject: 'x',
+      text: 'x',
+      recipients: [{ to: 'One@dest.test' }, { to: 'two@dest.test' }],
+    };
     assert.equal((await app.request('POST', '/v1/messages', bulk, { key })).status, 202);
     return app.follow().until((seen) => seen.filter(({ type }) => type === 'clicked').length === 1 && seen.filter(({ data }) => data.batch_id !== null).length === 4); // prettier-ignore
   }
@@ -89,10 +100,13 @@ describe('journey: events', () => {
   it('pages through the log by cursor and by event id, forwards and backwards, without a hole', async () => {
     const all = await someMail();
     const sequences = all.map(({ sequence }) => sequence);
-    assert.deepEqual(sequences, sequences.toSorted((a, b) => a - b));
+    assert.deepEqual(
+      sequences,
+      sequences.toSorted((a, b) => a - b),
+    );
     const forwards: SeenEvent[] = [];
     let after = '';
-    for (let more = true; more; ) {
+    for (let more = true; more;) {
       const { data, has_more, next_cursor } = await page(`limit=3${after}`);
       forwards.push(...data);
       more = has_more;
@@ -101,7 +115,7 @@ describe('journey: events', () => {
     assert.deepEqual(forwards, all);
     const backwards: SeenEvent[] = [];
     let before = after.replace('after', 'before');
-    for (let more = true; more; ) {
+    for (let more = true; more;) {
       const { data, has_more, previous_cursor } = await page(`limit=4${before}`);
       backwards.unshift(...data);
       more = has_more;
@@ -138,7 +152,10 @@ describe('journey: events', () => {
     ];
     for (const [query, matches] of rows) {
       const expected = all.filter(matches);
-      assert.ok(query === 'test=false' || (expected.length > 0 && expected.length < all.length) || query === 'test=true', query);
+      assert.ok(
+        query === 'test=false' || (expected.length > 0 && expected.length < all.length) || query === 'test=true',
+        query,
+      );
       assert.deepEqual((await page(`${query}&limit=1000`)).data, expected, query);
     }
   });
@@ -161,7 +178,9 @@ describe('journey: events', () => {
     const { next_cursor } = await page('');
     const both = await app.get<{ error: { code: string } }>(`/v1/events?after=${next_cursor}&before=${next_cursor}`);
     assert.equal(both.body.error.code, 'mutually_exclusive_fields');
-    const stream = await app.get<{ error: { code: string } }>(`/v1/events?before=${next_cursor}`, { headers: { accept: 'text/event-stream' } });
+    const stream = await app.get<{ error: { code: string } }>(`/v1/events?before=${next_cursor}`, {
+      headers: { accept: 'text/event-stream' },
+    });
     assert.equal(stream.body.error.code, 'invalid_parameter');
   });
 
@@ -265,7 +284,9 @@ describe('journey: events', () => {
     assert.match(answer.headers.get('content-type') ?? '', /^application\/x-ndjson/);
     assert.ok(answer.text.endsWith('\n'));
     assert.deepEqual(answer.text.trimEnd().split('\n').map((line) => JSON.parse(line) as SeenEvent), all); // prettier-ignore
-    const rest = await app.get(`/v1/events?after=${all[4]?.id ?? ''}&type=sent`, { headers: { accept: 'application/x-ndjson' } });
+    const rest = await app.get(`/v1/events?after=${all[4]?.id ?? ''}&type=sent`, {
+      headers: { accept: 'application/x-ndjson' },
+    });
     assert.deepEqual(rest.text.trimEnd().split('\n').map((line) => JSON.parse(line) as SeenEvent), all.slice(5).filter(({ type }) => type === 'sent')); // prettier-ignore
   });
 
@@ -273,7 +294,8 @@ describe('journey: events', () => {
     const total = 500;
     const stream = await open('?after=start');
     const follower = app.follow();
-    const enough = (seen: readonly SeenEvent[]): boolean => seen.filter(({ type }) => type === 'delivered').length === total;
+    const enough = (seen: readonly SeenEvent[]): boolean =>
+      seen.filter(({ type }) => type === 'delivered').length === total;
     const [, seen] = await Promise.all([
       Promise.all(Array.from({ length: 10 }, (_, lane) => sendMany(total / 10, lane))),
       follower.until(enough),

@@ -2,7 +2,16 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { copyData, newFolder, startTestApp, TestClock, zonesFor, type SeenEvent, type TestApp, type TestAppOptions } from '../support/app.ts';
+import {
+  copyData,
+  newFolder,
+  startTestApp,
+  TestClock,
+  zonesFor,
+  type SeenEvent,
+  type TestApp,
+  type TestAppOptions,
+} from '../support/app.ts';
 
 const MINUTE = 60_000;
 const kinds = (events: readonly SeenEvent[]): string => events.map(({ type }) => type).join(' ');
@@ -114,9 +123,15 @@ describe('journey: interruptions', () => {
     const { id, rfc_message_id } = await app.send();
     await app.settled();
     const first = await app.message(id);
-    assert.deepEqual([first.status, first.attempts[0]?.outcome, first.attempts[0]?.next_attempt_at], ['deferred', 'uncertain', new Date(clock.now() + MINUTE).toISOString()]);
+    assert.deepEqual(
+      [first.status, first.attempts[0]?.outcome, first.attempts[0]?.next_attempt_at],
+      ['deferred', 'uncertain', new Date(clock.now() + MINUTE).toISOString()],
+    );
     const last = await app.nextAttempt(id);
-    assert.deepEqual([last.status, last.attempts.map(({ outcome }) => outcome)], ['delivered', ['uncertain', 'accepted']]);
+    assert.deepEqual(
+      [last.status, last.attempts.map(({ outcome }) => outcome)],
+      ['delivered', ['uncertain', 'accepted']],
+    );
     assert.equal(mails().length, 2);
     const [one, two] = mails();
     // The same bytes, signatures included: whoever got both can tell.
@@ -136,12 +151,21 @@ describe('journey: interruptions', () => {
       const copy = newFolder();
       copyData(folder, copy);
       server.options.script = {};
-      const later = await startTestApp({ folder: copy, clock: new TestClock(clock.now()), mailPort: server.port, zones: zonesFor('dest.test') });
+      const later = await startTestApp({
+        folder: copy,
+        clock: new TestClock(clock.now()),
+        mailPort: server.port,
+        zones: zonesFor('dest.test'),
+      });
       try {
         await later.settled();
         const orphaned = await later.message(id);
         assert.deepEqual(
-          [orphaned.status, orphaned.attempts.map(({ outcome, number }) => [outcome, number]), orphaned.recipients[0]?.next_attempt_at],
+          [
+            orphaned.status,
+            orphaned.attempts.map(({ outcome, number }) => [outcome, number]),
+            orphaned.recipients[0]?.next_attempt_at,
+          ],
           ['deferred', [['uncertain', 1]], new Date(clock.now() + MINUTE).toISOString()],
         );
         assert.ok(later.logged.some(({ event }) => event === 'attempts_taken_back'));
@@ -162,10 +186,13 @@ describe('journey: interruptions', () => {
   it('mail whose DKIM key cannot be opened waits, is never sent unsigned, and goes out when the key is back', async () => {
     const app = await start();
     const { commit, fast } = app.app.db;
-    const keys = await fast.all<{ id: string; private_key_sealed: string }>('SELECT id, private_key_sealed FROM dkim_keys');
+    const keys = await fast.all<{ id: string; private_key_sealed: string }>(
+      'SELECT id, private_key_sealed FROM dkim_keys',
+    );
     const seal = (sealedOf: (key: (typeof keys)[number]) => string): Promise<void> =>
       commit.transact(async (tx) => {
-        for (const key of keys) await tx.run('UPDATE dkim_keys SET private_key_sealed = ? WHERE id = ?', [sealedOf(key), key.id]);
+        for (const key of keys)
+          await tx.run('UPDATE dkim_keys SET private_key_sealed = ? WHERE id = ?', [sealedOf(key), key.id]);
       });
     await seal(({ private_key_sealed }) => `${private_key_sealed.slice(0, -4)}AAAA`);
     const { id } = await app.send();
@@ -193,7 +220,10 @@ describe('journey: interruptions', () => {
   describe('idempotency', () => {
     const body = { from: 'hi@acme.test', to: 'ana@dest.test', subject: 'Once', text: 'Once only.' };
     const post = (app: TestApp, what: object, key: string, options: { key?: string } = {}) =>
-      app.request<{ id?: string; error?: { code: string } }>('POST', '/v1/messages', what, { ...options, headers: { 'idempotency-key': key } });
+      app.request<{ id?: string; error?: { code: string } }>('POST', '/v1/messages', what, {
+        ...options,
+        headers: { 'idempotency-key': key },
+      });
 
     it('twenty at once with one key: one message, twenty equal answers', async () => {
       const app = await start();
@@ -236,7 +266,9 @@ describe('journey: interruptions', () => {
       const other = await post(app, { ...body, subject: 'Twice' }, 'k');
       assert.equal(other.text, first.text);
       assert.equal(other.headers.get('idempotency-mismatch'), 'true');
-      const lines = await app.app.db.fast.all<{ result: string }>(`SELECT result FROM audit WHERE method = 'POST' ORDER BY rowid`);
+      const lines = await app.app.db.fast.all<{ result: string }>(
+        `SELECT result FROM audit WHERE method = 'POST' ORDER BY rowid`,
+      );
       assert.deepEqual(lines.map(({ result }) => result), ['ok', 'ok', 'idempotency_mismatch']); // prettier-ignore
       await app.settled();
       assert.equal(mails().length, 1);
@@ -278,7 +310,14 @@ describe('journey: interruptions', () => {
     await app.settled();
     await stop(app);
     const later = await start();
-    const lines = await later.app.db.fast.all<{ method: string; endpoint: string; status: number; error_code: string | null; key_id: string | null; request_id: string }>(
+    const lines = await later.app.db.fast.all<{
+      method: string;
+      endpoint: string;
+      status: number;
+      error_code: string | null;
+      key_id: string | null;
+      request_id: string;
+    }>(
       `SELECT method, endpoint, status, error_code, key_id, request_id FROM audit WHERE method <> 'CLI' ORDER BY at, id`,
     );
     const shown = lines.map(({ method, endpoint, status, error_code, key_id }) => `${method} ${endpoint} ${String(status)} ${String(error_code)} ${key_id === app.keyId ? 'ours' : String(key_id)}`); // prettier-ignore

@@ -1,7 +1,7 @@
 /** `GET /v1/messages` against a plain model in memory: every filter, both orders, cursors in both directions. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { startTestApp, type TestApp } from '../support/app.ts';
+import { startTestApp, type Answer, type TestApp } from '../support/app.ts';
 
 /** What the list shows of a message, as far as the model looks. */
 interface Row {
@@ -32,7 +32,14 @@ interface Page {
 const COUNT = 300;
 const SIMULATED = 'simulator.posthorn.test';
 const people = ['delivered', 'bounced', 'complained', 'opened', 'clicked'].map((name) => `${name}@${SIMULATED}`);
-const subjects = ['Order shipped', 'Your order is late', 'Grüße aus Köln', 'ÄRGER mit 100% Rabatt', 'order_id 17', 'Ordering made easy'];
+const subjects = [
+  'Order shipped',
+  'Your order is late',
+  'Grüße aus Köln',
+  'ÄRGER mit 100% Rabatt',
+  'order_id 17',
+  'Ordering made easy',
+];
 const froms = ['Acme <hi@acme.test>', 'news@acme.test', `me@${SIMULATED}`];
 const tags = ['a', 'b', 'c:d'];
 
@@ -69,7 +76,11 @@ describe('journey: list of messages', () => {
       };
       const to = pick(people, 2);
       if (n % 20 === 19) {
-        const answer = await app.request('POST', '/v1/messages', { ...fields, recipients: [{ to }, { to: pick(people, 3) }], allow_duplicates: true });
+        const answer = await app.request('POST', '/v1/messages', {
+          ...fields,
+          recipients: [{ to }, { to: pick(people, 3) }],
+          allow_duplicates: true,
+        });
         assert.equal(answer.status, 202, answer.text);
       } else await app.send({ ...fields, to, ...(n % 5 === 0 ? { cc: people[4], bcc: [people[3]] } : {}) });
       if (n % 6 === 5) app.clock.advance(1000);
@@ -82,13 +93,20 @@ describe('journey: list of messages', () => {
   after(() => app.stop());
 
   async function page(parameters: readonly [string, string][]): Promise<Page> {
-    const answer = await app.get<Page>(`/v1/messages?${new URLSearchParams(parameters.map(([name, value]): [string, string] => [name, value])).toString()}`);
+    const answer = await app.get<Page>(
+      `/v1/messages?${new URLSearchParams(parameters.map(([name, value]): [string, string] => [name, value])).toString()}`,
+    );
     assert.equal(answer.status, 200, answer.text);
     return answer.body;
   }
 
   /** All pages of a list, one after the other. */
-  async function walk(filter: readonly [string, string][], limit: number, sort: string, way: 'forwards' | 'backwards'): Promise<Row[]> {
+  async function walk(
+    filter: readonly [string, string][],
+    limit: number,
+    sort: string,
+    way: 'forwards' | 'backwards',
+  ): Promise<Row[]> {
     const rows: Row[] = [];
     const common: [string, string][] = [...filter, ['limit', String(limit)], ['sort', sort]];
     let { data, next_cursor, has_more } = await page(common);
@@ -116,22 +134,44 @@ describe('journey: list of messages', () => {
   }
 
   const filters = (): fc.Arbitrary<Filter> => {
-    const one = (name: string, values: readonly string[], matches: (row: Row, value: string) => boolean): fc.Arbitrary<Filter> =>
+    const one = (
+      name: string,
+      values: readonly string[],
+      matches: (row: Row, value: string) => boolean,
+    ): fc.Arbitrary<Filter> =>
       fc.constantFrom(...values).map((value) => ({ query: [[name, value]], matches: (row) => matches(row, value) }));
     const times = [...new Set(all.map(({ created_at }) => created_at))];
     const some = all.filter((_, i) => i % 37 === 0);
     return fc.oneof(
-      one('status', ['delivered', 'bounced', 'scheduled', 'complained,bounced', 'queued'], (row, value) => value.split(',').includes(row.status)),
-      one('to', [...people, 'DELIVERED@simulator.posthorn.test', 'nobody@dest.test'], (row, value) => [row.to, ...row.cc, ...row.bcc].map(bare).includes(value.toLowerCase())),
-      one('from', ['hi@acme.test', 'HI@acme.test', 'news@acme.test'], (row, value) => bare(row.from) === value.toLowerCase()),
-      one('subject', ['order', 'ORDER', 'ord ship', 'grü', 'köln', '100%', 'order_', 'rder', 'ärger'], (row, value) => hasWords(row.subject, value)),
+      one('status', ['delivered', 'bounced', 'scheduled', 'complained,bounced', 'queued'], (row, value) =>
+        value.split(',').includes(row.status),
+      ),
+      one('to', [...people, 'DELIVERED@simulator.posthorn.test', 'nobody@dest.test'], (row, value) =>
+        [row.to, ...row.cc, ...row.bcc].map(bare).includes(value.toLowerCase()),
+      ),
+      one(
+        'from',
+        ['hi@acme.test', 'HI@acme.test', 'news@acme.test'],
+        (row, value) => bare(row.from) === value.toLowerCase(),
+      ),
+      one('subject', ['order', 'ORDER', 'ord ship', 'grü', 'köln', '100%', 'order_', 'rder', 'ärger'], (row, value) =>
+        hasWords(row.subject, value),
+      ),
       one('tag', tags, (row, value) => row.tags.includes(value)),
       fc.constant<Filter>({ query: [['tag', 'a'], ['tag', 'b']], matches: (row) => row.tags.includes('a') && row.tags.includes('b') }), // prettier-ignore
       one('metadata[order]', ['0', '7', '70'], (row, value) => row.metadata['order'] === value),
       fc.constant<Filter>({ query: [['metadata[order]', '3'], ['metadata[shop]', 'x y']], matches: (row) => row.metadata['order'] === '3' && row.metadata['shop'] === 'x y' }), // prettier-ignore
-      one('batch_id', some.flatMap(({ batch_id }) => (batch_id === null ? [] : [batch_id])).concat(all.find(({ batch_id }) => batch_id !== null)?.batch_id ?? ''), (row, value) => row.batch_id === value),
+      one(
+        'batch_id',
+        some
+          .flatMap(({ batch_id }) => (batch_id === null ? [] : [batch_id]))
+          .concat(all.find(({ batch_id }) => batch_id !== null)?.batch_id ?? ''),
+        (row, value) => row.batch_id === value,
+      ),
       one('stream', ['transactional', 'broadcast'], (row, value) => row.stream === value),
-      one('domain', ['acme.test', 'ACME.test', SIMULATED], (row, value) => bare(row.from).endsWith(`@${value.toLowerCase()}`)),
+      one('domain', ['acme.test', 'ACME.test', SIMULATED], (row, value) =>
+        bare(row.from).endsWith(`@${value.toLowerCase()}`),
+      ),
       one('rfc_message_id', some.map((row) => row.rfc_message_id), (row, value) => row.rfc_message_id === value), // prettier-ignore
       one('created_after', times, (row, value) => row.created_at >= value),
       one('created_before', times, (row, value) => row.created_at < value),
@@ -173,8 +213,24 @@ describe('journey: list of messages', () => {
       const key = JSON.stringify(query);
       if (!hits.has(key)) hits.set(key, (await page([...query, ['limit', '100']])).data.length);
     }
-    for (const name of ['status', 'to', 'from', 'subject', 'tag', 'metadata[order]', 'batch_id', 'stream', 'domain', 'rfc_message_id', 'opened', 'clicked']) {
-      assert.ok([...hits].some(([key, n]) => key.startsWith(`[["${name}"`) && n > 0), name);
+    for (const name of [
+      'status',
+      'to',
+      'from',
+      'subject',
+      'tag',
+      'metadata[order]',
+      'batch_id',
+      'stream',
+      'domain',
+      'rfc_message_id',
+      'opened',
+      'clicked',
+    ]) {
+      assert.ok(
+        [...hits].some(([key, n]) => key.startsWith(`[["${name}"`) && n > 0),
+        name,
+      );
     }
   });
 
@@ -182,10 +238,10 @@ describe('journey: list of messages', () => {
     const seen: string[] = [];
     let next: string | null = '/v1/messages';
     while (next !== null) {
-      const answer: Awaited<ReturnType<TestApp['get']>> = await app.get(next);
-      const data = answer.body['data'] as Row[];
+      const answer: Answer<Page> = await app.get<Page>(next);
+      const { data, has_more } = answer.body;
       seen.push(...data.map(({ id }) => id));
-      assert.ok(data.length === 25 || answer.body['has_more'] === false);
+      assert.ok(data.length === 25 || !has_more);
       next = /<([^>]+)>; rel="next"/.exec(answer.headers.get('link') ?? '')?.[1] ?? null;
     }
     assert.deepEqual(seen, all.map(({ id }) => id).toReversed()); // prettier-ignore
@@ -195,8 +251,14 @@ describe('journey: list of messages', () => {
     const { next_cursor } = await page([['limit', '5'], ['tag', 'a']]); // prettier-ignore
     assert.ok(next_cursor);
     await app.operator.call('accounts.add', { name: 'stranger' });
-    const { key } = await app.operator.call('keys.create', { name: 'x', scopes: ['message:read'], account: 'stranger' });
-    const turned = Buffer.from(Buffer.from(next_cursor, 'base64url').toString().replace('msg_0', 'msg_1')).toString('base64url');
+    const { key } = await app.operator.call('keys.create', {
+      name: 'x',
+      scopes: ['message:read'],
+      account: 'stranger',
+    });
+    const turned = Buffer.from(Buffer.from(next_cursor, 'base64url').toString().replace('msg_0', 'msg_1')).toString(
+      'base64url',
+    );
     for (const [query, options] of [
       [`after=${next_cursor}`, {}],
       [`after=${next_cursor}&tag=b`, {}],
@@ -208,6 +270,10 @@ describe('journey: list of messages', () => {
       const answer = await app.get<{ error: { code: string } }>(`/v1/messages?${query}`, options);
       assert.deepEqual([answer.status, answer.body.error.code], [400, 'invalid_cursor'], query);
     }
-    assert.equal((await app.get(`/v1/messages?after=${next_cursor}&tag=a&limit=50`)).status, 200, 'another size is no other list');
+    assert.equal(
+      (await app.get(`/v1/messages?after=${next_cursor}&tag=a&limit=50`)).status,
+      200,
+      'another size is no other list',
+    );
   });
 });

@@ -60,7 +60,10 @@ describe('journey: retries', () => {
     const events = await app.follow().of(id, 'delivered');
     assert.equal(kinds(events), 'sent deferred deferred delivered');
     const deferred = events[1]?.data['deferred'] as Record<string, unknown>;
-    assert.deepEqual([deferred['attempt'], deferred['smtp_code'], deferred['mx'], since(deferred['next_attempt_at'] as string)], [1, 451, 'mx.dest.test', MINUTE]);
+    assert.deepEqual(
+      [deferred['attempt'], deferred['smtp_code'], deferred['mx'], since(deferred['next_attempt_at'] as string)],
+      [1, 451, 'mx.dest.test', MINUTE],
+    );
     const usual = await app.get<{ data: SeenEvent[] }>(`/v1/events?message_id=${id}`);
     assert.equal(kinds(usual.body.data), 'sent delivered');
     assert.match(mails().at(-1)?.data ?? '', new RegExp(`^Message-ID: ${rfc_message_id}\r$`, 'm'));
@@ -83,7 +86,14 @@ describe('journey: retries', () => {
     const events = await app.follow().of(id, 'bounced');
     const bounced = events.at(-1)?.data['bounced'] as Record<string, unknown>;
     assert.deepEqual(
-      [bounced['class'], bounced['reason'], bounced['smtp_code'], bounced['smtp_reply'], bounced['attempts'], bounced['suppression_added']],
+      [
+        bounced['class'],
+        bounced['reason'],
+        bounced['smtp_code'],
+        bounced['smtp_reply'],
+        bounced['attempts'],
+        bounced['suppression_added'],
+      ],
       ['soft', 'expired', 452, '4.2.2 mailbox full', times.length, false],
     );
     const again = await app.send({ test: { outcome: 'delivered' } });
@@ -117,7 +127,10 @@ describe('journey: retries', () => {
     }
     assert.deepEqual(seen, [[0, 'deferred'], [1, 'deferred'], [6, 'deferred'], [21, 'bounced']]); // prettier-ignore
     const bounced = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
-    assert.deepEqual([bounced['class'], bounced['reason'], bounced['suppression_added']], ['hard', 'domain_not_found', true]);
+    assert.deepEqual(
+      [bounced['class'], bounced['reason'], bounced['suppression_added']],
+      ['hard', 'domain_not_found', true],
+    );
   });
 
   it('a domain that comes back in between is no missing domain', async () => {
@@ -167,7 +180,10 @@ describe('journey: retries', () => {
     server.options.script = { rcpt: '550 5.1.1 no such user' };
     const first = await app.send();
     const bounced = (await app.follow().of(first.id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
-    assert.deepEqual([bounced['class'], bounced['reason'], bounced['suppression_added'], bounced['async']], ['hard', 'mailbox_not_found', true, false]);
+    assert.deepEqual(
+      [bounced['class'], bounced['reason'], bounced['suppression_added'], bounced['async']],
+      ['hard', 'mailbox_not_found', true, false],
+    );
     const second = await app.send({ to: 'ANA@dest.test' });
     assert.equal(second.status, 'suppressed');
     const [told] = await app.follow().of(second.id, 'suppressed');
@@ -175,7 +191,10 @@ describe('journey: retries', () => {
     const refused = await app.request<{ error: { code: string; field: string } }>('POST', '/v1/messages', {
       from: 'hi@acme.test', to: 'ana@dest.test', subject: 'x', text: 'x', on_suppressed: 'reject',
     }); // prettier-ignore
-    assert.deepEqual([refused.status, refused.body.error.code, refused.body.error.field], [409, 'recipient_suppressed', 'to']);
+    assert.deepEqual(
+      [refused.status, refused.body.error.code, refused.body.error.field],
+      [409, 'recipient_suppressed', 'to'],
+    );
     assert.equal(server.sessions.flatMap(({ lines }) => lines).filter((line) => line.startsWith('RCPT')).length, 1);
   });
 
@@ -225,7 +244,10 @@ describe('journey: retries', () => {
 
   it('goes to the next host where the first cannot be reached or turns us away, and spends one attempt', async () => {
     // Nobody listens at 127.0.0.9.
-    Object.assign(app.resolver.zones, { 'dest.test MX': ['10 dead.dest.test', '20 mx.dest.test'], 'dead.dest.test A': ['127.0.0.9'] });
+    Object.assign(app.resolver.zones, {
+      'dest.test MX': ['10 dead.dest.test', '20 mx.dest.test'],
+      'dead.dest.test A': ['127.0.0.9'],
+    });
     const { id } = await app.send();
     const events = await app.follow().of(id, 'delivered');
     assert.equal(kinds(events), 'sent delivered');

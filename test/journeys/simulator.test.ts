@@ -55,7 +55,11 @@ describe('journey: simulator', () => {
 
   for (const [outcome, told] of ends) {
     it(`a test key reaches any address; test.outcome ${outcome} decides`, async () => {
-      const { key } = await app.operator.call('keys.create', { name: 'test', scopes: ['send', 'message:read'], mode: 'test' });
+      const { key } = await app.operator.call('keys.create', {
+        name: 'test',
+        scopes: ['send', 'message:read'],
+        mode: 'test',
+      });
       // From a domain that nobody has verified: test keys may.
       const { id } = await app.send({ from: 'a@nowhere.test', to: 'ana@dest.test', test: { outcome } }, { key });
       assert.equal(kinds(await events.of(id, told.split(' ').at(-1) ?? '')), told);

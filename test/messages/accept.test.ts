@@ -15,7 +15,7 @@ import type {
   IdempotencyRow,
   MessageRow,
 } from '../../src/storage/tables.ts';
-import { addSuppression, findSuppressed } from '../../src/suppressions/suppression-store.ts';
+import { addSuppression, createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW } from '../support/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
@@ -101,7 +101,7 @@ describe('messages/accept', () => {
       },
       findSuppressed: (accountId, stream, keys) => {
         asked.push(`suppressed ${keys.length}`);
-        return findSuppressed({ db, clock }, accountId, stream, keys);
+        return createSuppressionLookUp({ db, clock })(accountId, stream, keys);
       },
       hasRoom: () => hasRoom,
       retry: { maxAge: 72 * HOUR },

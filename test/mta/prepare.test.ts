@@ -5,6 +5,7 @@ import { deliveryOf, type ReturnPathKey } from '../../src/messages/return-path.t
 import { createPrepare, type Prepared, type PrepareDeps, type Ready } from '../../src/mta/prepare.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../../src/storage/tables.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT, contentRow, deliveryRow, messageRow } from '../support/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
 
@@ -33,6 +34,7 @@ describe('mta/prepare', () => {
       },
     };
     deps = {
+      clock: new FakeClock(),
       db: { fast },
       signersFor: () => Promise.resolve({ kind: 'ready', signers: [signer] }),
       returnPathDomain: (domain) => Promise.resolve(`rp.${domain}`),

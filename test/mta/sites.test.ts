@@ -136,6 +136,22 @@ describe('mta/sites', () => {
       assert.deepEqual(asked, ['relay.test:587']);
     });
 
+    it('can be changed: from then on mail goes the new way, with the new credentials', async () => {
+      const sites = sitesWith({ '*': smarthost });
+      const first = await sites.find('dest.test');
+      const late = sites.find('other.test');
+      sites.reroute({ '*': { ...smarthost, auth: { user: 'u', password: 'new' } }, 'held.test': { kind: 'hold' } });
+      assert.equal((await sites.find('held.test')).kind, 'hold');
+      await late;
+      const second = await sites.find('dest.test');
+      assert.ok(first.kind === 'site' && second.kind === 'site');
+      assert.deepEqual([first.relay?.auth?.password, second.relay?.auth?.password], ['p', 'new']);
+      assert.equal(sites.holds, true);
+      sites.reroute({});
+      assert.equal(sites.holds, false);
+      assert.notEqual((await sites.find('held.test')).kind, 'hold');
+    });
+
     it('say whether mail is held anywhere', () => {
       assert.equal(sitesWith({ 'a.test': { kind: 'hold' } }).holds, true);
       assert.equal(sitesWith({ 'a.test': { kind: 'discard' } }).holds, false);

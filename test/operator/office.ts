@@ -19,7 +19,7 @@ import {
 } from '../../src/operator/operations.ts';
 import type { LaneState } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
-import { findSuppressed } from '../../src/suppressions/suppression-store.ts';
+import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { FakeResolver } from '../support/fake-resolver.ts';
 import { openTempDatabase } from '../support/temp-database.ts';
@@ -56,7 +56,7 @@ export class Office {
         commit: db.commit, clock, bells, hasRoom: () => true, retry: { maxAge: this.config.delivery.maxAge }, simulatorDomain: this.config.simulator.domain,
         findStream: (accountId, slug) => streams.find(accountId, slug),
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
-        findSuppressed: (accountId, stream, keys) => findSuppressed({ db, clock }, accountId, stream, keys),
+        findSuppressed: createSuppressionLookUp({ db, clock }),
       },
       mta: { lanes: () => this.lanes },
       forgetKey: (publicId) => void this.forgotten.push(publicId),

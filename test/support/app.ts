@@ -104,10 +104,18 @@ export interface TestApp {
   /** A live key with every scope that the tests need. */
   readonly key: string;
   readonly keyId: string;
-  request<Body = Record<string, unknown>>(method: string, path: string, body?: unknown, options?: CallOptions): Promise<Answer<Body>>;
+  request<Body = Record<string, unknown>>(
+    method: string,
+    path: string,
+    body?: unknown,
+    options?: CallOptions,
+  ): Promise<Answer<Body>>;
   get<Body = Record<string, unknown>>(path: string, options?: CallOptions): Promise<Answer<Body>>;
   /** Sends and expects 202; gives the record. */
-  send(fields?: Record<string, unknown>, options?: CallOptions): Promise<{ id: string; status: string; rfc_message_id: string }>;
+  send(
+    fields?: Record<string, unknown>,
+    options?: CallOptions,
+  ): Promise<{ id: string; status: string; rfc_message_id: string }>;
   message(id: string): Promise<SeenMessage>;
   /** Follows the event log, opt-in kinds included, by long poll. */
   follow(options?: CallOptions): EventFollower;
@@ -131,7 +139,12 @@ export const ALL_SCOPES = ['send', 'campaign', 'message:read', 'event:read', 'ev
 
 /** Mail hosts at 127.0.0.1 for these domains, each a site of its own. */
 export function zonesFor(...domains: string[]): Zones {
-  return Object.fromEntries(domains.flatMap((domain) => [[`${domain} MX`, [`10 mx.${domain}`]], [`mx.${domain} A`, ['127.0.0.1']]]));
+  return Object.fromEntries(
+    domains.flatMap((domain) => [
+      [`${domain} MX`, [`10 mx.${domain}`]],
+      [`mx.${domain} A`, ['127.0.0.1']],
+    ]),
+  );
 }
 
 export const newFolder = (): string => mkdtempSync(path.join(tmpdir(), 'ph-'));
@@ -144,7 +157,12 @@ export function configFor(folder: string, mailPort: number, settings: Record<str
     ...settings,
     delivery: { allowPrivate: true, remotePort: mailPort, ...(settings['delivery'] as object | undefined) },
   };
-  const reading = readSettings(own, { cwd: folder, privileged: false, terminal: false, hostname: 'mail.posthorn.test' });
+  const reading = readSettings(own, {
+    cwd: folder,
+    privileged: false,
+    terminal: false,
+    hostname: 'mail.posthorn.test',
+  });
   if (reading.kind === 'bad') throw new Error(reading.mistakes.join('\n'));
   return reading.config;
 }
@@ -241,7 +259,12 @@ function collector(lines: TestApp['logged']): Log {
 }
 
 function requester(url: string, usualKey: string): TestApp['request'] {
-  return async <Body>(method: string, where: string, body?: unknown, options: CallOptions = {}) => {
+  const request = async (
+    method: string,
+    where: string,
+    body?: unknown,
+    options: CallOptions = {},
+  ): Promise<Answer<unknown>> => {
     const { key = usualKey, headers = {}, signal } = options;
     const response = await fetch(`${url}${where}`, {
       method,
@@ -255,8 +278,15 @@ function requester(url: string, usualKey: string): TestApp['request'] {
     });
     const text = await response.text();
     const isJson = response.headers.get('content-type')?.startsWith('application/json') === true;
-    return { status: response.status, headers: response.headers, text, body: (isJson ? JSON.parse(text) : null) as Body };
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: isJson ? (JSON.parse(text) as unknown) : null,
+    };
   };
+  // The caller says what it expects the body to be.
+  return request as TestApp['request'];
 }
 
 function followEvents(request: TestApp['request'], options?: CallOptions): EventFollower {
@@ -267,7 +297,12 @@ function followEvents(request: TestApp['request'], options?: CallOptions): Event
     async until(enough) {
       while (!enough(seen)) {
         const where = `/v1/events?type=${ALL_TYPES}&limit=1000&wait=30${after === '' ? '' : `&after=${after}`}`;
-        const { status, text, body } = await request<{ data: SeenEvent[]; next_cursor: string }>('GET', where, undefined, options);
+        const { status, text, body } = await request<{ data: SeenEvent[]; next_cursor: string }>(
+          'GET',
+          where,
+          undefined,
+          options,
+        );
         assert.equal(status, 200, text);
         seen.push(...body.data);
         after = body.next_cursor;

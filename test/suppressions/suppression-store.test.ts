@@ -3,7 +3,7 @@ import { addAccount } from '../../src/accounts/account-store.ts';
 import { Problem, type ProblemCode } from '../../src/base/problem.ts';
 import {
   addSuppression,
-  findSuppressed,
+  createSuppressionLookUp,
   listSuppressions,
   removeSuppressions,
   type NewSuppression,
@@ -25,7 +25,7 @@ describe('suppressions/suppression-store', () => {
     addSuppression(deps(), { accountId, email, stream: null, reason: 'manual', createdBy: 'operator', ...more });
   const reasons = async (stream: string, keys: string[]): Promise<Record<string, string>> =>
     Object.fromEntries(
-      [...(await findSuppressed(deps(), accountId, stream, keys))].map(([key, { reason }]) => [key, reason]),
+      [...(await createSuppressionLookUp(deps())(accountId, stream, keys))].map(([key, { reason }]) => [key, reason]),
     );
 
   beforeEach(async () => {
@@ -57,7 +57,7 @@ describe('suppressions/suppression-store', () => {
   it('keeps accounts apart', async () => {
     await add('a@x.test');
     const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
-    assert.equal((await findSuppressed(deps(), other.id, 'transactional', ['a@x.test'])).size, 0);
+    assert.equal((await createSuppressionLookUp(deps())(other.id, 'transactional', ['a@x.test'])).size, 0);
     assert.deepEqual(await listSuppressions(deps(), { accountId: other.id, limit: 10 }), []);
     assert.deepEqual(await removeSuppressions(deps(), { accountId: other.id, email: 'a@x.test' }), []);
   });

@@ -43,7 +43,9 @@ async function read(deps: Deps, { req, state: { exchange } }: Context): Promise<
       }
     });
     exchange.bodyBytes = bytes.length;
-    if (bytes.length > 0) exchange.body = await deps.reader.read(bytes);
+    if (bytes.length > 0) {
+      exchange.body = await deps.reader.read(bytes, exchange.route?.sendRules?.(exchange.at) ?? null);
+    }
   }
   if (exchange.body === null) {
     if (exchange.route?.body !== undefined)

@@ -59,6 +59,7 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
     params: exchange.params,
     search: exchange.search,
     json: exchange.body?.value ?? {},
+    checked: exchange.body?.checked ?? null,
     bodyBytes: exchange.bodyBytes,
     caller: callerOf(exchange),
     requestId: exchange.requestId,

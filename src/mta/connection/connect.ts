@@ -18,7 +18,8 @@ export interface ConnectTarget {
   signal?: AbortSignal | undefined;
 }
 
-export type Connected = { kind: 'connected'; socket: Socket; ip: string } | { kind: 'failed'; ip: string; text: string };
+export type Connected =
+  { kind: 'connected'; socket: Socket; ip: string } | { kind: 'failed'; ip: string; text: string };
 
 /** Long beside a round trip, so that a healthy host rarely sees two connections. */
 const HEAD_START_MS = 2000;

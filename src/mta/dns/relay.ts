@@ -17,7 +17,10 @@ export async function findRelay(
   const addresses = answers.flatMap((answer, at) => addressesOf(answer, at === 0 ? 6 : 4));
   if (addresses.length > 0) return routeTo(host, port, addresses, Math.min(...answers.map(ttlOf)));
   const trouble = answers.find((answer) => answer.kind === 'trouble');
-  return { kind: 'trouble', text: trouble === undefined ? `the smarthost ${host} has no address` : `the smarthost ${host}: ${trouble.text}` };
+  return {
+    kind: 'trouble',
+    text: trouble === undefined ? `the smarthost ${host} has no address` : `the smarthost ${host}: ${trouble.text}`,
+  };
 }
 
 const notAsked: DnsAnswer<string> = { kind: 'no_data' };

@@ -40,7 +40,10 @@ describe('mta/connection/connect', () => {
 
   it('gives a dead address two seconds before the next is tried beside it', async () => {
     const stop = await startSilent(server.port);
-    const connecting = connectFirst({ clock }, { ips: ['127.0.0.7', '127.0.0.1'], port: server.port, timeoutMs: 30_000 });
+    const connecting = connectFirst(
+      { clock },
+      { ips: ['127.0.0.7', '127.0.0.1'], port: server.port, timeoutMs: 30_000 },
+    );
     clock.advance(1999);
     await new Promise((resolve) => setImmediate(resolve));
     assert.equal(server.sessions.length, 0);
@@ -56,9 +59,16 @@ describe('mta/connection/connect', () => {
     const stop = await startSilent(server.port);
     const connecting = connectFirst({ clock }, { ips: ['127.0.0.7'], port: server.port, timeoutMs: 30_000 });
     clock.advance(30_000);
-    assert.deepEqual(await connecting, { kind: 'failed', ip: '127.0.0.7', text: 'no connection to 127.0.0.7 within 30 s' });
+    assert.deepEqual(await connecting, {
+      kind: 'failed',
+      ip: '127.0.0.7',
+      text: 'no connection to 127.0.0.7 within 30 s',
+    });
     const given = new AbortController();
-    const ended = connectFirst({ clock }, { ips: ['127.0.0.7'], port: server.port, timeoutMs: 30_000, signal: given.signal });
+    const ended = connectFirst(
+      { clock },
+      { ips: ['127.0.0.7'], port: server.port, timeoutMs: 30_000, signal: given.signal },
+    );
     given.abort();
     assert.deepEqual(await ended, { kind: 'failed', ip: '127.0.0.7', text: 'given up: the program stops' });
     assert.equal(clock.nextAt(), null);
@@ -67,15 +77,24 @@ describe('mta/connection/connect', () => {
 
   it('tries the next address at once when one refuses, and never more than eight', async () => {
     const refusing = Array.from({ length: 7 }, (_, at) => `127.0.1.${String(at + 1)}`);
-    const found = await connectFirst({ clock }, { ips: [...refusing, '127.0.0.1'], port: server.port, timeoutMs: 1000 });
+    const found = await connectFirst(
+      { clock },
+      { ips: [...refusing, '127.0.0.1'], port: server.port, timeoutMs: 1000 },
+    );
     assert.equal(found.kind, 'connected');
-    if (found.kind === 'connected') found.socket.destroy();
-    const many = await connectFirst({ clock }, { ips: [...refusing, '127.0.1.8', '127.0.0.1'], port: server.port, timeoutMs: 1000 });
+    found.socket.destroy();
+    const many = await connectFirst(
+      { clock },
+      { ips: [...refusing, '127.0.1.8', '127.0.0.1'], port: server.port, timeoutMs: 1000 },
+    );
     assert.deepEqual([many.kind, many.ip], ['failed', '127.0.1.8']);
   });
 
   it('closes the connection that came second', async () => {
-    const connecting = connectFirst({ clock }, { ips: ['127.0.0.1', '127.0.0.1'], port: server.port, timeoutMs: 30_000 });
+    const connecting = connectFirst(
+      { clock },
+      { ips: ['127.0.0.1', '127.0.0.1'], port: server.port, timeoutMs: 30_000 },
+    );
     clock.advance(2000);
     const result = await connecting;
     assert.equal(clock.nextAt(), null);
@@ -86,10 +105,16 @@ describe('mta/connection/connect', () => {
   it('takes families in turn, and a source only for its own', async () => {
     const six = await startMailServer({ listen: { host: '::1', port: server.port } });
     // 127.0.0.9 refuses; next in turn is IPv6, although it stands last. A source of IPv4 must not hinder it.
-    const found = await connectFirst({ clock }, { ips: ['127.0.0.9', '127.0.0.1', '::1'], port: server.port, localAddress: '127.0.0.3', timeoutMs: 1000 });
+    const found = await connectFirst(
+      { clock },
+      { ips: ['127.0.0.9', '127.0.0.1', '::1'], port: server.port, localAddress: '127.0.0.3', timeoutMs: 1000 },
+    );
     assert.deepEqual([found.kind, found.ip], ['connected', '::1']);
     if (found.kind === 'connected') found.socket.destroy();
-    const four = await connectFirst({ clock }, { ips: ['127.0.0.1', '::1'], port: server.port, localAddress: '127.0.0.3', timeoutMs: 1000 });
+    const four = await connectFirst(
+      { clock },
+      { ips: ['127.0.0.1', '::1'], port: server.port, localAddress: '127.0.0.3', timeoutMs: 1000 },
+    );
     assert.equal(four.kind === 'connected' && four.socket.localAddress, '127.0.0.3');
     if (four.kind === 'connected') four.socket.destroy();
     await six.close();

@@ -1,0 +1,81 @@
+/**
+ * The check of a send request as plain data: in a thread it is made, and a thread can hand over neither Problems nor Buffers.
+ * Contents that entries share stay shared on the way.
+ */
+import { Problem } from '../base/problem.ts';
+import type { ProblemCode } from '../base/problem.ts';
+import { ownMemory } from '../base/threads.ts';
+import { checkSend } from '../messages/send-request.ts';
+import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/send-request.ts';
+import type { BulkEntryDraft, SendDraft } from '../messages/send-draft.ts';
+import type { JsonObject } from './json.ts';
+
+interface PlainProblem {
+  code: ProblemCode;
+  message: string;
+  field: string | null;
+}
+
+type PlainEntry =
+  | Extract<BulkEntryDraft, { kind: 'ok' }>
+  | (Omit<Extract<BulkEntryDraft, { kind: 'rejected' }>, 'problem'> & { problem: PlainProblem });
+
+export type CheckedSend =
+  | { kind: 'single'; draft: MessageDraft }
+  | (Omit<BulkDraft, 'entries'> & { entries: PlainEntry[] })
+  | { kind: 'refused'; problem: PlainProblem };
+
+/** Checks a body; what is wrong with it is part of the answer. */
+export function checkApart(body: JsonObject, rules: SendRules): CheckedSend {
+  try {
+    const checked = checkSend(body, rules);
+    return checked.kind === 'single' ? checked : { ...checked, entries: checked.entries.map(plainEntry) };
+  } catch (error) {
+    if (error instanceof Problem) return { kind: 'refused', problem: plain(error) };
+    throw error;
+  }
+}
+
+const plain = ({ code, message, field }: Problem): PlainProblem => ({ code, message, field });
+
+const plainEntry = (entry: BulkEntryDraft): PlainEntry =>
+  entry.kind === 'ok' ? entry : { ...entry, problem: plain(entry.problem) };
+
+/** The memory of its attachments, for handing it over. */
+export function memoryOf(checked: CheckedSend): ArrayBuffer[] {
+  if (checked.kind === 'refused') return [];
+  const drafts =
+    checked.kind === 'single'
+      ? [checked.draft]
+      : checked.entries.flatMap((entry) => (entry.kind === 'ok' ? [entry.draft] : []));
+  return ownMemory(drafts.flatMap(({ content }) => content.attachments.map((attachment) => attachment.content)));
+}
+
+/** The draft again, on this side. Throws the Problem that refuses the request. */
+export function draftFrom(checked: CheckedSend): SendDraft {
+  if (checked.kind === 'refused') throw problem(checked.problem);
+  const contents = new Map<MessageContent, MessageContent>();
+  const whole = (draft: MessageDraft): MessageDraft => {
+    const content = contents.get(draft.content) ?? withBuffers(draft.content);
+    contents.set(draft.content, content);
+    return { ...draft, content };
+  };
+  if (checked.kind === 'single') return { kind: 'single', draft: whole(checked.draft) };
+  return {
+    ...checked,
+    entries: checked.entries.map((entry) =>
+      entry.kind === 'ok' ? { ...entry, draft: whole(entry.draft) } : { ...entry, problem: problem(entry.problem) },
+    ),
+  };
+}
+
+const problem = ({ code, message, field }: PlainProblem): Problem => new Problem(code, message, { field });
+
+/** What comes from a thread is a plain byte array, whatever its type says. */
+const withBuffers = (content: MessageContent): MessageContent => ({
+  ...content,
+  attachments: content.attachments.map((attachment) => {
+    const { buffer, byteOffset, byteLength } = attachment.content;
+    return { ...attachment, content: Buffer.from(buffer, byteOffset, byteLength) };
+  }),
+});

@@ -1,0 +1,138 @@
+/**
+ * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each,
+ * ended when idle, and at once when a job takes too long or the thread dies, so that nothing waits for what will never come.
+ */
+import type { Worker } from 'node:worker_threads';
+import type { Clock, Timer } from './clock.ts';
+import { startThread } from './thread.ts';
+
+export interface ThreadsOptions {
+  /** The source file of the thread, a module that answers each message with one message. */
+  entry: URL;
+  /** Threads at most. */
+  count: number;
+  /** Jobs that may wait for one; more are refused. */
+  mostWaiting: number;
+  /** How long an idle thread is kept, in milliseconds. */
+  idleMs: number;
+  /** The longest a job may take, in milliseconds. */
+  jobMs: number;
+  /** Heap of one thread. */
+  maxHeapMb: number;
+}
+
+/** Why a job came to nothing: never the fault of its input alone, except that a hostile one may take too long. */
+export class ThreadRefusal extends Error {
+  readonly why: 'full' | 'closed' | 'slow' | 'died';
+
+  constructor(why: ThreadRefusal['why'], options?: ErrorOptions) {
+    super(`no thread did the work: ${why}`, options);
+    this.why = why;
+  }
+}
+
+export interface Threads<Input, Output> {
+  /** Rejects with a ThreadRefusal. `transfer` names memory that is handed over without a copy and is then gone here. */
+  run(input: Input, transfer?: readonly ArrayBuffer[]): Promise<Output>;
+  /** Ends all threads; what is still waiting is refused. */
+  close(): Promise<void>;
+}
+
+interface Job<Input, Output> {
+  input: Input;
+  transfer: readonly ArrayBuffer[];
+  resolve: (output: Output) => void;
+  reject: (refusal: ThreadRefusal) => void;
+}
+
+interface Thread<Input, Output> {
+  worker: Worker;
+  job: Job<Input, Output> | null;
+  timer: Timer;
+}
+
+export function createThreads<Input, Output>(
+  { clock }: { clock: Clock },
+  options: ThreadsOptions,
+): Threads<Input, Output> {
+  const threads = new Set<Thread<Input, Output>>();
+  const waiting: Job<Input, Output>[] = [];
+  let closed = false;
+
+  function assign(): void {
+    const idle = [...threads].find(({ job }) => job === null) ?? (threads.size < options.count ? start() : null);
+    if (idle === null) return;
+    const job = waiting.shift();
+    if (job === undefined) return;
+    idle.timer.cancel();
+    idle.job = job;
+    idle.timer = after(options.jobMs, idle, 'slow');
+    idle.worker.ref();
+    try {
+      idle.worker.postMessage(job.input, job.transfer);
+    } catch (cause) {
+      void end(idle, new ThreadRefusal('died', { cause }));
+    }
+  }
+
+  function start(): Thread<Input, Output> {
+    const worker = startThread(options.entry, { resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb } });
+    const thread: Thread<Input, Output> = { worker, job: null, timer: { cancel: () => undefined } };
+    worker.on('message', (output: Output) => {
+      finish(thread, output);
+    });
+    worker.on('error', (error) => void end(thread, new ThreadRefusal('died', { cause: error })));
+    worker.on('exit', () => void end(thread, new ThreadRefusal('died')));
+    threads.add(thread);
+    return thread;
+  }
+
+  function finish(thread: Thread<Input, Output>, output: Output): void {
+    const { job } = thread;
+    thread.job = null;
+    thread.timer.cancel();
+    thread.timer = after(options.idleMs, thread, 'closed');
+    // An idle thread must not keep the process alive.
+    thread.worker.unref();
+    job?.resolve(output);
+    if (waiting.length > 0) assign();
+  }
+
+  function after(ms: number, thread: Thread<Input, Output>, why: ThreadRefusal['why']): Timer {
+    return clock.after(ms, () => void end(thread, new ThreadRefusal(why)), { background: true });
+  }
+
+  async function end(thread: Thread<Input, Output>, refusal: ThreadRefusal): Promise<void> {
+    thread.timer.cancel();
+    if (!threads.delete(thread)) return;
+    thread.job?.reject(refusal);
+    thread.job = null;
+    await thread.worker.terminate();
+    if (waiting.length > 0) assign();
+  }
+
+  return {
+    run(input, transfer = []) {
+      if (closed) return Promise.reject(new ThreadRefusal('closed'));
+      if (waiting.length >= options.mostWaiting) return Promise.reject(new ThreadRefusal('full'));
+      return new Promise((resolve, reject) => {
+        waiting.push({ input, transfer, resolve, reject });
+        assign();
+      });
+    },
+    async close() {
+      closed = true;
+      for (const job of waiting.splice(0)) job.reject(new ThreadRefusal('closed'));
+      await Promise.all([...threads].map((thread) => end(thread, new ThreadRefusal('closed'))));
+    },
+  };
+}
+
+/** The memory of buffers that own theirs, for handing over; one cut from a shared pool has to be copied. */
+export function ownMemory(buffers: readonly Uint8Array[]): ArrayBuffer[] {
+  const owned = new Set<ArrayBuffer>();
+  for (const { buffer, byteLength } of buffers) {
+    if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength && byteLength > 0) owned.add(buffer);
+  }
+  return [...owned];
+}

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { createJsonReader, INLINE_BYTES } from '../../src/api/json-reader.ts';
+import { hashJson, type JsonObject } from '../../src/api/json.ts';
+import { checkApart, draftFrom } from '../../src/api/send-check.ts';
+import { Problem } from '../../src/base/problem.ts';
+import { defaultLimits } from '../../src/messages/send-limits.ts';
+import { checkSend, type SendRules } from '../../src/messages/send-request.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+const rules: SendRules = { now: Date.parse('2026-01-31T09:30:00Z'), smtputf8: false, limits: defaultLimits };
+const file = (bytes: number): JsonObject => ({
+  filename: 'a.pdf',
+  content: Buffer.alloc(bytes, 'pdf').toString('base64'),
+});
+const single = (more: JsonObject): JsonObject => ({
+  from: 'Acme <hi@acme.test>',
+  to: 'ana@dest.test',
+  subject: 'Žluť',
+  text: 'hi',
+  ...more,
+});
+const bulk = (recipients: JsonObject[], more: JsonObject = {}): JsonObject => ({
+  from: 'hi@acme.test',
+  subject: 'x',
+  html: '<p>x</p>',
+  recipients,
+  ...more,
+});
+const long = 'x'.repeat(INLINE_BYTES);
+
+/** What a request comes to: the draft, or the problem's members. */
+function comesTo(make: () => unknown): unknown {
+  try {
+    return make();
+  } catch (error) {
+    assert.ok(error instanceof Problem);
+    return { code: error.code, message: error.message, field: error.field };
+  }
+}
+
+describe('api/send-check', () => {
+  const bodies: [body: JsonObject, why: string][] = [
+    [single({ text: long, metadata: { a: 'b' }, headers: { 'X-A': 'b' }, tags: ['t'], send_at: '2026-02-01T00:00:00Z', test: true }), 'a single mail'],
+    [single({ attachments: [file(300_000), file(3)] }), 'attachments'],
+    [single({ attachments: [{ ...file(300_000), content: `!${'A'.repeat(400_000)}` }] }), 'an attachment that is no base64'],
+    [single({ text: long, reply: 'x' }), 'an unknown member'],
+    [single({ text: long, recipients: null }), 'recipients that are null'],
+    [bulk([{ to: 'a@x.test' }, { to: 'nobody' }, { to: 'b@x.test', html: long }], { attachments: [file(200_000)] }), 'a bulk send with a bad entry'],
+    [bulk([{ to: 'nobody', html: long }]), 'a bulk send without a good entry'],
+    [bulk([{ to: 'a@x.test', html: long }, { to: 'a@x.test' }], { on_error: 'abort' }), 'a bulk send that is given up'],
+  ]; // prettier-ignore
+  for (const [body, why] of bodies) {
+    it(`comes to the same apart as here: ${why}`, async () => {
+      const reader = createJsonReader({ clock: new FakeClock() });
+      const read = await reader.read(Buffer.from(JSON.stringify(body)), rules);
+      const { checked } = read;
+      assert.ok(checked !== null);
+      assert.deepEqual(comesTo(() => draftFrom(checked)), comesTo(() => checkSend(body, rules))); // prettier-ignore
+      assert.equal(read.hash(), hashJson(body));
+      assert.equal(read.value['recipients'] == null, body['recipients'] == null, 'the scope depends on it');
+      assert.equal(
+        Object.hasOwn(read.value, 'recipients'),
+        Object.hasOwn(body, 'recipients'),
+        'the size limit depends on it',
+      );
+      await reader.close();
+    });
+  }
+
+  it('keeps a shared content shared, so that it is stored once', () => {
+    const body = bulk([{ to: 'a@x.test' }, { to: 'b@x.test' }, { to: 'c@x.test', html: 'own' }], {
+      attachments: [file(9)],
+    });
+    const draft = draftFrom(structuredClone(checkApart(body, rules)));
+    assert.ok(draft.kind === 'bulk');
+    const [a, b, c] = draft.entries.map((entry) => (entry.kind === 'ok' ? entry.draft.content : null));
+    assert.ok(a != null && c != null);
+    assert.equal(a, b);
+    assert.notEqual(a, c);
+    assert.ok(Buffer.isBuffer(a.attachments[0]?.content));
+  });
+
+  it('leaves small bodies and other requests alone', async () => {
+    const reader = createJsonReader({ clock: new FakeClock() });
+    assert.equal((await reader.read(Buffer.from(JSON.stringify(single({}))), rules)).checked, null);
+    const other = await reader.read(Buffer.from(JSON.stringify(single({ text: long }))));
+    assert.deepEqual([other.checked, other.value['subject']], [null, 'Žluť']);
+    await reader.close();
+  });
+});

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict';
+import { copyFileSync } from 'node:fs';
+import https from 'node:https';
+import path from 'node:path';
+import { startApp } from '../src/app.ts';
+import { createLog } from '../src/base/log.ts';
+import { ConfigError } from '../src/config/load.ts';
+import { rmSync } from 'node:fs';
+import { configFor, newFolder, startTestApp, zonesFor } from './support/app.ts';
+import { testCa } from './support/certificate.ts';
+import { FakeClock } from './support/fake-clock.ts';
+import { FakeResolver } from './support/fake-resolver.ts';
+import { startMailServer } from './support/fake-mail-server.ts';
+
+const fixture = (name: string): string => path.join(import.meta.dirname, 'fixtures/tls', name);
+
+describe('app: settings read again', () => {
+  it('lets mail go that a route held, and tells what needs a restart', async () => {
+    const server = await startMailServer();
+    const test = await startTestApp({
+      mailPort: server.port,
+      zones: zonesFor('dest.test'),
+      settings: { delivery: { routes: { 'dest.test': 'hold' } } },
+    });
+    const { id } = await test.send();
+    const changes = test.app.reload(
+      configFor(test.folder, server.port, { http: { port: 1 }, delivery: { routes: {} } }),
+    );
+    assert.deepEqual(changes.applied, ['delivery.routes']);
+    assert.ok(changes.needRestart.includes('http.port'));
+    await server.reached('message');
+    await test.settled();
+    // The sweeper would have looked after 30 s only: the test's clock stands still.
+    assert.equal((await test.message(id)).status, 'delivered');
+    await test.stop();
+    await server.close();
+  });
+
+  it('takes a renewed certificate and another log level, and refuses a certificate that is none', async () => {
+    const folder = newFolder();
+    const file = (name: string): string => path.join(folder, name);
+    copyFileSync(fixture('server.pem'), file('cert.pem'));
+    copyFileSync(fixture('server.key'), file('key.pem'));
+    const settings = { http: { port: 0, tls: true }, tls: { certFile: file('cert.pem'), keyFile: file('key.pem') } };
+    const log = createLog({ level: 'error', format: 'json', stream: { write: () => undefined } });
+    const app = await startApp(configFor(folder, 25, settings), {
+      clock: new FakeClock(),
+      resolver: new FakeResolver(),
+      log,
+    });
+    const shown = (): Promise<string> =>
+      new Promise((resolve, reject) => {
+        const request = https.get(`${app.url}/healthz`, { agent: false, ca: testCa, checkServerIdentity: (_, { valid_to }) => { resolve(valid_to); return undefined; } }, (response) => response.resume());
+        request.on('error', (error: NodeJS.ErrnoException) => { if (error.code === 'CERT_HAS_EXPIRED') resolve('expired'); else reject(error); });
+      }); // prettier-ignore
+    assert.match(app.url, /^https:/);
+    assert.match(await shown(), / 2126 /);
+    const next = configFor(folder, 25, { ...settings, log: { level: 'debug' } });
+    copyFileSync(fixture('expired.pem'), file('cert.pem'));
+    app.reload(next);
+    assert.equal(await shown(), 'expired');
+    assert.equal(log.level, 'debug');
+    copyFileSync(fixture('ca.pem'), file('cert.pem'));
+    assert.throws(() => app.reload(configFor(folder, 25, settings)), ConfigError);
+    assert.deepEqual([await shown(), log.level], ['expired', 'debug']);
+    await app.stop();
+    rmSync(folder, { recursive: true });
+  });
+});

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { createThreads, ownMemory, ThreadRefusal, type Threads } from '../../src/base/threads.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+interface Input {
+  say?: unknown;
+  fall?: 'throw' | 'exit';
+  bytes?: Uint8Array;
+}
+interface Output {
+  said: unknown;
+  bytes: number;
+}
+
+describe('base/threads', () => {
+  let clock: FakeClock;
+  let threads: Threads<Input, Output>;
+  beforeEach(() => {
+    clock = new FakeClock();
+    const entry = new URL('../support/odd-worker.ts', import.meta.url);
+    threads = createThreads({ clock }, { entry, count: 2, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64 });
+  });
+  afterEach(() => threads.close());
+
+  const refused = (why: ThreadRefusal['why']) => (error: unknown) =>
+    error instanceof ThreadRefusal && error.why === why;
+
+  it('answers each job with its own, also when more wait than there are threads', async () => {
+    const jobs = [0, 1, 2, 3, 4].map((say) => threads.run({ say }));
+    assert.deepEqual((await Promise.all(jobs)).map(({ said }) => said), [0, 1, 2, 3, 4]); // prettier-ignore
+  });
+
+  it('hands memory over', async () => {
+    const bytes = new Uint8Array(100_000);
+    assert.equal((await threads.run({ say: 1, bytes }, ownMemory([bytes]))).bytes, 100_000);
+    assert.equal(bytes.length, 0);
+    const part = Buffer.from('a small one comes from a pool');
+    assert.deepEqual(ownMemory([part]), []);
+    assert.equal((await threads.run({ say: 1, bytes: part }, ownMemory([part]))).bytes, part.length);
+    assert.notEqual(part.length, 0);
+  });
+
+  for (const fall of ['throw', 'exit'] as const) {
+    it(`refuses the job in which a thread dies (${fall}), and only that`, async () => {
+      const results = await Promise.allSettled([
+        threads.run({ fall }),
+        threads.run({ fall }),
+        threads.run({ say: 'alive' }),
+      ]);
+      assert.deepEqual(results.map(({ status }) => status), ['rejected', 'rejected', 'fulfilled']); // prettier-ignore
+      assert.ok(results[0].status === 'rejected' && refused('died')(results[0].reason));
+    });
+  }
+
+  it('refuses what cannot be handed over', async () => {
+    await assert.rejects(threads.run({ say: () => undefined }), refused('died'));
+    assert.equal((await threads.run({ say: 'next' })).said, 'next');
+  });
+
+  it('ends a thread that takes too long', async () => {
+    const slow = threads.run({});
+    clock.advance(4999);
+    clock.advance(1);
+    await assert.rejects(slow, refused('slow'));
+    assert.equal((await threads.run({ say: 'next' })).said, 'next');
+  });
+
+  it('refuses more than may wait', async () => {
+    const jobs = Promise.allSettled([0, 1, 2, 3, 4].map((say) => threads.run({ say })));
+    await assert.rejects(threads.run({ say: 5 }), refused('full'));
+    await jobs;
+  });
+
+  it('ends idle threads, and refuses everything once it is closed', async () => {
+    await threads.run({ say: 1 });
+    assert.equal(clock.nextAt(), clock.now() + 1000);
+    clock.advance(1000);
+    assert.equal(clock.nextAt(), null);
+    const last = threads.run({});
+    const closing = threads.close();
+    await assert.rejects(last, refused('closed'));
+    await closing;
+    await assert.rejects(threads.run({ say: 1 }), refused('closed'));
+    assert.equal(clock.nextAt(), null);
+  });
+});

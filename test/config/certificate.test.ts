@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { readCertificate } from '../../src/config/certificate.ts';
+import { ConfigError } from '../../src/config/load.ts';
+import { readSettings } from '../../src/config/validate.ts';
+import { server } from '../support/certificate.ts';
+
+const file = (name: string): string => path.join(import.meta.dirname, '../fixtures/tls', name);
+const around = { cwd: '/srv', privileged: false, terminal: false, hostname: 'mail.example.com' };
+
+describe('config/certificate', () => {
+  it('reads the pair', () => {
+    assert.deepEqual(readCertificate({ certFile: file('server.pem'), keyFile: file('server.key') }), server);
+  });
+
+  const bad: [certFile: string, keyFile: string, line: RegExp, why: string][] = [
+    ['none.pem', 'server.key', /^tls\.certFile: expected a readable file: ENOENT/, 'no such file'],
+    ['server.pem', '.', /^tls\.keyFile: expected a readable file: EISDIR/, 'a folder'],
+    ['ca.pem', 'server.key', /^tls\.keyFile: expected the key of the certificate/, 'a key of another certificate'],
+    ['server.key', 'server.key', /^tls\.keyFile: expected/, 'no certificate in the file'],
+  ];
+  for (const [certFile, keyFile, line, why] of bad) {
+    it(`says what is wrong: ${why}`, () => {
+      assert.throws(
+        () => readCertificate({ certFile: file(certFile), keyFile: file(keyFile) }),
+        (error) => error instanceof ConfigError && line.test(error.mistakes.join()),
+      );
+    });
+  }
+
+  it('is asked for where the API shall speak HTTPS', () => {
+    const without = readSettings({ http: { tls: true } }, around);
+    assert.deepEqual(without.kind === 'bad' && without.mistakes, [
+      'http.tls: expected false, or tls.certFile and tls.keyFile given, found true',
+    ]);
+    const given = readSettings({ http: { tls: true }, tls: { certFile: 'c.pem', keyFile: 'k.pem' } }, around);
+    assert.equal(given.kind === 'ok' && given.config.http.publicUrl, 'https://127.0.0.1:8025');
+  });
+});

@@ -1,0 +1,8 @@
+/** A thread for tests of threads: does what the message says. */
+import { parentPort } from 'node:worker_threads';
+
+parentPort?.on('message', (message: { say?: unknown; fall?: 'throw' | 'exit'; bytes?: Uint8Array }) => {
+  if (message.fall === 'throw') throw new Error('fallen');
+  if (message.fall === 'exit') process.exit(3);
+  if (message.say !== undefined) parentPort?.postMessage({ said: message.say, bytes: message.bytes?.length ?? 0 });
+});
