@@ -195,7 +195,9 @@ export async function up(knex: Knex): Promise<void> {
     t.index(['message_id'], 'deliveries_by_message');
     t.index(['address_key', 'message_id'], 'deliveries_by_address');
     // The queue itself: only what waits is in it, so it stays small however long the history grows.
-    t.index(['domain', 'class', 'account_id', 'due_at', 'id'], 'deliveries_due', { predicate: knex.whereNotNull('due_at') });
+    t.index(['domain', 'class', 'account_id', 'due_at', 'id'], 'deliveries_due', {
+      predicate: knex.whereNotNull('due_at'),
+    });
     t.index(['claim_epoch'], 'deliveries_claimed', { predicate: knex.whereNotNull('claim_epoch') });
   });
 

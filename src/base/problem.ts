@@ -92,7 +92,12 @@ export class Problem extends Error {
   constructor(
     code: ProblemCode,
     message: string,
-    options: { field?: string | null; retryAfter?: number; headers?: Readonly<Record<string, string>>; cause?: unknown } = {},
+    options: {
+      field?: string | null;
+      retryAfter?: number;
+      headers?: Readonly<Record<string, string>>;
+      cause?: unknown;
+    } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = 'Problem';

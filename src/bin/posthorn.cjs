@@ -21,7 +21,6 @@ if (have[0] < NEEDED[0] || (have[0] === NEEDED[0] && have[1] < NEEDED[1])) {
 
 if (!process.env.UV_THREADPOOL_SIZE) process.env.UV_THREADPOOL_SIZE = '8';
 
-
 // By itself V8 lets a heap of 40 MB of live objects grow to 130 MB and more before it looks for garbage; with this, to 60 MB,
 // for 3 to 6 % more CPU a message (docs/performance.md).
 require('node:v8').setFlagsFromString('--heap-growing-percent=50');

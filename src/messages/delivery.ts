@@ -91,7 +91,13 @@ export type Happening =
   /** A look at the clock: mail whose time has run out is given up. */
   | { kind: 'aged' }
   | { kind: 'canceled' }
-  | { kind: 'bounced'; verdict: Verdict; smtpCode: number | null; enhancedCode: string | null; smtpReply: string | null }
+  | {
+      kind: 'bounced';
+      verdict: Verdict;
+      smtpCode: number | null;
+      enhancedCode: string | null;
+      smtpReply: string | null;
+    }
   | { kind: 'complained'; feedbackType: string; source: string; arrivalDate: number | null; userAgent: string | null }
   | { kind: 'opened'; hit: Hit; client: string | null; os: string | null; device: string | null }
   | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }

@@ -182,8 +182,9 @@ export function createCommitter(connection: Connection, order: readonly string[]
       });
     };
     try {
-      await allDone(works.map((one, at) => (one.work.name === transactWork.name ? undefined : run(one, at))));
-      for (const [at, one] of works.entries()) if (one.work.name === transactWork.name) await run(one, at);
+      const isLast = ({ work }: WorkOfGroup): boolean => work.name === transactWork.name;
+      await allDone(works.flatMap((one, at) => (isLast(one) ? [] : [run(one, at)])));
+      for (const [at, one] of works.entries()) if (isLast(one)) await run(one, at);
       await connection.run('COMMIT');
       return outputs;
     } catch (error) {

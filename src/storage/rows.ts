@@ -42,7 +42,7 @@ export async function insertRows(connection: Connection, units: readonly Rows[])
 }
 
 /** Waits for every statement before it tells of the first that failed: a transaction must not end under a running one. */
-export async function allDone(running: readonly (Promise<unknown> | undefined)[]): Promise<void> {
+export async function allDone(running: readonly Promise<unknown>[]): Promise<void> {
   for (const result of await Promise.allSettled(running)) if (result.status === 'rejected') throw result.reason;
 }
 

@@ -44,7 +44,11 @@ export async function startAppliance({ env = {}, dataDir, nodeArgs = [] }: Appli
     ...env,
   };
   const log = openSync(`${data}.log`, 'a');
-  const child = spawn(process.execPath, [...nodeArgs, bin, 'serve'], { cwd: root, env: all, stdio: ['ignore', log, log] });
+  const child = spawn(process.execPath, [...nodeArgs, bin, 'serve'], {
+    cwd: root,
+    env: all,
+    stdio: ['ignore', log, log],
+  });
   closeSync(log);
   let ended: number | string | null = null;
   const exited = new Promise<number | string>((resolve) => {
@@ -88,12 +92,23 @@ export async function startAppliance({ env = {}, dataDir, nodeArgs = [] }: Appli
 
 /** User and system time of a process in ms; Linux counts in hundredths of a second. */
 function cpuOf(pid: number): number {
-  const fields = readFileSync(`/proc/${String(pid)}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  const fields =
+    readFileSync(`/proc/${String(pid)}/stat`, 'utf8')
+      .split(') ')[1]
+      ?.split(' ') ?? [];
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 /** A key that may do all that benchmarks need. */
 export function benchKey(appliance: Appliance): string {
-  const made = appliance.cli('keys', 'create', '--name', 'bench', '--scopes', 'send,campaign,message:read,event:read', '--json');
+  const made = appliance.cli(
+    'keys',
+    'create',
+    '--name',
+    'bench',
+    '--scopes',
+    'send,campaign,message:read,event:read',
+    '--json',
+  );
   return (made as { key: string }).key;
 }

@@ -81,9 +81,12 @@ async function delivered(url: string, key: string, count: number): Promise<void>
   let seen = 0;
   await until(
     async () => {
-      const page = await fetch(`${url}/v1/events?type=delivered&limit=1000${after === '' ? '' : `&after=${encodeURIComponent(after)}`}`, {
-        headers: { authorization: `Bearer ${key}` },
-      });
+      const page = await fetch(
+        `${url}/v1/events?type=delivered&limit=1000${after === '' ? '' : `&after=${encodeURIComponent(after)}`}`,
+        {
+          headers: { authorization: `Bearer ${key}` },
+        },
+      );
       const { data, next_cursor } = (await page.json()) as { data: unknown[]; next_cursor: string };
       seen += data.length;
       after = next_cursor;
@@ -99,7 +102,18 @@ async function postfix(sink: Sink, milter: string | null): Promise<Result> {
   try {
     const before = sink.count();
     const started = performance.now();
-    const args = ['-s', options.sessions, '-m', String(messages), '-l', String(html), '-f', 'hi@bench.test', '-t', 'r@dest.test'];
+    const args = [
+      '-s',
+      options.sessions,
+      '-m',
+      String(messages),
+      '-l',
+      String(html),
+      '-f',
+      'hi@bench.test',
+      '-t',
+      'r@dest.test',
+    ];
     const source = spawn('smtp-source', [...args, `127.0.0.1:${String(peer.port)}`], { stdio: 'inherit' });
     await new Promise((resolve) => source.on('exit', resolve));
     await until(() => Promise.resolve(sink.count() - before >= messages), 'the sink', 120_000);
@@ -111,18 +125,30 @@ async function postfix(sink: Sink, milter: string | null): Promise<Result> {
 
 const perSecond = (count: number, took: number): string => ((count / took) * 1000).toFixed(0);
 const ms = (value: number): string => `${value.toFixed(1)} ms`;
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+const median = (values: readonly number[]): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 async function main(): Promise<void> {
-  const absent = missing('smtp-sink', 'smtp-source', 'postfix', ...(options.dkim ? ['opendkim', 'opendkim-genkey'] : []));
+  const absent = missing(
+    'smtp-sink',
+    'smtp-source',
+    'postfix',
+    ...(options.dkim ? ['opendkim', 'opendkim-genkey'] : []),
+  );
   if (absent.length > 0) {
-    console.error(`missing: ${absent.join(', ')}; install with: apt-get install postfix${options.dkim ? ' opendkim opendkim-tools' : ''}`);
+    console.error(
+      `missing: ${absent.join(', ')}; install with: apt-get install postfix${options.dkim ? ' opendkim opendkim-tools' : ''}`,
+    );
     process.exitCode = 69;
     return;
   }
   const sink = await startSink();
   const dkim = options.dkim ? await startOpenDkim('bench.test') : null;
-  const rates: Record<string, number[]> = { Posthorn: [], Postfix: [], ...(dkim === null ? {} : { 'Postfix + OpenDKIM': [] }) };
+  const rates: Record<string, number[]> = {
+    Posthorn: [],
+    Postfix: [],
+    ...(dkim === null ? {} : { 'Postfix + OpenDKIM': [] }),
+  };
   try {
     for (let run = 1; run <= runs; run++) {
       const ours = await posthorn(sink);
@@ -137,7 +163,8 @@ async function main(): Promise<void> {
   const ours = median(rates['Posthorn'] ?? []);
   console.log(`\nmedian of ${String(runs)}: Posthorn ${ours.toFixed(0)}/s`);
   for (const [name, all] of Object.entries(rates)) {
-    if (name !== 'Posthorn') console.log(`  ${name} ${median(all).toFixed(0)}/s: Posthorn is ${(ours / median(all)).toFixed(2)} x`);
+    if (name !== 'Posthorn')
+      console.log(`  ${name} ${median(all).toFixed(0)}/s: Posthorn is ${(ours / median(all)).toFixed(2)} x`);
   }
 
   function note(run: number, name: string, { rate, note: more }: Result): void {

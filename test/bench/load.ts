@@ -7,7 +7,10 @@ import net from 'node:net';
 
 const [url = '', key = '', count = '1000', connections = '50', html = '4096', offset = '0'] = process.argv.slice(2);
 const { hostname, port } = new URL(url);
-const body = `<html><body>${'<p>Good day, here is what you ordered.</p>\n'.repeat(Math.ceil(Number(html) / 43))}`.slice(0, Number(html));
+const body = `<html><body>${'<p>Good day, here is what you ordered.</p>\n'.repeat(Math.ceil(Number(html) / 43))}`.slice(
+  0,
+  Number(html),
+);
 const times: number[] = [];
 let next = Number(offset);
 const end = next + Number(count);
@@ -44,7 +47,9 @@ function worker(): Promise<void> {
       text = '';
       more();
     });
-    socket.on('error', reject).on('close', () => { resolve(); });
+    socket.on('error', reject).on('close', () => {
+      resolve();
+    });
   });
 }
 

@@ -8,7 +8,8 @@ let before: string[] = [];
 /** What is open beyond what was open before the test; a suite that shares a server among its tests keeps it. */
 function leaked(): string[] {
   const now = openNetwork();
-  if (before.length > 0) return now.filter((name) => /Server|UDP/.test(name)).slice(before.filter((name) => /Server|UDP/.test(name)).length);
+  if (before.length > 0)
+    return now.filter((name) => /Server|UDP/.test(name)).slice(before.filter((name) => /Server|UDP/.test(name)).length);
   return now;
 }
 

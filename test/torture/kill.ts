@@ -37,7 +37,8 @@ async function sender(appliance: Appliance, alive: () => boolean, unanswered: Ma
   while (alive()) {
     const [again] = unanswered;
     const id = again?.[0] ?? randomUUID();
-    const body = again?.[1] ?? JSON.stringify({ from: 'a@torture.test', to: `${id}@dest.test`, subject: 'x', html: '<p>x</p>' });
+    const body =
+      again?.[1] ?? JSON.stringify({ from: 'a@torture.test', to: `${id}@dest.test`, subject: 'x', html: '<p>x</p>' });
     unanswered.delete(id);
     try {
       const answer = await fetch(`${appliance.url}/v1/messages`, {
@@ -79,15 +80,23 @@ for (let kill = 0; kill <= kills; kill++) {
     running = false;
     await ended;
     await Promise.all(senders);
-    process.stderr.write(`\r${String(kill + 1)}/${String(kills)} kills, ${String(accepted.size)} accepted, ${String(receiver.copies.size)} arrived `);
+    process.stderr.write(
+      `\r${String(kill + 1)}/${String(kills)} kills, ${String(accepted.size)} accepted, ${String(receiver.copies.size)} arrived `,
+    );
     continue;
   }
   await until(() => Promise.resolve(unanswered.size === 0), 'the last answers');
   running = false;
   await Promise.all(senders);
   const settled = (): boolean => [...accepted].every((id) => receiver.copies.has(id));
-  await until(() => Promise.resolve(settled()), 'every accepted mail', 60_000).catch((error: unknown) => problems.push(String(error)));
-  await until(() => Promise.resolve(finished(appliance.cli('books', '--json') as Books)), 'the end of the queue', 60_000).catch((error: unknown) => problems.push(String(error)));
+  await until(() => Promise.resolve(settled()), 'every accepted mail', 60_000).catch((error: unknown) =>
+    problems.push(String(error)),
+  );
+  await until(
+    () => Promise.resolve(finished(appliance.cli('books', '--json') as Books)),
+    'the end of the queue',
+    60_000,
+  ).catch((error: unknown) => problems.push(String(error)));
   const code = await appliance.stop();
   if (code !== 0) problems.push(`the last stop ended with ${String(code)}`);
 }
@@ -95,15 +104,20 @@ process.stderr.write('\n');
 
 function finished({ balanced, faults, lines }: Books): boolean {
   if (!balanced) throw new Error(faults.join('; '));
-  return lines.every(({ status, found }) => found === 0 || !['queued', 'sent', 'deferred', 'scheduled'].includes(status));
+  return lines.every(
+    ({ status, found }) => found === 0 || !['queued', 'sent', 'deferred', 'scheduled'].includes(status),
+  );
 }
 
 const lost = [...accepted].filter((id) => !receiver.copies.has(id));
 const doubles = [...receiver.copies.values()].reduce((sum, copies) => sum + copies - 1, 0);
 if (lost.length > 0) problems.push(`${String(lost.length)} accepted mails are lost, such as ${String(lost[0])}`);
-if (doubles > kills * CONNECTIONS) problems.push(`${String(doubles)} second copies, more than connections could be open`);
+if (doubles > kills * CONNECTIONS)
+  problems.push(`${String(doubles)} second copies, more than connections could be open`);
 receiver.stop();
-console.log(`${String(kills)} kills: ${String(accepted.size)} accepted, ${String(lost.length)} lost, ${String(doubles)} second copies (window: ${String(kills * CONNECTIONS)})`);
+console.log(
+  `${String(kills)} kills: ${String(accepted.size)} accepted, ${String(lost.length)} lost, ${String(doubles)} second copies (window: ${String(kills * CONNECTIONS)})`,
+);
 if (problems.length > 0) {
   for (const problem of problems) console.error(problem);
   console.error(`data folder kept: ${dataDir}`);

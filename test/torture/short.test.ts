@@ -10,7 +10,9 @@ describe('torture (short)', () => {
   it('loses nothing over five kills', async function () {
     this.timeout(180_000);
     const script = path.join(root, 'test/torture/kill.ts');
-    const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', script, '--kills', '5'], { cwd: root });
+    const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', script, '--kills', '5'], {
+      cwd: root,
+    });
     assert.match(stdout, /^5 kills: [1-9]\d* accepted, 0 lost, \d+ second copies/m);
   });
 });
