@@ -49,7 +49,9 @@ describe('mta/mta: a stop in the middle of deliveries', () => {
     const after = await startTestApp({ folder, clock, resolver, mailPort: 1 });
     const end = async (domain: string): Promise<string[]> => {
       const { status, attempts }: SeenMessage = await after.message(ids.get(domain) ?? '');
-      return [status, ...attempts.map(({ outcome, smtp_reply }) => `${outcome}: ${smtp_reply ?? ''}`)];
+      // What an attempt of the new start gave is another story: with its jitter a retry may be due by now.
+      const [first] = attempts;
+      return [status, `${first?.outcome ?? 'none'}: ${first?.smtp_reply ?? ''}`];
     };
     assert.deepEqual(await end('stuck.test'), ['deferred', 'deferred: given up: the program stops']);
     assert.deepEqual(await end('slow.test'), ['delivered', 'accepted: 2.0.0 taken at last']);
