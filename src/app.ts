@@ -16,6 +16,7 @@ import type { Config } from './config/schema.ts';
 import { openDatabase, type Database } from './storage/database.ts';
 import { createDiskGuard, type DiskGuard } from './storage/disk-guard.ts';
 import { beginEpoch } from './storage/epoch.ts';
+import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { createIdempotencyStore } from './storage/idempotency-store.ts';
 import { ensureDefaultAccount } from './accounts/account-store.ts';
 import { createAuditLog } from './accounts/audit-log.ts';
@@ -38,6 +39,7 @@ import { createApi, type Api } from './api/server.ts';
 import { apiRoutes } from './api/routes.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import type { OperatorDeps } from './operator/operation.ts';
+import { Unavailable } from './operator/unavailable.ts';
 import { version } from './version.ts';
 
 /** What a test replaces. */
@@ -65,11 +67,22 @@ export interface App {
 
 /** Opens everything and starts. Throws where the data folder, the database or the port cannot be had. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o750 });
+  await refuseSecondServer(config.dataDir);
+  const lock = await lockFolder(config.dataDir);
+  if (lock === null) throw new Unavailable('already_running', `another server is running on ${config.dataDir}`);
+  try {
+    return await startLocked(config, overrides, lock);
+  } catch (error) {
+    await lock.release();
+    throw error;
+  }
+}
+
+async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const clock = overrides.clock ?? systemClock;
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
   const log = overrides.log ?? createLog(config.log);
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o750 });
-  await refuseSecondServer(config.dataDir);
   const keyring = openKeyring(config.dataDir);
   const db = await openDatabase({ url: config.storage.url, workOrder: [HAPPEN] });
   const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
@@ -205,6 +218,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
     await stopAll(running);
+    await lock.release();
     log.info({ event: 'stopped', commits: db.commit.stats }, 'stopped');
   };
   try {

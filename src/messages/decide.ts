@@ -3,7 +3,16 @@
  * nowhere else; a happening that has no arrow from the present status changes nothing and is only noted.
  */
 import type { SuppressionReason } from '../storage/tables.ts';
-import type { AttemptFacts, DeliveryState, DeliveryStatus, Happening, Hit, Outcome, Verdict } from './delivery.ts';
+import {
+  HELD_BY_US,
+  type AttemptFacts,
+  type DeliveryState,
+  type DeliveryStatus,
+  type Happening,
+  type Hit,
+  type Outcome,
+  type Verdict,
+} from './delivery.ts';
 import { domainIsGone } from './retry.ts';
 
 /** An event to be written: its type and the member named after it. */
@@ -247,8 +256,13 @@ function orphaned(state: DeliveryState, retryAt: number, now: number): Decision 
   return again(state, { class: 'soft', reason: 'network' }, facts, 'uncertain', retryAt);
 }
 
-/** Its time ran out: the last reply says why it never arrived. */
-const gaveUp = (state: DeliveryState): Decision => bounced(state, { class: 'soft', reason: 'expired' }, {});
+/** Its time ran out: the last reply says why it never arrived. Where it was we who kept it, that is no bounce but our failure. */
+function gaveUp(state: DeliveryState): Decision {
+  const { mx, enhancedCode, smtpReply } = state.lastReply;
+  if (mx !== null || enhancedCode !== HELD_BY_US) return bounced(state, { class: 'soft', reason: 'expired' }, {});
+  const message = `it expired while it was held back here: ${smtpReply ?? 'no reason is known'}`;
+  return to(state, 'failed', { events: [{ type: 'failed', detail: { reason: 'expired', message } }] });
+}
 
 /** Only an invalid recipient or domain is suppressed, never what was said about us or the content. */
 const suppressing: ReadonlySet<string> = new Set([

@@ -25,6 +25,12 @@ export const waitingStatuses = ['scheduled', 'queued', 'sent', 'deferred'] as co
 /** The scheduling domain of simulated mail: no host name can start with `~`. */
 export const SIMULATOR_DOMAIN = '~simulator';
 
+/**
+ * The enhanced code of a wait that is our own doing (RFC 3463: system incorrectly configured), with no mail host beside it: mail
+ * whose time runs out then has failed, it has not bounced.
+ */
+export const HELD_BY_US = '4.3.5';
+
 /** Why mail did not arrive, for programs. The words are those of the event record. */
 export type BounceReason =
   | 'mailbox_not_found'

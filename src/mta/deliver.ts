@@ -160,7 +160,8 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: b
     need: needOf(site),
     timeouts: deps.timeouts,
     otherHostsRemain,
-    ...(auth === null ? {} : { auth }),
+    // A route that says `tls: none` has said that its password goes in the clear.
+    ...(auth === null ? {} : { auth: { ...auth, inPlaintext: site.relay?.tls === 'none' } }),
     ...(localAddress === null ? {} : { localAddress }),
   };
 }

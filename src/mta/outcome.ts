@@ -1,6 +1,6 @@
 /** From what the SMTP client or DNS answered to what it means for the delivery. Pure. */
 import { classify, type Refusal } from '../messages/classify.ts';
-import type { AttemptFacts, BounceReason, Outcome } from '../messages/delivery.ts';
+import { HELD_BY_US, type AttemptFacts, type BounceReason, type Outcome } from '../messages/delivery.ts';
 import type { SmtpReply } from '../mail/smtp-reply.ts';
 import type { OpenResult } from './connection/open-session.ts';
 import type { Transfer } from './connection/session.ts';
@@ -104,7 +104,7 @@ const routeVerdicts = {
 
 /** Something of ours is missing: the mail waits. */
 export function waitForUs(frame: AttemptFrame, text: string): Outcome {
-  return later(frame, { ...frameFacts(frame), ...nobody, smtpReply: text }, 'other');
+  return later(frame, { ...frameFacts(frame), ...nobody, enhancedCode: HELD_BY_US, smtpReply: text }, 'other');
 }
 
 /** It cannot be built, today or tomorrow. */

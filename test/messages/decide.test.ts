@@ -386,6 +386,19 @@ describe('messages/decide', () => {
       );
     });
 
+    it('failed for age: where it was we who held it back, and not a host that says the same', () => {
+      const end = NOW + 72 * HOUR;
+      const ours = { smtpCode: null, enhancedCode: '4.3.5', smtpReply: 'no key signs for acme.test', mx: null };
+      const failed = decide(resting('deferred', { lastReply: ours }), { kind: 'aged' }, end);
+      assert.deepEqual(failed.steps, [['deferred', 'failed']]);
+      assert.deepEqual(detailOf(failed), {
+        reason: 'expired',
+        message: 'it expired while it was held back here: no key signs for acme.test',
+      });
+      const theirs = { ...ours, smtpCode: 451, mx: 'mx1.dest.test' };
+      assert.equal(decide(resting('deferred', { lastReply: theirs }), { kind: 'aged' }, end).state.status, 'bounced');
+    });
+
     it('deferred', () => {
       assert.deepEqual(detailOf(decide(held('sent'), outcome(deferred(RETRY)), NOW)), {
         attempt: 1,

@@ -99,6 +99,22 @@ describe('mta/deliver', () => {
     ]);
   });
 
+  it('gives a relay its password in the clear only where the route says `tls: none`', async () => {
+    const auth = { user: 'posthorn', password: 'secret' };
+    for (const [tls, kind] of [
+      ['none', 'accepted'],
+      ['opportunistic', 'deferred'],
+    ] as const) {
+      const server = await serve({ extensions: ['PIPELINING', 'AUTH PLAIN'] });
+      const outcome = outcomeOf(await send({ ...siteOf(hostAt(server.port)), relay: { tls, auth } }));
+      assert.equal(outcome.kind, kind, tls);
+      assert.equal(
+        server.sessions.some(({ lines }) => lines.some((line) => line.startsWith('AUTH'))),
+        tls === 'none',
+      );
+    }
+  });
+
   it('uses the connection again for the next mail', async () => {
     const server = await serve();
     for (let count = 0; count < 3; count++) await send(siteOf(hostAt(server.port)));

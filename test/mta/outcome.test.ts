@@ -186,7 +186,7 @@ describe('mta/outcome', () => {
     const waits = waitForUs(frame, 'the key is missing');
     const fails = cannotBuild(frame, 'no content');
     const gone = discarded(frame);
-    assert.deepEqual([waits.kind, waits.facts.smtpReply], ['deferred', 'the key is missing']);
+    assert.deepEqual([waits.kind, waits.facts.smtpReply, waits.facts.enhancedCode, waits.facts.mx], ['deferred', 'the key is missing', '4.3.5', null]); // prettier-ignore
     assert.deepEqual([fails.kind, fails.kind === 'failed' && fails.message], ['failed', 'no content']);
     assert.deepEqual([gone.kind, gone.facts.mx], ['accepted', null]);
   });
