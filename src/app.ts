@@ -25,6 +25,7 @@ import { createCallers } from './keys/callers.ts';
 import { createDomainDirectory } from './domains/domain-directory.ts';
 import { createDkimSigners } from './domains/dkim-signer.ts';
 import { createHousekeeping } from './housekeeping/housekeeping.ts';
+import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
@@ -177,6 +178,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
+    endedSuppressions({ db, clock }),
   ]);
 
   const running: Running = {

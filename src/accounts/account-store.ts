@@ -77,7 +77,7 @@ async function insertAccount(
   plan: string,
 ): Promise<AccountRow> {
   const now = clock.now();
-  const row: AccountRow = { id: newId('acc', now), name, plan, created_at: now };
+  const row: AccountRow = { id: newId('acc', now), name, plan, created_at: now, paused: 0 };
   await insertRows(tx, [{ accounts: [row], streams: firstStreams(row.id, now) }]);
   return row;
 }

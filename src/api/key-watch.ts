@@ -28,7 +28,8 @@ export function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: ()
     });
   };
   const unlisten = deps.keyChanges.listen(look);
-  if (caller.expiresAt !== null) waitForEnd(caller.expiresAt);
+  const end = Math.min(caller.expiresAt ?? Infinity, caller.revokedAt ?? Infinity);
+  if (end !== Infinity) waitForEnd(end);
 
   /** Timers may end early where the time is long. */
   function waitForEnd(at: number): void {

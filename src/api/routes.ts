@@ -10,6 +10,7 @@ import { domainRoutes } from './domains.ts';
 import { eventRoutes } from './events.ts';
 import { messageRoutes } from './messages.ts';
 import type { Route } from './route.ts';
+import { suppressionRoutes } from './suppressions.ts';
 
 export interface RoutesDeps {
   db: Database;
@@ -29,6 +30,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
   return [
     ...messageRoutes({ db, accept, cursors, limits, smtputf8 }),
     ...eventRoutes({ db, clock, bells, cursors }),
+    ...suppressionRoutes({ db, clock, cursors, findStream: accept.findStream }),
     ...domainRoutes({ db, cursors, hostname }),
   ];
 }

@@ -5,7 +5,7 @@ import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows } from '../storage/rows.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
 import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
 import type { DomainWithKeys } from './domain-record.ts';
@@ -32,10 +32,26 @@ export interface NewDomain {
   returnPath?: string;
 }
 
+/** Rows that are committed with a change, made once its result is known. */
+export type DomainTogether = (domain: DomainWithKeys) => Rows;
+
+/** What of a domain can be changed. A null goes back to the account's own default. */
+export interface DomainChanges {
+  trackOpens?: boolean | null | undefined;
+  trackClicks?: boolean | null | undefined;
+  returnPath?: string | undefined;
+}
+
+const nothingMore: DomainTogether = () => ({});
+
 const LONGEST_LIST = 1000;
 
 /** Adds a domain with a pair of DKIM keys. Throws `invalid_field` and `already_exists`. */
-export async function addDomain(deps: DomainDeps & { keyring: Keyring }, wish: NewDomain): Promise<DomainWithKeys> {
+export async function addDomain(
+  deps: DomainDeps & { keyring: Keyring },
+  wish: NewDomain,
+  together = nothingMore,
+): Promise<DomainWithKeys> {
   const now = deps.clock.now();
   const row = domainRow(wish, now);
   const keys = await makeDkimKeys(deps, {
@@ -47,7 +63,7 @@ export async function addDomain(deps: DomainDeps & { keyring: Keyring }, wish: N
   const isNew = await deps.db.commit.transact(async (tx) => {
     const same = await tx.all('SELECT id FROM domains WHERE name = ?', [row.name]);
     if (same.length > 0) return false;
-    await insertRows(tx, [{ domains: [row], dkim_keys: keys }]);
+    await insertRows(tx, [{ domains: [row], dkim_keys: keys }, together({ row, keys })]);
     return true;
   });
   if (!isNew) throw new Problem('already_exists', `the domain ${row.name} was added already`, { field: 'name' });
@@ -65,7 +81,7 @@ export async function findDomain(
   query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: spelled(nameOrId) });
   if (accountId !== null) query.andWhere({ account_id: accountId });
   const [found] = await withKeys(db, await query);
-  if (found === undefined) throw new Problem('not_found', 'there is no such domain');
+  if (found === undefined) throw noSuchDomain();
   return found;
 }
 
@@ -105,7 +121,7 @@ export async function pageOfDomains(
 export async function rotateDkim(
   deps: DomainDeps & { keyring: Keyring },
   ref: DomainRef,
-  { atOnce = false }: { atOnce?: boolean } = {},
+  { atOnce = false, together = nothingMore }: { atOnce?: boolean; together?: DomainTogether } = {},
 ): Promise<DomainWithKeys> {
   const { row, keys } = await findDomain(deps, ref);
   // Ed25519 records are not required, so such a key may stay pending for ever.
@@ -118,12 +134,73 @@ export async function rotateDkim(
   await deps.db.commit.transact(async (tx) => {
     // What never signed leaves nothing behind that its record is needed for.
     await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
-    await insertRows(tx, [{ dkim_keys: fresh }]);
+    const staying = keys.filter(({ state }) => state !== 'pending');
+    await insertRows(tx, [{ dkim_keys: fresh }, together({ row, keys: [...staying, ...fresh] })]);
   });
   if (atOnce) await activateKeys(deps, [...keys, ...fresh], new Set(fresh.map(({ id }) => id)));
   deps.changed?.(row.name);
   return findDomain(deps, { accountId: null, nameOrId: row.id });
 }
+
+/**
+ * Changes tracking and return path. Another return path has other records, so the domain has to be verified again: until
+ * its next check it stays what it is. Throws `not_found` and `invalid_field`.
+ */
+export async function updateDomain(
+  deps: DomainDeps,
+  ref: DomainRef,
+  changes: DomainChanges,
+  together = nothingMore,
+): Promise<DomainWithKeys> {
+  const { row: before, keys } = await findDomain(deps, ref);
+  const { trackOpens, trackClicks, returnPath } = changes;
+  const row: DomainRow = {
+    ...before,
+    ...(trackOpens === undefined ? {} : { track_opens: flagOf(trackOpens) }),
+    ...(trackClicks === undefined ? {} : { track_clicks: flagOf(trackClicks) }),
+    ...(returnPath === undefined ? {} : { return_path: checkDomainName(returnPath, 'return_path') }),
+  };
+  if (row.return_path !== row.name && !row.return_path.endsWith(`.${row.name}`))
+    throw new Problem('invalid_field', `the return path must be ${row.name} or a name below it`, { field: 'return_path' });
+  const changed = await deps.db.commit.transact(async (tx) => {
+    const [found] = await tx.all<DomainRow>(
+      'UPDATE domains SET track_opens = ?, track_clicks = ?, return_path = ? WHERE id = ? RETURNING *',
+      [row.track_opens, row.track_clicks, row.return_path, row.id],
+    );
+    if (found === undefined) throw noSuchDomain();
+    await insertRows(tx, [together({ row: found, keys })]);
+    return found;
+  });
+  deps.changed?.(row.name);
+  return { row: changed, keys };
+}
+
+/**
+ * Removes a domain and its keys. Throws `not_found`, and `invalid_state` while mail from it waits: that mail could not be
+ * signed any more.
+ */
+export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = nothingMore): Promise<void> {
+  const domain = await findDomain(deps, ref);
+  const { id, account_id: accountId, name } = domain.row;
+  await deps.db.commit.transact(async (tx) => {
+    // Over what waits, not over the history: the partial index of the queue leads.
+    const waiting = await tx.all(
+      `SELECT 1 FROM deliveries d JOIN messages m ON m.id = d.message_id
+       WHERE d.due_at IS NOT NULL AND m.account_id = ? AND m.from_domain = ? AND d.test = 0 LIMIT 1`,
+      [accountId, name],
+    );
+    if (waiting.length > 0)
+      throw new Problem('invalid_state', `mail from ${name} waits to be delivered: cancel it, or wait for it`);
+    await tx.run('DELETE FROM dkim_keys WHERE domain_id = ?', [id]);
+    const removed = await tx.all('DELETE FROM domains WHERE id = ? RETURNING id', [id]);
+    if (removed.length === 0) throw noSuchDomain();
+    await insertRows(tx, [together(domain)]);
+  });
+  deps.changed?.(name);
+}
+
+const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
+const noSuchDomain = (): Problem => new Problem('not_found', 'there is no such domain');
 
 /** Removes keys that have been retiring for long enough; returns their number. */
 export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | 'clock'>): Promise<number> {

@@ -7,6 +7,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { sha256Hex } from '../base/secret.ts';
 import type { Connection, Value } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Callers } from './callers.ts';
 import { KEY_RANDOM_BYTES, keyPrefix, makeKey, type KeyMode } from './key-format.ts';
@@ -43,41 +44,79 @@ export interface KeyRef {
   id: string;
 }
 
+export interface MadeKeyRow {
+  row: ApiKeyRow;
+  key: string;
+}
+
+/** The key that a new one takes the place of, and when the old one ends, in milliseconds since the epoch. */
+export interface Replacement {
+  id: string;
+  revokeAt: number;
+}
+
+type Together = (row: ApiKeyRow) => Rows;
+
+const nothingMore: Together = () => ({});
+
 const LONGEST_LIST = 1000;
 
 /** Makes a key; `key` is the only time that anybody sees it. `createdBy`: `operator` or `key:<name>`. Throws Problem. */
 export async function createKey(
   deps: KeyDeps,
-  request: KeyRequest & { accountId: string; createdBy: string },
-): Promise<{ row: ApiKeyRow; key: string }> {
+  request: KeyRequest & { accountId: string; createdBy: string; replaces?: Replacement },
+  together: (made: MadeKeyRow) => Rows = () => ({}),
+): Promise<MadeKeyRow> {
   const now = deps.clock.now();
   const checked = checkNewKey(request, now);
   const { key, publicId } = makeKey(checked.mode, randomBytes(KEY_RANDOM_BYTES));
   const row = keyRow(checked, { now, key, publicId, accountId: request.accountId, createdBy: request.createdBy });
-  await deps.db.commit.insert({ api_keys: [row] });
+  const { accountId, replaces } = request;
+  const old = await deps.db.commit.transact(async (tx) => {
+    const replaced = replaces === undefined ? undefined : await retire(tx, accountId, replaces);
+    await insertRows(tx, [{ api_keys: [row] }, together({ row, key })]);
+    return replaced;
+  });
+  if (old !== undefined) deps.callers?.forget(old.public_id);
   return { row, key };
 }
 
+/** Plans the end of the key that a new one replaces; an earlier end of it stays. */
+async function retire(tx: Connection, accountId: string, { id, revokeAt }: Replacement): Promise<ApiKeyRow> {
+  const [row] = await tx.all<ApiKeyRow>(
+    'UPDATE api_keys SET revoked_at = MIN(COALESCE(revoked_at, ?), ?) WHERE id = ? AND account_id = ? RETURNING *',
+    [revokeAt, revokeAt, id, accountId],
+  );
+  if (row === undefined) throw new Problem('not_found', 'there is no such key to replace', { field: 'replaces' });
+  return row;
+}
+
 /** Ends a key at once: when this resolves, no later request with it is let in. A revoked one stays as it is. Throws `not_found`. */
-export async function revokeKey(deps: KeyDeps, ref: KeyRef): Promise<ApiKeyRow> {
+export async function revokeKey(deps: KeyDeps, ref: KeyRef, together = nothingMore): Promise<ApiKeyRow> {
   const now = deps.clock.now();
-  return change(deps, ref, 'revoked_at = COALESCE(revoked_at, ?)', [now]);
+  // One whose end was planned for later ends now.
+  return change(deps, ref, 'revoked_at = MIN(COALESCE(revoked_at, ?), ?)', [now, now], together);
 }
 
 /** Changes name, scopes, domains or addresses. Throws Problem. */
-export async function updateKey(deps: KeyDeps, ref: KeyRef, changes: KeyChanges): Promise<ApiKeyRow> {
+export async function updateKey(
+  deps: KeyDeps,
+  ref: KeyRef,
+  changes: KeyChanges,
+  together = nothingMore,
+): Promise<ApiKeyRow> {
   const { name, scopes, domains, allowedIps } = checkKeyChanges(changes);
   const columns: [string, string][] = [];
   if (name !== undefined) columns.push(['name', name]);
   if (scopes !== undefined) columns.push(['scopes_json', JSON.stringify(scopes)]);
   if (domains !== undefined) columns.push(['domains_json', JSON.stringify(domains)]);
   if (allowedIps !== undefined) columns.push(['allowed_ips_json', JSON.stringify(allowedIps)]);
-  if (columns.length === 0) return findKey(deps, ref);
   return change(
     deps,
     ref,
-    columns.map(([column]) => `${column} = ?`).join(', '),
+    ['id = id', ...columns.map(([column]) => `${column} = ?`)].join(', '),
     columns.map(([, value]) => value),
+    together,
   );
 }
 
@@ -88,6 +127,21 @@ export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: Ke
   const [row] = await query;
   if (row === undefined) throw notFound();
   return row;
+}
+
+/** One page, newest first, revoked ones too; from a key on (its id, exclusive), forwards or backwards. */
+export async function pageOfKeys(
+  { db }: { db: Pick<Database, 'read'> },
+  { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
+): Promise<{ rows: ApiKeyRow[]; hasMore: boolean }> {
+  const query = db.read<ApiKeyRow>('api_keys').where({ account_id: accountId });
+  if (after !== undefined) query.andWhere('id', '<', after);
+  if (before !== undefined) query.andWhere('id', '>', before);
+  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
+  const hasMore = rows.length > limit;
+  if (hasMore) rows.length = limit;
+  if (before !== undefined) rows.reverse();
+  return { rows, hasMore };
 }
 
 /** Newest first, revoked ones too. `after`: the id of the last one seen. */
@@ -149,6 +203,7 @@ async function change(
   { accountId, id }: KeyRef,
   set: string,
   values: readonly Value[],
+  together: Together,
 ): Promise<ApiKeyRow> {
   const own = accountId === null ? '' : ' AND account_id = ?';
   const row = await deps.db.commit.transact(async (tx: Connection) => {
@@ -157,9 +212,11 @@ async function change(
       id,
       ...(accountId === null ? [] : [accountId]),
     ]);
-    return rows[0];
+    const [changed] = rows;
+    if (changed === undefined) throw notFound();
+    await insertRows(tx, [together(changed)]);
+    return changed;
   });
-  if (row === undefined) throw notFound();
   deps.callers?.forget(row.public_id);
   return row;
 }

@@ -4,13 +4,22 @@
  */
 import type { Knex } from 'knex';
 import { up as ground } from '../../migrations/001-ground.ts';
+import { up as api } from '../../migrations/002-api.ts';
+import { up as admin } from '../../migrations/004-admin.ts';
 
 interface Migration {
   name: string;
   up: (knex: Knex) => Promise<void>;
 }
 
-const migrations: readonly Migration[] = [{ name: '001-ground', up: ground }];
+const migrations: readonly Migration[] = [
+  { name: '001-ground', up: ground },
+  { name: '002-api', up: api },
+  { name: '004-admin', up: admin },
+];
+
+/** In order. */
+export const migrationNames: readonly string[] = migrations.map(({ name }) => name);
 
 /** Migrations are forward only: going back means restoring the backup that was made before. */
 const source: Knex.MigrationSource<Migration> = {

@@ -8,6 +8,8 @@ export interface AccountRow {
   name: string;
   plan: string;
   created_at: number;
+  /** 1 while the operator has paused its sending: nothing is accepted, and what waits is held. */
+  paused: number;
 }
 
 export interface ApiKeyRow {
@@ -69,8 +71,11 @@ export interface StreamRow {
   name: string;
   type: 'transactional' | 'broadcast';
   pool: string;
+  /** Order inside a lane, given to each delivery as its class: 0 goes before 1. */
   priority: number;
   created_at: number;
+  /** 1 while it is paused: nothing is accepted for it, and what waits is held. */
+  paused: number;
 }
 
 export type SuppressionReason = 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual';
@@ -306,6 +311,18 @@ export interface SettingRow {
   value: string;
 }
 
+/** What an account has set for itself; null means the server's own value. */
+export interface AccountSettingsRow {
+  account_id: string;
+  track_opens: number | null;
+  track_clicks: number | null;
+  /** Days that things are kept after they are finished. */
+  content_days: number | null;
+  messages_days: number | null;
+  events_days: number | null;
+  updated_at: number;
+}
+
 export interface Tables {
   accounts: AccountRow;
   api_keys: ApiKeyRow;
@@ -326,6 +343,7 @@ export interface Tables {
   message_tags: MessageTagRow;
   message_metadata: MessageMetadataRow;
   settings: SettingRow;
+  account_settings: AccountSettingsRow;
 }
 
 export type TableName = keyof Tables;
@@ -335,11 +353,11 @@ export type TableName = keyof Tables;
  * events.sequence is not among them: the database gives it.
  */
 export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] & string)[] } = {
-  accounts: ['id', 'name', 'plan', 'created_at'],
+  accounts: ['id', 'name', 'plan', 'created_at', 'paused'],
   api_keys: ['id', 'account_id', 'name', 'mode', 'public_id', 'hash', 'scopes_json', 'domains_json', 'allowed_ips_json', 'expires_at', 'created_at', 'created_by', 'revoked_at', 'last_used_at', 'last_used_ip'],
   domains: ['id', 'account_id', 'name', 'status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'records_json', 'created_at', 'verified_at', 'checked_at'],
   dkim_keys: ['id', 'domain_id', 'selector', 'algorithm', 'private_key_sealed', 'public_key', 'state', 'created_at', 'active_at', 'retired_at'],
-  streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at'],
+  streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at', 'paused'],
   suppressions: ['id', 'account_id', 'email', 'address_key', 'scope', 'reason', 'source_message_id', 'note', 'created_at', 'created_by', 'expires_at'],
   batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
   contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at'],
@@ -354,4 +372,5 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   message_tags: ['account_id', 'tag', 'message_id'],
   message_metadata: ['account_id', 'name', 'value', 'message_id'],
   settings: ['name', 'value'],
+  account_settings: ['account_id', 'track_opens', 'track_clicks', 'content_days', 'messages_days', 'events_days', 'updated_at'],
 }; // prettier-ignore

@@ -6,7 +6,7 @@ import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows } from '../storage/rows.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
 
 export interface SuppressionDeps {
@@ -27,8 +27,7 @@ export interface NewSuppression {
   expiresAt?: number | null;
 }
 
-const LONGEST_LIST = 1000;
-const LONGEST_NOTE = 500;
+export const LONGEST_NOTE = 500;
 
 /** Why an address is on the list. */
 interface SuppressionHit {
@@ -75,23 +74,57 @@ async function lookUp(db: Connection, now: number, questions: readonly string[])
   return new Map(hits.map(({ place, id, reason }) => [questions[place] ?? '', { id, reason }]));
 }
 
-/** Adds an entry, or returns the one that is there already (`created: false`). Throws `invalid_address`. */
-export async function addSuppression(
-  deps: SuppressionDeps,
-  entry: NewSuppression,
-): Promise<{ row: SuppressionRow; created: boolean }> {
+/** What became of one entry. `existing`: the address was on the list already, and its old record stays. */
+export interface Added {
+  row: SuppressionRow;
+  created: boolean;
+}
+
+/**
+ * Adds entries in one transaction, with the rows that `together` makes of the result. Of entries for the same address and
+ * scope the first counts. Throws `invalid_address` and `field_too_long`.
+ */
+export async function addSuppressions(
+  deps: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'commit'> },
+  entries: readonly NewSuppression[],
+  together: (added: readonly Added[]) => Rows = () => ({}),
+): Promise<readonly Added[]> {
   const now = deps.clock.now();
-  const row = suppressionRow(entry, now);
+  const wanted = entries.map((entry) => suppressionRow(entry, now));
   return deps.db.commit.transact(async (tx) => {
-    const [old] = await tx.all<SuppressionRow>(
-      'SELECT * FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ?',
-      [row.account_id, row.address_key, row.scope],
+    const places = JSON.stringify(wanted.map((row) => [row.account_id, row.address_key, row.scope]));
+    const found = await tx.all<SuppressionRow>(
+      `SELECT s.* FROM json_each(?) AS w JOIN suppressions s
+       ON s.account_id = w.value->>0 AND s.address_key = w.value->>1 AND s.scope = w.value->>2`,
+      [places],
     );
-    if (old !== undefined && (old.expires_at === null || old.expires_at > now)) return { row: old, created: false };
-    if (old !== undefined) await tx.run('DELETE FROM suppressions WHERE id = ?', [old.id]);
-    await insertRows(tx, [{ suppressions: [row] }]);
-    return { row, created: true };
+    const standing = new Map<string, SuppressionRow>();
+    for (const row of found) if (row.expires_at === null || row.expires_at > now) standing.set(placeOf(row), row);
+    const fresh: SuppressionRow[] = [];
+    const added = wanted.map((row): Added => {
+      const old = standing.get(placeOf(row));
+      if (old !== undefined) return { row: old, created: false };
+      standing.set(placeOf(row), row);
+      fresh.push(row);
+      return { row, created: true };
+    });
+    // What has ended gives way: the table's conflict rule replaces it.
+    await insertRows(tx, [{ suppressions: fresh }, together(added)]);
+    return added;
   });
+}
+
+const placeOf = ({ account_id, address_key, scope }: SuppressionRow): string =>
+  JSON.stringify([account_id, address_key, scope]);
+
+/** Adds one entry, or returns the one that is there already. */
+export async function addSuppression(
+  deps: Parameters<typeof addSuppressions>[0],
+  entry: NewSuppression,
+): Promise<Added> {
+  const [added] = await addSuppressions(deps, [entry]);
+  if (added === undefined) throw new Error('one entry was added and none came back');
+  return added;
 }
 
 /**
@@ -101,9 +134,9 @@ export async function addSuppression(
 export async function removeSuppressions(
   { db }: Pick<SuppressionDeps, 'db'>,
   entry: { accountId: string; email: string; stream?: string | null; force?: boolean },
+  together: (removed: readonly SuppressionRow[]) => Rows = () => ({}),
 ): Promise<SuppressionRow[]> {
-  const parsed = parseMailbox(entry.email, { smtputf8: true });
-  const key = addressKey(parsed.kind === 'ok' ? parsed.mailbox.address : entry.email);
+  const key = keyOf(entry.email);
   return db.commit.transact(async (tx) => {
     const rows = (await ofAddress(tx, entry.accountId, key)).filter(
       ({ scope }) => entry.stream === undefined || scope === scopeOf(entry.stream),
@@ -112,20 +145,68 @@ export async function removeSuppressions(
       throw new Problem('invalid_state', 'an entry made by a complaint is removed only with `force`');
     }
     for (const { id } of rows) await tx.run('DELETE FROM suppressions WHERE id = ?', [id]);
+    await insertRows(tx, [together(rows)]);
     return rows;
   });
 }
 
-/** Newest first, without those that have ended. `after`: the id of the last one seen. */
-export async function listSuppressions(
-  { db, clock }: Pick<SuppressionDeps, 'db' | 'clock'>,
-  filter: { accountId: string; reason?: SuppressionReason; limit: number; after?: string },
+/** The entries of an address that hold now: the account's before those of streams. */
+export async function suppressionsOf(
+  { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'fast'> },
+  { accountId, email }: { accountId: string; email: string },
 ): Promise<SuppressionRow[]> {
+  const rows = await ofAddress(db.fast, accountId, keyOf(email));
+  return rows.filter(({ expires_at }) => expires_at === null || expires_at > clock.now());
+}
+
+/** What an address is compared by. Text that is no address is compared as it is: it is on no list. */
+function keyOf(email: string): string {
+  const parsed = parseMailbox(email, { smtputf8: true });
+  return addressKey(parsed.kind === 'ok' ? parsed.mailbox.address : email);
+}
+
+/** Deletes entries that ended before now, at most `most`; returns how many. They count as absent from that moment on anyway. */
+export async function removeEnded(
+  { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'commit'> },
+  most: number,
+): Promise<number> {
+  const removed = await db.commit.transact((tx) =>
+    tx.all(
+      `DELETE FROM suppressions WHERE id IN (SELECT id FROM suppressions WHERE expires_at <= ? LIMIT ?) RETURNING id`,
+      [clock.now(), most],
+    ),
+  );
+  return removed.length;
+}
+
+export interface SuppressionFilter {
+  accountId: string;
+  reason?: SuppressionReason | undefined;
+  /** A stream's slug, or null for entries of the whole account. */
+  stream?: string | null | undefined;
+  createdAfter?: number | undefined;
+  createdBefore?: number | undefined;
+}
+
+/** One page, newest first, without those that have ended; from an entry on (its id, exclusive), forwards or backwards. */
+export async function pageOfSuppressions(
+  { db, clock }: { db: Pick<Database, 'read'>; clock: Clock },
+  filter: SuppressionFilter,
+  { limit, after, before }: { limit: number; after?: string; before?: string },
+): Promise<{ rows: SuppressionRow[]; hasMore: boolean }> {
   const query = db.read<SuppressionRow>('suppressions').where({ account_id: filter.accountId });
   query.whereRaw('(expires_at IS NULL OR expires_at > ?)', [clock.now()]);
   if (filter.reason !== undefined) query.andWhere({ reason: filter.reason });
-  if (filter.after !== undefined) query.andWhere('id', '<', filter.after);
-  return await query.orderBy('id', 'desc').limit(Math.min(filter.limit, LONGEST_LIST));
+  if (filter.stream !== undefined) query.andWhere({ scope: scopeOf(filter.stream) });
+  if (filter.createdAfter !== undefined) query.andWhere('created_at', '>=', filter.createdAfter);
+  if (filter.createdBefore !== undefined) query.andWhere('created_at', '<', filter.createdBefore);
+  if (after !== undefined) query.andWhere('id', '<', after);
+  if (before !== undefined) query.andWhere('id', '>', before);
+  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
+  const hasMore = rows.length > limit;
+  if (hasMore) rows.length = limit;
+  if (before !== undefined) rows.reverse();
+  return { rows, hasMore };
 }
 
 function ofAddress(tx: Connection, accountId: string, key: string): Promise<SuppressionRow[]> {

@@ -111,8 +111,8 @@ describe('journey: hostile input', function () {
     const taken: { id: string; place: string; text: string; payload: object }[] = [];
     for (const [place, value] of requests) {
       const payload = { ...MAIL, ...places[place]?.(value) };
-      const answer = await app.request('POST', '/v1/messages', payload);
-      if (answer.status === 202) taken.push({ id: String(answer.body.id), place, text: value, payload });
+      const answer = await app.request<{ id: string }>('POST', '/v1/messages', payload);
+      if (answer.status === 202) taken.push({ id: answer.body.id, place, text: value, payload });
       else assert.ok(answer.status === 400 || answer.status === 403, answer.text);
     }
     assert.ok(taken.length > 200 && taken.length < 1500, String(taken.length));

@@ -135,7 +135,25 @@ export interface EventFollower {
 }
 
 const ALL_TYPES = 'sent,delivered,opened,clicked,bounced,complained,deferred,suppressed,failed,unsubscribed';
-export const ALL_SCOPES = ['send', 'campaign', 'message:read', 'event:read', 'event:engagement', 'domain'];
+export const ALL_SCOPES = [
+  'send',
+  'campaign',
+  'message:read',
+  'event:read',
+  'event:engagement',
+  'domain',
+  'suppression',
+  'template',
+  'message:content',
+  'message:cancel',
+  'message:delete',
+  'campaign:read',
+  'stream',
+  'key',
+  'audit:read',
+  'stats:read',
+  'settings',
+];
 
 /** Mail hosts at 127.0.0.1 for these domains, each a site of its own. */
 export function zonesFor(...domains: string[]): Zones {

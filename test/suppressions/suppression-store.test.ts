@@ -4,10 +4,11 @@ import { Problem, type ProblemCode } from '../../src/base/problem.ts';
 import {
   addSuppression,
   createSuppressionLookUp,
-  listSuppressions,
+  pageOfSuppressions,
   removeSuppressions,
   type NewSuppression,
 } from '../../src/suppressions/suppression-store.ts';
+import type { SuppressionRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
 
@@ -23,6 +24,17 @@ describe('suppressions/suppression-store', () => {
   const deps = (): { db: TempDatabase['db']; clock: FakeClock } => ({ db: temp.db, clock });
   const add = (email: string, more: Partial<NewSuppression> = {}): ReturnType<typeof addSuppression> =>
     addSuppression(deps(), { accountId, email, stream: null, reason: 'manual', createdBy: 'operator', ...more });
+  const list = async ({
+    limit,
+    after,
+    ...filter
+  }: {
+    accountId: string;
+    reason?: 'manual';
+    limit: number;
+    after?: string;
+  }): Promise<SuppressionRow[]> =>
+    (await pageOfSuppressions(deps(), filter, { limit, ...(after === undefined ? {} : { after }) })).rows;
   const reasons = async (stream: string, keys: string[]): Promise<Record<string, string>> =>
     Object.fromEntries(
       [...(await createSuppressionLookUp(deps())(accountId, stream, keys))].map(([key, { reason }]) => [key, reason]),
@@ -58,7 +70,7 @@ describe('suppressions/suppression-store', () => {
     await add('a@x.test');
     const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
     assert.equal((await createSuppressionLookUp(deps())(other.id, 'transactional', ['a@x.test'])).size, 0);
-    assert.deepEqual(await listSuppressions(deps(), { accountId: other.id, limit: 10 }), []);
+    assert.deepEqual(await list({ accountId: other.id, limit: 10 }), []);
     assert.deepEqual(await removeSuppressions(deps(), { accountId: other.id, email: 'a@x.test' }), []);
   });
 
@@ -69,10 +81,10 @@ describe('suppressions/suppression-store', () => {
     assert.deepEqual(again, { row: first.row, created: false });
     clock.advance(1000);
     assert.deepEqual(await reasons('transactional', ['a@x.test']), {});
-    assert.deepEqual(await listSuppressions(deps(), { accountId, limit: 10 }), []);
+    assert.deepEqual(await list({ accountId, limit: 10 }), []);
     const next = await add('a@x.test', { reason: 'hard_bounce' });
     assert.equal(next.created, true);
-    assert.deepEqual(await listSuppressions(deps(), { accountId, limit: 10 }), [next.row]);
+    assert.deepEqual(await list({ accountId, limit: 10 }), [next.row]);
   });
 
   it('takes the row of a bounce where the entry that is there has ended, and keeps one that has not', async () => {
@@ -89,7 +101,7 @@ describe('suppressions/suppression-store', () => {
     clock.advance(1);
     await bounce('sup_late');
     await bounce('sup_later');
-    const [kept, ...others] = await listSuppressions(deps(), { accountId, limit: 10 });
+    const [kept, ...others] = await list({ accountId, limit: 10 });
     assert.deepEqual([kept?.id, kept?.reason, others], ['sup_late', 'hard_bounce', []]);
   });
 
@@ -108,26 +120,26 @@ describe('suppressions/suppression-store', () => {
       ['stream:broadcast'],
     );
     assert.equal((await removeSuppressions(deps(), { accountId, email: 'a@xn--bcher-kva.test' })).length, 1);
-    assert.deepEqual(await listSuppressions(deps(), { accountId, limit: 10 }), []);
+    assert.deepEqual(await list({ accountId, limit: 10 }), []);
   });
 
   it('removes what a complaint made only by force, and then all or nothing', async () => {
     await add('a@x.test', { reason: 'complaint' });
     await add('a@x.test', { stream: 'broadcast' });
     await assert.rejects(removeSuppressions(deps(), { accountId, email: 'a@x.test' }), has('invalid_state'));
-    assert.equal((await listSuppressions(deps(), { accountId, limit: 10 })).length, 2);
+    assert.equal((await list({ accountId, limit: 10 })).length, 2);
     assert.equal((await removeSuppressions(deps(), { accountId, email: 'a@x.test', force: true })).length, 2);
   });
 
   it('lists newest first, by reason, in pages', async () => {
     for (const name of ['a', 'b', 'c'])
       await add(`${name}@x.test`, { reason: name === 'b' ? 'hard_bounce' : 'manual' });
-    const page = await listSuppressions(deps(), { accountId, reason: 'manual', limit: 1 });
+    const page = await list({ accountId, reason: 'manual', limit: 1 });
     assert.deepEqual(
       page.map(({ email }) => email),
       ['c@x.test'],
     );
-    const rest = await listSuppressions(deps(), { accountId, reason: 'manual', limit: 10, after: page[0]?.id ?? '' });
+    const rest = await list({ accountId, reason: 'manual', limit: 10, after: page[0]?.id ?? '' });
     assert.deepEqual(
       rest.map(({ email }) => email),
       ['a@x.test'],

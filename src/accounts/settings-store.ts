@@ -1,0 +1,51 @@
+/** What an account has set for itself. Where it has set nothing, the server's settings hold. */
+import type { Clock } from '../base/clock.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
+import type { AccountSettingsRow } from '../storage/tables.ts';
+
+export interface SettingsDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+}
+
+type Setting = Exclude<keyof AccountSettingsRow, 'account_id' | 'updated_at'>;
+
+/** Only what is given changes; null goes back to the server's value. */
+export type SettingsChanges = Partial<Pick<AccountSettingsRow, Setting>>;
+
+export async function accountSettings(
+  { db }: { db: Pick<Database, 'read'> },
+  accountId: string,
+): Promise<AccountSettingsRow> {
+  const row = await db.read<AccountSettingsRow>('account_settings').where({ account_id: accountId }).first();
+  return row ?? noSettings(accountId);
+}
+
+/** Writes the changes with the rows that `together` makes of the result. */
+export function changeSettings(
+  { db, clock }: SettingsDeps,
+  accountId: string,
+  changes: SettingsChanges,
+  together: (row: AccountSettingsRow) => Rows = () => ({}),
+): Promise<AccountSettingsRow> {
+  return db.commit.transact(async (tx) => {
+    const [before] = await tx.all<AccountSettingsRow>('SELECT * FROM account_settings WHERE account_id = ?', [
+      accountId,
+    ]);
+    const row = { ...(before ?? noSettings(accountId)), ...changes, updated_at: clock.now() };
+    await tx.run('DELETE FROM account_settings WHERE account_id = ?', [accountId]);
+    await insertRows(tx, [{ account_settings: [row] }, together(row)]);
+    return row;
+  });
+}
+
+const noSettings = (accountId: string): AccountSettingsRow => ({
+  account_id: accountId,
+  track_opens: null,
+  track_clicks: null,
+  content_days: null,
+  messages_days: null,
+  events_days: null,
+  updated_at: 0,
+});

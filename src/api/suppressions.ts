@@ -1,0 +1,322 @@
+/** `/v1/suppressions`: the addresses that are not mailed. */
+import { z } from 'zod';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { Caller } from '../keys/caller.ts';
+import { parseMailbox } from '../mail/address.ts';
+import type { Database } from '../storage/database.ts';
+import type { SuppressionRow } from '../storage/tables.ts';
+import {
+  addSuppressions,
+  LONGEST_NOTE,
+  pageOfSuppressions,
+  removeSuppressions,
+  suppressionsOf,
+  type Added,
+  type NewSuppression,
+} from '../suppressions/suppression-store.ts';
+import type { Cursors } from './cursor.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { timeParameter } from './query.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+
+export interface SuppressionsDeps {
+  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  clock: Clock;
+  cursors: Cursors;
+  /** The stream with this slug, or null. */
+  findStream(accountId: string, slug: string): Promise<unknown>;
+}
+
+const PATH = '/v1/suppressions';
+const MOST_AT_ONCE = 1000;
+const LONGEST_ADDRESS = 1000;
+const reasons = ['hard_bounce', 'complaint', 'unsubscribe', 'manual'] as const;
+
+const Suppression = z
+  .object({
+    object: z.literal('suppression'),
+    id: z.string(),
+    email: z.string(),
+    reason: z.enum(reasons),
+    scope: z.string().describe('`account`, or `stream:` and the slug of a stream.'),
+    source_message_id: z.string().nullable().describe('The message whose bounce or complaint made the entry.'),
+    note: z.string().nullable(),
+    created_at: z.iso.datetime(),
+    created_by: z.string(),
+    expires_at: z.iso.datetime().nullable().describe('From then on the address is mailed again.'),
+  })
+  .meta({ id: 'Suppression', description: 'An address that is not mailed.' });
+
+const SuppressionResults = z
+  .object({
+    object: z.literal('list'),
+    data: z.array(
+      z.object({
+        index: z.int().describe('Place in `emails`.'),
+        email: z.string(),
+        id: z.string().nullable(),
+        result: z.enum(['created', 'existing', 'rejected']),
+        error: z
+          .object({ code: z.string(), message: z.string(), field: z.string().nullable(), request_id: z.string() })
+          .nullable(),
+      }),
+    ),
+  })
+  .meta({ id: 'SuppressionResults', description: 'What became of each address, in the order of the request.' });
+
+const NewSuppressions = z
+  .strictObject({
+    email: z.string().max(LONGEST_ADDRESS).optional().describe('One address. Not together with `emails`.'),
+    emails: z.array(z.string().max(LONGEST_ADDRESS)).min(1).max(MOST_AT_ONCE).optional().describe('Several addresses.'),
+    reason: z.enum(reasons).optional().describe('`manual` where not given.'),
+    note: z.string().max(LONGEST_NOTE).optional(),
+    stream: z.string().max(32).optional().describe('Slug of the stream it is for; the whole account where not given.'),
+    expires_at: z.iso.datetime({ offset: true }).optional().describe('When it ends; never where not given.'),
+  })
+  .meta({ id: 'NewSuppressions' });
+
+type Body = z.output<typeof NewSuppressions>;
+
+export function suppressionRoutes(deps: SuppressionsDeps): Route[] {
+  return [addRoute(deps), listRoute(deps), readRoute(deps), removeRoute(deps)];
+}
+
+const sample = {
+  object: 'suppression', id: 'sup_01jz5w8q3hf2m9d4x6k7c1b0na', email: 'ana@example.net', reason: 'manual', scope: 'account', source_message_id: null,
+  note: 'asked by phone', created_at: '2026-01-31T09:30:02.481Z', created_by: 'key:crm', expires_at: null,
+}; // prettier-ignore
+
+function addRoute(deps: SuppressionsDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: PATH,
+      operationId: 'createSuppression',
+      summary: 'Suppress an address, or many',
+      description:
+        'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with what became of each.',
+      tag: 'suppressions',
+      scope: ['suppression'],
+      body: NewSuppressions,
+      bodyExamples: {
+        one: { summary: 'One address', value: { email: 'ana@example.net', note: 'asked by phone' } },
+        many: { summary: 'Many, for one stream', value: { emails: ['ana@example.net', 'bo@example.net'], stream: 'broadcast' } },
+      }, // prettier-ignore
+      responses: {
+        200: {
+          description: 'The entry that was there already, or the results for many addresses.',
+          schema: z.union([Suppression, SuppressionResults]),
+          examples: { existing: { summary: 'It was there', value: sample } },
+        },
+        201: {
+          description: 'The new entry.',
+          schema: Suppression,
+          headers: { Location: 'Path of the entry.' },
+          examples: { created: { summary: 'It is new', value: sample } },
+        },
+      },
+      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream'],
+    }, // prettier-ignore
+    async (call: Call<object, object, Body>) => {
+      const { email, emails } = call.body;
+      if (email !== undefined && emails !== undefined)
+        throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other', { field: 'emails' });
+      if (email === undefined && emails === undefined)
+        throw new Problem('missing_field', '`email` is required, or `emails` for several', { field: 'email' });
+      const common = await commonOf(deps, call);
+      return emails === undefined ? addOne(deps, call, { ...common, email: email ?? '' }) : addMany(deps, call, common, emails);
+    }, // prettier-ignore
+  );
+}
+
+type Common = Omit<NewSuppression, 'email'>;
+
+async function commonOf(deps: SuppressionsDeps, { body, caller, now }: Call<object, object, Body>): Promise<Common> {
+  const { reason = 'manual', note = null, stream = null, expires_at } = body;
+  if (stream !== null && (await deps.findStream(caller.accountId, stream)) === null)
+    throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(stream)}`, { field: 'stream' });
+  const expiresAt = expires_at === undefined ? null : Date.parse(expires_at);
+  if (expiresAt !== null && expiresAt <= now)
+    throw new Problem('invalid_field', '`expires_at` must be a time to come', { field: 'expires_at' });
+  return { accountId: caller.accountId, stream, reason, note, createdBy: actorOf(caller), expiresAt };
+}
+
+const actorOf = ({ keyName }: Caller): string => `key:${keyName}`;
+
+async function addOne(deps: SuppressionsDeps, call: Call<object, object, Body>, entry: NewSuppression): Promise<Reply> {
+  let reply: Reply | null = null;
+  await addSuppressions(deps, [entry], ([added]) => {
+    if (added === undefined) throw new Error('one entry was added and none came back');
+    reply = replyOf(added);
+    return rowsOfAnswer(call, reply);
+  });
+  return answered(reply);
+}
+
+function replyOf({ row, created }: Added): Reply {
+  const body = suppressionRecord(row);
+  if (!created) return { status: 200, body };
+  return { status: 201, body, headers: { Location: `${PATH}/${encodeURIComponent(row.email)}` } };
+}
+
+/** Addresses that break the rule are told of one by one; the others are added all the same. */
+async function addMany(
+  deps: SuppressionsDeps,
+  call: Call<object, object, Body>,
+  common: Common,
+  emails: readonly string[],
+): Promise<Reply> {
+  const faulty = new Map<number, string>();
+  const entries: NewSuppression[] = [];
+  emails.forEach((email, index) => {
+    const parsed = parseMailbox(email, { smtputf8: true });
+    if (parsed.kind === 'bad') faulty.set(index, parsed.why);
+    else entries.push({ ...common, email });
+  });
+  let reply: Reply | null = null;
+  await addSuppressions(deps, entries, (added) => {
+    const rest = [...added];
+    const data = emails.map((email, index) => {
+      const why = faulty.get(index);
+      if (why !== undefined) {
+        const field = `emails[${String(index)}]`;
+        const error = { code: 'invalid_address', message: `\`${field}\`: ${why}`, field, request_id: call.requestId };
+        return { index, email, id: null, result: 'rejected', error };
+      }
+      const one = rest.shift();
+      if (one === undefined) throw new Error('fewer entries came back than were added');
+      return { index, email, id: one.row.id, result: one.created ? 'created' : 'existing', error: null };
+    });
+    reply = { status: 200, body: { object: 'list', data } };
+    return rowsOfAnswer(call, reply);
+  });
+  return answered(reply);
+}
+
+/** The transaction that made it has committed. */
+function answered(reply: Reply | null): Reply {
+  if (reply === null) throw new Error('a write was committed without its answer');
+  return reply;
+}
+
+const listQuery = z.strictObject({
+  ...pageParameters(),
+  reason: z.enum(reasons).optional(),
+  stream: z.string().max(32).optional().describe('Only entries for this stream.'),
+  scope: z.literal('account').optional().describe('`account`: only entries for the whole account.'),
+  created_after: timeParameter().optional().describe('From this time on.'),
+  created_before: timeParameter().optional().describe('Before this time.'),
+});
+
+function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listSuppressions',
+      summary: 'List suppressions',
+      description: 'Newest first, without those that have ended.',
+      tag: 'suppressions',
+      scope: ['suppression:read'],
+      query: listQuery,
+      responses: { 200: { description: 'A page of suppressions.', schema: listOf(Suppression) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async ({ query, caller, search }) => {
+      const { reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = query;
+      if (stream !== undefined && scope !== undefined)
+        throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other', { field: 'scope' });
+      const list = listName(`${PATH} ${caller.accountId}`, query);
+      const wanted = wantedPage(cursors, list, query);
+      const filter = { accountId: caller.accountId, reason, stream: scope === undefined ? stream : null, createdAfter, createdBefore }; // prettier-ignore
+      const { rows, hasMore } = await pageOfSuppressions({ db, clock }, filter, wanted);
+      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
+        data: rows.map(suppressionRecord),
+        hasMore,
+        first: rows[0]?.id ?? null,
+        last: rows.at(-1)?.id ?? null,
+      });
+    },
+  );
+}
+
+const params = z.object({ email: z.string().max(LONGEST_ADDRESS).describe('The address, percent-encoded.') });
+const notListed = (): Problem => new Problem('not_found', 'This address is not on the list.', { field: 'email' });
+
+function readRoute({ db, clock }: SuppressionsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{email}`,
+      operationId: 'getSuppression',
+      summary: 'Look up an address',
+      description:
+        'The entry for the whole account where there is one, else one of a stream. 404: the address is mailed.',
+      tag: 'suppressions',
+      scope: ['suppression:read'],
+      params,
+      query: z.strictObject({ stream: z.string().max(32).optional().describe('Only the entry for this stream.') }),
+      responses: { 200: { description: 'The entry.', schema: Suppression, examples: { entry: { summary: 'An entry', value: sample } } } }, // prettier-ignore
+      problems: ['invalid_parameter'],
+    },
+    async ({ params: { email }, query: { stream }, caller }) => {
+      const rows = await suppressionsOf({ db, clock }, { accountId: caller.accountId, email });
+      const wanted = stream === undefined ? rows : rows.filter(({ scope }) => scope === `stream:${stream}`);
+      const [row] = wanted.sort((a, b) => (a.scope < b.scope ? -1 : 1));
+      if (row === undefined) throw notListed();
+      return { status: 200, body: suppressionRecord(row) };
+    },
+  );
+}
+
+function removeRoute({ db }: SuppressionsDeps): Route {
+  return route(
+    {
+      method: 'DELETE',
+      path: `${PATH}/{email}`,
+      operationId: 'deleteSuppression',
+      summary: 'Mail an address again',
+      description:
+        'Removes the entries of the address, in all scopes or for one stream. An entry made by a complaint goes only with `force=true`: whoever complained must ask for mail again.',
+      tag: 'suppressions',
+      scope: ['suppression:delete'],
+      params,
+      query: z.strictObject({
+        stream: z.string().max(32).optional().describe('Only the entry for this stream.'),
+        force: z.enum(['true', 'false']).optional().describe('Also entries made by complaints.'),
+      }),
+      responses: { 204: { description: 'Removed.' } },
+      problems: ['invalid_parameter', 'invalid_state'],
+    },
+    async (call) => {
+      const { email } = call.params;
+      const { stream, force } = call.query;
+      const reply: Reply = { status: 204, body: null };
+      const entry = { accountId: call.caller.accountId, email, force: force === 'true', ...(stream === undefined ? {} : { stream }) }; // prettier-ignore
+      await removeSuppressions({ db }, entry, (removed) => {
+        if (removed.length === 0) throw notListed();
+        return rowsOfAnswer(call, reply);
+      });
+      return reply;
+    },
+  );
+}
+
+function suppressionRecord(row: SuppressionRow): z.output<typeof Suppression> {
+  const { id, email, reason, scope, source_message_id, note, created_at, created_by, expires_at } = row;
+  return {
+    object: 'suppression',
+    id,
+    email,
+    reason,
+    scope,
+    source_message_id,
+    note,
+    created_at: rfc3339(created_at),
+    created_by,
+    expires_at: expires_at === null ? null : rfc3339(expires_at),
+  };
+}
