@@ -1,0 +1,444 @@
+/**
+ * One evaluation of the tree, with one stack of scopes for both languages and one escaping, at output. Values are never read as
+ * source: whatever data says in braces is printed.
+ */
+import type { Expression, FilterCall, Path } from './expression.ts';
+import { Faulty, failed, TooSlow } from './fault.ts';
+import { filters, helpers, type Surroundings } from './library.ts';
+import type { ForOptions, Node } from './tree.ts';
+import { compare, escaped, isEqual, isObject, isTrue, listOf, memberOf, Nothing, plain, Range, Safe, textOf } from './value.ts'; // prettier-ignore
+
+export interface EvaluateOptions extends Surroundings {
+  variables: Readonly<Record<string, unknown>>;
+  strict: boolean;
+  limitMs: number;
+  /** Milliseconds of any clock that only goes forward. */
+  monotonic(): number;
+}
+
+const MOST_OUTPUT = 5 * 1024 * 1024;
+const MOST_TURNS = 50_000;
+const LONGEST_LIST = 50_000;
+/** Looking at the clock costs more than a small step. */
+const STEPS_A_LOOK = 64;
+
+/** The loop data of a `for`: what `forloop` and `@index` show. */
+interface Turn {
+  index: number;
+  length: number;
+}
+
+type Flow = 'break' | 'continue' | null;
+
+export function evaluate(nodes: readonly Node[], options: EvaluateOptions): string {
+  return new Evaluation(options).text(nodes);
+}
+
+class Evaluation {
+  private readonly options: EvaluateOptions;
+  /** Block-local names, innermost last; the first is the template's own, for `assign`. */
+  private readonly locals: Map<string, unknown>[] = [new Map<string, unknown>()];
+  private readonly counters = new Map<string, number>();
+  private readonly cycles = new Map<string, number>();
+  private readonly offsets = new Map<string, number>();
+  /** What `{{#each}}` and `{{#with}}` stepped into, innermost last; the first is the root. */
+  private readonly contexts: unknown[];
+  private readonly data: ReadonlyMap<string, unknown>[] = [new Map()];
+  private out: string[] = [];
+  private written = 0;
+  private turns = 0;
+  private steps = 0;
+  private readonly startedAt: number;
+
+  constructor(options: EvaluateOptions) {
+    this.options = options;
+    this.contexts = [options.variables];
+    this.startedAt = options.monotonic();
+  }
+
+  text(nodes: readonly Node[]): string {
+    this.all(nodes);
+    return this.out.join('');
+  }
+
+  private write(text: string): void {
+    this.written += text.length;
+    if (this.written > MOST_OUTPUT) throw failed(`the output is longer than ${String(MOST_OUTPUT)} characters`);
+    this.out.push(text);
+  }
+
+  private step(): void {
+    if (++this.steps % STEPS_A_LOOK !== 0) return;
+    if (this.options.monotonic() - this.startedAt > this.options.limitMs) throw new TooSlow(this.options.limitMs);
+  }
+
+  private turn(): void {
+    if (++this.turns > MOST_TURNS) throw failed(`its loops take more than ${String(MOST_TURNS)} turns`);
+    this.step();
+  }
+
+  private all(nodes: readonly Node[]): Flow {
+    for (const node of nodes) {
+      const flow = this.one(node);
+      if (flow !== null) return flow;
+    }
+    return null;
+  }
+
+  private one(node: Node): Flow {
+    this.step();
+    switch (node.kind) {
+      case 'text':
+        this.write(node.text);
+        return null;
+      case 'output':
+        this.output(node);
+        return null;
+      case 'if': {
+        for (const { test, truth, negated, body } of node.branches)
+          if (isTrue(this.value(test, false), truth) !== negated) return this.all(body);
+        return this.all(node.otherwise);
+      }
+      case 'each':
+        return this.each(this.value(node.list), node);
+      case 'with': {
+        const value = this.value(node.value);
+        return isTrue(value, 'handlebars') ? this.within(value, node) : this.all(node.otherwise);
+      }
+      case 'section':
+        return this.section(node);
+      case 'for':
+        return this.for(node);
+      case 'tablerow':
+        this.tablerow(node);
+        return null;
+      case 'case': {
+        const value = this.value(node.value, false);
+        let met = false;
+        for (const { values, body } of node.whens) {
+          if (!values.some((one) => isEqual(value, this.value(one, false)))) continue;
+          met = true;
+          const flow = this.all(body);
+          if (flow !== null) return flow;
+        }
+        return met ? null : this.all(node.otherwise);
+      }
+      case 'assign':
+        this.locals[0]?.set(node.name, this.value(node.value));
+        return null;
+      case 'capture': {
+        const { flow, text } = this.captured(node.body);
+        this.locals[0]?.set(node.name, new Safe(text));
+        return flow;
+      }
+      case 'step': {
+        const before = this.counters.get(node.name) ?? 0;
+        // `increment` prints and then counts; `decrement` counts first.
+        this.counters.set(node.name, before + node.by);
+        this.write(String(node.by > 0 ? before : before - 1));
+        return null;
+      }
+      case 'cycle':
+        this.cycle(node);
+        return null;
+      case 'break':
+      case 'continue':
+        return node.kind;
+    }
+  }
+
+  private captured(body: readonly Node[]): { flow: Flow; text: string } {
+    const before = this.out;
+    this.out = [];
+    try {
+      const flow = this.all(body);
+      return { flow, text: this.out.join('') };
+    } finally {
+      this.out = before;
+    }
+  }
+
+  private output({ value: expression, raw }: Extract<Node, { kind: 'output' }>): void {
+    const value = this.value(expression);
+    const text = textOf(value);
+    this.write(raw || value instanceof Safe ? this.oneLine(text) : this.fit(text));
+  }
+
+  /** Escaped for the part it stands in. */
+  private fit(text: string): string {
+    return this.options.part === 'html' ? escaped(text) : this.oneLine(text);
+  }
+
+  /** A header has one line: a line break in data would begin another header. */
+  private oneLine(text: string): string {
+    const { part } = this.options;
+    return part === 'subject' || part === 'header' ? text.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ') : text;
+  }
+
+  // Handlebars' blocks
+
+  private section(node: Extract<Node, { kind: 'section' }>): Flow {
+    const value = this.value(node.value, false);
+    if (Array.isArray(plain(value))) return this.each(value, node);
+    if (!isTrue(value, 'handlebars')) return this.all(node.otherwise);
+    return plain(value) === true ? this.all(node.body) : this.within(value, node);
+  }
+
+  private within(value: unknown, { params, body }: { params: readonly string[]; body: readonly Node[] }): Flow {
+    const [name] = params;
+    this.contexts.push(value);
+    if (name !== undefined) this.locals.push(new Map([[name, value]]));
+    const flow = this.all(body);
+    if (name !== undefined) this.locals.pop();
+    this.contexts.pop();
+    return flow;
+  }
+
+  private each(
+    given: unknown,
+    { params, body, otherwise }: { params: readonly string[]; body: readonly Node[]; otherwise: readonly Node[] },
+  ): Flow {
+    const value = plain(given);
+    const pairs: [string | number, unknown][] = isObject(value)
+      ? Object.entries(value)
+      : listOf(typeof value === 'string' ? [] : value, MOST_TURNS).map((one, n) => [n, one]);
+    if (pairs.length === 0) return this.all(otherwise);
+    for (const [n, [key, item]] of pairs.entries()) {
+      this.turn();
+      const flow = this.turnOfEach(params, body, key, item, { index: n, length: pairs.length });
+      // Liquid's words leave the innermost loop of either language.
+      if (flow === 'break') break;
+    }
+    return null;
+  }
+
+  private turnOfEach(
+    params: readonly string[],
+    body: readonly Node[],
+    key: string | number,
+    item: unknown,
+    { index, length }: Turn,
+  ): Flow {
+    this.data.push(
+      new Map<string, unknown>([
+        ['index', index],
+        ['key', key],
+        ['first', index === 0],
+        ['last', index === length - 1],
+      ]),
+    );
+    this.contexts.push(item);
+    const names = params.slice(0, 2);
+    if (names.length > 0) this.locals.push(new Map(names.map((name, n) => [name, n === 0 ? item : key])));
+    const flow = this.all(body);
+    if (names.length > 0) this.locals.pop();
+    this.contexts.pop();
+    this.data.pop();
+    return flow;
+  }
+
+  // Liquid's loops
+
+  private items(name: string, list: Expression, options: ForOptions): unknown[] {
+    const source = list.kind === 'path' ? list.path.text : 'range';
+    const group = `${name}-${source}`;
+    const value = this.value(list);
+    const whole = listOf(value, MOST_TURNS);
+    const offset = options.offset === 'continue' ? (this.offsets.get(group) ?? 0) : this.number(options.offset, 0);
+    const limit = this.number(options.limit, whole.length);
+    const part = whole.slice(offset, offset + Math.max(0, limit));
+    this.offsets.set(group, offset + part.length);
+    return options.reversed ? part.reverse() : part;
+  }
+
+  private number(expression: Expression | null, fallback: number): number {
+    if (expression === null) return fallback;
+    const given = plain(this.value(expression));
+    const value = Number(given);
+    if (typeof given === 'string' && Number.isNaN(value))
+      throw failed(`'${given.slice(0, 40)}' is no number for a loop`);
+    return Number.isFinite(value) ? Math.max(0, Math.trunc(value)) : 0;
+  }
+
+  private for({ name, list, options, body, otherwise }: Extract<Node, { kind: 'for' }>): Flow {
+    const items = this.items(name, list, options);
+    if (items.length === 0) return this.all(otherwise);
+    const parent = this.lookUpLocal('forloop');
+    const title = `${name}-${list.kind === 'path' ? list.path.text : 'range'}`;
+    const local = new Map<string, unknown>();
+    this.locals.push(local);
+    for (const [index, item] of items.entries()) {
+      this.turn();
+      local.set(name, item);
+      local.set('forloop', { ...loopFacts(index, items.length), name: title, parentloop: parent ?? null });
+      if (this.all(body) === 'break') break;
+    }
+    this.locals.pop();
+    return null;
+  }
+
+  private tablerow({ name, list, options, cols, body }: Extract<Node, { kind: 'tablerow' }>): void {
+    const items = this.items(name, list, options);
+    const width = Math.max(1, this.number(cols, items.length));
+    const local = new Map<string, unknown>();
+    this.locals.push(local);
+    this.write('<tr class="row1">\n');
+    for (const [index, item] of items.entries()) {
+      this.turn();
+      const col = index % width;
+      const row = Math.floor(index / width) + 1;
+      if (col === 0 && index > 0) this.write(`</tr>\n<tr class="row${String(row)}">`);
+      local.set(name, item);
+      const facts = { ...loopFacts(index, items.length), col: col + 1, col0: col, col_first: col === 0, col_last: col === width - 1 || index === items.length - 1, row }; // prettier-ignore
+      local.set('tablerowloop', facts);
+      this.write(`<td class="col${String(col + 1)}">`);
+      const flow = this.all(body);
+      this.write('</td>');
+      if (flow === 'break') break;
+    }
+    this.write('</tr>\n');
+    this.locals.pop();
+  }
+
+  private cycle({ group, values }: Extract<Node, { kind: 'cycle' }>): void {
+    const key = typeof group === 'string' ? group : `:${textOf(this.value(group))}`;
+    const turn = this.cycles.get(key) ?? 0;
+    this.cycles.set(key, turn + 1);
+    const next = values[turn % values.length];
+    if (next === undefined) return;
+    const value = this.value(next);
+    this.write(value instanceof Safe ? textOf(value) : this.fit(textOf(value)));
+  }
+
+  // Expressions
+
+  /** `strictly`: a missing name is a fault where the template is strict; questions such as `if` may ask for what is not there. */
+  private value(expression: Expression, strictly = true): unknown {
+    switch (expression.kind) {
+      case 'literal':
+        return expression.value;
+      case 'nothing':
+        return new Nothing(expression.word);
+      case 'path': {
+        const value = this.find(expression.path);
+        if (value === undefined && strictly && this.options.strict) {
+          const { text } = expression.path;
+          throw new Faulty('missing_variable', `the variable '${text}' is not given`, expression.at, text);
+        }
+        return value;
+      }
+      case 'range':
+        return this.range(expression);
+      case 'call': {
+        const helper = helpers.get(expression.helper);
+        if (helper === undefined) throw failed(`there is no helper '${expression.helper}'`, expression.at);
+        const asks = mayAsk.has(expression.helper);
+        const args = expression.args.map((one) => this.value(one, strictly && !asks));
+        return this.bounded(helper(this.options, args, this.named(expression.named)), expression.at);
+      }
+      case 'filtered': {
+        const [first] = expression.filters;
+        const value = this.value(expression.value, strictly && first?.name !== 'default');
+        return expression.filters.reduce((before, call) => this.filter(before, call), value);
+      }
+      case 'compare':
+        return compare(this.value(expression.left, false), expression.operator, this.value(expression.right, false));
+      case 'logic': {
+        const left = isTrue(this.value(expression.left, false), 'liquid');
+        if (expression.operator === 'and' ? !left : left) return left;
+        return isTrue(this.value(expression.right, false), 'liquid');
+      }
+    }
+  }
+
+  private range({ from, to }: Extract<Expression, { kind: 'range' }>): Range {
+    const whole = (expression: Expression): number => {
+      const value = Number(plain(this.value(expression)));
+      return Number.isFinite(value) ? Math.trunc(value) : 0;
+    };
+    return new Range(whole(from), whole(to));
+  }
+
+  private named(expressions: ReadonlyMap<string, Expression>): ReadonlyMap<string, unknown> {
+    return new Map([...expressions].map(([name, one]) => [name, this.value(one)]));
+  }
+
+  private filter(value: unknown, { name, args, named, at }: FilterCall): unknown {
+    this.step();
+    const filter = filters.get(name);
+    if (filter === undefined) throw failed(`there is no filter '${name}'`, at);
+    const input = value instanceof Range ? listOf(value, LONGEST_LIST) : value instanceof Nothing ? '' : value;
+    const given = args.map((one) => this.value(one));
+    try {
+      return this.bounded(filter(this.options, input, given, this.named(named)), at);
+    } catch (error) {
+      throw error instanceof Faulty && error.at === null ? new Faulty(error.code, error.message, at) : error;
+    }
+  }
+
+  /** A value can double with every assignment. */
+  private bounded(value: unknown, at: number): unknown {
+    const inner = plain(value);
+    if (typeof inner === 'string' && inner.length > MOST_OUTPUT)
+      throw failed(`a text grows longer than ${String(MOST_OUTPUT)} characters`, at);
+    if (Array.isArray(inner) && inner.length > LONGEST_LIST)
+      throw failed(`a list grows longer than ${String(LONGEST_LIST)} entries`, at);
+    return value;
+  }
+
+  private find(path: Path): unknown {
+    let value = this.start(path);
+    for (const step of path.steps) {
+      if (value === undefined || value === null) return undefined;
+      value = memberOf(value, typeof step === 'string' ? step : textOf(this.value(step)));
+    }
+    return value;
+  }
+
+  private start({ base, up, name }: Path): unknown {
+    switch (base) {
+      case 'name':
+        return this.lookUp(name);
+      case 'this':
+        return this.contexts[this.contexts.length - 1 - up];
+      case 'root':
+        return this.contexts[0];
+      case 'data':
+        return this.data[this.data.length - 1 - up]?.get(name);
+    }
+  }
+
+  /** Block-local names, then counters, then the contexts, innermost first; the last of these is the root. */
+  private lookUp(name: string): unknown {
+    const local = this.lookUpLocal(name);
+    if (local !== undefined) return local;
+    const counter = this.counters.get(name);
+    if (counter !== undefined) return counter;
+    for (let at = this.contexts.length - 1; at >= 0; at--) {
+      const context = plain(this.contexts[at]);
+      if (isObject(context) && Object.hasOwn(context, name) && name !== '__proto__' && name !== 'constructor') return context[name]; // prettier-ignore
+    }
+    return undefined;
+  }
+
+  private lookUpLocal(name: string): unknown {
+    for (let at = this.locals.length - 1; at >= 0; at--) {
+      const frame = this.locals[at];
+      if (frame?.has(name) === true) return frame.get(name);
+    }
+    return undefined;
+  }
+}
+
+/** Helpers that are asked whether something is there. */
+const mayAsk: ReadonlySet<string> = new Set(['default', 'insert', 'and', 'or', 'not', 'eq', 'ne', 'equals', 'notEquals']); // prettier-ignore
+
+const loopFacts = (index: number, length: number): Record<string, unknown> => ({
+  index: index + 1,
+  index0: index,
+  rindex: length - index,
+  rindex0: length - index - 1,
+  first: index === 0,
+  last: index === length - 1,
+  length,
+});

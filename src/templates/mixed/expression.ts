@@ -1,0 +1,433 @@
+/**
+ * The one grammar of what stands in a tag: a term or a helper's call, then filters; and Liquid's conditions. Terms are
+ * literals, paths, ranges and calls in parentheses.
+ */
+import { syntax } from './fault.ts';
+
+export interface Path {
+  /** `name`: a bare name, found by the scope. `this`: only the context. `root`, `data` (`@index`): as they say. */
+  base: 'name' | 'this' | 'root' | 'data';
+  /** How many contexts up, by `../`. */
+  up: number;
+  name: string;
+  steps: readonly (string | Expression)[];
+  /** As written. */
+  text: string;
+}
+
+export type Expression =
+  | { kind: 'literal'; value: string | number | boolean | null }
+  /** Liquid's words for nothing: equal to what is empty. */
+  | { kind: 'nothing'; word: 'empty' | 'blank' }
+  | { kind: 'path'; path: Path; at: number }
+  | { kind: 'range'; from: Expression; to: Expression }
+  | { kind: 'call'; helper: string; args: readonly Expression[]; named: ReadonlyMap<string, Expression>; at: number }
+  | { kind: 'filtered'; value: Expression; filters: readonly FilterCall[] }
+  | { kind: 'compare'; operator: string; left: Expression; right: Expression }
+  | { kind: 'logic'; operator: 'and' | 'or'; left: Expression; right: Expression };
+
+export interface FilterCall {
+  name: string;
+  args: readonly Expression[];
+  named: ReadonlyMap<string, Expression>;
+  at: number;
+}
+
+/** What names exist: an unknown one is a fault when the template is saved, not a hole in a mail. */
+export interface Known {
+  helpers: { has(name: string): boolean };
+  filters: { has(name: string): boolean };
+  /** How many values a filter takes, at least and at most. */
+  arityOf(filter: string): readonly [number, number];
+}
+
+interface Lexeme {
+  kind: 'string' | 'number' | 'name' | 'mark';
+  text: string;
+  at: number;
+  /** Whether white space stands before it. */
+  spaced: boolean;
+}
+
+const NAME = /[^\s!"#%&'()*+,./:;<=>@[\\\]^`{|}~]+/y;
+const NUMBER = /-?\d+(?:\.\d+)?(?=\.\.|[\s,|:=<>!)\]}~]|$)/y;
+const BLANKS = /\s+/y;
+const MARKS = ['==', '!=', '<>', '<=', '>=', '../', './', '..', '.', '|', ':', ',', '=', '<', '>', '(', ')', '[', ']', '@', '/']; // prettier-ignore
+const MOST_NESTED = 32;
+
+function lex(body: string, bodyAt: number): Lexeme[] {
+  const lexemes: Lexeme[] = [];
+  let at = 0;
+  let spaced = false;
+  const match = (pattern: RegExp): string | null => {
+    pattern.lastIndex = at;
+    return pattern.exec(body)?.[0] ?? null;
+  };
+  while (at < body.length) {
+    const blanks = match(BLANKS);
+    if (blanks !== null) {
+      at += blanks.length;
+      spaced = true;
+      continue;
+    }
+    const push = (kind: Lexeme['kind'], text: string, length = text.length): void => {
+      lexemes.push({ kind, text, at: bodyAt + at, spaced });
+      at += length;
+      spaced = false;
+    };
+    const char = body[at] ?? '';
+    if (char === '"' || char === "'") {
+      const end = body.indexOf(char, at + 1);
+      if (end < 0) throw syntax(`the text that begins with ${char} is never closed`, bodyAt + at);
+      push('string', body.slice(at + 1, end), end + 1 - at);
+      continue;
+    }
+    const last = lexemes.at(-1);
+    const afterDot = last?.kind === 'mark' && last.text === '.' && !spaced;
+    const number = afterDot ? null : match(NUMBER);
+    if (number !== null) {
+      push('number', number);
+      continue;
+    }
+    const name = match(NAME);
+    if (name !== null) {
+      push('name', name);
+      continue;
+    }
+    const mark = MARKS.find((one) => body.startsWith(one, at));
+    if (mark === undefined) throw syntax(`'${char}' is not understood here`, bodyAt + at);
+    push('mark', mark);
+  }
+  return lexemes;
+}
+
+/** Reads the inside of one tag. */
+export class Reader {
+  private readonly lexemes: readonly Lexeme[];
+  private place = 0;
+  private depth = 0;
+  readonly known: Known;
+  private readonly end: number;
+
+  constructor(known: Known, body: string, bodyAt: number) {
+    this.known = known;
+    this.lexemes = lex(body, bodyAt);
+    this.end = bodyAt + body.length;
+  }
+
+  get done(): boolean {
+    return this.place >= this.lexemes.length;
+  }
+
+  /** As `done`, for who has asked before and taken something since. */
+  atEnd(): boolean {
+    return this.done;
+  }
+
+  /** Where the next lexeme stands. */
+  get at(): number {
+    return this.lexemes[this.place]?.at ?? this.end;
+  }
+
+  private peek(ahead = 0): Lexeme | undefined {
+    return this.lexemes[this.place + ahead];
+  }
+
+  isMark(text: string, ahead = 0): boolean {
+    const next = this.peek(ahead);
+    return next?.kind === 'mark' && next.text === text;
+  }
+
+  isName(text: string): boolean {
+    const next = this.peek();
+    return next?.kind === 'name' && next.text === text;
+  }
+
+  /** Takes the mark if it is next. */
+  takeMark(text: string): boolean {
+    if (!this.isMark(text)) return false;
+    this.place++;
+    return true;
+  }
+
+  takeName(text: string): boolean {
+    if (!this.isName(text)) return false;
+    this.place++;
+    return true;
+  }
+
+  /** Takes a plain name. Throws where something else is next. */
+  name(what: string): string {
+    const next = this.peek();
+    if (next?.kind !== 'name') throw this.wrong(what);
+    this.place++;
+    return next.text;
+  }
+
+  nameOrText(what: string): string {
+    const next = this.peek();
+    if (next?.kind !== 'name' && next?.kind !== 'string') throw this.wrong(what);
+    this.place++;
+    return next.text;
+  }
+
+  finish(): void {
+    if (!this.done) throw syntax(`'${this.peek()?.text ?? ''}' is too much here`, this.at);
+  }
+
+  wrong(what: string): Error {
+    const next = this.peek();
+    return syntax(
+      next === undefined ? `${what} is missing` : `'${next.text}' stands where ${what} was expected`,
+      this.at,
+    );
+  }
+
+  /** A term or a helper's call, then filters: what `{{ }}` holds. */
+  output(): Expression {
+    return this.filtered(this.callOrTerm());
+  }
+
+  /** A term, then filters: what Liquid's tags hold. */
+  value(): Expression {
+    return this.filtered(this.term());
+  }
+
+  callOrTerm(): Expression {
+    const first = this.peek();
+    const callable = first?.kind === 'name' && !isPathMark(this.peek(1));
+    if (callable) {
+      const next = this.peek(1);
+      const isCall =
+        next !== undefined && (next.kind !== 'mark' || ['(', '@', '../', './', '.', '['].includes(next.text));
+      // `items as |item|`: the words behind are the block's.
+      const isBlockParams = next?.kind === 'name' && next.text === 'as' && this.isMark('|', 2);
+      if (isCall && !isBlockParams) return this.call();
+    }
+    return this.term();
+  }
+
+  /** `helper arg … key=val`. */
+  call(): Expression {
+    const { at } = this;
+    const helper = this.name('the name of a helper');
+    if (!this.known.helpers.has(helper)) throw syntax(`there is no helper '${helper}'`, at);
+    const { args, named } = this.args();
+    return { kind: 'call', helper, args, named, at };
+  }
+
+  args(): { args: Expression[]; named: Map<string, Expression> } {
+    const args: Expression[] = [];
+    const named = new Map<string, Expression>();
+    while (!this.done && !this.isMark('|') && !this.isMark(')') && !this.isName('as')) {
+      if (this.peek()?.kind === 'name' && this.isMark('=', 1)) {
+        const key = this.name('a name');
+        this.place++;
+        named.set(key, this.term());
+      } else args.push(this.term());
+    }
+    return { args, named };
+  }
+
+  filtered(value: Expression): Expression {
+    const filters: FilterCall[] = [];
+    while (this.takeMark('|')) filters.push(this.filter());
+    return filters.length === 0 ? value : { kind: 'filtered', value, filters };
+  }
+
+  private filter(): FilterCall {
+    const { at } = this;
+    const name = this.name('the name of a filter');
+    if (!this.known.filters.has(name)) throw syntax(`there is no filter '${name}'`, at);
+    const args: Expression[] = [];
+    const named = new Map<string, Expression>();
+    if (this.takeMark(':')) {
+      do {
+        if (this.peek()?.kind === 'name' && this.isMark(':', 1)) {
+          const key = this.name('a name');
+          this.place++;
+          named.set(key, this.term());
+        } else args.push(this.term());
+      } while (this.takeMark(','));
+    }
+    const [least, most] = this.known.arityOf(name);
+    if (args.length < least || args.length > most)
+      throw syntax(`the filter '${name}' takes ${counted(least, most)}`, at);
+    return { name, args, named, at };
+  }
+
+  /** Liquid's conditions: `and` and `or` are read from the right, none before the other. */
+  condition(): Expression {
+    return this.nested(() => {
+      const left = this.comparison();
+      if (this.takeName('and')) return { kind: 'logic', operator: 'and', left, right: this.condition() };
+      if (this.takeName('or')) return { kind: 'logic', operator: 'or', left, right: this.condition() };
+      return left;
+    }, MOST_CONDITIONS);
+  }
+
+  private comparison(): Expression {
+    const left = this.term();
+    for (const operator of ['==', '!=', '<>', '<=', '>=', '<', '>'])
+      if (this.takeMark(operator)) return { kind: 'compare', operator, left, right: this.term() };
+    if (this.takeName('contains')) return { kind: 'compare', operator: 'contains', left, right: this.term() };
+    return left;
+  }
+
+  term(): Expression {
+    return this.nested(() => this.oneTerm(), MOST_NESTED);
+  }
+
+  private nested<T>(read: () => T, most: number): T {
+    if (++this.depth > most) throw syntax('this is nested too deep', this.at);
+    try {
+      return read();
+    } finally {
+      this.depth--;
+    }
+  }
+
+  private oneTerm(): Expression {
+    const next = this.peek();
+    if (next === undefined) throw this.wrong('a value');
+    if (next.kind === 'string') {
+      this.place++;
+      return { kind: 'literal', value: next.text };
+    }
+    if (next.kind === 'number') {
+      this.place++;
+      return { kind: 'literal', value: Number(next.text) };
+    }
+    if (next.kind === 'mark' && next.text === '(') return this.parenthesis();
+    if (next.kind === 'name' && !isPathMark(this.peek(1))) {
+      const word = words.get(next.text);
+      if (word !== undefined) {
+        this.place++;
+        return word;
+      }
+    }
+    return this.path();
+  }
+
+  /** `(1..5)` or a call. */
+  private parenthesis(): Expression {
+    this.place++;
+    const { at } = this;
+    const value = this.callOrTerm();
+    if (this.takeMark('..')) {
+      const to = this.term();
+      if (!this.takeMark(')')) throw this.wrong(`')'`);
+      return { kind: 'range', from: value, to };
+    }
+    if (!this.takeMark(')')) throw this.wrong(`')'`);
+    if (value.kind !== 'call') throw syntax('parentheses hold a range or the call of a helper', at);
+    return value;
+  }
+
+  private path(): Expression {
+    const { at } = this;
+    const start = this.place;
+    let up = 0;
+    while (this.takeMark('../')) up++;
+    let base: Path['base'] = up > 0 ? 'this' : 'name';
+    let name = '';
+    const steps: (string | Expression)[] = [];
+    if (this.takeMark('@')) {
+      base = 'data';
+      while (this.takeMark('../')) up++;
+      name = this.name('a name behind @');
+      if (name === 'root') base = 'root';
+    } else if (this.takeMark('./')) {
+      base = 'this';
+      if (!this.isMark('[')) steps.push(this.name('a name'));
+    } else if (this.isMark('..')) {
+      this.place++;
+      base = 'this';
+      up++;
+    } else if (this.isMark('.')) {
+      this.place++;
+      base = 'this';
+    } else if (this.takeName('this')) base = 'this';
+    else if (this.isMark('[') && up === 0) {
+      // `["a name"]` at the root, and Handlebars' `[a name]`.
+      const step = this.bracket();
+      if (typeof step === 'string') name = step;
+      else throw syntax('a path begins with a name', at);
+    } else if (this.peek()?.kind === 'name') {
+      const first = this.name('a name');
+      if (base === 'name') name = first;
+      else steps.push(first);
+    } else if (up === 0 || (!this.done && !isEnd(this.peek()))) throw this.wrong('a value');
+    this.steps(steps);
+    const text = this.lexemes.slice(start, this.place).map((lexeme) => lexeme.text).join(''); // prettier-ignore
+    return { kind: 'path', path: { base, up, name, steps, text }, at };
+  }
+
+  private steps(steps: (string | Expression)[]): void {
+    for (;;) {
+      const next = this.peek();
+      if (next === undefined || next.spaced || next.kind !== 'mark') return;
+      if (next.text === '.' || next.text === '/') {
+        this.place++;
+        if (this.isMark('[')) steps.push(this.bracket());
+        else {
+          const step = this.peek();
+          if (step === undefined || step.spaced || (step.kind !== 'name' && step.kind !== 'number'))
+            throw this.wrong(`a name behind '${next.text}'`);
+          this.place++;
+          steps.push(step.text);
+        }
+      } else if (next.text === '[') steps.push(this.bracket());
+      else return;
+    }
+  }
+
+  /** `[0]`, `["key"]`, `[other.path]`; Handlebars' `[any text]` where it is none of these. */
+  private bracket(): string | Expression {
+    this.place++;
+    const first = this.peek();
+    if ((first?.kind === 'number' || first?.kind === 'string') && this.isMark(']', 1)) {
+      this.place += 2;
+      return first.text;
+    }
+    const start = this.place;
+    try {
+      const value = this.term();
+      if (this.takeMark(']')) return value;
+    } catch {
+      // Not a value: read as text below.
+    }
+    this.place = start;
+    let text = '';
+    while (!this.done && !this.isMark(']')) {
+      const lexeme = this.peek();
+      text += (lexeme?.spaced === true && text !== '' ? ' ' : '') + (lexeme?.text ?? '');
+      this.place++;
+    }
+    if (!this.takeMark(']')) throw this.wrong(`']'`);
+    return text;
+  }
+}
+
+const counted = (least: number, most: number): string =>
+  most === 0 ? 'no values' : least === most ? `${String(least)} value${least === 1 ? '' : 's'}` : `${String(least)} to ${String(most)} values`; // prettier-ignore
+
+/** Conditions are read from the right, by recursion. */
+const MOST_CONDITIONS = 500;
+
+const words: ReadonlyMap<string, Expression> = new Map<string, Expression>([
+  ['true', { kind: 'literal', value: true }],
+  ['false', { kind: 'literal', value: false }],
+  ['null', { kind: 'literal', value: null }],
+  ['nil', { kind: 'literal', value: null }],
+  ['undefined', { kind: 'literal', value: null }],
+  ['empty', { kind: 'nothing', word: 'empty' }],
+  ['blank', { kind: 'nothing', word: 'blank' }],
+]);
+
+function isPathMark(lexeme: Lexeme | undefined): boolean {
+  return lexeme?.kind === 'mark' && !lexeme.spaced && ['.', '[', '/'].includes(lexeme.text);
+}
+
+const isEnd = (lexeme: Lexeme | undefined): boolean =>
+  lexeme?.kind === 'mark' && ['|', ')', ',', ']'].includes(lexeme.text);

@@ -1,0 +1,168 @@
+/**
+ * Handlebars and Liquid in one document: tokens (tokens.ts), one tree (tree.ts), one evaluation (evaluate.ts). `compile` and
+ * `render` never throw: what is wrong with a template is a value with its place in the source.
+ */
+import { evaluate } from './evaluate.ts';
+import type { Expression, Path } from './expression.ts';
+import { Faulty, failed, told, TooSlow, type TemplateFault } from './fault.ts';
+import { arityOf, filters, helpers } from './library.ts';
+import { parse, type Node } from './tree.ts';
+
+export type { TemplateFault } from './fault.ts';
+
+/** Decides how values are escaped: `& < > " '` in html, nothing in text, and no line breaks in subject and header. */
+export type Part = 'html' | 'text' | 'subject' | 'header';
+
+export interface Compiled {
+  readonly part: Part;
+  readonly source: string;
+  /** Names that are looked for in the data, in the order in which they first appear; names within `{{#each}}` and `{{#with}}` may be members of theirs. */
+  readonly variables: readonly string[];
+  readonly nodes: readonly Node[];
+}
+
+export type Compilation = { ok: true; template: Compiled } | { ok: false; faults: readonly TemplateFault[] };
+/** `slow`: only its time ran out. */
+export type Rendering = { ok: true; output: string } | { ok: false; faults: readonly TemplateFault[]; slow: boolean };
+
+export const MOST_SOURCE = 512 * 1024;
+export const RENDER_LIMIT_MS = 250;
+
+/** Reads a template. Linear in its length. */
+export function compile(source: string, part: Part): Compilation {
+  try {
+    if (Buffer.byteLength(source) > MOST_SOURCE) throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
+    const nodes = parse(source, { helpers, filters, arityOf });
+    return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes) } };
+  } catch (error) {
+    return { ok: false, faults: [faultOf(source, error)] };
+  }
+}
+
+export interface RenderOptions {
+  variables: Readonly<Record<string, unknown>>;
+  /** A missing variable is a fault instead of nothing. */
+  strict: boolean;
+  /** BCP 47, for dates and numbers. */
+  locale: string;
+  /** IANA name. */
+  timezone: string;
+  /** What `now` is, in milliseconds since the epoch: the same at every render of a message. */
+  now: number;
+  /** Milliseconds of any clock that only goes forward. */
+  monotonic(): number;
+  limitMs?: number;
+}
+
+export function render({ part, source, nodes }: Compiled, options: RenderOptions): Rendering {
+  try {
+    return { ok: true, output: evaluate(nodes, { part, limitMs: RENDER_LIMIT_MS, ...options }) };
+  } catch (error) {
+    return { ok: false, faults: [faultOf(source, error)], slow: error instanceof TooSlow };
+  }
+}
+
+function faultOf(source: string, error: unknown): TemplateFault {
+  if (error instanceof Faulty) return told(source, error);
+  // Deep recursion over hostile data; anything else is a bug and must be seen as one.
+  if (error instanceof RangeError) return told(source, failed('it is nested too deep'));
+  throw error;
+}
+
+/** Names of the data that a template asks for, without those that it makes itself. */
+function variablesOf(nodes: readonly Node[]): string[] {
+  const found = new Set<string>();
+  const made = new Set<string>(['forloop', 'tablerowloop']);
+  const look = (expression: Expression): void => {
+    switch (expression.kind) {
+      case 'path':
+        path(expression.path);
+        return;
+      case 'range':
+        look(expression.from);
+        look(expression.to);
+        return;
+      case 'call':
+        [...expression.args, ...expression.named.values()].forEach(look);
+        return;
+      case 'filtered':
+        look(expression.value);
+        for (const { args, named } of expression.filters) [...args, ...named.values()].forEach(look);
+        return;
+      case 'compare':
+      case 'logic':
+        look(expression.left);
+        look(expression.right);
+        return;
+      case 'literal':
+      case 'nothing':
+        return;
+    }
+  };
+  const path = ({ base, name, steps }: Path): void => {
+    if (base === 'name' && !made.has(name)) found.add(name);
+    const [first] = steps;
+    if (base === 'root' && typeof first === 'string') found.add(first);
+    for (const step of steps) if (typeof step !== 'string') look(step);
+  };
+  const walk = (list: readonly Node[]): void => {
+    for (const node of list) {
+      switch (node.kind) {
+        case 'output':
+          look(node.value);
+          break;
+        case 'if':
+          for (const { test, body } of node.branches) {
+            look(test);
+            walk(body);
+          }
+          walk(node.otherwise);
+          break;
+        case 'each':
+        case 'for':
+        case 'tablerow':
+          look(node.list);
+          if (node.kind === 'each') for (const name of node.params) made.add(name);
+          else made.add(node.name);
+          walk(node.body);
+          if (node.kind !== 'tablerow') walk(node.otherwise);
+          break;
+        case 'with':
+        case 'section':
+          look(node.value);
+          for (const name of node.params) made.add(name);
+          walk(node.body);
+          walk(node.otherwise);
+          break;
+        case 'case':
+          look(node.value);
+          for (const { values, body } of node.whens) {
+            values.forEach(look);
+            walk(body);
+          }
+          walk(node.otherwise);
+          break;
+        case 'assign':
+          look(node.value);
+          made.add(node.name);
+          break;
+        case 'capture':
+          walk(node.body);
+          made.add(node.name);
+          break;
+        case 'step':
+          made.add(node.name);
+          break;
+        case 'cycle':
+          node.values.forEach(look);
+          break;
+        case 'text':
+        case 'break':
+        case 'continue':
+          break;
+      }
+    }
+  };
+  walk(nodes);
+  return [...found];
+}

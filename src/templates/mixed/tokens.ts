@@ -1,0 +1,266 @@
+/**
+ * From source text to tokens of both languages in one pass. What is between the tags stays text; white space that a tag
+ * takes away with `~` or `-`, and the line that a Handlebars block tag has for itself, is taken from the text here.
+ */
+import { syntax } from './fault.ts';
+
+export type Token =
+  | { kind: 'text'; text: string }
+  /** `{{ … }}`; `raw` for `{{{ … }}}` and `{{& … }}`. */
+  | { kind: 'output'; body: string; bodyAt: number; at: number; raw: boolean }
+  /** `{{#…}}`, `{{^…}}`, `{{/…}}`, `{{else…}}`. */
+  | { kind: 'open' | 'inverse' | 'close' | 'else'; body: string; bodyAt: number; at: number }
+  /** `{% name rest %}`. */
+  | { kind: 'tag'; name: string; body: string; bodyAt: number; at: number };
+
+interface Found {
+  /** Null for comments: they only shape the white space around them. */
+  token: Exclude<Token, { kind: 'text' }> | null;
+  /** Text that stands for the tag: of `raw`, or an escaped `{{`. */
+  literal: string | null;
+  end: number;
+  trimBefore: boolean;
+  trimAfter: boolean;
+  /** Has its line for itself, if nothing else is on it. */
+  standalone: boolean;
+}
+
+export function tokenize(source: string): Token[] {
+  const parts: (string | Found)[] = [];
+  let from = 0;
+  let look = 0;
+  for (;;) {
+    const at = source.indexOf('{', look);
+    if (at < 0 || at === source.length - 1) break;
+    const next = source[at + 1];
+    if (next !== '{' && next !== '%') {
+      look = at + 1;
+      continue;
+    }
+    const escaped = next === '{' && source[at - 1] === '\\' && at > from;
+    const found = escaped ? literalBraces(at) : next === '{' ? mustache(source, at) : liquidTag(source, at);
+    parts.push(source.slice(from, escaped ? at - 1 : at), found);
+    from = found.end;
+    look = found.end;
+  }
+  parts.push(source.slice(from));
+  return joined(parts);
+}
+
+const literalBraces = (at: number): Found => ({
+  token: null,
+  literal: '{{',
+  end: at + 2,
+  trimBefore: false,
+  trimAfter: false,
+  standalone: false,
+});
+
+const isTrim = (char: string | undefined): boolean => char === '~' || char === '-';
+
+function mustache(source: string, at: number): Found {
+  if (source.startsWith('{{{{', at)) throw syntax(`'{{{{' (raw blocks) is not part of this language`, at);
+  let start = at + 2;
+  const trimBefore = isTrim(source[start]);
+  if (trimBefore) start++;
+  if (source.startsWith('!', start)) return comment(source, at, start, trimBefore);
+  const raw = source[start] === '{';
+  if (raw) start++;
+  const close = endOf(source, start, raw ? '}' : '}}');
+  if (close < 0) throw syntax(`'{{' is never closed`, at);
+  let end = close + (raw ? 1 : 0);
+  // `{{{x}~}}`: the mark stands between the braces.
+  let trimAfter = false;
+  if (raw && isTrim(source[end])) {
+    trimAfter = true;
+    end++;
+  }
+  if (raw && !source.startsWith('}}', end)) throw syntax(`'{{{' is never closed`, at);
+  end += 2;
+  let bodyEnd = close;
+  if (!raw && bodyEnd > start && isTrim(source[bodyEnd - 1])) {
+    trimAfter = true;
+    bodyEnd--;
+  }
+  const common = { literal: null, end, trimBefore, trimAfter };
+  return { ...common, ...mustacheToken(source, at, start, bodyEnd, raw) };
+}
+
+function mustacheToken(
+  source: string,
+  at: number,
+  start: number,
+  end: number,
+  raw: boolean,
+): Pick<Found, 'token' | 'standalone'> {
+  const spaces = /^\s*/.exec(source.slice(start, Math.min(end, start + 1000)))?.[0].length ?? 0;
+  const first = start + spaces;
+  const body = (from: number): { body: string; bodyAt: number; at: number } => ({
+    body: source.slice(from, end),
+    bodyAt: from,
+    at,
+  });
+  if (raw) return { token: { kind: 'output', ...body(start), raw: true }, standalone: false };
+  switch (source[first]) {
+    case '#':
+      if (source[first + 1] === '*' || source[first + 1] === '>')
+        throw syntax('decorators and partials are not part of this language', at);
+      return { token: { kind: 'open', ...body(first + 1) }, standalone: true };
+    case '^':
+      // `{{^}}` is an old spelling of `{{else}}`.
+      if (source.slice(first + 1, end).trim() === '')
+        return { token: { kind: 'else', ...body(first + 1) }, standalone: true };
+      return { token: { kind: 'inverse', ...body(first + 1) }, standalone: true };
+    case '/':
+      return { token: { kind: 'close', ...body(first + 1) }, standalone: true };
+    case '>':
+    case '*':
+      throw syntax('partials and decorators are not part of this language', at);
+    case '&':
+      return { token: { kind: 'output', ...body(first + 1), raw: true }, standalone: false };
+    default:
+      break;
+  }
+  if (/^else(?![^\s~-])/.test(source.slice(first, Math.min(end, first + 5))) && first < end)
+    return { token: { kind: 'else', ...body(first + 4) }, standalone: true };
+  return { token: { kind: 'output', ...body(start), raw: false }, standalone: false };
+}
+
+/** `{{! … }}`, or `{{!-- … --}}`, which may hold `}}`. */
+function comment(source: string, at: number, start: number, trimBefore: boolean): Found {
+  const long = source.startsWith('!--', start);
+  let close = long ? source.indexOf('--', start + 3) : source.indexOf('}}', start);
+  while (long && close >= 0 && !/^--[~-]?\}\}/.test(source.slice(close, close + 5)))
+    close = source.indexOf('--', close + 1);
+  if (close < 0) throw syntax(`the comment is never closed`, at);
+  const end = source.indexOf('}}', close) + 2;
+  const trimAfter = long ? isTrim(source[close + 2]) && source[close + 3] === '}' : source[close - 1] === '~';
+  return { token: null, literal: null, end, trimBefore, trimAfter, standalone: true };
+}
+
+function liquidTag(source: string, at: number): Found {
+  const { start, close, end, trimBefore, trimAfter } = tagAt(source, at);
+  const head = /^\s*(#|[A-Za-z_]\w*)?/.exec(source.slice(start, Math.min(close, start + 1000)));
+  const name = head?.[1] ?? '';
+  const bodyAt = start + (head?.[0].length ?? 0);
+  const common = { literal: null, end, trimBefore, trimAfter, standalone: false };
+  if (name === '#') return { ...common, token: null };
+  if (name === 'raw') {
+    const last = closing(source, end, 'raw', at);
+    return { ...common, token: null, literal: rawText(source.slice(end, last.from), trimAfter, last.trimBefore), end: last.end, trimAfter: last.trimAfter }; // prettier-ignore
+  }
+  if (name === 'comment') {
+    const last = closing(source, end, 'comment', at);
+    return { ...common, token: null, end: last.end, trimAfter: last.trimAfter };
+  }
+  return { ...common, token: { kind: 'tag', name, body: source.slice(bodyAt, close), bodyAt, at } };
+}
+
+const rawText = (text: string, trimStart: boolean, trimEnd: boolean): string => {
+  const begun = trimStart ? text.trimStart() : text;
+  return trimEnd ? begun.trimEnd() : begun;
+};
+
+interface TagPlace {
+  start: number;
+  close: number;
+  end: number;
+  trimBefore: boolean;
+  trimAfter: boolean;
+}
+
+function tagAt(source: string, at: number): TagPlace {
+  const trimBefore = isTrim(source[at + 2]);
+  const start = at + (trimBefore ? 3 : 2);
+  const found = endOf(source, start, '%}');
+  if (found < 0) throw syntax(`'{%' is never closed`, at);
+  const trimAfter = found > start && isTrim(source[found - 1]);
+  return { start, close: trimAfter ? found - 1 : found, end: found + 2, trimBefore, trimAfter };
+}
+
+/** The end tag of a block whose inside is not read: a `comment` may hold others, a `raw` may not. */
+function closing(source: string, from: number, name: 'raw' | 'comment', openedAt: number): TagPlace & { from: number } {
+  const pattern = /\{%[-~]?\s*(raw|endraw|comment|endcomment)\b/g;
+  pattern.lastIndex = from;
+  let depth = 1;
+  let inRaw = false;
+  for (let match = pattern.exec(source); match !== null; match = pattern.exec(source)) {
+    const [, word] = match;
+    if (name === 'raw' ? word !== 'endraw' : inRaw && word !== 'endraw') continue;
+    if (name === 'comment' && word === 'raw') inRaw = true;
+    else if (name === 'comment' && word === 'endraw') inRaw = false;
+    else depth += word === 'comment' ? 1 : -1;
+    if (depth === 0) return { ...tagAt(source, match.index), from: match.index };
+  }
+  throw syntax(`{% ${name} %} is never closed`, openedAt);
+}
+
+/**
+ * Where `mark` stands outside of quotes. A quote that is never closed is none, or one apostrophe would swallow the rest.
+ */
+function endOf(source: string, from: number, mark: string): number {
+  const plain = source.indexOf(mark, from);
+  if (plain < 0) return -1;
+  let at = from;
+  for (;;) {
+    const end = source.indexOf(mark, at);
+    if (end < 0) return plain;
+    const quote = firstQuote(source, at, end);
+    if (quote < 0) return end;
+    const closed = source.indexOf(source[quote] ?? '"', quote + 1);
+    if (closed < 0) return end;
+    at = closed + 1;
+  }
+}
+
+function firstQuote(source: string, from: number, to: number): number {
+  for (let at = from; at < to; at++) if (source[at] === '"' || source[at] === "'") return at;
+  return -1;
+}
+
+const LINE_BEFORE = /(?:^|\n)[ \t]*$/;
+
+/** Takes the white space away that tags ask for, and drops empty text. */
+function joined(parts: readonly (string | Found)[]): Token[] {
+  const tokens: Token[] = [];
+  const alone = parts.map((part, n) => typeof part !== 'string' && part.standalone && isAlone(parts, n));
+  parts.forEach((part, n) => {
+    if (typeof part !== 'string') {
+      if (part.literal !== null && part.literal !== '') tokens.push({ kind: 'text', text: part.literal });
+      if (part.token !== null) tokens.push(part.token);
+      return;
+    }
+    const [before, after] = [parts[n - 1], parts[n + 1]];
+    let text = part;
+    if (before !== undefined && typeof before !== 'string') {
+      if (before.trimAfter) text = text.trimStart();
+      else if (alone[n - 1] === true) text = text.replace(/^[ \t]*\r?\n?/, '');
+    }
+    if (after !== undefined && typeof after !== 'string') {
+      if (after.trimBefore) text = text.trimEnd();
+      else if (alone[n + 1] === true) text = withoutLastBlanks(text);
+    }
+    if (text !== '') tokens.push({ kind: 'text', text });
+  });
+  return tokens;
+}
+
+/** Not by a regular expression: a hostile text of blanks would make it look at each of them again and again. */
+function withoutLastBlanks(text: string): string {
+  let end = text.length;
+  while (end > 0 && (text[end - 1] === ' ' || text[end - 1] === '\t')) end--;
+  return text.slice(0, end);
+}
+
+/** Whether nothing but blanks is on the line of the tag: the text before ends a line, the text after begins one. */
+function isAlone(parts: readonly (string | Found)[], n: number): boolean {
+  const [before, after] = [parts[n - 1], parts[n + 1]];
+  if (typeof before !== 'string' || typeof after !== 'string') return false;
+  const isFirst = n === 1;
+  const isLast = n === parts.length - 2;
+  const head = before.slice(Math.max(0, before.length - LONGEST_INDENT));
+  const begins = isFirst ? LINE_BEFORE.test(head) : /\n[ \t]*$/.test(head);
+  return begins && (isLast ? /^[ \t]*(?:\r?\n|$)/ : /^[ \t]*\r?\n/).test(after);
+}
+
+const LONGEST_INDENT = 200;

@@ -1,0 +1,472 @@
+/**
+ * From tokens to one tree. Blocks of both languages lie on one stack, so that a closer or an `else` belongs to the innermost
+ * open block or to none.
+ */
+import { Reader, type Expression, type Known } from './expression.ts';
+import { syntax } from './fault.ts';
+import { tokenize, type Token } from './tokens.ts';
+
+/** Whose idea of truth decides: an empty list is false to Handlebars and true to Liquid. */
+export type Truth = 'handlebars' | 'liquid';
+
+export interface Branch {
+  test: Expression;
+  truth: Truth;
+  negated: boolean;
+  body: Node[];
+}
+
+export interface ForOptions {
+  limit: Expression | null;
+  offset: Expression | 'continue' | null;
+  reversed: boolean;
+}
+
+export type Node =
+  | { kind: 'text'; text: string }
+  | { kind: 'output'; value: Expression; raw: boolean; at: number }
+  | { kind: 'if'; branches: Branch[]; otherwise: Node[] }
+  /** `{{#each}}`. */
+  | { kind: 'each'; list: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
+  | { kind: 'with'; value: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
+  /** `{{#name}}`: each, with or if, as the value is. */
+  | { kind: 'section'; value: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
+  | { kind: 'for'; name: string; list: Expression; options: ForOptions; body: Node[]; otherwise: Node[]; at: number }
+  | { kind: 'tablerow'; name: string; list: Expression; options: ForOptions; cols: Expression | null; body: Node[]; at: number } // prettier-ignore
+  | { kind: 'case'; value: Expression; whens: { values: Expression[]; body: Node[] }[]; otherwise: Node[] }
+  | { kind: 'assign'; name: string; value: Expression; at: number }
+  | { kind: 'capture'; name: string; body: Node[] }
+  | { kind: 'step'; name: string; by: 1 | -1 }
+  | { kind: 'cycle'; group: Expression | string; values: readonly Expression[] }
+  | { kind: 'break' }
+  | { kind: 'continue' };
+
+/** A block that is not closed yet. */
+interface Open {
+  /** As it is named in messages: `{{#if}}`, `{% for %}`. */
+  shown: string;
+  /** What closes it: `/if`, `endfor`. */
+  closer: string;
+  at: number;
+  /** Where what follows goes to. */
+  into: Node[];
+  otherwise?(reader: Reader | null, at: number): void;
+  /** `elsif`, `when`, `{{else if}}`. */
+  branch?(name: string, reader: Reader, at: number): boolean;
+  seenElse: boolean;
+  /** `{{else each …}}` opens a block that the outer closer closes as well. */
+  chained: boolean;
+}
+
+const DEEPEST = 32;
+
+export function parse(source: string, known: Known): Node[] {
+  return new Builder(source, known).build();
+}
+
+class Builder {
+  private readonly root: Node[] = [];
+  private readonly stack: Open[] = [];
+  private readonly source: string;
+  private readonly known: Known;
+
+  constructor(source: string, known: Known) {
+    this.source = source;
+    this.known = known;
+  }
+
+  build(): Node[] {
+    for (const token of tokenize(this.source)) this.take(token);
+    const open = this.stack.at(-1);
+    if (open !== undefined) throw syntax(`${open.shown} is never closed`, open.at);
+    return this.root;
+  }
+
+  private get into(): Node[] {
+    return this.stack.at(-1)?.into ?? this.root;
+  }
+
+  private take(token: Token): void {
+    switch (token.kind) {
+      case 'text':
+        this.into.push({ kind: 'text', text: token.text });
+        return;
+      case 'output':
+        this.output(token);
+        return;
+      case 'open':
+        this.openBlock(token, false, false);
+        return;
+      case 'inverse':
+        this.openBlock(token, true, false);
+        return;
+      case 'close':
+        this.closeBlock(token);
+        return;
+      case 'else':
+        this.elseBlock(token);
+        return;
+      case 'tag':
+        // Its lines are tags, each read by itself.
+        if (token.name === 'liquid') this.lines(token);
+        else this.tag(token.name, this.reader(token), token.at, token);
+        return;
+    }
+  }
+
+  private reader({ body, bodyAt }: { body: string; bodyAt: number }): Reader {
+    return new Reader(this.known, body, bodyAt);
+  }
+
+  private output(token: Extract<Token, { kind: 'output' }>): void {
+    const reader = this.reader(token);
+    // `{{ }}` prints nothing in Liquid, and is most likely a slip in either language.
+    if (reader.done) throw syntax(`'{{ }}' is empty`, token.at);
+    const value = reader.output();
+    reader.finish();
+    this.into.push({ kind: 'output', value, raw: token.raw, at: token.at });
+  }
+
+  private push(open: Omit<Open, 'seenElse' | 'chained'> & { chained?: boolean }): void {
+    if (this.stack.length >= DEEPEST) throw syntax(`blocks are nested deeper than ${String(DEEPEST)}`, open.at);
+    this.stack.push({ chained: false, ...open, seenElse: false });
+  }
+
+  // Handlebars
+
+  private openBlock(token: { body: string; bodyAt: number; at: number }, negated: boolean, chained: boolean): void {
+    const reader = this.reader(token);
+    const { at } = token;
+    const name = blockName(token.body);
+    const closer = `/${name}`;
+    const shown = `{{${negated ? '^' : '#'}${name}}}`;
+    const common = { shown, closer, at, chained };
+    if ((name === 'if' || name === 'unless') && !negated) {
+      reader.takeName(name);
+      const test = this.only(reader);
+      this.ifBlock(common, { test, truth: 'handlebars', negated: name === 'unless', body: [] });
+      return;
+    }
+    if ((name === 'each' || name === 'with') && !negated) {
+      reader.takeName(name);
+      const { value, params } = this.withParams(reader);
+      const body: Node[] = [];
+      const otherwise: Node[] = [];
+      const node: Node = name === 'each'
+        ? { kind: 'each', list: value, params, body, otherwise, at }
+        : { kind: 'with', value, params, body, otherwise, at }; // prettier-ignore
+      this.into.push(node);
+      this.push({ ...common, into: body, otherwise: () => (this.top.into = otherwise) });
+      return;
+    }
+    const isCall = this.known.helpers.has(name);
+    if (isCall || negated) {
+      const test = isCall ? reader.call() : this.only(reader);
+      reader.finish();
+      this.ifBlock(common, { test, truth: 'handlebars', negated, body: [] });
+      return;
+    }
+    const { value, params } = this.withParams(reader);
+    const body: Node[] = [];
+    const otherwise: Node[] = [];
+    this.into.push({ kind: 'section', value, params, body, otherwise, at });
+    this.push({ ...common, into: body, otherwise: () => (this.top.into = otherwise) });
+  }
+
+  private get top(): Open {
+    const top = this.stack.at(-1);
+    if (top === undefined) throw new Error('no block is open');
+    return top;
+  }
+
+  /** One term or call, and options such as `includeZero` that change nothing here. */
+  private only(reader: Reader): Expression {
+    const value = reader.callOrTerm();
+    if (!reader.done) reader.args();
+    reader.finish();
+    return value;
+  }
+
+  private withParams(reader: Reader): { value: Expression; params: string[] } {
+    const value = reader.callOrTerm();
+    const params: string[] = [];
+    if (reader.takeName('as')) {
+      if (!reader.takeMark('|')) throw reader.wrong(`'|'`);
+      while (!reader.takeMark('|')) params.push(reader.name('a name'));
+    }
+    reader.finish();
+    return { value, params };
+  }
+
+  private ifBlock(open: Pick<Open, 'shown' | 'closer' | 'at' | 'chained'>, first: Branch): void {
+    const branches = [first];
+    const otherwise: Node[] = [];
+    this.into.push({ kind: 'if', branches, otherwise });
+    this.push({
+      ...open,
+      into: first.body,
+      otherwise: () => (this.top.into = otherwise),
+      branch: (name, reader) => {
+        if (name !== 'if' && name !== 'elsif') return false;
+        const test = first.truth === 'liquid' ? this.condition(reader) : this.only(reader);
+        const next: Branch = { test, truth: first.truth, negated: false, body: [] };
+        branches.push(next);
+        this.top.into = next.body;
+        return true;
+      },
+    });
+  }
+
+  private closeBlock({ body, at }: { body: string; at: number }): void {
+    const closer = `/${blockName(body)}`;
+    while (this.stack.at(-1)?.chained === true) this.stack.pop();
+    const open = this.stack.at(-1);
+    if (open?.closer !== closer) throw this.misplaced(`{{${closer}}}`, at);
+    this.stack.pop();
+  }
+
+  private misplaced(shown: string, at: number): Error {
+    const open = this.stack.at(-1);
+    return syntax(
+      open === undefined
+        ? `'${shown}' closes nothing: no block is open`
+        : `'${shown}' does not belong to the innermost open block (${open.shown})`,
+      at,
+    );
+  }
+
+  private elseBlock({ body, bodyAt, at }: { body: string; bodyAt: number; at: number }): void {
+    const open = this.stack.at(-1);
+    if (!open?.closer.startsWith('/')) throw this.misplaced('{{else}}', at);
+    if (open.seenElse) throw syntax(`a second '{{else}}' in ${open.shown}`, at);
+    if (body.trim() === '') {
+      open.seenElse = true;
+      open.otherwise?.(null, at);
+      return;
+    }
+    const reader = this.reader({ body, bodyAt });
+    if (blockName(body) === 'if') {
+      reader.takeName('if');
+      if (open.branch?.('if', reader, at) === true) return;
+    }
+    open.seenElse = true;
+    open.otherwise?.(null, at);
+    this.openBlock({ body, bodyAt, at }, false, true);
+  }
+
+  // Liquid
+
+  private condition(reader: Reader): Expression {
+    const test = reader.condition();
+    reader.finish();
+    return test;
+  }
+
+  private tag(name: string, reader: Reader, at: number, token: { body: string; bodyAt: number }): void {
+    const shown = `{% ${name} %}`;
+    switch (name) {
+      case 'if':
+      case 'unless': {
+        const test = this.condition(reader);
+        this.ifBlock(
+          { shown, closer: `end${name}`, at, chained: false },
+          { test, truth: 'liquid', negated: name === 'unless', body: [] },
+        );
+        return;
+      }
+      case 'elsif':
+      case 'when': {
+        const open = this.stack.at(-1);
+        if (open?.closer.startsWith('/') !== false || open.branch?.(name, reader, at) !== true)
+          throw this.misplaced(shown, at);
+        return;
+      }
+      case 'else': {
+        const open = this.stack.at(-1);
+        if (open?.closer.startsWith('/') !== false || open.otherwise === undefined) throw this.misplaced(shown, at);
+        if (open.seenElse) throw syntax(`a second '{% else %}' in ${open.shown}`, at);
+        open.seenElse = true;
+        open.otherwise(reader, at);
+        return;
+      }
+      case 'for':
+        this.forBlock(reader, at);
+        return;
+      case 'tablerow':
+        this.tablerow(reader, at);
+        return;
+      case 'case':
+        this.caseBlock(reader, at);
+        return;
+      case 'capture': {
+        const body: Node[] = [];
+        const variable = reader.nameOrText('the name of a variable');
+        reader.finish();
+        this.into.push({ kind: 'capture', name: variable, body });
+        this.push({ shown, closer: 'endcapture', at, into: body });
+        return;
+      }
+      case 'assign': {
+        const variable = reader.nameOrText('the name of a variable');
+        if (!reader.takeMark('=')) throw reader.wrong(`'='`);
+        const value = reader.filtered(reader.callOrTerm());
+        reader.finish();
+        this.into.push({ kind: 'assign', name: variable, value, at });
+        return;
+      }
+      case 'echo': {
+        if (reader.done) return;
+        const value = reader.output();
+        reader.finish();
+        this.into.push({ kind: 'output', value, raw: false, at });
+        return;
+      }
+      case 'increment':
+      case 'decrement': {
+        const variable = reader.nameOrText('the name of a counter');
+        reader.finish();
+        this.into.push({ kind: 'step', name: variable, by: name === 'increment' ? 1 : -1 });
+        return;
+      }
+      case 'cycle':
+        this.cycle(reader, token.body);
+        return;
+      case 'break':
+      case 'continue':
+        reader.finish();
+        this.into.push({ kind: name });
+        return;
+      case 'include':
+      case 'render':
+      case 'layout':
+      case 'block':
+        throw syntax(`${shown} is not part of this language: there are no partials`, at);
+      default:
+        break;
+    }
+    if (name.startsWith('end')) {
+      while (this.stack.at(-1)?.chained === true) this.stack.pop();
+      if (this.stack.at(-1)?.closer !== name) throw this.misplaced(shown, at);
+      reader.finish();
+      this.stack.pop();
+      return;
+    }
+    throw syntax(name === '' ? `'{% %}' has no name` : `there is no tag '${name}'`, at);
+  }
+
+  private loopHead(reader: Reader): { name: string; list: Expression } {
+    const name = reader.name('the name of a variable');
+    if (!reader.takeName('in')) throw reader.wrong(`'in'`);
+    return { name, list: reader.term() };
+  }
+
+  private loopOptions(reader: Reader, others: Map<string, Expression>): ForOptions {
+    const options: ForOptions = { limit: null, offset: null, reversed: false };
+    while (!reader.done) {
+      reader.takeMark(',');
+      // A comma may stand at the end.
+      if (reader.atEnd()) break;
+      if (reader.takeName('reversed')) {
+        options.reversed = true;
+        continue;
+      }
+      const { at } = reader;
+      const name = reader.name('limit, offset or reversed');
+      if (!reader.takeMark(':')) throw reader.wrong(`':'`);
+      if (name === 'offset' && reader.takeName('continue')) options.offset = 'continue';
+      else if (name === 'limit' || name === 'offset') options[name] = reader.term();
+      else if (name === 'cols') others.set(name, reader.term());
+      else throw syntax(`'${name}' is no option of a loop`, at);
+    }
+    return options;
+  }
+
+  private forBlock(reader: Reader, at: number): void {
+    const { name, list } = this.loopHead(reader);
+    const options = this.loopOptions(reader, new Map());
+    const body: Node[] = [];
+    const otherwise: Node[] = [];
+    this.into.push({ kind: 'for', name, list, options, body, otherwise, at });
+    this.push({ shown: '{% for %}', closer: 'endfor', at, into: body, otherwise: () => (this.top.into = otherwise) });
+  }
+
+  private tablerow(reader: Reader, at: number): void {
+    const { name, list } = this.loopHead(reader);
+    const others = new Map<string, Expression>();
+    const options = this.loopOptions(reader, others);
+    const body: Node[] = [];
+    this.into.push({ kind: 'tablerow', name, list, options, cols: others.get('cols') ?? null, body, at });
+    this.push({ shown: '{% tablerow %}', closer: 'endtablerow', at, into: body });
+  }
+
+  private caseBlock(reader: Reader, at: number): void {
+    const value = reader.value();
+    reader.finish();
+    const whens: { values: Expression[]; body: Node[] }[] = [];
+    const otherwise: Node[] = [];
+    this.into.push({ kind: 'case', value, whens, otherwise });
+    this.push({
+      shown: '{% case %}',
+      closer: 'endcase',
+      at,
+      // What stands before the first `when` belongs to none.
+      into: [],
+      otherwise: () => (this.top.into = otherwise),
+      branch: (tagName, values) => {
+        if (tagName !== 'when') return false;
+        const when = { values: [values.term()], body: [] as Node[] };
+        while (values.takeMark(',') || values.takeName('or')) when.values.push(values.term());
+        values.finish();
+        whens.push(when);
+        this.top.into = when.body;
+        return true;
+      },
+    });
+  }
+
+  private cycle(reader: Reader, body: string): void {
+    const first = reader.term();
+    let group: Expression | string = body.trim();
+    const values: Expression[] = [];
+    if (reader.takeMark(':')) group = first;
+    else {
+      values.push(first);
+      reader.takeMark(',');
+    }
+    while (!reader.done) {
+      values.push(reader.term());
+      if (!reader.takeMark(',')) break;
+    }
+    reader.finish();
+    if (values.length === 0) throw reader.wrong('a value');
+    this.into.push({ kind: 'cycle', group, values });
+  }
+
+  private lineTag(name: string, body: string, bodyAt: number): void {
+    const inner = { body, bodyAt };
+    if (name === 'liquid') this.lines(inner);
+    else this.tag(name, this.reader(inner), bodyAt, inner);
+  }
+
+  /** `{% liquid %}`: a tag a line. */
+  private lines({ body, bodyAt }: { body: string; bodyAt: number }): void {
+    const depth = this.stack.length;
+    let at = bodyAt;
+    let skipping = 0;
+    for (const line of body.split('\n')) {
+      const head = /^\s*(#|[A-Za-z_]\w*)?/.exec(line);
+      const name = head?.[1] ?? '';
+      const start = head?.[0].length ?? 0;
+      const rest = line.slice(start);
+      if (name === 'comment') skipping++;
+      else if (name === 'endcomment') skipping--;
+      else if (skipping === 0 && name !== '#' && line.trim() !== '') this.lineTag(name, rest, at + start);
+      at += line.length + 1;
+    }
+    const open = this.stack.at(-1);
+    if (this.stack.length > depth && open !== undefined) throw syntax(`${open.shown} is never closed`, open.at);
+  }
+}
+
+/** The first word of a block tag: `#each items as |i|` is `each`, `#a.b` is `a.b`. */
+const blockName = (body: string): string => /^\s*(\S+)/.exec(body)?.[1] ?? '';

@@ -1,0 +1,157 @@
+/** Values of a template: what is inside them, whether they are true, how they compare and how they print. */
+
+/** Text that is fit for its place already and is not escaped again. */
+export class Safe {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** Equal to whatever is empty (`empty`), or also to what is false or only blanks (`blank`). */
+export class Nothing {
+  readonly word: 'empty' | 'blank';
+  constructor(word: 'empty' | 'blank') {
+    this.word = word;
+  }
+}
+
+/** A range that is not written out: `(1..1000000)` costs nothing until a loop counts its turns. */
+export class Range {
+  readonly from: number;
+  readonly to: number;
+  constructor(from: number, to: number) {
+    this.from = from;
+    this.to = to;
+  }
+  get length(): number {
+    return Math.max(0, this.to - this.from + 1);
+  }
+}
+
+export const plain = (value: unknown): unknown => (value instanceof Safe ? value.text : value);
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Safe) && !(value instanceof Nothing) && !(value instanceof Range) && !(value instanceof Date); // prettier-ignore
+
+/** Own properties only: what a prototype has is no business of a template. */
+export function memberOf(given: unknown, key: string): unknown {
+  const value = plain(given);
+  if (value === null || value === undefined || key === '__proto__' || key === 'constructor') return undefined;
+  if (typeof value === 'string') return key === 'size' || key === 'length' ? value.length : undefined;
+  if (Array.isArray(value)) return elementOf(value, key);
+  if (value instanceof Range) return elementOf(listOf(value, 1000), key);
+  if (!isObject(value)) return undefined;
+  if (Object.hasOwn(value, key)) return value[key];
+  const keys = Object.keys(value);
+  if (key === 'size') return keys.length;
+  const first = keys[0];
+  return key === 'first' && first !== undefined ? [first, value[first]] : undefined;
+}
+
+function elementOf(list: readonly unknown[], key: string): unknown {
+  if (/^-?\d{1,9}$/.test(key)) return list.at(Number(key));
+  if (key === 'size' || key === 'length') return list.length;
+  if (key === 'first') return list[0];
+  if (key === 'last') return list.at(-1);
+  return undefined;
+}
+
+/** What a loop walks over. An object gives pairs of key and value. */
+export function listOf(given: unknown, most: number): unknown[] {
+  const value = plain(given);
+  if (Array.isArray(value)) return value;
+  if (value instanceof Range) return Array.from({ length: Math.min(value.length, most + 1) }, (_, n) => value.from + n);
+  if (typeof value === 'string') return value === '' ? [] : [value];
+  if (isObject(value)) return Object.entries(value);
+  return [];
+}
+
+export function isTrue(given: unknown, truth: 'handlebars' | 'liquid'): boolean {
+  const value = plain(given);
+  if (value === null || value === undefined || value === false) return false;
+  if (truth === 'liquid') return true;
+  return !(value === '' || value === 0 || Number.isNaN(value) || (Array.isArray(value) && value.length === 0));
+}
+
+function isNothing(given: unknown, { word }: Nothing): boolean {
+  const value = plain(given);
+  if (value === '' || (Array.isArray(value) && value.length === 0)) return true;
+  if (isObject(value)) return Object.keys(value).length === 0;
+  if (value instanceof Nothing) return value.word === word;
+  if (word === 'empty') return false;
+  return value === null || value === undefined || value === false || (typeof value === 'string' && value.trim() === '');
+}
+
+export function isEqual(a: unknown, b: unknown): boolean {
+  if (b instanceof Nothing) return isNothing(a, b);
+  if (a instanceof Nothing) return isNothing(b, a);
+  const [left, right] = [plain(a), plain(b)];
+  if ((left === null || left === undefined) && (right === null || right === undefined)) return true;
+  if (left instanceof Range && right instanceof Range) return left.from === right.from && left.to === right.to;
+  if (Array.isArray(left) && Array.isArray(right))
+    return left.length === right.length && left.every((one, n) => isEqual(one, right[n]));
+  return left === right;
+}
+
+/** Things of different kinds have no order. */
+export function compare(a: unknown, operator: string, b: unknown): boolean {
+  switch (operator) {
+    case '==':
+      return isEqual(a, b);
+    case '!=':
+    case '<>':
+      return !isEqual(a, b);
+    case 'contains':
+      return contains(plain(a), plain(b));
+    default:
+      return inOrder(plain(a), operator, plain(b));
+  }
+}
+
+function contains(whole: unknown, part: unknown): boolean {
+  if (typeof whole === 'string') return part !== null && part !== undefined && whole.includes(textOf(part));
+  if (Array.isArray(whole)) return whole.some((one) => isEqual(one, part));
+  return isObject(whole) && typeof part === 'string' && Object.hasOwn(whole, part);
+}
+
+function inOrder(a: unknown, operator: string, b: unknown): boolean {
+  const comparable = (typeof a === 'number' && typeof b === 'number') || (typeof a === 'string' && typeof b === 'string'); // prettier-ignore
+  if (!comparable) return false;
+  switch (operator) {
+    case '<':
+      return a < b;
+    case '<=':
+      return a <= b;
+    case '>':
+      return a > b;
+    default:
+      return a >= b;
+  }
+}
+
+/** As it is printed. Lists print their elements one after the other, as in Liquid; objects as JSON. */
+export function textOf(given: unknown): string {
+  const value = plain(given);
+  if (value === null || value === undefined || value instanceof Nothing) return '';
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number' || typeof value === 'boolean' || typeof value === 'bigint') return String(value);
+  if (Array.isArray(value)) return value.map(textOf).join('');
+  if (value instanceof Range) return `${String(value.from)}..${String(value.to)}`;
+  if (value instanceof Date) return value.toISOString();
+  return JSON.stringify(value);
+}
+
+const escapes: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+export const escaped = (text: string): string => text.replace(/[&<>"']/g, (char) => escapes[char] ?? char);
+
+/** Ampersands that begin a reference stay. */
+export const escapedOnce = (text: string): string =>
+  text.replace(/&(?!#\d{1,7};|#x[\da-fA-F]{1,6};|[A-Za-z][A-Za-z\d]{1,31};)|[<>"']/g, (char) => escapes[char] ?? char);
