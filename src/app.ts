@@ -18,18 +18,22 @@ import { createDiskGuard, type DiskGuard } from './storage/disk-guard.ts';
 import { beginEpoch } from './storage/epoch.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { createIdempotencyStore } from './storage/idempotency-store.ts';
-import { ensureDefaultAccount } from './accounts/account-store.ts';
+import { createAccountPauses, ensureDefaultAccount } from './accounts/account-store.ts';
 import { createAuditLog } from './accounts/audit-log.ts';
+import { createQuotas } from './accounts/quota.ts';
 import { createStreams } from './accounts/stream-store.ts';
 import { createCallers } from './keys/callers.ts';
 import { createDomainDirectory } from './domains/domain-directory.ts';
 import { createDkimSigners } from './domains/dkim-signer.ts';
 import { createHousekeeping } from './housekeeping/housekeeping.ts';
 import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
+import { domainChecks } from './housekeeping/domain-checks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
+import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
+import { createHolds, type HoldOf } from './messages/holds.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
@@ -97,6 +101,16 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell(), keys: createBell() };
   const callers = createCallers({ db, clock, report });
   const streams = createStreams({ db, clock });
+  const quotas = createQuotas({ db, clock });
+  const planOf = (plan: string): Config['plans'][string] | null => current.plans[plan] ?? null;
+  const forgetKey = (publicId: string): void => {
+    callers.forget(publicId);
+    bells.keys.ring();
+  };
+  const forgetDomain = (name: string): void => {
+    directory.forget(name);
+    signers.forget(name);
+  };
   const directory = createDomainDirectory({ db, clock });
   const signers = createDkimSigners({ db, keyring, clock });
   const auditLog = createAuditLog({ db, clock, report });
@@ -109,6 +123,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
   });
 
+  const renderer = createRenderer({ clock });
   const disk = createDiskGuard({ clock, log }, { dir: config.dataDir, minFreeBytes: config.storage.minFreeBytes });
   await disk.look();
   const accept: AcceptDeps = {
@@ -119,6 +134,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
     findSuppressed: createSuppressionLookUp({ db, clock }),
     hasRoom: () => disk.hasRoom(),
+    takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
   };
@@ -135,6 +151,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     bells,
     directory,
     signers,
+    holdOf: createHolds({ pauses: createAccountPauses({ db, clock }), streams, directory }),
     epoch,
   });
   const api = createApi(
@@ -146,7 +163,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       noteUse: (keyId, ip) => {
         callers.noteUse(keyId, ip);
       },
-      planLimit: (plan) => current.plans[plan]?.requestsPerMinute ?? 0,
+      planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk),
@@ -159,6 +176,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
     },
     apiRoutes({
+      renderer,
       db,
       clock,
       bells,
@@ -167,17 +185,24 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       limits: config.limits,
       smtputf8: config.delivery.smtputf8,
       hostname: config.smtp.hostname,
+      resolver,
+      retention: config.retention,
+      planOf,
+      usedBy: quotas.used,
+      forgetDomain,
+      forgetKey,
+      forgetStream: streams.forget,
     }),
   );
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
-    forgetKey: (publicId) => { callers.forget(publicId); bells.keys.ring(); },
-    forgetDomain: (name) => { directory.forget(name); signers.forget(name); },
+    forgetKey, forgetDomain,
   }; // prettier-ignore
 
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
+    domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, changed: forgetDomain }),
     endedSuppressions({ db, clock }),
   ]);
 
@@ -190,6 +215,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     callers,
     auditLog,
     db,
+    renderer,
     resolver,
     ownResolver: overrides.resolver === undefined,
   };
@@ -237,6 +263,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   }
 }
 
+/** Of a plan that is no more: it allows no requests, so there is nothing to count. */
+const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
+
 interface Parts {
   config: Config;
   overrides: Overrides;
@@ -249,11 +278,13 @@ interface Parts {
   bells: { deliveries: ReturnType<typeof createBell<readonly DueHint[]>> };
   directory: ReturnType<typeof createDomainDirectory>;
   signers: ReturnType<typeof createDkimSigners>;
+  holdOf: HoldOf;
   epoch: number;
 }
 
 function buildMta(parts: Parts): Mta {
-  const { config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, epoch } = parts;
+  const { config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, holdOf, epoch } =
+    parts;
   const { delivery, smtp } = config;
   const random = overrides.random ?? Math.random;
   const six = { isUsed: delivery.ipv6 === 'always', source: null as string | null };
@@ -275,7 +306,7 @@ function buildMta(parts: Parts): Mta {
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sites, random,
+      db, clock, log, recorder, bells, sites, random, holdOf,
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
       returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
@@ -341,6 +372,7 @@ interface Running {
   callers: { close(): Promise<void> };
   auditLog: { close(): Promise<void> };
   db: Database;
+  renderer: { close(): Promise<void> };
   resolver: Resolver;
   ownResolver: boolean;
 }
@@ -354,12 +386,13 @@ async function stopAll({
   callers,
   auditLog,
   db,
+  renderer,
   resolver,
   ownResolver,
 }: Running): Promise<void> {
   disk.stop();
   await Promise.all([api.close(), control?.close(), housekeeping.stop(), mta.stop()]);
-  await Promise.all([callers.close(), auditLog.close()]);
+  await Promise.all([callers.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();
 }

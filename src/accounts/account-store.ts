@@ -1,6 +1,7 @@
 /** Accounts: whose keys, domains and mail these are, and the plan that sets their limits. */
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
+import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
@@ -63,6 +64,35 @@ export async function setPlan(
   );
   if (row === undefined) throw new Problem('not_found', 'there is no such account');
   return row;
+}
+
+/** Pauses or resumes all sending of an account, in force within a second. Throws `not_found`. */
+export async function setPaused(
+  deps: AccountDeps,
+  { accountId, paused }: { accountId: string; paused: boolean },
+): Promise<AccountRow> {
+  const [row] = await deps.db.commit.transact((tx) =>
+    tx.all<AccountRow>('UPDATE accounts SET paused = ? WHERE id = ? RETURNING *', [Number(paused), accountId]),
+  );
+  if (row === undefined) throw new Problem('not_found', 'there is no such account');
+  return row;
+}
+
+export interface AccountPauses {
+  isPaused(accountId: string): Promise<boolean>;
+}
+
+const MOST_CACHED = 10_000;
+/** A pause is in force within this time, in milliseconds. */
+const PAUSE_FRESH_MS = 1000;
+
+/** Asked for every mail, hence cached. */
+export function createAccountPauses(deps: { db: Pick<Database, 'fast'>; clock: Clock }): AccountPauses {
+  const cache = createLookUpCache<boolean>(deps, { max: MOST_CACHED, freshMs: PAUSE_FRESH_MS }, async (id) => {
+    const [row] = await deps.db.fast.all<{ paused: number }>('SELECT paused FROM accounts WHERE id = ?', [id]);
+    return row?.paused === 1;
+  });
+  return { isPaused: (accountId) => cache.get(accountId) };
 }
 
 async function withName(tx: Connection, name: string): Promise<AccountRow | undefined> {

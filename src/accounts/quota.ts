@@ -20,7 +20,7 @@ export interface Quotas {
   /** Takes room for so many mails; the returned function gives it back. Throws `quota_exceeded` with the time to wait. */
   take(accountId: string, limits: QuotaLimits, mails: number): Promise<() => void>;
   /** Mails accepted today and this month. */
-  used(accountId: string): Promise<{ today: number; thisMonth: number }>;
+  used: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
 }
 
 interface Count {

@@ -11,7 +11,7 @@ export interface Streams {
   /** The stream of this account with this slug, or null. */
   find(accountId: string, slug: string): Promise<StreamRow | null>;
   /** The stream has changed. */
-  forget(accountId: string, slug: string): void;
+  forget: (accountId: string, slug: string) => void;
 }
 
 export interface StreamDeps {

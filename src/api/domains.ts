@@ -1,20 +1,39 @@
-/** `GET /v1/domains`: the caller's sending domains. */
+/** `/v1/domains`: the sending domains of an account, their DNS records, checks and DKIM keys. */
 import { z } from 'zod';
-import { pageOfDomains } from '../domains/domain-store.ts';
-import { toDomainRecord } from '../domains/domain-record.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Keyring } from '../base/keyring.ts';
+import type { Resolver } from '../base/resolver.ts';
+import {
+  addDomain,
+  findDomain,
+  pageOfDomains,
+  removeDomain,
+  rotateDkim,
+  updateDomain,
+  type DomainTogether,
+} from '../domains/domain-store.ts';
+import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
+import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { route, type Route } from './route.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
 
 export interface DomainsDeps {
   db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  keyring: Keyring;
+  resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
   cursors: Cursors;
   /** Our name in the mail world: the records point to it. */
   hostname: string;
+  /** Tells whoever keeps answers about the domain with this name. */
+  forgetDomain: (name: string) => void;
 }
 
 const PATH = '/v1/domains';
+const LONGEST_NAME = 300;
 
 const nullableTime = () => z.iso.datetime().nullable();
 
@@ -49,39 +68,249 @@ export const Domain = z
   })
   .meta({ id: 'Domain', description: 'A sending domain and the DNS records it needs.' });
 
-export function domainRoutes({ db, cursors, hostname }: DomainsDeps): Route[] {
+const sample: DomainRecord = {
+  object: 'domain', id: 'dom_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'acme.example', status: 'verified',
+  records: [
+    { purpose: 'return_path', type: 'MX', host: 'rp.acme.example', value: '10 mail.posthorn.example', required: true, status: 'ok', found: '10 mail.posthorn.example', checked_at: '2026-01-31T09:30:02.481Z' },
+    { purpose: 'spf', type: 'TXT', host: 'rp.acme.example', value: 'v=spf1 a:mail.posthorn.example ~all', required: true, status: 'ok', found: 'v=spf1 a:mail.posthorn.example ~all', checked_at: '2026-01-31T09:30:02.481Z' },
+  ],
+  dkim: [{ selector: 'ph202601r', algorithm: 'rsa-sha256', state: 'active' }],
+  return_path: 'rp.acme.example', track_opens: null, track_clicks: null,
+  created_at: '2026-01-30T08:00:00.000Z', verified_at: '2026-01-31T09:30:02.481Z',
+}; // prettier-ignore
+const answer = (description: string) => ({
+  description,
+  schema: Domain,
+  examples: { domain: { summary: 'A domain', value: sample } },
+});
+
+const params = z.object({ id: z.string().max(LONGEST_NAME).describe('Id of the domain, or its name.') });
+type Params = z.output<typeof params>;
+
+export function domainRoutes(deps: DomainsDeps): Route[] {
   return [
-    route(
-      {
-        method: 'GET',
-        path: PATH,
-        operationId: 'listDomains',
-        summary: 'List sending domains',
-        description: 'The verified domains of the account, newest first; `status=any` lists all.',
-        tag: 'domains',
-        scope: ['domain:read'],
-        query: z.strictObject({
-          ...pageParameters(),
-          status: z.enum(['verified', 'pending', 'failed', 'any']).optional().describe('`verified` where not given.'),
-        }),
-        responses: { 200: { description: 'A page of domains.', schema: listOf(Domain) } },
-        problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
-      },
-      async ({ query, caller, search }) => {
-        const { status = 'verified' } = query;
-        const list = listName(`${PATH} ${caller.accountId}`, { status });
-        const wanted = wantedPage(cursors, list, query);
-        const { domains, hasMore } = await pageOfDomains(
-          { db },
-          { accountId: caller.accountId, ...(status === 'any' ? {} : { status }), ...wanted },
-        );
-        return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-          data: domains.map((domain) => toDomainRecord(domain, hostname)),
-          hasMore,
-          first: domains[0]?.row.id ?? null,
-          last: domains.at(-1)?.row.id ?? null,
-        });
-      },
-    ),
+    listRoute(deps),
+    addRoute(deps),
+    readRoute(deps),
+    changeRoute(deps),
+    removeRoute(deps),
+    verifyRoute(deps),
+    rotateRoute(deps),
   ];
+}
+
+const refOf = ({
+  params: { id },
+  caller,
+}: Call<Params, unknown, unknown>): { accountId: string; nameOrId: string } => ({
+  accountId: caller.accountId,
+  nameOrId: id,
+});
+
+const telling = (deps: DomainsDeps): DomainsDeps & { changed: (name: string) => void } => ({
+  ...deps,
+  changed: (name) => {
+    deps.forgetDomain(name);
+  },
+});
+
+/** The rows of the answer that shows the domain as it is after the change. */
+const withAnswer =
+  (call: Call<unknown, unknown, unknown>, replyOf: (domain: DomainWithKeys) => Reply): DomainTogether =>
+  (domain) =>
+    rowsOfAnswer(call, replyOf(domain));
+
+function listRoute({ db, cursors, hostname }: DomainsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listDomains',
+      summary: 'List sending domains',
+      description: 'The verified domains of the account, newest first; `status=any` lists all.',
+      tag: 'domains',
+      scope: ['domain:read'],
+      query: z.strictObject({
+        ...pageParameters(),
+        status: z.enum(['verified', 'pending', 'failed', 'any']).optional().describe('`verified` where not given.'),
+      }),
+      responses: { 200: { description: 'A page of domains.', schema: listOf(Domain) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async ({ query, caller, search }) => {
+      const { status = 'verified' } = query;
+      const list = listName(`${PATH} ${caller.accountId}`, { status });
+      const wanted = wantedPage(cursors, list, query);
+      const { domains, hasMore } = await pageOfDomains(
+        { db },
+        { accountId: caller.accountId, ...(status === 'any' ? {} : { status }), ...wanted },
+      );
+      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
+        data: domains.map((domain) => toDomainRecord(domain, hostname)),
+        hasMore,
+        first: domains[0]?.row.id ?? null,
+        last: domains.at(-1)?.row.id ?? null,
+      });
+    },
+  );
+}
+
+function addRoute(deps: DomainsDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: PATH,
+      operationId: 'createDomain',
+      summary: 'Add a sending domain',
+      description:
+        'Makes its DKIM keys and says which DNS records to publish. It can be sent from once they are found: ask with `POST /v1/domains/{id}/verify`.',
+      tag: 'domains',
+      scope: ['domain'],
+      body: z
+        .strictObject({
+          name: z.string().min(1).max(LONGEST_NAME).describe('The domain behind the `@` of the senders.'),
+          return_path: z
+            .string()
+            .min(1)
+            .max(LONGEST_NAME)
+            .optional()
+            .describe('Host that bounces go to, the domain or a name below it; `rp.<name>` where not given.'),
+          track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
+          track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
+        })
+        .meta({ id: 'NewDomain' }),
+      bodyExamples: { minimal: { summary: 'The name alone', value: { name: 'acme.example' } } },
+      responses: { 201: { ...answer('The new domain.'), headers: { Location: 'Path of the domain.' } } },
+      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'already_exists'],
+    },
+    async (call) => {
+      const { name, return_path: returnPath, track_opens: trackOpens, track_clicks: trackClicks } = call.body;
+      const replyOf = (domain: DomainWithKeys): Reply => ({
+        status: 201,
+        body: toDomainRecord(domain, deps.hostname),
+        headers: { Location: `${PATH}/${domain.row.id}` },
+      });
+      const wish = { accountId: call.caller.accountId, name, trackOpens, trackClicks, ...(returnPath === undefined ? {} : { returnPath }) }; // prettier-ignore
+      return replyOf(await addDomain(telling(deps), wish, withAnswer(call, replyOf)));
+    },
+  );
+}
+
+function readRoute({ db, hostname }: DomainsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}`,
+      operationId: 'getDomain',
+      summary: 'Read a domain',
+      description: 'With its DNS records and what the last check found for each.',
+      tag: 'domains',
+      scope: ['domain:read'],
+      params,
+      responses: { 200: answer('The domain.') },
+    },
+    async (call) => ({ status: 200, body: toDomainRecord(await findDomain({ db }, refOf(call)), hostname) }),
+  );
+}
+
+function changeRoute(deps: DomainsDeps): Route {
+  return route(
+    {
+      method: 'PATCH',
+      path: `${PATH}/{id}`,
+      operationId: 'updateDomain',
+      summary: 'Change a domain',
+      description:
+        'Tracking and the return path. Another return path has other DNS records: publish them first, the next check looks for them.',
+      tag: 'domains',
+      scope: ['domain'],
+      params,
+      body: z
+        .strictObject({
+          track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
+          track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
+          return_path: z.string().min(1).max(LONGEST_NAME).optional().describe('The domain or a name below it.'),
+        })
+        .meta({ id: 'DomainChanges' }),
+      bodyExamples: { tracking: { summary: 'Track clicks', value: { track_clicks: true } } },
+      responses: { 200: answer('The domain as it is now.') },
+      problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long'],
+    },
+    async (call) => {
+      const { track_opens: trackOpens, track_clicks: trackClicks, return_path: returnPath } = call.body;
+      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: toDomainRecord(domain, deps.hostname) });
+      const changes = { trackOpens, trackClicks, returnPath };
+      return replyOf(await updateDomain(telling(deps), refOf(call), changes, withAnswer(call, replyOf)));
+    },
+  );
+}
+
+function removeRoute(deps: DomainsDeps): Route {
+  return route(
+    {
+      method: 'DELETE',
+      path: `${PATH}/{id}`,
+      operationId: 'deleteDomain',
+      summary: 'Remove a domain',
+      description: 'With its DKIM keys. Not while mail from it waits: that mail could not be signed any more.',
+      tag: 'domains',
+      scope: ['domain'],
+      params,
+      responses: { 204: { description: 'Removed.' } },
+      problems: ['invalid_state'],
+    },
+    async (call) => {
+      const reply: Reply = { status: 204, body: null };
+      await removeDomain(
+        telling(deps),
+        refOf(call),
+        withAnswer(call, () => reply),
+      );
+      return reply;
+    },
+  );
+}
+
+function verifyRoute(deps: DomainsDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/verify`,
+      operationId: 'verifyDomain',
+      summary: 'Ask DNS for the records now',
+      description:
+        'Looks up every record afresh. The domain is verified when all required ones are found; DKIM keys that are found begin to sign.',
+      tag: 'domains',
+      scope: ['domain:verify'],
+      params,
+      responses: { 200: answer('The domain with what was found.') },
+    },
+    async (call) => {
+      const domain = await verifyDomain(telling(deps), refOf(call));
+      return { status: 200, body: toDomainRecord(domain, deps.hostname) };
+    },
+  );
+}
+
+function rotateRoute(deps: DomainsDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/dkim/rotate`,
+      operationId: 'rotateDomainDkim',
+      summary: 'Make the next DKIM keys',
+      description:
+        'The new keys are `pending` until DNS shows their records; then they sign and the old ones are `retiring`: leave their records for 7 days, after which the keys are removed.',
+      tag: 'domains',
+      scope: ['domain:dkim'],
+      params,
+      responses: { 200: answer('The domain with its new keys.') },
+      problems: ['invalid_state'],
+    },
+    async (call) => {
+      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: toDomainRecord(domain, deps.hostname) });
+      const rotated = await rotateDkim(telling(deps), refOf(call), { together: withAnswer(call, replyOf) });
+      return replyOf(rotated);
+    },
+  );
 }

@@ -28,8 +28,8 @@ export function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: ()
     });
   };
   const unlisten = deps.keyChanges.listen(look);
-  const end = Math.min(caller.expiresAt ?? Infinity, caller.revokedAt ?? Infinity);
-  if (end !== Infinity) waitForEnd(end);
+  const endsAt = Math.min(caller.expiresAt ?? Infinity, caller.revokedAt ?? Infinity);
+  if (endsAt !== Infinity) waitForEnd(endsAt);
 
   /** Timers may end early where the time is long. */
   function waitForEnd(at: number): void {

@@ -12,7 +12,10 @@ import {
   recipientsOf,
   type MessageFilter,
 } from '../messages/message-store.ts';
-import { checkSendGently, type SendRules } from '../messages/send-request.ts';
+import { checkSendGently, type MessageDraft, type SendRules } from '../messages/send-request.ts';
+import type { SendDraft } from '../messages/send-draft.ts';
+import { expandSend, isTemplated } from '../messages/templated-send.ts';
+import type { Renderer } from '../templates/renderer.ts';
 import type { SendLimits } from '../messages/send-limits.ts';
 import { sendSchemas } from '../messages/send-schema.ts';
 import { lastEventsOf } from '../events/event-log.ts';
@@ -28,7 +31,8 @@ import { route, type Call, type Reply, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
 
 export interface MessagesDeps {
-  db: Pick<Database, 'read'>;
+  db: Pick<Database, 'read' | 'fast'>;
+  renderer: Renderer;
   accept: AcceptDeps;
   cursors: Cursors;
   limits: SendLimits;
@@ -61,7 +65,13 @@ function sendRoute(deps: MessagesDeps): Route {
       tag: 'messages',
       scope: ['send', 'campaign'],
       scopeFor: (body) => (body['recipients'] == null ? 'send' : 'campaign'),
-      body: z.union([SingleMessage.meta({ id: 'SingleMessage' }), BulkMessage.meta({ id: 'BulkMessage' })]),
+      body: z.union([
+        SingleMessage.partial({ from: true, subject: true }).meta({
+          id: 'SingleMessage',
+          description: 'One message to one recipient. `from` and `subject` are required unless the template has them.',
+        }),
+        BulkMessage.meta({ id: 'BulkMessage' }),
+      ]),
       bodyByHandler: true,
       sendRules: (now) => rulesOf(deps, now),
       bodyExamples: {
@@ -69,6 +79,10 @@ function sendRoute(deps: MessagesDeps): Route {
         attachment: {
           summary: 'With an attachment',
           value: { ...minimal, attachments: [{ filename: 'hello.txt', content: 'aGVsbG8=' }] },
+        },
+        template: {
+          summary: 'With a template',
+          value: { from: minimal.from, to: minimal.to, template_id: 'welcome', variables: { name: 'Ana' } },
         },
         bulk: {
           summary: 'The same to several people',
@@ -90,8 +104,8 @@ function sendRoute(deps: MessagesDeps): Route {
       problems: [
         'missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'mutually_exclusive_fields',
         'invalid_recipient', 'too_many_recipients', 'duplicate_recipient', 'no_valid_recipients', 'invalid_sender', 'invalid_address',
-        'missing_content', 'invalid_header', 'header_not_allowed', 'invalid_attachment', 'attachment_type_not_allowed', 'unknown_stream',
-        'invalid_send_at', 'domain_not_verified', 'domain_not_allowed', 'recipient_suppressed', 'message_too_large',
+        'missing_content', 'unknown_template', 'template_syntax_error', 'template_render_failed', 'missing_variable', 'invalid_header', 'header_not_allowed', 'invalid_attachment', 'attachment_type_not_allowed', 'unknown_stream',
+        'invalid_send_at', 'domain_not_verified', 'domain_not_allowed', 'recipient_suppressed', 'message_too_large', 'sending_paused', 'quota_exceeded',
       ], // prettier-ignore
     },
     (call) => send(deps, call),
@@ -101,11 +115,7 @@ function sendRoute(deps: MessagesDeps): Route {
 const rulesOf = ({ smtputf8, limits }: MessagesDeps, now: number): SendRules => ({ now, smtputf8, limits });
 
 async function send(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<Reply> {
-  const breathe = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-  const draft =
-    call.checked === null
-      ? await checkSendGently(call.json, rulesOf(deps, call.now), breathe)
-      : draftFrom(call.checked);
+  const draft = await draftOf(deps, call);
   const sender = senderOf(call);
   const sent: { reply: Reply | null } = { reply: null };
   const together = (body: { id: string; object: string }): Rows => {
@@ -120,10 +130,33 @@ async function send(deps: MessagesDeps, call: Call<object, object, unknown>): Pr
   return sent.reply;
 }
 
+const breathe = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<SendDraft> {
+  const rules = rulesOf(deps, call.now);
+  const { checked } = call;
+  if (checked !== null && checked.kind !== 'templated') return draftFrom(checked);
+  const json = checked === null ? call.json : checked.body;
+  if (!isTemplated(json)) return checkSendGently(json, rules, breathe);
+  const { accountId } = call.caller;
+  const monotonic = (): number => deps.accept.clock.monotonic();
+  const { body, refused, templates } = await expandSend(deps, json, { accountId, now: call.now, monotonic, breathe });
+  const draft = await checkSendGently(body, { ...rules, refused }, breathe);
+  const name = (index: number, one: MessageDraft): void => {
+    const template = templates.get(index);
+    if (template !== undefined) one.template = template;
+  };
+  if (draft.kind === 'single') name(-1, draft.draft);
+  else for (const entry of draft.entries) if (entry.kind === 'ok') name(entry.index, entry.draft);
+  return draft;
+}
+
 const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender => ({
   accountId: caller.accountId,
   keyId: caller.keyId,
   mode: caller.mode,
+  plan: caller.plan,
+  paused: caller.paused,
   domains: caller.domains,
   requestId,
 });

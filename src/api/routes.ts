@@ -2,35 +2,57 @@
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
+import type { Resolver } from '../base/resolver.ts';
+import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept.ts';
 import type { SendLimits } from '../messages/send-limits.ts';
 import type { Database } from '../storage/database.ts';
+import type { Renderer } from '../templates/renderer.ts';
+import { auditRoutes } from './audit-list.ts';
 import { createCursors } from './cursor.ts';
 import { domainRoutes } from './domains.ts';
 import { eventRoutes } from './events.ts';
+import { keyRoutes } from './keys.ts';
 import { messageRoutes } from './messages.ts';
 import type { Route } from './route.ts';
+import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
+import { streamRoutes } from './streams.ts';
 import { suppressionRoutes } from './suppressions.ts';
+import { templateRoutes } from './templates.ts';
 
 export interface RoutesDeps {
   db: Database;
   clock: Clock;
   bells: { events: Bell };
   keyring: Keyring;
+  renderer: Renderer;
   accept: AcceptDeps;
-  limits: SendLimits;
+  resolver: Resolver;
+  limits: SendLimits & Config['limits'];
+  retention: Config['retention'];
+  planOf: SettingsRoutesDeps['planOf'];
+  usedBy: SettingsRoutesDeps['usedBy'];
+  /** Tell whoever keeps answers about a domain, a key (by its public id), a stream. */
+  forgetDomain: (name: string) => void;
+  forgetKey: (publicId: string) => void;
+  forgetStream: (accountId: string, slug: string) => void;
   smtputf8: boolean;
   /** Our name in the mail world. */
   hostname: string;
 }
 
 export function apiRoutes(deps: RoutesDeps): Route[] {
-  const { db, clock, bells, keyring, accept, limits, smtputf8, hostname } = deps;
+  const { db, clock, bells, keyring, renderer, accept, limits, smtputf8 } = deps;
   const cursors = createCursors(keyring.derive('cursors'));
   return [
-    ...messageRoutes({ db, accept, cursors, limits, smtputf8 }),
+    ...messageRoutes({ db, renderer, accept, cursors, limits, smtputf8 }),
+    ...templateRoutes({ db, clock, renderer, cursors }),
     ...eventRoutes({ db, clock, bells, cursors }),
     ...suppressionRoutes({ db, clock, cursors, findStream: accept.findStream }),
-    ...domainRoutes({ db, cursors, hostname }),
+    ...domainRoutes({ ...deps, cursors }),
+    ...keyRoutes({ ...deps, cursors }),
+    ...streamRoutes({ ...deps, cursors }),
+    ...settingsRoutes(deps),
+    ...auditRoutes({ db, cursors }),
   ];
 }

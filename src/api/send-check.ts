@@ -6,6 +6,7 @@ import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import { ownMemory } from '../base/threads.ts';
 import { checkSend } from '../messages/send-request.ts';
+import { isTemplated } from '../messages/templated-send.ts';
 import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/send-request.ts';
 import type { BulkEntryDraft, SendDraft } from '../messages/send-draft.ts';
 import type { JsonObject } from './json.ts';
@@ -23,10 +24,13 @@ type PlainEntry =
 export type CheckedSend =
   | { kind: 'single'; draft: MessageDraft }
   | (Omit<BulkDraft, 'entries'> & { entries: PlainEntry[] })
-  | { kind: 'refused'; problem: PlainProblem };
+  | { kind: 'refused'; problem: PlainProblem }
+  /** To be rendered first, which takes the database. */
+  | { kind: 'templated'; body: JsonObject };
 
 /** Checks a body; what is wrong with it is part of the answer. */
 export function checkApart(body: JsonObject, rules: SendRules): CheckedSend {
+  if (isTemplated(body)) return { kind: 'templated', body };
   try {
     const checked = checkSend(body, rules);
     return checked.kind === 'single' ? checked : { ...checked, entries: checked.entries.map(plainEntry) };
@@ -43,7 +47,7 @@ const plainEntry = (entry: BulkEntryDraft): PlainEntry =>
 
 /** The memory of its attachments, for handing it over. */
 export function memoryOf(checked: CheckedSend): ArrayBuffer[] {
-  if (checked.kind === 'refused') return [];
+  if (checked.kind === 'refused' || checked.kind === 'templated') return [];
   const drafts =
     checked.kind === 'single'
       ? [checked.draft]
@@ -52,7 +56,7 @@ export function memoryOf(checked: CheckedSend): ArrayBuffer[] {
 }
 
 /** The draft again, on this side. Throws the Problem that refuses the request. */
-export function draftFrom(checked: CheckedSend): SendDraft {
+export function draftFrom(checked: Exclude<CheckedSend, { kind: 'templated' }>): SendDraft {
   if (checked.kind === 'refused') throw problem(checked.problem);
   const contents = new Map<MessageContent, MessageContent>();
   const whole = (draft: MessageDraft): MessageDraft => {

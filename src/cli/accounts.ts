@@ -1,4 +1,4 @@
-/** `posthorn accounts add|list|plan`. */
+/** `posthorn accounts add|list|plan|pause|resume`. */
 import type { Command } from 'commander';
 import type { Context } from './cli.ts';
 import { examples } from './options.ts';
@@ -8,13 +8,14 @@ interface Account {
   id: string;
   name: string;
   plan: string;
+  paused: boolean;
   created_at: string;
 }
 
 const lines = (accounts: readonly Account[]): string[] =>
   table(
-    ['NAME', 'PLAN', 'ID', 'CREATED'],
-    accounts.map(({ name, plan, id, created_at: at }) => [name, plan, id, at]),
+    ['NAME', 'PLAN', 'PAUSED', 'ID', 'CREATED'],
+    accounts.map(({ name, plan, paused, id, created_at: at }) => [name, plan, paused, id, at]),
   );
 
 export function addAccounts(program: Command, context: Context): void {
@@ -51,4 +52,20 @@ export function addAccounts(program: Command, context: Context): void {
       const account = await context.operate((operator) => operator.call('accounts.plan', { account: name, plan }));
       context.print(json, account, () => lines([account]));
     });
+  for (const [word, paused] of [
+    ['pause', true],
+    ['resume', false],
+  ] as const) {
+    accounts
+      .command(word)
+      .description(
+        paused ? 'refuse new mail of an account, and hold what waits' : 'let the mail of a paused account go',
+      )
+      .argument('<account>', 'name or id')
+      .option('--json', 'as one JSON object')
+      .action(async (name: string, { json }: { json?: true }) => {
+        const account = await context.operate((operator) => operator.call('accounts.pause', { account: name, paused }));
+        context.print(json, account, () => lines([account]));
+      });
+  }
 }

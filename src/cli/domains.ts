@@ -1,4 +1,4 @@
-/** `posthorn domains add|records|verify|list`. */
+/** `posthorn domains add|records|verify|dkim rotate|list`. */
 import type { Command } from 'commander';
 import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
@@ -43,6 +43,25 @@ export function addDomains(program: Command, context: Context): void {
     .action(async (name: string, { json }: { json?: true }) => {
       const domain = await context.operate((operator) => operator.call('domains.verify', { name }));
       context.print(json, domain, () => [`${domain.name} is ${domain.status}`, '', ...checkLines(domain)]);
+    });
+  domains
+    .command('dkim')
+    .description('DKIM keys')
+    .command('rotate')
+    .description(
+      'make the next DKIM keys: they sign once DNS shows them, and the old ones are removed 7 days after that',
+    )
+    .argument('<name>')
+    .option('--at-once', 'sign with them now, for closed networks whose DNS is not asked')
+    .option('--json', 'as one JSON object')
+    .action(async (name: string, { atOnce, json }: { atOnce?: true; json?: true }) => {
+      const domain = await context.operate((operator) => operator.call('domains.rotate', { name, at_once: atOnce }));
+      const isNew = ({ purpose, host }: Domain['records'][number]): boolean =>
+        purpose === 'dkim' &&
+        domain.dkim.some(({ selector, state }) => state !== 'retiring' && host.startsWith(`${selector}.`));
+      context.print(json, domain, () => recordLines(domain.records.filter(isNew)));
+      if (json !== true && atOnce !== true)
+        context.note(`Publish these records, then run: posthorn domains verify ${domain.name}`);
     });
   domains
     .command('list')

@@ -30,6 +30,9 @@ export interface NewDomain {
   trusted?: boolean;
   /** Where bounces go; `rp.<name>` by default. */
   returnPath?: string;
+  /** Null or absent: as the account says. */
+  trackOpens?: boolean | null | undefined;
+  trackClicks?: boolean | null | undefined;
 }
 
 /** Rows that are committed with a change, made once its result is known. */
@@ -161,7 +164,9 @@ export async function updateDomain(
     ...(returnPath === undefined ? {} : { return_path: checkDomainName(returnPath, 'return_path') }),
   };
   if (row.return_path !== row.name && !row.return_path.endsWith(`.${row.name}`))
-    throw new Problem('invalid_field', `the return path must be ${row.name} or a name below it`, { field: 'return_path' });
+    throw new Problem('invalid_field', `the return path must be ${row.name} or a name below it`, {
+      field: 'return_path',
+    });
   const changed = await deps.db.commit.transact(async (tx) => {
     const [found] = await tx.all<DomainRow>(
       'UPDATE domains SET track_opens = ?, track_clicks = ?, return_path = ? WHERE id = ? RETURNING *',
@@ -197,6 +202,23 @@ export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = 
     await insertRows(tx, [together(domain)]);
   });
   deps.changed?.(name);
+}
+
+/** Domains whose last check is too long ago, those not verified sooner; the ones checked longest ago first. */
+export async function domainsToCheck(
+  { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'read'> },
+  { every, brokenEvery, most }: { every: number; brokenEvery: number; most: number },
+): Promise<DomainRow[]> {
+  const now = clock.now();
+  return await db
+    .read<DomainRow>('domains')
+    .where({ trusted: 0 })
+    .whereRaw(
+      `(checked_at IS NULL OR checked_at <= ? OR (verified_at IS NOT NULL AND status <> 'verified' AND checked_at <= ?))`,
+      [now - every, now - brokenEvery],
+    )
+    .orderByRaw('checked_at IS NOT NULL, checked_at')
+    .limit(most);
 }
 
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
@@ -246,8 +268,9 @@ async function withKeys(db: DomainDeps['db'], rows: readonly DomainRow[]): Promi
   return rows.map((row) => ({ row, keys: keys.filter(({ domain_id }) => domain_id === row.id) }));
 }
 
-function domainRow({ accountId, name: given, trusted = false, returnPath }: NewDomain, now: number): DomainRow {
-  const name = checkDomainName(given, 'name');
+function domainRow(wish: NewDomain, now: number): DomainRow {
+  const { accountId, trusted = false, returnPath, trackOpens = null, trackClicks = null } = wish;
+  const name = checkDomainName(wish.name, 'name');
   return {
     id: newId('dom', now),
     account_id: accountId,
@@ -255,8 +278,8 @@ function domainRow({ accountId, name: given, trusted = false, returnPath }: NewD
     status: trusted ? 'verified' : 'pending',
     trusted: trusted ? 1 : 0,
     return_path: checkDomainName(returnPath ?? `rp.${name}`, 'return_path'),
-    track_opens: null,
-    track_clicks: null,
+    track_opens: flagOf(trackOpens),
+    track_clicks: flagOf(trackClicks),
     records_json: '[]',
     created_at: now,
     verified_at: trusted ? now : null,

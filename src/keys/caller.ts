@@ -14,6 +14,8 @@ export interface Caller {
   allowedIps: readonly string[];
   /** Name of the account's plan: it decides the rate limit. */
   plan: string;
+  /** The operator has paused the account's sending. */
+  paused: boolean;
   /** Milliseconds since the epoch, or null for a key without a lifetime. */
   expiresAt: number | null;
   /** Milliseconds since the epoch, or null while the key is good. */

@@ -71,7 +71,7 @@ type KnownRow = Pick<
   | 'allowed_ips_json'
   | 'expires_at'
   | 'revoked_at'
-> & { plan: string };
+> & { plan: string; paused: number };
 
 interface Known {
   row: KnownRow;
@@ -80,7 +80,7 @@ interface Known {
 
 const findByPublicId = `
   SELECT k.id, k.account_id, k.name, k.mode, k.hash, k.scopes_json, k.domains_json, k.allowed_ips_json, k.expires_at, k.revoked_at,
-    a.plan FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.public_id = ?`;
+    a.plan, a.paused FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.public_id = ?`;
 
 async function load(db: Pick<Database, 'fast'>, publicId: string, before: Known | null): Promise<Known | null> {
   const [row] = await db.fast.all<KnownRow>(findByPublicId, [publicId]);
@@ -104,6 +104,7 @@ function toCaller(row: KnownRow): Caller {
     domains: JSON.parse(row.domains_json) as string[],
     allowedIps: JSON.parse(row.allowed_ips_json) as string[],
     plan: row.plan,
+    paused: row.paused === 1,
     expiresAt: row.expires_at,
     revokedAt: row.revoked_at,
   };

@@ -104,3 +104,16 @@ function writeIPv6(groups: readonly number[]): string {
   if (best.at < 0) return write(groups);
   return `${write(groups.slice(0, best.at))}::${write(groups.slice(best.at + best.length))}`;
 }
+
+/** True where everything in `entry` is in `range` too; both in canonical spelling. */
+export function isWithin(range: string, entry: string): boolean {
+  const [address = '', bits] = entry.split('/');
+  const [outer = '', outerBits] = range.split('/');
+  const family = isIPv4(address) ? 'ipv4' : 'ipv6';
+  if ((isIPv4(outer) ? 'ipv4' : 'ipv6') !== family) return false;
+  const longest = family === 'ipv4' ? 32 : 128;
+  const outerLength = outerBits === undefined ? longest : Number(outerBits);
+  // A shorter prefix is a larger range.
+  if ((bits === undefined ? longest : Number(bits)) < outerLength) return false;
+  return isIpAllowed([range], address);
+}

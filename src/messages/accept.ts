@@ -43,7 +43,7 @@ export interface AcceptDeps {
   clock: Clock;
   bells: { deliveries: Bell<readonly DueHint[]>; events: Bell };
   /** The stream with this slug, or null. */
-  findStream(accountId: string, slug: string): Promise<{ type: 'transactional' | 'broadcast' } | null>;
+  findStream: (accountId: string, slug: string) => Promise<{ priority: number; paused: number } | null>;
   isVerified(accountId: string, domain: string): Promise<boolean>;
   /** Which of these addresses must not be mailed on this stream. */
   findSuppressed(
@@ -51,6 +51,10 @@ export interface AcceptDeps {
     stream: string,
     addressKeys: readonly string[],
   ): Promise<ReadonlyMap<string, { id: string; reason: SuppressionReason }>>;
+  /**
+   * Takes room for so many mails in what the plan allows; the returned function gives it back. Throws `quota_exceeded`.
+   */
+  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<() => void>;
   /** False while the disk is too full for new mail. */
   hasRoom(): boolean;
   retry: Pick<RetryRule, 'maxAge'>;
@@ -62,6 +66,10 @@ export interface Sender {
   accountId: string;
   keyId: string | null;
   mode: 'live' | 'test';
+  /** Name of the account's plan; absent for the operator, who has no quota. */
+  plan?: string;
+  /** The operator has paused the account's sending. */
+  paused?: boolean;
   /** Sending domains the key is restricted to; empty means all of the account. */
   domains: readonly string[];
   requestId: string | null;
@@ -107,7 +115,7 @@ export async function acceptSingle(
   const plan = newPlan();
   const message = addMessage(deps, plan, { sender, draft, stream, suppressed, now, batchId: null });
   const record = messageRecord(message);
-  await commitPlan(deps, plan, together(record));
+  await commitPlan(deps, sender, plan, together(record));
   return record;
 }
 
@@ -157,7 +165,7 @@ export async function acceptBulk(
     created_at: new Date(now).toISOString(),
     data,
   };
-  await commitPlan(deps, plan, together(record));
+  await commitPlan(deps, sender, plan, together(record));
   return record;
 }
 
@@ -189,6 +197,7 @@ function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'; mailb
 
 async function checkSender(deps: AcceptDeps, sender: Sender, draft: MessageDraft, simulated: boolean): Promise<void> {
   const { domain } = draft.from;
+  if (sender.paused === true) throw new Problem('sending_paused', 'sending is paused for this account');
   if (sender.domains.length > 0 && !sender.domains.includes(domain)) {
     throw new Problem(
       'domain_not_allowed',
@@ -211,7 +220,11 @@ async function checkStream(deps: AcceptDeps, sender: Sender, draft: MessageDraft
   const stream = await deps.findStream(sender.accountId, slug);
   if (stream === null)
     throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(slug)}`, { field: 'stream' });
-  return { slug, class: stream.type === 'broadcast' ? 1 : 0 };
+  if (stream.paused === 1)
+    throw new Problem('sending_paused', `the stream ${slug} is paused`, {
+      field: draft.stream === null ? null : 'stream',
+    });
+  return { slug, class: stream.priority };
 }
 
 /** Sender and stream of all entries, each different one checked once: a fault here refuses the whole request. */
@@ -360,8 +373,8 @@ function messageRow(deps: AcceptDeps, plan: Plan, { sender, draft, stream, now, 
     subject: draft.subject,
     headers_json: draft.headers.length === 0 ? '[]' : JSON.stringify(draft.headers),
     stream: stream.slug,
-    template_id: null,
-    template_version: null,
+    template_id: draft.template?.id ?? null,
+    template_version: draft.template?.version ?? null,
     tags_json: JSON.stringify(draft.tags),
     metadata_json: JSON.stringify(draft.metadata),
     send_at: draft.sendAt !== null && draft.sendAt > now ? draft.sendAt : null,
@@ -537,7 +550,7 @@ function rejected(index: number, to: string | null, problem: Problem, sender: Se
   };
 }
 
-async function commitPlan(deps: AcceptDeps, plan: Plan, together: Rows): Promise<void> {
+async function commitPlan(deps: AcceptDeps, sender: Sender, plan: Plan, together: Rows): Promise<void> {
   const { batches, contents, attachments, messages, deliveries, events, tags, metadata, counters, hints, bytes } = plan;
   const own: Rows = {
     batches,
@@ -551,9 +564,27 @@ async function commitPlan(deps: AcceptDeps, plan: Plan, together: Rows): Promise
     counters: [...counters.values()],
   };
   if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
-  await store(deps, { ...own, ...together }, bytes);
+  const giveBack = await takeQuota(deps, sender, deliveries);
+  try {
+    await store(deps, { ...own, ...together }, bytes);
+  } catch (error) {
+    giveBack();
+    throw error;
+  }
   deps.bells.deliveries.ring([...hints.values()]);
   if (events.length > 0) deps.bells.events.ring();
+}
+
+const nothing = (): void => undefined;
+
+/** What is suppressed is not mailed, so it does not count. */
+function takeQuota(
+  { takeQuota: take }: AcceptDeps,
+  { accountId, plan }: Sender,
+  deliveries: readonly DeliveryRow[],
+): Promise<() => void> | (() => void) {
+  if (take === undefined || plan === undefined) return nothing;
+  return take(accountId, plan, deliveries.filter(({ status }) => status !== 'suppressed').length);
 }
 
 /** Waiting seconds for a client whose mail found no room or no database. */

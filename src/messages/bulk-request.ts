@@ -82,6 +82,8 @@ function entryDraft(
   seen: Set<string> | null,
   rules: SendRules,
 ): BulkEntryDraft {
+  const known = rules.refused?.get(index);
+  if (known !== undefined) return { kind: 'rejected', index, to: sentTo(entry), problem: known };
   try {
     const draft = readEntry(entry, `recipients[${String(index)}]`, shared, rules);
     if (seen !== null) refuseDouble(draft, seen, index);

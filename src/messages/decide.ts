@@ -71,6 +71,8 @@ export function decide(state: DeliveryState, happening: Happening, now: number):
       return state.claimEpoch === null && isWaiting(state.status) && now >= state.giveUpAt
         ? gaveUp(state)
         : nothing(state);
+    case 'held':
+      return state.claimEpoch === null && isWaiting(state.status) ? held(state, happening.until, now) : nothing(state);
     case 'canceled':
       return state.claimEpoch === null && isWaiting(state.status) ? to(state, 'canceled') : nothing(state);
     case 'bounced':
@@ -140,6 +142,11 @@ function stepsBetween(from: DeliveryStatus, status: DeliveryStatus): Decision['s
     [from, 'queued'],
     ['queued', status],
   ];
+}
+
+/** Its time to give up goes on meanwhile. */
+function held(state: DeliveryState, until: number, now: number): Decision {
+  return now >= state.giveUpAt ? gaveUp(state) : same(state, { dueAt: Math.min(until, state.giveUpAt) });
 }
 
 function claimed(state: DeliveryState, claim: Extract<Happening, { kind: 'claimed' }>, now: number): Decision {

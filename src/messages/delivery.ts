@@ -96,6 +96,8 @@ export type Happening =
   | { kind: 'orphaned'; epoch: number; retryAt: number }
   /** A look at the clock: mail whose time has run out is given up. */
   | { kind: 'aged' }
+  /** Something of ours keeps it back (messages/holds.ts): it is looked at again then. */
+  | { kind: 'held'; until: number }
   | { kind: 'canceled' }
   | {
       kind: 'bounced';

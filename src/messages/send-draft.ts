@@ -13,6 +13,8 @@ export interface SendRules {
   /** Whether local parts may have other than ASCII characters. */
   smtputf8: boolean;
   limits: SendLimits;
+  /** Entries of a bulk send that are refused already, by their index. */
+  refused?: ReadonlyMap<number, Problem>;
 }
 
 /**
@@ -33,6 +35,8 @@ export interface MessageDraft {
   replyTo: readonly Mailbox[];
   subject: string;
   content: MessageContent;
+  /** The version of a template that it was rendered from. */
+  template?: { id: string; version: number };
   headers: readonly HeaderPair[];
   tags: readonly string[];
   metadata: Readonly<Record<string, string>>;

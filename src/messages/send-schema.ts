@@ -13,6 +13,7 @@ import { LONGEST_FILENAME } from './attachment.ts';
 import { MOST_HEADERS } from './header-rule.ts';
 import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits } from './send-limits.ts';
 import type { SendLimits } from './send-limits.ts';
+import { templateMembers } from './templated-send.ts';
 
 /** What a simulated send can come to. */
 export const simulatedOutcomes = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'] as const;
@@ -36,8 +37,7 @@ const address = (description: string): z.ZodString => z.string().meta({ minLengt
 const addresses = (most: number): z.ZodUnion<[z.ZodString, z.ZodArray<z.ZodString>]> =>
   z.union([address('One mailbox.'), z.array(address('One mailbox.')).meta({ maxItems: most })]);
 
-/** A member that the contract has and this version does not: only its absence (or the value that changes nothing) passes. */
-const notYet = z.null().register(faults, { unavailable: true });
+/** A member that the contract has and this version does not: only the value that changes nothing passes. */
 const notYetTrue = z.literal(false).register(faults, { unavailable: true });
 
 const NO_LINE_BREAK = /^[^\r\n\0]*$/;
@@ -154,15 +154,12 @@ const someMembers = (limits: SendLimits) => ({
     .string()
     .meta({ maxLength: limits.htmlBytes })
     .nullish()
-    .describe('HTML body, sent verbatim. One of `html` and `text` is required.'),
+    .describe(
+      'HTML body, sent verbatim unless `variables` are given. One of `html`, `text` and `template_id` is required.',
+    ),
   text: z.string().meta({ maxLength: limits.textBytes }).nullish().describe('Plain text body.'),
   auto_text: z.boolean().nullish().describe('Derive a text part where only html is given. Default: true.'),
-  template_id: notYet.optional().describe('Not available yet.'),
-  template_version: notYet.optional().describe('Not available yet.'),
-  variables: notYet.optional().describe('Not available yet.'),
-  strict_variables: notYet.optional().describe('Not available yet.'),
-  locale: notYet.optional().describe('Not available yet.'),
-  timezone: notYet.optional().describe('Not available yet.'),
+  ...templateMembers,
   headers,
   attachments: z
     .array(Attachment)

@@ -16,6 +16,7 @@ import type { Connection } from '../storage/connection.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { createComposer, Unencodable } from './composer.ts';
 import type { Composed } from './compose.ts';
+import type { HoldOf } from '../messages/holds.ts';
 
 export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
 
@@ -27,6 +28,8 @@ export interface PrepareDeps {
   /** The host in the return path of a sending domain. */
   returnPathDomain(domain: string): Promise<string>;
   returnPathKey: ReturnPathKey;
+  /** Why this mail may not go now, or null. */
+  holdOf?: HoldOf;
 }
 
 /** A mail ready to be sent. */
@@ -53,6 +56,12 @@ export type Prepared =
   /** Cannot be built at all. */
   | { kind: 'unbuildable'; why: string };
 
+/** It is not to be tried now: a pause, a domain that is not verified. */
+export interface Held {
+  kind: 'held';
+  why: string;
+}
+
 type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'test' | 'class'> &
   Pick<
     MessageRow,
@@ -67,7 +76,7 @@ class Unbuildable extends Error {}
 const CACHE_BYTES = 32 * 1024 * 1024;
 
 export interface Prepare {
-  (deliveryId: string): Promise<Prepared>;
+  (deliveryId: string): Promise<Prepared | Held>;
   /** Ends what runs apart from the main loop. */
   close(): Promise<void>;
 }
@@ -125,9 +134,11 @@ export function createPrepare(deps: PrepareDeps): Prepare {
     }
   }
 
-  const prepare = async (deliveryId: string): Promise<Prepared> => {
+  const prepare = async (deliveryId: string): Promise<Prepared | Held> => {
     const row = await deliveries.load(deliveryId);
     if (row === undefined) return { kind: 'gone' };
+    const why = await heldBecause(deps, row);
+    if (why !== null) return { kind: 'held', why };
     try {
       return await build(deps, row, await encodedOf(row.content_id));
     } catch (error) {
@@ -137,6 +148,12 @@ export function createPrepare(deps: PrepareDeps): Prepare {
     }
   };
   return Object.assign(prepare, { close: () => composer.close() });
+}
+
+/** Simulated mail goes nowhere, so nothing needs to hold it. */
+function heldBecause({ holdOf }: PrepareDeps, row: Loaded): Promise<string | null> | null {
+  if (holdOf === undefined || row.test === 1) return null;
+  return holdOf({ accountId: row.account_id, stream: row.stream, fromDomain: row.from_domain });
 }
 
 async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Composed): Promise<Prepared> {

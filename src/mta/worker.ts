@@ -5,9 +5,10 @@
 import type { Clock } from '../base/clock.ts';
 import type { Lane } from '../base/lanes.ts';
 import type { DeliveryState, Happening, Outcome } from '../messages/delivery.ts';
+import { HOLD_MS } from '../messages/holds.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
-import type { Prepared } from './prepare.ts';
+import type { Held, Prepared } from './prepare.ts';
 import type { Job, Windows } from './windows.ts';
 
 export interface WorkerDeps {
@@ -18,7 +19,7 @@ export interface WorkerDeps {
   epoch: number;
   /** How long a claim lasts: longer than any attempt. */
   leaseMs: number;
-  prepare(deliveryId: string): Promise<Prepared>;
+  prepare(deliveryId: string): Promise<Prepared | Held>;
   /** Tries the mail once. `connected` is called when it is on the wire. Throws only for a bug. */
   attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted>;
   /** Writing failed; it is tried again. */
@@ -33,7 +34,7 @@ export type Attempted =
 /** A job whose mail is being made ready. */
 interface Begun {
   job: Job;
-  prepared: Promise<Prepared>;
+  prepared: Promise<Prepared | Held>;
   isReady: boolean;
 }
 
@@ -52,6 +53,13 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
   while (next !== null) {
     const { job, prepared } = next;
     const mail = await prepared;
+    if (mail.kind === 'held') {
+      if (finished !== null) await settle(deps, finished);
+      finished = null;
+      await settle(deps, { job, occurrences: [heldNow(deps, job)] });
+      next = begin(deps, lane.take());
+      continue;
+    }
     const claim = await settleAndClaim(deps, finished, job);
     finished = null;
     if (claim === null) {
@@ -70,6 +78,11 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
     }
   }
 }
+
+const heldNow = ({ clock }: WorkerDeps, { id }: Job): Occurrence => ({
+  deliveryId: id,
+  happening: { kind: 'held', until: clock.now() + HOLD_MS },
+});
 
 function begin(deps: WorkerDeps, job: Job | null): Begun | null {
   if (job === null) return null;
@@ -97,7 +110,7 @@ async function attemptClaimed(
 }
 
 /** Loading may fail when the database does; the mail then waits like one that cannot be signed. */
-async function readyOrNot(deps: WorkerDeps, job: Job): Promise<Prepared> {
+async function readyOrNot(deps: WorkerDeps, job: Job): Promise<Prepared | Held> {
   try {
     return await deps.prepare(job.id);
   } catch (error) {

@@ -1,6 +1,6 @@
 /** Operations on accounts. */
 import { z } from 'zod';
-import { addAccount, findAccount, listAccounts, setPlan } from '../accounts/account-store.ts';
+import { addAccount, findAccount, listAccounts, setPaused, setPlan } from '../accounts/account-store.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
@@ -12,6 +12,7 @@ export interface AccountRecord {
   id: string;
   name: string;
   plan: string;
+  paused: boolean;
   created_at: string;
 }
 
@@ -50,6 +51,16 @@ export const accountOperations = {
       return toAccountRecord(await setPlan(deps, { accountId: id, plan }));
     },
   }),
+  /** New mail of a paused account is refused, and what waits is held. */
+  'accounts.pause': onStore({
+    acts: true,
+    args: z.strictObject({ account: z.string().min(1).max(200), paused: z.boolean() }),
+    async run(deps, { account, paused }, act) {
+      const { id } = await accountNamed(deps, account);
+      act.concerns(id);
+      return toAccountRecord(await setPaused(deps, { accountId: id, paused }));
+    },
+  }),
 };
 
 /** The account with this name or id. Throws `not_found`. */
@@ -68,6 +79,6 @@ function checkPlan({ plans }: Pick<Config, 'plans'>, plan: string): void {
   });
 }
 
-function toAccountRecord({ id, name, plan, created_at }: AccountRow): AccountRecord {
-  return { object: 'account', id, name, plan, created_at: rfc3339(created_at) };
+function toAccountRecord({ id, name, plan, paused, created_at }: AccountRow): AccountRecord {
+  return { object: 'account', id, name, plan, paused: paused === 1, created_at: rfc3339(created_at) };
 }

@@ -1,7 +1,7 @@
 /** Operations on sending domains. */
 import { z } from 'zod';
 import { toDomainRecord } from '../domains/domain-record.ts';
-import { addDomain, findDomain, listDomains } from '../domains/domain-store.ts';
+import { addDomain, findDomain, listDomains, rotateDkim } from '../domains/domain-store.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore, type StoreDeps } from './operation.ts';
@@ -43,6 +43,16 @@ export const domainOperations = {
       const domain = await verifyDomain({ ...telling(deps), hostname }, { accountId: null, nameOrId: name });
       act.concerns(domain.row.account_id);
       return toDomainRecord(domain, hostname);
+    },
+  }),
+  /** The new keys sign once DNS shows them; with `at_once` they sign now. */
+  'domains.rotate': onStore({
+    acts: true,
+    args: z.strictObject({ name: nameArgument, at_once: z.boolean().optional() }),
+    async run(deps, { name, at_once: atOnce = false }, act) {
+      const domain = await rotateDkim(telling(deps), { accountId: null, nameOrId: name }, { atOnce });
+      act.concerns(domain.row.account_id);
+      return toDomainRecord(domain, deps.config.smtp.hostname);
     },
   }),
   /** Whatever their status. */

@@ -5,6 +5,7 @@
 import type { Knex } from 'knex';
 import { up as ground } from '../../migrations/001-ground.ts';
 import { up as api } from '../../migrations/002-api.ts';
+import { up as templates } from '../../migrations/003-templates.ts';
 import { up as admin } from '../../migrations/004-admin.ts';
 
 interface Migration {
@@ -15,6 +16,7 @@ interface Migration {
 const migrations: readonly Migration[] = [
   { name: '001-ground', up: ground },
   { name: '002-api', up: api },
+  { name: '003-templates', up: templates },
   { name: '004-admin', up: admin },
 ];
 

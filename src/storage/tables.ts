@@ -306,6 +306,37 @@ export interface MessageMetadataRow {
   message_id: string;
 }
 
+export interface TemplateRow {
+  id: string;
+  account_id: string;
+  alias: string | null;
+  name: string;
+  latest_version: number;
+  /** What sends use that name no version; null for a draft that was never published. */
+  published_version: number | null;
+  created_at: number;
+  updated_at: number;
+  published_at: number | null;
+}
+
+/** What a template said at one time. Never changed. */
+export interface TemplateVersionRow {
+  template_id: string;
+  version: number;
+  subject: string | null;
+  from_text: string | null;
+  /** Addresses as they were given. */
+  reply_to_json: string;
+  html: string | null;
+  text: string | null;
+  /** Declared variables `{ name, type, required, default }[]`. */
+  variables_json: string;
+  locale: string;
+  timezone: string;
+  strict: number;
+  created_at: number;
+}
+
 export interface SettingRow {
   name: string;
   value: string;
@@ -343,6 +374,8 @@ export interface Tables {
   message_tags: MessageTagRow;
   message_metadata: MessageMetadataRow;
   settings: SettingRow;
+  templates: TemplateRow;
+  template_versions: TemplateVersionRow;
   account_settings: AccountSettingsRow;
 }
 
@@ -372,5 +405,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   message_tags: ['account_id', 'tag', 'message_id'],
   message_metadata: ['account_id', 'name', 'value', 'message_id'],
   settings: ['name', 'value'],
+  templates: ['id', 'account_id', 'alias', 'name', 'latest_version', 'published_version', 'created_at', 'updated_at', 'published_at'],
+  template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],
   account_settings: ['account_id', 'track_opens', 'track_clicks', 'content_days', 'messages_days', 'events_days', 'updated_at'],
 }; // prettier-ignore

@@ -26,6 +26,7 @@ export const someCaller: Caller = {
   domains: [],
   allowedIps: [],
   plan: 'standard',
+  paused: false,
   expiresAt: null,
   revokedAt: null,
 };

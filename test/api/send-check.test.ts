@@ -54,7 +54,7 @@ describe('api/send-check', () => {
       const reader = createJsonReader({ clock: new FakeClock() });
       const read = await reader.read(Buffer.from(JSON.stringify(body)), rules);
       const { checked } = read;
-      assert.ok(checked !== null);
+      assert.ok(checked !== null && checked.kind !== 'templated');
       assert.deepEqual(comesTo(() => draftFrom(checked)), comesTo(() => checkSend(body, rules))); // prettier-ignore
       assert.equal(read.hash(), hashJson(body));
       assert.equal(read.value['recipients'] == null, body['recipients'] == null, 'the scope depends on it');
@@ -71,7 +71,9 @@ describe('api/send-check', () => {
     const body = bulk([{ to: 'a@x.test' }, { to: 'b@x.test' }, { to: 'c@x.test', html: 'own' }], {
       attachments: [file(9)],
     });
-    const draft = draftFrom(structuredClone(checkApart(body, rules)));
+    const checked = structuredClone(checkApart(body, rules));
+    assert.ok(checked.kind !== 'templated');
+    const draft = draftFrom(checked);
     assert.ok(draft.kind === 'bulk');
     const [a, b, c] = draft.entries.map((entry) => (entry.kind === 'ok' ? entry.draft.content : null));
     assert.ok(a != null && c != null);

@@ -38,6 +38,7 @@ describe('the posthorn command beside a running server', () => {
       'id',
       'name',
       'plan',
+      'paused',
       'created_at',
     ]);
     assert.match(await good('accounts', 'plan', 'Acme', 'pro'), /^NAME +PLAN.*\nAcme +pro /);

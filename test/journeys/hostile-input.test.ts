@@ -42,6 +42,13 @@ const places: Readonly<Record<string, (text: string) => object>> = {
   send_at: (time) => ({ send_at: time }),
   expires_at: (time) => ({ expires_at: time }),
   on_suppressed: (choice) => ({ on_suppressed: choice }),
+  'template id': (id) => ({ text: undefined, template_id: id }),
+  'template in html': (html) => ({ html, variables: { name: html } }),
+  'template in subject': (subject) => ({ subject, variables: {} }),
+  'data of subject': (name) => ({ subject: 'Good day, {{ name }}', variables: { name } }),
+  'variable name': (name) => ({ variables: { [name]: name }, text: '{{ this }}' }),
+  locale: (locale) => ({ variables: {}, locale }),
+  timezone: (timezone) => ({ variables: {}, timezone }),
   'member name': (name) => ({ [name]: 'x' }),
 };
 

@@ -52,6 +52,7 @@ describe('keys/callers', () => {
       domains: ['acme.test'],
       allowedIps: ['192.0.2.1'],
       plan: 'unlimited',
+      paused: false,
       expiresAt: null,
       revokedAt: null,
     });

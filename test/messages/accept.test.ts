@@ -79,7 +79,7 @@ describe('messages/accept', () => {
     temp = await openTempDatabase();
     const clock = new FakeClock(NOW);
     const { db } = temp;
-    await db.commit.insert({ accounts: [{ id: ACCOUNT, name: 'acme', plan: 'pro', created_at: NOW }] });
+    await db.commit.insert({ accounts: [{ id: ACCOUNT, name: 'acme', plan: 'pro', created_at: NOW, paused: 0 }] });
     hints = [];
     eventRings = 0;
     asked.length = 0;
@@ -92,8 +92,8 @@ describe('messages/accept', () => {
       bells,
       findStream: async (_, slug) => {
         asked.push(`stream ${slug}`);
-        if (slug === 'transactional') return { type: 'transactional' };
-        return slug === 'news' ? { type: 'broadcast' } : null;
+        if (slug === 'transactional') return { priority: 0, paused: 0 };
+        return slug === 'news' ? { priority: 1, paused: 0 } : null;
       },
       isVerified: async (_, domain) => {
         asked.push(`domain ${domain}`);

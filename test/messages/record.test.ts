@@ -45,7 +45,7 @@ describe('messages/record', () => {
     clock = new FakeClock(NOW);
     rings = 0;
     recorder = createRecorder({ commit: temp.db.commit, clock, written: () => rings++ });
-    await temp.db.commit.insert({ accounts: [{ id: ACCOUNT, name: 'acme', plan: 'pro', created_at: NOW }] });
+    await temp.db.commit.insert({ accounts: [{ id: ACCOUNT, name: 'acme', plan: 'pro', created_at: NOW, paused: 0 }] });
   });
   afterEach(async () => {
     const books = await balance(temp.db.read);
@@ -345,7 +345,7 @@ describe('messages/record', () => {
       it(`an entry ${reason} ${stops ? 'stops' : 'does not stop'} mail that was accepted before`, async () => {
         const [id] = await accept();
         await temp.db.commit.insert({
-          accounts: [{ id: 'acc_2', name: 'other', plan: 'pro', created_at: NOW }],
+          accounts: [{ id: 'acc_2', name: 'other', plan: 'pro', created_at: NOW, paused: 0 }],
           suppressions: [listed(entry)],
         });
         const [claim] = await record(id!, claimed);

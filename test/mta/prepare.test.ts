@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { generateKeyPairSync, sign } from 'node:crypto';
 import type { DkimSigner } from '../../src/mail/dkim/sign.ts';
 import { deliveryOf, type ReturnPathKey } from '../../src/messages/return-path.ts';
-import { createPrepare, type Prepared, type PrepareDeps, type Ready } from '../../src/mta/prepare.ts';
+import { createPrepare, type Held, type Prepared, type PrepareDeps, type Ready } from '../../src/mta/prepare.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -54,7 +54,7 @@ describe('mta/prepare', () => {
     await temp.db.commit.insert({ contents: isNew ? [content] : [], messages: [row], deliveries: [made] });
     return made;
   }
-  function ready(mail: Prepared): Ready & { text: string; head: string } {
+  function ready(mail: Prepared | Held): Ready & { text: string; head: string } {
     assert.ok(mail.kind === 'ready', JSON.stringify(mail));
     const text = Buffer.concat([...mail.data]).toString('latin1');
     return { ...mail, text, head: text.slice(0, text.indexOf('\r\n\r\n') + 2).replace(/\r\n[ \t]+/g, ' ') };

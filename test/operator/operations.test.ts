@@ -137,7 +137,7 @@ describe('operator: accounts, keys, domains', () => {
     const made = await office.run('accounts.add', { name: 'Acme', plan: 'pro' });
     assert.deepEqual(
       { ...made, id: '' },
-      { object: 'account', id: '', name: 'Acme', plan: 'pro', created_at: '2026-01-31T09:30:00.000Z' },
+      { object: 'account', id: '', name: 'Acme', plan: 'pro', paused: false, created_at: '2026-01-31T09:30:00.000Z' },
     );
     assert.equal((await office.run('accounts.add', { name: 'Beta' })).plan, 'standard');
     assert.equal((await office.run('accounts.plan', { account: 'Acme', plan: 'starter' })).plan, 'starter');

@@ -9,7 +9,7 @@ const odd = `"'\`;-- \\ ž 💌 \u202e \u2028 \u0000 \u001f\r\n\t{}[] %_`;
 
 /** A row of every table, with odd texts wherever one may stand. */
 const samples: { readonly [T in TableName]: Tables[T] } = {
-  accounts: { id: ACCOUNT, name: odd, plan: 'pro', created_at: NOW },
+  accounts: { id: ACCOUNT, name: odd, plan: 'pro', created_at: NOW, paused: 0 },
   api_keys: {
     id: 'key_1', account_id: ACCOUNT, name: odd, mode: 'live', public_id: 'abcd', hash: 'ff', scopes_json: '[]', domains_json: '[]',
     allowed_ips_json: '[]', expires_at: null, created_at: NOW, created_by: odd, revoked_at: NOW, last_used_at: null, last_used_ip: null,
@@ -22,7 +22,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     id: 'dkm_1', domain_id: 'dom_1', selector: 's1', algorithm: 'rsa-sha256', private_key_sealed: odd, public_key: odd, state: 'active',
     created_at: NOW, active_at: NOW, retired_at: null,
   },
-  streams: { id: 'str_1', account_id: ACCOUNT, slug: 's', name: odd, type: 'broadcast', pool: 'default', priority: 1, created_at: NOW },
+  streams: { id: 'str_1', account_id: ACCOUNT, slug: 's', name: odd, type: 'broadcast', pool: 'default', priority: 1, created_at: NOW, paused: 0 },
   suppressions: {
     id: 'sup_1', account_id: ACCOUNT, email: odd, address_key: odd, scope: 'account', reason: 'manual', source_message_id: null, note: odd,
     created_at: NOW, created_by: odd, expires_at: null,
@@ -53,6 +53,9 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   message_tags: { account_id: ACCOUNT, tag: odd, message_id: 'msg_1' },
   message_metadata: { account_id: ACCOUNT, name: odd, value: odd, message_id: 'msg_1' },
   settings: { name: odd, value: odd },
+  templates: { id: 'tpl_1', account_id: ACCOUNT, alias: odd, name: odd, latest_version: 1, published_version: 1, created_at: NOW, updated_at: NOW, published_at: NOW },
+  template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },
+  account_settings: { account_id: ACCOUNT, track_opens: 1, track_clicks: null, content_days: 7, messages_days: null, events_days: 30, updated_at: NOW },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>

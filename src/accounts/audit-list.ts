@@ -1,0 +1,33 @@
+/** Reading the audit log of one account. */
+import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
+import type { Database } from '../storage/database.ts';
+import type { AuditRow } from '../storage/tables.ts';
+
+type Exact = 'key_id' | 'actor' | 'method' | 'endpoint' | 'status' | 'result' | 'ip' | 'request_id';
+
+/** All that is given must hold together; times in milliseconds since the epoch, `since` inclusive, `until` exclusive. */
+export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
+  accountId: string;
+  since?: number | undefined;
+  until?: number | undefined;
+};
+
+/** One page, newest first, from an entry on (its id, exclusive), forwards or backwards. */
+export async function pageOfAudit(
+  { db }: { db: Pick<Database, 'read'> },
+  { accountId, since, until, ...exact }: AuditFilter,
+  { limit, after, before }: { limit: number; after?: string; before?: string },
+): Promise<{ rows: AuditRow[]; hasMore: boolean }> {
+  const query = db.read<AuditRow>('audit').where({ account_id: accountId });
+  for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);
+  // Ids sort by time, so a span of time is a range of the index; the exact bound is compared beside it.
+  if (since !== undefined) query.andWhere('id', '>=', idFloor('aud', since)).andWhere('at', '>=', since);
+  if (until !== undefined) query.andWhere('at', '<', until).andWhere('id', '<', idFloor('aud', until + MOST_AHEAD_MS));
+  if (after !== undefined) query.andWhere('id', '<', after);
+  if (before !== undefined) query.andWhere('id', '>', before);
+  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
+  const hasMore = rows.length > limit;
+  if (hasMore) rows.length = limit;
+  if (before !== undefined) rows.reverse();
+  return { rows, hasMore };
+}

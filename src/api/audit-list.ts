@@ -1,0 +1,106 @@
+/** `GET /v1/audit`: every use of the account's keys, and what the operator did to it. */
+import { z } from 'zod';
+import { pageOfAudit } from '../accounts/audit-list.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { Database } from '../storage/database.ts';
+import type { AuditRow } from '../storage/tables.ts';
+import type { Cursors } from './cursor.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { integerParameter, timeParameter } from './query.ts';
+import { route, type Route } from './route.ts';
+
+export interface AuditListDeps {
+  db: Pick<Database, 'read'>;
+  cursors: Cursors;
+}
+
+const PATH = '/v1/audit';
+const results = ['ok', 'refused', 'failed', 'idempotency_mismatch'] as const;
+
+const AuditEntry = z
+  .object({
+    object: z.literal('audit_entry'),
+    id: z.string(),
+    at: z.iso.datetime(),
+    key_id: z.string().nullable(),
+    actor: z.string().describe('`key:` and the name of the key, or `operator`.'),
+    ip: z.string().nullable(),
+    method: z.string(),
+    endpoint: z.string().describe('The path as the description names it, such as `/v1/messages/{id}`.'),
+    status: z.int().describe('HTTP status of the answer.'),
+    result: z.enum(results),
+    error_code: z.string().nullable(),
+    request_id: z.string(),
+    ms: z.number().describe('How long it took, in milliseconds.'),
+    idempotency_replayed: z.boolean(),
+    user_agent: z.string().nullable(),
+  })
+  .meta({ id: 'AuditEntry', description: 'One use of a key.' });
+
+const sample: z.output<typeof AuditEntry> = {
+  object: 'audit_entry', id: 'aud_01jz5w8q3hf2m9d4x6k7c1b0na', at: '2026-01-31T09:30:02.481Z', key_id: 'key_01jz5w8q3hf2m9d4x6k7c1b0na',
+  actor: 'key:shop', ip: '203.0.113.9', method: 'POST', endpoint: '/v1/messages', status: 202, result: 'ok', error_code: null,
+  request_id: 'req_01jz5w8q3hf2m9d4x6k7c1b0na', ms: 4, idempotency_replayed: false, user_agent: 'curl/8.5.0',
+}; // prettier-ignore
+
+const listQuery = z.strictObject({
+  ...pageParameters(),
+  key_id: z.string().max(64).optional(),
+  actor: z.string().max(200).optional().describe('`key:` and the name of a key, or `operator`.'),
+  method: z.string().max(16).optional(),
+  endpoint: z.string().max(200).optional().describe('As the entries show it.'),
+  status: integerParameter(100, 599).optional(),
+  result: z.enum(results).optional(),
+  ip: z.string().max(49).optional(),
+  request_id: z.string().max(64).optional(),
+  since: timeParameter().optional().describe('From this time on.'),
+  until: timeParameter().optional().describe('Before this time.'),
+});
+
+export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
+  return [
+    route(
+      {
+        method: 'GET',
+        path: PATH,
+        operationId: 'listAuditEntries',
+        summary: 'Read the audit log',
+        description:
+          'One entry for every use of a key, refused ones included, newest first. Calls that change something stand here before they are answered; reads within 100 ms.',
+        tag: 'audit',
+        scope: ['audit:read'],
+        query: listQuery,
+        responses: {
+          200: {
+            description: 'A page of entries.',
+            schema: listOf(AuditEntry),
+            examples: {
+              page: {
+                summary: 'One entry',
+                value: { object: 'list', data: [sample], has_more: false, next_cursor: null, previous_cursor: null },
+              },
+            },
+          },
+        },
+        problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+      },
+      async ({ query, caller, search }) => {
+        const { limit: _, after: __, before: ___, ...filters } = query;
+        const list = listName(`${PATH} ${caller.accountId}`, query);
+        const wanted = wantedPage(cursors, list, query);
+        const { rows, hasMore } = await pageOfAudit({ db }, { accountId: caller.accountId, ...filters }, wanted);
+        return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
+          data: rows.map(auditRecord),
+          hasMore,
+          first: rows[0]?.id ?? null,
+          last: rows.at(-1)?.id ?? null,
+        });
+      },
+    ),
+  ];
+}
+
+function auditRecord(row: AuditRow): z.output<typeof AuditEntry> {
+  const { account_id: _, at, idempotency_replayed, ...rest } = row;
+  return { object: 'audit_entry', ...rest, at: rfc3339(at), idempotency_replayed: idempotency_replayed === 1 };
+}

@@ -1,0 +1,295 @@
+/** `/v1/keys`: API keys, made and changed by keys. A key never gives more than it has. */
+import { z } from 'zod';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import { inheriting, mayGrant } from '../keys/grant.ts';
+import { isIpAllowed } from '../keys/ip-list.ts';
+import { createKey, findKey, pageOfKeys, revokeKey, toKeyRecord, updateKey } from '../keys/key-store.ts';
+import { scopeNames } from '../keys/scopes.ts';
+import type { Database } from '../storage/database.ts';
+import type { ApiKeyRow } from '../storage/tables.ts';
+import type { Cursors } from './cursor.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+
+export interface KeysDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  cursors: Cursors;
+  /** Tells whoever keeps answers about the key with this public id. */
+  forgetKey: (publicId: string) => void;
+}
+
+const PATH = '/v1/keys';
+/** Ten years. */
+const LONGEST_TTL_S = 3650 * 86_400;
+/** A week is enough to bring a new key everywhere; a month for those who do not hurry. */
+const LONGEST_OVERLAP_S = 30 * 86_400;
+
+const nullableTime = () => z.iso.datetime().nullable();
+
+const keyShape = {
+  object: z.literal('key'),
+  id: z.string(),
+  name: z.string(),
+  mode: z.enum(['live', 'test']),
+  prefix: z.string().describe('The part of the key that is not secret.'),
+  scopes: z.array(z.string()),
+  domains: z.array(z.string()).describe('Sending domains it is restricted to; none means all.'),
+  allowed_ips: z.array(z.string()).describe('Addresses and ranges it may be used from; none means any.'),
+  expires_at: nullableTime(),
+  last_used_at: nullableTime(),
+  last_used_ip: z.string().nullable(),
+  created_at: z.iso.datetime(),
+  created_by: z.string(),
+  revoked_at: nullableTime().describe('May lie in the future: then the key is good until that time.'),
+};
+const Key = z.object(keyShape).meta({ id: 'Key', description: 'An API key, without its secret.' });
+const NewKeyAnswer = z
+  .object({ ...keyShape, key: z.string().describe('The key itself: it is shown only in this answer.') })
+  .meta({ id: 'CreatedKey', description: 'A new API key with its secret.' });
+
+const name = () => z.string().min(1).max(100).describe('For people.');
+const scopes = () => z.array(z.enum(scopeNames as [string, ...string[]])).min(1).max(scopeNames.length); // prettier-ignore
+const domains = () => z.array(z.string().max(253)).max(100).describe('Sending domains it is restricted to.');
+const allowedIps = () =>
+  z.array(z.string().max(49)).max(100).describe('Addresses and CIDR ranges it may be used from.');
+
+const params = z.object({ id: z.string().max(64).describe('Id of the key.') });
+type Params = z.output<typeof params>;
+
+const sample = {
+  object: 'key', id: 'key_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'shop', mode: 'live', prefix: 'ak_live_4fGh7Jk2', scopes: ['send'], domains: ['acme.example'],
+  allowed_ips: ['203.0.113.0/24'], expires_at: null, last_used_at: '2026-01-31T09:30:02.481Z', last_used_ip: '203.0.113.9',
+  created_at: '2026-01-30T08:00:00.000Z', created_by: 'key:admin', revoked_at: null,
+}; // prettier-ignore
+const answer = (description: string) => ({
+  description,
+  schema: Key,
+  examples: { key: { summary: 'A key', value: sample } },
+});
+
+export function keyRoutes(deps: KeysDeps): Route[] {
+  return [listRoute(deps), createRoute(deps), readRoute(deps), changeRoute(deps), revokeRoute(deps)];
+}
+
+const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
+  accountId: caller.accountId,
+  id,
+});
+
+const withCallers = (deps: KeysDeps) => ({ ...deps, callers: { forget: deps.forgetKey } });
+
+function listRoute({ db, cursors }: KeysDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listKeys',
+      summary: 'List API keys',
+      description: 'Newest first, revoked ones too. The secrets are stored nowhere.',
+      tag: 'keys',
+      scope: ['key:read'],
+      query: z.strictObject(pageParameters()),
+      responses: { 200: { description: 'A page of keys.', schema: listOf(Key) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async ({ query, caller, search }) => {
+      const list = listName(`${PATH} ${caller.accountId}`, query);
+      const wanted = wantedPage(cursors, list, query);
+      const { rows, hasMore } = await pageOfKeys({ db }, { accountId: caller.accountId, ...wanted });
+      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
+        data: rows.map(toKeyRecord),
+        hasMore,
+        first: rows[0]?.id ?? null,
+        last: rows.at(-1)?.id ?? null,
+      });
+    },
+  );
+}
+
+function createRoute(deps: KeysDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: PATH,
+      operationId: 'createKey',
+      summary: 'Make an API key',
+      description:
+        'The key is shown only in this answer. It never gets more than the key that asks has: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is being brought out.',
+      tag: 'keys',
+      scope: ['key'],
+      body: z
+        .strictObject({
+          name: name(),
+          scopes: scopes(),
+          mode: z.enum(['live', 'test']).optional().describe('That of the asking key where not given.'),
+          domains: domains().optional(),
+          allowed_ips: allowedIps().optional(),
+          ttl: z.int().min(1).max(LONGEST_TTL_S).optional().describe('Lifetime in seconds. Not together with `expires_at`.'),
+          expires_at: z.iso.datetime({ offset: true }).optional().describe('When it ends; never where not given.'),
+          replaces: z.string().max(64).optional().describe('Id of the key it takes the place of.'),
+          revoke_after: z
+            .int()
+            .min(0)
+            .max(LONGEST_OVERLAP_S)
+            .optional()
+            .describe('Seconds until the replaced key ends; at once where not given.'),
+        })
+        .meta({ id: 'NewKey' }),
+      bodyExamples: {
+        minimal: { summary: 'For sending', value: { name: 'shop', scopes: ['send'] } },
+      },
+      responses: {
+        201: {
+          description: 'The new key.',
+          schema: NewKeyAnswer,
+          headers: { Location: 'Path of the key.' },
+          examples: { key: { summary: 'A new key', value: { ...sample, key: 'ak_live_4fGh7Jk2_…' } } },
+        },
+      },
+      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'mutually_exclusive_fields', 'domain_not_allowed', 'invalid_state'],
+      secretResponse: true,
+    }, // prettier-ignore
+    async (call) => {
+      const { caller, now, body, ip } = call;
+      const expiresAt = endOf(body, now);
+      const { mode = caller.mode, replaces, revoke_after: revokeAfter } = body;
+      if (revokeAfter !== undefined && replaces === undefined)
+        throw new Problem('missing_field', '`revoke_after` says when the key in `replaces` ends', {
+          field: 'replaces',
+        });
+      const { domains: only = [], allowed_ips: ips = [] } = body;
+      const wish = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
+      const granted = mayGrant(caller, inheriting(caller, wish));
+      const replyOf = ({ row, key }: { row: ApiKeyRow; key: string }): Reply => ({
+        status: 201,
+        body: { ...toKeyRecord(row), key },
+        headers: { Location: `${PATH}/${row.id}` },
+      });
+      const request = {
+        ...granted,
+        accountId: caller.accountId,
+        createdBy: `key:${caller.keyName}`,
+        ...(replaces === undefined ? {} : { replaces: { id: replaces, revokeAt: now + 1000 * (revokeAfter ?? 0) } }),
+      };
+      if (replaces === caller.keyId) refuseLockOut(granted.allowedIps ?? [], ip);
+      return replyOf(await createKey(withCallers(deps), request, (made) => rowsOfAnswer(call, replyOf(made))));
+    },
+  );
+}
+
+function endOf(body: { ttl?: number | undefined; expires_at?: string | undefined }, now: number): number | null {
+  if (body.ttl !== undefined && body.expires_at !== undefined)
+    throw new Problem('mutually_exclusive_fields', '`ttl` and `expires_at` exclude each other', { field: 'ttl' });
+  if (body.ttl !== undefined) return now + 1000 * body.ttl;
+  return body.expires_at === undefined ? null : Date.parse(body.expires_at);
+}
+
+function refuseLockOut(allowedIps: readonly string[], ip: string): void {
+  if (isIpAllowed(allowedIps, ip)) return;
+  throw new Problem('invalid_state', `this would lock out the address you call from, ${ip}`, { field: 'allowed_ips' });
+}
+
+function readRoute({ db }: KeysDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}`,
+      operationId: 'getKey',
+      summary: 'Read an API key',
+      description: 'What it may do and when it was used last; never the secret.',
+      tag: 'keys',
+      scope: ['key:read'],
+      params,
+      responses: { 200: answer('The key.') },
+    },
+    async (call) => ({ status: 200, body: toKeyRecord(await findKey({ db }, refOf(call))) }),
+  );
+}
+
+function changeRoute(deps: KeysDeps): Route {
+  return route(
+    {
+      method: 'PATCH',
+      path: `${PATH}/{id}`,
+      operationId: 'updateKey',
+      summary: 'Change an API key',
+      description:
+        'Name, scopes, domains and addresses, in force at once: what the key holds open is closed. Never more than the key that asks has, and never so that it locks itself out.',
+      tag: 'keys',
+      scope: ['key'],
+      params,
+      body: z
+        .strictObject({
+          name: name().optional(),
+          scopes: scopes().optional(),
+          domains: domains().optional(),
+          allowed_ips: allowedIps().optional(),
+        })
+        .meta({ id: 'KeyChanges' }),
+      bodyExamples: { addresses: { summary: 'Only from our network', value: { allowed_ips: ['203.0.113.0/24'] } } },
+      responses: { 200: answer('The key as it is now.') },
+      problems: [
+        'unknown_field',
+        'invalid_type',
+        'invalid_field',
+        'field_too_long',
+        'too_many_items',
+        'domain_not_allowed',
+        'invalid_state',
+      ],
+    },
+    async (call) => {
+      const { caller, body, params: { id } } = call; // prettier-ignore
+      const row = await findKey(deps, refOf(call));
+      if (row.revoked_at !== null && row.revoked_at <= call.now)
+        throw new Problem('invalid_state', 'the key was revoked');
+      const { scopes: wanted, domains: only, allowed_ips: ips } = body;
+      const before = toKeyRecord(row);
+      // The key as it would be: one that may do more than the caller is not the caller's to change.
+      const granted = mayGrant(caller, {
+        name: body.name ?? before.name,
+        mode: row.mode,
+        scopes: wanted ?? before.scopes,
+        domains: only ?? before.domains,
+        allowedIps: ips ?? before.allowed_ips,
+        expiresAt: row.expires_at,
+      });
+      if (ips !== undefined && id === caller.keyId) refuseLockOut(granted.allowedIps ?? [], call.ip);
+      const changes = {
+        ...(body.name === undefined ? {} : { name: body.name }),
+        ...(wanted === undefined ? {} : { scopes: wanted }),
+        ...(only === undefined ? {} : { domains: granted.domains ?? [] }),
+        ...(ips === undefined ? {} : { allowedIps: granted.allowedIps ?? [] }),
+      };
+      const replyOf = (changed: ApiKeyRow): Reply => ({ status: 200, body: toKeyRecord(changed) });
+      return replyOf(
+        await updateKey(withCallers(deps), refOf(call), changes, (changed) => rowsOfAnswer(call, replyOf(changed))),
+      );
+    },
+  );
+}
+
+function revokeRoute(deps: KeysDeps): Route {
+  return route(
+    {
+      method: 'DELETE',
+      path: `${PATH}/{id}`,
+      operationId: 'revokeKey',
+      summary: 'Revoke an API key',
+      description:
+        'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself; one that is revoked already stays as it is.',
+      tag: 'keys',
+      scope: ['key'],
+      params,
+      responses: { 204: { description: 'Revoked.' } },
+    },
+    async (call) => {
+      const reply: Reply = { status: 204, body: null };
+      await revokeKey(withCallers(deps), refOf(call), () => rowsOfAnswer(call, reply));
+      return reply;
+    },
+  );
+}

@@ -1,0 +1,197 @@
+/** `/v1/settings`: what an account sets for itself, and the limits it works within. */
+import { z } from 'zod';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import { accountSettings, changeSettings, type SettingsChanges } from '../accounts/settings-store.ts';
+import type { Config } from '../config/schema.ts';
+import type { Caller } from '../keys/caller.ts';
+import type { Database } from '../storage/database.ts';
+import type { AccountSettingsRow } from '../storage/tables.ts';
+import { route, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+
+/** A plan's limits, null meaning none. */
+export type PlanLimits = Config['plans'][string];
+
+export interface SettingsRoutesDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  /** How long the server keeps things, in milliseconds: the most an account can ask for. */
+  retention: Pick<Config['retention'], 'content' | 'messages' | 'events'>;
+  limits: Config['limits'];
+  /** The limits of a plan, or null for one that is no more. */
+  planOf: (name: string) => PlanLimits | null;
+  /** Mails accepted for the account today and this month. */
+  usedBy: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
+}
+
+const PATH = '/v1/settings';
+const DAY_MS = 86_400_000;
+const MOST_DAYS = 36_500;
+
+const days = () => z.int().min(1).max(MOST_DAYS);
+const plural = { content: 'html, text and attachments', messages: 'messages and their attempts', events: 'events' };
+
+const Settings = z
+  .object({
+    object: z.literal('settings'),
+    track_opens: z.boolean().describe('For domains that say nothing themselves.'),
+    track_clicks: z.boolean().describe('For domains that say nothing themselves.'),
+    retention: z
+      .object({
+        content_days: z.int().describe(`Days that ${plural.content} are kept.`),
+        messages_days: z.int().describe(`Days that ${plural.messages} are kept.`),
+        events_days: z.int().describe(`Days that ${plural.events} are kept.`),
+      })
+      .describe('Mail that is not finished is never removed.'),
+    plan: z.string(),
+    limits: z.object({
+      requests_per_minute: z.int().nullable(),
+      mails_per_day: z.int().nullable().describe('Recipients accepted a UTC day; null means no limit.'),
+      mails_per_month: z.int().nullable().describe('Recipients accepted a UTC month; null means no limit.'),
+      recipients: z.int().describe('Addresses in one message.'),
+      bulk_recipients: z.int().describe('Entries of one bulk send.'),
+      attachments: z.int(),
+      message_bytes: z.int(),
+      body_bytes: z.int(),
+    }),
+    usage: z.object({ mails_today: z.int(), mails_this_month: z.int() }),
+  })
+  .meta({ id: 'Settings', description: 'Settings of the account, and its limits.' });
+type SettingsRecord = z.output<typeof Settings>;
+
+const sample: SettingsRecord = {
+  object: 'settings', track_opens: false, track_clicks: false, retention: { content_days: 30, messages_days: 90, events_days: 90 }, plan: 'standard',
+  limits: { requests_per_minute: 600, mails_per_day: 1000, mails_per_month: null, recipients: 50, bulk_recipients: 1000, attachments: 50, message_bytes: 26_214_400, body_bytes: 52_428_800 },
+  usage: { mails_today: 17, mails_this_month: 230 },
+}; // prettier-ignore
+const answer = {
+  description: 'The settings as they are now.',
+  schema: Settings,
+  examples: { settings: { summary: 'Settings', value: sample } },
+};
+
+const Changes = z
+  .strictObject({
+    track_opens: z.boolean().nullable().optional().describe('Null goes back to the default, false.'),
+    track_clicks: z.boolean().nullable().optional().describe('Null goes back to the default, false.'),
+    retention: z
+      .strictObject({
+        content_days: days().nullable().optional(),
+        messages_days: days().nullable().optional(),
+        events_days: days().nullable().optional(),
+      })
+      .optional()
+      .describe("At most what the server keeps; null goes back to the server's own."),
+  })
+  .meta({ id: 'SettingsChanges' });
+
+export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
+  return [
+    route(
+      {
+        method: 'GET',
+        path: PATH,
+        operationId: 'getSettings',
+        summary: 'Read the settings of the account',
+        description: 'With the limits of its plan and how much of them is used.',
+        tag: 'settings',
+        scope: ['settings'],
+        responses: { 200: answer },
+      },
+      async ({ caller }) => ({
+        status: 200,
+        body: await recordOf(deps, caller, await accountSettings(deps, caller.accountId)),
+      }),
+    ),
+    route(
+      {
+        method: 'PATCH',
+        path: PATH,
+        operationId: 'updateSettings',
+        summary: 'Change the settings of the account',
+        description: 'Only what is given changes. Limits and plan are the operator’s to change.',
+        tag: 'settings',
+        scope: ['settings'],
+        body: Changes,
+        bodyExamples: { retention: { summary: 'Keep contents for a week', value: { retention: { content_days: 7 } } } },
+        responses: { 200: answer },
+        problems: ['unknown_field', 'invalid_type', 'invalid_field'],
+      },
+      async (call) => {
+        const { caller, body } = call;
+        const changes = changesOf(deps, body);
+        const { usage } = await recordOf(deps, caller, await accountSettings(deps, caller.accountId));
+        const replyOf = (row: AccountSettingsRow): Reply => ({
+          status: 200,
+          body: toRecord(deps, caller, row, usage),
+        });
+        return replyOf(
+          await changeSettings(deps, caller.accountId, changes, (row) => rowsOfAnswer(call, replyOf(row))),
+        );
+      },
+    ),
+  ];
+}
+
+function changesOf({ retention: most }: SettingsRoutesDeps, body: z.output<typeof Changes>): SettingsChanges {
+  const { track_opens, track_clicks, retention = {} } = body;
+  const { content_days, messages_days, events_days } = retention;
+  within('retention.content_days', content_days, most.content);
+  within('retention.messages_days', messages_days, most.messages);
+  within('retention.events_days', events_days, most.events);
+  return {
+    ...(track_opens === undefined ? {} : { track_opens: flagOf(track_opens) }),
+    ...(track_clicks === undefined ? {} : { track_clicks: flagOf(track_clicks) }),
+    ...(content_days === undefined ? {} : { content_days }),
+    ...(messages_days === undefined ? {} : { messages_days }),
+    ...(events_days === undefined ? {} : { events_days }),
+  };
+}
+
+const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
+
+function within(field: string, wanted: number | null | undefined, mostMs: number): void {
+  if (wanted == null || wanted <= daysOf(mostMs)) return;
+  throw new Problem('invalid_field', `the server keeps this for ${String(daysOf(mostMs))} days at most`, { field });
+}
+
+const daysOf = (ms: number): number => Math.max(1, Math.floor(ms / DAY_MS));
+
+async function recordOf(deps: SettingsRoutesDeps, caller: Caller, row: AccountSettingsRow): Promise<SettingsRecord> {
+  const { today, thisMonth } = await deps.usedBy(caller.accountId);
+  return toRecord(deps, caller, row, { mails_today: today, mails_this_month: thisMonth });
+}
+
+function toRecord(
+  { retention, limits, planOf }: SettingsRoutesDeps,
+  { plan }: Caller,
+  row: AccountSettingsRow,
+  usage: SettingsRecord['usage'],
+): SettingsRecord {
+  const allowed = planOf(plan);
+  // What an account asked for once may be more than the server keeps today.
+  const kept = (own: number | null, mostMs: number): number => Math.min(own ?? Infinity, daysOf(mostMs));
+  return {
+    object: 'settings',
+    track_opens: row.track_opens === 1,
+    track_clicks: row.track_clicks === 1,
+    retention: {
+      content_days: kept(row.content_days, retention.content),
+      messages_days: kept(row.messages_days, retention.messages),
+      events_days: kept(row.events_days, retention.events),
+    },
+    plan,
+    limits: {
+      requests_per_minute: allowed?.requestsPerMinute ?? null,
+      mails_per_day: allowed?.mailsPerDay ?? null,
+      mails_per_month: allowed?.mailsPerMonth ?? null,
+      recipients: limits.recipients,
+      bulk_recipients: limits.bulkRecipients,
+      attachments: limits.attachments,
+      message_bytes: limits.messageBytes,
+      body_bytes: limits.bodyBytes,
+    },
+    usage,
+  };
+}

@@ -1,0 +1,190 @@
+/** `/v1/streams`: kinds of mail that are kept apart. */
+import { z } from 'zod';
+import type { Clock } from '../base/clock.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { addStream, pageOfStreams, removeStream, updateStream } from '../accounts/stream-store.ts';
+import type { Database } from '../storage/database.ts';
+import type { StreamRow } from '../storage/tables.ts';
+import type { Cursors } from './cursor.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+
+export interface StreamsDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  cursors: Cursors;
+  /** Tells whoever keeps this stream in memory. */
+  forgetStream: (accountId: string, slug: string) => void;
+}
+
+const PATH = '/v1/streams';
+const slugForm = /^[a-z][a-z0-9-]{0,31}$/;
+
+const Stream = z
+  .object({
+    object: z.literal('stream'),
+    id: z.string(),
+    slug: z.string(),
+    name: z.string(),
+    type: z.enum(['transactional', 'broadcast']),
+    pool: z.string(),
+    priority: z.int(),
+    paused: z.boolean().describe('While it is, nothing is accepted for it and what waits is held.'),
+    created_at: z.iso.datetime(),
+  })
+  .meta({ id: 'Stream', description: 'A kind of mail that is kept apart.' });
+
+const name = () => z.string().min(1).max(100).describe('For people.');
+const pool = () => z.string().regex(slugForm).describe('Name of the sources it is sent from.');
+const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.');
+
+const params = z.object({ id: z.string().max(64).describe('Id of the stream.') });
+type Params = z.output<typeof params>;
+
+const sample: z.output<typeof Stream> = {
+  object: 'stream', id: 'str_01jz5w8q3hf2m9d4x6k7c1b0na', slug: 'news', name: 'Newsletter', type: 'broadcast', pool: 'default',
+  priority: 1, paused: false, created_at: '2026-01-30T08:00:00.000Z',
+}; // prettier-ignore
+const answer = (description: string) => ({
+  description,
+  schema: Stream,
+  examples: { stream: { summary: 'A stream', value: sample } },
+});
+
+export function streamRoutes(deps: StreamsDeps): Route[] {
+  return [listRoute(deps), addRoute(deps), changeRoute(deps), removeRoute(deps)];
+}
+
+const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
+  accountId: caller.accountId,
+  id,
+});
+
+const telling = (deps: StreamsDeps) => ({ ...deps, changed: deps.forgetStream });
+
+function listRoute({ db, cursors }: StreamsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listStreams',
+      summary: 'List streams',
+      description: 'Oldest first. Two are there from the start: `transactional` and `broadcast`.',
+      tag: 'streams',
+      scope: ['stream:read'],
+      query: z.strictObject(pageParameters()),
+      responses: { 200: { description: 'A page of streams.', schema: listOf(Stream) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async ({ query, caller, search }) => {
+      const list = listName(`${PATH} ${caller.accountId}`, query);
+      const wanted = wantedPage(cursors, list, query);
+      const { rows, hasMore } = await pageOfStreams({ db }, { accountId: caller.accountId, ...wanted });
+      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
+        data: rows.map(streamRecord),
+        hasMore,
+        first: rows[0]?.id ?? null,
+        last: rows.at(-1)?.id ?? null,
+      });
+    },
+  );
+}
+
+function addRoute(deps: StreamsDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: PATH,
+      operationId: 'createStream',
+      summary: 'Make a stream',
+      description: 'Mail names it by its slug. Suppressions can be for one stream alone.',
+      tag: 'streams',
+      scope: ['stream'],
+      body: z
+        .strictObject({
+          slug: z.string().regex(slugForm).describe('What mails call it: lower-case letters, digits and hyphens.'),
+          name: name(),
+          type: z.enum(['transactional', 'broadcast']),
+          pool: pool().optional(),
+          priority: priority().optional(),
+        })
+        .meta({ id: 'NewStream' }),
+      bodyExamples: { news: { summary: 'A newsletter', value: { slug: 'news', name: 'Newsletter', type: 'broadcast' } } },
+      responses: { 201: { ...answer('The new stream.'), headers: { Location: 'Path of the stream.' } } },
+      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'already_exists', 'invalid_state'],
+    }, // prettier-ignore
+    async (call) => {
+      const replyOf = (row: StreamRow): Reply => ({
+        status: 201,
+        body: streamRecord(row),
+        headers: { Location: `${PATH}/${row.id}` },
+      });
+      const wish = { accountId: call.caller.accountId, ...call.body };
+      return replyOf(await addStream(telling(deps), wish, (row) => rowsOfAnswer(call, replyOf(row))));
+    },
+  );
+}
+
+function changeRoute(deps: StreamsDeps): Route {
+  return route(
+    {
+      method: 'PATCH',
+      path: `${PATH}/{id}`,
+      operationId: 'updateStream',
+      summary: 'Change or pause a stream',
+      description:
+        'Priority and pool are for mail accepted from then on. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time to give up goes on.',
+      tag: 'streams',
+      scope: ['stream'],
+      params,
+      body: z
+        .strictObject({
+          name: name().optional(),
+          pool: pool().optional(),
+          priority: priority().optional(),
+          paused: z.boolean().optional(),
+        })
+        .meta({ id: 'StreamChanges' }),
+      bodyExamples: { pause: { summary: 'Pause it', value: { paused: true } } },
+      responses: { 200: answer('The stream as it is now.') },
+      problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long'],
+    },
+    async (call) => {
+      const replyOf = (row: StreamRow): Reply => ({ status: 200, body: streamRecord(row) });
+      const row = await updateStream(telling(deps), refOf(call), call.body, (changed) =>
+        rowsOfAnswer(call, replyOf(changed)),
+      );
+      return replyOf(row);
+    },
+  );
+}
+
+function removeRoute(deps: StreamsDeps): Route {
+  return route(
+    {
+      method: 'DELETE',
+      path: `${PATH}/{id}`,
+      operationId: 'deleteStream',
+      summary: 'Remove a stream',
+      description: 'Not the two that every account has, and not while mail waits in it. Sent mail keeps its name.',
+      tag: 'streams',
+      scope: ['stream'],
+      params,
+      responses: { 204: { description: 'Removed.' } },
+      problems: ['invalid_state'],
+    },
+    async (call) => {
+      const reply: Reply = { status: 204, body: null };
+      await removeStream(telling(deps), refOf(call), () => rowsOfAnswer(call, reply));
+      return reply;
+    },
+  );
+}
+
+function streamRecord(row: StreamRow): z.output<typeof Stream> {
+  const { id, slug, name: words, type, pool: source, priority: order, paused, created_at } = row;
+  return {
+    object: 'stream', id, slug, name: words, type, pool: source, priority: order, paused: paused === 1, created_at: rfc3339(created_at),
+  }; // prettier-ignore
+}

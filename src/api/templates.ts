@@ -1,0 +1,518 @@
+/** `/v1/templates`: mails to be filled in, with their versions, and what they look like. */
+import { z } from 'zod';
+import { faults } from '../base/check.ts';
+import type { Clock } from '../base/clock.ts';
+import { isId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { parseMailbox } from '../mail/address.ts';
+import { localeSchema, problemOf, templateMembers, timezoneSchema } from '../messages/templated-send.ts';
+import type { Database } from '../storage/database.ts';
+import { compile, MOST_SOURCE, type Part } from '../templates/mixed/index.ts';
+import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
+import {
+  changeTemplate,
+  createTemplate,
+  deleteTemplate,
+  findTemplate,
+  pageOfTemplates,
+  versionsOf,
+  type Template,
+  type TemplateBody,
+} from '../templates/template-store.ts';
+import type { Cursors } from './cursor.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { integerParameter } from './query.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+
+export interface TemplatesDeps {
+  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  clock: Clock;
+  renderer: Renderer;
+  cursors: Cursors;
+}
+
+const PATH = '/v1/templates';
+const TYPES = ['string', 'number', 'boolean', 'object', 'array'] as const;
+
+const Declared = z.strictObject({
+  name: z.string().regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/).describe('As the template spells it.'),
+  type: z.enum(TYPES).nullish().describe('`string` where not given.'),
+  required: z.boolean().nullish().describe('A send without it is refused. Default: false.'),
+  default: z.unknown().optional().describe('What it is where a send does not give it.'),
+}); // prettier-ignore
+
+const source = (what: string) => z.string().max(MOST_SOURCE).nullish().describe(what);
+
+const contents = {
+  subject: z.string().min(1).max(2000).nullish().describe('Rendered for each mail; 998 characters at most then.'),
+  from: z.string().min(1).max(1000).nullish().describe('Sender where a send names none; its name may have variables.'),
+  reply_to: z.union([z.string().max(1000), z.array(z.string().max(1000)).max(10)]).nullish().describe('Where answers go.'),
+  html: source('HTML body.'),
+  text: source('Plain text body; derived from the html where there is none.'),
+  variables: z.array(Declared).max(200).nullish().describe('Variables that are declared. Others may be used as well.'),
+  locale: localeSchema.nullish(),
+  timezone: timezoneSchema.nullish(),
+  strict_variables: z.boolean().nullish().describe('Refuse sends where a variable is missing. Default: false.'),
+}; // prettier-ignore
+
+const alias = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/)
+  .refine((text) => !isId('tpl', text))
+  .register(faults, { says: 'must be 1 to 64 of the characters a-z 0-9 _ -, begin with a letter or digit, and be no id' })
+  .nullish()
+  .describe('A name of your own, accepted wherever an id is; unique in the account.'); // prettier-ignore
+
+const named = {
+  alias,
+  name: z.string().min(1).max(200).nullish().describe('For people. Default: the alias, else the subject.'),
+};
+
+const NewTemplate = z
+  .strictObject({
+    ...named,
+    ...contents,
+    publish: z.boolean().nullish().describe('`false` keeps a draft. Default: true.'),
+  })
+  .meta({ id: 'NewTemplate' });
+
+const TemplateChange = z
+  .strictObject({
+    ...named,
+    ...contents,
+    publish: z.boolean().nullish().describe('Publishes what results. Default: false.'),
+  })
+  .meta({ id: 'TemplateChange' });
+
+const nullable = () => z.string().nullable();
+
+const TemplateRecord = z
+  .object({
+    object: z.literal('template'),
+    id: z.string(),
+    alias: nullable(),
+    name: z.string(),
+    subject: nullable(),
+    from: nullable(),
+    reply_to: z.array(z.string()),
+    html: nullable(),
+    text: nullable(),
+    variables: z.array(z.object({ name: z.string(), type: z.enum(TYPES), required: z.boolean(), default: z.unknown() })),
+    locale: z.string(),
+    timezone: z.string(),
+    strict_variables: z.boolean(),
+    version: z.int().describe('The version shown.'),
+    published_version: z.int().nullable().describe('The version that sends use.'),
+    status: z.enum(['draft', 'published']).describe('Whether the version shown is the one that sends use.'),
+    created_at: z.iso.datetime(),
+    updated_at: z.iso.datetime(),
+    published_at: z.iso.datetime().nullable(),
+  })
+  .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed as you like.' }); // prettier-ignore
+
+const sample = {
+  object: 'template', id: 'tpl_01jz5w8q3hf2m9d4x6k7c1b0na', alias: 'welcome', name: 'Welcome', subject: 'Hello {{ name }}', from: 'Acme <hi@acme.example>', reply_to: [],
+  html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>', text: null, variables: [{ name: 'name', type: 'string', required: true, default: null }],
+  locale: 'en', timezone: 'UTC', strict_variables: false, version: 1, published_version: 1, status: 'published',
+  created_at: '2026-01-31T09:30:02.481Z', updated_at: '2026-01-31T09:30:02.481Z', published_at: '2026-01-31T09:30:02.481Z',
+}; // prettier-ignore
+
+const params = z.object({ id: z.string().min(1).max(64).describe('Id or alias.') });
+const faultsOfTemplates = ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'missing_content', 'invalid_sender', 'invalid_address', 'template_syntax_error', 'template_render_failed', 'already_exists'] as const; // prettier-ignore
+
+export function templateRoutes(deps: TemplatesDeps): Route[] {
+  return [
+    createRoute(deps),
+    listRoute(deps),
+    renderRoute(deps),
+    readRoute(deps),
+    changeRoute(deps),
+    removeRoute(deps),
+    publishRoute(deps),
+    versionsRoute(deps),
+  ];
+}
+
+const answers = (description: string) => ({ description, schema: TemplateRecord, examples: { template: { summary: 'A template', value: sample } } }); // prettier-ignore
+
+function createRoute(deps: TemplatesDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: PATH,
+      operationId: 'createTemplate',
+      summary: 'Create a template',
+      description: 'Handlebars and Liquid may be mixed. A fault is told with its line and column. The template is published at once unless `publish` is false.',
+      tag: 'templates',
+      scope: ['template'],
+      body: NewTemplate,
+      bodyExamples: { welcome: { summary: 'A template', value: { alias: 'welcome', name: 'Welcome', subject: 'Hello {{ name }}', html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>' } } },
+      responses: { 201: { ...answers('The template.'), headers: { Location: 'Path of the template.' } } },
+      problems: faultsOfTemplates,
+    },
+    async (call: Call<object, object, z.output<typeof NewTemplate>>) => {
+      const wish = call.body;
+      const body = applied(empty, wish);
+      checkBody(body);
+      const answer = oneAnswer();
+      const name = wish.name ?? wish.alias ?? body.subject ?? 'Untitled';
+      await createTemplate(deps, { accountId: call.caller.accountId, alias: wish.alias ?? null, name, body, publish: wish.publish !== false }, (template) =>
+        rowsOfAnswer(call, answer.give({ status: 201, body: templateRecord(template), headers: { Location: `${PATH}/${template.row.id}` } })),
+      );
+      return answer.given();
+    },
+  ); // prettier-ignore
+}
+
+const empty: TemplateBody = {
+  subject: null,
+  from: null,
+  replyTo: [],
+  html: null,
+  text: null,
+  variables: [],
+  locale: 'en',
+  timezone: 'UTC',
+  strict: false,
+};
+
+type Contents = Omit<z.output<typeof TemplateChange>, 'alias' | 'name' | 'publish'>;
+
+/** The body with what was given put in; null takes a member away. */
+function applied(body: TemplateBody, wish: Contents): TemplateBody {
+  const or = <T>(given: T | undefined, before: T): T => (given === undefined ? before : given);
+  return {
+    subject: or(wish.subject, body.subject),
+    from: or(wish.from, body.from),
+    replyTo: wish.reply_to === undefined ? body.replyTo : wish.reply_to === null ? [] : typeof wish.reply_to === 'string' ? [wish.reply_to] : wish.reply_to,
+    html: or(wish.html, body.html),
+    text: or(wish.text, body.text),
+    variables: wish.variables === undefined ? body.variables : (wish.variables ?? []).map(({ name, type, required, default: fallback }) => ({ name, type: type ?? 'string', required: required ?? false, default: fallback ?? null })),
+    locale: wish.locale ?? body.locale,
+    timezone: wish.timezone ?? body.timezone,
+    strict: wish.strict_variables ?? body.strict,
+  }; // prettier-ignore
+}
+
+/** Addresses as a mail will need them, and sources as the language wants them. Throws the first fault. */
+function checkBody(body: TemplateBody): void {
+  if ((body.html ?? '') === '' && (body.text ?? '') === '')
+    throw new Problem('missing_content', 'The template has no content: give it `html` or `text`.', { field: 'html' });
+  for (const [name, part, text] of sourcesOf(body)) {
+    const compiled = compile(text, part);
+    if (!compiled.ok) throw problemOf(compiled.faults[0], name);
+  }
+  // With variables in it, an address can only be judged when it is filled in.
+  if (body.from !== null && !body.from.includes('{')) checkAddress(body.from, 'from', 'invalid_sender');
+  body.replyTo.forEach((text, n) => {
+    checkAddress(text, body.replyTo.length === 1 ? 'reply_to' : `reply_to[${String(n)}]`, 'invalid_address');
+  });
+  const double = body.variables.find(({ name }, n) => body.variables.findIndex((one) => one.name === name) !== n);
+  if (double !== undefined)
+    throw new Problem('invalid_field', `the variable \`${double.name}\` is declared twice`, { field: 'variables' });
+}
+
+function checkAddress(text: string, field: string, code: 'invalid_sender' | 'invalid_address'): void {
+  const parsed = parseMailbox(text, { smtputf8: true });
+  if (parsed.kind === 'bad') throw new Problem(code, `\`${field}\` does not match the address format rule: ${parsed.why}.`, { field }); // prettier-ignore
+}
+
+function sourcesOf(body: TemplateBody): [name: string, part: Part, source: string][] {
+  const all: [string, Part, string | null][] = [
+    ['subject', 'subject', body.subject],
+    ['from', 'header', body.from],
+    ['html', 'html', body.html],
+    ['text', 'text', body.text],
+  ];
+  return all.flatMap(([name, part, text]): [string, Part, string][] => (text === null ? [] : [[name, part, text]]));
+}
+
+/** The answer that is made inside of the transaction, for after it. */
+function oneAnswer(): { give(reply: Reply): Reply; given(): Reply } {
+  let kept: Reply | null = null;
+  return {
+    give: (reply) => (kept = reply),
+    given() {
+      if (kept === null) throw new Error('a write was committed without its answer');
+      return kept;
+    },
+  };
+}
+
+function listRoute({ db, cursors }: TemplatesDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listTemplates',
+      summary: 'List templates',
+      description: 'The latest version of each, newest template first, without `html` and `text` (null here).',
+      tag: 'templates',
+      scope: ['template:read'],
+      query: z.strictObject(pageParameters()),
+      responses: { 200: { description: 'A page of templates.', schema: listOf(TemplateRecord) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async ({ query, caller, search }) => {
+      const list = listName(`${PATH} ${caller.accountId}`, query);
+      const wanted = wantedPage(cursors, list, query);
+      const { templates, hasMore } = await pageOfTemplates({ db }, { accountId: caller.accountId, ...wanted });
+      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
+        data: templates.map((template) => ({ ...templateRecord(template), html: null, text: null })),
+        hasMore,
+        first: templates[0]?.row.id ?? null,
+        last: templates.at(-1)?.row.id ?? null,
+      });
+    },
+  );
+}
+
+const versionParameter = z.strictObject({
+  version: integerParameter(1, 1_000_000_000).optional().describe('The latest where not given.'),
+});
+
+function readRoute({ db }: TemplatesDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}`,
+      operationId: 'getTemplate',
+      summary: 'Read one template',
+      description: 'By id or alias: the latest version, or the one asked for.',
+      tag: 'templates',
+      scope: ['template:read'],
+      params,
+      query: versionParameter,
+      responses: { 200: answers('The template.') },
+      problems: ['invalid_parameter'],
+    },
+    async ({ params: { id }, query: { version }, caller }) => {
+      const template = await findTemplate({ db }, { accountId: caller.accountId, idOrAlias: id, version });
+      return { status: 200, body: templateRecord(template) };
+    },
+  );
+}
+
+function changeRoute(deps: TemplatesDeps): Route {
+  return route(
+    {
+      method: 'PATCH',
+      path: `${PATH}/{id}`,
+      operationId: 'updateTemplate',
+      summary: 'Change a template',
+      description: 'What is given replaces what was, null takes it away. Other content makes a new version, a draft until it is published; sends use the published one meanwhile.',
+      tag: 'templates',
+      scope: ['template'],
+      params,
+      body: TemplateChange,
+      bodyExamples: { subject: { summary: 'Another subject, published', value: { subject: 'Good day, {{ name }}', publish: true } } },
+      responses: { 200: answers('The template.') },
+      problems: faultsOfTemplates,
+    },
+    async (call: Call<z.output<typeof params>, object, z.output<typeof TemplateChange>>) => {
+      const { alias: newAlias, name, publish, ...wish } = call.body;
+      const changes = Object.values(wish).some((value) => value !== undefined);
+      const change = (before: TemplateBody): TemplateBody => {
+        const after = applied(before, wish);
+        checkBody(after);
+        return after;
+      };
+      const answer = oneAnswer();
+      await changeTemplate(deps, {
+        accountId: call.caller.accountId, idOrAlias: call.params.id, change: changes ? change : null, publish: publish === true,
+        ...(newAlias === undefined ? {} : { alias: newAlias }), ...(name == null ? {} : { name }),
+      }, (template) => rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })));
+      return answer.given();
+    },
+  ); // prettier-ignore
+}
+
+function removeRoute(deps: TemplatesDeps): Route {
+  return route(
+    {
+      method: 'DELETE',
+      path: `${PATH}/{id}`,
+      operationId: 'deleteTemplate',
+      summary: 'Delete a template',
+      description: 'With all versions. Mail that was accepted with it is sent as it is: it was rendered then.',
+      tag: 'templates',
+      scope: ['template'],
+      params,
+      responses: { 204: { description: 'Deleted.' } },
+    },
+    async (call) => {
+      const reply: Reply = { status: 204, body: null };
+      const { accountId } = call.caller;
+      await deleteTemplate(deps, { accountId, idOrAlias: call.params.id }, () => rowsOfAnswer(call, reply));
+      return reply;
+    },
+  );
+}
+
+function publishRoute(deps: TemplatesDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/publish`,
+      operationId: 'publishTemplate',
+      summary: 'Publish the latest version',
+      description: 'From now on sends use it, unless they name a version.',
+      tag: 'templates',
+      scope: ['template'],
+      params,
+      responses: { 200: answers('The template.') },
+    },
+    async (call) => {
+      const answer = oneAnswer();
+      await changeTemplate(deps, { accountId: call.caller.accountId, idOrAlias: call.params.id, change: null, publish: true }, (template) =>
+        rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })),
+      );
+      return answer.given();
+    },
+  ); // prettier-ignore
+}
+
+const TemplateVersions = z
+  .object({
+    object: z.literal('list'),
+    data: z.array(z.object({ object: z.literal('template_version'), version: z.int(), status: z.enum(['draft', 'published', 'superseded']), created_at: z.iso.datetime() })),
+  })
+  .meta({ id: 'TemplateVersions' }); // prettier-ignore
+
+function versionsRoute({ db }: TemplatesDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}/versions`,
+      operationId: 'listTemplateVersions',
+      summary: 'List the versions of a template',
+      description: 'Newest first, the last hundred.',
+      tag: 'templates',
+      scope: ['template:read'],
+      params,
+      responses: { 200: { description: 'The versions.', schema: TemplateVersions } },
+    },
+    async ({ params: { id }, caller }) => {
+      const { row, versions } = await versionsOf({ db }, { accountId: caller.accountId, idOrAlias: id });
+      const statusOf = (version: number): string =>
+        version === row.published_version ? 'published' : version > (row.published_version ?? 0) ? 'draft' : 'superseded'; // prettier-ignore
+      const data = versions.map(({ version, created_at }) => ({ object: 'template_version', version, status: statusOf(version), created_at: rfc3339(created_at) })); // prettier-ignore
+      return { status: 200, body: { object: 'list', data } };
+    },
+  );
+}
+
+const RenderRequest = z
+  .strictObject({
+    ...templateMembers,
+    template_id: templateMembers.template_id.describe('Id or alias; or give `subject`, `html` and `text` themselves.'),
+    subject: contents.subject,
+    html: contents.html,
+    text: contents.text,
+  })
+  .meta({ id: 'RenderRequest' });
+
+const PartRecord = z.object({
+  rendered: z.string().nullable(),
+  errors: z.array(z.object({ code: z.string(), line: z.int().nullable(), column: z.int().nullable(), message: z.string() })), // prettier-ignore
+});
+
+const RenderRecord = z
+  .object({
+    object: z.literal('render'),
+    valid: z.boolean(),
+    subject: PartRecord.nullable(),
+    html: PartRecord.nullable(),
+    text: PartRecord.nullable(),
+    variables: z.array(z.string()).describe('Names that the template asks for.'),
+  })
+  .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
+
+function renderRoute({ db, renderer }: TemplatesDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/render`,
+      operationId: 'renderTemplate',
+      summary: 'Try a template',
+      description: 'Renders without sending. What is wrong with the template is part of a 200 here, each fault with line and column.',
+      tag: 'templates',
+      scope: ['template:render'],
+      body: RenderRequest,
+      bodyExamples: { inline: { summary: 'Sources of its own', value: { html: '<p>Hello {{ name }}</p>', variables: { name: 'Ana' } } } },
+      responses: { 200: { description: 'The parts.', schema: RenderRecord } },
+      problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'mutually_exclusive_fields', 'missing_content', 'unknown_template'],
+    },
+    async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
+      const { template_id: id, template_version: version } = body;
+      const own = [body.subject, body.html, body.text].some((one) => one != null);
+      if (id != null && own) throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`', { field: 'template_id' });
+      if (id == null && !own) throw new Problem('missing_content', 'Give `template_id`, or one of `subject`, `html` and `text`.', { field: 'html' });
+      const template = id == null ? null : await known({ db }, caller.accountId, id, version ?? undefined);
+      const parts = sourcesOf({ ...(template?.body ?? { ...empty, subject: body.subject ?? null, html: body.html ?? null, text: body.text ?? null }), from: null }).map(([name, part, text]): PartSource => ({ name, part, source: text }));
+      const defaults = Object.fromEntries((template?.body.variables ?? []).flatMap(({ name, default: fallback }) => (fallback === null ? [] : [[name, fallback]])));
+      const results = await renderer.render(parts, {
+        variables: { ...defaults, ...body.variables },
+        strict: body.strict_variables ?? template?.body.strict ?? false,
+        locale: body.locale ?? template?.body.locale ?? 'en',
+        timezone: body.timezone ?? template?.body.timezone ?? 'UTC',
+        now,
+      });
+      return { status: 200, body: renderRecord(results) };
+    },
+  ); // prettier-ignore
+}
+
+async function known(deps: Pick<TemplatesDeps, 'db'>, accountId: string, id: string, version?: number): Promise<Template> {
+  try {
+    return await findTemplate(deps, { accountId, idOrAlias: id, version });
+  } catch (error) {
+    // In a body it is a fault of the request, not of the path.
+    if (error instanceof Problem && error.code === 'not_found')
+      throw new Problem('unknown_template', error.message, { field: 'template_id' });
+    throw error;
+  }
+} // prettier-ignore
+
+function renderRecord(results: readonly PartResult[]): z.output<typeof RenderRecord> {
+  const part = (wanted: string): z.output<typeof PartRecord> | null => {
+    const result = results.find(({ name }) => name === wanted);
+    if (result === undefined) return null;
+    if (result.ok) return { rendered: result.output, errors: [] };
+    return { rendered: null, errors: result.faults.map(({ code, line, column, message }) => ({ code, line, column, message })) }; // prettier-ignore
+  };
+  return {
+    object: 'render',
+    valid: results.every(({ ok }) => ok),
+    subject: part('subject'),
+    html: part('html'),
+    text: part('text'),
+    variables: [...new Set(results.flatMap(({ variables }) => variables))],
+  };
+}
+
+function templateRecord({ row, version, body }: Template): z.output<typeof TemplateRecord> {
+  return {
+    object: 'template',
+    id: row.id,
+    alias: row.alias,
+    name: row.name,
+    subject: body.subject,
+    from: body.from,
+    reply_to: [...body.replyTo],
+    html: body.html,
+    text: body.text,
+    variables: body.variables.map((one) => ({ ...one, default: one.default ?? null })),
+    locale: body.locale,
+    timezone: body.timezone,
+    strict_variables: body.strict,
+    version,
+    published_version: row.published_version,
+    status: version === row.published_version ? 'published' : 'draft',
+    created_at: rfc3339(row.created_at),
+    updated_at: rfc3339(row.updated_at),
+    published_at: row.published_at === null ? null : rfc3339(row.published_at),
+  };
+}

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { addDomain } from '../../src/domains/domain-store.ts';
+import { openKeyring } from '../../src/base/keyring.ts';
+import { CHECK_BROKEN_EVERY_MS, CHECK_EVERY_MS, domainChecks } from '../../src/housekeeping/domain-checks.ts';
+import { recordsOf } from '../../src/domains/domain-record.ts';
+import { ensureDefaultAccount } from '../../src/accounts/account-store.ts';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { DomainRow } from '../../src/storage/tables.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { FakeResolver } from '../support/fake-resolver.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+describe('housekeeping/domain-checks', () => {
+  let temp: TempDatabase;
+  let folder: string;
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    folder = mkdtempSync(path.join(tmpdir(), 'ph-'));
+  });
+  afterEach(async () => {
+    await temp.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  it('checks what is due, and warns when a record breaks', async () => {
+    const clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
+    const { db } = temp;
+    const resolver = new FakeResolver();
+    const warned: unknown[] = [];
+    const log = { warn: (fields: object) => warned.push(fields), info: () => undefined };
+    const hostname = 'mail.posthorn.test';
+    const deps = { db, clock, resolver, hostname, log, keyring: openKeyring(folder) };
+    const { id: accountId } = await ensureDefaultAccount(deps);
+    const domain = await addDomain(deps, { accountId, name: 'acme.test' });
+    await addDomain(deps, { accountId, name: 'trusted.test', trusted: true });
+    const rule = domainChecks(deps);
+    const status = async (): Promise<string | undefined> =>
+      (await db.read<DomainRow>('domains').where('name', 'acme.test').first())?.status;
+    const zones = Object.fromEntries(
+      recordsOf(domain, hostname).map(({ host, type, value }) => [`${host} ${type}`, [value]]),
+    );
+
+    resolver.zones = zones;
+    await rule.step();
+    assert.equal(await status(), 'verified');
+    assert.ok(resolver.asked.every((question) => !question.includes('trusted.test')));
+
+    resolver.zones = {};
+    clock.advance(CHECK_EVERY_MS - 1);
+    await rule.step();
+    assert.equal(await status(), 'verified');
+    clock.advance(1);
+    await rule.step();
+    assert.equal(await status(), 'failed');
+    assert.equal(warned.length, 1);
+
+    resolver.zones = zones;
+    clock.advance(CHECK_BROKEN_EVERY_MS);
+    await rule.step();
+    assert.equal(await status(), 'verified');
+  });
+});
