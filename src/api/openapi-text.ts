@@ -32,7 +32,7 @@ Requests are counted per account in windows of a minute, by plan; every answer s
 The version stands in the path. Endpoints end no earlier than 12 months after notice, which the headers \`Deprecation\`,
 \`Sunset\`, \`Link\` and \`Warning\` give on every answer. Answers may gain members, and enumerations values, at any time.
 `.trim(),
-  bearer: 'An API key, created in the dashboard or on the command line.',
+  bearer: 'An API key, created on the command line or by a key with the scope `key`.',
   idempotencyKey:
     'Makes a repeated request harmless: the first answer is given again. 1 to 255 visible ASCII characters; a UUIDv4 does best.',
   tags: {

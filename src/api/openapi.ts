@@ -60,6 +60,7 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
   const paths: Record<string, Json> = {};
   for (const route of published) (paths[route.path] ??= {})[route.method.toLowerCase()] = operation(route, schemas);
   const tags = [...new Set(published.map((route) => route.tag))];
+  const used = JSON.stringify(paths);
   return {
     openapi: '3.1.0',
     info: {
@@ -78,7 +79,7 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
       securitySchemes: { bearerAuth: { type: 'http', scheme: 'bearer', description: openapiText.bearer } },
       headers: headers(),
       parameters: { IdempotencyKey: idempotencyParameter },
-      responses: problemResponses(),
+      responses: problemResponses(used),
       schemas: { ErrorEnvelope: envelopeSchema, Error: errorSchema, ...schemas.named },
     },
   };
@@ -192,7 +193,7 @@ function problemStatuses(route: Route): number[] {
   if (route.scope !== null) add(401, 403);
   if (route.params !== undefined) add(404);
   if (route.method === 'POST') add(409);
-  if (route.body !== undefined) add(413, 415);
+  if (route.body !== undefined) add(408, 413, 415, 417, 504);
   if (route.deprecated !== undefined) add(410);
   for (const code of route.problems ?? []) add(catalogue[code].status);
   return [...statuses].sort((a, b) => a - b);
@@ -246,8 +247,10 @@ const envelopeSchema = {
 
 const responseName = (status: number): string => openapiText.responses[status]?.name ?? `Problem${status}`;
 
-function problemResponses(): Json {
-  const statuses = [...new Set(codes.map((code) => catalogue[code].status as number))];
+/** Those that an operation names: others (405, say) can be met only where no operation is. */
+function problemResponses(used: string): Json {
+  const all = [...new Set(codes.map((code) => catalogue[code].status as number))];
+  const statuses = all.filter((status) => used.includes(`"#/components/responses/${responseName(status)}"`));
   return Object.fromEntries(statuses.map((status) => [responseName(status), problemResponse(status)]));
 }
 

@@ -114,7 +114,7 @@ const TemplateRecord = z
 
 const sample = {
   object: 'template', id: 'tpl_01jz5w8q3hf2m9d4x6k7c1b0na', alias: 'welcome', name: 'Welcome', subject: 'Hello {{ name }}', from: 'Acme <hi@acme.example>', reply_to: [],
-  html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>', text: null, variables: [{ name: 'name', type: 'string', required: true, default: null }],
+  html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>', text: null, variables: [],
   locale: 'en', timezone: 'UTC', strict_variables: false, version: 1, published_version: 1, status: 'published',
   created_at: '2026-01-31T09:30:02.481Z', updated_at: '2026-01-31T09:30:02.481Z', published_at: '2026-01-31T09:30:02.481Z',
 }; // prettier-ignore

@@ -37,6 +37,16 @@ const address = (description: string): z.ZodString => z.string().meta({ minLengt
 const addresses = (most: number): z.ZodUnion<[z.ZodString, z.ZodArray<z.ZodString>]> =>
   z.union([address('One mailbox.'), z.array(address('One mailbox.')).meta({ maxItems: most })]);
 
+/** Templates and variables are rendered before a request is checked (templated-send.ts): what still has them came another way. */
+const rendered = z
+  .null()
+  .register(faults, { unavailable: true, says: 'cannot be used here' })
+  .optional()
+  .describe('Rendered before.');
+const renderedMembers = {
+  template_id: rendered, template_version: rendered, variables: rendered, strict_variables: rendered, locale: rendered, timezone: rendered,
+} satisfies Record<keyof typeof templateMembers, z.ZodType>; // prettier-ignore
+
 /** A member that the contract has and this version does not: only the value that changes nothing passes. */
 const notYetTrue = z.literal(false).register(faults, { unavailable: true });
 
@@ -149,7 +159,7 @@ const subject = characters(998)
   .describe(SUBJECT);
 
 /** The members every form shares. `from` and `subject` are required in the single form and can be defaults in the bulk form. */
-const someMembers = (limits: SendLimits) => ({
+const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(limits: SendLimits, templates: T) => ({
   html: z
     .string()
     .meta({ maxLength: limits.htmlBytes })
@@ -159,7 +169,7 @@ const someMembers = (limits: SendLimits) => ({
     ),
   text: z.string().meta({ maxLength: limits.textBytes }).nullish().describe('Plain text body.'),
   auto_text: z.boolean().nullish().describe('Derive a text part where only html is given. Default: true.'),
-  ...templateMembers,
+  ...templates,
   headers,
   attachments: z
     .array(Attachment)
@@ -193,8 +203,10 @@ const someMembers = (limits: SendLimits) => ({
 });
 
 /** The schemas with these limits in their documentation. */
-export function sendSchemas(limits: SendLimits) {
-  const members = someMembers(limits);
+export const sendSchemas = (limits: SendLimits) => schemasWith(limits, templateMembers);
+
+function schemasWith<T extends typeof templateMembers | typeof renderedMembers>(limits: SendLimits, templates: T) {
+  const members = someMembers(limits, templates);
   const copies = {
     cc: addresses(limits.recipients).nullish().describe('Further recipients, named in the mail.'),
     bcc: addresses(limits.recipients).nullish().describe('Further recipients, not named in the mail.'),
@@ -240,7 +252,7 @@ export function sendSchemas(limits: SendLimits) {
   return { SingleMessage, BulkMessage, BulkEntry, BulkShared };
 }
 
-const schemas = sendSchemas(defaultLimits);
+const schemas = schemasWith(defaultLimits, renderedMembers);
 
 /** The single form of `POST /v1/messages`. */
 export const SingleMessage = schemas.SingleMessage;

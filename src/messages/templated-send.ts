@@ -67,8 +67,8 @@ export const templateMembers = {
     .nullish()
     .describe('Data for the template, or for `{{ }}` and `{% %}` in `subject`, `html` and `text`: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep.'),
   strict_variables: z.boolean().nullish().describe("Refuse the request where a variable is missing. Default: the template's, else false."),
-  locale: localeSchema.nullish(),
-  timezone: timezoneSchema.nullish(),
+  locale: localeSchema.nullish().describe(localeSchema.description ?? ''),
+  timezone: timezoneSchema.nullish().describe(timezoneSchema.description ?? ''),
 }; // prettier-ignore
 
 const Members = z.object(templateMembers);

@@ -14,7 +14,8 @@ export interface FolderLock {
 export async function lockFolder(dataDir: string): Promise<FolderLock | null> {
   const file = await open(path.join(dataDir, 'posthorn.lock'));
   const refused = await new Promise<Error | null>((resolve) => {
-    file.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE', resolve);
+    // Those that ask in the same instant stand in each other's way for a moment: without patience none would get it.
+    file.exec('PRAGMA busy_timeout = 500; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE', resolve);
   });
   let released: Promise<void> | null = null;
   const release = (): Promise<void> =>

@@ -1,0 +1,50 @@
+/** The published description by the rules of two linters, at their strictest: no error, no warning. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { startTestApp } from '../support/app.ts';
+
+const bin = path.resolve(import.meta.dirname, '../../node_modules/.bin');
+
+describe('api/openapi: linters', function () {
+  this.timeout(120_000);
+  let folder: string;
+  let file: string;
+
+  before(async () => {
+    folder = mkdtempSync(path.join(tmpdir(), 'ph-openapi-'));
+    file = path.join(folder, 'openapi.json');
+    const app = await startTestApp();
+    writeFileSync(file, (await app.get('/v1/openapi.json', { key: null })).text);
+    await app.stop();
+  });
+  after(() => {
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  function lint(command: string, ...args: string[]): unknown {
+    const env = { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' };
+    const { stdout, stderr } = spawnSync(path.join(bin, command), ['lint', file, ...args], {
+      cwd: folder,
+      env,
+      encoding: 'utf8',
+    });
+    assert.ok(/[[{]/.test(stdout), `${stdout}\n${stderr}`);
+    return JSON.parse(stdout);
+  }
+
+  it('Redocly, recommended-strict', () => {
+    const { problems } = lint('redocly', '--extends', 'recommended-strict', '--format', 'json') as {
+      problems: { message: string; ruleId: string }[];
+    };
+    assert.deepEqual(problems.map(({ ruleId, message }) => `${ruleId}: ${message}`), []); // prettier-ignore
+  });
+
+  it('Spectral, spectral:oas', () => {
+    writeFileSync(path.join(folder, '.spectral.json'), JSON.stringify({ extends: ['spectral:oas'] }));
+    const problems = lint('spectral', '--format', 'json', '--quiet') as { code: string; message: string; path: string[] }[]; // prettier-ignore
+    assert.deepEqual(problems.map(({ code, message, path: at }) => `${code} ${at.join('.')}: ${message}`), []); // prettier-ignore
+  });
+});
