@@ -139,6 +139,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     simulatorDomain: config.simulator.domain,
   };
 
+  const holdOf = createHolds({ pauses: createAccountPauses({ db, clock }), streams, directory });
   const mta = buildMta({
     config,
     overrides,
@@ -151,7 +152,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     bells,
     directory,
     signers,
-    holdOf: createHolds({ pauses: createAccountPauses({ db, clock }), streams, directory }),
+    holdOf,
     epoch,
   });
   const api = createApi(
@@ -177,6 +178,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
     apiRoutes({
       renderer,
+      holdOf,
+      change: { db, clock, recorder, bells, retry: accept.retry },
+      parkedUntil: (domain) => mta.parkedUntil(domain),
       db,
       clock,
       bells,

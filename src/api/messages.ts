@@ -151,7 +151,7 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   return draft;
 }
 
-const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender => ({
+export const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender => ({
   accountId: caller.accountId,
   keyId: caller.keyId,
   mode: caller.mode,

@@ -13,6 +13,7 @@ import { createCursors } from './cursor.ts';
 import { domainRoutes } from './domains.ts';
 import { eventRoutes } from './events.ts';
 import { keyRoutes } from './keys.ts';
+import { messageActionRoutes, type MessageActionsDeps } from './message-actions.ts';
 import { messageRoutes } from './messages.ts';
 import type { Route } from './route.ts';
 import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
@@ -26,6 +27,9 @@ export interface RoutesDeps {
   bells: { events: Bell };
   keyring: Keyring;
   renderer: Renderer;
+  change: MessageActionsDeps['change'];
+  holdOf: MessageActionsDeps['holdOf'];
+  parkedUntil: MessageActionsDeps['parkedUntil'];
   accept: AcceptDeps;
   resolver: Resolver;
   limits: SendLimits & Config['limits'];
@@ -46,6 +50,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
   const cursors = createCursors(keyring.derive('cursors'));
   return [
     ...messageRoutes({ db, renderer, accept, cursors, limits, smtputf8 }),
+    ...messageActionRoutes({ ...deps, cursors }),
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...eventRoutes({ db, clock, bells, cursors }),
     ...suppressionRoutes({ db, clock, cursors, findStream: accept.findStream }),

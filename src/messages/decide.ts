@@ -75,6 +75,8 @@ export function decide(state: DeliveryState, happening: Happening, now: number):
       return state.claimEpoch === null && isWaiting(state.status) ? held(state, happening.until, now) : nothing(state);
     case 'canceled':
       return state.claimEpoch === null && isWaiting(state.status) ? to(state, 'canceled') : nothing(state);
+    case 'rescheduled':
+      return rescheduled(state, happening, now);
     case 'bounced':
       return bouncedLater(state, happening);
     case 'complained':
@@ -137,7 +139,8 @@ function to(
 /** Scheduled mail whose time has come passes through `queued` on its way, so that the books show the arrows of the table. */
 function stepsBetween(from: DeliveryStatus, status: DeliveryStatus): Decision['steps'] {
   if (from === status) return [];
-  if (from !== 'scheduled' || status === 'canceled' || status === 'suppressed') return [[from, status]];
+  if (from !== 'scheduled' || status === 'queued' || status === 'canceled' || status === 'suppressed')
+    return [[from, status]];
   return [
     [from, 'queued'],
     ['queued', status],
@@ -161,6 +164,18 @@ function claimed(state: DeliveryState, claim: Extract<Happening, { kind: 'claime
   if (state.status === 'sent' || state.status === 'deferred') return same(state, change);
   const sent: DecidedEvent = { type: 'sent', detail: { attempt: change.attemptCount, mx: null, sending_ip: null } };
   return to(state, 'sent', { change, events: [sent] });
+}
+
+/** Only what nobody has tried yet: afterwards the schedule of retries decides. */
+function rescheduled(
+  state: DeliveryState,
+  { sendAt, giveUpAt }: Extract<Happening, { kind: 'rescheduled' }>,
+  now: number,
+): Decision {
+  const untried = state.status === 'scheduled' || (state.status === 'queued' && state.attemptCount === 0);
+  if (!untried || state.claimEpoch !== null) return nothing(state);
+  const at = Math.max(sendAt, now);
+  return to(state, at > now ? 'scheduled' : 'queued', { change: { dueAt: at, queuedAt: at, giveUpAt } });
 }
 
 function outcome(state: DeliveryState, result: Outcome, now: number): Decision {

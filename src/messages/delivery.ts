@@ -99,6 +99,8 @@ export type Happening =
   /** Something of ours keeps it back (messages/holds.ts): it is looked at again then. */
   | { kind: 'held'; until: number }
   | { kind: 'canceled' }
+  /** Its time of sending is moved, before the first attempt. */
+  | { kind: 'rescheduled'; sendAt: number; giveUpAt: number }
   | {
       kind: 'bounced';
       verdict: Verdict;

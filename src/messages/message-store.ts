@@ -2,7 +2,14 @@
 import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
 import { addressKey } from '../mail/address.ts';
-import type { AttemptRow, ContentRow, DeliveryRow, DeliveryStatus, MessageRow } from '../storage/tables.ts';
+import type {
+  AttachmentRow,
+  AttemptRow,
+  ContentRow,
+  DeliveryRow,
+  DeliveryStatus,
+  MessageRow,
+} from '../storage/tables.ts';
 import { timestamp } from './message.ts';
 
 export interface MessageFilter {
@@ -222,4 +229,9 @@ function attemptRecord(row: AttemptRow & { address: string }): AttemptRecord {
 /** The stored body of a message. */
 export function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
   return read('contents').where({ id: contentId }).first() as Promise<ContentRow | undefined>;
+}
+
+/** The files of a content, in their order. */
+export function attachmentsOf(read: Knex, contentId: string): Promise<AttachmentRow[]> {
+  return read('attachments').where({ content_id: contentId }).orderBy('position') as Promise<AttachmentRow[]>;
 }

@@ -76,6 +76,8 @@ interface Folding {
   clicked: number;
   bots: { opens: number; clicks: number };
   hitAt: { opened: number | null; clicked: number | null };
+  /** The new time of sending, where it was moved. */
+  sendAt: number | null;
 }
 
 interface Gathered {
@@ -143,6 +145,7 @@ async function load(db: Connection, units: readonly HappenUnit[], now: number): 
         clicked: 0,
         bots: { opens: 0, clicks: 0 },
         hitAt: { opened: null, clicked: null },
+        sendAt: null,
       },
     ]),
   );
@@ -174,6 +177,7 @@ function fold(one: Folding, decision: Decision, happening: Happening, now: numbe
   const { row } = one;
   one.state = decision.state;
   if (decision.applied) one.changed = true;
+  if (decision.applied && happening.kind === 'rescheduled') one.sendAt = happening.sendAt;
   for (const [from, to] of decision.steps) {
     one.statusAt = now;
     count(gathered.counters, row.account_id, now, from, to);
@@ -274,15 +278,17 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
   if (changed.length === 0) return;
   const rows = changed.map(({ row, state, statusAt, tls }) => {
     const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
-    return [row.id, state.status, statusAt, state.dueAt, state.attemptCount, state.claimEpoch, state.noDomainCount, state.noDomainSince, smtpCode, enhancedCode, smtpReply?.slice(0, 1000) ?? null, mx, tls];
+    return [row.id, state.status, statusAt, state.dueAt, state.attemptCount, state.claimEpoch, state.noDomainCount, state.noDomainSince, smtpCode, enhancedCode, smtpReply?.slice(0, 1000) ?? null, mx, tls, state.queuedAt, state.giveUpAt];
   }); // prettier-ignore
   await tx.run(
     `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
        claim_epoch = j.claim_epoch, no_domain_count = j.no_domain_count, no_domain_since = j.no_domain_since,
-       smtp_code = j.smtp_code, enhanced_code = j.enhanced_code, smtp_reply = j.smtp_reply, mx = j.mx, tls = j.tls
+       smtp_code = j.smtp_code, enhanced_code = j.enhanced_code, smtp_reply = j.smtp_reply, mx = j.mx, tls = j.tls,
+       queued_at = j.queued_at, give_up_at = j.give_up_at
      FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS due_at, value->>4 AS attempt_count,
        value->>5 AS claim_epoch, value->>6 AS no_domain_count, value->>7 AS no_domain_since, value->>8 AS smtp_code,
-       value->>9 AS enhanced_code, value->>10 AS smtp_reply, value->>11 AS mx, value->>12 AS tls FROM json_each(?)) AS j
+       value->>9 AS enhanced_code, value->>10 AS smtp_reply, value->>11 AS mx, value->>12 AS tls,
+       value->>13 AS queued_at, value->>14 AS give_up_at FROM json_each(?)) AS j
      WHERE deliveries.id = j.id`,
     [JSON.stringify(rows)],
   );
@@ -292,9 +298,9 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
 async function updateMessages(tx: Connection, changed: readonly Folding[]): Promise<void> {
   const rows = changed.flatMap((one) => {
     const own = one.row.type === 'to' && one.state.status !== one.row.status;
-    if (!own && one.lastEvent === null) return [];
+    if (!own && one.lastEvent === null && one.sendAt === null) return [];
     const { opened, clicked, bots, hitAt } = one;
-    return [[one.row.message_id, own ? one.state.status : null, one.statusAt, one.lastEvent?.type ?? null, one.lastEvent?.at ?? null, opened, clicked, bots.opens, bots.clicks, hitAt.opened, hitAt.clicked]];
+    return [[one.row.message_id, own ? one.state.status : null, one.statusAt, one.lastEvent?.type ?? null, one.lastEvent?.at ?? null, opened, clicked, bots.opens, bots.clicks, hitAt.opened, hitAt.clicked, one.sendAt]];
   }); // prettier-ignore
   // One statement updates a row once; recipients of the same message go one after the other.
   for (const layer of layersBy(rows, ([messageId]) => String(messageId))) {
@@ -304,10 +310,10 @@ async function updateMessages(tx: Connection, changed: readonly Folding[]): Prom
          last_event_type = COALESCE(j.event, last_event_type), last_event_at = COALESCE(j.event_at, last_event_at),
          opens = opens + j.opened, clicks = clicks + j.clicked, bot_opens = bot_opens + j.machine_opens, bot_clicks = bot_clicks + j.machine_clicks,
          first_opened_at = COALESCE(first_opened_at, j.opened_at), last_opened_at = COALESCE(j.opened_at, last_opened_at),
-         first_clicked_at = COALESCE(first_clicked_at, j.clicked_at)
+         first_clicked_at = COALESCE(first_clicked_at, j.clicked_at), send_at = COALESCE(j.send_at, messages.send_at)
        FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS event, value->>4 AS event_at,
          value->>5 AS opened, value->>6 AS clicked, value->>7 AS machine_opens, value->>8 AS machine_clicks, value->>9 AS opened_at,
-         value->>10 AS clicked_at FROM json_each(?)) AS j
+         value->>10 AS clicked_at, value->>11 AS send_at FROM json_each(?)) AS j
        WHERE messages.id = j.id`,
       [JSON.stringify(layer)],
     );

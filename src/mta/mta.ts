@@ -72,6 +72,8 @@ export interface Mta {
   /** Other routes from now on. */
   reroute(routes: Parameters<Sites['reroute']>[0]): void;
   lanes(): LaneReport[];
+  /** Until when every mail host of this domain is left alone, or null. */
+  parkedUntil(domain: string): number | null;
   sizes(): { groups: number; jobs: number; connections: number };
 }
 
@@ -431,6 +433,10 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       deps.sites.reroute(routes);
       // Mail of held lanes is looked at now, not by the next sweep.
       void windows.scan().catch(storageFailed);
+    },
+    parkedUntil(domain) {
+      const known = deps.sites.known(domain);
+      return known?.kind === 'site' ? (states.get(known.name)?.parkedUntil ?? null) : null;
     },
     lanes: () =>
       lanes.views().map((view) => {

@@ -138,6 +138,16 @@ const arrows: readonly {
     to: { sent: { status: 'deferred', events: ['deferred'] }, deferred: { status: 'deferred', events: ['deferred'] } },
   },
   {
+    name: 'another time of sending, to come',
+    happening: { kind: 'rescheduled', sendAt: NOW + HOUR, giveUpAt: NOW + 73 * HOUR },
+    to: { scheduled: { status: 'scheduled', events: [] }, queued: { status: 'scheduled', events: [] } },
+  },
+  {
+    name: 'another time of sending, which is now',
+    happening: { kind: 'rescheduled', sendAt: NOW - 1, giveUpAt: NOW + 72 * HOUR },
+    to: { scheduled: { status: 'queued', events: [] }, queued: { status: 'queued', events: [] } },
+  },
+  {
     name: 'a look at the clock when its time has run out',
     happening: { kind: 'aged' },
     now: NOW + 72 * HOUR,

@@ -1,0 +1,418 @@
+/** What can be asked of, and done to, one message or batch beyond sending and reading. */
+import { z } from 'zod';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { Mailbox } from '../mail/address.ts';
+import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
+import { cancelBatch, cancelMessage, rescheduleMessage, type ChangeDeps } from '../messages/change-message.ts';
+import type { HoldOf } from '../messages/holds.ts';
+import { messageRecord, storedMailboxes, type StoredMailbox } from '../messages/message.ts';
+import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/message-store.ts';
+import type { MessageDraft } from '../messages/send-request.ts';
+import { checkSendAt } from '../messages/send-time.ts';
+import type { Rows } from '../storage/rows.ts';
+import type { Database } from '../storage/database.ts';
+import { deliveryStatuses, type BatchRow, type DeliveryRow, type MessageRow } from '../storage/tables.ts';
+import type { Cursors } from './cursor.ts';
+import { senderOf } from './messages.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { Attempt, batchId, Message, messageId } from './records.ts';
+import { route, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+
+export interface MessageActionsDeps {
+  db: Pick<Database, 'read' | 'fast'>;
+  clock: Clock;
+  cursors: Cursors;
+  accept: AcceptDeps;
+  change: ChangeDeps;
+  holdOf: HoldOf;
+  /** Until when the lane of a recipient's domain is parked, or null. */
+  parkedUntil(domain: string): number | null;
+}
+
+const PATH = '/v1/messages';
+const params = z.object({ id: messageId() });
+const MOST_ATTEMPTS = 1000;
+
+export function messageActionRoutes(deps: MessageActionsDeps): Route[] {
+  return [
+    attemptsRoute(deps),
+    whyRoute(deps),
+    contentRoute(deps),
+    cancelRoute(deps),
+    moveRoute(deps),
+    resendRoute(deps),
+    batchListRoute(deps),
+    batchRoute(deps),
+    batchCancelRoute(deps),
+  ];
+}
+
+async function known({ db }: Pick<MessageActionsDeps, 'db'>, accountId: string, id: string): Promise<MessageRow> {
+  const row = await findMessage(db.read, accountId, id);
+  if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
+  return row;
+}
+
+const AttemptList = z
+  .object({ object: z.literal('list'), data: z.array(Attempt) })
+  .meta({ id: 'AttemptList', description: 'SMTP attempts, oldest first.' });
+
+function attemptsRoute(deps: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}/attempts`,
+      operationId: 'listMessageAttempts',
+      summary: 'List the SMTP attempts of a message',
+      description: 'Every attempt with host, TLS, timings and reply; the last thousand.',
+      tag: 'messages',
+      scope: ['message:read'],
+      params,
+      responses: { 200: { description: 'The attempts.', schema: AttemptList } },
+    },
+    async ({ params: { id }, caller }) => {
+      const row = await known(deps, caller.accountId, id);
+      return { status: 200, body: { object: 'list', data: await attemptsOf(deps.db.read, row.id, MOST_ATTEMPTS) } };
+    },
+  );
+}
+
+const Why = z
+  .object({
+    object: z.literal('why'),
+    message_id: z.string(),
+    recipients: z.array(
+      z.object({
+        email: z.string(),
+        status: z.enum(deliveryStatuses),
+        reason: z
+          .enum(['finished', 'scheduled', 'held', 'being_sent', 'waiting_for_retry', 'destination_parked', 'queued'])
+          .describe('What the recipient waits for.'),
+        message: z.string().describe('The same for people.'),
+        until: z.iso.datetime().nullable().describe('When it is looked at again.'),
+      }),
+    ),
+  })
+  .meta({ id: 'Why', description: 'What holds a message, and until when.' });
+
+type Reason = z.output<typeof Why>['recipients'][number];
+
+function whyRoute(deps: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}/why`,
+      operationId: 'explainMessage',
+      summary: 'Why has it not arrived yet?',
+      description: 'For each recipient, what it waits for and until when.',
+      tag: 'messages',
+      scope: ['message:read'],
+      params,
+      responses: { 200: { description: 'The reasons.', schema: Why } },
+    },
+    async ({ params: { id }, caller, now }) => {
+      const row = await known(deps, caller.accountId, id);
+      const held = await deps.holdOf({ accountId: row.account_id, stream: row.stream, fromDomain: row.from_domain });
+      const deliveries = await deps.db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [row.id]); // prettier-ignore
+      const recipients = deliveries.map((delivery): Reason => {
+        const { address: email, status } = delivery;
+        return { email, status, ...reasonOf(delivery, { held, now, parkedUntil: deps.parkedUntil(delivery.domain) }) };
+      });
+      return { status: 200, body: { object: 'why', message_id: row.id, recipients } };
+    },
+  );
+}
+
+function reasonOf(
+  delivery: DeliveryRow,
+  { held, now, parkedUntil }: { held: string | null; now: number; parkedUntil: number | null },
+): Pick<Reason, 'reason' | 'message' | 'until'> {
+  const { due_at: dueAt, status } = delivery;
+  if (dueAt === null) return { reason: 'finished', message: `It is finished: ${status}.`, until: null };
+  const until = rfc3339(dueAt);
+  if (delivery.claim_epoch !== null) return { reason: 'being_sent', message: 'It is being sent now.', until: null };
+  if (status === 'scheduled' && dueAt > now) return { reason: 'scheduled', message: 'Its time of sending has not come.', until }; // prettier-ignore
+  if (held !== null) return { reason: 'held', message: `It is held: ${held}.`, until };
+  if (parkedUntil !== null && parkedUntil > now)
+    return { reason: 'destination_parked', message: `No mail host of ${delivery.domain} can be reached; they are left alone for a while.`, until: rfc3339(parkedUntil) }; // prettier-ignore
+  if (dueAt > now) {
+    const last = delivery.smtp_reply === null ? '' : ` The last answer was: ${delivery.smtp_reply}`;
+    return { reason: 'waiting_for_retry', message: `It waits for attempt ${String(delivery.attempt_count + 1)}.${last}`, until }; // prettier-ignore
+  }
+  return { reason: 'queued', message: 'It is due and waits for its turn.', until: null };
+}
+
+const Content = z
+  .object({
+    object: z.literal('content'),
+    message_id: z.string(),
+    html: z.string().nullable(),
+    text: z.string().nullable(),
+    attachments: z.array(
+      z.object({
+        filename: z.string(),
+        content_type: z.string(),
+        content_id: z.string().nullable(),
+        disposition: z.enum(['attachment', 'inline']),
+        size: z.int().describe('Bytes.'),
+      }),
+    ),
+  })
+  .meta({ id: 'Content', description: 'The stored body of a message, without the bytes of its attachments.' });
+
+function contentRoute(deps: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}/content`,
+      operationId: 'getMessageContent',
+      summary: 'Read the body of a message',
+      description: 'As it was accepted; of a template, as it was rendered.',
+      tag: 'messages',
+      scope: ['message:content'],
+      params,
+      responses: { 200: { description: 'The body.', schema: Content } },
+    },
+    async ({ params: { id }, caller }) => {
+      const row = await known(deps, caller.accountId, id);
+      const content = await contentOf(deps.db.read, row.content_id);
+      const files = await attachmentsOf(deps.db.read, row.content_id);
+      const attachments = files.map(({ filename, content_type, cid, disposition, bytes }) => ({ filename, content_type, content_id: cid, disposition, size: bytes.length })); // prettier-ignore
+      const body = { object: 'content', message_id: row.id, html: content?.html ?? null, text: content?.text ?? null, attachments }; // prettier-ignore
+      return { status: 200, body };
+    },
+  );
+}
+
+function cancelRoute(deps: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/cancel`,
+      operationId: 'cancelMessage',
+      summary: 'Cancel a message',
+      description: 'Whatever of it has not been sent yet, as long as it is not on the wire.',
+      tag: 'messages',
+      scope: ['message:cancel'],
+      params,
+      responses: { 200: { description: 'The message.', schema: Message } },
+      problems: ['invalid_state'],
+    },
+    async ({ params: { id }, caller }) => {
+      const row = await known(deps, caller.accountId, id);
+      await cancelMessage(deps.change, row.id);
+      return { status: 200, body: messageRecord(await known(deps, caller.accountId, id)) };
+    },
+  );
+}
+
+const Move = z
+  .strictObject({
+    send_at: z
+      .string()
+      .max(40)
+      .meta({ format: 'date-time' })
+      .describe('The new time, with offset, at most 30 days ahead.'),
+  })
+  .meta({ id: 'MessageChange' });
+
+function moveRoute(deps: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'PATCH',
+      path: `${PATH}/{id}`,
+      operationId: 'updateMessage',
+      summary: 'Move the time of sending',
+      description: 'Of a message that has not been tried yet. A time up to five minutes in the past means now.',
+      tag: 'messages',
+      scope: ['message:cancel'],
+      params,
+      body: Move,
+      bodyExamples: { later: { summary: 'Another time', value: { send_at: '2026-02-01T08:00:00+01:00' } } },
+      responses: { 200: { description: 'The message.', schema: Message } },
+      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'invalid_send_at', 'invalid_state'],
+    },
+    async ({ params: { id }, body, caller, now }) => {
+      const row = await known(deps, caller.accountId, id);
+      await rescheduleMessage(deps.change, row, checkSendAt(body.send_at, now, 'send_at'));
+      return { status: 200, body: messageRecord(await known(deps, caller.accountId, id)) };
+    },
+  );
+}
+
+function resendRoute(deps: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/resend`,
+      operationId: 'resendMessage',
+      summary: 'Send it again',
+      description: 'A new message with the stored content, to the same recipients, now.',
+      tag: 'messages',
+      scope: ['send'],
+      params,
+      responses: { 202: { description: 'The new message.', schema: Message, headers: { Location: 'Path of the new message.' } } },
+      problems: ['invalid_state', 'domain_not_verified', 'domain_not_allowed', 'sending_paused', 'recipient_suppressed', 'unknown_stream', 'quota_exceeded'],
+    },
+    async (call) => {
+      const row = await known(deps, call.caller.accountId, call.params.id);
+      const sent: { reply: Reply | null } = { reply: null };
+      const together = (body: { id: string }): Rows => {
+        sent.reply = { status: 202, body, headers: { Location: `${PATH}/${body.id}` } };
+        return rowsOfAnswer(call, sent.reply);
+      };
+      await acceptSingle(deps.accept, senderOf(call), await draftOf(deps, row), together);
+      if (sent.reply === null) throw new Error('the mail was accepted without an answer');
+      return sent.reply;
+    },
+  ); // prettier-ignore
+}
+
+async function draftOf({ db }: MessageActionsDeps, row: MessageRow): Promise<MessageDraft> {
+  const content = await contentOf(db.read, row.content_id);
+  if (content === undefined || (content.html === null && content.text === null && content.attachment_count === 0))
+    throw new Problem('invalid_state', 'the content of this message is not stored any more');
+  const files = await attachmentsOf(db.read, row.content_id);
+  return {
+    from: mailbox([row.from_name, row.from_address]),
+    to: mailbox([row.to_name, row.to_address]),
+    cc: storedMailboxes(row.cc_json).map(mailbox),
+    bcc: storedMailboxes(row.bcc_json).map(mailbox),
+    replyTo: storedMailboxes(row.reply_to_json).map(mailbox),
+    subject: row.subject,
+    content: {
+      html: content.html,
+      text: content.text,
+      autoText: content.auto_text === 1,
+      attachments: files.map(({ filename, content_type, cid, disposition, bytes }) => ({ filename, contentType: content_type, contentId: cid, disposition, content: bytes })),
+    },
+    headers: JSON.parse(row.headers_json) as [string, string][],
+    tags: JSON.parse(row.tags_json) as string[],
+    metadata: JSON.parse(row.metadata_json) as Record<string, string>,
+    sendAt: null,
+    expiresAt: null,
+    stream: row.stream,
+    onSuppressed: 'accept',
+    test: row.test === 1 ? { outcome: row.test_outcome as NonNullable<MessageDraft['test']>['outcome'] } : null,
+    ...(row.template_id === null ? {} : { template: { id: row.template_id, version: row.template_version ?? 1 } }),
+  }; // prettier-ignore
+}
+
+function mailbox([name, address]: StoredMailbox): Mailbox {
+  const at = address.lastIndexOf('@');
+  return { name, address, local: address.slice(0, at), domain: address.slice(at + 1) };
+}
+
+const BatchStatus = z
+  .object({
+    object: z.literal('batch'),
+    id: batchId(),
+    accepted: z.int(),
+    rejected: z.int(),
+    created_at: z.iso.datetime(),
+    counts: z.record(z.string(), z.int()).nullable().describe('Messages by status; null in lists.'),
+  })
+  .meta({ id: 'BatchStatus', description: 'A bulk send, and what became of it.' });
+
+const BATCHES = '/v1/batches';
+const batchParams = z.object({ id: batchId() });
+
+async function batchOf({ db }: MessageActionsDeps, accountId: string, id: string): Promise<BatchRow> {
+  const [row] = await db.fast.all<BatchRow>('SELECT * FROM batches WHERE id = ? AND account_id = ?', [id, accountId]);
+  if (row === undefined) throw new Problem('not_found', 'There is no such batch.', { field: 'id' });
+  return row;
+}
+
+async function batchStatus({ db }: MessageActionsDeps, row: BatchRow): Promise<z.output<typeof BatchStatus>> {
+  const rows = await db.fast.all<{ status: (typeof deliveryStatuses)[number]; n: number }>(
+    'SELECT status, COUNT(*) AS n FROM messages WHERE batch_id = ? GROUP BY status',
+    [row.id],
+  );
+  const none = Object.fromEntries(deliveryStatuses.map((status) => [status, 0]));
+  const counts = { ...none, ...Object.fromEntries(rows.map(({ status, n }) => [status, n])) };
+  return { ...batchHead(row), counts };
+}
+
+const batchHead = ({ id, accepted, rejected, created_at }: BatchRow) =>
+  ({ object: 'batch', id, accepted, rejected, created_at: rfc3339(created_at) }) as const;
+
+function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: BATCHES,
+      operationId: 'listBatches',
+      summary: 'List bulk sends',
+      description: 'Newest first, without counts.',
+      tag: 'batches',
+      scope: ['campaign:read'],
+      query: z.strictObject(pageParameters()),
+      responses: { 200: { description: 'A page of batches.', schema: listOf(BatchStatus) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async ({ query, caller, search }) => {
+      const list = listName(`${BATCHES} ${caller.accountId}`, query);
+      const wanted = wantedPage(cursors, list, query);
+      const { limit, after, before } = wanted;
+      const asked = db.read<BatchRow>('batches').where({ account_id: caller.accountId });
+      if (after !== undefined) asked.andWhere('id', '<', after);
+      if (before !== undefined) asked.andWhere('id', '>', before);
+      const rows: BatchRow[] = await asked.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
+      const hasMore = rows.length > limit;
+      if (hasMore) rows.length = limit;
+      if (before !== undefined) rows.reverse();
+      return pageReply(cursors, list, `${BATCHES}${withoutCursors(search)}`, wanted, {
+        data: rows.map((row) => ({ ...batchHead(row), counts: null })),
+        hasMore,
+        first: rows[0]?.id ?? null,
+        last: rows.at(-1)?.id ?? null,
+      });
+    },
+  );
+}
+
+function batchRoute(deps: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${BATCHES}/{id}`,
+      operationId: 'getBatch',
+      summary: 'Read a bulk send',
+      description: 'With its messages counted by status.',
+      tag: 'batches',
+      scope: ['campaign:read'],
+      params: batchParams,
+      responses: { 200: { description: 'The batch.', schema: BatchStatus } },
+    },
+    async ({ params: { id }, caller }) => {
+      const row = await batchOf(deps, caller.accountId, id);
+      return { status: 200, body: await batchStatus(deps, row) };
+    },
+  );
+}
+
+function batchCancelRoute(deps: MessageActionsDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${BATCHES}/{id}/cancel`,
+      operationId: 'cancelBatch',
+      summary: 'Cancel a bulk send',
+      description: 'Whatever of it has not been sent yet. What is on the wire or finished stays as it is.',
+      tag: 'batches',
+      scope: ['message:cancel'],
+      params: batchParams,
+      responses: { 200: { description: 'The batch.', schema: BatchStatus } },
+      problems: ['invalid_state'],
+    },
+    async ({ params: { id }, caller }) => {
+      const row = await batchOf(deps, caller.accountId, id);
+      if ((await cancelBatch(deps.change, row.id)) === 0)
+        throw new Problem('invalid_state', 'nothing of this batch can be canceled any more');
+      return { status: 200, body: await batchStatus(deps, row) };
+    },
+  );
+}
