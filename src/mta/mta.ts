@@ -165,7 +165,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   function offer(job: Job, destination: Destination): void {
     if (stopping) return;
     // Held mail stays in the queue and is looked at again by the sweeper.
-    if (destination.kind === 'hold') windows.done(job, clock.now() + SWEEP_MS);
+    if (destination.kind === 'hold') windows.rest(job, clock.now() + SWEEP_MS);
     else lanes.offer(laneFor(destination), job);
   }
 

@@ -33,6 +33,8 @@ interface Group {
   dirty: boolean;
   /** When the first row that is not due yet falls due; null where the last pass saw none. */
   nextDueAt: number | null;
+  /** Not read before then: its destination holds its mail. */
+  restUntil: number;
   reading: boolean;
 }
 
@@ -43,6 +45,8 @@ export interface Windows {
   hint(hints: readonly DueHint[]): void;
   /** A job is done with, its row rewritten; `dueAt` is when it falls due again, or null. */
   done(job: Job, dueAt: number | null): void;
+  /** The destination of this job holds its mail: its group is left alone until then, or until the next scan. Nothing is rewritten. */
+  rest(job: Job, until: number): void;
   stop(): void;
   /** Groups known and jobs in memory, for metrics. */
   sizes(): { groups: number; jobs: number };
@@ -92,7 +96,17 @@ export function createWindows(deps: WindowsDeps): Windows {
     const key = `${domain} ${String(order)} ${account}`;
     let group = groups.get(key);
     if (group === undefined) {
-      group = { domain, class: order, account, held: 0, cursor: null, dirty: false, nextDueAt: null, reading: false };
+      group = {
+        domain,
+        class: order,
+        account,
+        held: 0,
+        cursor: null,
+        dirty: false,
+        nextDueAt: null,
+        restUntil: -Infinity,
+        reading: false,
+      };
       groups.set(key, group);
     }
     return group;
@@ -116,8 +130,11 @@ export function createWindows(deps: WindowsDeps): Windows {
     for (const group of groups.values()) if (group.nextDueAt !== null) dues.add(group.nextDueAt, group);
   }
 
+  const isResting = (group: Group): boolean => group.restUntil > clock.now();
+
   function want(group: Group): void {
-    if (stopped || group.reading || group.held >= LOW || (!group.dirty && group.cursor === null)) return;
+    if (stopped || group.reading || isResting(group) || group.held >= LOW || (!group.dirty && group.cursor === null))
+      return;
     if (group.held === 0) {
       low.delete(group);
       empty.add(group);
@@ -225,6 +242,10 @@ export function createWindows(deps: WindowsDeps): Windows {
       }
       group.cursor = { dueAt: row.due_at, id: row.id };
       if (!heldIds.has(row.id)) hold(group, row.id);
+      if (isResting(group)) {
+        group.cursor = null;
+        return;
+      }
     }
     if (rows.length >= window) return;
     group.cursor = null;
@@ -249,6 +270,7 @@ export function createWindows(deps: WindowsDeps): Windows {
   }
 
   async function scan(): Promise<void> {
+    for (const group of groups.values()) group.restUntil = -Infinity;
     let after: ScanRow | null = null;
     do {
       const page: ScanRow[] = await scanGroups(deps.db.fast, after, SCAN_PAGE);
@@ -269,6 +291,13 @@ export function createWindows(deps: WindowsDeps): Windows {
       want(group);
       forget(group);
       readSoon();
+    },
+    rest(job, until) {
+      const { group } = job;
+      if (heldIds.delete(job.id)) group.held--;
+      group.restUntil = Math.max(group.restUntil, until);
+      group.dirty = true;
+      noteDue(group, until);
     },
     stop() {
       stopped = true;

@@ -109,6 +109,36 @@ describe('mta/windows', () => {
     assert.deepEqual(ids().sort(), rows.map(({ id }) => id).sort());
   });
 
+  it('leaves a group alone whose mail is held, however much of it waits', async () => {
+    await add(...Array.from({ length: 300 }, () => ({})));
+    windows.stop();
+    const held = createWindows({
+      db: {
+        fast: { ...temp.db.fast, all: (sql, values) => (statements.push(sql), temp.db.fast.all<never>(sql, values)) },
+      },
+      clock,
+      offer: (job) => {
+        offered.push(job);
+        held.rest(job, clock.now() + 30_000);
+      },
+      failed: (error) => failures.push(error),
+    });
+    await held.scan();
+    await idle();
+    assert.deepEqual([offered.length, held.sizes().jobs], [1, 0]);
+    const before = statements.length;
+    held.hint([{ domain: 'dest.test', class: 0, accountId: ACCOUNT, dueAt: NOW }]);
+    await idle();
+    assert.equal(statements.length, before, 'nothing is read while it rests');
+    clock.advance(30_000);
+    await idle();
+    assert.equal(offered.length, 2, 'one look every 30 s');
+    await held.scan();
+    await idle();
+    assert.equal(offered.length, 3, 'a scan looks at once');
+    held.stop();
+  });
+
   it('offers the longest due first', async () => {
     const rows = await add({ due_at: NOW }, { due_at: NOW - 2000 }, { due_at: NOW - 1000 });
     hint();

@@ -62,6 +62,7 @@ class Bench {
       scan: () => Promise.resolve(),
       hint: () => undefined,
       done: (job, dueAt) => this.done.push([job.id, dueAt]),
+      rest: () => undefined,
       stop: () => undefined,
       sizes: () => ({ groups: 0, jobs: 0 }),
     };
