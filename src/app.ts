@@ -29,6 +29,7 @@ import { createHousekeeping } from './housekeeping/housekeeping.ts';
 import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
 import { domainChecks } from './housekeeping/domain-checks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
+import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
@@ -208,6 +209,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     retiredKeys({ db, clock }),
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, changed: forgetDomain }),
     endedSuppressions({ db, clock }),
+    ...retentionRules({ db, clock, retention: config.retention }),
   ]);
 
   const running: Running = {

@@ -140,7 +140,9 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   if (!isTemplated(json)) return checkSendGently(json, rules, breathe);
   const { accountId } = call.caller;
   const monotonic = (): number => deps.accept.clock.monotonic();
-  const { body, refused, templates } = await expandSend(deps, json, { accountId, now: call.now, monotonic, breathe });
+  const mostEntries = deps.limits.bulkRecipients;
+  const wish = { accountId, now: call.now, mostEntries, monotonic, breathe };
+  const { body, refused, templates } = await expandSend(deps, json, wish);
   const draft = await checkSendGently(body, { ...rules, refused }, breathe);
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);

@@ -5,6 +5,7 @@
 import type { Knex } from 'knex';
 import { deliveryStatuses, type DeliveryStatus } from '../storage/tables.ts';
 import { waitingStatuses } from './delivery.ts';
+import { PURGED_ATTEMPTS } from './purge.ts';
 
 export interface BookLine {
   status: DeliveryStatus;
@@ -67,7 +68,8 @@ async function againstAttempts(snapshot: Knex, counters: readonly Sum[]): Promis
   const delivered = sum(counters.filter(({ to_status }) => to_status === 'delivered'));
   const row = (await snapshot('attempts').where('outcome', 'accepted').count({ n: '*' }).first()) as
     { n: number } | undefined;
-  const attempts = row?.n ?? 0;
+  const gone = sum(counters.filter(({ from_status }) => from_status === PURGED_ATTEMPTS));
+  const attempts = (row?.n ?? 0) + gone;
   // A 250 that came after a bounce report is an accepted attempt without a delivery.
   return attempts < delivered ? [`${String(delivered)} delivered, but ${String(attempts)} accepted attempts`] : [];
 }

@@ -87,8 +87,13 @@ export function isTemplated(body: Json): boolean {
   return Array.isArray(recipients) && recipients.some(asks);
 }
 
-/** Entries between two breaths; rendering one takes some tens of microseconds. */
+/** Time between two breaths; rendering one entry takes some tens of microseconds. */
 const BREATH_MS = 4;
+
+/** Rendered mails of one request are in memory together until they are stored: a thousand with 50 KB of text fit. */
+const MOST_RENDERED = 64 * 1024 * 1024;
+/** An ordinary request takes a fraction of a second. Templates that only just keep their own limit could hold a thread for minutes. */
+const MOST_RENDERING_MS = 30_000;
 
 /** Throws the `Problem` that refuses the whole request. `now` is what `now` is in all of its templates. */
 export async function expandSend(
@@ -97,9 +102,17 @@ export async function expandSend(
   {
     accountId,
     now,
+    mostEntries,
     monotonic,
     breathe,
-  }: { accountId: string; now: number; monotonic: () => number; breathe: () => Promise<void> },
+  }: {
+    accountId: string;
+    now: number;
+    /** A request with more entries is not rendered: the checks behind this refuse it. */
+    mostEntries: number;
+    monotonic: () => number;
+    breathe: () => Promise<void>;
+  },
 ): Promise<ExpandedSend> {
   const load = loader(deps, accountId);
   const shared = wishOf(body, '');
@@ -112,17 +125,22 @@ export async function expandSend(
     return { body: expanded.body, refused, templates };
   }
   refuseBoth(body, shared, '');
+  if (!Array.isArray(recipients) || recipients.length > mostEntries) return { body: without(body), refused, templates };
   if (shared.template_id != null) await load(shared, '');
   const entries: unknown[] = [];
-  let last = monotonic();
-  for (const [index, entry] of (Array.isArray(recipients) ? recipients : []).entries()) {
+  const begun = monotonic();
+  let last = begun;
+  let rendered = 0;
+  for (const [index, entry] of (recipients as unknown[]).entries()) {
     if (monotonic() - last > BREATH_MS) {
       await breathe();
       last = monotonic();
     }
+    refuseTooMuch(rendered, last - begun);
     try {
       const expanded = await expandEntry(deps, { body, shared, entry, index, load, now });
       entries.push(expanded.body);
+      rendered += expanded.length;
       if (expanded.template !== null) templates.set(index, expanded.template);
     } catch (error) {
       // An unknown template is no slip in one address: it refuses the request.
@@ -131,11 +149,23 @@ export async function expandSend(
       entries.push(entry);
     }
   }
-  return {
-    body: { ...without(body), recipients: Array.isArray(recipients) ? entries : recipients },
-    refused,
-    templates,
-  };
+  refuseTooMuch(rendered, monotonic() - begun);
+  return { body: { ...without(body), recipients: entries }, refused, templates };
+}
+
+function refuseTooMuch(length: number, ms: number): void {
+  if (length > MOST_RENDERED)
+    throw new Problem('message_too_large', `the rendered mails have more than ${String(MOST_RENDERED)} characters together; send to fewer recipients at once`, { field: 'recipients' }); // prettier-ignore
+  if (ms > MOST_RENDERING_MS)
+    throw new Problem('template_render_failed', `rendering all entries takes longer than ${String(MOST_RENDERING_MS / 1000)} seconds; send to fewer recipients at once`, { field: 'recipients' }); // prettier-ignore
+}
+
+/** A request, or an entry of one, with its parts rendered. */
+interface Expanded<Body> {
+  body: Body;
+  template: TemplateRef | null;
+  /** Characters of the rendered parts. */
+  length: number;
 }
 
 type Load = (wish: Wish, prefix: string) => Promise<Template>;
@@ -201,9 +231,9 @@ interface One {
 async function expandEntry(
   deps: TemplatedDeps,
   { body, shared, entry, index, load, now }: { body: Json; shared: Wish; entry: unknown; index: number; load: Load; now: number }, // prettier-ignore
-): Promise<{ body: unknown; template: TemplateRef | null }> {
+): Promise<Expanded<unknown>> {
   const prefix = `recipients[${String(index)}].`;
-  if (!isObject(entry)) return { body: entry, template: null };
+  if (!isObject(entry)) return { body: entry, template: null, length: 0 };
   const wish = wishOf(entry, prefix);
   refuseBoth(entry, wish, prefix);
   // html, text and template are one group: an entry that gives any of them replaces it.
@@ -218,17 +248,14 @@ async function expandEntry(
     locale: wish.locale ?? shared.locale,
     timezone: wish.timezone ?? shared.timezone,
   };
-  if (merged.template_id == null && variables === null) return { body: without(entry), template: null };
+  if (merged.template_id == null && variables === null) return { body: without(entry), template: null, length: 0 };
   const own = { ...entry, html: group['html'], text: group['text'], subject: entry['subject'] ?? body['subject'], from: entry['from'] ?? body['from'], reply_to: entry['reply_to'] ?? body['reply_to'] }; // prettier-ignore
   return expandOne(deps, { own, wish: merged, load, now, prefix });
 }
 
-async function expandOne(
-  deps: TemplatedDeps,
-  { own, wish, load, now, prefix }: One,
-): Promise<{ body: Json; template: TemplateRef | null }> {
+async function expandOne(deps: TemplatedDeps, { own, wish, load, now, prefix }: One): Promise<Expanded<Json>> {
   refuseBoth(own, wish, prefix);
-  if (wish.template_id == null && wish.variables == null) return { body: without(own), template: null };
+  if (wish.template_id == null && wish.variables == null) return { body: without(own), template: null, length: 0 };
   const template = wish.template_id == null ? null : await load(wish, prefix);
   const body = template?.body ?? null;
   const variables = { ...wish.variables };
@@ -255,6 +282,7 @@ async function expandOne(
   return {
     body: { ...without(own), ...rendered, ...(replyTo === null ? {} : { reply_to: replyTo }) },
     template: template === null ? null : { id: template.row.id, version: template.version },
+    length: Object.values(rendered).reduce((sum, output) => sum + output.length, 0),
   };
 }
 

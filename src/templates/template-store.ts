@@ -5,7 +5,7 @@ import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
-import type { TemplateRow, TemplateVersionRow } from '../storage/tables.ts';
+import { columnsOf, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 
 export interface TemplateDeps {
   db: Pick<Database, 'commit' | 'read' | 'fast'>;
@@ -143,7 +143,7 @@ export async function templateToSend(
   return found === null ? null : { row, version: wanted, body: bodyOf(found) };
 }
 
-/** Newest first, without bodies. */
+/** Newest first, the latest version of each, its `html` and `text` null. */
 export async function pageOfTemplates(
   { db }: { db: Pick<Database, 'read'> },
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
@@ -155,13 +155,17 @@ export async function pageOfTemplates(
   const hasMore = rows.length > limit;
   if (hasMore) rows.length = limit;
   if (before !== undefined) rows.reverse();
-  const ids = rows.map(({ id }) => id);
-  const versions: TemplateVersionRow[] = await db.read<TemplateVersionRow>('template_versions').whereIn('template_id', ids); // prettier-ignore
+  const wanted = rows.map(({ id, latest_version }) => [id, latest_version]);
+  // Without the bodies: a page of a hundred could have 100 MB of them.
+  const columns = columnsOf.template_versions.filter((column) => column !== 'html' && column !== 'text');
+  const versions: TemplateVersionRow[] =
+    wanted.length === 0
+      ? []
+      : await db.read('template_versions').whereIn(['template_id', 'version'], wanted).select(...columns); // prettier-ignore
+  const latest = new Map(versions.map((version) => [version.template_id, { ...version, html: null, text: null }]));
   const templates = rows.flatMap((row) => {
-    const latest = versions.find(
-      ({ template_id, version }) => template_id === row.id && version === row.latest_version,
-    );
-    return latest === undefined ? [] : [{ row, version: latest.version, body: bodyOf(latest) }];
+    const version = latest.get(row.id);
+    return version === undefined ? [] : [{ row, version: version.version, body: bodyOf(version) }];
   });
   return { templates, hasMore };
 }
@@ -184,7 +188,7 @@ export async function versionsOf(
 }
 
 async function lookUp(tx: Connection, accountId: string, idOrAlias: string): Promise<TemplateRow | null> {
-  // No alias can look like an id: ids are longer than aliases with this prefix may be confused with.
+  // No alias looks like an id: the API refuses such.
   const column = isId('tpl', idOrAlias) ? 'id' : 'alias';
   const [row] = await tx.all<TemplateRow>(`SELECT * FROM templates WHERE account_id = ? AND ${column} = ?`, [accountId, idOrAlias]); // prettier-ignore
   return row ?? null;

@@ -99,6 +99,7 @@ class Bench {
         cursor: null,
         dirty: false,
         nextDueAt: null,
+        restUntil: -Infinity,
         reading: false,
       };
       this.lanes.offer('dest.test', { id, class: 0, share: ACCOUNT, domain: 'dest.test', group });

@@ -1,0 +1,107 @@
+/** What is old goes, what is not finished stays, and the books balance all the same. */
+import assert from 'node:assert/strict';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+
+const DAY = 86_400_000;
+
+describe('journey: retention', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+
+  beforeEach(async () => {
+    server = await startMailServer();
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+  });
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+
+  const rowsIn = async (table: string): Promise<number> =>
+    (await app.app.db.fast.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.n ?? -1;
+  /** Lets every rule run to its end: rules run hourly, steps follow each other after a pause. */
+  async function keepHouse(): Promise<void> {
+    for (let round = 0; round < 300; round++) {
+      app.clock.advance(round < 3 ? 3_600_000 : 1000);
+      await app.app.db.fast.all('SELECT 1');
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+  const balanced = async (): Promise<void> => {
+    const books = await app.operator.call('books', {});
+    assert.ok(books.balanced, books.faults.join());
+  };
+
+  it('takes bodies first, then messages and events, and leaves what waits', async () => {
+    const sent = [];
+    for (let n = 0; n < 60; n++) sent.push(await app.send({ tags: ['t'], metadata: { order: String(n) }, attachments: [{ filename: 'a.txt', content: 'AAAA' }] })); // prettier-ignore
+    await app.settled();
+    const send_at = new Date(app.clock.now() + 29 * DAY).toISOString();
+    const waiting = await app.send({ send_at });
+    const first = sent[0]?.id ?? '';
+
+    app.clock.advance(28 * DAY);
+    await keepHouse();
+    assert.equal(await rowsIn('contents'), 61, 'nothing is old enough');
+
+    app.clock.advance(3 * DAY);
+    await app.settled();
+    await keepHouse();
+    assert.equal(await rowsIn('attachments'), 0);
+    const { body } = await app.get<{ html: null; text: null }>(`/v1/messages/${first}/content`);
+    assert.deepEqual([body.html, body.text], [null, null]);
+    const again = await app.request<{ error: { code: string } }>('POST', `/v1/messages/${first}/resend`);
+    assert.deepEqual([again.status, again.body.error.code], [409, 'invalid_state']);
+    assert.equal((await app.message(waiting.id)).status, 'delivered');
+    await balanced();
+
+    app.clock.advance(60 * DAY);
+    await keepHouse();
+    assert.equal((await app.get(`/v1/messages/${first}`)).status, 404);
+    for (const table of ['messages', 'deliveries', 'attempts', 'message_tags', 'message_metadata', 'events'])
+      assert.ok((await rowsIn(table)) <= 2, `${table}: ${String(await rowsIn(table))}`);
+    await balanced();
+    assert.ok((await rowsIn('counters')) > 0, 'the books outlive what they count');
+  });
+
+  it('never touches mail that is not finished, nor the body that it shares', async () => {
+    const send_at = new Date(app.clock.now() + 30 * DAY).toISOString();
+    const body = {
+      from: 'hi@acme.test',
+      subject: 's',
+      text: 'shared',
+      recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test', send_at }],
+    };
+    const { body: batch } = await app.request<{ data: { id: string }[] }>('POST', '/v1/messages', body);
+    await app.settled();
+    await app.app.db.commit.transact((tx) => tx.run('UPDATE deliveries SET give_up_at = give_up_at + ?', [400 * DAY]));
+    await app.operator.call('accounts.pause', { account: 'default', paused: true });
+    app.clock.advance(45 * DAY);
+    await keepHouse();
+    const { body: content } = await app.get<{ text: string }>(`/v1/messages/${batch.data[0]?.id ?? ''}/content`);
+    assert.equal(content.text, 'shared');
+    await balanced();
+  });
+
+  it('takes the body that a bulk send shares with the last of its messages', async () => {
+    const body = { from: 'hi@acme.test', subject: 's', text: 'shared', recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test' }] }; // prettier-ignore
+    await app.request('POST', '/v1/messages', body);
+    await app.settled();
+    await app.request('PATCH', '/v1/settings', { retention: { messages_days: 2 } });
+    app.clock.advance(3 * DAY);
+    await keepHouse();
+    assert.deepEqual([await rowsIn('messages'), await rowsIn('contents')], [0, 0]);
+    await balanced();
+  });
+
+  it('keeps an account’s bodies for as long as the account asks', async () => {
+    const message = await app.send();
+    await app.settled();
+    const changed = await app.request('PATCH', '/v1/settings', { retention: { content_days: 3 } });
+    if (changed.status !== 200) assert.fail(changed.text);
+    app.clock.advance(4 * DAY);
+    await keepHouse();
+    assert.equal((await app.get<{ text: null }>(`/v1/messages/${message.id}/content`)).body.text, null);
+  });
+});
