@@ -29,6 +29,7 @@ import { createHousekeeping } from './housekeeping/housekeeping.ts';
 import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
 import { domainChecks } from './housekeeping/domain-checks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
+import { oldStats } from './housekeeping/old-stats.ts';
 import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { createRenderer } from './templates/renderer.ts';
@@ -209,6 +210,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     retiredKeys({ db, clock }),
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, changed: forgetDomain }),
     endedSuppressions({ db, clock }),
+    oldStats({ db, clock }),
     ...retentionRules({ db, clock, retention: config.retention }),
   ]);
 

@@ -43,6 +43,7 @@ The version stands in the path. Endpoints end no earlier than 12 months after no
     webhooks: 'Endpoints that are told of events.',
     events: 'What happened to messages.',
     domains: 'Sending domains.',
+    stats: 'How much was sent, and what became of it.',
     description: 'This document.',
   },
   headers: {

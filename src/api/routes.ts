@@ -17,6 +17,7 @@ import { messageActionRoutes, type MessageActionsDeps } from './message-actions.
 import { messageRoutes } from './messages.ts';
 import type { Route } from './route.ts';
 import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
+import { statsRoutes } from './stats.ts';
 import { streamRoutes } from './streams.ts';
 import { suppressionRoutes } from './suppressions.ts';
 import { templateRoutes } from './templates.ts';
@@ -58,6 +59,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...keyRoutes({ ...deps, cursors }),
     ...streamRoutes({ ...deps, cursors }),
     ...settingsRoutes(deps),
+    ...statsRoutes({ db }),
     ...auditRoutes({ db, cursors }),
   ];
 }

@@ -2,11 +2,10 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import type { Caller } from '../keys/caller.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
-import type { SuppressionRow } from '../storage/tables.ts';
+import { suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import {
   addSuppressions,
   LONGEST_NOTE,
@@ -33,14 +32,13 @@ export interface SuppressionsDeps {
 const PATH = '/v1/suppressions';
 const MOST_AT_ONCE = 1000;
 const LONGEST_ADDRESS = 1000;
-const reasons = ['hard_bounce', 'complaint', 'unsubscribe', 'manual'] as const;
 
 const Suppression = z
   .object({
     object: z.literal('suppression'),
     id: z.string(),
     email: z.string(),
-    reason: z.enum(reasons),
+    reason: z.enum(suppressionReasons),
     scope: z.string().describe('`account`, or `stream:` and the slug of a stream.'),
     source_message_id: z.string().nullable().describe('The message whose bounce or complaint made the entry.'),
     note: z.string().nullable(),
@@ -71,7 +69,7 @@ const NewSuppressions = z
   .strictObject({
     email: z.string().max(LONGEST_ADDRESS).optional().describe('One address. Not together with `emails`.'),
     emails: z.array(z.string().max(LONGEST_ADDRESS)).min(1).max(MOST_AT_ONCE).optional().describe('Several addresses.'),
-    reason: z.enum(reasons).optional().describe('`manual` where not given.'),
+    reason: z.enum(suppressionReasons).optional().describe('`manual` where not given.'),
     note: z.string().max(LONGEST_NOTE).optional(),
     stream: z.string().max(32).optional().describe('Slug of the stream it is for; the whole account where not given.'),
     expires_at: z.iso.datetime({ offset: true }).optional().describe('When it ends; never where not given.'),
@@ -204,7 +202,7 @@ function answered(reply: Reply | null): Reply {
 
 const listQuery = z.strictObject({
   ...pageParameters(),
-  reason: z.enum(reasons).optional(),
+  reason: z.enum(suppressionReasons).optional(),
   stream: z.string().max(32).optional().describe('Only entries for this stream.'),
   scope: z.literal('account').optional().describe('`account`: only entries for the whole account.'),
   created_after: timeParameter().optional().describe('From this time on.'),
@@ -303,20 +301,4 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       return reply;
     },
   );
-}
-
-function suppressionRecord(row: SuppressionRow): z.output<typeof Suppression> {
-  const { id, email, reason, scope, source_message_id, note, created_at, created_by, expires_at } = row;
-  return {
-    object: 'suppression',
-    id,
-    email,
-    reason,
-    scope,
-    source_message_id,
-    note,
-    created_at: rfc3339(created_at),
-    created_by,
-    expires_at: expires_at === null ? null : rfc3339(expires_at),
-  };
 }

@@ -3,6 +3,7 @@
  * Each file beside this one adds a command; what takes time to load is loaded by the command that needs it.
  */
 import { CommanderError, Command } from 'commander';
+import { systemClock } from '../base/clock.ts';
 import { catalogue, Problem } from '../base/problem.ts';
 import { ConfigError, environment, loadConfig } from '../config/load.ts';
 import type { Loaded } from '../config/load.ts';
@@ -20,6 +21,8 @@ import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
+import { addStats } from './stats.ts';
+import { addSuppressions } from './suppressions.ts';
 import { json, printable } from './table.ts';
 
 /** What a command can reach. */
@@ -28,6 +31,10 @@ export interface Context {
   out(line: string): void;
   /** Writes one line to standard error. */
   note(line: string): void;
+  /** Shows how far long work is, on one line that the next call writes over; nothing where nobody reads it. */
+  status(text: string): void;
+  /** The time, in milliseconds since the epoch. */
+  now(): number;
   /** Reads the settings that `--config` and the environment name. Throws `ConfigError`. */
   load(options?: { again: boolean }): Loaded;
   /** The same, with warnings noted: for the server and for who asks about settings. */
@@ -45,7 +52,7 @@ export interface Context {
   readonly isTerminal: boolean;
 }
 
-export type Output = Pick<Context, 'out' | 'note'> & { isTerminal?: boolean };
+export type Output = Pick<Context, 'out' | 'note'> & { status?: Context['status']; isTerminal?: boolean };
 
 /** What `main` hands in. */
 export interface Program {
@@ -72,6 +79,9 @@ const terminal: Output = {
   },
   note(line) {
     process.stderr.write(`${line}\n`);
+  },
+  status(text) {
+    if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
   },
   isTerminal: process.stderr.isTTY,
 };
@@ -111,6 +121,8 @@ export async function run(
   const context: Context = {
     out: output.out,
     note: output.note,
+    status: output.status ?? (() => undefined),
+    now: () => systemClock.now(),
     load,
     loadAloud,
     print(asJson, record, lines) {
@@ -142,6 +154,8 @@ export async function run(
   addMessages(program, context);
   addQueue(program, context);
   addEvents(program, context);
+  addStats(program, context);
+  addSuppressions(program, context);
   addBooks(program, context);
   try {
     await program.parseAsync(args, { from: 'user' });

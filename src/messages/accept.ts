@@ -7,6 +7,7 @@
  */
 import { Problem } from '../base/problem.ts';
 import { newId } from '../base/id.ts';
+import { addToStats } from '../events/stats.ts';
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import { addressKey, type Mailbox } from '../mail/address.ts';
@@ -22,6 +23,7 @@ import type {
   MessageMetadataRow,
   MessageRow,
   MessageTagRow,
+  StatRow,
   SuppressionReason,
 } from '../storage/tables.ts';
 import { SIMULATOR_DOMAIN } from './delivery.ts';
@@ -300,6 +302,7 @@ interface Plan {
   tags: MessageTagRow[];
   metadata: MessageMetadataRow[];
   counters: Map<string, CounterRow>;
+  stats: Map<string, StatRow>;
   contentIds: Map<MessageContent, string>;
   hints: Map<string, DueHint>;
   bytes: number;
@@ -315,6 +318,7 @@ const newPlan = (): Plan => ({
   tags: [],
   metadata: [],
   counters: new Map(),
+  stats: new Map(),
   contentIds: new Map(),
   hints: new Map(),
   bytes: 0,
@@ -336,7 +340,7 @@ function addMessage(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
   const giveUp = giveUpAt(deps.retry, now, row.send_at, row.expires_at);
   for (const { type, mailbox } of everyRecipient(draft)) {
     const delivery = deliveryRow(deps, message, row, { type, mailbox, sendAt, giveUp });
-    addDelivery(plan, message, delivery);
+    addDelivery(plan, message, row, delivery);
     if (type === 'to') row.status = delivery.status;
     if (delivery.status === 'suppressed') {
       row.last_event_type = 'suppressed';
@@ -477,7 +481,7 @@ function deliveryRow(
   };
 }
 
-function addDelivery(plan: Plan, { suppressed, now }: NewMessage, delivery: DeliveryRow): void {
+function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: MessageRow, delivery: DeliveryRow): void {
   plan.deliveries.push(delivery);
   count(plan.counters, delivery.account_id, now, 'none', delivery.status);
   const hit = suppressed.get(delivery.address_key);
@@ -494,6 +498,16 @@ function addDelivery(plan: Plan, { suppressed, now }: NewMessage, delivery: Deli
       machine: 0,
       detail_json: JSON.stringify({ reason: hit.reason, suppression_id: hit.id }),
     });
+    const facts = {
+      accountId: row.account_id,
+      at: now,
+      test: delivery.test === 1,
+      stream: row.stream,
+      domain: row.from_domain,
+      recipient: delivery.address,
+      tags: draft.tags,
+    };
+    addToStats(plan.stats, facts, ['suppressed']);
   }
   if (delivery.due_at !== null) addHint(plan, delivery, delivery.due_at);
 }
@@ -551,7 +565,20 @@ function rejected(index: number, to: string | null, problem: Problem, sender: Se
 }
 
 async function commitPlan(deps: AcceptDeps, sender: Sender, plan: Plan, together: Rows): Promise<void> {
-  const { batches, contents, attachments, messages, deliveries, events, tags, metadata, counters, hints, bytes } = plan;
+  const {
+    batches,
+    contents,
+    attachments,
+    messages,
+    deliveries,
+    events,
+    tags,
+    metadata,
+    counters,
+    stats,
+    hints,
+    bytes,
+  } = plan;
   const own: Rows = {
     batches,
     contents,
@@ -562,6 +589,7 @@ async function commitPlan(deps: AcceptDeps, sender: Sender, plan: Plan, together
     message_tags: tags,
     message_metadata: metadata,
     counters: [...counters.values()],
+    ...(stats.size === 0 ? {} : { stats: [...stats.values()] }),
   };
   if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
   const giveBack = await takeQuota(deps, sender, deliveries);

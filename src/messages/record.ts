@@ -11,11 +11,13 @@ import type {
   CounterRow,
   DeliveryRow,
   EventRow,
+  StatRow,
   SuppressionReason,
   SuppressionRow,
 } from '../storage/tables.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
+import { addToStats, statTypesOf, type StatFacts } from '../events/stats.ts';
 import { decide, type Decision } from './decide.ts';
 import type { DeliveryState, Happening } from './delivery.ts';
 
@@ -62,7 +64,14 @@ export function createRecorder(deps: { commit: Committer; clock: Clock; written:
 }
 
 /** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
-type Loaded = DeliveryRow & { opens: number; clicks: number; suppressed: string | null };
+type Loaded = DeliveryRow & {
+  opens: number;
+  clicks: number;
+  stream: string;
+  from_domain: string;
+  tags_json: string;
+  suppressed: string | null;
+};
 
 /** One delivery of the group while its happenings are folded. */
 interface Folding {
@@ -85,6 +94,7 @@ interface Gathered {
   events: EventRow[];
   suppressions: SuppressionRow[];
   counters: Map<string, CounterRow>;
+  stats: Map<string, StatRow>;
 }
 
 async function writeGroup(
@@ -93,7 +103,7 @@ async function writeGroup(
   folding: ReadonlyMap<string, Folding>,
   now: number,
 ): Promise<(readonly Recorded[])[]> {
-  const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map() };
+  const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map() };
 
   const results = units.map((unit) =>
     unit.occurrences.map(({ deliveryId, happening }): Recorded => {
@@ -112,6 +122,7 @@ async function writeGroup(
       events: gathered.events,
       suppressions: gathered.suppressions,
       counters: [...gathered.counters.values()],
+      stats: [...gathered.stats.values()],
     },
     ...units.flatMap((unit) => (unit.rows === undefined ? [] : [unit.rows])),
   ]);
@@ -123,7 +134,7 @@ async function writeGroup(
 async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
   const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
   const rows = await db.all<Loaded>(
-    `SELECT d.*, m.opens, m.clicks, (
+    `SELECT d.*, m.opens, m.clicks, m.stream, m.from_domain, m.tags_json, (
        SELECT s.id || ' ' || s.reason FROM suppressions s
        WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
          AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
@@ -189,6 +200,7 @@ function fold(one: Folding, decision: Decision, happening: Happening, now: numbe
   for (const event of decision.events) {
     one.lastEvent = { type: event.type, at: now };
     countHit(one, event.type, event.machine ?? false, now);
+    addToStats(gathered.stats, statFacts(row, now), statTypesOf(event.type, event.detail, event.machine ?? false));
     gathered.events.push({
       id: newId('evt', now),
       account_id: row.account_id,
@@ -204,6 +216,16 @@ function fold(one: Folding, decision: Decision, happening: Happening, now: numbe
   }
   if (decision.suppress !== null) gathered.suppressions.push(suppressionRow(row, decision.suppress, now));
 }
+
+const statFacts = (row: Loaded, now: number): StatFacts => ({
+  accountId: row.account_id,
+  at: now,
+  test: row.test === 1,
+  stream: row.stream,
+  domain: row.from_domain,
+  recipient: row.address,
+  tags: row.tags_json === '[]' ? [] : (JSON.parse(row.tags_json) as string[]),
+});
 
 function countHit(one: Folding, type: string, machine: boolean, now: number): void {
   if (type !== 'opened' && type !== 'clicked') return;

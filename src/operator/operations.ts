@@ -11,6 +11,8 @@ import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
 import { sendOperations } from './send.ts';
+import { statsOperations } from './stats.ts';
+import { suppressionOperations } from './suppressions.ts';
 import { Unavailable } from './unavailable.ts';
 
 export type { OperatorDeps, StoreDeps } from './operation.ts';
@@ -24,6 +26,8 @@ const table = {
   ...queueOperations,
   ...eventOperations,
   ...bookOperations,
+  ...statsOperations,
+  ...suppressionOperations,
 };
 
 export type OperationName = keyof typeof table;

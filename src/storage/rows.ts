@@ -18,6 +18,7 @@ const ROWS_BOUND_AT_ONCE = 32;
 /** Tables where a row that is there already is no fault: the books add up, a suppression stays as it was unless it had ended. */
 const onConflict: Partial<Record<TableName, string>> = {
   counters: ' ON CONFLICT (account_id, day, from_status, to_status) DO UPDATE SET n = counters.n + excluded.n',
+  stats: ` ON CONFLICT (account_id, span, at, type, test, stream, domain, provider, tag) DO UPDATE SET n = stats.n + excluded.n`,
   suppressions: ` ON CONFLICT (account_id, address_key, scope) DO UPDATE SET id = excluded.id, email = excluded.email,
     reason = excluded.reason, source_message_id = excluded.source_message_id, note = excluded.note,
     created_at = excluded.created_at, created_by = excluded.created_by, expires_at = excluded.expires_at

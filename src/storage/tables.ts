@@ -354,6 +354,24 @@ export interface AccountSettingsRow {
   updated_at: number;
 }
 
+/** How many events there were: per account, hour or UTC day, kind, and what they are counted by. */
+export interface StatRow {
+  account_id: string;
+  span: 'hour' | 'day';
+  /** Begin of the hour or day. */
+  at: number;
+  type: string;
+  test: number;
+  stream: string;
+  /** The sending domain. */
+  domain: string;
+  /** The recipient's mailbox provider (events/stats.ts). */
+  provider: string;
+  /** One of the message's tags; empty in the row that counts every message. */
+  tag: string;
+  n: number;
+}
+
 export interface Tables {
   accounts: AccountRow;
   api_keys: ApiKeyRow;
@@ -377,6 +395,7 @@ export interface Tables {
   templates: TemplateRow;
   template_versions: TemplateVersionRow;
   account_settings: AccountSettingsRow;
+  stats: StatRow;
 }
 
 export type TableName = keyof Tables;
@@ -408,4 +427,5 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   templates: ['id', 'account_id', 'alias', 'name', 'latest_version', 'published_version', 'created_at', 'updated_at', 'published_at'],
   template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],
   account_settings: ['account_id', 'track_opens', 'track_clicks', 'content_days', 'messages_days', 'events_days', 'updated_at'],
+  stats: ['account_id', 'span', 'at', 'type', 'test', 'stream', 'domain', 'provider', 'tag', 'n'],
 }; // prettier-ignore

@@ -56,6 +56,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   templates: { id: 'tpl_1', account_id: ACCOUNT, alias: odd, name: odd, latest_version: 1, published_version: 1, created_at: NOW, updated_at: NOW, published_at: NOW },
   template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },
   account_settings: { account_id: ACCOUNT, track_opens: 1, track_clicks: null, content_days: 7, messages_days: null, events_days: 30, updated_at: NOW },
+  stats: { account_id: ACCOUNT, span: 'hour', at: NOW, type: 'sent', test: 0, stream: odd, domain: odd, provider: 'other', tag: odd, n: 3 },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>

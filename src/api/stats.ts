@@ -1,0 +1,158 @@
+/** `GET /v1/stats`: how much was sent and what became of it. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { DAY_MS, statTypes, type StatType } from '../events/stats.ts';
+import {
+  HOURS_KEPT_MS,
+  MOST_KEYS,
+  readStats,
+  statKeys,
+  type StatLine,
+  type StatsQuery,
+} from '../events/stats-store.ts';
+import type { Database } from '../storage/database.ts';
+import { booleanParameter, timeParameter } from './query.ts';
+import { route, type Route } from './route.ts';
+
+export interface StatsDeps {
+  db: Pick<Database, 'read'>;
+}
+
+const PATH = '/v1/stats';
+const HOUR_MS = 3_600_000;
+const MOST_DAYS = 400;
+
+const counts = Object.fromEntries(statTypes.map((type) => [type, z.int()])) as Record<StatType, z.ZodInt>;
+const rate = (of: string) => z.number().nullable().describe(`${of} Between 0 and 1; null where nothing was sent.`);
+
+const StatCounts = z
+  .object(counts)
+  .meta({ id: 'StatCounts', description: 'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number.' }); // prettier-ignore
+
+const Stats = z
+  .object({
+    object: z.literal('stats'),
+    bucket: z.enum(['hour', 'day', 'total']),
+    by: z.enum(statKeys).nullable(),
+    since: z.iso.datetime(),
+    until: z.iso.datetime(),
+    total: StatCounts,
+    rates: z.object({
+      delivered: rate('Delivered by sent.'),
+      bounced: rate('Bounced by sent.'),
+      complained: rate('Complaints by delivered.'),
+      opened: rate('Recipients who opened by delivered.'),
+      clicked: rate('Recipients who clicked by delivered.'),
+    }),
+    data: z.array(
+      z.object({
+        at: z.iso.datetime().describe('Begin of the hour or day (UTC); of the range where the bucket is `total`.'),
+        key: z.string().nullable().describe('The stream, tag, domain or provider; null without `by`.'),
+        counts: StatCounts,
+      }),
+    ),
+  })
+  .meta({ id: 'Stats', description: 'Numbers of a range of time.' });
+
+const query = z.strictObject({
+  since: timeParameter().optional().describe('Begin of the range, rounded down to the hour or day. The last 30 days where not given; with hours the last 24 hours.'), // prettier-ignore
+  until: timeParameter().optional().describe('End of the range, rounded up; now where not given.'),
+  bucket: z.enum(['hour', 'day', 'total']).optional().describe('`day` where not given, with `by` it is `total`. Hours are kept for 31 days.'), // prettier-ignore
+  by: z
+    .enum(statKeys)
+    .optional()
+    .describe(`Tell these apart, the ${String(MOST_KEYS)} with the most mail.`),
+  stream: z.string().max(32).optional(),
+  tag: z.string().max(128).optional(),
+  domain: z.string().max(253).optional().describe('The sending domain.'),
+  provider: z.string().max(64).optional().describe('The recipient\'s mailbox provider: `google`, `microsoft`, …, `other`.'), // prettier-ignore
+  test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
+});
+
+const zeros = Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
+const someDay = { ...zeros, sent: 4210, delivered: 4171, deferred: 62, bounced: 35, bounced_hard: 21, bounced_soft: 8, bounced_block: 6, complained: 1, opened: 1804, unique_opened: 1322, machine_opened: 911, clicked: 410, unique_clicked: 377 }; // prettier-ignore
+const sample: z.output<typeof Stats> = {
+  object: 'stats',
+  bucket: 'day',
+  by: null,
+  since: '2026-01-31T00:00:00.000Z',
+  until: '2026-02-01T00:00:00.000Z',
+  total: someDay,
+  rates: { delivered: 0.9907, bounced: 0.0083, complained: 0.0002, opened: 0.3169, clicked: 0.0904 },
+  data: [{ at: '2026-01-31T00:00:00.000Z', key: null, counts: someDay }],
+};
+
+export function statsRoutes({ db }: StatsDeps): Route[] {
+  return [
+    route(
+      {
+        method: 'GET',
+        path: PATH,
+        operationId: 'getStats',
+        summary: 'Read numbers',
+        description:
+          'How many recipients were mailed and what became of them, by hour or day (UTC), optionally told apart by stream, tag, sending domain or mailbox provider. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too.',
+        tag: 'stats',
+        scope: ['stats:read'],
+        query,
+        responses: { 200: { description: 'The numbers.', schema: Stats, examples: { day: { summary: 'One day', value: sample } } } }, // prettier-ignore
+        problems: ['invalid_parameter'],
+      },
+      async ({ query: asked, caller, now }) => {
+        const wanted = wantedStats(caller.accountId, asked, now);
+        return { status: 200, body: statsRecord(wanted, await readStats(db.read, wanted)) };
+      },
+    ),
+  ];
+}
+
+function wantedStats(accountId: string, asked: z.output<typeof query>, now: number): StatsQuery {
+  const { by = null, bucket = by === null ? 'day' : 'total', stream, tag, domain, provider, test = false } = asked;
+  const step = bucket === 'hour' ? HOUR_MS : DAY_MS;
+  const until = Math.ceil((asked.until ?? now + 1) / step) * step;
+  const usual = bucket === 'hour' ? 24 * HOUR_MS : 30 * DAY_MS;
+  const since = Math.floor((asked.since ?? until - usual) / step) * step;
+  if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`', { field: 'since' });
+  const longest = bucket === 'hour' ? HOURS_KEPT_MS : MOST_DAYS * DAY_MS;
+  if (bucket !== 'total' && until - since > longest)
+    throw new Problem('invalid_parameter', `a range by the ${bucket} has at most ${String(longest / DAY_MS)} days`, { field: 'since' }); // prettier-ignore
+  const only = Object.fromEntries(
+    Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider }).filter(([, value]) => value !== undefined),
+  );
+  return { accountId, since, until, bucket, by, only, test };
+}
+
+function statsRecord(wanted: StatsQuery, lines: readonly StatLine[]): z.output<typeof Stats> {
+  const { bucket, by, since, until } = wanted;
+  const total = { ...zeros };
+  for (const { counts: found } of lines) for (const type of statTypes) total[type] += found[type];
+  const data = by === null ? filled(wanted, lines) : lines;
+  const part = (some: number, of: number): number | null =>
+    of === 0 ? null : Math.round((some / of) * 10_000) / 10_000;
+  return {
+    object: 'stats',
+    bucket,
+    by,
+    since: rfc3339(since),
+    until: rfc3339(until),
+    total,
+    rates: {
+      delivered: part(total.delivered, total.sent),
+      bounced: part(total.bounced, total.sent),
+      complained: part(total.complained, total.delivered),
+      opened: part(total.unique_opened, total.delivered),
+      clicked: part(total.unique_clicked, total.delivered),
+    },
+    data: data.map(({ at, key, counts: found }) => ({ at: rfc3339(at), key, counts: found })),
+  };
+}
+
+/** A chart wants empty hours and days as well. */
+function filled({ bucket, since, until }: StatsQuery, lines: readonly StatLine[]): StatLine[] {
+  const found = new Map(lines.map((line) => [line.at, line]));
+  const step = bucket === 'hour' ? HOUR_MS : bucket === 'day' ? DAY_MS : until - since;
+  const all: StatLine[] = [];
+  for (let at = since; at < until; at += step) all.push(found.get(at) ?? { at, key: null, counts: zeros });
+  return all;
+}

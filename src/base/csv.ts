@@ -1,0 +1,94 @@
+/** Comma-separated values (RFC 4180): a line at a time, from text that comes in pieces. Pure. */
+
+export interface CsvReader {
+  /** Takes the next piece; returns the records that are complete with it. Throws `CsvFault`. */
+  push(piece: string): CsvRecord[];
+  /** Ends the text; returns the last record where it had no line end. Throws `CsvFault`. */
+  end(): CsvRecord[];
+}
+
+export interface CsvRecord {
+  /** Of its first character, from 1. */
+  line: number;
+  fields: string[];
+}
+
+/** The text breaks the format; nothing sensible can be read after this. */
+export class CsvFault extends Error {}
+
+/** A field or line longer than this is a mistake, such as a quote that is never closed. */
+const LONGEST_RECORD = 64 * 1024;
+
+/** Reads text with lines of `LF` or `CRLF`; a byte order mark and empty lines are passed over. */
+export function readCsv(): CsvReader {
+  let line = 1;
+  let startedAt = 1;
+  let fields: string[] = [];
+  let field = '';
+  let length = 0;
+  let state: 'begin' | 'plain' | 'quoted' | 'closed' = 'begin';
+  let begun = false;
+
+  function endField(): void {
+    fields.push(field);
+    field = '';
+    state = 'begin';
+  }
+
+  function endRecord(into: CsvRecord[]): void {
+    const isEmpty = fields.length === 0 && field === '' && state === 'begin';
+    if (!isEmpty) {
+      endField();
+      into.push({ line: startedAt, fields });
+    }
+    fields = [];
+    length = 0;
+    startedAt = line;
+  }
+
+  function take(character: string, records: CsvRecord[]): void {
+    if (++length > LONGEST_RECORD)
+      throw new CsvFault(`line ${String(startedAt)} is longer than ${String(LONGEST_RECORD)} characters: is a quote left open?`); // prettier-ignore
+    if (character === '\n') line++;
+    if (state === 'quoted') {
+      if (character === '"') state = 'closed';
+      else field += character;
+    } else if (character === '"' && state === 'closed') {
+      field += '"';
+      state = 'quoted';
+    } else if (character === '"' && state === 'begin') state = 'quoted';
+    else if (character === ',') endField();
+    else if (character === '\n') endRecord(records);
+    else if (character !== '\r') {
+      if (state === 'closed') throw new CsvFault(`line ${String(line)}: text after the closing quote of a field`);
+      state = 'plain';
+      field += character;
+    }
+  }
+
+  return {
+    push(piece) {
+      const records: CsvRecord[] = [];
+      const text = !begun && piece.startsWith('\ufeff') ? piece.slice(1) : piece;
+      begun ||= piece !== '';
+      for (const character of text) take(character, records);
+      return records;
+    },
+    end() {
+      if (state === 'quoted') throw new CsvFault(`line ${String(startedAt)}: a quote is never closed`);
+      const records: CsvRecord[] = [];
+      endRecord(records);
+      return records;
+    },
+  };
+}
+
+/** One line, without its end. A field that a spreadsheet would take for a formula gets an apostrophe before it. */
+export function csvLine(fields: readonly (string | null)[]): string {
+  return fields.map((field) => csvField(field ?? '')).join(',');
+}
+
+function csvField(text: string): string {
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}

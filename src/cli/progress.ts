@@ -1,0 +1,28 @@
+/** What long work shows a person: one line that is written over. Nothing where nobody looks. */
+import type { Context } from './cli.ts';
+
+export interface Progress {
+  at(done: number, total: number | null): void;
+  /** Clears the line. */
+  end(): void;
+}
+
+const WIDTH = 30;
+
+/** Shows how far `what` is; `total` in the same unit as `done`, null where it is not known. */
+export function showProgress({ status }: Pick<Context, 'status'>, what: string): Progress {
+  return {
+    at(done, total) {
+      if (total === null || total === 0) {
+        status(`${what}: ${String(done)}`);
+        return;
+      }
+      const part = Math.min(1, done / total);
+      const bar = '#'.repeat(Math.round(part * WIDTH)).padEnd(WIDTH, '.');
+      status(`${what} [${bar}] ${String(Math.floor(part * 100))} %`);
+    },
+    end() {
+      status('');
+    },
+  };
+}

@@ -1,0 +1,16 @@
+/** Numbers by the hour go after a month; what is asked for later are days. */
+import type { Clock } from '../base/clock.ts';
+import { removeOldStats } from '../events/stats-store.ts';
+import type { Database } from '../storage/database.ts';
+import type { Rule } from './housekeeping.ts';
+
+const STEP = 100;
+
+export function oldStats({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): Rule {
+  return {
+    name: 'old numbers',
+    everyMs: 24 * 60 * 60_000,
+    stepRows: STEP,
+    step: () => removeOldStats(db.commit, clock.now(), STEP),
+  };
+}

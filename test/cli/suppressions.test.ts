@@ -1,0 +1,95 @@
+/** The suppression list from the shell: in a folder without a server. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { exitCodes } from '../../src/cli/cli.ts';
+import { ran, type Ran } from './ran.ts';
+
+describe('cli/suppressions', () => {
+  let folder: string;
+  const posthorn = (...args: string[]): Promise<Ran> => ran(args, { POSTHORN_DATA_DIR: path.join(folder, 'data') });
+  const list = async (...args: string[]): Promise<Record<string, unknown>[]> =>
+    (JSON.parse((await posthorn('suppressions', 'list', '--json', ...args)).out) as { data: Record<string, unknown>[] })
+      .data;
+  const file = (text: string): string => {
+    const name = path.join(folder, 'list.csv');
+    writeFileSync(name, text);
+    return name;
+  };
+
+  beforeEach(async () => {
+    folder = mkdtempSync(path.join(tmpdir(), 'posthorn-'));
+    assert.equal((await posthorn('migrate')).code, 0);
+  });
+  afterEach(() => {
+    rmSync(folder, { recursive: true });
+  });
+
+  it('adds, lists and removes', async () => {
+    const added = await posthorn('suppressions', 'add', 'Ana@Example.net', '--note', 'by phone', '--for', '90d', '--json'); // prettier-ignore
+    assert.equal(added.code, 0, added.notes);
+    const record = JSON.parse(added.out) as Record<string, unknown>;
+    assert.deepEqual([record['email'], record['reason'], record['note'], record['created_by']], ['Ana@example.net', 'manual', 'by phone', 'operator']); // prettier-ignore
+    assert.ok(String(record['expires_at']) > String(record['created_at']));
+    assert.match((await posthorn('suppressions', 'add', 'ana@example.net')).out, /was on the list already/);
+    assert.deepEqual((await list()).map(({ email }) => email), ['Ana@example.net']); // prettier-ignore
+    assert.match((await posthorn('suppressions', 'list')).out, /ADDRESS.*\nAna@example\.net +manual +account/);
+    assert.match((await posthorn('suppressions', 'remove', 'ana@example.net')).out, /is mailed again/);
+    const again = await posthorn('suppressions', 'remove', 'ana@example.net');
+    assert.deepEqual([again.code, await list()], [exitCodes.noInput, []]);
+    assert.match(again.notes, /is not on the list/);
+  });
+
+  it('keeps a complaint unless forced', async () => {
+    await posthorn('suppressions', 'add', 'ana@example.net', '--reason', 'complaint');
+    assert.equal((await posthorn('suppressions', 'remove', 'ana@example.net')).code, exitCodes.data);
+    assert.equal((await posthorn('suppressions', 'remove', 'ana@example.net', '--force')).code, 0);
+  });
+
+  it('says what is wrong with an address, a reason and a stream', async () => {
+    for (const args of [['nobody'], ['a@b.test', '--reason', 'dislike'], ['a@b.test', '--stream', 'none']]) {
+      const { code, notes } = await posthorn('suppressions', 'add', ...args);
+      assert.equal(code, exitCodes.data, notes);
+    }
+  });
+
+  it('imports what it exported, and keeps what is there', async () => {
+    await posthorn('suppressions', 'add', 'ana@example.net', '--note', 'a, "b"');
+    await posthorn('suppressions', 'add', 'bo@example.net', '--stream', 'broadcast', '--reason', 'unsubscribe');
+    const { out } = await posthorn('suppressions', 'export');
+    assert.equal(out.split('\n').length, 3);
+    await posthorn('suppressions', 'remove', 'ana@example.net');
+    const imported = await posthorn('suppressions', 'import', file(out), '--json');
+    assert.deepEqual(JSON.parse(imported.out), { created: 1, existing: 1, rejected: [], rejected_count: 0 });
+    const [ana, bo] = await list();
+    assert.deepEqual([ana?.['note'], ana?.['scope'], bo?.['scope'], bo?.['reason']], ['a, "b"', 'account', 'stream:broadcast', 'unsubscribe']); // prettier-ignore
+  });
+
+  it('imports many, and names the lines it cannot use', async () => {
+    const many = Array.from({ length: 1203 }, (_, i) => `user${String(i)}@example.net`);
+    many[7] = 'not an address';
+    const { code, out, notes } = await posthorn('suppressions', 'import', file(many.join('\r\n')), '--reason', 'hard_bounce'); // prettier-ignore
+    assert.deepEqual([code, out], [exitCodes.data, '1202 added, 0 on the list already, 1 rejected']);
+    assert.match(notes, /^line 8: "not an address": /);
+    assert.equal((await list('--reason', 'hard_bounce', '--limit', '1000')).length, 1000);
+  });
+
+  it('reads the columns of other programs, in any order', async () => {
+    const text = 'Reason,Created,"Email Address"\ncomplaint,2020,ana@example.net\nfelt like it,2020,bo@example.net\n,2020,cy@example.net\n'; // prettier-ignore
+    const { code, notes } = await posthorn('suppressions', 'import', file(text), '--reason', 'unsubscribe');
+    assert.equal(code, exitCodes.data);
+    assert.match(notes, /^line 3: "bo@example\.net": there is no reason "felt like it"$/);
+    assert.deepEqual(
+      (await list()).map(({ email, reason }) => [email, reason]).sort(),
+      [['ana@example.net', 'complaint'], ['cy@example.net', 'unsubscribe']],
+    ); // prettier-ignore
+  });
+
+  it('says that a file is absent or broken', async () => {
+    assert.equal((await posthorn('suppressions', 'import', path.join(folder, 'none.csv'))).code, exitCodes.noInput);
+    const { code, notes } = await posthorn('suppressions', 'import', file('email\na@b.test\n"c'));
+    assert.equal(code, exitCodes.data);
+    assert.match(notes, /a quote is never closed/);
+  });
+});

@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict';
+import { addToStats, providerNames, providerOf, statTypesOf } from '../../src/events/stats.ts';
+import type { StatRow } from '../../src/storage/tables.ts';
+
+describe('events/stats', () => {
+  for (const [address, provider, reason] of [
+    ['ana@gmail.com', 'google', 'a large provider'],
+    ['ana@web.de', 'gmx', 'one of several names of one provider'],
+    ['ana@notgmail.com', 'other', 'the whole domain counts'],
+    ['ana@mail.gmail.com', 'other', 'nor what ends like it'],
+    ['"a@gmail.com"@example.net', 'other', 'an at sign in the local part'],
+  ] as const)
+    it(`takes ${address} for ${provider}: ${reason}`, () => {
+      assert.equal(providerOf(address), provider);
+      assert.ok(providerNames.includes(provider));
+    });
+
+  for (const [type, detail, machine, expected] of [
+    ['sent', {}, false, ['sent']],
+    ['bounced', { class: 'hard' }, false, ['bounced', 'bounced_hard']],
+    ['bounced', { class: 'undetermined' }, false, ['bounced']],
+    ['opened', { first: true }, false, ['opened', 'unique_opened']],
+    ['opened', { first: false }, false, ['opened']],
+    ['clicked', { first: true }, true, ['machine_clicked']],
+    ['unheard_of', {}, false, []],
+  ] as const)
+    it(`counts ${type} ${JSON.stringify(detail)}${machine ? ' by a machine' : ''} as ${expected.join(', ')}`, () => {
+      assert.deepEqual(statTypesOf(type, detail, machine), expected);
+    });
+
+  it('adds to the hour and to the day, once without a tag and once for each', () => {
+    const rows = new Map<string, StatRow>();
+    const at = Date.parse('2026-01-31T23:59:59.999Z');
+    const facts = { accountId: 'acc_1', at, test: false, stream: 'transactional', domain: 'acme.test', recipient: 'a@gmail.com', tags: ['x'] }; // prettier-ignore
+    addToStats(rows, facts, ['sent']);
+    addToStats(rows, { ...facts, at: at + 1, tags: [] }, ['sent']);
+    addToStats(rows, facts, ['sent']);
+    const seen = [...rows.values()].map(({ span, at: from, tag, n }) => [span, new Date(from).toISOString(), tag, n]);
+    assert.deepEqual(seen, [
+      ['hour', '2026-01-31T23:00:00.000Z', '', 2],
+      ['hour', '2026-01-31T23:00:00.000Z', 'x', 2],
+      ['day', '2026-01-31T00:00:00.000Z', '', 2],
+      ['day', '2026-01-31T00:00:00.000Z', 'x', 2],
+      ['hour', '2026-02-01T00:00:00.000Z', '', 1],
+      ['day', '2026-02-01T00:00:00.000Z', '', 1],
+    ]);
+  });
+});

@@ -1,0 +1,113 @@
+/** The numbers of an account agree with what happened, in whatever way they are asked for. */
+import assert from 'node:assert/strict';
+import { removeOldStats } from '../../src/events/stats-store.ts';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+
+interface Stats {
+  bucket: string;
+  by: string | null;
+  since: string;
+  until: string;
+  total: Record<string, number>;
+  rates: Record<string, number | null>;
+  data: { at: string; key: string | null; counts: Record<string, number> }[];
+  error: { code: string; field: string | null };
+}
+
+const DAY = 86_400_000;
+
+describe('journey: stats', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+
+  beforeEach(async () => {
+    server = await startMailServer({ script: { rcpt: (line) => (line.includes('<gone@') ? '550 5.1.1 no such user' : '250 2.1.5 ok') } }); // prettier-ignore
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+  });
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+
+  const stats = async (query = ''): Promise<Stats> => {
+    const { status, body, text } = await app.get<Stats>(`/v1/stats${query}`);
+    assert.equal(status, 200, text);
+    return body;
+  };
+
+  it('counts each recipient by time, stream, tag, domain and provider', async () => {
+    const events = app.follow();
+    const first = await app.send({ tags: ['a', 'b'], cc: ['bo@dest.test'] });
+    const gone = await app.send({ to: 'gone@dest.test', tags: ['a'] });
+    const other = await app.send({ stream: 'broadcast' });
+    await events.until((seen) => seen.filter(({ type }) => type !== 'sent').length === 4);
+    await app.send({ to: 'gone@dest.test' });
+
+    const all = await stats();
+    assert.equal(all.data.length, 30);
+    const { sent, delivered, bounced, bounced_hard, suppressed, complained } = all.total;
+    assert.deepEqual({ sent, delivered, bounced, bounced_hard, suppressed, complained }, { sent: 4, delivered: 3, bounced: 1, bounced_hard: 1, suppressed: 1, complained: 0 }); // prettier-ignore
+    assert.deepEqual(all.rates, { delivered: 0.75, bounced: 0.25, complained: 0, opened: 0, clicked: 0 });
+    assert.deepEqual(all.data.at(-1)?.counts, all.total, 'all of it is of today');
+
+    const keyed = async (query: string): Promise<[string | null, number | undefined][]> =>
+      (await stats(query)).data.map(({ key, counts }) => [key, counts['sent']]);
+    assert.deepEqual(await keyed('?by=stream'), [['transactional', 3], ['broadcast', 1]]); // prettier-ignore
+    assert.deepEqual(await keyed('?by=tag'), [['a', 3], ['b', 2]]); // prettier-ignore
+    assert.deepEqual(await keyed('?by=domain&tag=b'), [['acme.test', 2]]);
+    assert.deepEqual(await keyed('?by=provider'), [['other', 4]]);
+    assert.equal((await stats('?tag=b')).total['delivered'], 2);
+    assert.equal((await stats('?stream=broadcast')).total['delivered'], 1);
+    assert.equal((await stats('?provider=google')).total['sent'], 0);
+    assert.equal((await stats('?bucket=hour')).data.length, 24);
+    assert.equal((await stats('?test=true')).total['sent'], 0);
+    assert.ok([first, gone, other].every(({ id }) => id.startsWith('msg_')));
+  });
+
+  it('keeps simulated mail apart', async () => {
+    const events = app.follow();
+    const { id } = await app.send({ to: 'bounced@simulator.posthorn.test' });
+    await events.of(id, 'bounced');
+    assert.deepEqual([(await stats()).total['sent'], (await stats('?test=true')).total['bounced']], [0, 1]);
+  });
+
+  it('refuses ranges that make no sense', async () => {
+    for (const [query, field] of [
+      ['?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z', 'since'],
+      ['?bucket=hour&since=2020-01-01T00:00:00Z', 'since'],
+      ['?since=2020-01-01T00:00:00Z', 'since'],
+      ['?by=colour', 'by'],
+      ['?bucket=year', 'bucket'],
+      ['?since=yesterday', 'since'],
+      ['?color=red', 'color'],
+    ]) {
+      const { status, body } = await app.get<Stats>(`/v1/stats${String(query)}`);
+      assert.deepEqual([status, body.error.code, body.error.field], [400, 'invalid_parameter', field], query);
+    }
+  });
+
+  it('forgets hours after a month, tags after a year, and days never', async () => {
+    const events = app.follow();
+    const { id } = await app.send({ tags: ['a'] });
+    await events.of(id, 'delivered');
+    const rows = async (): Promise<number> =>
+      ((await app.app.db.read('stats').count({ n: '*' }).first()) as { n: number }).n;
+    assert.equal(await rows(), 8);
+    const now = app.clock.now();
+    assert.equal(await removeOldStats(app.app.db.commit, now + 30 * DAY, 100), 0);
+    assert.equal(await removeOldStats(app.app.db.commit, now + 40 * DAY, 100), 4);
+    assert.equal(await removeOldStats(app.app.db.commit, now + 410 * DAY, 100), 2);
+    assert.equal(await rows(), 2);
+  });
+
+  it('shows them on the command line', async () => {
+    const events = app.follow();
+    const { id } = await app.send();
+    await events.of(id, 'delivered');
+    const days = await app.operator.call('stats', {});
+    assert.deepEqual(days.data.map(({ counts }) => counts.delivered), [1]); // prettier-ignore
+    const byStream = await app.operator.call('stats', { by: 'stream', hours: 2 });
+    assert.deepEqual(byStream.data.map(({ key, counts }) => [key, counts.sent]), [['transactional', 1]]); // prettier-ignore
+  });
+});
