@@ -43,6 +43,7 @@ import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
 import { createApi, type Api } from './api/server.ts';
+import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import type { OperatorDeps } from './operator/operation.ts';
@@ -183,6 +184,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       holdOf,
       change: { db, clock, recorder, bells, retry: accept.retry },
       parkedUntil: (domain) => mta.parkedUntil(domain),
+      wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
       db,
       clock,
       bells,
@@ -269,6 +271,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     await stopAll(running);
     throw error;
   }
+}
+
+async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
+  const mail = await mta.wireBytes(deliveryId);
+  if (mail.kind === 'ready') return { kind: 'bytes', data: mail.data };
+  return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
 }
 
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */

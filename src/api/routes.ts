@@ -11,6 +11,7 @@ import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
 import { createCursors } from './cursor.ts';
 import { domainRoutes } from './domains.ts';
+import { eraseRoutes, type EraseRoutesDeps } from './erase.ts';
 import { eventRoutes } from './events.ts';
 import { keyRoutes } from './keys.ts';
 import { messageActionRoutes, type MessageActionsDeps } from './message-actions.ts';
@@ -30,6 +31,7 @@ export interface RoutesDeps {
   renderer: Renderer;
   change: MessageActionsDeps['change'];
   holdOf: MessageActionsDeps['holdOf'];
+  wireBytes: EraseRoutesDeps['wireBytes'];
   parkedUntil: MessageActionsDeps['parkedUntil'];
   accept: AcceptDeps;
   resolver: Resolver;
@@ -52,6 +54,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
   return [
     ...messageRoutes({ db, renderer, accept, cursors, limits, smtputf8 }),
     ...messageActionRoutes({ ...deps, cursors }),
+    ...eraseRoutes({ db, recorder: deps.change.recorder, wireBytes: deps.wireBytes }),
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...eventRoutes({ db, clock, bells, cursors }),
     ...suppressionRoutes({ db, clock, cursors, findStream: accept.findStream }),

@@ -72,6 +72,8 @@ export interface Mta {
   /** Other routes from now on. */
   reroute(routes: Parameters<Sites['reroute']>[0]): void;
   lanes(): LaneReport[];
+  /** What a delivery puts on the wire, whether or not it may go now. */
+  wireBytes(deliveryId: string): Promise<Prepared>;
   /** Until when every mail host of this domain is left alone, or null. */
   parkedUntil(domain: string): number | null;
   sizes(): { groups: number; jobs: number; connections: number };
@@ -434,6 +436,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       // Mail of held lanes is looked at now, not by the next sweep.
       void windows.scan().catch(storageFailed);
     },
+    wireBytes: (deliveryId) => prepare.look(deliveryId),
     parkedUntil(domain) {
       const known = deps.sites.known(domain);
       return known?.kind === 'site' ? (states.get(known.name)?.parkedUntil ?? null) : null;

@@ -77,6 +77,8 @@ const CACHE_BYTES = 32 * 1024 * 1024;
 
 export interface Prepare {
   (deliveryId: string): Promise<Prepared | Held>;
+  /** The same bytes, for who wants to see them: whatever holds the mail back. */
+  look(deliveryId: string): Promise<Prepared>;
   /** Ends what runs apart from the main loop. */
   close(): Promise<void>;
 }
@@ -138,7 +140,15 @@ export function createPrepare(deps: PrepareDeps): Prepare {
     const row = await deliveries.load(deliveryId);
     if (row === undefined) return { kind: 'gone' };
     const why = await heldBecause(deps, row);
-    if (why !== null) return { kind: 'held', why };
+    return why === null ? made(row) : { kind: 'held', why };
+  };
+
+  const look = async (deliveryId: string): Promise<Prepared> => {
+    const row = await deliveries.load(deliveryId);
+    return row === undefined ? { kind: 'gone' } : made(row);
+  };
+
+  async function made(row: Loaded): Promise<Prepared> {
     try {
       return await build(deps, row, await encodedOf(row.content_id));
     } catch (error) {
@@ -146,8 +156,8 @@ export function createPrepare(deps: PrepareDeps): Prepare {
       if (error instanceof ThreadRefusal) return { kind: 'unready', why: `it could not be composed: ${error.message}` };
       throw error;
     }
-  };
-  return Object.assign(prepare, { close: () => composer.close() });
+  }
+  return Object.assign(prepare, { look, close: () => composer.close() });
 }
 
 /** Simulated mail goes nowhere, so nothing needs to hold it. */

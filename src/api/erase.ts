@@ -1,0 +1,108 @@
+/** The exact bytes of a mail, and making them, or a person, be forgotten. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { eraseContent, erasePerson, type EraseDeps } from '../messages/erase.ts';
+import { findMessage } from '../messages/message-store.ts';
+import type { Database } from '../storage/database.ts';
+import type { MessageRow } from '../storage/tables.ts';
+import { messageId } from './records.ts';
+import { route, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+
+/** A mail as it goes on the wire, or why it cannot be shown. */
+export type WireBytes = { kind: 'bytes'; data: readonly Buffer[] } | { kind: 'none'; why: string };
+
+export interface EraseRoutesDeps extends Omit<EraseDeps, 'db'> {
+  db: Database;
+  /** The bytes of a delivery as every attempt sends them. */
+  wireBytes(deliveryId: string): Promise<WireBytes>;
+}
+
+const params = z.object({ id: messageId() });
+const LONGEST_ADDRESS = 1000;
+
+export function eraseRoutes(deps: EraseRoutesDeps): Route[] {
+  return [rawRoute(deps), eraseContentRoute(deps), erasePersonRoute(deps)];
+}
+
+async function known({ db }: EraseRoutesDeps, accountId: string, id: string): Promise<MessageRow> {
+  const row = await findMessage(db.read, accountId, id);
+  if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
+  return row;
+}
+
+function rawRoute(deps: EraseRoutesDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: '/v1/messages/{id}/raw',
+      operationId: 'getMessageRaw',
+      summary: 'Read the source of a message',
+      description:
+        'The exact bytes that go to the `to` recipient, header, signatures and body, as `message/rfc822`: they are the same at every attempt. Signed with the keys of now: after a rotation of DKIM keys the signatures of an old message differ from those it was sent with.',
+      tag: 'messages',
+      scope: ['message:content'],
+      params,
+      responses: { 200: { description: 'The message.', types: ['message/rfc822'] } },
+      problems: ['invalid_state'],
+    },
+    async ({ params: { id }, caller }) => {
+      const row = await known(deps, caller.accountId, id);
+      const [delivery] = await deps.db.fast.all<{ id: string }>(
+        "SELECT id FROM deliveries WHERE message_id = ? AND type = 'to'",
+        [row.id],
+      );
+      const bytes = delivery === undefined ? null : await deps.wireBytes(delivery.id);
+      if (bytes === null || row.content_id === '')
+        throw new Problem('invalid_state', 'the content of this message is not stored any more');
+      if (bytes.kind === 'none') throw new Problem('invalid_state', `there is no source of this message: ${bytes.why}`);
+      return { status: 200, bytes: Buffer.concat(bytes.data), type: 'message/rfc822' };
+    },
+  );
+}
+
+function eraseContentRoute(deps: EraseRoutesDeps): Route {
+  return route(
+    {
+      method: 'DELETE',
+      path: '/v1/messages/{id}/content',
+      operationId: 'deleteMessageContent',
+      summary: 'Erase the body of a message',
+      description: 'Its html, text and attachments. The record of what became of it stays. 409 while it still waits.',
+      tag: 'messages',
+      scope: ['message:delete'],
+      params,
+      responses: { 204: { description: 'Erased.' } },
+      problems: ['invalid_state'],
+    },
+    async (call) => {
+      const row = await known(deps, call.caller.accountId, call.params.id);
+      const reply: Reply = { status: 204, body: null };
+      await eraseContent(deps, row, () => rowsOfAnswer(call, reply));
+      return reply;
+    },
+  );
+}
+
+function erasePersonRoute(deps: EraseRoutesDeps): Route {
+  return route(
+    {
+      method: 'DELETE',
+      path: '/v1/recipients/{email}',
+      operationId: 'deleteRecipient',
+      summary: 'Erase a person',
+      description:
+        'From all mail of the account: the address, subject, metadata and body of messages to them, replies of mail hosts, addresses and browsers of opens and clicks. Mail to them that still waits is canceled. Numbers and the suppression list stay: without the entry there they would be mailed again. 404: nothing was ever sent to this address, or it is erased already.',
+      tag: 'messages',
+      scope: ['message:delete'],
+      params: z.object({ email: z.string().max(LONGEST_ADDRESS).describe('The address, percent-encoded.') }),
+      responses: { 204: { description: 'Erased.' } },
+      problems: ['invalid_state'],
+    },
+    async (call) => {
+      const { recipients } = await erasePerson(deps, call.caller.accountId, call.params.email);
+      if (recipients === 0) throw new Problem('not_found', 'Nothing was sent to this address.', { field: 'email' });
+      return { status: 204, body: null };
+    },
+  );
+}

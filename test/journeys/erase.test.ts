@@ -1,0 +1,119 @@
+/** What can be made to be forgotten, and that nothing else goes with it. */
+import assert from 'node:assert/strict';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+
+const SECRET = 'Quetzalcoatl';
+
+describe('journey: erase', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+
+  beforeEach(async () => {
+    server = await startMailServer({ script: { rcpt: (line) => (line.includes('<ana@') ? '250 ok' : '550 5.1.1 <gone@dest.test> no such user') } }); // prettier-ignore
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+  });
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+
+  const erase = (path: string) => app.request<{ error?: { code: string } }>('DELETE', path);
+  const sent = async (fields: Record<string, unknown> = {}): Promise<string> => {
+    const events = app.follow();
+    const { id } = await app.send({ html: `<p>${SECRET}</p>`, ...fields });
+    await events.until((seen) => seen.some(({ type, data }) => data.message_id === id && data.recipient_type === 'to' && type !== 'sent')); // prettier-ignore
+    return id;
+  };
+  const balanced = async (): Promise<void> => {
+    const books = await app.operator.call('books', {});
+    assert.ok(books.balanced, books.faults.join());
+  };
+  /** Every text of every table, but that of idempotency records, which go by themselves in a day. */
+  const everything = async (): Promise<string> => {
+    const { read } = app.app.db;
+    const tables: { name: string }[] = await read('sqlite_master').where({ type: 'table' }).select('name');
+    const kept = tables.filter(({ name }) => name !== 'idempotency' && name !== 'suppressions');
+    const rows = await Promise.all(kept.map(({ name }) => read(name)));
+    return JSON.stringify(rows);
+  };
+
+  it('shows the bytes that were sent', async () => {
+    const id = await sent();
+    const mail = server.sessions.flatMap(({ mails }) => mails)[0];
+    const response = await fetch(`${app.url}/v1/messages/${id}/raw`, { headers: { Authorization: `Bearer ${app.key}` } }); // prettier-ignore
+    assert.deepEqual([response.status, response.headers.get('content-type')], [200, 'message/rfc822']);
+    const raw = Buffer.from(await response.arrayBuffer()).toString('latin1');
+    assert.equal(raw, mail?.data);
+    assert.match(raw, /^DKIM-Signature: /m);
+  });
+
+  it('erases a body when the message is finished, once, and nothing of others', async () => {
+    const waiting = await app.send({ send_at: new Date(app.clock.now() + 3_600_000).toISOString() });
+    const early = await erase(`/v1/messages/${waiting.id}/content`);
+    assert.deepEqual([early.status, early.body.error?.code], [409, 'invalid_state']);
+    const id = await sent();
+    const other = await sent();
+    assert.equal((await erase(`/v1/messages/${id}/content`)).status, 204);
+    assert.equal((await app.get<{ html: string | null }>(`/v1/messages/${id}/content`)).body.html, null);
+    assert.equal((await app.get(`/v1/messages/${id}/raw`)).status, 409);
+    assert.equal((await app.request('POST', `/v1/messages/${id}/resend`, {})).status, 409);
+    assert.equal((await app.message(id)).status, 'delivered');
+    assert.match(String((await app.get(`/v1/messages/${other}/content`)).body['html']), new RegExp(SECRET));
+    assert.equal((await erase(`/v1/messages/${id}/content`)).status, 204);
+    await balanced();
+  });
+
+  it('keeps a shared body for those who still need it', async () => {
+    const { body } = await app.request<{ data: { id: string }[] }>('POST', '/v1/messages', {
+      from: 'hello@acme.test',
+      subject: 'Hello',
+      html: `<p>${SECRET}</p>`,
+      recipients: [{ to: 'ana@dest.test' }, { to: 'ana+2@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() }],
+    }); // prettier-ignore
+    const [first, second] = body.data.map(({ id }) => id);
+    await app.follow().of(String(first), 'delivered');
+    assert.equal((await erase(`/v1/messages/${String(first)}/content`)).status, 204);
+    assert.match(String((await app.get(`/v1/messages/${String(second)}/content`)).body['html']), new RegExp(SECRET));
+    await app.request('POST', `/v1/messages/${String(second)}/cancel`, {});
+    assert.equal((await erase(`/v1/messages/${String(second)}/content`)).status, 204);
+    assert.ok(!(await everything()).includes(SECRET));
+  });
+
+  it('erases a person from everything but numbers and the suppression list', async () => {
+    const gone = await sent({ to: 'Gone <gone@dest.test>', subject: SECRET, metadata: { customer: SECRET }, headers: { 'X-Customer': SECRET } }); // prettier-ignore
+    await app.follow().of(gone, 'bounced');
+    const copied = await sent({ cc: ['Gone@dest.test'], html: '<p>for ana</p>' });
+    const waiting = await app.send({ to: 'gone@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() }); // prettier-ignore
+    assert.equal((await erase('/v1/recipients/GONE%40DEST.test')).status, 204);
+
+    const all = await everything();
+    assert.ok(
+      !/gone@dest\.test/i.test(all),
+      all.slice(Math.max(0, all.search(/gone@dest\.test/i) - 200)).slice(0, 400),
+    );
+    assert.ok(!all.includes(SECRET));
+    const record = await app.message(gone);
+    assert.deepEqual([record.status, record.recipients.map(({ email }) => email)], ['bounced', ['erased@erased.invalid']]); // prettier-ignore
+    assert.equal((await app.message(copied)).status, 'delivered');
+    assert.match(String((await app.get(`/v1/messages/${copied}/content`)).body['html']), /for ana/);
+    assert.ok(['canceled', 'suppressed'].includes((await app.message(waiting.id)).status));
+    assert.equal((await app.get<{ email: string }>('/v1/suppressions/gone%40dest.test')).body.email, 'gone@dest.test');
+    assert.equal((await erase('/v1/recipients/gone%40dest.test')).status, 404);
+    await balanced();
+  });
+
+  it('erases nothing of another account', async () => {
+    const id = await sent();
+    const { id: account } = await app.operator.call('accounts.add', { name: 'Other' });
+    const { key } = await app.operator.call('keys.create', { name: 'other', scopes: ['message:delete', 'message:content'], account }); // prettier-ignore
+    for (const [method, path] of [
+      ['DELETE', '/v1/recipients/ana%40dest.test'],
+      ['DELETE', `/v1/messages/${id}/content`],
+      ['GET', `/v1/messages/${id}/raw`],
+    ] as const)
+      // prettier-ignore
+      assert.equal((await app.request(method, path, undefined, { key })).status, 404);
+    assert.match(String((await app.get(`/v1/messages/${id}/content`)).body['html']), new RegExp(SECRET));
+  });
+});
