@@ -20,6 +20,7 @@ import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
 import { streamRoutes } from './streams.ts';
 import { suppressionRoutes } from './suppressions.ts';
 import { templateRoutes } from './templates.ts';
+import { trackRoutes, type TrackDeps } from './track.ts';
 
 export interface RoutesDeps {
   db: Database;
@@ -36,6 +37,8 @@ export interface RoutesDeps {
   retention: Config['retention'];
   planOf: SettingsRoutesDeps['planOf'];
   usedBy: SettingsRoutesDeps['usedBy'];
+  forgetSettings: SettingsRoutesDeps['forgetSettings'];
+  track: TrackDeps;
   /** Tell whoever keeps answers about a domain, a key (by its public id), a stream. */
   forgetDomain: (name: string) => void;
   forgetKey: (publicId: string) => void;
@@ -59,5 +62,6 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...streamRoutes({ ...deps, cursors }),
     ...settingsRoutes(deps),
     ...auditRoutes({ db, cursors }),
+    ...trackRoutes(deps.track),
   ];
 }

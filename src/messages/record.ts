@@ -62,7 +62,7 @@ export function createRecorder(deps: { commit: Committer; clock: Clock; written:
 }
 
 /** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
-type Loaded = DeliveryRow & { opens: number; clicks: number; suppressed: string | null };
+type Loaded = DeliveryRow & { opens: number; clicks: number; stream: string; suppressed: string | null };
 
 /** One delivery of the group while its happenings are folded. */
 interface Folding {
@@ -123,7 +123,7 @@ async function writeGroup(
 async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
   const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
   const rows = await db.all<Loaded>(
-    `SELECT d.*, m.opens, m.clicks, (
+    `SELECT d.*, m.opens, m.clicks, m.stream, (
        SELECT s.id || ' ' || s.reason FROM suppressions s
        WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
          AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
@@ -164,6 +164,8 @@ const stateOf = (row: Loaded): DeliveryState => ({
   lastReply: { smtpCode: row.smtp_code, enhancedCode: row.enhanced_code, smtpReply: row.smtp_reply, mx: row.mx },
   opens: row.opens,
   clicks: row.clicks,
+  stream: row.stream,
+  deliveredAt: row.status === 'delivered' ? row.status_at : null,
 });
 
 /** A claim with what the suppression list says of its recipient. */
@@ -186,14 +188,17 @@ function fold(one: Folding, decision: Decision, happening: Happening, now: numbe
     gathered.attempts.push(attemptRow(one, decision, happening, now));
     one.tls = decision.attempt.facts.tls?.protocol ?? null;
   }
+  // A hit may be told a little after it was seen (tracking/hit.ts).
+  const at = 'hit' in happening ? happening.hit.at : now;
   for (const event of decision.events) {
-    one.lastEvent = { type: event.type, at: now };
-    countHit(one, event.type, event.machine ?? false, now);
+    // What a machine did is no news of the message.
+    if (event.machine !== true) one.lastEvent = { type: event.type, at };
+    countHit(one, event.type, event.machine ?? false, at);
     gathered.events.push({
       id: newId('evt', now),
       account_id: row.account_id,
       type: event.type,
-      at: now,
+      at,
       test: row.test,
       message_id: row.message_id,
       delivery_id: row.id,
@@ -247,12 +252,13 @@ const suppressionRow = (row: Loaded, reason: SuppressionReason, now: number): Su
   account_id: row.account_id,
   email: row.address,
   address_key: row.address_key,
-  scope: 'account',
+  // A wish is about one kind of mail; a bounce or a complaint is about the address.
+  scope: reason === 'unsubscribe' ? `stream:${row.stream}` : 'account',
   reason,
   source_message_id: row.message_id,
   note: null,
   created_at: now,
-  created_by: 'posthorn',
+  created_by: reason === 'unsubscribe' ? 'recipient' : 'posthorn',
   expires_at: null,
 });
 
@@ -298,7 +304,8 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
 async function updateMessages(tx: Connection, changed: readonly Folding[]): Promise<void> {
   const rows = changed.flatMap((one) => {
     const own = one.row.type === 'to' && one.state.status !== one.row.status;
-    if (!own && one.lastEvent === null && one.sendAt === null) return [];
+    const seen = one.opened + one.clicked + one.bots.opens + one.bots.clicks;
+    if (!own && one.lastEvent === null && one.sendAt === null && seen === 0) return [];
     const { opened, clicked, bots, hitAt } = one;
     return [[one.row.message_id, own ? one.state.status : null, one.statusAt, one.lastEvent?.type ?? null, one.lastEvent?.at ?? null, opened, clicked, bots.opens, bots.clicks, hitAt.opened, hitAt.clicked, one.sendAt]];
   }); // prettier-ignore
