@@ -11,6 +11,7 @@ import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
 import { readCertificate } from './config/certificate.ts';
+import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
 import { openDatabase, type Database } from './storage/database.ts';
@@ -21,6 +22,7 @@ import { createIdempotencyStore } from './storage/idempotency-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from './accounts/account-store.ts';
 import { createAuditLog } from './accounts/audit-log.ts';
 import { createQuotas } from './accounts/quota.ts';
+import { createAccountTracking } from './accounts/settings-store.ts';
 import { createStreams } from './accounts/stream-store.ts';
 import { createCallers } from './keys/callers.ts';
 import { createDomainDirectory } from './domains/domain-directory.ts';
@@ -37,6 +39,11 @@ import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
 import { createHolds, type HoldOf } from './messages/holds.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
+import { createTrackingRule } from './messages/tracking-rule.ts';
+import { createBotOf } from './tracking/bots.ts';
+import { createHits } from './tracking/hit.ts';
+import { trackingBase } from './tracking/host.ts';
+import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
@@ -91,6 +98,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const clock = overrides.clock ?? systemClock;
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
   const log = overrides.log ?? createLog(config.log);
+  const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
   const keyring = openKeyring(config.dataDir);
   const db = await openDatabase({ url: config.storage.url, workOrder: [HAPPEN] });
   const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
@@ -126,6 +134,18 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
   });
 
+  const accountTracking = createAccountTracking({ db, clock });
+  const trackKeys = trackingKeys(keyring);
+  const hits = createHits({
+    clock,
+    recorder,
+    botOf,
+    privacy: config.tracking,
+    failed: (err) => {
+      log.error({ event: 'hit_lost', err }, 'an open or a click could not be written');
+    },
+  });
+
   const renderer = createRenderer({ clock });
   const disk = createDiskGuard({ clock, log }, { dir: config.dataDir, minFreeBytes: config.storage.minFreeBytes });
   await disk.look();
@@ -134,6 +154,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     clock,
     bells,
     findStream: (accountId, slug) => streams.find(accountId, slug),
+    trackingRule: createTrackingRule({
+      accounts: accountTracking,
+      directory,
+      baseOf: trackingBase({ publicUrl: config.http.publicUrl, domainHosts: config.tracking.domainHosts }),
+    }),
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
     findSuppressed: createSuppressionLookUp({ db, clock }),
     hasRoom: () => disk.hasRoom(),
@@ -156,6 +181,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     directory,
     signers,
     holdOf,
+    trackingKey: trackKeys[0],
     epoch,
   });
   const api = createApi(
@@ -197,6 +223,16 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       retention: config.retention,
       planOf,
       usedBy: quotas.used,
+      forgetSettings: accountTracking.forget,
+      track: {
+        db,
+        clock,
+        recorder,
+        keys: trackKeys,
+        hits,
+        findDomain: (name) => directory.find(name),
+        findStream: (accountId, slug) => streams.find(accountId, slug),
+      },
       forgetDomain,
       forgetKey,
       forgetStream: streams.forget,
@@ -223,6 +259,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     housekeeping,
     disk,
     callers,
+    hits,
     auditLog,
     db,
     renderer,
@@ -295,12 +332,27 @@ interface Parts {
   directory: ReturnType<typeof createDomainDirectory>;
   signers: ReturnType<typeof createDkimSigners>;
   holdOf: HoldOf;
+  trackingKey: TrackingKey;
   epoch: number;
 }
 
 function buildMta(parts: Parts): Mta {
-  const { config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, holdOf, epoch } =
-    parts;
+  const {
+    config,
+    overrides,
+    clock,
+    log,
+    db,
+    keyring,
+    resolver,
+    recorder,
+    bells,
+    directory,
+    signers,
+    holdOf,
+    trackingKey,
+    epoch,
+  } = parts;
   const { delivery, smtp } = config;
   const random = overrides.random ?? Math.random;
   const six = { isUsed: delivery.ipv6 === 'always', source: null as string | null };
@@ -322,7 +374,7 @@ function buildMta(parts: Parts): Mta {
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sites, random, holdOf,
+      db, clock, log, recorder, bells, sites, random, holdOf, trackingKey,
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
       returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
@@ -386,6 +438,7 @@ interface Running {
   housekeeping: { stop(): Promise<void> };
   disk: DiskGuard;
   callers: { close(): Promise<void> };
+  hits: { close(): Promise<void> };
   auditLog: { close(): Promise<void> };
   db: Database;
   renderer: { close(): Promise<void> };
@@ -400,6 +453,7 @@ async function stopAll({
   housekeeping,
   disk,
   callers,
+  hits,
   auditLog,
   db,
   renderer,
@@ -408,7 +462,7 @@ async function stopAll({
 }: Running): Promise<void> {
   disk.stop();
   await Promise.all([api.close(), control?.close(), housekeeping.stop(), mta.stop()]);
-  await Promise.all([callers.close(), auditLog.close(), renderer.close()]);
+  await Promise.all([callers.close(), hits.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();
 }

@@ -27,7 +27,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   suppressions: ground,
   templates: ['storage', 'base'],
   domains: ground,
-  tracking: ['events', ...ground],
+  tracking: ['messages', 'suppressions', ...ground],
   messages: ['domains', 'templates', 'suppressions', 'events', 'accounts', ...ground],
   // 3: what runs; never each other
   mta: ['messages', 'domains', 'tracking', ...ground],
@@ -67,7 +67,7 @@ const pure = [
   'config/endpoint.ts', 'config/environment.ts', 'config/kind.ts', 'config/manual.ts', 'config/route.ts', 'config/schema.ts', 'config/setting.ts', 'config/validate.ts',
   'storage/tables.ts', 'keys/caller.ts', 'keys/scopes.ts', 'domains/dns-records.ts', 'events/event.ts', 'templates/mixed/',
   'messages/message.ts', 'messages/delivery.ts', 'messages/decide.ts', 'messages/retry.ts', 'messages/compose.ts', 'messages/return-path.ts', 'messages/send-request.ts',
-  'tracking/rewrite.ts', 'tracking/token.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
+  'tracking/bots.ts', 'tracking/host.ts', 'tracking/rewrite.ts', 'tracking/token.ts', 'tracking/track.ts', 'tracking/unsubscribe-link.ts', 'tracking/user-agent.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
   'inbound/classify.ts', 'inbound/bounce.ts', 'inbound/complaint.ts', 'webhooks/signature.ts',
 ]; // prettier-ignore
 const impureModules =

@@ -1,5 +1,6 @@
 /** What an account has set for itself. Where it has set nothing, the server's settings hold. */
 import type { Clock } from '../base/clock.ts';
+import { createLookUpCache } from '../base/look-up-cache.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
@@ -20,6 +21,38 @@ export async function accountSettings(
 ): Promise<AccountSettingsRow> {
   const row = await db.read<AccountSettingsRow>('account_settings').where({ account_id: accountId }).first();
   return row ?? noSettings(accountId);
+}
+
+/** What an account says of tracking for its domains that say nothing themselves. */
+export interface AccountTracking {
+  of(accountId: string): Promise<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>>;
+  /** The settings have changed. */
+  forget: (accountId: string) => void;
+}
+
+const MOST_CACHED = 10_000;
+/** A change by another process may take this long to be seen, in milliseconds. */
+const FRESH_MS = 5000;
+
+/** Asked for every message, hence cached. */
+export function createAccountTracking(deps: { db: Pick<Database, 'fast'>; clock: Clock }): AccountTracking {
+  const cache = createLookUpCache<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>>(
+    deps,
+    { max: MOST_CACHED, freshMs: FRESH_MS },
+    async (id) => {
+      const [row] = await deps.db.fast.all<AccountSettingsRow>(
+        'SELECT track_opens, track_clicks FROM account_settings WHERE account_id = ?',
+        [id],
+      );
+      return row ?? noSettings(id);
+    },
+  );
+  return {
+    of: (accountId) => cache.get(accountId),
+    forget: (accountId) => {
+      cache.forget(accountId);
+    },
+  };
 }
 
 /** Writes the changes with the rows that `together` makes of the result. */

@@ -34,6 +34,8 @@ export interface Exchange {
   key: KeyUse;
   rate: Rate;
   body: JsonBody | null;
+  /** The body of a form, undecoded. */
+  form: string;
   bodyBytes: number;
   /** Bytes of the body that this request holds of the room for all bodies. */
   heldBytes: number;
@@ -65,6 +67,7 @@ export function openExchange(clock: Clock, request: IncomingMessage, ip: string,
     key: { kind: 'none' },
     rate,
     body: null,
+    form: '',
     bodyBytes: 0,
     heldBytes: 0,
     idempotency: null,

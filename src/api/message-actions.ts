@@ -11,6 +11,7 @@ import { messageRecord, storedMailboxes, type StoredMailbox } from '../messages/
 import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/message-store.ts';
 import type { MessageDraft } from '../messages/send-request.ts';
 import { checkSendAt } from '../messages/send-time.ts';
+import { storedUnsubscribe } from '../messages/unsubscribe.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
 import { deliveryStatuses, type BatchRow, type DeliveryRow, type MessageRow } from '../storage/tables.ts';
@@ -295,6 +296,9 @@ async function draftOf({ db }: MessageActionsDeps, row: MessageRow): Promise<Mes
     sendAt: null,
     expiresAt: null,
     stream: row.stream,
+    trackOpens: row.track_opens === 1,
+    trackClicks: row.track_clicks === 1,
+    unsubscribe: storedUnsubscribe(row) ?? false,
     onSuppressed: 'accept',
     test: row.test === 1 ? { outcome: row.test_outcome as NonNullable<MessageDraft['test']>['outcome'] } : null,
     ...(row.template_id === null ? {} : { template: { id: row.template_id, version: row.template_version ?? 1 } }),

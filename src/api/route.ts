@@ -33,6 +33,8 @@ export interface Call<Params, Query, Body> {
   json: JsonObject;
   /** The body checked apart (see `sendRules`), or null; `json` then has only what tells its form. */
   checked: CheckedSend | null;
+  /** The body of a form that a page of ours sent, undecoded (`page`); empty where there was none. */
+  form: string;
   /** Size of the body in bytes, decompressed. */
   bodyBytes: number;
   caller: Caller;
@@ -106,6 +108,8 @@ export interface Declaration<Params, Query, Body> {
   deprecated?: Deprecation;
   /** The answer holds a secret: under an Idempotency-Key it is stored encrypted with that key. */
   secretResponse?: boolean;
+  /** It is no part of the API but a page for people and their mail programs: whatever stands in the query is passed over, and a body comes as `call.form`. */
+  page?: true;
   /** False for health checks: their calls are not counted against any rate limit. */
   counted?: boolean;
 }
@@ -158,7 +162,7 @@ function checked<Params, Query, Body>(
 ): { params: Params; query: Query; body: Body } {
   return {
     params: checkedParams(declaration.params, incoming.params),
-    query: checkedQuery(declaration.query, incoming.search),
+    query: checkedQuery(declaration.query, declaration.page === true ? '' : incoming.search),
     body: checkedBody(declaration, incoming.json),
   };
 }

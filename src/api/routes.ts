@@ -22,6 +22,7 @@ import { statsRoutes } from './stats.ts';
 import { streamRoutes } from './streams.ts';
 import { suppressionRoutes } from './suppressions.ts';
 import { templateRoutes } from './templates.ts';
+import { trackRoutes, type TrackDeps } from './track.ts';
 
 export interface RoutesDeps {
   db: Database;
@@ -39,6 +40,8 @@ export interface RoutesDeps {
   retention: Config['retention'];
   planOf: SettingsRoutesDeps['planOf'];
   usedBy: SettingsRoutesDeps['usedBy'];
+  forgetSettings: SettingsRoutesDeps['forgetSettings'];
+  track: TrackDeps;
   /** Tell whoever keeps answers about a domain, a key (by its public id), a stream. */
   forgetDomain: (name: string) => void;
   forgetKey: (publicId: string) => void;
@@ -64,5 +67,6 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...settingsRoutes(deps),
     ...statsRoutes({ db }),
     ...auditRoutes({ db, cursors }),
+    ...trackRoutes(deps.track),
   ];
 }

@@ -23,6 +23,8 @@ export interface SettingsRoutesDeps {
   planOf: (name: string) => PlanLimits | null;
   /** Mails accepted for the account today and this month. */
   usedBy: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
+  /** Tells whoever keeps answers about the settings of this account. */
+  forgetSettings: (accountId: string) => void;
 }
 
 const PATH = '/v1/settings';
@@ -126,9 +128,11 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
           status: 200,
           body: toRecord(deps, caller, row, usage),
         });
-        return replyOf(
-          await changeSettings(deps, caller.accountId, changes, (row) => rowsOfAnswer(call, replyOf(row))),
+        const changed = await changeSettings(deps, caller.accountId, changes, (row) =>
+          rowsOfAnswer(call, replyOf(row)),
         );
+        deps.forgetSettings(caller.accountId);
+        return replyOf(changed);
       },
     ),
   ];

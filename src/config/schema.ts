@@ -120,6 +120,12 @@ export const settings = group('', {
   simulator: group('Mail that is never really sent.', {
     domain: setting(hostName(), 'simulator.posthorn.test', 'Domain whose recipients play a fixed part (delivered@, bounced@, ...) without a network.'),
   }),
+  tracking: group('Opens, clicks and unsubscribe links.', {
+    domainHosts: setting(optional(flag()), null, 'Whether the links of a sending domain lead to `track.<domain>` once DNS leads that name to us. With https each of these names needs a certificate.', { fallbackText: 'true where `http.publicUrl` is plain http' }),
+    storeIp: setting(oneOf('full', 'truncated', 'none'), 'full', 'How much is stored of the address of a person who opens or clicks; truncated is its /24, of IPv6 its /48.'),
+    storeUserAgent: setting(flag(), true, 'Whether the User-Agent of a person who opens or clicks is stored.'),
+    scannersFile: setting(optional(filePath()), null, 'Rules by which machines are told from people.', { fallbackText: '`config/scanners.yaml` of the program' }),
+  }),
   storage: group('The database.', {
     url: setting(optional(text('sqlite:<path of the file>', (written) => (/^sqlite:[^:]/.test(written) ? written : null))), null, 'The database to use.', { fallbackText: '`sqlite:<dataDir>/posthorn.db`' }),
     minFreeBytes: setting(size('0B', '1TiB'), '512MiB', 'Free disk space under which new mail is refused; delivery goes on.'),
@@ -174,14 +180,20 @@ export interface Surroundings {
 
 /** Second step: values that depend on the machine or on other settings. Paths become absolute. */
 export function decide(written: z.output<typeof settings>, around: Surroundings) {
-  const { http, tls, smtp, storage, log, dashboard } = written;
+  const { http, tls, smtp, storage, log, dashboard, tracking } = written;
   const absolute = (file: string): string => path.resolve(around.cwd, file);
   const port = (usual: number): number => (around.privileged ? usual : usual + 2000 + (usual === 25 ? 500 : 0));
   const dataDir = absolute(written.dataDir);
+  const publicUrl = http.publicUrl ?? `${http.tls ? 'https' : 'http'}://127.0.0.1:${http.port}`;
   return {
     ...written,
     dataDir,
-    http: { ...http, publicUrl: http.publicUrl ?? `${http.tls ? 'https' : 'http'}://127.0.0.1:${http.port}` },
+    http: { ...http, publicUrl },
+    tracking: {
+      ...tracking,
+      domainHosts: tracking.domainHosts ?? publicUrl.startsWith('http:'),
+      scannersFile: tracking.scannersFile === null ? null : absolute(tracking.scannersFile),
+    },
     tls:
       tls.certFile === null || tls.keyFile === null
         ? null

@@ -3,11 +3,15 @@ import type { Clock } from '../base/clock.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import type { Database } from '../storage/database.ts';
 import type { DomainRow } from '../storage/tables.ts';
+import { storedChecks } from './domain-record.ts';
 
 export type SendingDomain = Pick<
   DomainRow,
   'id' | 'account_id' | 'name' | 'status' | 'return_path' | 'track_opens' | 'track_clicks'
->;
+> & {
+  /** The host of its own that DNS led to us at the last check, or null. */
+  tracking_host: string | null;
+};
 
 export interface DomainDirectory {
   /** The domain with exactly this name (A-labels, lower case), or null. */
@@ -27,11 +31,16 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock:
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (domain) => domain !== null },
     async (name) => {
-      const [domain] = await deps.db.fast.all<SendingDomain>(
-        'SELECT id, account_id, name, status, return_path, track_opens, track_clicks FROM domains WHERE name = ?',
+      const [row] = await deps.db.fast.all<Omit<SendingDomain, 'tracking_host'> & Pick<DomainRow, 'records_json'>>(
+        'SELECT id, account_id, name, status, return_path, track_opens, track_clicks, records_json FROM domains WHERE name = ?',
         [name],
       );
-      return domain ?? null;
+      if (row === undefined) return null;
+      const { records_json, ...domain } = row;
+      const tracking = storedChecks({ records_json }).find(
+        ({ purpose, status }) => purpose === 'tracking' && status === 'ok',
+      );
+      return { ...domain, tracking_host: tracking?.host ?? null };
     },
   );
   return {

@@ -31,6 +31,8 @@ import { messageRecord, type MessageRecord } from './message.ts';
 import { count } from './record.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';
 import type { BulkDraft, MessageContent, MessageDraft } from './send-request.ts';
+import type { TrackingRule } from './tracking-rule.ts';
+import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from './unsubscribe.ts';
 
 /** Deliveries of one domain, class and account that have just become due: a hint where to look. */
 export interface DueHint {
@@ -45,7 +47,9 @@ export interface AcceptDeps {
   clock: Clock;
   bells: { deliveries: Bell<readonly DueHint[]>; events: Bell };
   /** The stream with this slug, or null. */
-  findStream: (accountId: string, slug: string) => Promise<{ priority: number; paused: number } | null>;
+  findStream: (accountId: string, slug: string) => Promise<{ priority: number; paused: number; type?: string } | null>;
+  /** What is tracked where the send says nothing, and where links lead to. */
+  trackingRule(accountId: string, domain: string): Promise<TrackingRule>;
   isVerified(accountId: string, domain: string): Promise<boolean>;
   /** Which of these addresses must not be mailed on this stream. */
   findSuppressed(
@@ -114,8 +118,9 @@ export async function acceptSingle(
   const stream = await checkStream(deps, sender, draft);
   const suppressed = await suppressedOf(deps, sender, stream.slug, [draft]);
   refuseSuppressed(draft, suppressed);
+  const tracking = await deps.trackingRule(sender.accountId, draft.from.domain);
   const plan = newPlan();
-  const message = addMessage(deps, plan, { sender, draft, stream, suppressed, now, batchId: null });
+  const message = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed, now, batchId: null });
   const record = messageRecord(message);
   await commitPlan(deps, sender, plan, together(record));
   return record;
@@ -131,14 +136,23 @@ export async function acceptBulk(
   const now = deps.clock.now();
   const batchId = newId('bat', now);
   const drafts = bulk.entries.flatMap((entry) => (entry.kind === 'ok' ? [entry.draft] : []));
-  const streams = await checkAll(deps, sender, drafts);
+  const { streams, rules } = await checkAll(deps, sender, drafts);
   const suppressed = await suppressedByStream(deps, sender, drafts, streams);
   const plan = newPlan();
   const data: BatchEntry[] = [];
   for (const entry of bulk.entries) {
     const result =
       entry.kind === 'ok'
-        ? addEntry(deps, plan, { sender, draft: entry.draft, index: entry.index, now, batchId, streams, suppressed })
+        ? addEntry(deps, plan, {
+            sender,
+            draft: entry.draft,
+            index: entry.index,
+            now,
+            batchId,
+            streams,
+            rules,
+            suppressed,
+          })
         : rejected(entry.index, entry.to, entry.problem, sender);
     if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
     data.push(result.entry);
@@ -215,6 +229,7 @@ async function checkSender(deps: AcceptDeps, sender: Sender, draft: MessageDraft
 interface Stream {
   slug: string;
   class: number;
+  isBroadcast: boolean;
 }
 
 async function checkStream(deps: AcceptDeps, sender: Sender, draft: MessageDraft): Promise<Stream> {
@@ -226,16 +241,17 @@ async function checkStream(deps: AcceptDeps, sender: Sender, draft: MessageDraft
     throw new Problem('sending_paused', `the stream ${slug} is paused`, {
       field: draft.stream === null ? null : 'stream',
     });
-  return { slug, class: stream.priority };
+  return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
 }
 
-/** Sender and stream of all entries, each different one checked once: a fault here refuses the whole request. */
+/** Sender, stream and tracking of all entries, each different one checked once: a fault here refuses the whole request. */
 async function checkAll(
   deps: AcceptDeps,
   sender: Sender,
   drafts: readonly MessageDraft[],
-): Promise<Map<string, Stream>> {
+): Promise<{ streams: Map<string, Stream>; rules: Map<string, TrackingRule> }> {
   const streams = new Map<string, Stream>();
+  const rules = new Map<string, TrackingRule>();
   const senders = new Set<string>();
   for (const draft of drafts) {
     const simulated = isSimulated(deps, sender, draft);
@@ -246,8 +262,10 @@ async function checkAll(
     }
     const slug = draft.stream ?? DEFAULT_STREAM;
     if (!streams.has(slug)) streams.set(slug, await checkStream(deps, sender, draft));
+    const { domain } = draft.from;
+    if (!rules.has(domain)) rules.set(domain, await deps.trackingRule(sender.accountId, domain));
   }
-  return streams;
+  return { streams, rules };
 }
 
 type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;
@@ -328,6 +346,7 @@ interface NewMessage {
   sender: Sender;
   draft: MessageDraft;
   stream: Stream;
+  tracking: TrackingRule;
   suppressed: Suppressed;
   now: number;
   batchId: string | null;
@@ -356,8 +375,12 @@ function addMessage(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
   return row;
 }
 
-function messageRow(deps: AcceptDeps, plan: Plan, { sender, draft, stream, now, batchId }: NewMessage): MessageRow {
+function messageRow(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageRow {
+  const { sender, draft, stream, tracking, now, batchId } = message;
   const id = newId('msg', now);
+  const unsubscribe = unsubscribeOf(draft, stream);
+  const opens = draft.trackOpens ?? tracking.opens;
+  const clicks = draft.trackClicks ?? tracking.clicks;
   const mailboxes = (list: readonly Mailbox[]): string =>
     list.length === 0 ? '[]' : JSON.stringify(list.map(({ name, address }) => [name, address]));
   return {
@@ -383,8 +406,8 @@ function messageRow(deps: AcceptDeps, plan: Plan, { sender, draft, stream, now, 
     metadata_json: JSON.stringify(draft.metadata),
     send_at: draft.sendAt !== null && draft.sendAt > now ? draft.sendAt : null,
     expires_at: draft.expiresAt,
-    track_opens: 0,
-    track_clicks: 0,
+    track_opens: opens ? 1 : 0,
+    track_clicks: clicks ? 1 : 0,
     test: isSimulated(deps, sender, draft) ? 1 : 0,
     test_outcome: draft.test?.outcome ?? null,
     rfc_message_id: `<${id}@${draft.from.domain}>`,
@@ -401,7 +424,17 @@ function messageRow(deps: AcceptDeps, plan: Plan, { sender, draft, stream, now, 
     first_clicked_at: null,
     bot_opens: 0,
     bot_clicks: 0,
+    tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
+    unsubscribe_json: unsubscribeJson(unsubscribe),
   };
+}
+
+/** Null is off. Throws `header_not_allowed` where the caller writes himself what this would write. */
+function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Unsubscribe | null {
+  const wish = draft.unsubscribe ?? (isBroadcast ? hostedUnsubscribe : false);
+  if (wish === false) return null;
+  refuseListHeaders(draft.headers);
+  return wish;
 }
 
 /** Entries that share their content share one row of it. */
@@ -525,6 +558,8 @@ interface NewEntry {
   now: number;
   batchId: string;
   streams: ReadonlyMap<string, Stream>;
+  /** By sending domain. */
+  rules: ReadonlyMap<string, TrackingRule>;
   suppressed: ReadonlyMap<string, Suppressed>;
 }
 
@@ -536,19 +571,21 @@ interface EntryResult {
 function addEntry(
   deps: AcceptDeps,
   plan: Plan,
-  { sender, draft, index, now, batchId, streams, suppressed }: NewEntry,
+  { sender, draft, index, now, batchId, streams, rules, suppressed }: NewEntry,
 ): EntryResult {
   const slug = draft.stream ?? DEFAULT_STREAM;
   const stream = streams.get(slug);
-  if (stream === undefined) throw new Error(`stream ${slug} was not looked up`);
+  const tracking = rules.get(draft.from.domain);
+  if (stream === undefined || tracking === undefined) throw new Error(`${slug} or its sender was not looked up`);
   const hits: Suppressed = suppressed.get(slug) ?? new Map();
   try {
     refuseSuppressed(draft, hits);
+    unsubscribeOf(draft, stream);
   } catch (error) {
     if (error instanceof Problem) return rejected(index, draft.to.address, within(error, index), sender);
     throw error;
   }
-  const row = addMessage(deps, plan, { sender, draft, stream, suppressed: hits, now, batchId });
+  const row = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed: hits, now, batchId });
   return { entry: { index, to: draft.to.address, id: row.id, status: row.status, error: null }, problem: null };
 }
 

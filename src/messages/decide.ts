@@ -93,6 +93,8 @@ export function decide(state: DeliveryState, happening: Happening, now: number):
         link_id: happening.linkId,
         part: happening.part,
       });
+    case 'unsubscribed':
+      return unsubscribed(state, happening.method);
     case 'flushed':
       return state.claimEpoch === null &&
         (state.status === 'queued' || state.status === 'sent' || state.status === 'deferred')
@@ -183,6 +185,7 @@ function outcome(state: DeliveryState, result: Outcome, now: number): Decision {
   switch (result.kind) {
     case 'accepted':
       return to(remember(state, facts), 'delivered', {
+        change: { deliveredAt: now },
         attempt: { facts, outcome: 'accepted', verdict: null, nextAttemptAt: null },
         events: [{ type: 'delivered', detail: deliveredDetail(state, result) }],
       });
@@ -355,6 +358,28 @@ function complained(state: DeliveryState, report: Extract<Happening, { kind: 'co
 
 const reached: ReadonlySet<DeliveryStatus> = new Set(['sent', 'deferred', 'delivered', 'bounced', 'complained']);
 
+/** Whoever has the link has had the mail, whatever we know of it: a wish is never refused. It moves no status. */
+function unsubscribed(state: DeliveryState, method: 'one_click' | 'mailto' | 'page'): Decision {
+  return {
+    ...same(state, {}),
+    suppress: state.test ? null : 'unsubscribe',
+    events: [{ type: 'unsubscribed', detail: { stream: state.stream, method } }],
+  };
+}
+
+/** So soon after its delivery no person opens a mail. */
+const MACHINE_MS = 2_000;
+
+/**
+ * What loads the image of a mail that has hardly arrived is a machine. Simulated mail reaches none, and a simulated open
+ * follows its delivery at once.
+ */
+function botOf(state: DeliveryState, type: 'opened' | 'clicked', seen: Hit): Hit['bot'] {
+  if (seen.bot !== null || type === 'clicked' || state.test) return seen.bot;
+  const isTooSoon = state.deliveredAt === null ? state.claimEpoch !== null : seen.at - state.deliveredAt < MACHINE_MS;
+  return isTooSoon ? 'prefetch' : null;
+}
+
 /** Engagement is another axis: it is counted and told, and moves no status. */
 function hit(
   state: DeliveryState,
@@ -364,14 +389,15 @@ function hit(
 ): Decision {
   if (!reached.has(state.status)) return nothing(state);
   const counter = type === 'opened' ? 'opens' : 'clicks';
-  const isBot = seen.bot !== null;
+  const bot = botOf(state, type, seen);
+  const isBot = bot !== null;
   const detail = {
     first: !isBot && state[counter] === 0,
     ...more,
     ip: seen.ip,
     user_agent: cutOrNull(seen.userAgent, 512),
     is_bot: isBot,
-    bot: seen.bot,
+    bot,
   };
   return {
     ...same(state, isBot ? {} : { [counter]: state[counter] + 1 }),

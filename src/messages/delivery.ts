@@ -111,6 +111,8 @@ export type Happening =
   | { kind: 'complained'; feedbackType: string; source: string; arrivalDate: number | null; userAgent: string | null }
   | { kind: 'opened'; hit: Hit; client: string | null; os: string | null; device: string | null }
   | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }
+  /** The recipient wants no more mail of this stream. */
+  | { kind: 'unsubscribed'; method: 'one_click' | 'mailto' | 'page' }
   /** The operator wants it tried now. */
   | { kind: 'flushed' };
 
@@ -138,4 +140,8 @@ export interface DeliveryState {
   lastReply: { smtpCode: number | null; enhancedCode: string | null; smtpReply: string | null; mx: string | null };
   opens: number;
   clicks: number;
+  /** The stream of its message. */
+  stream: string;
+  /** Since when it is delivered, in ms since the epoch; null while it is not, or no more. */
+  deliveredAt: number | null;
 }

@@ -53,6 +53,9 @@ export function draftOf(
     sendAt,
     expiresAt: parts.expiresAt,
     stream: parts.stream,
+    trackOpens: parts.trackOpens,
+    trackClicks: parts.trackClicks,
+    unsubscribe: parts.unsubscribe,
     onSuppressed: parts.onSuppressed ?? 'accept',
     test: parts.test === false ? null : parts.test,
   };
@@ -81,6 +84,9 @@ export function mergeParts(shared: Parts, own: Parts): Parts {
     sendAt: own.sendAt ?? shared.sendAt,
     expiresAt: own.expiresAt ?? shared.expiresAt,
     stream: own.stream ?? shared.stream,
+    trackOpens: own.trackOpens ?? shared.trackOpens,
+    trackClicks: own.trackClicks ?? shared.trackClicks,
+    unsubscribe: own.unsubscribe ?? shared.unsubscribe,
     onSuppressed: own.onSuppressed ?? shared.onSuppressed,
     test: own.test ?? shared.test,
   };

@@ -175,6 +175,8 @@ const stateOf = (row: Loaded): DeliveryState => ({
   lastReply: { smtpCode: row.smtp_code, enhancedCode: row.enhanced_code, smtpReply: row.smtp_reply, mx: row.mx },
   opens: row.opens,
   clicks: row.clicks,
+  stream: row.stream,
+  deliveredAt: row.status === 'delivered' ? row.status_at : null,
 });
 
 /** A claim with what the suppression list says of its recipient. */
@@ -197,15 +199,18 @@ function fold(one: Folding, decision: Decision, happening: Happening, now: numbe
     gathered.attempts.push(attemptRow(one, decision, happening, now));
     one.tls = decision.attempt.facts.tls?.protocol ?? null;
   }
+  // A hit may be told a little after it was seen (tracking/hit.ts).
+  const at = 'hit' in happening ? happening.hit.at : now;
   for (const event of decision.events) {
-    one.lastEvent = { type: event.type, at: now };
-    countHit(one, event.type, event.machine ?? false, now);
-    addToStats(gathered.stats, statFacts(row, now), statTypesOf(event.type, event.detail, event.machine ?? false));
+    // What a machine did is no news of the message.
+    if (event.machine !== true) one.lastEvent = { type: event.type, at };
+    countHit(one, event.type, event.machine ?? false, at);
+    addToStats(gathered.stats, statFacts(row, at), statTypesOf(event.type, event.detail, event.machine ?? false));
     gathered.events.push({
       id: newId('evt', now),
       account_id: row.account_id,
       type: event.type,
-      at: now,
+      at,
       test: row.test,
       message_id: row.message_id,
       delivery_id: row.id,
@@ -269,12 +274,13 @@ const suppressionRow = (row: Loaded, reason: SuppressionReason, now: number): Su
   account_id: row.account_id,
   email: row.address,
   address_key: row.address_key,
-  scope: 'account',
+  // A wish is about one kind of mail; a bounce or a complaint is about the address.
+  scope: reason === 'unsubscribe' ? `stream:${row.stream}` : 'account',
   reason,
   source_message_id: row.message_id,
   note: null,
   created_at: now,
-  created_by: 'posthorn',
+  created_by: reason === 'unsubscribe' ? 'recipient' : 'posthorn',
   expires_at: null,
 });
 
@@ -320,7 +326,8 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
 async function updateMessages(tx: Connection, changed: readonly Folding[]): Promise<void> {
   const rows = changed.flatMap((one) => {
     const own = one.row.type === 'to' && one.state.status !== one.row.status;
-    if (!own && one.lastEvent === null && one.sendAt === null) return [];
+    const seen = one.opened + one.clicked + one.bots.opens + one.bots.clicks;
+    if (!own && one.lastEvent === null && one.sendAt === null && seen === 0) return [];
     const { opened, clicked, bots, hitAt } = one;
     return [[one.row.message_id, own ? one.state.status : null, one.statusAt, one.lastEvent?.type ?? null, one.lastEvent?.at ?? null, opened, clicked, bots.opens, bots.clicks, hitAt.opened, hitAt.clicked, one.sendAt]];
   }); // prettier-ignore

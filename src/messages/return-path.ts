@@ -1,7 +1,7 @@
 /**
- * The return path of a delivery (VERP): `b+` and a token that names the delivery and proves that we wrote it, so that a
- * bounce finds its delivery and nobody can forge one. Lower-case base32, compared without regard to case, since servers on
- * the way may fold it; checkable without the database.
+ * Addresses that name a delivery. The return path (VERP) is `b+` and a token that names the delivery and proves that we
+ * wrote it, so that a bounce finds its delivery and nobody can forge one; `unsub+` and such a token unsubscribes by mail.
+ * Lower-case base32, compared without regard to case, since servers on the way may fold it; checkable without the database.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
@@ -11,33 +11,61 @@ export interface ReturnPathKey {
   secret: Buffer;
 }
 
+/** Goes into the MAC: an address of one kind is none of the other. */
+type Purpose = 'return path' | 'unsubscribe';
+
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const MAC_BYTES = 10;
 const ID_CHARACTERS = 26;
-const LENGTH = 45;
-/** One key number, 26 characters of the id, 16 of the MAC: with `b+` 45 octets, within the 64 of a local part. */
-const TOKEN = /^b\+([0-9a-hjkmnp-tv-z])([0-7][0-9a-hjkmnp-tv-z]{25})([0-9a-hjkmnp-tv-z]{16})$/;
+const LENGTH = 43;
+/** One key number, 26 characters of the id, 16 of the MAC: 45 octets with `b+`, 49 with `unsub+`, within the 64 of a local part. */
+const TOKEN = /^([0-9a-hjkmnp-tv-z])([0-7][0-9a-hjkmnp-tv-z]{25})([0-9a-hjkmnp-tv-z]{16})$/;
 
 /** The local part for a delivery id (`dlv_...`). `key.id` is from 0 to 31. */
 export function returnPathFor(key: ReturnPathKey, deliveryId: string): string {
-  if (ALPHABET[key.id] === undefined) throw new Error(`a return path key has a number from 0 to 31, not ${key.id}`);
-  const id = deliveryId.slice(-ID_CHARACTERS);
-  return `b+${ALPHABET.charAt(key.id)}${id}${encode(mac(key, id))}`;
+  return `b+${tokenFor(key, 'return path', deliveryId)}`;
+}
+
+/** The local part that unsubscribes the recipient of this delivery by mail (`unsub+...`, List-Unsubscribe). */
+export function unsubscribeAddressFor(key: ReturnPathKey, deliveryId: string): string {
+  return `unsub+${tokenFor(key, 'unsubscribe', deliveryId)}`;
 }
 
 /** The delivery id that a return path's local part names, or null if none of `keys` made it. */
 export function deliveryOf(keys: readonly ReturnPathKey[], localPart: string): string | null {
-  if (localPart.length !== LENGTH) return null;
-  const [, number, id, written] = TOKEN.exec(localPart.toLowerCase()) ?? [];
+  return readAddress(keys, 'b+', 'return path', localPart);
+}
+
+/** The delivery id whose recipient unsubscribes by mail to this local part, or null if none of `keys` made it. */
+export function unsubscribedDelivery(keys: readonly ReturnPathKey[], localPart: string): string | null {
+  return readAddress(keys, 'unsub+', 'unsubscribe', localPart);
+}
+
+function tokenFor(key: ReturnPathKey, purpose: Purpose, deliveryId: string): string {
+  if (ALPHABET[key.id] === undefined) throw new Error(`a return path key has a number from 0 to 31, not ${key.id}`);
+  const id = deliveryId.slice(-ID_CHARACTERS);
+  return `${ALPHABET.charAt(key.id)}${id}${encode(mac(key, purpose, id))}`;
+}
+
+function readAddress(
+  keys: readonly ReturnPathKey[],
+  prefix: string,
+  purpose: Purpose,
+  localPart: string,
+): string | null {
+  if (localPart.length !== prefix.length + LENGTH) return null;
+  const folded = localPart.toLowerCase();
+  if (!folded.startsWith(prefix)) return null;
+  const [, number, id, written] = TOKEN.exec(folded.slice(prefix.length)) ?? [];
   if (number === undefined || id === undefined || written === undefined) return null;
   const key = keys.find((one) => one.id === ALPHABET.indexOf(number));
   if (key === undefined) return null;
-  const good = Buffer.from(encode(mac(key, id)));
+  const good = Buffer.from(encode(mac(key, purpose, id)));
   return timingSafeEqual(good, Buffer.from(written)) ? `dlv_${id}` : null;
 }
 
-const mac = ({ secret }: ReturnPathKey, id: string): Buffer =>
-  createHmac('sha256', secret).update('return path ').update(id).digest().subarray(0, MAC_BYTES);
+const mac = ({ secret }: ReturnPathKey, purpose: Purpose, id: string): Buffer =>
+  createHmac('sha256', secret).update(`${purpose} `).update(id).digest().subarray(0, MAC_BYTES);
 
 /** 80 bits as 16 characters. */
 function encode(bytes: Buffer): string {

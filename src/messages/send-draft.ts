@@ -5,6 +5,7 @@ import type { MimeContent } from '../mail/mime-write.ts';
 import type { HeaderPair } from './header-rule.ts';
 import type { SendLimits } from './send-limits.ts';
 import type { SimulatedOutcome } from './send-schema.ts';
+import type { Unsubscribe } from './unsubscribe.ts';
 
 /** What a check needs to know beside the request. */
 export interface SendRules {
@@ -46,6 +47,11 @@ export interface MessageDraft {
   expiresAt: number | null;
   /** A well-formed slug, which need not exist; null is the default stream. */
   stream: string | null;
+  /** Null is: as the domain says, then the account. */
+  trackOpens: boolean | null;
+  trackClicks: boolean | null;
+  /** Null is: as the type of the stream says. */
+  unsubscribe: Unsubscribe | false | null;
   onSuppressed: 'accept' | 'reject';
   /** Whether the caller wants the send simulated, and to what it comes (null: as the recipient's address says). */
   test: { outcome: SimulatedOutcome | null } | null;

@@ -16,6 +16,7 @@ import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS } from './send-limits.ts';
 import type { BulkEntry, SimulatedOutcome } from './send-schema.ts';
 import type { SendRules } from './send-draft.ts';
 import { checkSendAt, checkTime } from './send-time.ts';
+import { checkUnsubscribe, type Unsubscribe } from './unsubscribe.ts';
 
 /** Null is: not given. */
 export interface Parts {
@@ -36,6 +37,10 @@ export interface Parts {
   sendAt: number | null;
   expiresAt: number | null;
   stream: string | null;
+  trackOpens: boolean | null;
+  trackClicks: boolean | null;
+  /** False is: off, whatever the stream's default. */
+  unsubscribe: Unsubscribe | false | null;
   onSuppressed: 'accept' | 'reject' | null;
   /** False overrides a shared default, null does not. */
   test: { outcome: SimulatedOutcome | null } | false | null;
@@ -62,6 +67,9 @@ export function partsOf(wire: WireMessage, rules: SendRules, prefix: string): Pa
     sendAt: wire.send_at == null ? null : checkSendAt(wire.send_at, rules.now, `${prefix}send_at`),
     expiresAt: wire.expires_at == null ? null : checkTime(wire.expires_at, `${prefix}expires_at`),
     stream: wire.stream ?? null,
+    trackOpens: wire.track_opens ?? null,
+    trackClicks: wire.track_clicks ?? null,
+    unsubscribe: wire.unsubscribe == null ? null : checkUnsubscribe(wire.unsubscribe, `${prefix}unsubscribe`),
     onSuppressed: wire.on_suppressed ?? null,
     test: testOf(wire.test),
   };

@@ -47,9 +47,6 @@ const renderedMembers = {
   template_id: rendered, template_version: rendered, variables: rendered, strict_variables: rendered, locale: rendered, timezone: rendered,
 } satisfies Record<keyof typeof templateMembers, z.ZodType>; // prettier-ignore
 
-/** A member that the contract has and this version does not: only the value that changes nothing passes. */
-const notYetTrue = z.literal(false).register(faults, { unavailable: true });
-
 const NO_LINE_BREAK = /^[^\r\n\0]*$/;
 /** The tab is white space in a header; other control characters have no business there. */
 const HEADER_VALUE = /^[\t\P{Cc}]*$/u;
@@ -158,6 +155,25 @@ const subject = characters(998)
   .register(faults, { says: 'must be 1 to 998 characters without line breaks and NUL' })
   .describe(SUBJECT);
 
+const unsubscribe = z
+  .union([
+    z.boolean(),
+    z.strictObject({
+      url: z.string().max(2000).nullish().describe('Page of your own instead of the hosted one.'),
+      mailto: z
+        .string()
+        .max(1000)
+        .nullish()
+        .describe('Address of your own instead of the hosted one, with a query such as `?subject=stop` if needed.'),
+      one_click: z
+        .boolean()
+        .nullish()
+        .describe('Whether a POST to the page unsubscribes at once (RFC 8058). Default: true, for a `url` false.'),
+    }),
+  ])
+  .nullish()
+  .describe('Write List-Unsubscribe. Default: true on a stream of type broadcast, else false.');
+
 /** The members every form shares. `from` and `subject` are required in the single form and can be defaults in the bulk form. */
 const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(limits: SendLimits, templates: T) => ({
   html: z
@@ -180,15 +196,25 @@ const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(
   metadata,
   send_at: time.nullish().describe('When to send, with offset, at most 30 days ahead. Default: now.'),
   expires_at: time.nullish().describe('When to give up, at most 7 days after `send_at`.'),
-  track_opens: notYetTrue.nullish().describe('Only `false` is available yet.'),
-  track_clicks: notYetTrue.nullish().describe('Only `false` is available yet.'),
+  track_opens: z
+    .boolean()
+    .nullish()
+    .describe(
+      'Put an invisible image at the end of the html. Default: as the domain says, then the account, else false.',
+    ),
+  track_clicks: z
+    .boolean()
+    .nullish()
+    .describe(
+      'Lead the links of the html over this service. Default: as the domain says, then the account, else false.',
+    ),
   stream: z
     .string()
     .regex(/^[a-z][a-z0-9-]{0,31}$/)
     .register(faults, { code: 'unknown_stream', says: 'is not the name of a stream' })
     .nullish()
     .describe('The stream the mail belongs to. Default: `transactional`.'),
-  unsubscribe: notYetTrue.nullish().describe('Only `false` is available yet.'),
+  unsubscribe,
   on_suppressed: z
     .enum(['accept', 'reject'])
     .nullish()

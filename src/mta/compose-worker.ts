@@ -1,9 +1,12 @@
 /** The thread that composes large contents: a content in, what goes on the wire out, one at a time. Started by `composer.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { ownMemory } from '../base/threads.ts';
-import { compose, type Composed, type StoredContent } from './compose.ts';
+import { createCompose, type Composed, type StoredContent } from './compose.ts';
 
 export type ComposeAnswer = { kind: 'composed'; composed: Composed } | { kind: 'bad'; why: string };
+
+/** The recipients of one content come one after the other. */
+const compose = createCompose({ remembered: 1 });
 
 /** Buffers come as plain byte arrays. */
 const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>

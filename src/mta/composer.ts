@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { createThreads, ownMemory } from '../base/threads.ts';
-import { compose, type Composed, type StoredContent } from './compose.ts';
+import { createCompose, type Composed, type StoredContent } from './compose.ts';
 import type { ComposeAnswer } from './compose-worker.ts';
 
 export interface Composer {
@@ -23,6 +23,8 @@ const INLINE_BYTES = 32 * 1024;
 /** A second one is composed while the first is handed over. */
 const THREADS = 1;
 const LARGE_AT_ONCE = 4;
+/** Small contents whose links are kept in memory: some kilobytes each. */
+const REMEMBERED = 50;
 const IDLE_MS = 60_000;
 /** The largest takes half a second. */
 const JOB_MS = 60_000;
@@ -37,6 +39,7 @@ export function createComposer(deps: { clock: Clock }): Composer {
     jobMs: JOB_MS,
     maxHeapMb: 512,
   });
+  const compose = createCompose({ remembered: REMEMBERED });
   const waiting: (() => void)[] = [];
   let free = LARGE_AT_ONCE;
 
@@ -68,9 +71,9 @@ export function createComposer(deps: { clock: Clock }): Composer {
   };
 }
 
-/** In bytes of text to encode; reading html for a text part costs as much again, and attachments are quicker. */
-function weight({ html, text, autoText, attachments }: StoredContent): number {
-  const derived = text === null && autoText ? 2 : 1;
+/** In bytes of text to encode; reading html for a text part costs as much again, tracking it too, and attachments are quicker. */
+function weight({ html, text, autoText, attachments, tracking }: StoredContent): number {
+  const derived = (text === null && autoText ? 2 : 1) + (tracking === undefined ? 0 : 1);
   const files = attachments.reduce((sum, { content }) => sum + content.length, 0);
   return (html?.length ?? 0) * derived + (text?.length ?? 0) + files / 2;
 }

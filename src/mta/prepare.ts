@@ -12,11 +12,14 @@ import type { Clock } from '../base/clock.ts';
 import { ThreadRefusal } from '../base/threads.ts';
 import { storedMailboxes, type StoredMailbox } from '../messages/message.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
+import type { Tracking } from '../tracking/track.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { createComposer, Unencodable } from './composer.ts';
 import type { Composed } from './compose.ts';
 import type { HoldOf } from '../messages/holds.ts';
+import type { TrackingKey } from '../tracking/token.ts';
+import { listHeaders, trackingOf } from './tracking.ts';
 
 export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
 
@@ -28,6 +31,8 @@ export interface PrepareDeps {
   /** The host in the return path of a sending domain. */
   returnPathDomain(domain: string): Promise<string>;
   returnPathKey: ReturnPathKey;
+  /** Signs tracked links and unsubscribe links. */
+  trackingKey: TrackingKey;
   /** Why this mail may not go now, or null. */
   holdOf?: HoldOf;
 }
@@ -67,6 +72,7 @@ type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'test
     MessageRow,
     | 'account_id' | 'content_id' | 'from_name' | 'from_address' | 'from_domain' | 'to_name' | 'to_address' | 'cc_json' | 'reply_to_json'
     | 'subject' | 'headers_json' | 'stream' | 'test_outcome' | 'rfc_message_id' | 'created_at' | 'batch_id'
+    | 'track_opens' | 'track_clicks' | 'tracking_url' | 'unsubscribe_json'
   >; // prettier-ignore
 
 /** A mail that no later try could build either. What storage or keys fail at is another matter: it passes. */
@@ -115,7 +121,7 @@ export function createPrepare(deps: PrepareDeps): Prepare {
     }
   }
 
-  async function encode(contentId: string): Promise<Composed> {
+  async function encode(contentId: string, tracking: Tracking | null = null): Promise<Composed> {
     const row = await contents.load(contentId);
     if (row === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
     const done = row.attachment_count === 0 ? null : await composer.room();
@@ -126,6 +132,7 @@ export function createPrepare(deps: PrepareDeps): Prepare {
         text: row.text,
         autoText: row.auto_text === 1,
         attachments: done === null ? [] : await loadAttachments(deps.db.fast, contentId),
+        ...(tracking === null ? {} : { tracking }),
       });
     } catch (error) {
       if (error instanceof Unencodable)
@@ -150,7 +157,9 @@ export function createPrepare(deps: PrepareDeps): Prepare {
 
   async function made(row: Loaded): Promise<Prepared> {
     try {
-      return await build(deps, row, await encodedOf(row.content_id));
+      const tracking = trackingOf(deps.trackingKey, row);
+      const composed = tracking === null ? encodedOf(row.content_id) : encode(row.content_id, tracking);
+      return await build(deps, row, await composed);
     } catch (error) {
       if (error instanceof Unbuildable) return { kind: 'unbuildable', why: error.message };
       if (error instanceof ThreadRefusal) return { kind: 'unready', why: `it could not be composed: ${error.message}` };
@@ -171,7 +180,8 @@ async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Comp
   // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature.
   if (signing.kind === 'unavailable' && row.test === 0) return { kind: 'unsigned', why: signing.why };
   const signers = signing.kind === 'ready' ? signing.signers : [];
-  const head = headOrNot(row) + content.headers;
+  const returnPath = await deps.returnPathDomain(row.from_domain);
+  const head = headOrNot(row) + listHeaders(deps, row, returnPath) + content.headers;
   // Signed with the time of acceptance, so that every try sends the same bytes.
   const signatures =
     signers.length === 0
@@ -181,7 +191,7 @@ async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Comp
   return {
     kind: 'ready',
     messageId: row.message_id,
-    envelopeFrom: `${returnPathFor(deps.returnPathKey, row.id)}@${await deps.returnPathDomain(row.from_domain)}`,
+    envelopeFrom: `${returnPathFor(deps.returnPathKey, row.id)}@${returnPath}`,
     recipient: row.address,
     data: [headBytes, content.body],
     size: headBytes.length + content.body.length,
@@ -236,7 +246,7 @@ async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<M
   const rows = await db.all<Loaded>(
     `SELECT d.id, d.message_id, d.type, d.address, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
        m.from_domain, m.to_name, m.to_address, m.cc_json, m.reply_to_json, m.subject, m.headers_json, m.stream, m.test_outcome,
-       m.rfc_message_id, m.created_at, m.batch_id
+       m.rfc_message_id, m.created_at, m.batch_id, m.track_opens, m.track_clicks, m.tracking_url, m.unsubscribe_json
      FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
     [JSON.stringify(ids)],
   );

@@ -178,6 +178,10 @@ export interface MessageRow {
   first_clicked_at: number | null;
   bot_opens: number;
   bot_clicks: number;
+  /** Address that its tracked and unsubscribe links begin with; null where it has none. */
+  tracking_url: string | null;
+  /** How its recipients can unsubscribe (messages/unsubscribe.ts); null where that is off. */
+  unsubscribe_json: string | null;
 }
 
 /** One message to one recipient: what the delivery engine works on. */
@@ -414,7 +418,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
   contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at'],
   attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
-  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks'],
+  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json'],
   deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls'],
   attempts: ['id', 'delivery_id', 'message_id', 'number', 'started_at', 'ended_at', 'mx', 'ip', 'source', 'tls_json', 'timings_json', 'outcome', 'smtp_code', 'enhanced_code', 'smtp_reply', 'class', 'reason', 'next_attempt_at'],
   events: ['id', 'account_id', 'type', 'at', 'test', 'message_id', 'delivery_id', 'status', 'machine', 'detail_json'],

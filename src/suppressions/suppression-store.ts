@@ -150,6 +150,19 @@ export async function removeSuppressions(
   });
 }
 
+/** Removes the entry by which somebody unsubscribed from a stream; one made for another reason stays. */
+export async function removeUnsubscription(
+  { db }: { db: Pick<Database, 'commit'> },
+  { accountId, email, stream }: { accountId: string; email: string; stream: string },
+): Promise<void> {
+  await db.commit.transact((tx) =>
+    tx.run(
+      `DELETE FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'`,
+      [accountId, keyOf(email), scopeOf(stream)],
+    ),
+  );
+}
+
 /** The entries of an address that hold now: the account's before those of streams. */
 export async function suppressionsOf(
   { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'fast'> },

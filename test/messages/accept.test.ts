@@ -39,6 +39,9 @@ const draftOf = (changes: Partial<MessageDraft> = {}): MessageDraft => ({
   sendAt: null,
   expiresAt: null,
   stream: null,
+  trackOpens: null,
+  trackClicks: null,
+  unsubscribe: null,
   onSuppressed: 'accept',
   test: null,
   ...changes,
@@ -95,6 +98,7 @@ describe('messages/accept', () => {
         if (slug === 'transactional') return { priority: 0, paused: 0 };
         return slug === 'news' ? { priority: 1, paused: 0 } : null;
       },
+      trackingRule: async () => ({ opens: false, clicks: false, base: 'https://mail.posthorn.test' }),
       isVerified: async (_, domain) => {
         asked.push(`domain ${domain}`);
         return domain === 'acme.test';

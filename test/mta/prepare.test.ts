@@ -4,6 +4,7 @@ import type { DkimSigner } from '../../src/mail/dkim/sign.ts';
 import { deliveryOf, type ReturnPathKey } from '../../src/messages/return-path.ts';
 import { createPrepare, type Held, type Prepared, type PrepareDeps, type Ready } from '../../src/mta/prepare.ts';
 import type { Connection } from '../../src/storage/connection.ts';
+import type { TrackingKey } from '../../src/tracking/token.ts';
 import type { DeliveryRow, MessageRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT, contentRow, deliveryRow, messageRow } from '../support/mail-rows.ts';
@@ -15,6 +16,7 @@ const signer: DkimSigner = {
   sign: (data) => sign(null, data, privateKey),
 };
 const returnPathKey: ReturnPathKey = { id: 1, secret: Buffer.alloc(32, 1) };
+const trackingKey: TrackingKey = { tag: Buffer.alloc(3, 1), sign: Buffer.alloc(32, 2), seal: Buffer.alloc(32, 3) };
 
 describe('mta/prepare', () => {
   let temp: TempDatabase;
@@ -39,6 +41,7 @@ describe('mta/prepare', () => {
       signersFor: () => Promise.resolve({ kind: 'ready', signers: [signer] }),
       returnPathDomain: (domain) => Promise.resolve(`rp.${domain}`),
       returnPathKey,
+      trackingKey,
     };
   });
   afterEach(() => temp.close());

@@ -55,6 +55,7 @@ export class Office {
       accept: {
         commit: db.commit, clock, bells, hasRoom: () => true, retry: { maxAge: this.config.delivery.maxAge }, simulatorDomain: this.config.simulator.domain,
         findStream: (accountId, slug) => streams.find(accountId, slug),
+        trackingRule: () => Promise.resolve({ opens: false, clicks: false, base: this.config.http.publicUrl }),
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },

@@ -64,6 +64,8 @@ export function messageRow(changes: Partial<MessageRow> = {}): MessageRow {
     first_clicked_at: null,
     bot_opens: 0,
     bot_clicks: 0,
+    tracking_url: null,
+    unsubscribe_json: null,
     ...changes,
   };
 }
@@ -131,6 +133,8 @@ export function deliveryState(changes: Partial<DeliveryState> = {}): DeliverySta
     lastReply: { smtpCode: null, enhancedCode: null, smtpReply: null, mx: null },
     opens: 0,
     clicks: 0,
+    stream: 'transactional',
+    deliveredAt: null,
     ...changes,
   };
 }

@@ -32,6 +32,10 @@ export function body(deps: Deps): Middleware {
 const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
 
 async function read(deps: Deps, { req, state: { exchange } }: Context): Promise<void> {
+  if (exchange.route?.page === true) {
+    exchange.form = await readForm(deps, req);
+    return;
+  }
   const isPresent = hasBody(req);
   if (isPresent || req.headers['content-type'] !== undefined) {
     const encoding = checkMediaType(req);
@@ -55,4 +59,15 @@ async function read(deps: Deps, { req, state: { exchange } }: Context): Promise<
   if (exchange.bodyBytes > deps.limits.singleBodyBytes && !Object.hasOwn(exchange.body.value, 'recipients')) {
     throw new Problem('payload_too_large', 'A body above 40 MiB must be a bulk send.');
   }
+}
+
+/** Forms of ours have one field; that of RFC 8058 is as short. */
+const LARGEST_FORM = 1024 * 1024;
+
+/** Whatever type it says it has: mail providers send urlencoded and multipart alike (RFC 8058 section 3.2). */
+async function readForm(deps: Deps, req: Context['req']): Promise<string> {
+  if (!hasBody(req)) return '';
+  const limits = { ...deps.limits, bodyBytes: Math.min(LARGEST_FORM, deps.limits.bodyBytes) };
+  const bytes = await readBody({ ...deps, limits }, req, 'identity', () => undefined);
+  return bytes.toString('utf8');
 }

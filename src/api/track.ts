@@ -1,0 +1,111 @@
+/**
+ * What mail links to: the pixel, tracked links, the unsubscribe page. For people and their mail programs, so without a key;
+ * no part of the API and its description. What a link may do stands in its token and nowhere else: none is answered that
+ * we did not write, and there is nothing to look up before an answer.
+ */
+import { z } from 'zod';
+import type { SendingDomain } from '../domains/domain-directory.ts';
+import type { Visitor } from '../tracking/bots.ts';
+import type { Hits } from '../tracking/hit.ts';
+import { readToken, type TrackingKey, type TrackingToken } from '../tracking/token.ts';
+import { trackPaths } from '../tracking/track.ts';
+import { readUnsubscribeToken, type Unsubscription } from '../tracking/unsubscribe-link.ts';
+import { isUnsubscribed, resubscribe, unsubscribe, type UnsubscribeDeps } from '../tracking/unsubscribe.ts';
+import { openRoute, type Call, type Reply, type ResponseDeclaration, type Route } from './route.ts';
+import { askPage, resumedPage, stoppedPage, unknownLinkPage, type PageSubject } from './unsubscribe-page.ts';
+
+export interface TrackDeps extends UnsubscribeDeps {
+  keys: readonly TrackingKey[];
+  hits: Hits;
+  findDomain(name: string): Promise<SendingDomain | null>;
+  findStream: (accountId: string, slug: string) => Promise<{ name: string } | null>;
+}
+
+type TrackCall = Omit<Call<{ token: string }, object, undefined>, 'caller'>;
+
+const params = z.object({ token: z.string() });
+/** Outside of the description; the shell wants to know all the same what can be answered. */
+const answers = (...statuses: number[]): Record<number, ResponseDeclaration> =>
+  Object.fromEntries(statuses.map((status) => [status, { description: '-', types: ['text/html', 'image/gif'] }]));
+const common = { description: '-', tag: 'tracking', scope: null, counted: false, page: true, params } as const;
+
+/** One transparent point, GIF89a. */
+const PIXEL = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICRAEAOw==', 'base64');
+const NO_ROBOTS = { 'X-Robots-Tag': 'noindex, nofollow' };
+
+export function trackRoutes(deps: TrackDeps): Route[] {
+  return [
+    openRoute(
+      { ...common, method: 'GET', path: `${trackPaths.open}{token}`, operationId: 'trackOpen', summary: '-', responses: answers(200, 404) },
+      (call) => open(deps, call),
+    ),
+    openRoute(
+      { ...common, method: 'GET', path: `${trackPaths.click}{token}`, operationId: 'trackClick', summary: '-', responses: answers(302, 404) },
+      (call) => follow(deps, call),
+    ),
+    openRoute(
+      { ...common, method: 'GET', path: `${trackPaths.unsubscribe}{token}`, operationId: 'askUnsubscribe', summary: '-', responses: answers(200, 404) },
+      (call) => ask(deps, call),
+    ),
+    openRoute(
+      { ...common, method: 'POST', path: `${trackPaths.unsubscribe}{token}`, operationId: 'unsubscribe', summary: '-', responses: answers(200, 404) },
+      (call) => obey(deps, call),
+    ),
+  ]; // prettier-ignore
+}
+
+function open(deps: TrackDeps, call: TrackCall): Reply {
+  const token = readToken(deps.keys, call.params.token);
+  if (token?.kind !== 'open') return unknownLinkPage();
+  deps.hits.opened(token.deliveryId, visitorOf(call));
+  return { status: 200, bytes: PIXEL, type: 'image/gif', headers: NO_ROBOTS };
+}
+
+async function follow(deps: TrackDeps, call: TrackCall): Promise<Reply> {
+  const token = readToken(deps.keys, call.params.token);
+  if (token?.kind !== 'click' || !(await isOfHost(deps, token, call))) return unknownLinkPage();
+  const { deliveryId, link, links, part, url } = token;
+  deps.hits.clicked(deliveryId, { link, links, part, url }, visitorOf(call));
+  return { status: 302, body: null, headers: { Location: url, ...NO_ROBOTS } };
+}
+
+/** The tracking host of a domain stands for that domain: it redirects only to what was sent from there. */
+async function isOfHost({ findDomain }: TrackDeps, token: TrackingToken, { header }: TrackCall): Promise<boolean> {
+  const host = (header('host') ?? '').replace(/:\d*$/, '').toLowerCase();
+  const parent = host.startsWith('track.') ? host.slice('track.'.length) : null;
+  if (parent === null) return true;
+  const domain = await findDomain(parent);
+  return domain?.tracking_host !== host || token.isOf(host);
+}
+
+const visitorOf = ({ ip, header, method }: TrackCall): Visitor => ({
+  ip,
+  userAgent: header('user-agent')?.slice(0, 1000).toWellFormed() ?? null,
+  method,
+});
+
+async function ask(deps: TrackDeps, { params: { token } }: TrackCall): Promise<Reply> {
+  const wish = readUnsubscribeToken(deps.keys, token);
+  if (wish === null) return unknownLinkPage();
+  const subject = await subjectOf(deps, wish);
+  return (await isUnsubscribed(deps, wish)) ? stoppedPage(subject) : askPage(subject);
+}
+
+/** A mail provider posts `List-Unsubscribe=One-Click` and wants no further page (RFC 8058 section 3.2); our own button posts `action`. */
+async function obey(deps: TrackDeps, { params: { token }, form }: TrackCall): Promise<Reply> {
+  const wish = readUnsubscribeToken(deps.keys, token);
+  if (wish === null) return unknownLinkPage();
+  const subject = await subjectOf(deps, wish);
+  if (form === 'action=undo') {
+    await resubscribe(deps, wish);
+    return resumedPage(subject);
+  }
+  await unsubscribe(deps, wish, /List-Unsubscribe[^]{0,100}One-Click/i.test(form) ? 'one_click' : 'page');
+  return stoppedPage(subject);
+}
+
+async function subjectOf({ findStream }: TrackDeps, wish: Unsubscription): Promise<PageSubject> {
+  const { accountId, stream, email, fromDomain } = wish;
+  const found = await findStream(accountId, stream);
+  return { email, fromDomain, streamName: found?.name ?? stream };
+}

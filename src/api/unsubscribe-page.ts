@@ -1,0 +1,75 @@
+/**
+ * The pages of an unsubscribe link: plain html for people, without script, picture or anything from elsewhere. What is told
+ * of the mail is only what its recipient knows already.
+ */
+import { createHash } from 'node:crypto';
+import type { Reply } from './route.ts';
+
+export interface PageSubject {
+  email: string;
+  fromDomain: string;
+  /** What the sender calls this kind of mail. */
+  streamName: string;
+}
+
+const STYLE =
+  'body{margin:0;font:1rem/1.5 system-ui,sans-serif;background:Canvas;color:CanvasText;color-scheme:light dark}' +
+  'main{max-width:32rem;margin:15vh auto 0;padding:0 1.5rem}h1{font-size:1.4rem}strong{overflow-wrap:anywhere}' +
+  'button{font:inherit;padding:.6rem 1.2rem;border:1px solid;border-radius:.4rem;cursor:pointer}';
+const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
+
+/** A form may be sent to us alone; nothing is loaded, and nobody can frame the button. */
+const POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`;
+
+const HEADERS = {
+  'Content-Security-Policy': POLICY,
+  'Referrer-Policy': 'no-referrer',
+  'X-Frame-Options': 'DENY',
+  'X-Robots-Tag': 'noindex, nofollow',
+};
+
+/** Asks: a GET must change nothing, since scanners follow every link of a mail. */
+export const askPage = (subject: PageSubject): Reply =>
+  page(200, 'Unsubscribe', `<p>${mail(subject)}?</p>${button('unsubscribe', 'Stop this mail')}`);
+
+export const stoppedPage = (subject: PageSubject): Reply =>
+  page(
+    200,
+    'You are unsubscribed',
+    `<p>${mail(subject)}: no more of it will be sent.</p><p>Was that a mistake?</p>${button('undo', 'Undo')}`,
+  );
+
+export const resumedPage = (subject: PageSubject): Reply =>
+  page(
+    200,
+    'You are subscribed again',
+    `<p>${mail(subject)}: it will be sent again.</p>${button('unsubscribe', 'Stop this mail')}`,
+  );
+
+/** Of a link that was cut off or changed on its way. */
+export const unknownLinkPage = (): Reply =>
+  page(404, 'This link is not valid', '<p>It may have been cut off. Please open it from the mail once more.</p>');
+
+const mail = ({ email, fromDomain, streamName }: PageSubject): string =>
+  `Mail of the kind “${escaped(streamName)}” from <strong>${escaped(fromDomain)}</strong> to <strong>${escaped(email)}</strong>`;
+
+/** Sent to the page's own address. */
+const button = (action: string, label: string): string =>
+  `<form method="post"><button type="submit" name="action" value="${action}">${label}</button></form>`;
+
+function page(status: number, title: string, body: string): Reply {
+  const html =
+    `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${title}</title>` +
+    `<meta name="viewport" content="width=device-width,initial-scale=1"><style>${STYLE}</style></head>` +
+    `<body><main><h1>${title}</h1>${body}</main></body></html>\n`;
+  return { status, bytes: Buffer.from(html), type: 'text/html; charset=utf-8', headers: HEADERS };
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '');

@@ -1,0 +1,65 @@
+/** The rules by which machines are told from people in tracked mail: a data file, checked whole at the start. */
+import { closeSync, existsSync, openSync, readSync } from 'node:fs';
+import path from 'node:path';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { isIp, isNetwork } from './endpoint.ts';
+import { ConfigError } from './load.ts';
+
+const text = z.string().max(500);
+
+const ScannerRule = z
+  .strictObject({
+    name: text.min(1),
+    bot: z.enum(['apple_mpp', 'gmail_proxy', 'scanner', 'prefetch']),
+    for: z.enum(['open', 'click', 'both']).default('both'),
+    networks: z
+      .array(text.refine((one) => isIp(one) || isNetwork(one), { error: 'expected an address or a CIDR range' }))
+      .max(10_000)
+      .default([]),
+    agents: z.array(text.min(3)).max(1000).default([]),
+    exactly: z.array(text).max(1000).default([]),
+  })
+  .refine(({ networks, agents, exactly }) => networks.length + agents.length + exactly.length > 0, {
+    error: 'a rule needs networks, agents or exactly',
+  });
+
+/** One kind of machine. Who it is: any of the networks, any of the agents. */
+export type ScannerRule = Readonly<z.output<typeof ScannerRule>>;
+
+const LARGEST_FILE = 2 ** 20;
+
+/** The rules that come with the program: from `src/` and from `dist/src/` alike. */
+export function shippedScanners(): string {
+  const places = ['../..', '../../..'].map((up) => path.resolve(import.meta.dirname, up, 'config/scanners.yaml'));
+  return places.find((place) => existsSync(place)) ?? places[0] ?? '';
+}
+
+/** Reads the file. Throws ConfigError with a line for each mistake. */
+export function readScanners(file: string): ScannerRule[] {
+  const result = z.array(ScannerRule).max(1000).safeParse(treeOf(file));
+  if (result.success) return result.data;
+  throw new ConfigError(
+    result.error.issues.map(({ path: where, message }) => `${file}: ${where.map(String).join('.')}: ${message}`),
+  );
+}
+
+function treeOf(file: string): unknown {
+  try {
+    return parse(textOf(file)) as unknown;
+  } catch (error) {
+    throw new ConfigError([`${file}: ${error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable'}`]);
+  }
+}
+
+function textOf(file: string): string {
+  const handle = openSync(file, 'r');
+  try {
+    const bytes = Buffer.alloc(LARGEST_FILE + 1);
+    const size = readSync(handle, bytes);
+    if (size > LARGEST_FILE) throw new Error('larger than 1 MiB');
+    return bytes.toString('utf8', 0, size);
+  } finally {
+    closeSync(handle);
+  }
+}

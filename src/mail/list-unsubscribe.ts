@@ -1,0 +1,31 @@
+/**
+ * The header fields by which a mail reader offers to end a mailing: RFC 2369 section 3.2, one-click by RFC 8058 section 3.
+ * Written here and not as text: an address in angle brackets may not be encoded, however it looks.
+ */
+
+export interface ListUnsubscribe {
+  /** Absolute, of printable ASCII without spaces and angle brackets. */
+  url: string | null;
+  /** `unsub@example.test` or `unsub@example.test?subject=...`, of the same characters. */
+  mailto: string | null;
+  /** Whether a POST to the URL unsubscribes at once; it must be https then (RFC 8058 section 3.1). */
+  oneClick: boolean;
+}
+
+/** So long an address and its field name are within the 998 characters of a line (RFC 5322 section 2.1.1). */
+export const LONGEST_UNSUBSCRIBE_URL = 900;
+
+const WRITABLE = /^[!-;=?-~]+$/;
+
+/** The lines, each ended by CRLF; nothing where there is no address. Throws where an address cannot stand there. */
+export function unsubscribeHeaders({ url, mailto, oneClick }: ListUnsubscribe): string {
+  const addresses = [url, mailto === null ? null : `mailto:${mailto}`].filter((address) => address !== null);
+  if (addresses.length === 0) return '';
+  for (const address of addresses) {
+    if (!WRITABLE.test(address) || address.length > LONGEST_UNSUBSCRIBE_URL)
+      throw new Error('not an address of a list');
+  }
+  const list = `List-Unsubscribe: ${addresses.map((address) => `<${address}>`).join(',\r\n ')}\r\n`;
+  const isPosted = oneClick && url?.startsWith('https://') === true;
+  return isPosted ? `${list}List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n` : list;
+}

@@ -1,0 +1,57 @@
+/** People or machines? By the rules of a data file (config/scanners.yaml): networks and agents. Pure. */
+import { BlockList, isIPv4, isIPv6 } from 'node:net';
+import type { ScannerRule } from '../config/scanners.ts';
+import type { Hit } from '../messages/delivery.ts';
+
+export type Bot = NonNullable<Hit['bot']>;
+
+/** What is known of a request. */
+export interface Visitor {
+  ip: string | null;
+  userAgent: string | null;
+  /** HEAD asks for nothing that a person could see. */
+  method: string;
+}
+
+/** Which machine it is, or null for a person as far as one can tell. */
+export type BotOf = (kind: 'open' | 'click', visitor: Visitor) => Bot | null;
+
+interface Matcher {
+  rule: ScannerRule;
+  networks: BlockList;
+  agents: readonly string[];
+  exactly: ReadonlySet<string>;
+}
+
+export function createBotOf(rules: readonly ScannerRule[]): BotOf {
+  const matchers = rules.map(matcherOf);
+  return (kind, { ip, userAgent, method }) => {
+    const agent = (userAgent ?? '').trim().toLowerCase();
+    for (const matcher of matchers) {
+      const { rule } = matcher;
+      if (rule.for !== 'both' && rule.for !== kind) continue;
+      if (matches(matcher, agent) || isWithin(matcher.networks, ip)) return rule.bot;
+    }
+    return method === 'HEAD' ? 'scanner' : null;
+  };
+}
+
+const matches = ({ agents, exactly }: Matcher, agent: string): boolean =>
+  exactly.has(agent) || agents.some((part) => agent.includes(part));
+
+function matcherOf(rule: ScannerRule): Matcher {
+  const networks = new BlockList();
+  for (const entry of rule.networks) {
+    const [address = '', bits] = entry.split('/');
+    const family = isIPv4(address) ? 'ipv4' : 'ipv6';
+    networks.addSubnet(address, bits === undefined ? (family === 'ipv4' ? 32 : 128) : Number(bits), family);
+  }
+  const lower = (texts: readonly string[]): string[] => texts.map((text) => text.toLowerCase());
+  return { rule, networks, agents: lower(rule.agents), exactly: new Set(lower(rule.exactly)) };
+}
+
+function isWithin(networks: BlockList, ip: string | null): boolean {
+  if (ip === null) return false;
+  if (isIPv4(ip)) return networks.check(ip, 'ipv4');
+  return isIPv6(ip) && networks.check(ip, 'ipv6');
+}

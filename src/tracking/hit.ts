@@ -1,0 +1,140 @@
+/**
+ * Opens and clicks on their way into the record. The answer to whoever clicked has gone out already; here it is found out
+ * who that was, what of him may be stored, and then it is written in the same way as everything that happens to a delivery,
+ * together with whatever else is in the next commit.
+ *
+ * A scanner follows all links of a mail at once. So the first click on a mail with several links waits for two seconds: if
+ * all the others come within them, it was a machine. What waits is written when the program stops.
+ */
+import type { Clock, Timer } from '../base/clock.ts';
+import { expandIPv6 } from '../base/ip.ts';
+import { isIPv4, isIPv6 } from 'node:net';
+import type { Happening, Hit } from '../messages/delivery.ts';
+import type { Recorder } from '../messages/record.ts';
+import type { BotOf, Visitor } from './bots.ts';
+import type { LinkPlace } from './token.ts';
+import { readAgent } from './user-agent.ts';
+
+export interface HitDeps {
+  clock: Clock;
+  recorder: Pick<Recorder, 'record'>;
+  botOf: BotOf;
+  /** What of a visitor is stored. */
+  privacy: { storeIp: 'full' | 'truncated' | 'none'; storeUserAgent: boolean };
+  /** Writing failed: the hit is lost. */
+  failed: (error: unknown) => void;
+}
+
+export interface Hits {
+  /** The pixel of this delivery was asked for. */
+  opened(deliveryId: string, visitor: Visitor): void;
+  /** A link of this delivery was followed. */
+  clicked(deliveryId: string, place: LinkPlace, visitor: Visitor): void;
+  /** Resolves when all that was seen is durable. */
+  close(): Promise<void>;
+}
+
+interface Click {
+  place: LinkPlace;
+  hit: Hit;
+}
+
+/** Clicks on one mail that may be a scanner's. */
+interface Watch {
+  clicks: Click[];
+  seen: Set<number>;
+  timer: Timer;
+}
+
+const SWEEP_MS = 2_000;
+/** Clicks that wait at once; beyond, they are taken for what they look like. */
+const MOST_WAITING = 20_000;
+
+export function createHits(deps: HitDeps): Hits {
+  const { clock, recorder, botOf } = deps;
+  const watches = new Map<string, Watch>();
+  const writing = new Set<Promise<unknown>>();
+  let waiting = 0;
+
+  function write(deliveryId: string, happenings: readonly Happening[]): void {
+    const written = recorder
+      .record(happenings.map((happening) => ({ deliveryId, happening })))
+      .catch(deps.failed)
+      .finally(() => writing.delete(written));
+    writing.add(written);
+  }
+
+  function settle(deliveryId: string, watch: Watch): void {
+    watches.delete(deliveryId);
+    waiting -= watch.clicks.length;
+    const isSweep = watch.clicks.some(({ place }) => watch.seen.size >= place.links);
+    const happenings = watch.clicks.map(({ place, hit }) =>
+      clickedBy(place, isSweep ? { ...hit, bot: 'scanner' } : hit),
+    );
+    write(deliveryId, happenings);
+  }
+
+  function wait(deliveryId: string, click: Click): void {
+    let watch = watches.get(deliveryId);
+    if (watch === undefined) {
+      const begun: Watch = {
+        clicks: [],
+        seen: new Set(),
+        timer: clock.after(SWEEP_MS, () => {
+          settle(deliveryId, begun);
+        }),
+      };
+      watch = begun;
+      watches.set(deliveryId, watch);
+    }
+    watch.clicks.push(click);
+    watch.seen.add(click.place.link);
+    waiting++;
+  }
+
+  return {
+    opened(deliveryId, visitor) {
+      const hit = hitOf(deps, visitor, botOf('open', visitor));
+      write(deliveryId, [{ kind: 'opened', hit, ...readAgent(visitor.userAgent) }]);
+    },
+    clicked(deliveryId, place, visitor) {
+      const click = { place, hit: hitOf(deps, visitor, botOf('click', visitor)) };
+      // One link alone says nothing: whoever follows it has followed all of them.
+      const isOpen = click.hit.bot === null && place.links > 1 && waiting < MOST_WAITING;
+      if (isOpen) wait(deliveryId, click);
+      else write(deliveryId, [clickedBy(place, click.hit)]);
+    },
+    async close() {
+      for (const [deliveryId, watch] of watches) {
+        watch.timer.cancel();
+        settle(deliveryId, watch);
+      }
+      await Promise.all(writing);
+    },
+  };
+}
+
+const clickedBy = ({ link, part, url }: LinkPlace, hit: Hit): Happening => ({
+  kind: 'clicked',
+  hit,
+  url,
+  linkId: String(link),
+  part,
+});
+
+function hitOf({ clock, privacy }: HitDeps, { ip, userAgent }: Visitor, bot: Hit['bot']): Hit {
+  return {
+    at: clock.now(),
+    ip: ip === null || privacy.storeIp === 'none' ? null : privacy.storeIp === 'full' ? ip : truncated(ip),
+    userAgent: privacy.storeUserAgent ? userAgent : null,
+    bot,
+  };
+}
+
+/** The network of an address: /24, for IPv6 /48, so that a household is not told from its neighbours. Null for no address. */
+export function truncated(ip: string): string | null {
+  if (isIPv4(ip)) return ip.replace(/\d+$/, '0');
+  if (!isIPv6(ip)) return null;
+  const groups = expandIPv6(ip).slice(0, 3);
+  return `${groups.map((group) => group.toString(16)).join(':')}::`;
+}

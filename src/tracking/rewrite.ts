@@ -1,0 +1,189 @@
+/**
+ * Tracked html: the same document, but for the values of `href` in its links and one image at its end. The tokenizer reads
+ * html as browsers do and says where each value stands, so that everything else stays byte for byte what the sender wrote,
+ * however malformed it is.
+ */
+import { Tokenizer } from 'htmlparser2';
+import { LONGEST_TARGET } from './token.ts';
+
+/** A link of the document. Offsets are in UTF-16 units and go around the value, without its quotes. */
+export interface FoundLink {
+  start: number;
+  end: number;
+  /** Absolute, http or https, as a browser would ask for it. */
+  url: string;
+}
+
+/** What can be tracked in a document; good for all its recipients. */
+export interface HtmlPlan {
+  links: readonly FoundLink[];
+  /** Where the pixel goes. */
+  pixelAt: number;
+}
+
+export interface Marks {
+  /** The tracked address of a link (its number counts from 1), or null to leave it as it is. */
+  linkUrl(link: FoundLink, number: number): string | null;
+  /** The address of the pixel, or null for none. */
+  pixelUrl: string | null;
+}
+
+/** Each link costs an HMAC for each recipient; a mail with more is no mail for people. */
+export const MOST_LINKS = 1000;
+
+/** Finds the links, in order. Never throws; time grows linearly with the length. */
+export function planHtml(html: string): HtmlPlan {
+  const finder = new LinkFinder(html);
+  const tokenizer = new Tokenizer({ decodeEntities: true }, finder);
+  tokenizer.write(html);
+  tokenizer.end();
+  return { links: finder.links, pixelAt: finder.pixelAt() };
+}
+
+/** The document with these marks. Addresses must be of characters that need no quoting in html. */
+export function markHtml(html: string, { links, pixelAt }: HtmlPlan, { linkUrl, pixelUrl }: Marks): string {
+  let marked = '';
+  let from = 0;
+  const copyTo = (end: number): void => {
+    marked += html.slice(from, end);
+    from = end;
+  };
+  const pixel = pixelUrl === null ? '' : `<img src="${pixelUrl}" alt="" width="1" height="1" style="border:0">`;
+  let isPlaced = false;
+  for (const [index, link] of links.entries()) {
+    if (!isPlaced && link.start >= pixelAt) {
+      copyTo(pixelAt);
+      marked += pixel;
+      isPlaced = true;
+    }
+    const url = linkUrl(link, index + 1);
+    if (url === null) continue;
+    copyTo(link.start);
+    marked += url;
+    from = link.end;
+  }
+  if (isPlaced) return marked + html.slice(from);
+  copyTo(pixelAt);
+  return marked + pixel + html.slice(from);
+}
+
+const nothing = (): void => undefined;
+const WHITE_SPACE = /[\t\n\f\r ]/;
+
+/** Takes the tokenizer's calls. Of an attribute that stands twice the first counts, as in a browser. */
+class LinkFinder {
+  readonly links: FoundLink[] = [];
+  readonly oncdata = nothing;
+  readonly oncomment = nothing;
+  readonly ondeclaration = nothing;
+  readonly onend = nothing;
+  readonly onprocessinginstruction = nothing;
+  readonly ontext = nothing;
+  readonly ontextentity = nothing;
+  private readonly html: string;
+  private isLink = false;
+  private attribute = '';
+  private nameEnd = 0;
+  private value = '';
+  private href: { start: number; end: number; value: string } | null = null;
+  private isOff: boolean | null = null;
+  private bodyEnd = -1;
+  private htmlEnd = -1;
+
+  constructor(html: string) {
+    this.html = html;
+  }
+
+  pixelAt(): number {
+    if (this.bodyEnd >= 0) return this.bodyEnd;
+    return this.htmlEnd >= 0 ? this.htmlEnd : this.html.length;
+  }
+
+  onopentagname(start: number, end: number): void {
+    this.isLink = end - start === 1 && (this.html[start] === 'a' || this.html[start] === 'A');
+    this.href = null;
+    this.isOff = null;
+  }
+
+  onattribname(start: number, end: number): void {
+    if (!this.isLink) return;
+    this.attribute = this.html.slice(start, end).toLowerCase();
+    this.nameEnd = end;
+    this.value = '';
+  }
+
+  onattribdata(start: number, end: number): void {
+    if (this.isLink) this.value += this.html.slice(start, end);
+  }
+
+  onattribentity(codepoint: number): void {
+    if (this.isLink) this.value += String.fromCodePoint(codepoint);
+  }
+
+  onattribend(quote: number): void {
+    if (!this.isLink || quote === 0) return;
+    if (this.attribute === 'href') this.href ??= { ...this.placeOf(quote), value: this.value };
+    else if (this.attribute === 'data-posthorn-track') this.isOff ??= this.value.trim().toLowerCase() === 'off';
+  }
+
+  onopentagend(): void {
+    this.take();
+  }
+
+  onselfclosingtag(): void {
+    this.take();
+  }
+
+  onclosetag(start: number, end: number): void {
+    if (end - start !== 4) return;
+    const name = this.html.slice(start, end).toLowerCase();
+    const at = this.html.lastIndexOf('<', start);
+    if (name === 'body') this.bodyEnd = at;
+    else if (name === 'html') this.htmlEnd = at;
+  }
+
+  private take(): void {
+    if (this.isLink && this.href !== null && this.isOff !== true && this.links.length < MOST_LINKS) {
+      const url = trackable(this.href.value);
+      if (url !== null) this.links.push({ start: this.href.start, end: this.href.end, url });
+    }
+    this.isLink = false;
+  }
+
+  /** The source of the value: the tokenizer tells its pieces, of which there may be none before an entity. */
+  private placeOf(quote: number): { start: number; end: number } {
+    const { html } = this;
+    let start = this.nameEnd;
+    while (html[start] !== '=') start++;
+    start++;
+    while (WHITE_SPACE.test(html[start] ?? '')) start++;
+    if (quote === UNQUOTED) {
+      let end = start;
+      while (end < html.length && html[end] !== '>' && !WHITE_SPACE.test(html[end] ?? '')) end++;
+      return { start, end };
+    }
+    return { start: start + 1, end: html.indexOf(html[start] ?? '', start + 1) };
+  }
+}
+
+const UNQUOTED = 1;
+
+/** Whoever follows it wants no more mail, and must get there whatever becomes of us. */
+const UNSUBSCRIBES = /unsubscri|(?<![a-z])opt[-_]?out(?![a-z])/i;
+
+/** The link's target where it is one to be counted, or null. */
+function trackable(href: string): string | null {
+  if (href.length > LONGEST_TARGET || !/^[\0- ]*https?:/i.test(href)) return null;
+  const url = urlOf(href);
+  if (url === null || url.href.length > LONGEST_TARGET) return null;
+  return UNSUBSCRIBES.test(url.pathname + url.search + url.hash) ? null : url.href;
+}
+
+/** One reading instead of `canParse` and another: this runs for every link. */
+function urlOf(text: string): URL | null {
+  try {
+    return new URL(text);
+  } catch {
+    return null;
+  }
+}

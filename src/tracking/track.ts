@@ -1,0 +1,31 @@
+/** One recipient's copy of a document: its links and pixel with the tokens of this delivery. Plain data in, for threads. */
+import { markHtml, type HtmlPlan } from './rewrite.ts';
+import { clickTokens, openToken, type Stamp, type TrackingKey } from './token.ts';
+
+/** Paths of the public routes, below the address that is tracked under. */
+export const trackPaths = { open: '/t/o/', click: '/t/c/', unsubscribe: '/t/u/' } as const;
+
+/** What is tracked in a mail, and how. */
+export interface Tracking {
+  key: TrackingKey;
+  stamp: Stamp;
+  /** Address that the links begin with: `https://track.acme.example`, without a slash at its end. */
+  base: string;
+  opens: boolean;
+  clicks: boolean;
+  /** Targets that stay as they are: the addresses of List-Unsubscribe. */
+  untouched: readonly string[];
+}
+
+export function trackedHtml(html: string, plan: HtmlPlan, tracking: Tracking): string {
+  const { key, stamp, base, opens, clicks, untouched } = tracking;
+  const tokenOf = clickTokens(key, stamp);
+  const links = plan.links.length;
+  return markHtml(html, plan, {
+    linkUrl: ({ url }, link) =>
+      !clicks || untouched.includes(url)
+        ? null
+        : `${base}${trackPaths.click}${tokenOf({ link, links, part: 'html', url })}`,
+    pixelUrl: opens ? `${base}${trackPaths.open}${openToken(key, stamp)}` : null,
+  });
+}

@@ -1,0 +1,41 @@
+/**
+ * Carries out what somebody wished on an unsubscribe page. Where the mail is still known it goes the way of everything that
+ * happens to a delivery, with an event; where retention has removed it, the address is put on the list all the same.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { Recorder } from '../messages/record.ts';
+import type { Database } from '../storage/database.ts';
+import { addSuppression, removeUnsubscription, suppressionsOf } from '../suppressions/suppression-store.ts';
+import type { Unsubscription } from './unsubscribe-link.ts';
+
+export interface UnsubscribeDeps {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+  recorder: Pick<Recorder, 'record'>;
+}
+
+/** Stops the mail of this stream to this address. Doing it again changes nothing and tells nothing. */
+export async function unsubscribe(
+  deps: UnsubscribeDeps,
+  wish: Unsubscription,
+  method: 'one_click' | 'page',
+): Promise<void> {
+  if (await isUnsubscribed(deps, wish)) return;
+  const { deliveryId, accountId, email, stream } = wish;
+  const [recorded] = await deps.recorder.record([{ deliveryId, happening: { kind: 'unsubscribed', method } }]);
+  if (recorded?.state !== null) return;
+  await addSuppression(deps, { accountId, email, stream, reason: 'unsubscribe', createdBy: 'recipient' });
+}
+
+/** Takes it back. Other reasons not to mail the address stay. */
+export function resubscribe({ db }: UnsubscribeDeps, { accountId, email, stream }: Unsubscription): Promise<void> {
+  return removeUnsubscription({ db }, { accountId, email, stream });
+}
+
+export async function isUnsubscribed(
+  deps: Pick<UnsubscribeDeps, 'db' | 'clock'>,
+  { accountId, email, stream }: Unsubscription,
+): Promise<boolean> {
+  const rows = await suppressionsOf(deps, { accountId, email });
+  return rows.some(({ reason, scope }) => reason === 'unsubscribe' && scope === `stream:${stream}`);
+}
