@@ -10,7 +10,9 @@ import { systemClock, type Clock } from './base/clock.ts';
 import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
+import { secondsLeft, Windows } from './base/windows.ts';
 import { readCertificate } from './config/certificate.ts';
+import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
@@ -44,6 +46,7 @@ import { createBotOf } from './tracking/bots.ts';
 import { createHits } from './tracking/hit.ts';
 import { trackingBase } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
+import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
@@ -74,6 +77,8 @@ export interface App {
   migrated: readonly string[];
   db: Database;
   mta: Mta;
+  /** Where mail is taken. */
+  ports: InboundPorts;
   /** Takes over what can change while running, and says what changed. Throws ConfigError for a bad certificate: nothing is changed then. */
   reload(config: Config): Changes;
   /** Stops taking work, finishes what is in flight, writes what is not written, closes. Safe to call twice. */
@@ -184,8 +189,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     trackingKey: trackKeys[0],
     epoch,
   });
+  const accountWindows = new Windows();
   const api = createApi(
     {
+      accountWindows,
       clock,
       log,
       authenticate: callers.authenticate,
@@ -238,6 +245,45 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       forgetStream: streams.forget,
     }),
   );
+  const smtpCertificate =
+    config.tls === null
+      ? ownCertificate(config.dataDir, config.smtp.hostname, clock.now())
+      : readCertificate(config.tls);
+  const { submission } = config.smtp;
+  const inbound = createInbound(
+    {
+      clock,
+      log,
+      accept,
+      authenticate: callers.authenticate,
+      keyChanges: bells.keys,
+      trustedCaller: () =>
+        submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey),
+      noteUse: (keyId, ip) => {
+        callers.noteUse(keyId, ip);
+      },
+      takeRequest(accountId, plan) {
+        const now = clock.now();
+        const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
+        return rate.over ? secondsLeft(rate, now) : null;
+      },
+      audit: auditLog,
+      idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
+    },
+    {
+      certificate: smtpCertificate,
+      submission: {
+        host: submission.host,
+        start: { port: submission.port, isChosen: submission.isPortChosen },
+        tls: { port: submission.tlsPort, isChosen: submission.isTlsPortChosen },
+        hostname: config.smtp.hostname,
+        trustedNetworks: submission.trustedNetworks,
+        smtputf8: config.delivery.smtputf8,
+        recipients: config.limits.recipients,
+        size: config.limits.messageBytes,
+      },
+    },
+  );
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
     forgetKey, forgetDomain,
@@ -256,6 +302,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     api,
     control: null,
     mta,
+    inbound,
     housekeeping,
     disk,
     callers,
@@ -270,6 +317,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
     const changes = changesBetween(current, next);
     if (renewed !== null) api.setCertificate(renewed);
+    if (next.tls !== null) inbound.setCertificate(renewed ?? readCertificate(next.tls));
     if ('level' in log) log.level = next.log.level;
     mta.reroute(next.delivery.routes);
     // What needs a restart stays as it is, and is told again until then.
@@ -300,9 +348,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     const url = await listen(api, config.http);
     running.control = await serveControl(operator, config.dataDir);
     await mta.start();
+    const ports = await inbound.start();
     housekeeping.start();
-    log.info({ event: 'started', url, epoch, migrated: db.migrated }, 'Posthorn is running');
-    return { url, migrated: db.migrated, db, mta, reload, stop: () => (stopped ??= stop()) };
+    log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
+    return { url, migrated: db.migrated, db, mta, ports, reload, stop: () => (stopped ??= stop()) };
   } catch (error) {
     // A port that is taken, say: what is open already must not outlive the attempt.
     await stopAll(running);
@@ -433,6 +482,7 @@ async function listen(api: Api, { host, port, tls }: Config['http']): Promise<st
 
 interface Running {
   api: Api;
+  inbound: Inbound;
   control: Control | null;
   mta: Mta;
   housekeeping: { stop(): Promise<void> };
@@ -448,6 +498,7 @@ interface Running {
 
 async function stopAll({
   api,
+  inbound,
   control,
   mta,
   housekeeping,
@@ -461,7 +512,7 @@ async function stopAll({
   ownResolver,
 }: Running): Promise<void> {
   disk.stop();
-  await Promise.all([api.close(), control?.close(), housekeeping.stop(), mta.stop()]);
+  await Promise.all([api.close(), inbound.stop(), control?.close(), housekeeping.stop(), mta.stop()]);
   await Promise.all([callers.close(), hits.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();

@@ -31,7 +31,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   messages: ['domains', 'templates', 'suppressions', 'events', 'accounts', ...ground],
   // 3: what runs; never each other
   mta: ['messages', 'domains', 'tracking', ...ground],
-  inbound: ['messages', ...ground],
+  inbound: ['messages', 'keys', ...ground],
   webhooks: ['events', 'storage', 'base'],
   housekeeping: [...stores, 'webhooks', 'storage', 'base'],
   // 4: who asks and operates; never mta or inbound

@@ -41,15 +41,6 @@ export function clientAddress(
   return address;
 }
 
-/** What shares one rate-limit bucket: an IPv4 address, or the /64 that one IPv6 customer commonly has to himself. */
-export function addressBucket(address: string): string {
-  if (isIPv4(address)) return address;
-  return expandIPv6(address)
-    .slice(0, 4)
-    .map((group) => group.toString(16))
-    .join(':');
-}
-
 /** Null for text that is no address. IPv4 in IPv6 clothes (`::ffff:1.2.3.4`) is IPv4; a zone (`%eth0`) is left out. */
 function canonical(text: string): string | null {
   if (isIPv4(text)) return text;

@@ -5,17 +5,17 @@
  * there is no lease to expire and no double send after a crash; what the handler did not write is stored here, after it.
  * A temporary answer (429, 5xx) releases the key.
  */
-import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Answer } from './answer.ts';
+import { KEEP_MS } from '../storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
 
-/** How long a key is kept, from its first request. */
-export const KEEP_MS = 24 * 60 * 60 * 1000;
 /** How long a twin waits for the first to finish. */
 export const WAIT_MS = 25_000;
 
+export { KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
 export type { IdempotencyRow } from '../storage/tables.ts';
 
 export interface IdempotencyStore {
@@ -57,11 +57,6 @@ export function idempotencyKey(header: string | undefined): string | null {
 /** RFC 9651 section 3.3.3: within the quotes, only quotes and backslashes are escaped, and they always are. */
 function unquoted(text: string): string | null {
   return /^(?:[^"\\]|\\["\\])*$/.test(text) ? text.replace(/\\(["\\])/g, '$1') : null;
-}
-
-/** Not per API key, so that a key may be rotated between a try and its retry. A newline cannot stand in any of the parts. */
-export function recordKey(accountId: string, mode: string, method: string, path: string, key: string): string {
-  return hash('sha256', [accountId, mode, method, path, key].join('\n'), 'hex');
 }
 
 /** The row for an answer, or null for one that releases the key. `secret`: the body is sealed under the caller's key. */

@@ -18,7 +18,8 @@ import Koa from 'koa';
 import { Router } from '@koa/router';
 import { answerBelow } from './below.ts';
 import { bodyLimits } from './body.ts';
-import { addressBucket, clientAddress, networks } from './client-address.ts';
+import { addressBucket } from '../base/ip.ts';
+import { clientAddress, networks } from './client-address.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
 import { healthRoutes } from './health.ts';
@@ -38,7 +39,7 @@ import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
 import type { ApiDeps, ShellState, Stop } from './shell.ts';
-import { Windows } from './windows.ts';
+import { Windows } from '../base/windows.ts';
 
 export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
 
@@ -60,7 +61,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const { settings, clock } = deps;
   const stop: Stop = { begun: false, listeners: new Set() };
   const buckets: Buckets = {
-    accounts: new Windows(),
+    accounts: deps.accountWindows ?? new Windows(),
     addresses: new Windows(),
     anonymous: settings.anonymousPerMinute ?? ANONYMOUS_PER_MINUTE,
   };

@@ -2,6 +2,7 @@
 import type Koa from 'koa';
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
+import type { Windows } from '../base/windows.ts';
 import type { Authenticate } from '../keys/caller.ts';
 import type { AuditSink } from './audit.ts';
 import type { BodyLimits } from './body.ts';
@@ -47,6 +48,8 @@ export interface ApiDeps {
   noteUse(keyId: string, ip: string): void;
   /** Rings when some key has been revoked or changed: what it holds open ends. */
   keyChanges: Bell;
+  /** Counts the requests of accounts, where others count with it: submission by SMTP. */
+  accountWindows?: Windows;
   /** Requests a minute that a plan allows. */
   planLimit(plan: string): number;
   audit: AuditSink;

@@ -63,3 +63,12 @@ function embeddedIPv4(groups: readonly number[]): string | null {
 function dotted(high = 0, low = 0): string {
   return [high >> 8, high & 255, low >> 8, low & 255].join('.');
 }
+
+/** What shares one rate-limit bucket: an IPv4 address, or the /64 that one IPv6 customer commonly has to himself. */
+export function addressBucket(address: string): string {
+  if (isIPv4(address)) return address;
+  return expandIPv6(address)
+    .slice(0, 4)
+    .map((group) => group.toString(16))
+    .join(':');
+}

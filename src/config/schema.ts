@@ -72,10 +72,11 @@ export const settings = group('', {
       port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', { fallbackText: '25, or 2525 when not privileged', later: true }),
     }),
     submission: group('The listener for applications that speak only SMTP.', {
-      host: setting(listenAddress(), '127.0.0.1', 'Address the submission listeners bind to.', { later: true }),
-      port: setting(optional(listenPort()), null, 'Port for submission with STARTTLS; 0 takes a free one.', { fallbackText: '587, or 2587 when not privileged', later: true }),
-      tlsPort: setting(optional(listenPort()), null, 'Port for submission with TLS from the start; 0 takes a free one.', { fallbackText: '465, or 2465 when not privileged', later: true }),
-      trustedNetworks: setting(list(ipNetwork(), 100), [], 'Clients that may submit without TLS: addresses or CIDR ranges.', { later: true }),
+      host: setting(listenAddress(), '127.0.0.1', 'Address the submission listeners bind to.'),
+      port: setting(optional(listenPort()), null, 'Port for submission with STARTTLS; 0 takes a free one.', { fallbackText: '587, or 2587 when not privileged' }),
+      tlsPort: setting(optional(listenPort()), null, 'Port for submission with TLS from the start; 0 takes a free one.', { fallbackText: '465, or 2465 when not privileged' }),
+      trustedNetworks: setting(list(ipNetwork(), 100), [], 'Clients that may submit without TLS, and with `trustedKey` without signing in: addresses or CIDR ranges.'),
+      trustedKey: setting(optional(text('the id of an API key', (written) => (/^key_[0-9a-z]{26}$/.test(written) ? written : null))), null, 'Key that clients of the trusted networks send with when they do not sign in.', { fallbackText: 'none' }),
       notify: setting(oneOf('sender', 'operator', 'none'), 'sender', 'Who gets the notice about a final failure of a submitted mail.', { later: true }),
     }),
   }),
@@ -201,11 +202,14 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
     smtp: {
       ...smtp,
       hostname: smtp.hostname ?? around.hostname,
-      mx: { ...smtp.mx, port: smtp.mx.port ?? port(25) },
+      mx: { ...smtp.mx, port: smtp.mx.port ?? port(25), isPortChosen: smtp.mx.port !== null },
       submission: {
         ...smtp.submission,
         port: smtp.submission.port ?? port(587),
         tlsPort: smtp.submission.tlsPort ?? port(465),
+        /** Ports that nobody chose may be in use by another program: then the listener stays away. */
+        isPortChosen: smtp.submission.port !== null,
+        isTlsPortChosen: smtp.submission.tlsPort !== null,
       },
     },
     storage: { ...storage, url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}` },

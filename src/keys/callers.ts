@@ -13,6 +13,8 @@ import { parseKey } from './key-format.ts';
 
 export interface Callers {
   authenticate: Authenticate;
+  /** The caller of a key by its id, or null: for who was let in without showing it. */
+  byId(keyId: string): Promise<Caller | null>;
   /** Notes a use; it is written within USE_NOTED_MS. */
   noteUse(keyId: string, ip: string): void;
   /** The key with this public id has changed. */
@@ -48,6 +50,14 @@ export function createCallers(deps: {
       const known = await cache.get(parsed.publicId);
       if (known === null || !equalInConstantTime(sha256Hex(token), known.row.hash)) return unknown;
       return known.found;
+    },
+    async byId(keyId) {
+      const [row] = await deps.db.fast.all<Pick<ApiKeyRow, 'public_id'>>(
+        'SELECT public_id FROM api_keys WHERE id = ?',
+        [keyId],
+      );
+      const known = row === undefined ? null : await cache.get(row.public_id);
+      return known?.found.kind === 'found' ? known.found.caller : null;
     },
     noteUse(keyId, ip) {
       uses.note(keyId, ip);

@@ -199,7 +199,7 @@ function isSimulated(deps: AcceptDeps, sender: Sender, draft: MessageDraft): boo
 
 function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[] {
   const seen = new Set<string>();
-  const all = [
+  const all = draft.source?.recipients ?? [
     { type: 'to' as const, mailbox: draft.to },
     ...draft.cc.map((mailbox) => ({ type: 'cc' as const, mailbox })),
     ...draft.bcc.map((mailbox) => ({ type: 'bcc' as const, mailbox })),
@@ -357,10 +357,10 @@ function addMessage(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
   const row = messageRow(deps, plan, message);
   const sendAt = row.send_at ?? now;
   const giveUp = giveUpAt(deps.retry, now, row.send_at, row.expires_at);
-  for (const { type, mailbox } of everyRecipient(draft)) {
-    const delivery = deliveryRow(deps, message, row, { type, mailbox, sendAt, giveUp });
+  for (const [place, { type, mailbox }] of everyRecipient(draft).entries()) {
+    const delivery = deliveryRow(deps, message, row, { type, mailbox, lead: place === 0, sendAt, giveUp });
     addDelivery(plan, message, row, delivery);
-    if (type === 'to') row.status = delivery.status;
+    if (delivery.lead === 1) row.status = delivery.status;
     if (delivery.status === 'suppressed') {
       row.last_event_type = 'suppressed';
       row.last_event_at = now;
@@ -377,7 +377,7 @@ function addMessage(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
 
 function messageRow(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageRow {
   const { sender, draft, stream, tracking, now, batchId } = message;
-  const id = newId('msg', now);
+  const id = draft.source?.id ?? newId('msg', now);
   const unsubscribe = unsubscribeOf(draft, stream);
   const opens = draft.trackOpens ?? tracking.opens;
   const clicks = draft.trackClicks ?? tracking.clicks;
@@ -388,7 +388,7 @@ function messageRow(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
     account_id: sender.accountId,
     key_id: sender.keyId,
     batch_id: batchId,
-    content_id: addContent(plan, draft.content, sender.accountId, now),
+    content_id: addContent(plan, draft.content, draft.source?.bytes ?? null, sender.accountId, now),
     from_name: draft.from.name,
     from_address: draft.from.address,
     from_domain: draft.from.domain,
@@ -410,7 +410,7 @@ function messageRow(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
     track_clicks: clicks ? 1 : 0,
     test: isSimulated(deps, sender, draft) ? 1 : 0,
     test_outcome: draft.test?.outcome ?? null,
-    rfc_message_id: `<${id}@${draft.from.domain}>`,
+    rfc_message_id: draft.source?.rfcMessageId ?? `<${id}@${draft.from.domain}>`,
     request_id: sender.requestId,
     created_at: now,
     status: 'queued',
@@ -438,7 +438,7 @@ function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Unsubscrib
 }
 
 /** Entries that share their content share one row of it. */
-function addContent(plan: Plan, content: MessageContent, accountId: string, now: number): string {
+function addContent(plan: Plan, content: MessageContent, raw: Buffer | null, accountId: string, now: number): string {
   const known = plan.contentIds.get(content);
   if (known !== undefined) return known;
   const id = newId('cnt', now);
@@ -452,8 +452,9 @@ function addContent(plan: Plan, content: MessageContent, accountId: string, now:
     auto_text: autoText ? 1 : 0,
     attachment_count: attachments.length,
     created_at: now,
+    raw,
   });
-  plan.bytes += (html?.length ?? 0) + (text?.length ?? 0);
+  plan.bytes += (html?.length ?? 0) + (text?.length ?? 0) + (raw?.length ?? 0);
   attachments.forEach(({ filename, contentType, contentId, disposition, content: bytes }, position) => {
     plan.attachments.push({
       content_id: id,
@@ -472,6 +473,7 @@ function addContent(plan: Plan, content: MessageContent, accountId: string, now:
 interface NewDelivery {
   type: 'to' | 'cc' | 'bcc';
   mailbox: Mailbox;
+  lead: boolean;
   sendAt: number;
   giveUp: number;
 }
@@ -480,7 +482,7 @@ function deliveryRow(
   deps: AcceptDeps,
   message: NewMessage,
   row: MessageRow,
-  { type, mailbox, sendAt, giveUp }: NewDelivery,
+  { type, mailbox, lead, sendAt, giveUp }: NewDelivery,
 ): DeliveryRow {
   const { now, stream, suppressed } = message;
   const key = addressKey(mailbox.address);
@@ -491,6 +493,7 @@ function deliveryRow(
     message_id: row.id,
     account_id: row.account_id,
     type,
+    lead: lead ? 1 : 0,
     name: mailbox.name,
     address: mailbox.address,
     address_key: key,

@@ -325,7 +325,7 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
 /** The message shows the status of its `to` recipient and the last event of any, and counts engagement. */
 async function updateMessages(tx: Connection, changed: readonly Folding[]): Promise<void> {
   const rows = changed.flatMap((one) => {
-    const own = one.row.type === 'to' && one.state.status !== one.row.status;
+    const own = one.row.lead === 1 && one.state.status !== one.row.status;
     const seen = one.opened + one.clicked + one.bots.opens + one.bots.clicks;
     if (!own && one.lastEvent === null && one.sendAt === null && seen === 0) return [];
     const { opened, clicked, bots, hitAt } = one;

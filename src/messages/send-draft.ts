@@ -27,6 +27,17 @@ export interface MessageContent extends MimeContent {
   autoText: boolean;
 }
 
+/** A mail that was submitted whole. */
+export interface MessageSource {
+  /** The message's id, which its own header names already. */
+  id: string;
+  rfcMessageId: string;
+  /** Header and body as they are sent, but for DKIM. */
+  bytes: Buffer;
+  /** The envelope's recipients with the field of the header that names them; the message's status is that of the first. */
+  recipients: readonly { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[];
+}
+
 /** One message to be accepted. */
 export interface MessageDraft {
   from: Mailbox;
@@ -38,6 +49,8 @@ export interface MessageDraft {
   content: MessageContent;
   /** The version of a template that it was rendered from. */
   template?: { id: string; version: number };
+  /** Mail that was submitted whole: sent as it is, and the members above only say what stands in it. */
+  source?: MessageSource;
   headers: readonly HeaderPair[];
   tags: readonly string[];
   metadata: Readonly<Record<string, string>>;

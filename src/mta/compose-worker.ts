@@ -14,8 +14,9 @@ const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
 
 async function answer(stored: StoredContent): Promise<ComposeAnswer> {
   const attachments = stored.attachments.map((one) => ({ ...one, content: asBuffer(one.content) }));
+  const raw = stored.raw === undefined ? {} : { raw: asBuffer(stored.raw) };
   try {
-    return { kind: 'composed', composed: await compose({ ...stored, attachments }) };
+    return { kind: 'composed', composed: await compose({ ...stored, ...raw, attachments }) };
   } catch (error) {
     return { kind: 'bad', why: error instanceof Error ? error.message : String(error) };
   }

@@ -56,11 +56,17 @@ export function createComposer(deps: { clock: Clock }): Composer {
           throw new Unencodable(cause instanceof Error ? cause.message : String(cause), { cause });
         });
       }
-      const answer = await threads.run(stored, ownMemory(stored.attachments.map(({ content }) => content)));
+      const answer = await threads.run(
+        stored,
+        ownMemory([
+          ...stored.attachments.map(({ content }) => content),
+          ...(stored.raw === undefined ? [] : [stored.raw]),
+        ]),
+      );
       if (answer.kind === 'bad') throw new Unencodable(answer.why);
-      const { content, bodyHash } = answer.composed;
+      const { content } = answer.composed;
       const { buffer, byteOffset, byteLength } = content.body;
-      return { content: { ...content, body: Buffer.from(buffer, byteOffset, byteLength) }, bodyHash };
+      return { ...answer.composed, content: { ...content, body: Buffer.from(buffer, byteOffset, byteLength) } };
     },
     async room() {
       if (free > 0) free--;
@@ -72,8 +78,8 @@ export function createComposer(deps: { clock: Clock }): Composer {
 }
 
 /** In bytes of text to encode; reading html for a text part costs as much again, tracking it too, and attachments are quicker. */
-function weight({ html, text, autoText, attachments, tracking }: StoredContent): number {
+function weight({ html, text, autoText, attachments, tracking, raw }: StoredContent): number {
   const derived = (text === null && autoText ? 2 : 1) + (tracking === undefined ? 0 : 1);
-  const files = attachments.reduce((sum, { content }) => sum + content.length, 0);
+  const files = attachments.reduce((sum, { content }) => sum + content.length, raw?.length ?? 0);
   return (html?.length ?? 0) * derived + (text?.length ?? 0) + files / 2;
 }

@@ -116,8 +116,8 @@ async function tryHost(
 
 async function carry(lease: Lease, mail: Ready): Promise<Transfer> {
   try {
-    const { envelopeFrom, recipient, data, size, smtpUtf8 } = mail;
-    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit: false });
+    const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = mail;
+    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit });
   } finally {
     lease.giveBack();
   }

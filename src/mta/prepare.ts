@@ -46,6 +46,7 @@ export interface Ready {
   data: readonly Buffer[];
   size: number;
   smtpUtf8: boolean;
+  eightBit: boolean;
   test: boolean;
   testOutcome: string | null;
 }
@@ -92,7 +93,7 @@ export interface Prepare {
 export function createPrepare(deps: PrepareDeps): Prepare {
   const composer = createComposer(deps);
   const deliveries = createBatchLoader<Loaded>((ids) => loadDeliveries(deps.db.fast, ids));
-  const contents = createBatchLoader<ContentRow>((ids) => loadContents(deps.db.fast, ids));
+  const contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.fast, ids));
   const cache = new Map<string, { encoded: Promise<Composed>; bytes: number }>();
   let cached = 0;
 
@@ -124,14 +125,15 @@ export function createPrepare(deps: PrepareDeps): Prepare {
   async function encode(contentId: string, tracking: Tracking | null = null): Promise<Composed> {
     const row = await contents.load(contentId);
     if (row === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
-    const done = row.attachment_count === 0 ? null : await composer.room();
+    const done = row.attachment_count === 0 && row.is_raw === 0 ? null : await composer.room();
     try {
       return await composer.compose({
         id: contentId,
+        ...(row.is_raw === 0 ? {} : { raw: await loadRaw(deps.db.fast, contentId) }),
         html: row.html,
         text: row.text,
         autoText: row.auto_text === 1,
-        attachments: done === null ? [] : await loadAttachments(deps.db.fast, contentId),
+        attachments: row.attachment_count === 0 ? [] : await loadAttachments(deps.db.fast, contentId),
         ...(tracking === null ? {} : { tracking }),
       });
     } catch (error) {
@@ -175,13 +177,18 @@ function heldBecause({ holdOf }: PrepareDeps, row: Loaded): Promise<string | nul
   return holdOf({ accountId: row.account_id, stream: row.stream, fromDomain: row.from_domain });
 }
 
-async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Composed): Promise<Prepared> {
+async function build(
+  deps: PrepareDeps,
+  row: Loaded,
+  { content, bodyHash, isWhole, eightBit = false }: Composed,
+): Promise<Prepared> {
   const signing = await deps.signersFor(row.from_domain, row.class);
   // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature.
   if (signing.kind === 'unavailable' && row.test === 0) return { kind: 'unsigned', why: signing.why };
   const signers = signing.kind === 'ready' ? signing.signers : [];
   const returnPath = await deps.returnPathDomain(row.from_domain);
-  const head = headOrNot(row) + listHeaders(deps, row, returnPath) + content.headers;
+  const lines = listHeaders(deps, row, returnPath) + content.headers;
+  const head = isWhole === true ? lines : headOrNot(row) + lines;
   // Signed with the time of acceptance, so that every try sends the same bytes.
   const signatures =
     signers.length === 0
@@ -196,6 +203,7 @@ async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Comp
     data: [headBytes, content.body],
     size: headBytes.length + content.body.length,
     smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
+    eightBit,
     test: row.test === 1,
     testOutcome: row.test_outcome,
   };
@@ -253,11 +261,22 @@ async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<M
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, ContentRow>> {
-  const rows = await db.all<ContentRow>('SELECT c.* FROM json_each(?) AS w JOIN contents c ON c.id = w.value', [
-    JSON.stringify(ids),
-  ]);
+/** A content without what may be large: that is loaded when there is room for it. */
+type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' | 'attachment_count'> & { is_raw: number };
+
+async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, StoredText>> {
+  const rows = await db.all<StoredText>(
+    `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw
+     FROM json_each(?) AS w JOIN contents c ON c.id = w.value`,
+    [JSON.stringify(ids)],
+  );
   return new Map(rows.map((row) => [row.id, row]));
+}
+
+async function loadRaw(db: Connection, contentId: string): Promise<Buffer> {
+  const [row] = await db.all<Pick<ContentRow, 'raw'>>('SELECT raw FROM contents WHERE id = ?', [contentId]);
+  if (row?.raw == null) throw new Unbuildable(`content ${contentId} is not stored`);
+  return row.raw;
 }
 
 async function loadAttachments(db: Connection, contentId: string): Promise<Attachment[]> {

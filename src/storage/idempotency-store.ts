@@ -2,10 +2,19 @@
  * Answers kept for requests that may be repeated. Rows are mostly inserted by the transaction that does the work
  * (messages/accept.ts), so this file is mainly the look-up, which costs one statement for all requests of one moment.
  */
+import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Work } from './commit.ts';
 import type { Database } from './database.ts';
 import type { IdempotencyRow } from './tables.ts';
+
+/** How long a key is kept, from its first request. */
+export const KEEP_MS = 24 * 60 * 60 * 1000;
+
+/** Not per API key, so that a key may be rotated between a try and its retry. A newline cannot stand in any of the parts. */
+export function recordKey(accountId: string, mode: string, method: string, path: string, key: string): string {
+  return hash('sha256', [accountId, mode, method, path, key].join('\n'), 'hex');
+}
 
 export interface IdempotencyStore {
   /** The row of this key, or null. An expired one is removed first, so that the key can be inserted again. */

@@ -9,6 +9,7 @@ import { up as templates } from '../../migrations/003-templates.ts';
 import { up as admin } from '../../migrations/004-admin.ts';
 import { up as stats } from '../../migrations/005-stats.ts';
 import { up as tracking } from '../../migrations/008-tracking.ts';
+import { up as inbound } from '../../migrations/009-inbound.ts';
 
 interface Migration {
   name: string;
@@ -22,6 +23,7 @@ const migrations: readonly Migration[] = [
   { name: '004-admin', up: admin },
   { name: '005-stats', up: stats },
   { name: '008-tracking', up: tracking },
+  { name: '009-inbound', up: inbound },
 ];
 
 /** In order. */

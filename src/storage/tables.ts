@@ -113,6 +113,8 @@ export interface ContentRow {
   auto_text: number;
   attachment_count: number;
   created_at: number;
+  /** A submitted mail as it is sent, header and body; html, text and attachments are then empty. */
+  raw: Buffer | null;
 }
 
 export interface AttachmentRow {
@@ -190,6 +192,8 @@ export interface DeliveryRow {
   message_id: string;
   account_id: string;
   type: 'to' | 'cc' | 'bcc';
+  /** 1 for the recipient whose status the message shows: `to`, or the first envelope recipient of a submitted mail. */
+  lead: number;
   name: string | null;
   address: string;
   address_key: string;
@@ -376,6 +380,25 @@ export interface StatRow {
   n: number;
 }
 
+/** A mail that came to one of our own addresses, and what it was taken for. */
+export interface ReportRow {
+  id: string;
+  received_at: number;
+  client_ip: string;
+  /** Envelope sender, empty for the null sender. */
+  sender: string;
+  recipients_json: string;
+  /** Bytes that came; `raw` has at most the first 512 KiB of them. */
+  size: number;
+  state: 'new' | 'done' | 'unmatched' | 'unreadable';
+  kind: string | null;
+  account_id: string | null;
+  message_id: string | null;
+  delivery_id: string | null;
+  detail_json: string;
+  raw: Buffer;
+}
+
 export interface Tables {
   accounts: AccountRow;
   api_keys: ApiKeyRow;
@@ -400,6 +423,7 @@ export interface Tables {
   template_versions: TemplateVersionRow;
   account_settings: AccountSettingsRow;
   stats: StatRow;
+  reports: ReportRow;
 }
 
 export type TableName = keyof Tables;
@@ -416,10 +440,10 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at', 'paused'],
   suppressions: ['id', 'account_id', 'email', 'address_key', 'scope', 'reason', 'source_message_id', 'note', 'created_at', 'created_by', 'expires_at'],
   batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
-  contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at'],
+  contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at', 'raw'],
   attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
   messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json'],
-  deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls'],
+  deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls', 'lead'],
   attempts: ['id', 'delivery_id', 'message_id', 'number', 'started_at', 'ended_at', 'mx', 'ip', 'source', 'tls_json', 'timings_json', 'outcome', 'smtp_code', 'enhanced_code', 'smtp_reply', 'class', 'reason', 'next_attempt_at'],
   events: ['id', 'account_id', 'type', 'at', 'test', 'message_id', 'delivery_id', 'status', 'machine', 'detail_json'],
   idempotency: ['key', 'body_hash', 'status', 'headers_json', 'body', 'created_at', 'expires_at'],
@@ -432,4 +456,5 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],
   account_settings: ['account_id', 'track_opens', 'track_clicks', 'content_days', 'messages_days', 'events_days', 'updated_at'],
   stats: ['account_id', 'span', 'at', 'type', 'test', 'stream', 'domain', 'provider', 'tag', 'n'],
+  reports: ['id', 'received_at', 'client_ip', 'sender', 'recipients_json', 'size', 'state', 'kind', 'account_id', 'message_id', 'delivery_id', 'detail_json', 'raw'],
 }; // prettier-ignore

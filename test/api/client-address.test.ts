@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { addressBucket, clientAddress, isWithin, networks } from '../../src/api/client-address.ts';
+import { addressBucket } from '../../src/base/ip.ts';
+import { clientAddress, isWithin, networks } from '../../src/api/client-address.ts';
 
 describe('clientAddress', () => {
   const proxies = ['10.0.0.0/8', '2001:db8:ffff::/48', '127.0.0.1'];

@@ -33,7 +33,7 @@ describe('mta/deliver: the other address family', () => {
       },
       {
         kind: 'ready', messageId: 'msg_1', envelopeFrom: 'b+x@rp.acme.test', recipient: 'ana@dest.test', data: [data], size: data.length,
-        smtpUtf8: false, test: false, testOutcome: null,
+        smtpUtf8: false, eightBit: false, test: false, testOutcome: null,
       },
       (endedAt) => ({ startedAt: 0, endedAt, retryAt: 1, viaRelay: false }),
       () => undefined,

@@ -19,7 +19,7 @@ const ready: Prepared = {
   recipient: 'ana@dest.test',
   data: [],
   size: 0,
-  smtpUtf8: false,
+  smtpUtf8: false, eightBit: false,
   test: false,
   testOutcome: null,
 };

@@ -28,7 +28,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     created_at: NOW, created_by: odd, expires_at: null,
   },
   batches: { id: 'bat_1', account_id: ACCOUNT, accepted: 1, rejected: 2, created_at: NOW },
-  contents: contentRow({ html: odd.repeat(1000), text: null }),
+  contents: contentRow({ html: odd.repeat(1000), text: null, raw: Buffer.from([0, 13, 255]) }),
   attachments: {
     content_id: 'cnt_1', position: 0, filename: odd, content_type: 'image/png', cid: null, disposition: 'inline',
     bytes: Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)),
@@ -57,6 +57,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },
   account_settings: { account_id: ACCOUNT, track_opens: 1, track_clicks: null, content_days: 7, messages_days: null, events_days: 30, updated_at: NOW },
   stats: { account_id: ACCOUNT, span: 'hour', at: NOW, type: 'sent', test: 0, stream: odd, domain: odd, provider: 'other', tag: odd, n: 3 },
+  reports: { id: 'rep_1', received_at: NOW, client_ip: '192.0.2.1', sender: '', recipients_json: '[]', size: 3, state: 'new', kind: null, account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.from([0, 13, 255]) },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>

@@ -171,8 +171,16 @@ export function configFor(folder: string, mailPort: number, settings: Record<str
   const own = {
     dataDir: folder,
     http: { port: 0 },
-    smtp: { hostname: 'mail.posthorn.test' },
     ...settings,
+    smtp: {
+      hostname: 'mail.posthorn.test',
+      mx: { host: '127.0.0.1', port: 0 },
+      submission: {
+        port: 0,
+        tlsPort: 0,
+        ...((settings['smtp'] as { submission?: object } | undefined)?.submission ?? {}),
+      },
+    },
     delivery: { allowPrivate: true, remotePort: mailPort, ...(settings['delivery'] as object | undefined) },
   };
   const reading = readSettings(own, {

@@ -17,6 +17,7 @@ export function contentRow(changes: Partial<ContentRow> = {}): ContentRow {
     auto_text: 0,
     attachment_count: 0,
     created_at: NOW,
+    raw: null,
     ...changes,
   };
 }
@@ -76,6 +77,7 @@ export function deliveryRow(changes: Partial<DeliveryRow> = {}): DeliveryRow {
     message_id: 'msg_00000000000000000000000001',
     account_id: ACCOUNT,
     type: 'to',
+    lead: (changes.type ?? 'to') === 'to' ? 1 : 0,
     name: null,
     address: 'ana@dest.test',
     address_key: 'ana@dest.test',

@@ -4,10 +4,10 @@
  */
 import type { Caller } from '../../keys/caller.ts';
 import { isIpAllowed } from '../../keys/ip-list.ts';
-import { addressBucket } from '../client-address.ts';
+import { addressBucket } from '../../base/ip.ts';
 import type { Exchange, KeyUse } from '../exchange.ts';
 import type { ApiDeps, Middleware } from '../shell.ts';
-import type { Rate, Windows } from '../windows.ts';
+import type { Rate, Windows } from '../../base/windows.ts';
 
 export interface Buckets {
   accounts: Windows;

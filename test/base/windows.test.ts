@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { Windows, secondsLeft } from '../../src/api/windows.ts';
+import { Windows, secondsLeft } from '../../src/base/windows.ts';
 
 const minute = Date.parse('2026-01-31T09:30:00.000Z');
 

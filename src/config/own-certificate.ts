@@ -1,0 +1,23 @@
+/** The certificate of an installation that names none: made at the first start, kept in the data folder. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { makeSelfSigned } from '../base/self-signed.ts';
+import type { Certificate } from './certificate.ts';
+
+const CERT_FILE = 'self-signed-cert.pem';
+const KEY_FILE = 'self-signed-key.pem';
+
+/** Reads it, or makes it for this host name. Throws where the folder cannot be written. */
+export function ownCertificate(dataDir: string, hostname: string, now: number): Certificate {
+  const certFile = path.join(dataDir, CERT_FILE);
+  const keyFile = path.join(dataDir, KEY_FILE);
+  try {
+    return { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+  const made = makeSelfSigned(hostname, now);
+  writeFileSync(keyFile, made.key, { mode: 0o600 });
+  writeFileSync(certFile, made.cert, { mode: 0o644 });
+  return made;
+}

@@ -1,0 +1,383 @@
+/**
+ * An SMTP listener (RFC 5321) on smtp-server, with what that leaves open: deadlines of our own (its timeout counts only
+ * idleness, so one octet a second would live for ever), limits for each address and in all, replies with the enhanced status
+ * codes we mean (RFC 2034), and an end. What a session may do is asked of the handlers.
+ */
+import type { AddressInfo } from 'node:net';
+import { SMTPServer, type SMTPServerSession } from 'smtp-server';
+import type { Clock, Timer } from '../base/clock.ts';
+import { addressBucket } from '../base/ip.ts';
+import type { Log } from '../base/log.ts';
+import { Windows } from '../base/windows.ts';
+import { Offenders } from './offenders.ts';
+import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
+
+/** What a handler sees of a session. */
+export interface Session<User> {
+  readonly id: string;
+  readonly ip: string;
+  readonly isSecure: boolean;
+  /** As the client named itself. */
+  readonly helo: string;
+  /** `ESMTPS`, `ESMTPSA`, ... for Received (RFC 3848). */
+  readonly protocol: string;
+  readonly user: User | null;
+  readonly sender: string;
+  readonly recipients: readonly string[];
+}
+
+export interface Handlers<User> {
+  /** Whether this address may sign in before TLS; others are not offered it, lest they send a key in the clear. */
+  maySignInClear?(ip: string): boolean;
+  /** Who signs in; a refusal counts against the address. */
+  authenticate?(session: Session<User>, name: string, password: string): Promise<{ user: User } | SmtpRefusal>;
+  sender(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
+  recipient(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
+  /** The mail, cut at `keepBytes`; `size` is that of all of it. The text of the 250, or the refusal. */
+  data(session: Session<User>, mail: Buffer, size: number): Promise<string | SmtpRefusal>;
+}
+
+export interface ListenerOptions {
+  host: string;
+  port: number;
+  hostname: string;
+  /** TLS from the first octet. */
+  isSecure: boolean;
+  certificate: { cert: string; key: string };
+  /** Largest mail; it is told in EHLO. */
+  size: number;
+  /** How much of a mail is kept. */
+  keepBytes: number;
+  maxRecipients: number;
+  limits?: Partial<ListenerLimits>;
+}
+
+export interface ListenerLimits {
+  connections: number;
+  connectionsPerAddress: number;
+  connectionsPerMinute: number;
+  /** Refused commands of one session until it is ended. */
+  errors: number;
+  /** Failed sign-ins until an address is shut out. */
+  signIns: number;
+  /** Octets of mails in memory that are being received. */
+  heldBytes: number;
+  idleMs: number;
+  greetingToMailMs: number;
+  commandMs: number;
+  dataMs: number;
+  sessionMs: number;
+}
+
+export const listenerLimits: ListenerLimits = {
+  connections: 500,
+  connectionsPerAddress: 50,
+  connectionsPerMinute: 600,
+  errors: 20,
+  signIns: 10,
+  heldBytes: 256 * 1024 * 1024,
+  idleMs: 30_000,
+  greetingToMailMs: 60_000,
+  commandMs: 60_000,
+  dataMs: 10 * 60_000,
+  sessionMs: 30 * 60_000,
+};
+
+export interface Listener<User> {
+  /** Resolves with the port. Rejects where it cannot be had. */
+  listen(): Promise<number>;
+  setCertificate(certificate: { cert: string; key: string }): void;
+  /** Ends the sessions of users for whom this holds. */
+  endWhere(isOver: (user: User) => Promise<boolean>): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** How long an address that guesses passwords is shut out. */
+const SHUT_OUT_MS = 10 * 60_000;
+/** RFC 4954 section 6. */
+const WRONG_KEY = 535;
+/** A failed sign-in is answered so late, times the failures so far, five at most. */
+const SLOW_DOWN_MS = 1000;
+const LONGEST_COMMAND = 4096;
+const CLOSE_MS = 10_000;
+
+/** One connection, as we follow it. */
+interface Watch<User> {
+  ip: string;
+  bucket: string;
+  errors: number;
+  user: User | null;
+  isReceiving: boolean;
+  phase: Timer;
+  session: Timer;
+  end(code: number, text: string): void;
+}
+
+const ENHANCED = /^[245]\.\d{1,3}\.\d{1,3} /;
+
+export function createListener<User>(
+  { clock, log }: { clock: Clock; log: Log },
+  options: ListenerOptions,
+  handlers: Handlers<User>,
+): Listener<User> {
+  const limits = { ...listenerLimits, ...options.limits };
+  const watches = new Map<string, Watch<User>>();
+  const perAddress = new Map<string, number>();
+  const arrivals = new Windows();
+  const guessers = new Offenders({ most: limits.signIns, forMs: SHUT_OUT_MS });
+  let held = 0;
+  let closing = false;
+
+  const server = new SMTPServer({
+    ...options.certificate,
+    secure: options.isSecure,
+    name: options.hostname,
+    banner: 'Posthorn',
+    size: options.size,
+    maxRecipients: options.maxRecipients,
+    maxClients: limits.connections,
+    maxCommandLength: LONGEST_COMMAND,
+    maxAllowedUnauthenticatedCommands: false,
+    socketTimeout: limits.idleMs,
+    closeTimeout: CLOSE_MS,
+    authOptional: true,
+    allowInsecureAuth: true,
+    disabledCommands: handlers.authenticate === undefined ? ['AUTH'] : [],
+    hideENHANCEDSTATUSCODES: false,
+    disableReverseLookup: true,
+    logger: false,
+    onConnect(session, callback) {
+      const refusal = come(session);
+      callback(refusal === null ? null : asError(refusal));
+    },
+    onSecure(_socket, session, callback) {
+      session.disabledCommands = handlers.authenticate === undefined ? ['AUTH'] : [];
+      callback(null);
+    },
+    onAuth(auth, session, callback) {
+      void signIn(session, auth.username ?? '', auth.password ?? '').then((result) => {
+        if ('user' in result) callback(null, { user: result.user });
+        else callback(asError(result));
+      });
+    },
+    onMailFrom({ address }, session, callback) {
+      answer(session, 'MAIL', () => handlers.sender(viewOf(session), address), callback);
+    },
+    onRcptTo({ address }, session, callback) {
+      answer(session, 'RCPT', () => handlers.recipient(viewOf(session), address), callback);
+    },
+    onData(stream, session, callback) {
+      void receive(stream, session).then((result) => {
+        if (typeof result === 'string') callback(null, result);
+        else callback(asError(result));
+      });
+    },
+    onClose(session) {
+      leave(session.id);
+    },
+  });
+  server.on('error', (error) => {
+    log.debug({ event: 'smtp_connection_failed', err: error }, 'an SMTP connection failed');
+  });
+
+  /** Null where the client may stay. */
+  function come(session: SMTPServerSession): SmtpRefusal | null {
+    const ip = session.remoteAddress;
+    const now = clock.now();
+    const bucket = addressBucket(ip);
+    if (closing) return refuse(421, '4.3.2 the service is stopping');
+    const connection = [...server.connections].find(({ id }) => id === session.id);
+    if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
+    speakExactly(connection, session.id);
+    if (guessers.isShutOut(ip, now)) return refuse(421, '4.7.0 too many failed sign-ins: come back later');
+    if (arrivals.take(bucket, limits.connectionsPerMinute, now).over) return refuse(421, '4.7.0 too many connections: come back in a minute'); // prettier-ignore
+    const open = perAddress.get(bucket) ?? 0;
+    if (open >= limits.connectionsPerAddress) return refuse(421, '4.7.0 too many connections at once');
+    perAddress.set(bucket, open + 1);
+    watches.set(session.id, {
+      ip,
+      bucket,
+      errors: 0,
+      user: null,
+      isReceiving: false,
+      phase: never,
+      session: clock.after(limits.sessionMs, () => endSession(session.id, '4.4.2 the session took too long'), { background: true }), // prettier-ignore
+      end(code, text) {
+        connection.send(code, text);
+        connection.close();
+      },
+    });
+    wait(session.id, limits.greetingToMailMs);
+    if (!options.isSecure && handlers.maySignInClear?.(ip) !== true) session.disabledCommands = ['AUTH'];
+    return null;
+  }
+
+  /** Its own replies get a code by their number alone; where ours begins with one, that is the one. */
+  function speakExactly(connection: Connection, id: string): void {
+    const send = connection.send.bind(connection);
+    const coded = connection._getEnhancedStatusCode.bind(connection);
+    let isCoded = false;
+    connection._getEnhancedStatusCode = (code, context) => (isCoded ? '' : coded(code, context));
+    connection.send = (code, data, context) => {
+      isCoded = typeof data === 'string' && ENHANCED.test(data);
+      send(code, data, context);
+      isCoded = false;
+      if (code >= 500) fault(id);
+    };
+  }
+
+  function fault(id: string): void {
+    const watch = watches.get(id);
+    if (watch === undefined || ++watch.errors !== limits.errors) return;
+    watch.end(421, '4.7.0 too many errors');
+  }
+
+  function leave(id: string): void {
+    const watch = watches.get(id);
+    if (watch === undefined) return;
+    watches.delete(id);
+    watch.phase.cancel();
+    watch.session.cancel();
+    const open = (perAddress.get(watch.bucket) ?? 1) - 1;
+    if (open > 0) perAddress.set(watch.bucket, open);
+    else perAddress.delete(watch.bucket);
+  }
+
+  /** The next step must come within this time. */
+  function wait(id: string, ms: number): void {
+    const watch = watches.get(id);
+    if (watch === undefined) return;
+    watch.phase.cancel();
+    watch.phase = clock.after(ms, () => endSession(id, '4.4.2 that took too long'), { background: true });
+  }
+
+  function endSession(id: string, text: string): void {
+    watches.get(id)?.end(421, text);
+  }
+
+  async function signIn(
+    session: SMTPServerSession,
+    name: string,
+    password: string,
+  ): Promise<{ user: User } | SmtpRefusal> {
+    // prettier-ignore
+    const watch = watches.get(session.id);
+    if (watch === undefined || handlers.authenticate === undefined)
+      return refuse(502, '5.5.1 there is nothing to sign in to');
+    const result = await guarded(
+      async () =>
+        (await handlers.authenticate?.(viewOf(session), name, password)) ??
+        refuse(502, '5.5.1 there is nothing to sign in to'),
+    );
+    if ('user' in result) {
+      guessers.forgive(watch.ip);
+      watch.user = result.user;
+      wait(session.id, limits.greetingToMailMs);
+      return result;
+    }
+    // Anything else than a wrong key (TLS first, say) is no guess.
+    if (result.code !== WRONG_KEY) return result;
+    const failures = guessers.note(watch.ip, clock.now());
+    await clock.sleep(SLOW_DOWN_MS * Math.min(5, failures));
+    if (guessers.isShutOut(watch.ip, clock.now())) endSession(session.id, '4.7.0 too many failed sign-ins');
+    return result;
+  }
+
+  function answer(
+    session: SMTPServerSession,
+    _command: string,
+    ask: () => Promise<SmtpRefusal | null>,
+    callback: (error?: Error | null) => void,
+  ): void {
+    void guarded(ask).then((refusal) => {
+      wait(session.id, limits.commandMs);
+      callback(refusal === null ? null : asError(refusal));
+    });
+  }
+
+  async function receive(stream: AsyncIterable<Buffer>, session: SMTPServerSession): Promise<string | SmtpRefusal> {
+    const watch = watches.get(session.id);
+    if (watch !== undefined) watch.isReceiving = true;
+    wait(session.id, limits.dataMs);
+    const chunks: Buffer[] = [];
+    let size = 0;
+    let kept = 0;
+    let isFull = false;
+    try {
+      for await (const chunk of stream) {
+        size += chunk.length;
+        const part = chunk.subarray(0, Math.max(0, options.keepBytes - kept));
+        isFull ||= held + part.length > limits.heldBytes;
+        if (isFull || part.length === 0) continue;
+        chunks.push(part);
+        kept += part.length;
+        held += part.length;
+      }
+      if (isFull) return refuse(452, '4.3.1 too much mail at once: try again later');
+      if (size > options.size) return refuse(552, `5.3.4 the mail is larger than ${String(options.size)} octets`);
+      return await guarded(() => handlers.data(viewOf(session), Buffer.concat(chunks), size));
+    } finally {
+      held -= kept;
+      if (watch !== undefined) watch.isReceiving = false;
+      if (closing) endSession(session.id, '4.3.2 the service is stopping');
+      else wait(session.id, limits.greetingToMailMs);
+    }
+  }
+
+  /** A bug must not reach the client, nor end the listener. */
+  async function guarded<Result>(ask: () => Promise<Result>): Promise<Result | SmtpRefusal> {
+    try {
+      return await ask();
+    } catch (error) {
+      log.error({ event: 'smtp_failed', err: error }, 'an SMTP command failed');
+      return refuse(451, '4.3.0 something went wrong here: try again later');
+    }
+  }
+
+  function viewOf(session: SMTPServerSession): Session<User> {
+    const { mailFrom, rcptTo } = session.envelope;
+    return {
+      id: session.id,
+      ip: session.remoteAddress,
+      isSecure: session.secure,
+      helo: session.hostNameAppearsAs || '',
+      protocol: session.transmissionType,
+      user: watches.get(session.id)?.user ?? null,
+      sender: mailFrom === false ? '' : mailFrom.address,
+      recipients: rcptTo.map(({ address }) => address),
+    };
+  }
+
+  return {
+    listen: () =>
+      new Promise((resolve, reject) => {
+        server.server.once('error', reject);
+        const inner = server.listen(options.port, options.host, () => {
+          server.server.off('error', reject);
+          resolve((inner.address() as AddressInfo).port);
+        });
+      }),
+    setCertificate(certificate) {
+      server.updateSecureContext(certificate);
+    },
+    async endWhere(isOver) {
+      for (const watch of watches.values())
+        if (watch.user !== null && (await isOver(watch.user))) watch.end(421, '4.7.0 your key is no longer good');
+    },
+    async close() {
+      closing = true;
+      for (const watch of watches.values()) if (!watch.isReceiving) watch.end(421, '4.3.2 the service is stopping');
+      await new Promise<void>((resolve) => {
+        server.close(resolve);
+      });
+      for (const id of [...watches.keys()]) leave(id);
+    },
+  };
+}
+
+/** The part of a connection of smtp-server that is changed here; a test holds that it is still as it is used. */
+type Connection = SMTPServer['connections'] extends Set<infer One> ? One : never;
+
+const never: Timer = { cancel: () => undefined };
+
+const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code });

@@ -1,0 +1,90 @@
+/** What a submitted mail asks of us in `X-Posthorn-*` fields: the members of a send request that a mail has no field for. Pure. */
+import { Problem } from '../base/problem.ts';
+import type { SubmissionOptions } from '../mail/submitted.ts';
+import { parseTime } from '../messages/send-time.ts';
+
+export interface SubmissionWish {
+  stream: string | null;
+  tags: string[];
+  metadata: Record<string, string>;
+  sendAt: number | null;
+  idempotencyKey: string | null;
+}
+
+const known: ReadonlySet<string> = new Set(['stream', 'tag', 'metadata', 'send-at', 'idempotency-key', 'track-opens', 'track-clicks']); // prettier-ignore
+const MOST_TAGS = 10;
+const MOST_METADATA = 50;
+const MOST_METADATA_BYTES = 10 * 1024;
+const DAY = 86_400_000;
+
+/** Throws a Problem whose field is the header's name. Tags and metadata may be given several times, tags also with commas. */
+export function submissionOptions(options: SubmissionOptions, now: number): SubmissionWish {
+  for (const name of options.keys()) if (!known.has(name)) throw wrong('unknown_field', name, 'is not known');
+  return {
+    stream: streamOf(single(options, 'stream')),
+    tags: tagsOf(options.get('tag') ?? []),
+    metadata: metadataOf(options.get('metadata') ?? []),
+    sendAt: sendAtOf(single(options, 'send-at'), now),
+    idempotencyKey: keyOf(single(options, 'idempotency-key')),
+    ...untracked(options),
+  };
+}
+
+const header = (name: string): string => `X-Posthorn-${name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())}`;
+
+const wrong = (code: 'unknown_field' | 'invalid_field' | 'invalid_send_at' | 'invalid_idempotency_key', name: string, why: string): Problem =>
+  new Problem(code, `${header(name)} ${why}`, { field: header(name) }); // prettier-ignore
+
+function single(options: SubmissionOptions, name: string): string | null {
+  const [value, ...others] = options.get(name) ?? [];
+  if (others.length > 0) throw wrong('invalid_field', name, 'stands there twice');
+  return value ?? null;
+}
+
+function streamOf(text: string | null): string | null {
+  if (text === null || /^[a-z][a-z0-9-]{0,31}$/.test(text)) return text;
+  throw wrong('invalid_field', 'stream', 'must be the slug of a stream');
+}
+
+function tagsOf(values: readonly string[]): string[] {
+  const tags = values.flatMap((value) => value.split(',').map((tag) => tag.trim()));
+  const isGood = tags.length <= MOST_TAGS && tags.every((tag) => /^[A-Za-z0-9_.:/-]{1,128}$/.test(tag));
+  if (!isGood) throw wrong('invalid_field', 'tag', 'may name 10 tags of letters, digits and _.:/-');
+  return [...new Set(tags)];
+}
+
+function metadataOf(values: readonly string[]): Record<string, string> {
+  const pairs = values.map((value): [string, string] => {
+    const [, name, text] = /^([A-Za-z0-9_.-]{1,64})=(.{0,500})$/.exec(value) ?? [];
+    if (name === undefined || text === undefined) throw wrong('invalid_field', 'metadata', 'must be name=value');
+    return [name, text];
+  });
+  const bytes = pairs.reduce((sum, [name, text]) => sum + name.length + Buffer.byteLength(text), 0);
+  if (pairs.length > MOST_METADATA || bytes > MOST_METADATA_BYTES)
+    throw wrong('invalid_field', 'metadata', 'may stand there 50 times, with 10 KiB in all');
+  return Object.fromEntries(pairs);
+}
+
+function sendAtOf(text: string | null, now: number): number | null {
+  if (text === null) return null;
+  const at = parseTime(text);
+  if (at === null) throw wrong('invalid_send_at', 'send-at', 'must be a time such as 2026-01-31T09:30:00Z');
+  if (at > now + 30 * DAY) throw wrong('invalid_send_at', 'send-at', 'is more than 30 days ahead');
+  if (at < now - 5 * 60_000) throw wrong('invalid_send_at', 'send-at', 'is in the past');
+  return at > now ? at : null;
+}
+
+function keyOf(text: string | null): string | null {
+  if (text === null || /^[!-~]{1,255}$/.test(text)) return text;
+  throw wrong('invalid_idempotency_key', 'idempotency-key', 'must be 1 to 255 visible ASCII characters');
+}
+
+/** A mail that is sent as it came has no links of ours in it. */
+function untracked(options: SubmissionOptions): object {
+  for (const name of ['track-opens', 'track-clicks']) {
+    const value = single(options, name);
+    if (value !== null && !/^(?:false|no|0)$/i.test(value))
+      throw wrong('invalid_field', name, 'can only be false: submitted mail is not changed');
+  }
+  return {};
+}

@@ -1,0 +1,61 @@
+/** Reads submitted mails: small ones where we are, large ones in a thread, since looking at 20 MB octet by octet takes too long here. */
+import { hash } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
+import { finishSubmitted, readSubmitted, type RefusedMail, type Stamp, type SubmittedMail } from '../mail/submitted.ts';
+
+/** What came of a mail, and the SHA-256 of its octets, hex. */
+export interface ReadMail {
+  mail: SubmittedMail | RefusedMail;
+  digest: string;
+}
+
+/** Reads one mail. */
+export const readWhole = (bytes: Buffer): ReadMail => ({
+  mail: readSubmitted(bytes),
+  digest: hash('sha256', bytes, 'hex'),
+});
+
+export interface SubmissionReader {
+  /** Throws `service_unavailable` where too much is to be read at once. */
+  read(bytes: Buffer): Promise<ReadMail>;
+  finish(mail: SubmittedMail, stamp: Stamp): Buffer;
+  close(): Promise<void>;
+}
+
+/** Takes well under a millisecond. */
+const HERE_BYTES = 64 * 1024;
+const JOB_MS = 30_000;
+const IDLE_MS = 60_000;
+
+export function createSubmissionReader(deps: { clock: Clock }): SubmissionReader {
+  const threads = createThreads<Uint8Array, ReadMail>(deps, {
+    entry: new URL('./submission-worker.ts', import.meta.url),
+    count: 1,
+    mostWaiting: 100,
+    idleMs: IDLE_MS,
+    jobMs: JOB_MS,
+    maxHeapMb: 512,
+  });
+  return {
+    async read(bytes) {
+      if (bytes.length <= HERE_BYTES) return readWhole(bytes);
+      try {
+        const { mail, digest } = await threads.run(bytes, ownMemory([bytes]));
+        return { mail: mail.kind === 'refused' ? mail : { ...mail, body: asBuffer(mail.body) }, digest };
+      } catch (cause) {
+        if (!(cause instanceof ThreadRefusal)) throw cause;
+        if (cause.why === 'slow')
+          return { mail: { kind: 'refused', text: '5.6.0 the mail takes too long to read' }, digest: '' };
+        throw new Problem('service_unavailable', 'too many large mails at once', { retryAfter: 10, cause });
+      }
+    },
+    finish: finishSubmitted,
+    close: () => threads.close(),
+  };
+}
+
+/** Buffers come out of a thread as plain byte arrays. */
+const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
+  Buffer.from(buffer, byteOffset, byteLength);

@@ -1,0 +1,308 @@
+/**
+ * Submission (RFC 6409, RFC 8314) for programs that speak only SMTP: whoever signs in with an API key may send, under the same
+ * rules as over the API, and the mail goes out as it came. 250 means what 202 means: it is durable.
+ */
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import type { Caller, Authenticate } from '../keys/caller.ts';
+import { isIpAllowed } from '../keys/ip-list.ts';
+import { scopeAllows } from '../keys/scopes.ts';
+import { addressKey, parseMailbox, type Mailbox } from '../mail/address.ts';
+import type { SubmittedMail } from '../mail/submitted.ts';
+import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
+import type { MessageContent, MessageDraft } from '../messages/send-request.ts';
+import { KEEP_MS, recordKey, type IdempotencyStore } from '../storage/idempotency-store.ts';
+import type { Rows } from '../storage/rows.ts';
+import type { AuditRow, IdempotencyRow } from '../storage/tables.ts';
+import type { Handlers, Session } from './listener.ts';
+import { refusalOf, refuse, type SmtpRefusal } from './smtp-refusal.ts';
+import { submissionOptions } from './submission-options.ts';
+import type { SubmissionReader } from './submission-reader.ts';
+
+export interface SubmissionDeps {
+  clock: Clock;
+  accept: AcceptDeps;
+  authenticate: Authenticate;
+  /** The key that programs of trusted networks send with, or null. */
+  trustedCaller(): Promise<Caller | null>;
+  noteUse(keyId: string, ip: string): void;
+  /** Counts a request of the account; the seconds to wait, or null where it may go on. */
+  takeRequest(accountId: string, plan: string): number | null;
+  audit: { write(row: AuditRow): Promise<void> };
+  idempotency: { store: IdempotencyStore; onMismatch: 'replay' | 'error' };
+  reader: SubmissionReader;
+}
+
+export interface SubmissionSettings {
+  hostname: string;
+  /** CIDR ranges whose clients need no TLS, and no sign-in where there is a key for them. */
+  trustedNetworks: readonly string[];
+  smtputf8: boolean;
+  recipients: number;
+}
+
+/** Who has signed in: the key itself is kept to ask anew before each mail, since it may be revoked meanwhile. */
+export interface Submitter {
+  token: string | null;
+  keyId: string;
+}
+
+type Standing = { caller: Caller } | SmtpRefusal;
+
+export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSettings): Handlers<Submitter> {
+  const inFlight = new Map<string, Promise<unknown>>();
+  const isTrusted = (ip: string): boolean =>
+    settings.trustedNetworks.length > 0 && isIpAllowed(settings.trustedNetworks, ip);
+
+  async function authenticate(
+    session: Session<Submitter>,
+    name: string,
+    password: string,
+  ): Promise<{ user: Submitter } | SmtpRefusal> {
+    if (!session.isSecure && !isTrusted(session.ip))
+      return refused(session, 'AUTH', null, refuse(538, '5.7.11 STARTTLS first: a key is not sent in the clear'));
+    const standing = await standingOf(deps, password, session.ip);
+    if (!('caller' in standing)) return refused(session, 'AUTH', standing.of ?? null, standing);
+    const { caller } = standing;
+    if (name !== 'apikey' && name !== caller.keyId)
+      return refused(session, 'AUTH', caller, refuse(535, '5.7.8 the user name is `apikey`, or the id of the key'));
+    return { user: { token: password, keyId: caller.keyId } };
+  }
+
+  /** Who sends this mail: asked before each one. */
+  async function callerOf(session: Session<Submitter>): Promise<Standing> {
+    const token = session.user?.token;
+    if (typeof token === 'string') {
+      const standing = await standingOf(deps, token, session.ip);
+      return 'caller' in standing ? standing : refuse(535, standing.text);
+    }
+    if (!isTrusted(session.ip)) return refuse(530, '5.7.0 sign in first');
+    const caller = await deps.trustedCaller();
+    if (caller === null) return refuse(530, '5.7.0 sign in first');
+    return checked(caller, deps.clock.now(), session.ip);
+  }
+
+  async function refused(
+    session: Session<Submitter>,
+    step: string,
+    caller: Caller | null,
+    refusal: SmtpRefusal,
+  ): Promise<SmtpRefusal> {
+    // prettier-ignore
+    await deps.audit.write(auditRow(deps, session, { step, caller, code: refusal.code, problem: null }));
+    return refusal;
+  }
+
+  return {
+    authenticate,
+    maySignInClear: isTrusted,
+    async sender(session, address) {
+      const standing = await callerOf(session);
+      if (!('caller' in standing)) return refused(session, 'MAIL', null, standing);
+      const { caller } = standing;
+      if (address !== '' && parseMailbox(address, { smtputf8: true }).kind === 'bad')
+        return refuse(553, '5.1.7 this is no address');
+      const wait = deps.takeRequest(caller.accountId, caller.plan);
+      if (wait === null) return null;
+      return refused(session, 'MAIL', caller, refuse(450, `4.7.1 rate limit: try again in ${String(wait)} seconds`));
+    },
+    recipient(session, address) {
+      const parsed = parseMailbox(address, settings);
+      if (parsed.kind === 'bad') return Promise.resolve(refuse(553, `5.1.3 ${parsed.why}`));
+      if (session.recipients.length >= settings.recipients)
+        return Promise.resolve(refuse(452, `4.5.3 at most ${String(settings.recipients)} recipients at once`));
+      return Promise.resolve(null);
+    },
+    async data(session, bytes) {
+      const started = deps.clock.monotonic();
+      const standing = await callerOf(session);
+      if (!('caller' in standing)) return refused(session, 'DATA', null, standing);
+      const { caller } = standing;
+      deps.noteUse(caller.keyId, session.ip);
+      try {
+        const { mail, digest } = await deps.reader.read(bytes);
+        if (mail.kind === 'refused') return await refused(session, 'DATA', caller, refuse(554, mail.text));
+        const id = await take(session, caller, mail, digest, started);
+        return `2.0.0 queued as ${id}`;
+      } catch (error) {
+        if (!(error instanceof Problem)) throw error;
+        const refusal = refusalOf(error);
+        await deps.audit.write(auditRow(deps, session, { step: 'DATA', caller, code: refusal.code, problem: error.code, started })); // prettier-ignore
+        return refusal;
+      }
+    },
+  };
+
+  async function take(
+    session: Session<Submitter>,
+    caller: Caller,
+    mail: SubmittedMail,
+    digest: string,
+    started: number,
+  ): Promise<string> {
+    const options = submissionOptions(mail.options, deps.clock.now());
+    const key = options.idempotencyKey === null ? null : recordKey(caller.accountId, caller.mode, 'SMTP', 'submission', options.idempotencyKey); // prettier-ignore
+    // One after the other with the same key: the second then finds what the first has written.
+    while (key !== null && inFlight.has(key)) await inFlight.get(key);
+    const work = store(session, caller, { mail, options, key, digest, started });
+    if (key === null) return work;
+    const settled = work.then(nothing, nothing);
+    inFlight.set(key, settled);
+    void settled.then(() => inFlight.delete(key));
+    return work;
+  }
+
+  async function store(
+    session: Session<Submitter>,
+    caller: Caller,
+    { mail, options, key, digest, started }: Taken,
+  ): Promise<string> {
+    const { clock, idempotency } = deps;
+    const before = key === null ? null : await idempotency.store.find(key);
+    if (before !== null) {
+      if (before.body_hash !== digest && idempotency.onMismatch === 'error')
+        throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
+      await deps.audit.write(auditRow(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true })); // prettier-ignore
+      return (JSON.parse(before.body) as { id: string }).id;
+    }
+    const now = clock.now();
+    const draft = draftOf(session, mail, options, { id: newId('msg', now), now, hostname: settings.hostname });
+    const sender = { ...caller, requestId: newId('req', now) };
+    const together = (): Rows => ({
+      audit: [auditRow(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, requestId: sender.requestId })], // prettier-ignore
+      ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
+    });
+    const { id } = await acceptSingle(deps.accept, sender, draft, together);
+    return id;
+  }
+
+  function draftOf(
+    session: Session<Submitter>,
+    mail: SubmittedMail,
+    options: ReturnType<typeof submissionOptions>,
+    { id, now, hostname }: { id: string; now: number; hostname: string },
+  ): MessageDraft {
+    const recipients = session.recipients.map((address) => {
+      const parsed = parseMailbox(address, settings);
+      if (parsed.kind === 'bad') throw new Problem('invalid_recipient', parsed.why);
+      const key = addressKey(parsed.mailbox.address);
+      return { type: mail.to.has(key) ? 'to' : mail.cc.has(key) ? 'cc' : 'bcc', mailbox: parsed.mailbox } as const;
+    });
+    const [first] = recipients;
+    if (first === undefined) throw new Error('a mail without recipients');
+    const of = (type: 'cc' | 'bcc'): Mailbox[] => recipients.slice(1).flatMap((one) => (one.type === type ? [one.mailbox] : [])); // prettier-ignore
+    const rfcMessageId = mail.messageId ?? `<${id}@${mail.from.domain}>`;
+    const received = receivedBy(session, { id, now, hostname });
+    return {
+      from: mail.from,
+      to: first.mailbox,
+      cc: of('cc'),
+      bcc: of('bcc'),
+      replyTo: mail.replyTo,
+      subject: mail.subject,
+      content: nothingComposed(),
+      source: { id, rfcMessageId, bytes: deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now) }), recipients }, // prettier-ignore
+      headers: [],
+      tags: options.tags,
+      metadata: options.metadata,
+      sendAt: options.sendAt,
+      expiresAt: null,
+      stream: options.stream,
+      trackOpens: false,
+      trackClicks: false,
+      unsubscribe: false,
+      onSuppressed: 'accept',
+      test: null,
+    };
+  }
+}
+
+interface Taken {
+  mail: SubmittedMail;
+  options: ReturnType<typeof submissionOptions>;
+  key: string | null;
+  digest: string;
+  started: number;
+}
+
+const nothing = (): void => undefined;
+const nothingComposed = (): MessageContent => ({ html: null, text: null, autoText: false, attachments: [] });
+
+const idempotencyRow = (key: string, bodyHash: string, id: string, now: number): IdempotencyRow => ({
+  key,
+  body_hash: bodyHash,
+  status: 250,
+  headers_json: '{}',
+  body: JSON.stringify({ id }),
+  created_at: now,
+  expires_at: now + KEEP_MS,
+});
+
+/** The caller behind a key, or why it may not send; `of` names whose key it was, for the audit log. */
+async function standingOf(
+  { authenticate, clock }: Pick<SubmissionDeps, 'authenticate' | 'clock'>,
+  token: string,
+  ip: string,
+): Promise<{ caller: Caller } | (SmtpRefusal & { of?: Caller })> {
+  const found = await authenticate(token);
+  if (found.kind === 'unknown') return refuse(535, '5.7.8 there is no such API key');
+  const standing = checked(found.caller, clock.now(), ip);
+  return 'caller' in standing ? standing : { ...standing, of: found.caller };
+}
+
+function checked(caller: Caller, now: number, ip: string): Standing {
+  if (caller.revokedAt !== null && caller.revokedAt <= now) return refuse(535, '5.7.8 this API key was revoked');
+  if (caller.expiresAt !== null && caller.expiresAt <= now) return refuse(535, '5.7.8 this API key has expired');
+  if (caller.allowedIps.length > 0 && !isIpAllowed(caller.allowedIps, ip))
+    return refuse(535, `5.7.1 this API key may not be used from ${ip}`);
+  if (!scopeAllows(caller.scopes, 'send')) return refuse(535, '5.7.1 this API key has not the scope `send`');
+  return { caller };
+}
+
+/** RFC 5321 section 4.4. What the client calls itself is its own affair, as long as it is a name. */
+function receivedBy(
+  { helo, ip, protocol }: Session<Submitter>,
+  { id, now, hostname }: { id: string; now: number; hostname: string },
+): string {
+  const name = /^[A-Za-z0-9.:[\]_-]{1,255}$/.test(helo) ? helo : 'unknown';
+  const literal = ip.includes(':') ? `IPv6:${ip}` : ip;
+  const date = new Date(now).toUTCString().replace('GMT', '+0000');
+  return `from ${name} ([${literal}])\r\n by ${hostname} with ${protocol} id ${id};\r\n ${date}`;
+}
+
+interface Audited {
+  step: string;
+  caller: Caller | null;
+  code: number;
+  problem: string | null;
+  started?: number;
+  isReplay?: boolean;
+  requestId?: string;
+}
+
+/** One line for every use of a key, and for every use that was refused. */
+function auditRow(
+  { clock }: Pick<SubmissionDeps, 'clock'>,
+  session: Session<Submitter>,
+  { step, caller, code, problem, started, isReplay = false, requestId }: Audited,
+): AuditRow {
+  const now = clock.now();
+  return {
+    id: newId('aud', now),
+    at: now,
+    account_id: caller?.accountId ?? null,
+    key_id: caller?.keyId ?? null,
+    actor: caller === null ? 'smtp' : `key:${caller.keyName}`,
+    ip: session.ip,
+    method: 'SMTP',
+    endpoint: step,
+    status: code,
+    result: code < 400 ? 'ok' : code === 451 ? 'failed' : 'refused',
+    error_code: problem,
+    request_id: requestId ?? newId('req', now),
+    ms: started === undefined ? 0 : Math.round(clock.monotonic() - started),
+    idempotency_replayed: isReplay ? 1 : 0,
+    user_agent: session.helo.slice(0, 512).toWellFormed(),
+  };
+}

@@ -1,0 +1,173 @@
+/**
+ * A mail as a program submitted it: RFC 6409 section 8 and RFC 5321 sections 2.3.8 and 4.5.3.1. It is sent as it is; what is
+ * done to it here is what transport demands: CRLF line ends, no line over 998 octets, no Bcc, none of our own option fields.
+ *
+ *   readSubmitted      octets -> header and body to send, and what the header says
+ *   finishSubmitted    the fields that only the service knows put before it
+ */
+import { isUtf8 } from 'node:buffer';
+import addressparser from 'nodemailer/lib/addressparser';
+import { addressKey, parseMailbox, type Mailbox } from './address.ts';
+import { decodeWords } from './charset.ts';
+import { parseHeaders, withoutControls, type HeaderField } from './header.ts';
+import { hasLongLine, repairLongLines } from './long-lines.ts';
+
+/** A member of `X-Posthorn-<name>`, in lower case, with its values in their order. */
+export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
+
+export interface SubmittedMail {
+  kind: 'mail';
+  /** The fields to send, each ended by CRLF, without the empty line. */
+  head: string;
+  body: Buffer;
+  from: Mailbox;
+  subject: string;
+  replyTo: Mailbox[];
+  /** Keys (addressKey) of the addresses in To and Cc. */
+  to: ReadonlySet<string>;
+  cc: ReadonlySet<string>;
+  /** With angle brackets, or null where it has none yet. */
+  messageId: string | null;
+  hasDate: boolean;
+  options: SubmissionOptions;
+}
+
+/** `text` begins with its enhanced status code (RFC 3463). */
+export interface RefusedMail {
+  kind: 'refused';
+  text: string;
+}
+
+/** RFC 5321 section 6.3: so many hops are a loop. */
+const MOST_RECEIVED = 50;
+const LARGEST_HEAD = 512 * 1024;
+const OPTION = /^x-posthorn-([a-z-]{1,40})$/;
+/** Never sent on: who else gets a copy, whose return path it was, what it asked of us. */
+const DROPPED = /^(?:bcc|resent-bcc|return-path|x-posthorn-.*)$/;
+
+/** Reads a submitted mail. Takes time in proportion to its size: large ones are read in a thread (inbound/submitted-worker.ts). */
+export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
+  if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
+  const whole = withCrlf(bytes);
+  const end = endOfHead(whole);
+  if (end > LARGEST_HEAD) return refused('5.6.0 the header is too large');
+  const headBytes = whole.subarray(0, end);
+  const fields = parseHeaders(isUtf8(headBytes) ? headBytes.toString('utf8') : headBytes.toString('latin1'));
+  const body = whole.subarray(Math.min(whole.length, end + 2));
+  return readFields(fields, body);
+}
+
+function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail | RefusedMail {
+  const named = (name: string): HeaderField[] => fields.filter((field) => field.name.toLowerCase() === name);
+  if (named('received').length > MOST_RECEIVED) return refused('5.4.6 too many hops: the mail is in a loop');
+  const from = senderOf(named('from'));
+  if (typeof from === 'string') return refused(from);
+  const kept = fields.filter(({ name }) => !DROPPED.test(name.toLowerCase()));
+  if (kept.some(({ raw }) => raw.split('\r\n').some((line) => line.length > LONGEST_LINE)))
+    return refused(`5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets`);
+  const whole = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
+  if (whole === null)
+    return refused('5.6.0 a line is too long, and the mail is signed or encrypted: it cannot be mended');
+  return {
+    kind: 'mail',
+    head: whole.fields.map(({ raw }) => raw).join(''),
+    body: whole.body,
+    from,
+    subject: withoutControls(decodeWords(named('subject')[0]?.value ?? '')).slice(0, LONGEST_LINE),
+    replyTo: mailboxesOf(named('reply-to')),
+    to: new Set(mailboxesOf(named('to')).map(({ address }) => addressKey(address))),
+    cc: new Set(mailboxesOf(named('cc')).map(({ address }) => addressKey(address))),
+    messageId: /<[^<>\s]{1,990}>/.exec(named('message-id')[0]?.value ?? '')?.[0] ?? null,
+    hasDate: named('date').length > 0,
+    options: optionsOf(fields),
+  };
+}
+
+const LONGEST_LINE = 998;
+
+const refused = (text: string): RefusedMail => ({ kind: 'refused', text });
+
+function optionsOf(fields: readonly HeaderField[]): SubmissionOptions {
+  const options = new Map<string, string[]>();
+  for (const { name, value } of fields) {
+    const [, option] = OPTION.exec(name.toLowerCase()) ?? [];
+    if (option !== undefined) options.set(option, [...(options.get(option) ?? []), value]);
+  }
+  return options;
+}
+
+/** The one mailbox of From, or the refusal. */
+function senderOf(fields: readonly HeaderField[]): Mailbox | string {
+  const [field, ...others] = fields;
+  if (field === undefined) return '5.6.0 the mail has no From';
+  const parsed = parseMailbox(field.value, { smtputf8: true });
+  if (others.length > 0 || parsed.kind === 'bad') return '5.6.0 From must hold one address';
+  const { name } = parsed.mailbox;
+  return { ...parsed.mailbox, name: name === null ? null : withoutControls(decodeWords(name)) };
+}
+
+/** The addresses that can be read; what cannot is left out, for the envelope says who gets the mail. */
+function mailboxesOf(fields: readonly HeaderField[]): Mailbox[] {
+  const MOST_READ = 64 * 1024;
+  return fields.flatMap(({ value }) =>
+    addressparser(value.slice(0, MOST_READ), { flatten: true }).flatMap(({ address }) => {
+      const parsed = parseMailbox(address, { smtputf8: true });
+      return parsed.kind === 'ok' ? [parsed.mailbox] : [];
+    }),
+  );
+}
+
+/** What the service knows of the mail. */
+export interface Stamp {
+  /** The value of the Received field. */
+  received: string;
+  /** For mail that has none: with angle brackets. */
+  messageId: string;
+  /** For mail that has none. */
+  date: Date;
+}
+
+/** The octets to keep and send: RFC 5321 section 4.4 puts Received in front. */
+export function finishSubmitted(mail: SubmittedMail, stamp: Stamp): Buffer {
+  const date = mail.hasDate ? '' : `Date: ${stamp.date.toUTCString().replace('GMT', '+0000')}\r\n`;
+  const messageId = mail.messageId === null ? `Message-ID: ${stamp.messageId}\r\n` : '';
+  const head = `Received: ${stamp.received}\r\n${date}${messageId}${mail.head}\r\n`;
+  return Buffer.concat([Buffer.from(head), mail.body]);
+}
+
+/** Index of the empty line, or the end where there is none. */
+function endOfHead(bytes: Buffer): number {
+  if (bytes[0] === CR && bytes[1] === LF) return 0;
+  const at = bytes.indexOf('\r\n\r\n');
+  return at < 0 ? bytes.length : at + 2;
+}
+
+const CR = 0x0d;
+const LF = 0x0a;
+
+/** Every CR, LF or CRLF as CRLF, and one at the end: a bare one may mean a line end to whoever reads the mail later (CVE-2023-51764). */
+function withCrlf(bytes: Buffer): Buffer {
+  let bare = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    if (bytes[at] === CR && bytes[at + 1] === LF) at++;
+    else if (bytes[at] === CR || bytes[at] === LF) bare++;
+  }
+  const isEnded = bytes.length === 0 || bytes[bytes.length - 1] === LF || bytes[bytes.length - 1] === CR;
+  if (bare === 0 && isEnded) return bytes;
+  const whole = Buffer.allocUnsafe(bytes.length + bare + (isEnded ? 0 : 2));
+  let to = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    const octet = bytes[at] ?? 0;
+    if (octet !== CR && octet !== LF) whole[to++] = octet;
+    else {
+      whole[to++] = CR;
+      whole[to++] = LF;
+      if (octet === CR && bytes[at + 1] === LF) at++;
+    }
+  }
+  if (!isEnded) {
+    whole[to++] = CR;
+    whole[to++] = LF;
+  }
+  return whole;
+}

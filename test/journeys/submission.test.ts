@@ -1,0 +1,280 @@
+/** Programs that speak only SMTP: what they send arrives as they sent it, and who may not send is told so. */
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import net from 'node:net';
+import tls from 'node:tls';
+import { createTransport } from 'nodemailer';
+import { simpleParser } from 'mailparser';
+import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fake-mail-server.ts';
+import { newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/app.ts';
+
+interface SmtpError extends Error {
+  responseCode?: number;
+  response?: string;
+}
+
+/** A session typed by hand: each command with the reply to it. */
+async function dialogue(port: number, lines: readonly string[], isSecure = false): Promise<string[]> {
+  const socket = isSecure ? tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false }) : net.connect(port, '127.0.0.1'); // prettier-ignore
+  const replies: string[] = [];
+  let text = '';
+  let wake: () => void = () => undefined;
+  socket.setEncoding('utf8');
+  socket.on('data', (part: string) => {
+    text += part;
+    wake();
+  });
+  socket.on('close', () => {
+    wake();
+  });
+  socket.on('error', () => undefined);
+  const reply = async (): Promise<string> => {
+    for (;;) {
+      const end = /^\d{3}(?: .*)?\r\n/m.exec(text);
+      if (end !== null) {
+        const whole = text.slice(0, end.index + end[0].length);
+        text = text.slice(whole.length);
+        return whole.trimEnd();
+      }
+      if (socket.destroyed) return '(closed)';
+      await new Promise<void>((resolve) => (wake = resolve));
+    }
+  };
+  replies.push(await reply());
+  for (const line of lines) {
+    socket.write(`${line}\r\n`, 'latin1');
+    replies.push(await reply());
+  }
+  socket.destroy();
+  return replies;
+}
+
+const plain = (user: string, password: string): string =>
+  `AUTH PLAIN ${Buffer.from(`\0${user}\0${password}`).toString('base64')}`;
+
+describe('journey: submission', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+
+  const begin = async (options: TestAppOptions = {}): Promise<void> => {
+    server = await startMailServer({ extensions: ['PIPELINING', '8BITMIME', 'SIZE 50000000'] });
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test', 'else.test'), ...options });
+  };
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+
+  const arrived = (): ReceivedMail[] => server.sessions.flatMap(({ mails }) => mails);
+  const transport = (over: object = {}) =>
+    createTransport({
+      host: '127.0.0.1',
+      port: app.app.ports.submissions ?? 0,
+      secure: true,
+      tls: { rejectUnauthorized: false },
+      auth: { user: 'apikey', pass: app.key },
+      ...over,
+    });
+  const refusal = (sending: Promise<unknown>): Promise<SmtpError> =>
+    sending.then(
+      () => assert.fail('it was taken'),
+      (error: unknown) => error as SmtpError,
+    );
+  const mail = { from: 'Acme <hi@acme.test>', to: 'ana@dest.test', subject: 'Héllo', text: 'Good day.\n.\nä' };
+  const idOf = (response: string): string => /msg_[0-9a-z]{26}/.exec(response)?.[0] ?? assert.fail(response);
+
+  it('takes a mail by TLS and by STARTTLS, and hands it on as it came', async () => {
+    await begin();
+    for (const over of [{}, { port: app.app.ports.submission ?? 0, secure: false, requireTLS: true }]) {
+      const sent = await transport(over).sendMail({ ...mail, cc: 'cy@else.test', bcc: 'bo@else.test', headers: { 'X-Own': 'kept' } }); // prettier-ignore
+      assert.match(sent.response, /^250 2\.0\.0 queued as msg_/);
+      const id = idOf(sent.response);
+      const events = await app.follow().until((seen) => seen.filter(({ type, data }) => type === 'delivered' && data.message_id === id).length === 3); // prettier-ignore
+      assert.deepEqual(events.filter(({ type, data }) => type === 'delivered' && data.message_id === id).map(({ data }) => data.recipient_type).sort(), ['bcc', 'cc', 'to']); // prettier-ignore
+      const record = await app.message(id);
+      assert.deepEqual([record.status, record.rfc_message_id], ['delivered', sent.messageId]);
+    }
+    const [first] = arrived();
+    const data = first?.data ?? '';
+    assert.match(data, /^DKIM-Signature: v=1; a=rsa-sha256;/);
+    assert.match(data, /\r\nReceived: from \S+ \(\[127\.0\.0\.1\]\)\r\n by mail\.posthorn\.test with ESMTPSA id msg_[0-9a-z]{26};/); // prettier-ignore
+    assert.doesNotMatch(data, /^Bcc:/im);
+    const read = await simpleParser(data);
+    assert.deepEqual(
+      [read.subject, read.text?.trimEnd(), read.headers.get('x-own')],
+      [mail.subject, mail.text, 'kept'],
+    );
+    const { body } = await app.get<{ data: { method: string; status: number }[] }>('/v1/audit?method=SMTP');
+    assert.deepEqual(body.data.map(({ status }) => status), [250, 250]); // prettier-ignore
+  });
+
+  it('keeps every octet of the body', async () => {
+    await begin();
+    const octets = Buffer.from(Array.from({ length: 256 }, (_, i) => i).filter((i) => ![0, 10, 13].includes(i)));
+    const raw = Buffer.concat([
+      Buffer.from('From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: octets\r\nContent-Type: text/plain; charset=x-none\r\nContent-Transfer-Encoding: 8bit\r\n\r\n'),
+      octets,
+      Buffer.from('\r\n..two dots\r\n.\t\r\n trailing \r\n\r\n'),
+    ]); // prettier-ignore
+    const { response } = await transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw });
+    await app.follow().of(idOf(response), 'delivered');
+    const [got] = arrived();
+    const body = Buffer.from(got?.data ?? '', 'latin1');
+    assert.deepEqual(body.subarray(body.indexOf('\r\n\r\n') + 4), raw.subarray(raw.indexOf('\r\n\r\n') + 4));
+    const shown = await fetch(`${app.url}/v1/messages/${idOf(response)}/raw`, { headers: { Authorization: `Bearer ${app.key}` } }); // prettier-ignore
+    assert.deepEqual(Buffer.from(await shown.arrayBuffer()), body);
+    assert.match(server.sessions[0]?.lines.join('\n') ?? '', /BODY=8BITMIME/);
+  });
+
+  it('mends lines that are too long, and refuses to where that would break a signature', async () => {
+    await begin();
+    const long = `${'word '.repeat(500)}end`;
+    const { response } = await transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw: `From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: long\r\n\r\n${long}\r\n` }); // prettier-ignore
+    await app.follow().of(idOf(response), 'delivered');
+    const data = arrived()[0]?.data ?? '';
+    assert.ok(data.split('\r\n').every((line) => line.length <= 998));
+    assert.equal((await simpleParser(data)).text?.trimEnd(), long);
+    const signed = `From: hi@acme.test\r\nContent-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n${long}\r\n--b--\r\n`;
+    const error = await refusal(transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw: signed })); // prettier-ignore
+    assert.deepEqual([error.responseCode, (error.response ?? '').includes('5.6.0')], [554, true]);
+  });
+
+  it('obeys its option headers, and removes them', async () => {
+    await begin();
+    const sendAt = new Date(app.clock.now() + 3_600_000).toISOString();
+    const { response } = await transport().sendMail({
+      ...mail,
+      headers: { 'X-Posthorn-Stream': 'broadcast', 'X-Posthorn-Tag': 'a, b', 'X-Posthorn-Metadata': ['order=17', 'shop=x=y'], 'X-Posthorn-Send-At': sendAt },
+    }); // prettier-ignore
+    const { body } = await app.get(`/v1/messages/${idOf(response)}`);
+    assert.deepEqual([body['status'], body['stream'], body['tags'], body['metadata'], body['send_at']], ['scheduled', 'broadcast', ['a', 'b'], { order: '17', shop: 'x=y' }, sendAt]); // prettier-ignore
+    app.clock.advance(3_600_000);
+    await app.follow().of(idOf(response), 'delivered');
+    assert.doesNotMatch(arrived()[0]?.data ?? '', /X-Posthorn/i);
+  });
+
+  for (const [header, value, reason] of [
+    ['X-Posthorn-Send-At', 'tomorrow', 'no time'],
+    ['X-Posthorn-Tag', 'a b', 'a tag with a space'],
+    ['X-Posthorn-Metadata', 'order', 'metadata without a value'],
+    ['X-Posthorn-Colour', 'red', 'an option that does not exist'],
+    ['X-Posthorn-Track-Opens', 'true', 'what cannot be done to a mail that is sent as it came'],
+    ['X-Posthorn-Stream', 'nowhere', 'a stream that does not exist'],
+  ] as const)
+    it(`refuses ${header}: ${value} (${reason})`, async () => {
+      await begin();
+      const { responseCode } = await refusal(transport().sendMail({ ...mail, headers: { [header]: value } }));
+      assert.equal(responseCode, 554);
+    });
+
+  it('sends once what comes twice under one idempotency key', async () => {
+    await begin();
+    const twice = { ...mail, messageId: '<one@acme.test>', date: new Date(0), headers: { 'X-Posthorn-Idempotency-Key': 'k1' } }; // prettier-ignore
+    const sent = await Promise.all([transport().sendMail(twice), transport().sendMail(twice)]);
+    const ids = new Set(sent.map(({ response }) => idOf(response)));
+    assert.equal(ids.size, 1);
+    assert.equal(idOf((await transport().sendMail({ ...twice, subject: 'other' })).response), [...ids][0]);
+    await app.settled();
+    assert.equal(arrived().length, 1);
+  });
+
+  it('refuses who may not send, with the right code and a line in the audit log each', async () => {
+    await begin();
+    const make = async (options: object): Promise<string> =>
+      (await app.operator.call('keys.create', { name: 'k', scopes: ['send'], ...options })).key;
+    const revoked = await app.operator.call('keys.create', { name: 'gone', scopes: ['send'] });
+    await app.operator.call('keys.revoke', { id: revoked.id });
+    const rows: [string, string, number, RegExp][] = [
+      ['a wrong key', 'ak_live_00000000_nonsense', 535, /no such API key/],
+      ['a revoked key', revoked.key, 535, /was revoked/],
+      ['a key of another address', await make({ allowed_ips: ['192.0.2.1'] }), 535, /may not be used from 127\.0\.0\.1/],
+      ['a key without the scope', await make({ scopes: ['stats:read'] }), 535, /has not the scope `send`/],
+      ['a key of other domains', await make({ domains: ['other.test'] }), 550, /5\.7\.1 this key may send only from/],
+    ]; // prettier-ignore
+    let failures = 0;
+    for (const [what, pass, code, text] of rows) {
+      const sending = refusal(transport({ auth: { user: 'apikey', pass } }).sendMail(mail));
+      if (code === 535) {
+        await app.clock.armed(1000 * ++failures);
+        app.clock.advance(5000);
+      }
+      const error = await sending;
+      assert.deepEqual([error.responseCode, text.test(error.response ?? '')], [code, true], `${what}: ${error.response ?? error.message}`); // prettier-ignore
+    }
+    const { body } = await app.get<{ data: { status: number }[] }>('/v1/audit?method=SMTP&result=refused');
+    assert.equal(body.data.filter(({ status }) => status === 535).length, 3, 'of keys of this account');
+  });
+
+  it('refuses keys in the clear, mail without sign-in, strangers’ domains, and what breaks a rule', async () => {
+    await begin();
+    const port = app.app.ports.submission ?? 0;
+    const clear = await dialogue(port, ['EHLO client.test', plain('apikey', app.key), 'MAIL FROM:<hi@acme.test>']);
+    assert.match(clear[1] ?? '', /ENHANCEDSTATUSCODES[\s\S]*STARTTLS/);
+    assert.doesNotMatch(clear[1] ?? '', /AUTH/);
+    assert.match(clear[2] ?? '', /^500 5\.5\.2 /);
+    assert.match(clear[3] ?? '', /^530 5\.7\.0 sign in first/);
+    const secure = app.app.ports.submissions ?? 0;
+    const replies = await dialogue(
+      secure,
+      ['EHLO client.test', plain('apikey', app.key), 'MAIL FROM:<a@@b>', 'MAIL FROM:<hi@acme.test> SIZE=999999999', 'MAIL FROM:<hi@acme.test>', 'RCPT TO:<nobody@[192.0.2.1]>', 'RCPT TO:<ana@dest.test>', 'DATA', 'From: hi@stranger.test\r\n\r\nx\r\n.'],
+      true,
+    ); // prettier-ignore
+    assert.deepEqual(replies.slice(2).map((reply) => reply.slice(0, 9)), ['235 2.7.0', '501 5.1.7', '552 5.3.4', '250 2.1.0', '553 5.1.3', '250 2.1.5', '354 End d', '550 5.7.1'].map((one) => one.slice(0, 9))); // prettier-ignore
+  });
+
+  it('ends a session at once when its key is revoked', async () => {
+    await begin();
+    const { id, key } = await app.operator.call('keys.create', { name: 'k', scopes: ['send'] });
+    const socket = tls.connect({ port: app.app.ports.submissions ?? 0, host: '127.0.0.1', rejectUnauthorized: false });
+    let text = '';
+    socket.setEncoding('utf8').on('data', (part: string) => (text += part));
+    // Nothing may be said before the greeting.
+    socket.once('data', () => socket.write(`EHLO a.test\r\n${plain('apikey', key)}\r\n`));
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    await new Promise<void>((resolve) => socket.on('data', () => { if (text.includes('235 ')) resolve(); })); // prettier-ignore
+    await app.operator.call('keys.revoke', { id });
+    await closed;
+    assert.match(text, /421 4\.7\.0 your key is no longer good/);
+  });
+
+  it('counts mails against the account’s rate', async () => {
+    await begin({ settings: { plans: { tiny: { requestsPerMinute: 1 } } } });
+    await app.operator.call('accounts.plan', { account: 'default', plan: 'tiny' });
+    app.clock.advance(2000);
+    await transport().sendMail(mail);
+    const error = await refusal(transport().sendMail(mail));
+    assert.deepEqual([error.responseCode, /4\.7\.1 rate limit: try again in \d+ seconds/.test(error.response ?? '')], [450, true]); // prettier-ignore
+  });
+
+  it('lets a trusted network send in the clear and without sign-in, by the key named for it', async () => {
+    const folder = newFolder();
+    await begin({ folder, settings: { smtp: { submission: { trustedNetworks: ['127.0.0.0/8'] } } } });
+    const port = app.app.ports.submission ?? 0;
+    const without = await dialogue(port, ['EHLO a.test', 'MAIL FROM:<hi@acme.test>']);
+    assert.match(without[2] ?? '', /^530 /);
+    const open = { port, secure: false, ignoreTLS: true };
+    await transport(open).sendMail(mail);
+    await app.stop();
+    await server.close();
+    await begin({
+      folder,
+      settings: { smtp: { submission: { trustedNetworks: ['127.0.0.0/8'], trustedKey: app.keyId } } },
+    });
+    await transport({ ...open, port: app.app.ports.submission ?? 0, auth: undefined }).sendMail(mail);
+    await app.settled();
+    rmSync(folder, { recursive: true });
+  });
+
+  it('takes a large mail, and refuses one that is too large', async () => {
+    await begin({ settings: { limits: { messageBytes: '2MiB' } } });
+    const file = (bytes: number) => ({
+      ...mail,
+      attachments: [{ filename: 'a.bin', content: Buffer.alloc(bytes, 7) }],
+    });
+    const { response } = await transport().sendMail(file(1_000_000));
+    await app.follow().of(idOf(response), 'delivered');
+    const read = await simpleParser(arrived()[0]?.data ?? '');
+    assert.equal(read.attachments[0]?.content.length, 1_000_000);
+    assert.equal((await refusal(transport().sendMail(file(3_000_000)))).responseCode, 552);
+  });
+});
