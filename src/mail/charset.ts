@@ -1,0 +1,66 @@
+/**
+ * Octets -> text: charsets as RFC 2046 section 4.1.2 names them, encoded words (RFC 2047), quoted-printable and base64
+ * (RFC 2045 section 6). For reading what others wrote: what cannot be decoded is shown as well as it can be, never refused.
+ * Octets are held in strings of one character each (latin1), which is what the engine searches fastest.
+ */
+import { TextDecoder } from 'node:util';
+
+const NOT_ASCII = /[\x80-\xff]/;
+const ESCAPE = '\x1b';
+
+/** Text of octets in `charset`; where that is missing, unknown or plainly wrong, UTF-8 if it is well-formed, else windows-1252. */
+export function decodeCharset(octets: string, charset: string | null): string {
+  const name = charset?.trim().toLowerCase() ?? '';
+  if (!NOT_ASCII.test(octets) && !octets.includes(ESCAPE) && !/^utf-?(?:16|32)/.test(name)) return octets;
+  const bytes = Buffer.from(octets, 'latin1');
+  const decoder = decoderFor(name);
+  return decoder === null ? decodeUnnamed(bytes, octets) : decoder.decode(bytes);
+}
+
+function decoderFor(name: string): TextDecoder | null {
+  if (name === '' || name === 'us-ascii' || name === 'ascii') return null;
+  try {
+    return new TextDecoder(name);
+  } catch {
+    return null;
+  }
+}
+
+/** Japanese mail often forgets to name its charset; its escape sequences are unmistakable. */
+function decodeUnnamed(bytes: Buffer, octets: string): string {
+  if (/\x1b[$(][@BJ]/.test(octets)) return new TextDecoder('iso-2022-jp').decode(bytes);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder('windows-1252').decode(bytes);
+  }
+}
+
+/** Octets of a body in `encoding`; one that is not known is taken as it stands. */
+export function decodeTransfer(octets: string, encoding: string | null): string {
+  switch (encoding?.trim().toLowerCase()) {
+    case 'base64':
+      return Buffer.from(octets, 'base64').toString('latin1');
+    case 'quoted-printable':
+      return octets.replace(/=[ \t]*\n/g, '').replace(/=([0-9A-Fa-f]{2})/g, (_, hex: string) => octet(hex));
+    default:
+      return octets;
+  }
+}
+
+const octet = (hex: string): string => String.fromCharCode(Number.parseInt(hex, 16));
+
+/** RFC 2047 section 2; the language of RFC 2231 section 5 is left out. Bounded, so that a row of `=?` costs nothing. */
+const ENCODED_WORD = /=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([bq])\?([^?\n]{0,1000})\?=(\s{1,20}(?==\?))?/gi;
+
+/** A header's value with its encoded words decoded; white space between two of them does not count (section 6.2). */
+export function decodeWords(value: string): string {
+  if (!value.includes('=?')) return value;
+  return value.replace(ENCODED_WORD, (_, charset: string, encoding: string, text: string) => {
+    const octets =
+      encoding.toLowerCase() === 'b'
+        ? decodeTransfer(text, 'base64')
+        : decodeTransfer(text.replaceAll('_', ' '), 'quoted-printable');
+    return decodeCharset(octets, charset);
+  });
+}
