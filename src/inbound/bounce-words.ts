@@ -14,6 +14,7 @@ export interface BounceWords {
   senderNames: Phrases;
   failure: Phrases;
   delay: Phrases;
+  success: Phrases;
   givenUp: Phrases;
   /** Looks at the begin of a subject alone. */
   autoReplySubjects: Phrases;
@@ -31,6 +32,7 @@ export interface WordSource {
   senderNames: readonly string[];
   failure: readonly string[];
   delay: readonly string[];
+  success: readonly string[];
   givenUp: readonly string[];
   autoReplySubjects: readonly string[];
   autoReplyTexts: readonly string[];
@@ -51,6 +53,7 @@ export function compileWords(source: WordSource): BounceWords {
     senderNames: anyOf(source.senderNames),
     failure: anyOf(source.failure),
     delay: anyOf(source.delay),
+    success: anyOf(source.success),
     givenUp: anyOf(source.givenUp),
     autoReplySubjects: atBegin(source.autoReplySubjects),
     autoReplyTexts: anyOf(source.autoReplyTexts),

@@ -5,7 +5,7 @@ import type { Verdict } from '../messages/delivery.ts';
 import type { BounceWords } from './bounce-words.ts';
 import { findDiagnostic, readDiagnostic, statusOfWords, type Diagnostic } from './diagnostic.ts';
 import type { FoundRecipient } from './finding.ts';
-import type { NamedRecipient } from './named-recipients.ts';
+import { linesAbout, type NamedRecipient } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
 
 /** RFC 3463 section 3.5 and what servers use beside it: the mail grew too old. */
@@ -13,19 +13,17 @@ const EXPIRED = new Set(['4.4.7', '5.4.7']);
 
 /** A recipient of a delivery report; the prose of the notice helps out where the fields say nothing. */
 export function reportedRecipient(reported: ReportedRecipient, notice: Notice, words: BounceWords): FoundRecipient {
-  const { finalRecipient, originalRecipient, action, status } = reported;
+  const { finalRecipient, originalRecipient, status } = reported;
   const quoted = reported.diagnostic === null ? null : readDiagnostic(reported.diagnostic);
-  const diagnostic = saysWhy(quoted, words) ?? (isVague(status) ? findDiagnostic(notice.lines, words) : null) ?? quoted;
+  const isOpen = exact(status) === null || isRouting(status ?? '');
   const address = finalRecipient ?? originalRecipient ?? '';
-  const done = action ?? 'failed';
+  const inProse = isOpen && !saysWhy(quoted, words) ? inProseAbout(address, notice, words) : null;
+  const isOther = originalRecipient !== null && originalRecipient.toLowerCase() !== address.toLowerCase();
   return {
     address,
-    original:
-      originalRecipient === null || originalRecipient.toLowerCase() === address.toLowerCase()
-        ? null
-        : originalRecipient,
-    ...judged(done, status, diagnostic, notice, words),
-    diagnostic: reported.diagnostic ?? diagnostic?.text ?? null,
+    original: isOther ? originalRecipient : null,
+    ...judged({ action: actionOf(reported), status, diagnostic: inProse ?? quoted }, notice, words),
+    diagnostic: reported.diagnostic ?? inProse?.text ?? null,
   };
 }
 
@@ -37,44 +35,62 @@ export function namedRecipient(
   words: BounceWords,
 ): FoundRecipient {
   const diagnostic = findDiagnostic(lines, words) ?? findDiagnostic(notice.lines, words);
-  return { address, original: null, ...judged(action, null, diagnostic, notice, words) };
+  return { address, original: null, ...judged({ action, status: null, diagnostic }, notice, words) };
+}
+
+const inProseAbout = (address: string, notice: Notice, words: BounceWords): Diagnostic | null =>
+  findDiagnostic(linesAbout(address, notice), words) ?? findDiagnostic(notice.lines, words);
+
+/** Some gateways leave the action out. What is not said to have failed must not count as failed. */
+function actionOf({ action, status }: ReportedRecipient): ReportAction {
+  if (action !== null) return action;
+  return status?.startsWith('2') === true ? 'delivered' : status?.startsWith('4') === true ? 'delayed' : 'failed';
+}
+
+interface Said {
+  action: ReportAction;
+  /** The Status field. */
+  status: string | null;
+  diagnostic: Diagnostic | null;
 }
 
 function judged(
-  action: ReportAction,
-  reported: string | null,
-  diagnostic: Diagnostic | null,
+  said: Said,
   { subject, lines }: Notice,
   words: BounceWords,
 ): Omit<FoundRecipient, 'address' | 'original'> {
-  const quoted = diagnostic?.enhanced ?? null;
-  const inWords = (): string | null =>
-    statusOfWords(diagnostic?.text ?? '', words) ??
-    (diagnostic === null ? statusOfWords(`${subject}\n${lines.join('\n')}`, words) : null);
-  const status = exact(quoted) ?? exact(reported) ?? inWords() ?? quoted ?? reported;
-  const code = diagnostic?.code ?? null;
+  const { action, diagnostic } = said;
   const text = diagnostic?.text ?? '';
-  const isOver = action === 'failed' || action === 'delayed';
+  const inWords = statusOfWords(text === '' ? `${subject}\n${lines.join('\n')}` : text, words);
+  const known = exact(diagnostic?.enhanced ?? null) ?? exact(said.status);
+  const status = known ?? inWords ?? diagnostic?.enhanced ?? said.status;
+  const isOpen = action === 'failed' || action === 'delayed';
   return {
     action,
     status,
     diagnostic: text === '' ? null : text,
-    code,
-    verdict: isOver ? verdictOf(action, { status, reported }, code, text) : null,
+    code: diagnostic?.code ?? null,
+    verdict: isOpen ? verdictOf({ ...said, action }, known, inWords) : null,
   };
 }
 
+/** By the reply where one is quoted, as if it had been given to us; where none is, by the words for what went wrong. */
 function verdictOf(
-  action: 'failed' | 'delayed',
-  { status, reported }: { status: string | null; reported: string | null },
-  code: number | null,
-  text: string,
+  { action, status, diagnostic }: Said & { action: 'failed' | 'delayed' },
+  known: string | null,
+  inWords: string | null,
 ): Verdict {
-  if (status !== null && EXPIRED.has(status)) return { class: 'soft', reason: 'expired' };
-  // A notice that quotes no reply stands for one all the same: what failed is final, unless its status says otherwise.
-  const level = action === 'delayed' || (reported ?? status)?.startsWith('4') === true ? 450 : 550;
-  return classify({ phase: 'report', code: code ?? level, enhanced: status, text });
+  if (known !== null && EXPIRED.has(known)) return expired;
+  const level = (action === 'delayed' ? '4' : (status ?? known ?? inWords))?.startsWith('4') === true ? 450 : 550;
+  const text = diagnostic?.text ?? '';
+  const code = diagnostic?.code ?? level;
+  const byReply = classify({ phase: 'report', code, enhanced: known ?? diagnostic?.enhanced ?? status, text });
+  const isCertain = diagnostic?.code !== null && diagnostic !== null && byReply.class !== 'undetermined';
+  if (inWords === null || isCertain || (known !== null && !isRouting(known))) return byReply;
+  return EXPIRED.has(inWords) ? expired : classify({ phase: 'report', code, enhanced: inWords, text: '' });
 }
+
+const expired: Verdict = { class: 'soft', reason: 'expired' };
 
 /** The status where it says more than success or failure. */
 const exact = (status: string | null): string | null => (isVague(status) ? null : status);
@@ -82,8 +98,9 @@ const exact = (status: string | null): string | null => (isVague(status) ? null 
 /** `5.0.0`, `5.1.0` and protocol errors (`5.5.0`) are what gateways write that know nothing, or hang on any reply. */
 const isVague = (status: string | null): boolean => status === null || /^[245]\.(?:[05]\.|[12]\.0$)/.test(status);
 
-const saysWhy = (diagnostic: Diagnostic | null, words: BounceWords): Diagnostic | null =>
-  diagnostic === null ||
-  (diagnostic.code === null && diagnostic.enhanced === null && statusOfWords(diagnostic.text, words) === null)
-    ? null
-    : diagnostic;
+/** `5.4.4` is said of domains that do not exist, and of servers that could not be asked. */
+const isRouting = (status: string): boolean => /^[45]\.4\.[04]$/.test(status);
+
+const saysWhy = (diagnostic: Diagnostic | null, words: BounceWords): boolean =>
+  diagnostic !== null &&
+  (diagnostic.code !== null || diagnostic.enhanced !== null || statusOfWords(diagnostic.text, words) !== null);

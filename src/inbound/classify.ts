@@ -11,7 +11,7 @@ import { fieldOf, fieldsOf, ownPartsOf, readMail, wordsOf, type MailPart } from 
 import { namedRecipient, reportedRecipient } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
-import { CODE_OR_STATUS } from './diagnostic.ts';
+import { CODE_OR_STATUS, statusOfWords } from './diagnostic.ts';
 import type { Finding, FindingKind } from './finding.ts';
 import { namedRecipients } from './named-recipients.ts';
 import { openNotice, type Notice } from './notice.ts';
@@ -101,7 +101,7 @@ function prose(notice: Notice, words: BounceWords): Answer {
 }
 
 function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
-  const { mail, subject, lines } = notice;
+  const { mail, subject, lines, original } = notice;
   const title = foldText(subject);
   const text = foldText(lines.join('\n'));
   const named = fieldOf(mail.headers, 'x-failed-recipients') !== null;
@@ -113,7 +113,9 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
   if (!fromDaemon && !named) return fromPerson(notice, words, { title, text, says, isLate });
   if (!named && !says && (isMarkedAutoReply(mail.headers) || words.challenge(text))) return 'auto_reply';
   if (isLate) return 'delay';
+  if (!named && (words.success(title) || words.success(text)) && !words.failure(title)) return 'other';
   if (named || says || lines.some((line) => CODE_OR_STATUS.test(line))) return 'bounce';
+  if (original.length > 0 && statusOfWords(text, words) !== null) return 'bounce';
   return isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 }
 

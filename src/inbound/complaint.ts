@@ -13,6 +13,8 @@ import type { Notice } from './notice.ts';
 /** Types that say nothing against a mail (RFC 5965 section 7.3, RFC 6591): they are noted and suppress nobody. */
 const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failure']);
 
+const MOST_COMPLAINANTS = 100;
+
 /** True where the recipient does not want our mail. */
 export const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
@@ -45,7 +47,18 @@ function complainantsOf({ feedback, original }: Notice): readonly string[] {
     .map(readComplainant)
     .filter((address) => address !== null);
   if (marked.length > 0) return [...new Set(marked)];
-  return [...new Set(addresseesOf(original).filter((address) => readComplainant(address) !== null))].slice(0, 100);
+  const addressees = [...new Set(addresseesOf(original))].slice(0, MOST_COMPLAINANTS);
+  const named = addressees.filter((address) => readComplainant(address) !== null);
+  if (named.length > 0) return named;
+  const received = fieldsOf(original, new Set(['received'])).flatMap((value) => readFor(value));
+  // Redacted ones at last: they show how the report was redacted.
+  return received.length > 0 ? received.slice(0, 1) : addressees;
+}
+
+/** `for <a@b>` of RFC 5321 section 4.4: whom a server on the way took the mail for. */
+function readFor(received: string): string[] {
+  const address = readComplainant(/\bfor\s{1,20}<([^<>\s]{1,320})>/.exec(received)?.[1] ?? '');
+  return address === null ? [] : [address];
 }
 
 /** The mail comes back as a part, and a subject or a header that only such programs write says why. */

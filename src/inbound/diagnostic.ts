@@ -21,6 +21,10 @@ const CODE = /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)
 const ENHANCED = /(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
 const REPLY = /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])[ \-]+#?[([]?([45]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
 
+/** The next command of a transcript, the next recipient of a list. */
+const ANOTHER = /^\s{0,20}(?:>>>|<?[^\s<>@:]{1,128}@[^\s<>@:]{1,255}>?:(?:\s|$))/;
+const REPLY_LINE = /^\s{0,20}(?:<<<\s{0,5})?[45][0-5][0-9]([ -])/;
+
 /** True of a line that quotes a reply or has an enhanced code. */
 export const CODE_OR_STATUS = new RegExp(`${REPLY.source}|${ENHANCED.source}`);
 
@@ -45,10 +49,10 @@ export function findDiagnostic(lines: readonly string[], words: BounceWords): Di
     (line: string) => ENHANCED.test(line),
   ]) {
     const index = lines.findIndex(isOne);
-    if (index >= 0) return readDiagnostic(replyFrom(lines, index));
+    if (index >= 0) return readDiagnostic(replyFrom(lines, index, words));
   }
   const index = lines.findIndex((line) => statusOfWords(line, words) !== null);
-  return index < 0 ? null : readDiagnostic(paragraph(lines, index));
+  return index < 0 ? null : readDiagnostic(paragraph(lines, index, words));
 }
 
 /** The status that a text's words stand for (config/bounce-words.yaml), or null. */
@@ -58,17 +62,28 @@ export function statusOfWords(text: string, words: BounceWords): string | null {
 }
 
 /** From where the code stands to the end of the paragraph. */
-function replyFrom(lines: readonly string[], index: number): string {
+function replyFrom(lines: readonly string[], index: number, words: BounceWords): string {
   const line = lines[index] ?? '';
   const at = (REPLY.exec(line) ?? CODE.exec(line))?.index ?? 0;
-  return [line.slice(at).replace(/^[\s:>"'(;,#=[]/, ''), ...following(lines, index)].join(' ');
+  return [line.slice(at).replace(/^[\s:>"'(;,#=[]/, ''), ...following(lines, index, words)].join(' ');
 }
 
-const paragraph = (lines: readonly string[], index: number): string =>
-  [lines[index] ?? '', ...following(lines, index)].join(' ');
+const paragraph = (lines: readonly string[], index: number, words: BounceWords): string =>
+  [lines[index] ?? '', ...following(lines, index, words)].join(' ');
 
-function following(lines: readonly string[], index: number): readonly string[] {
+/**
+ * What belongs to the passage that begins in this line. It ends where the next reply begins (RFC 5321 section 4.2.1: a hyphen
+ * says that a line of the same reply follows), and before what the reporting server adds ("I'm not going to try again").
+ */
+function following(lines: readonly string[], index: number, words: BounceWords): readonly string[] {
   const rest = lines.slice(index + 1, index + MOST_LINES);
-  const end = rest.findIndex((line) => line.trim() === '');
+  let goesOn = /[45][0-5][0-9]-/.test(lines[index] ?? '');
+  const end = rest.findIndex((line) => {
+    const separator = REPLY_LINE.exec(line)?.[1];
+    if (line.trim() === '' || words.givenUp(foldText(line)) || ANOTHER.test(line)) return true;
+    if (separator !== undefined && !goesOn) return true;
+    goesOn = separator === '-';
+    return false;
+  });
   return end < 0 ? rest : rest.slice(0, end);
 }

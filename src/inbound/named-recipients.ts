@@ -49,7 +49,7 @@ export function namedRecipients(notice: Notice, words: BounceWords): NamedRecipi
   const inHeader = addressesOf(notice.mail.headers, FAILED);
   const places = placesOf(notice);
   if (inHeader.length > 0)
-    return distinct(inHeader.map((address) => ({ address, lines: linesFor(address, notice, places) })));
+    return distinct(inHeader.map((address) => ({ address, lines: linesAbout(address, notice) })));
   const mine = ownAddresses(notice);
   const others = places.filter(({ address }) => !mine.has(address.toLowerCase()) && !isPostmaster(address));
   return firstWay(notice, others, words) ?? firstWay(notice, places, words) ?? [];
@@ -120,13 +120,20 @@ function named(lines: readonly string[], place: Place, from: number, next: Place
   return { address: place.address, lines: [own, ...lines.slice(place.line + 1, end)] };
 }
 
-function linesFor(address: string, { lines }: Notice, places: readonly Place[]): readonly string[] {
+/** What stands in the prose below the line that begins with this address; empty where none does. */
+export function linesAbout(address: string, notice: Notice): readonly string[] {
+  const { lines } = notice;
   const key = address.toLowerCase();
-  const at = places.findIndex((place) => place.address.toLowerCase() === key && atLineStart(lines, place));
-  const place = places[at];
+  const listed = placesOf(notice).filter((place) => atLineStart(lines, place));
+  const at = listed.findIndex((place) => place.address.toLowerCase() === key);
+  const place = listed[at];
   if (place === undefined) return [];
-  const isOther = (next: Place): boolean => next.address.toLowerCase() !== key && atLineStart(lines, next);
-  return named(lines, place, place.end, places.slice(at + 1).find(isOther)).lines;
+  return named(
+    lines,
+    place,
+    place.end,
+    listed.slice(at + 1).find((next) => next.address.toLowerCase() !== key),
+  ).lines;
 }
 
 /** The addresses of whoever sent the returned mail: the notice came to them. */

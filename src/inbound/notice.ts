@@ -36,6 +36,8 @@ const MOST_LINES = 600;
 const LONGEST_LINE = 1000;
 
 const HEADER_LINE = /^[>\s]{0,20}([A-Za-z][A-Za-z0-9-]{1,40}):(?:\s|$)/;
+/** In prose an indented head is a summary of the mail, with more prose below it. */
+const OUTER_HEADER_LINE = /^(?:> ?){0,5}([A-Za-z][A-Za-z0-9-]{1,40}):(?:\s|$)/;
 const RULE = /^\s{0,20}[-=*_#+~]{2}/;
 /** No prose has a line of these. */
 const OF_A_MAIL = new Set(['received', 'message-id', 'return-path', 'mime-version', 'dkim-signature']);
@@ -112,11 +114,11 @@ const isRule = (line: string): boolean => /^[\s\-=*_#]+$/.test(line);
 
 /** Three header lines at least, folded ones between them, one of them such as no prose has. */
 function isHeadOfMail(lines: readonly string[], from: number): boolean {
-  if (!HEADER_LINE.test(lines[from] ?? '')) return false;
+  if (!OUTER_HEADER_LINE.test(lines[from] ?? '')) return false;
   let count = 0;
   let isMail = false;
   for (const line of lines.slice(from, from + 40)) {
-    const name = HEADER_LINE.exec(line)?.[1]?.toLowerCase();
+    const name = OUTER_HEADER_LINE.exec(line)?.[1]?.toLowerCase();
     if (name === undefined && !/^[\s>]/.test(line)) break;
     if (name === undefined) continue;
     count += 1;

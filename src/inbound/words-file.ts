@@ -12,6 +12,7 @@ const File = z.strictObject({
   senderNames: phrases,
   failure: phrases,
   delay: phrases,
+  success: phrases,
   givenUp: phrases,
   autoReplySubjects: phrases,
   autoReplyTexts: phrases,

@@ -121,6 +121,8 @@ function readAction(value: string): ReportAction | null {
     case 'failure':
     case 'expired': // SendGrid's
       return 'failed';
+    case 'deliverable': // Postfix's, of an address that was only tried
+      return 'delivered';
     case 'delayed':
     case 'delivered':
     case 'relayed':
