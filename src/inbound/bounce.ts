@@ -1,45 +1,73 @@
 /** What a notice says of one recipient -> code, status, class and reason, by the same rules as replies in a session. */
-import type { ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
+import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
 import { classify } from '../messages/classify.ts';
 import type { Verdict } from '../messages/delivery.ts';
 import type { BounceWords } from './bounce-words.ts';
 import { findDiagnostic, readDiagnostic, statusOfWords, type Diagnostic } from './diagnostic.ts';
 import type { FoundRecipient } from './finding.ts';
-import { linesAbout, type NamedRecipient } from './named-recipients.ts';
+import { linesByRecipient, recipientsNamedIn } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
 
 /** RFC 3463 section 3.5 and what servers use beside it: the mail grew too old. */
 const EXPIRED = new Set(['4.4.7', '5.4.7']);
 
-/** A recipient of a delivery report; the prose of the notice helps out where the fields say nothing. */
-export function reportedRecipient(reported: ReportedRecipient, notice: Notice, words: BounceWords): FoundRecipient {
-  const { finalRecipient, originalRecipient, status } = reported;
-  const quoted = reported.diagnostic === null ? null : readDiagnostic(reported.diagnostic);
-  const isOpen = exact(status) === null || isRouting(status ?? '');
-  const address = finalRecipient ?? originalRecipient ?? '';
-  const inProse = isOpen && !saysWhy(quoted, words) ? inProseAbout(address, notice, words) : null;
-  const isOther = originalRecipient !== null && originalRecipient.toLowerCase() !== address.toLowerCase();
-  return {
+/** The recipients of a delivery report; the prose of the notice helps out where the fields say nothing. */
+export function reportedRecipients(delivery: DeliveryReport, notice: Notice, words: BounceWords): FoundRecipient[] {
+  const prose = openProse(notice, words);
+  return delivery.recipients.map((reported) => {
+    const { finalRecipient, originalRecipient, status } = reported;
+    const address = finalRecipient ?? originalRecipient ?? '';
+    const quoted = reported.diagnostic === null ? null : readDiagnostic(reported.diagnostic);
+    const isOpen = exact(status) === null || isRouting(status ?? '');
+    const inProse = isOpen && !saysWhy(quoted, words) ? prose.about(address) : null;
+    const isOther = originalRecipient !== null && originalRecipient.toLowerCase() !== address.toLowerCase();
+    return {
+      address,
+      original: isOther ? originalRecipient : null,
+      ...judged({ action: actionOf(reported), status, diagnostic: inProse ?? quoted }, prose),
+      diagnostic: reported.diagnostic ?? inProse?.text ?? null,
+    };
+  });
+}
+
+/** The recipients of a notice in prose. */
+export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, words: BounceWords): FoundRecipient[] {
+  const prose = openProse(notice, words);
+  return recipientsNamedIn(notice, words).map(({ address, lines }) => ({
     address,
-    original: isOther ? originalRecipient : null,
-    ...judged({ action: actionOf(reported), status, diagnostic: inProse ?? quoted }, notice, words),
-    diagnostic: reported.diagnostic ?? inProse?.text ?? null,
+    original: null,
+    ...judged({ action, status: null, diagnostic: prose.within(lines) }, prose),
+  }));
+}
+
+/** The prose of a notice, searched at most once as a whole however many recipients there are. */
+interface Prose {
+  words: BounceWords;
+  /** Why, by these lines, else by all. */
+  within(lines: readonly string[]): Diagnostic | null;
+  /** Why, by what stands below the address, else by all. */
+  about(address: string): Diagnostic | null;
+  /** The status that the words of the whole stand for. */
+  status(): string | null;
+}
+
+function openProse(notice: Notice, words: BounceWords): Prose {
+  const { subject, lines } = notice;
+  const overall = once(() => findDiagnostic(lines, words));
+  const linesOf = once(() => linesByRecipient(notice));
+  const within = (some: readonly string[]): Diagnostic | null => findDiagnostic(some, words) ?? overall();
+  return {
+    words,
+    within,
+    about: (address) => within(linesOf()(address)),
+    status: once(() => statusOfWords(`${subject}\n${lines.join('\n')}`, words)),
   };
 }
 
-/** A recipient of a notice in prose. */
-export function namedRecipient(
-  { address, lines }: NamedRecipient,
-  action: 'failed' | 'delayed',
-  notice: Notice,
-  words: BounceWords,
-): FoundRecipient {
-  const diagnostic = findDiagnostic(lines, words) ?? findDiagnostic(notice.lines, words);
-  return { address, original: null, ...judged({ action, status: null, diagnostic }, notice, words) };
+function once<Value>(find: () => Value): () => Value {
+  let found: { value: Value } | null = null;
+  return () => (found ??= { value: find() }).value;
 }
-
-const inProseAbout = (address: string, notice: Notice, words: BounceWords): Diagnostic | null =>
-  findDiagnostic(linesAbout(address, notice), words) ?? findDiagnostic(notice.lines, words);
 
 /** Some gateways leave the action out. What is not said to have failed must not count as failed. */
 function actionOf({ action, status }: ReportedRecipient): ReportAction {
@@ -54,14 +82,10 @@ interface Said {
   diagnostic: Diagnostic | null;
 }
 
-function judged(
-  said: Said,
-  { subject, lines }: Notice,
-  words: BounceWords,
-): Omit<FoundRecipient, 'address' | 'original'> {
+function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'original'> {
   const { action, diagnostic } = said;
   const text = diagnostic?.text ?? '';
-  const inWords = statusOfWords(text === '' ? `${subject}\n${lines.join('\n')}` : text, words);
+  const inWords = text === '' ? prose.status() : statusOfWords(text, prose.words);
   const known = exact(diagnostic?.enhanced ?? null) ?? exact(said.status);
   const status = known ?? inWords ?? diagnostic?.enhanced ?? said.status;
   const isOpen = action === 'failed' || action === 'delayed';

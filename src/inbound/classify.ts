@@ -8,12 +8,11 @@
 import { isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { fieldOf, fieldsOf, ownPartsOf, readMail, wordsOf, type MailPart } from '../mail/mime-read.ts';
-import { namedRecipient, reportedRecipient } from './bounce.ts';
+import { namedRecipients, reportedRecipients } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
 import { CODE_OR_STATUS, statusOfWords } from './diagnostic.ts';
 import type { Finding, FindingKind } from './finding.ts';
-import { namedRecipients } from './named-recipients.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
 
@@ -48,9 +47,7 @@ function complaint(notice: Notice): Answer | null {
 function deliveryReport(notice: Notice, words: BounceWords): Answer | null {
   const { mail, delivery } = notice;
   if (delivery === null || delivery.recipients.length === 0) return null;
-  const recipients = delivery.recipients
-    .map((one) => reportedRecipient(one, notice, words))
-    .filter(({ address }) => address !== '');
+  const recipients = reportedRecipients(delivery, notice, words).filter(({ address }) => address !== '');
   const actions = new Set(recipients.map(({ action }) => action));
   const kind: FindingKind = actions.has('failed') ? 'bounce' : actions.has('delayed') ? 'delay' : 'other';
   if (recipients.length === 0) return null;
@@ -97,42 +94,59 @@ function prose(notice: Notice, words: BounceWords): Answer {
   const kind = kindOfProse(notice, words);
   if (kind !== 'bounce' && kind !== 'delay') return { kind };
   const action = kind === 'bounce' ? 'failed' : 'delayed';
-  return { kind, recipients: namedRecipients(notice, words).map((one) => namedRecipient(one, action, notice, words)) };
+  return { kind, recipients: namedRecipients(action, notice, words) };
+}
+
+/** What the prose says, asked once. */
+interface Said {
+  title: string;
+  text: string;
+  failure: boolean;
+  /** In the subject: what no answering machine writes there. */
+  failureInTitle: boolean;
+  late: boolean;
+  /** A reply or a status is quoted, as only mail servers do. */
+  quotesReply: boolean;
 }
 
 function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
-  const { mail, subject, lines, original } = notice;
-  const title = foldText(subject);
-  const text = foldText(lines.join('\n'));
-  const named = fieldOf(mail.headers, 'x-failed-recipients') !== null;
-  if (!named && words.challenge(title)) return 'auto_reply';
-  const fromDaemon = isFromDaemon(mail, words);
-  const says = words.failure(title) || words.failure(text);
-  const isLate = (words.delay(title) || words.delay(text)) && !words.failure(title) && !words.givenUp(text);
-  if (!named && words.autoReplySubjects(title)) return 'auto_reply';
-  if (!fromDaemon && !named) return fromPerson(notice, words, { title, text, says, isLate });
-  if (!named && !says && (isMarkedAutoReply(mail.headers) || words.challenge(text))) return 'auto_reply';
-  if (isLate) return 'delay';
-  if (!named && (words.success(title) || words.success(text)) && !words.failure(title)) return 'other';
-  if (named || says || lines.some((line) => CODE_OR_STATUS.test(line))) return 'bounce';
+  const { mail, original } = notice;
+  const said = saidIn(notice, words);
+  const { title, text } = said;
+  if (fieldOf(mail.headers, 'x-failed-recipients') !== null) return said.late ? 'delay' : 'bounce';
+  if (words.autoReplySubjects(title) || words.challenge(title)) return 'auto_reply';
+  if (words.challenge(text) && !said.failureInTitle && !said.quotesReply) return 'auto_reply';
+  if (!isFromDaemon(mail, words)) return fromSomebody(notice, words, said);
+  if (!said.failure && isMarkedAutoReply(mail.headers)) return 'auto_reply';
+  if (said.late) return 'delay';
+  if (!said.failureInTitle && (words.success(title) || words.success(text))) return 'other';
+  if (said.failure || said.quotesReply) return 'bounce';
   if (original.length > 0 && statusOfWords(text, words) !== null) return 'bounce';
-  return isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
+  return automaticOrNot(mail, words, text);
 }
 
-/** Gateways bounce in the name of people too; then a head that came back or a quoted reply must bear it out. */
-function fromPerson(
-  { mail, original, lines }: Notice,
-  words: BounceWords,
-  { title, text, says, isLate }: { title: string; text: string; says: boolean; isLate: boolean },
-): FindingKind {
-  const automatic = isMarkedAutoReply(mail.headers);
-  if (automatic || words.challenge(text)) return 'auto_reply';
-  const isBorneOut = original.length > 0 || lines.some((line) => CODE_OR_STATUS.test(line)) || hasNullSender(mail);
-  if (words.failure(title) && isBorneOut) return isLate ? 'delay' : 'bounce';
-  if (says && (hasNullSender(mail) || (isBorneOut && words.nobodies.has(localPartOfFrom(mail)))))
-    return isLate ? 'delay' : 'bounce';
-  return isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
+function saidIn({ subject, lines }: Notice, words: BounceWords): Said {
+  const title = foldText(subject);
+  const text = foldText(lines.join('\n'));
+  const failureInTitle = words.failure(title);
+  const late = (words.delay(title) || words.delay(text)) && !failureInTitle && !words.givenUp(text);
+  const quotesReply = lines.some((line) => CODE_OR_STATUS.test(line));
+  return { title, text, failure: failureInTitle || words.failure(text), failureInTitle, late, quotesReply };
 }
+
+/** Gateways bounce in the name of people and of nobody too; then more must bear it out than words, which people use as well. */
+function fromSomebody({ mail, original }: Notice, words: BounceWords, said: Said): FindingKind {
+  if (isMarkedAutoReply(mail.headers)) return 'auto_reply';
+  const isFromNull = hasNullSender(mail);
+  const isProgram = isFromNull || words.nobodies.has(localPartOfFrom(mail));
+  const hasProof = said.quotesReply || (original.length > 0 && !isAutoSubmitted(mail.headers));
+  const isNotice = said.failureInTitle ? hasProof || isFromNull : said.failure && isProgram && hasProof;
+  if (isNotice) return said.late ? 'delay' : 'bounce';
+  return automaticOrNot(mail, words, said.text);
+}
+
+const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): FindingKind =>
+  isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 
 /** By its From: the local part, or the name beside it. */
 function isFromDaemon(mail: MailPart, words: BounceWords): boolean {

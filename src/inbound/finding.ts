@@ -30,7 +30,7 @@ export interface FoundRecipient {
 
 export interface Finding {
   kind: FindingKind;
-  /** What follows `b+` or `unsub+` in an address of ours, lower case; null where there is none. Its form is checked, not its signature. */
+  /** What follows `b+` (in lower case) or `unsub+` in an address of ours; null where there is none. Its form is checked, not its signature. */
   token: string | null;
   /** X-Message-Id of the returned mail, else its Message-ID. */
   messageId: string | null;

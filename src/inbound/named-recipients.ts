@@ -45,11 +45,13 @@ interface Place extends FoundAddress {
 }
 
 /** Whom the notice names, in order, without the sender of the returned mail and without postmasters. */
-export function namedRecipients(notice: Notice, words: BounceWords): NamedRecipient[] {
+export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedRecipient[] {
   const inHeader = addressesOf(notice.mail.headers, FAILED);
   const places = placesOf(notice);
-  if (inHeader.length > 0)
-    return distinct(inHeader.map((address) => ({ address, lines: linesAbout(address, notice) })));
+  if (inHeader.length > 0) {
+    const linesOf = linesByRecipient(notice);
+    return distinct(inHeader.map((address) => ({ address, lines: linesOf(address) })));
+  }
   const mine = ownAddresses(notice);
   const others = places.filter(({ address }) => !mine.has(address.toLowerCase()) && !isPostmaster(address));
   return firstWay(notice, others, words) ?? firstWay(notice, places, words) ?? [];
@@ -120,20 +122,18 @@ function named(lines: readonly string[], place: Place, from: number, next: Place
   return { address: place.address, lines: [own, ...lines.slice(place.line + 1, end)] };
 }
 
-/** What stands in the prose below the line that begins with this address; empty where none does. */
-export function linesAbout(address: string, notice: Notice): readonly string[] {
+/** Finds what stands in the prose below the line that begins with an address; nothing where none does. */
+export function linesByRecipient(notice: Notice): (address: string) => readonly string[] {
   const { lines } = notice;
-  const key = address.toLowerCase();
   const listed = placesOf(notice).filter((place) => atLineStart(lines, place));
-  const at = listed.findIndex((place) => place.address.toLowerCase() === key);
-  const place = listed[at];
-  if (place === undefined) return [];
-  return named(
-    lines,
-    place,
-    place.end,
-    listed.slice(at + 1).find((next) => next.address.toLowerCase() !== key),
-  ).lines;
+  const byKey = new Map<string, readonly string[]>();
+  for (const [at, place] of listed.entries()) {
+    const key = place.address.toLowerCase();
+    if (byKey.has(key) || byKey.size >= MOST_RECIPIENTS) continue;
+    const next = listed.slice(at + 1, at + 1 + MOST_LINES).find((other) => other.address.toLowerCase() !== key);
+    byKey.set(key, named(lines, place, place.end, next).lines);
+  }
+  return (address) => byKey.get(address.toLowerCase()) ?? [];
 }
 
 /** The addresses of whoever sent the returned mail: the notice came to them. */

@@ -31,7 +31,7 @@ const RETURNED = new Set([
 /** The token of a return path, from the surest place that has one. `envelope`: recipients of the SMTP session, where known. */
 export function findReturnPathToken(notice: Notice, envelope: readonly string[] = []): string | null {
   const { mail, original, feedback, delivery, lines } = notice;
-  return (
+  const token =
     firstMatch(RETURN_PATH, envelope) ??
     firstMatch(RETURN_PATH, fieldsOf(mail.headers, ENVELOPE)) ??
     firstMatch(RETURN_PATH, fieldsOf(original, RETURNED)) ??
@@ -45,8 +45,8 @@ export function findReturnPathToken(notice: Notice, envelope: readonly string[] 
       mail.headers.map(({ value }) => value),
     ) ??
     firstMatch(RETURN_PATH, lines) ??
-    firstInParts(notice)
-  );
+    firstInParts(notice);
+  return token?.toLowerCase() ?? null;
 }
 
 /** The token in the address of an unsubscribe mail. */
@@ -77,7 +77,7 @@ function firstInParts({ mail }: Notice): string | null {
 function firstMatch(form: RegExp, texts: readonly string[]): string | null {
   for (const text of texts) {
     const token = form.exec(text)?.[1];
-    if (token !== undefined) return token.toLowerCase();
+    if (token !== undefined) return token;
   }
   return null;
 }

@@ -29,6 +29,8 @@ export interface DeliveryReport {
 }
 
 const MOST_RECIPIENTS = 100;
+/** Blank lines that are looked behind. */
+const MOST_BLOCKS = 1000;
 const LONGEST_DIAGNOSTIC = 1000;
 const LONGEST_ADDRESS = 320;
 const STATUS = /(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/;
@@ -43,7 +45,7 @@ export const isDeliveryStatus = (type: string): boolean =>
 /** Reads the part's text (line ends LF). Never throws; what says nothing gives no recipients. */
 export function readDeliveryReport(text: string): DeliveryReport {
   const collector = new Collector();
-  for (const block of text.split(/\n[ \t]*\n/)) {
+  for (const block of text.split(/\n[ \t]*\n/, MOST_BLOCKS)) {
     collector.nextBlock();
     for (const field of parseHeaders(block.replace(/^\n+/, ''))) collector.add(field);
   }
