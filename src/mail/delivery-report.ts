@@ -34,6 +34,7 @@ const MOST_BLOCKS = 1000;
 const LONGEST_DIAGNOSTIC = 1000;
 const LONGEST_ADDRESS = 320;
 const STATUS = /(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/;
+const QUOTED = /(?<=^<?)"(?:[^"\\]|\\.){1,128}"@[^\s<>@]{1,255}/;
 const TYPED = /^\s*([A-Za-z0-9][A-Za-z0-9-]{0,30})\s*;\s*/;
 
 type Draft = { -readonly [Member in keyof ReportedRecipient]: ReportedRecipient[Member] };
@@ -138,9 +139,10 @@ function readAction(value: string): ReportAction | null {
 /** `rfc822; <a@b>`, `utf-8; …` and what leaves its type out. Null where there is no address, or only a mark that it was removed. */
 export function readAddress(value: string): string | null {
   const text = unescaped(decodeWords(untyped(value)).trim());
+  const quoted = QUOTED.exec(text)?.[0];
+  if (quoted !== undefined) return quoted;
   const inner = /<([^<>\s]{1,320})>/.exec(text)?.[1] ?? text.split(/\s/, 1)[0] ?? '';
-  // Quotes around the local part are its own.
-  const address = inner.replace(inner.includes('"@') ? /^[<(']+/ : /^[<("']+/, '').replace(/[>)"',;]+$/, '');
+  const address = inner.replace(/^[<("']+/, '').replace(/[>)"',;]+$/, '');
   return address === '' || address.length > LONGEST_ADDRESS ? null : address;
 }
 
