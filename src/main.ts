@@ -10,6 +10,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 process.exitCode = await run(process.argv.slice(2), undefined, undefined, {
   // Late: small commands start quickly without it.
   startApp: async (config, overrides) => (await import('./app.ts')).startApp(config, overrides),
+  openReportParser: async (keyring) => (await import('./inbound/offline.ts')).openReportParser(keyring),
 });
 // A start that failed half-way must not be kept alive by what it had opened.
 if (process.exitCode !== 0) process.exit();

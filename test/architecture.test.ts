@@ -53,7 +53,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     ...ground,
     'version',
   ],
-  main: ['app', 'cli', 'config'],
+  main: ['app', 'cli', 'config', 'inbound'],
 };
 
 /** Types of settings may be named by everything from band 2 up: a slice of the settings is handed in as plain data. */
@@ -68,7 +68,8 @@ const pure = [
   'storage/tables.ts', 'keys/caller.ts', 'keys/scopes.ts', 'domains/dns-records.ts', 'events/event.ts', 'templates/mixed/',
   'messages/message.ts', 'messages/delivery.ts', 'messages/decide.ts', 'messages/retry.ts', 'messages/compose.ts', 'messages/return-path.ts', 'messages/send-request.ts',
   'tracking/bots.ts', 'tracking/host.ts', 'tracking/rewrite.ts', 'tracking/token.ts', 'tracking/track.ts', 'tracking/unsubscribe-link.ts', 'tracking/user-agent.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
-  'inbound/classify.ts', 'inbound/bounce.ts', 'inbound/complaint.ts', 'webhooks/signature.ts',
+  'inbound/classify.ts', 'inbound/bounce.ts', 'inbound/bounce-words.ts', 'inbound/complaint.ts', 'inbound/diagnostic.ts', 'inbound/finding.ts', 'inbound/offenders.ts', 'inbound/submission-options.ts', 'inbound/named-recipients.ts', 'inbound/notice.ts', 'inbound/token.ts',
+  'webhooks/signature.ts',
 ]; // prettier-ignore
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;

@@ -15,6 +15,7 @@ import { addBooks } from './books.ts';
 import { addConfig } from './config.ts';
 import { addDomains } from './domains.ts';
 import { addEvents } from './events.ts';
+import { addInbound, type OpenReportParser } from './inbound.ts';
 import { addKeys } from './keys.ts';
 import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
@@ -58,6 +59,8 @@ export type Output = Pick<Context, 'out' | 'note'> & { status?: Context['status'
 export interface Program {
   /** Builds and starts everything: app.ts. */
   startApp?: StartApp;
+  /** Reads reports as the listener does: inbound/offline.ts. */
+  openReportParser?: OpenReportParser;
   input?: AsyncIterable<Buffer>;
 }
 
@@ -91,7 +94,7 @@ export async function run(
   args: readonly string[],
   env = environment(),
   output = terminal,
-  { startApp, input = process.stdin }: Program = {},
+  { startApp, openReportParser, input = process.stdin }: Program = {},
 ): Promise<number> {
   const program = new Command('posthorn').description('Self-hosted transactional e-mail.').exitOverride();
   program.option(
@@ -157,6 +160,7 @@ export async function run(
   addStats(program, context);
   addSuppressions(program, context);
   addBooks(program, context);
+  addInbound(program, context, openReportParser);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;

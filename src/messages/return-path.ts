@@ -4,6 +4,7 @@
  * Lower-case base32, compared without regard to case, since servers on the way may fold it; checkable without the database.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { Keyring } from '../base/keyring.ts';
 
 /** A key that signs return paths; its number travels with the token so that keys can be exchanged. */
 export interface ReturnPathKey {
@@ -20,6 +21,14 @@ const ID_CHARACTERS = 26;
 const LENGTH = 43;
 /** One key number, 26 characters of the id, 16 of the MAC: 45 octets with `b+`, 49 with `unsub+`, within the 64 of a local part. */
 const TOKEN = /^([0-9a-hjkmnp-tv-z])([0-7][0-9a-hjkmnp-tv-z]{25})([0-9a-hjkmnp-tv-z]{16})$/;
+
+/** The keys of an installation, the current one first: older ones still open what they signed. */
+export function returnPathKeys({ keyIds, derive }: Pick<Keyring, 'keyIds' | 'derive'>): ReturnPathKey[] {
+  return keyIds.map((keyId, at) => ({
+    id: (keyIds.length - at) % ALPHABET.length,
+    secret: derive('return path', keyId),
+  }));
+}
 
 /** The local part for a delivery id (`dlv_...`). `key.id` is from 0 to 31. */
 export function returnPathFor(key: ReturnPathKey, deliveryId: string): string {

@@ -1,0 +1,126 @@
+/** `posthorn inbound parse`: what the listener would make of a mail. Needs no server. */
+import { existsSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import path from 'node:path';
+import type { Command } from 'commander';
+import { openKeyring, type Keyring } from '../base/keyring.ts';
+import { exitCodes, type Context } from './cli.ts';
+import { examples } from './options.ts';
+import { json, printable, table, type Cell } from './table.ts';
+
+/** What is made of one mail, as `--json` prints it beside the file's name. */
+interface ReportRecord {
+  kind: string;
+  token: string | null;
+  message_id: string | null;
+  recipients: readonly {
+    address: string;
+    action: string | null;
+    status: string | null;
+    diagnostic: string | null;
+    class: string | null;
+    reason: string | null;
+  }[];
+  feedback_type: string | null;
+}
+
+interface ReportParser {
+  parse(bytes: Uint8Array): Promise<{ record: ReportRecord; fault: string | null }>;
+  close(): Promise<void>;
+}
+
+/** Handed in by `main`, since the command line does not know the listener. Null: without keys. */
+export type OpenReportParser = (keyring: Keyring | null) => Promise<ReportParser>;
+
+/** As the listener: what is beyond is not looked at. */
+const MOST_BYTES = 512 * 1024;
+/** Files in memory at once. */
+const WINDOW = 16;
+
+export function addInbound(program: Command, context: Context, openParser: OpenReportParser | undefined): void {
+  const inbound = program
+    .command('inbound')
+    .description('mail that comes back: bounces, complaints, automatic answers');
+  inbound.addHelpText(
+    'after',
+    examples('posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind'),
+  );
+  inbound
+    .command('parse')
+    .description('say what the listener would make of mails in files')
+    .argument('<file...>')
+    .option('--json', 'one JSON object a line')
+    .action(async (files: string[], options: { json?: true }) => {
+      if (openParser === undefined) throw new Error('this program was built without a listener');
+      const parser = await openParser(keyringIn(context));
+      try {
+        await parseAll(context, parser, files, options.json === true);
+      } finally {
+        await parser.close();
+      }
+    });
+}
+
+/** The keys of the installation, if there is one here that we may read: without them a token's form is all we can check. */
+function keyringIn(context: Context): Keyring | null {
+  const { dataDir } = context.load().config;
+  if (!existsSync(path.join(dataDir, 'secret.key'))) return null;
+  try {
+    return openKeyring(dataDir);
+  } catch (error) {
+    context.note(`posthorn: tokens are checked by their form alone: ${error instanceof Error ? error.message : ''}`);
+    return null;
+  }
+}
+
+/** In the order they were named; a file that cannot be read does not stop the others. */
+async function parseAll(
+  context: Context,
+  parser: ReportParser,
+  files: readonly string[],
+  asJson: boolean,
+): Promise<void> {
+  const rows: Cell[][] = [];
+  for (let start = 0; start < files.length; start += WINDOW) {
+    const some = files.slice(start, start + WINDOW);
+    const records = await Promise.all(some.map((file) => parseFile(context, parser, file)));
+    for (const [at, record] of records.entries()) {
+      const file = some[at] ?? '';
+      if (record === null) continue;
+      if (asJson) context.out(json({ file, ...record }, 0));
+      else rows.push(...rowsOf(file, record));
+    }
+  }
+  if (asJson || rows.length === 0) return;
+  for (const line of table(['FILE', 'KIND', 'RECIPIENT', 'ACTION', 'STATUS', 'CLASS', 'REASON'], rows))
+    context.out(line);
+}
+
+async function parseFile(context: Context, parser: ReportParser, file: string): Promise<ReportRecord | null> {
+  const bytes = await beginOf(file).catch((error: unknown) => {
+    context.note(`posthorn: ${printable(file)}: ${error instanceof Error ? error.message : String(error)}`);
+    context.end(exitCodes.noInput);
+    return null;
+  });
+  if (bytes === null) return null;
+  const { record, fault } = await parser.parse(bytes);
+  if (fault !== null) context.note(`posthorn: ${printable(file)}: ${fault}`);
+  return record;
+}
+
+async function beginOf(file: string): Promise<Uint8Array> {
+  const handle = await open(file, 'r');
+  try {
+    const bytes = Buffer.alloc(Math.min((await handle.stat()).size, MOST_BYTES));
+    const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0);
+    return bytes.subarray(0, bytesRead);
+  } finally {
+    await handle.close();
+  }
+}
+
+function rowsOf(file: string, { kind, recipients, feedback_type: type }: ReportRecord): Cell[][] {
+  const what = type === null ? kind : `${kind} (${type})`;
+  if (recipients.length === 0) return [[file, what, null, null, null, null, null]];
+  return recipients.map((one) => [file, what, one.address, one.action, one.status, one.class, one.reason]);
+}

@@ -1,0 +1,103 @@
+/**
+ * The words by which prose notices are read, as compiled from config/bounce-words.yaml. A phrase is plain text with gaps, not
+ * a regular expression, so that whoever adds one cannot make the search slow: each is found in one pass.
+ */
+
+/** True where one of the phrases occurs in a text that `foldText` has folded. */
+export type Phrases = (folded: string) => boolean;
+
+export interface BounceWords {
+  /** Local parts that notices come from. */
+  senders: ReadonlySet<string>;
+  /** Local parts of programs that also write other things. */
+  nobodies: ReadonlySet<string>;
+  senderNames: Phrases;
+  failure: Phrases;
+  delay: Phrases;
+  success: Phrases;
+  givenUp: Phrases;
+  /** Looks at the begin of a subject alone. */
+  autoReplySubjects: Phrases;
+  autoReplyTexts: Phrases;
+  challenge: Phrases;
+  originalBegins: Phrases;
+  /** Enhanced status codes with the phrases that stand for them, in order of precedence. */
+  statuses: readonly { status: string; phrases: Phrases }[];
+}
+
+/** The file's content. */
+export interface WordSource {
+  senders: readonly string[];
+  nobodies: readonly string[];
+  senderNames: readonly string[];
+  failure: readonly string[];
+  delay: readonly string[];
+  success: readonly string[];
+  givenUp: readonly string[];
+  autoReplySubjects: readonly string[];
+  autoReplyTexts: readonly string[];
+  challenge: readonly string[];
+  originalBegins: readonly string[];
+  statuses: readonly { status: string; phrases: readonly string[] }[];
+}
+
+/** What ` ... ` may stand for, in characters. */
+const LONGEST_GAP = 60;
+/** Answers put a mark or two before the words: `[Ticket 5] Out of office`, `Re: AW: …`. */
+const SUBJECT_MARKS = /^(?:(?:re|aw|sv|fwd?|antw|odp|vs)\s*:\s*|\[[^\]]{0,60}\]\s*|\*+\s*)+/i;
+
+export function compileWords(source: WordSource): BounceWords {
+  return {
+    senders: new Set(source.senders),
+    nobodies: new Set(source.nobodies),
+    senderNames: anyOf(source.senderNames),
+    failure: anyOf(source.failure),
+    delay: anyOf(source.delay),
+    success: anyOf(source.success),
+    givenUp: anyOf(source.givenUp),
+    autoReplySubjects: atBegin(source.autoReplySubjects),
+    autoReplyTexts: anyOf(source.autoReplyTexts),
+    challenge: anyOf(source.challenge),
+    originalBegins: anyOf(source.originalBegins),
+    statuses: source.statuses.map(({ status, phrases }) => ({ status, phrases: anyOf(phrases) })),
+  };
+}
+
+/** Lower case, white space as one space, typographic quotes as plain ones: what phrases are searched in. */
+export function foldText(text: string): string {
+  return text
+    .toLowerCase()
+    .replace(/[‘’ʼ`´]/g, "'")
+    .replace(/\s+/g, ' ');
+}
+
+function anyOf(phrases: readonly string[]): Phrases {
+  const pieces = phrases.map((phrase) => foldText(phrase).split(' ... '));
+  return (folded) => pieces.some((one) => occurs(folded, one));
+}
+
+function atBegin(phrases: readonly string[]): Phrases {
+  const beginnings = phrases.map(foldText);
+  return (folded) => {
+    const text = folded.trim().replace(SUBJECT_MARKS, '');
+    return beginnings.some((beginning) => text.startsWith(beginning));
+  };
+}
+
+/** Each piece within a gap of the one before. The first one is tried wherever it stands. */
+function occurs(text: string, [first = '', ...others]: readonly string[]): boolean {
+  for (let at = text.indexOf(first); at >= 0; at = text.indexOf(first, at + 1)) {
+    if (others.length === 0 || follow(text, at + first.length, others)) return true;
+  }
+  return false;
+}
+
+function follow(text: string, from: number, pieces: readonly string[]): boolean {
+  let end = from;
+  for (const piece of pieces) {
+    const within = text.slice(end, end + LONGEST_GAP + piece.length).indexOf(piece);
+    if (within < 0) return false;
+    end += within + piece.length;
+  }
+  return true;
+}

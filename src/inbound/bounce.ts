@@ -1,0 +1,130 @@
+/** What a notice says of one recipient -> code, status, class and reason, by the same rules as replies in a session. */
+import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
+import { classify } from '../messages/classify.ts';
+import type { Verdict } from '../messages/delivery.ts';
+import type { BounceWords } from './bounce-words.ts';
+import { findDiagnostic, readDiagnostic, statusOfWords, type Diagnostic } from './diagnostic.ts';
+import type { FoundRecipient } from './finding.ts';
+import { linesByRecipient, recipientsNamedIn } from './named-recipients.ts';
+import type { Notice } from './notice.ts';
+
+/** RFC 3463 section 3.5 and what servers use beside it: the mail grew too old. */
+const EXPIRED = new Set(['4.4.7', '5.4.7']);
+
+/** The recipients of a delivery report; the prose of the notice helps out where the fields say nothing. */
+export function reportedRecipients(delivery: DeliveryReport, notice: Notice, words: BounceWords): FoundRecipient[] {
+  const prose = openProse(notice, words);
+  return delivery.recipients.map((reported) => {
+    const { finalRecipient, originalRecipient, status } = reported;
+    const address = finalRecipient ?? originalRecipient ?? '';
+    const quoted = reported.diagnostic === null ? null : readDiagnostic(reported.diagnostic);
+    const isOpen = exact(status) === null || isRouting(status ?? '');
+    const inProse = isOpen && !saysWhy(quoted, words) ? prose.about(address) : null;
+    const isOther = originalRecipient !== null && originalRecipient.toLowerCase() !== address.toLowerCase();
+    return {
+      address,
+      original: isOther ? originalRecipient : null,
+      ...judged({ action: actionOf(reported), status, diagnostic: inProse ?? quoted }, prose),
+      diagnostic: reported.diagnostic ?? inProse?.text ?? null,
+    };
+  });
+}
+
+/** The recipients of a notice in prose. */
+export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, words: BounceWords): FoundRecipient[] {
+  const prose = openProse(notice, words);
+  return recipientsNamedIn(notice, words).map(({ address, lines }) => ({
+    address,
+    original: null,
+    ...judged({ action, status: null, diagnostic: prose.within(lines) }, prose),
+  }));
+}
+
+/** The prose of a notice, searched at most once as a whole however many recipients there are. */
+interface Prose {
+  words: BounceWords;
+  /** Why, by these lines, else by all. */
+  within(lines: readonly string[]): Diagnostic | null;
+  /** Why, by what stands below the address, else by all. */
+  about(address: string): Diagnostic | null;
+  /** The status that the words of the whole stand for. */
+  status(): string | null;
+}
+
+function openProse(notice: Notice, words: BounceWords): Prose {
+  const { subject, lines } = notice;
+  const overall = once(() => findDiagnostic(lines, words));
+  const linesOf = once(() => linesByRecipient(notice));
+  const within = (some: readonly string[]): Diagnostic | null => findDiagnostic(some, words) ?? overall();
+  return {
+    words,
+    within,
+    about: (address) => within(linesOf()(address)),
+    status: once(() => statusOfWords(`${subject}\n${lines.join('\n')}`, words)),
+  };
+}
+
+function once<Value>(find: () => Value): () => Value {
+  let found: { value: Value } | null = null;
+  return () => (found ??= { value: find() }).value;
+}
+
+/** Some gateways leave the action out. What is not said to have failed must not count as failed. */
+function actionOf({ action, status }: ReportedRecipient): ReportAction {
+  if (action !== null) return action;
+  return status?.startsWith('2') === true ? 'delivered' : status?.startsWith('4') === true ? 'delayed' : 'failed';
+}
+
+interface Said {
+  action: ReportAction;
+  /** The Status field. */
+  status: string | null;
+  diagnostic: Diagnostic | null;
+}
+
+function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'original'> {
+  const { action, diagnostic } = said;
+  const text = diagnostic?.text ?? '';
+  const inWords = text === '' ? prose.status() : statusOfWords(text, prose.words);
+  const known = exact(diagnostic?.enhanced ?? null) ?? exact(said.status);
+  const status = known ?? inWords ?? diagnostic?.enhanced ?? said.status;
+  const isOpen = action === 'failed' || action === 'delayed';
+  return {
+    action,
+    status,
+    diagnostic: text === '' ? null : text,
+    code: diagnostic?.code ?? null,
+    verdict: isOpen ? verdictOf({ ...said, action }, known, inWords) : null,
+  };
+}
+
+/** By the reply where one is quoted, as if it had been given to us; where none is, by the words for what went wrong. */
+function verdictOf(
+  { action, status, diagnostic }: Said & { action: 'failed' | 'delayed' },
+  known: string | null,
+  inWords: string | null,
+): Verdict {
+  if (known !== null && EXPIRED.has(known)) return expired;
+  const level = (action === 'delayed' ? '4' : (status ?? known ?? inWords))?.startsWith('4') === true ? 450 : 550;
+  const text = diagnostic?.text ?? '';
+  const code = diagnostic?.code ?? level;
+  const byReply = classify({ phase: 'report', code, enhanced: known ?? diagnostic?.enhanced ?? status, text });
+  const isCertain = diagnostic?.code !== null && diagnostic !== null && byReply.class !== 'undetermined';
+  if (inWords === null || isCertain || (known !== null && !isRouting(known))) return byReply;
+  return EXPIRED.has(inWords) ? expired : classify({ phase: 'report', code, enhanced: inWords, text: '' });
+}
+
+const expired: Verdict = { class: 'soft', reason: 'expired' };
+
+/** The status where it says more than success or failure. */
+const exact = (status: string | null): string | null => (isVague(status) ? null : status);
+
+/** `5.0.0`, `5.1.0` and protocol errors (`5.5.0`) are what gateways write that know nothing, or hang on any reply. */
+const isVague = (status: string | null): boolean => status === null || /^[245]\.(?:[05]\.|[12]\.0$)/.test(status);
+
+/** `5.4.4` is said of domains that do not exist, and of servers that could not be asked. */
+const isRouting = (status: string): boolean => /^[45]\.4\.[04]$/.test(status);
+
+const saysWhy = (diagnostic: Diagnostic | null, words: BounceWords): boolean =>
+  diagnostic !== null &&
+  (diagnostic.code !== null || diagnostic.enhanced !== null || statusOfWords(diagnostic.text, words) !== null);

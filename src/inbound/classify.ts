@@ -1,0 +1,171 @@
+/**
+ * What is this mail? Asked in the order in which the answers are sure: programs' own words first (a delivery report, a
+ * feedback report, a receipt), then what it was sent to, then prose. An answering machine also writes from the null sender,
+ * quotes our mail and says "could not", so prose is a bounce only where something says so that no answering machine says.
+ *
+ * Pure and linear in the mail's length, for use in a thread (report-worker.ts): the mail may be anybody's.
+ */
+import { isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
+import { addressesIn } from '../mail/addresses-in.ts';
+import { fieldOf, fieldsOf, ownPartsOf, readMail, wordsOf, type MailPart } from '../mail/mime-read.ts';
+import { namedRecipients, reportedRecipients } from './bounce.ts';
+import { foldText, type BounceWords } from './bounce-words.ts';
+import { complainant, complaintIn } from './complaint.ts';
+import { CODE_OR_STATUS, statusOfWords } from './diagnostic.ts';
+import type { Finding, FindingKind } from './finding.ts';
+import { openNotice, type Notice } from './notice.ts';
+import { findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
+
+type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
+
+/** `envelope`: the recipients of the SMTP session, which come before any header. Never throws. */
+export function readReport(words: BounceWords, bytes: Uint8Array, envelope: readonly string[] = []): Finding {
+  const notice = openNotice(readMail(bytes), words);
+  const answer =
+    complaint(notice) ??
+    deliveryReport(notice, words) ??
+    receipt(notice) ??
+    unsubscribe(notice, envelope) ??
+    aggregateReport(notice) ??
+    prose(notice, words);
+  return {
+    token: findReturnPathToken(notice, envelope),
+    messageId: findMessageId(notice),
+    recipients: [],
+    feedback: null,
+    isWellFormed: false,
+    ...answer,
+  };
+}
+
+function complaint(notice: Notice): Answer | null {
+  const found = complaintIn(notice);
+  return found === null ? null : { kind: 'complaint', ...found };
+}
+
+/** RFC 3464: one that failed makes it a bounce, one that is late a delay; success is of no interest. */
+function deliveryReport(notice: Notice, words: BounceWords): Answer | null {
+  const { mail, delivery } = notice;
+  if (delivery === null || delivery.recipients.length === 0) return null;
+  const recipients = reportedRecipients(delivery, notice, words).filter(({ address }) => address !== '');
+  const actions = new Set(recipients.map(({ action }) => action));
+  const kind: FindingKind = actions.has('failed') ? 'bounce' : actions.has('delayed') ? 'delay' : 'other';
+  if (recipients.length === 0) return null;
+  const isWellFormed =
+    mail.type === 'multipart/report' && mail.params.get('report-type')?.toLowerCase() === 'delivery-status';
+  return { kind, recipients, isWellFormed };
+}
+
+const receipt = ({ mail }: Notice): Answer | null => (isDispositionNotification(mail) ? { kind: 'auto_reply' } : null);
+
+/** To our own address, or one that a mail program made for its user ("unsubscribe" and nothing else). */
+function unsubscribe(notice: Notice, envelope: readonly string[]): Answer | null {
+  const token = findUnsubscribeToken(notice, envelope);
+  if (token === null && !isPlainUnsubscribe(notice)) return null;
+  const [from] = addressesIn(fieldOf(notice.mail.headers, 'from')?.slice(0, 1000) ?? '');
+  const feedback = { type: 'opt-out', userAgent: null, arrivalDate: null, feedbackId: null };
+  return { kind: 'unsubscribe', token, recipients: from === undefined ? [] : [complainant(from.address)], feedback };
+}
+
+const isPlainUnsubscribe = ({ mail, subject }: Notice): boolean =>
+  fieldOf(mail.headers, 'x-apple-unsubscribe') !== null || /^unsubscribe$/i.test(subject.trim());
+
+/** RFC 7489 section 7.2.1.1 (subject, file name), RFC 8460 section 5.3 (types, header). */
+function aggregateReport({ mail, subject }: Notice): Answer | null {
+  const isTls =
+    fieldOf(mail.headers, 'tls-report-domain') !== null || mail.params.get('report-type')?.toLowerCase() === 'tlsrpt';
+  const isDmarc = /^\s*(?:\[[^\]]{0,40}\]\s*)?report[- ]domain:/i.test(subject);
+  return isTls || isDmarc || [...ownPartsOf(mail)].some(isAggregatePart) ? { kind: 'report' } : null;
+}
+
+function isAggregatePart({ type, params, headers }: MailPart): boolean {
+  if (type.startsWith('application/tlsrpt')) return true;
+  const name =
+    params.get('name') ??
+    /filename\*?=(?:"([^"]{1,300})"|([^\s;]{1,300}))/i
+      .exec(fieldOf(headers, 'content-disposition') ?? '')
+      ?.slice(1)
+      .join('') ??
+    '';
+  return /^[^!\s]{1,253}![^!\s]{1,253}!\d{1,12}!\d{1,12}(?:![^.]{0,100})?\.(?:xml|json|zip)(?:\.gz)?$/i.test(name);
+}
+
+function prose(notice: Notice, words: BounceWords): Answer {
+  const kind = kindOfProse(notice, words);
+  if (kind !== 'bounce' && kind !== 'delay') return { kind };
+  const action = kind === 'bounce' ? 'failed' : 'delayed';
+  return { kind, recipients: namedRecipients(action, notice, words) };
+}
+
+/** What the prose says, asked once. */
+interface Said {
+  title: string;
+  text: string;
+  failure: boolean;
+  /** In the subject: what no answering machine writes there. */
+  failureInTitle: boolean;
+  late: boolean;
+  /** A reply or a status is quoted, as only mail servers do. */
+  quotesReply: boolean;
+}
+
+function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
+  const { mail, original } = notice;
+  const said = saidIn(notice, words);
+  const { title, text } = said;
+  if (fieldOf(mail.headers, 'x-failed-recipients') !== null) return said.late ? 'delay' : 'bounce';
+  if (words.autoReplySubjects(title) || words.challenge(title)) return 'auto_reply';
+  if (words.challenge(text) && !said.failureInTitle && !said.quotesReply) return 'auto_reply';
+  if (!isFromDaemon(mail, words)) return fromSomebody(notice, words, said);
+  if (!said.failure && isMarkedAutoReply(mail.headers)) return 'auto_reply';
+  if (said.late) return 'delay';
+  if (!said.failureInTitle && (words.success(title) || words.success(text))) return 'other';
+  if (said.failure || said.quotesReply) return 'bounce';
+  if (original.length > 0 && statusOfWords(text, words) !== null) return 'bounce';
+  return automaticOrNot(mail, words, text);
+}
+
+function saidIn({ subject, lines }: Notice, words: BounceWords): Said {
+  const title = foldText(subject);
+  const text = foldText(lines.join('\n'));
+  const failureInTitle = words.failure(title);
+  const late = (words.delay(title) || words.delay(text)) && !failureInTitle && !words.givenUp(text);
+  const quotesReply = lines.some((line) => CODE_OR_STATUS.test(line));
+  return { title, text, failure: failureInTitle || words.failure(text), failureInTitle, late, quotesReply };
+}
+
+/** Gateways bounce in the name of people and of nobody too; then more must bear it out than words, which people use as well. */
+function fromSomebody({ mail, original }: Notice, words: BounceWords, said: Said): FindingKind {
+  if (isMarkedAutoReply(mail.headers)) return 'auto_reply';
+  const isFromNull = hasNullSender(mail);
+  const isProgram = isFromNull || words.nobodies.has(localPartOfFrom(mail));
+  const hasProof = said.quotesReply || (original.length > 0 && !isAutoSubmitted(mail.headers));
+  const isNotice = said.failureInTitle ? hasProof || isFromNull : said.failure && isProgram && hasProof;
+  if (isNotice) return said.late ? 'delay' : 'bounce';
+  return automaticOrNot(mail, words, said.text);
+}
+
+const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): FindingKind =>
+  isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
+
+/** By its From: the local part, or the name beside it. */
+function isFromDaemon(mail: MailPart, words: BounceWords): boolean {
+  return words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(fromOf(mail)));
+}
+
+const fromOf = (mail: MailPart): string => wordsOf(mail.headers, 'from').slice(0, 1000);
+
+/** Lower case; of `MAILER-DAEMON` alone, and of `MAILER-DAEMON <>`, the name. */
+function localPartOfFrom(mail: MailPart): string {
+  const from = fromOf(mail);
+  const [first] = addressesIn(from);
+  return (
+    (first?.address ?? from)
+      .toLowerCase()
+      .replace(/^[<"\s]+/, '')
+      .split(/[@>\s]/, 1)[0] ?? ''
+  );
+}
+
+const hasNullSender = (mail: MailPart): boolean =>
+  fieldsOf(mail.headers, new Set(['return-path'])).some((value) => /^<\s*>/.test(value.trim()));

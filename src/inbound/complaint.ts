@@ -1,0 +1,81 @@
+/**
+ * Complaints: feedback reports (RFC 5965), and the forms of providers that send the mail back without one (Microsoft's
+ * JMRP). Who complained is often redacted; the token, the Message-ID and the Feedback-ID of the returned head find the
+ * delivery then.
+ */
+import { readComplainant } from '../mail/feedback-report.ts';
+import { fieldOf, fieldsOf, wordsOf } from '../mail/mime-read.ts';
+import { foldText } from './bounce-words.ts';
+import type { Finding, FoundRecipient } from './finding.ts';
+import { addresseesOf } from './named-recipients.ts';
+import type { Notice } from './notice.ts';
+
+/** Types that say nothing against a mail (RFC 5965 section 7.3, RFC 6591): they are noted and suppress nobody. */
+const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failure']);
+
+const MOST_COMPLAINANTS = 100;
+
+/** True where the recipient does not want our mail. */
+export const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
+
+/** Headers that providers put before the mail they send back, to say whose complaint it is. */
+const COMPLAINANT = new Set(['x-hmxmroriginalrecipient', 'x-original-rcpt-to', 'x-complaint-to', 'x-aol-recipient']);
+const PROVIDER_SUBJECT =
+  /^(?:complaint about message from|abuse report|email feedback report|spam report|feedback loop|fbl report|client tos notification)\b/;
+
+/** The complaint in a notice, or null where it is none. */
+export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipients'> | null {
+  const { feedback, original } = notice;
+  const complainants = complainantsOf(notice);
+  if (feedback === null && !isProviderForm(notice)) return null;
+  return {
+    recipients: complainants.map(complainant),
+    feedback: {
+      // A report that names no type comes from somebody's button all the same.
+      type: feedback?.feedbackType ?? 'abuse',
+      userAgent: feedback?.userAgent ?? null,
+      arrivalDate: feedback?.arrivalDate ?? null,
+      feedbackId: fieldOf(original, 'feedback-id'),
+    },
+  };
+}
+
+function complainantsOf({ feedback, original }: Notice): readonly string[] {
+  const inReport = feedback?.complainants ?? [];
+  if (inReport.length > 0) return inReport;
+  const marked = fieldsOf(original, COMPLAINANT)
+    .map(readComplainant)
+    .filter((address) => address !== null);
+  if (marked.length > 0) return [...new Set(marked)];
+  const addressees = [...new Set(addresseesOf(original))].slice(0, MOST_COMPLAINANTS);
+  const named = addressees.filter((address) => readComplainant(address) !== null);
+  if (named.length > 0) return named;
+  const received = fieldsOf(original, new Set(['received'])).flatMap((value) => readFor(value));
+  // Redacted ones at last: they show how the report was redacted.
+  return received.length > 0 ? received.slice(0, 1) : addressees;
+}
+
+/** `for <a@b>` of RFC 5321 section 4.4: whom a server on the way took the mail for. */
+function readFor(received: string): string[] {
+  const address = readComplainant(/\bfor\s{1,20}<([^<>\s]{1,320})>/.exec(received)?.[1] ?? '');
+  return address === null ? [] : [address];
+}
+
+/** The mail comes back as a part, and a subject or a header that only such programs write says why. */
+function isProviderForm({ mail, original }: Notice): boolean {
+  if (original.length === 0) return false;
+  return (
+    fieldsOf(original, COMPLAINANT).length > 0 ||
+    PROVIDER_SUBJECT.test(foldText(wordsOf(mail.headers, 'subject')).trim())
+  );
+}
+
+export const complainant = (address: string): FoundRecipient => ({
+  address,
+  original: null,
+  action: null,
+  status: null,
+  diagnostic: null,
+  code: null,
+  verdict: null,
+});

@@ -1,0 +1,89 @@
+/**
+ * What a remote server said, as notices quote it: `host mx.example.net[192.0.2.1] said: 550 5.1.1 <a@b>... User unknown`,
+ * qmail's `(#5.1.1)`, or words alone, for which the phrases of config/bounce-words.yaml know a status.
+ */
+import { foldText, type BounceWords } from './bounce-words.ts';
+
+export interface Diagnostic {
+  text: string;
+  /** `550`; null where none is quoted. */
+  code: number | null;
+  /** `5.1.1`; null where none is quoted. */
+  enhanced: string | null;
+}
+
+const LONGEST_TEXT = 500;
+/** A reply goes on over a few lines, until the paragraph ends. */
+const MOST_LINES = 8;
+
+/** Codes that SMTP has (RFC 5321 section 4.2.1), where a reply can begin; an address of four numbers has none such. */
+const CODE = /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
+const ENHANCED = /(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
+const REPLY = /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])[ \-]+#?[([]?([45]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
+
+/** The next command of a transcript, the next recipient of a list. */
+const ANOTHER = /^\s{0,20}(?:>>>|<?[^\s<>@:]{1,128}@[^\s<>@:]{1,255}>?:(?:\s|$))/;
+const REPLY_LINE = /^\s{0,20}(?:<<<\s{0,5})?[45][0-5][0-9]([ -])/;
+
+/** True of a line that quotes a reply or has an enhanced code. */
+export const CODE_OR_STATUS = new RegExp(`${REPLY.source}|${ENHANCED.source}`);
+
+/** Reads the codes out of one diagnostic text. */
+export function readDiagnostic(text: string): Diagnostic {
+  const shown = text.replace(/\s+/g, ' ').trim().slice(0, LONGEST_TEXT).toWellFormed();
+  const [, code, enhanced] = REPLY.exec(shown) ?? [];
+  const alone = code ?? CODE.exec(shown)?.[1];
+  return {
+    text: shown,
+    code: alone === undefined ? null : Number(alone),
+    enhanced: enhanced ?? ENHANCED.exec(shown)?.[1] ?? null,
+  };
+}
+
+/** The passage of these lines that says why: a quoted reply, a permanent one first, else words that stand for a status. */
+export function findDiagnostic(lines: readonly string[], words: BounceWords): Diagnostic | null {
+  for (const isOne of [
+    (line: string) => REPLY.exec(line)?.[1]?.startsWith('5') === true,
+    (line: string) => CODE.exec(line)?.[1]?.startsWith('5') === true,
+    (line: string) => CODE.test(line),
+    (line: string) => ENHANCED.test(line),
+  ]) {
+    const index = lines.findIndex(isOne);
+    if (index >= 0) return readDiagnostic(replyFrom(lines, index, words));
+  }
+  const index = lines.findIndex((line) => statusOfWords(line, words) !== null);
+  return index < 0 ? null : readDiagnostic(paragraph(lines, index, words));
+}
+
+/** The status that a text's words stand for (config/bounce-words.yaml), or null. */
+export function statusOfWords(text: string, words: BounceWords): string | null {
+  const folded = foldText(text);
+  return words.statuses.find(({ phrases }) => phrases(folded))?.status ?? null;
+}
+
+/** From where the code stands to the end of the paragraph. */
+function replyFrom(lines: readonly string[], index: number, words: BounceWords): string {
+  const line = lines[index] ?? '';
+  const at = (REPLY.exec(line) ?? CODE.exec(line))?.index ?? 0;
+  return [line.slice(at).replace(/^[\s:>"'(;,#=[]/, ''), ...following(lines, index, words)].join(' ');
+}
+
+const paragraph = (lines: readonly string[], index: number, words: BounceWords): string =>
+  [lines[index] ?? '', ...following(lines, index, words)].join(' ');
+
+/**
+ * What belongs to the passage that begins in this line. It ends where the next reply begins (RFC 5321 section 4.2.1: a hyphen
+ * says that a line of the same reply follows), and before what the reporting server adds ("I'm not going to try again").
+ */
+function following(lines: readonly string[], index: number, words: BounceWords): readonly string[] {
+  const rest = lines.slice(index + 1, index + MOST_LINES);
+  let goesOn = /[45][0-5][0-9]-/.test(lines[index] ?? '');
+  const end = rest.findIndex((line) => {
+    const separator = REPLY_LINE.exec(line)?.[1];
+    if (line.trim() === '' || words.givenUp(foldText(line)) || ANOTHER.test(line)) return true;
+    if (separator !== undefined && !goesOn) return true;
+    goesOn = separator === '-';
+    return false;
+  });
+  return end < 0 ? rest : rest.slice(0, end);
+}

@@ -1,0 +1,85 @@
+/** What the listener makes of a mail. `posthorn inbound parse` prints it; `receive` turns it into happenings. */
+import type { ReportAction } from '../mail/delivery-report.ts';
+import type { Verdict } from '../messages/delivery.ts';
+
+/**
+ * - bounce: a delivery has failed. delay: it has not yet.
+ * - complaint: a recipient, or a program in their name, calls the mail abuse (RFC 5965).
+ * - auto_reply: an answering machine, a challenge, a read receipt: says nothing about the delivery.
+ * - unsubscribe: to the address of List-Unsubscribe.
+ * - report: DMARC aggregate or TLS-RPT.
+ * - other: notices of success, mails of people, what cannot be read.
+ */
+export type FindingKind = 'bounce' | 'delay' | 'complaint' | 'auto_reply' | 'unsubscribe' | 'report' | 'other';
+
+export interface FoundRecipient {
+  address: string;
+  /** Whom we had written to, where the report says that it was another address. */
+  original: string | null;
+  /** Null in complaints and unsubscribe mails. */
+  action: ReportAction | null;
+  /** `5.1.1`: the reply's own, else that of the report, else what its words stand for. */
+  status: string | null;
+  /** The remote's words, at most 1,000 characters. */
+  diagnostic: string | null;
+  /** `550` of the reply that the report quotes. */
+  code: number | null;
+  /** What it means; null unless a delivery failed or is late. */
+  verdict: Verdict | null;
+}
+
+export interface Finding {
+  kind: FindingKind;
+  /** What follows `b+` (in lower case) or `unsub+` in an address of ours; null where there is none. Its form is checked, not its signature. */
+  token: string | null;
+  /** X-Message-Id of the returned mail, else its Message-ID. */
+  messageId: string | null;
+  recipients: readonly FoundRecipient[];
+  /** Of a complaint. */
+  feedback: { type: string; userAgent: string | null; arrivalDate: string | null; feedbackId: string | null } | null;
+  /** `multipart/report; report-type=delivery-status` with a recipient in it (RFC 3464, RFC 6522): counts whoever sent it. */
+  isWellFormed: boolean;
+}
+
+/** A finding as programs get it: the line of `posthorn inbound parse --json` without the file. */
+export interface FindingRecord {
+  kind: FindingKind;
+  token: string | null;
+  message_id: string | null;
+  recipients: readonly {
+    address: string;
+    action: ReportAction | null;
+    status: string | null;
+    diagnostic: string | null;
+    class: Verdict['class'] | null;
+    reason: Verdict['reason'] | null;
+  }[];
+  feedback_type: string | null;
+}
+
+export function findingRecord({ kind, token, messageId, recipients, feedback }: Finding): FindingRecord {
+  return {
+    kind,
+    token,
+    message_id: messageId,
+    recipients: recipients.map(({ address, action, status, diagnostic, verdict }) => ({
+      address,
+      action,
+      status,
+      diagnostic,
+      class: verdict?.class ?? null,
+      reason: verdict?.reason ?? null,
+    })),
+    feedback_type: feedback?.type ?? null,
+  };
+}
+
+/** Of a mail that nothing can be made of. */
+export const nothingFound: Finding = {
+  kind: 'other',
+  token: null,
+  messageId: null,
+  recipients: [],
+  feedback: null,
+  isWellFormed: false,
+};

@@ -1,0 +1,159 @@
+/**
+ * Whom a notice in prose is about. Addresses stand in it in several ways; the first way that names anybody counts, since the
+ * later ones also catch postmasters, help desks and the sender:
+ *
+ * 1. a header of its own (`X-Failed-Recipients`)
+ * 2. at the begin of a line, the reason behind or below it (qmail, exim, sendmail, Postfix, Yahoo, Exchange, Domino)
+ * 3. in a quoted command or reply (`RCPT TO:<a@b>`, `550 <a@b>... User unknown`)
+ * 4. behind a label (`Recipient: a@b`)
+ * 5. anywhere in the prose, where the returned mail was addressed to it
+ * 6. in a line that says what went wrong, or in the subject
+ * 7. in the To field of the returned mail, else anywhere in the prose
+ */
+import { addressesIn, type FoundAddress } from '../mail/addresses-in.ts';
+import { fieldsOf } from '../mail/mime-read.ts';
+import type { HeaderField } from '../mail/header.ts';
+import { foldText, type BounceWords } from './bounce-words.ts';
+import { statusOfWords } from './diagnostic.ts';
+import type { Notice } from './notice.ts';
+
+export interface NamedRecipient {
+  address: string;
+  /** The lines that may say why: those from its name to the next one's. Empty where it stands in a header alone. */
+  lines: readonly string[];
+}
+
+const MOST_RECIPIENTS = 100;
+/** What belongs to a recipient ends here at the latest. */
+const MOST_LINES = 30;
+
+const FAILED = new Set(['x-failed-recipients', 'x-failed-recipient', 'x-bounced-recipient']);
+const SENDER = new Set(['from', 'sender', 'return-path', 'reply-to', 'errors-to', 'x-envelope-from']);
+const RECIPIENT = new Set(['to', 'delivered-to', 'envelope-to', 'x-original-to', 'x-rcpt-to', 'x-envelope-to']);
+const ADDRESSEE = new Set(['to', 'cc', 'bcc', 'apparently-to']);
+
+const COMMAND_OR_REPLY = /\brcpt to\s*:|^\s{0,20}(?:<<<\s*)?[45][0-5][0-9][ -]/i;
+const LABEL = /^\s{0,40}(?:[^\s:]+[ \t]+){0,4}[^\s:]{1,40}\s{0,4}[:：]\s{0,40}[<"']?$/;
+const LABEL_OF_OTHERS =
+  /^\W{0,10}(?:from|sender|reply-to|reply to|return-path|message-id|message id|in-reply-to|references|cc|date|subject|contact|help|von|absender|de|da|от|отправитель|差出人|发件人)\b/i;
+const IDS = /^\W{0,10}(?:message-id|message id|in-reply-to|references|id|feedback-id|x-[a-z-]*id)\s*:/i;
+const PROSE_BEFORE = /[\p{L},]$/u;
+
+/** Where in the prose an address stands. */
+interface Place extends FoundAddress {
+  line: number;
+}
+
+/** Whom the notice names, in order, without the sender of the returned mail and without postmasters. */
+export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedRecipient[] {
+  const inHeader = addressesOf(notice.mail.headers, FAILED);
+  const places = placesOf(notice);
+  if (inHeader.length > 0) {
+    const linesOf = linesByRecipient(notice);
+    return distinct(inHeader.map((address) => ({ address, lines: linesOf(address) })));
+  }
+  const mine = ownAddresses(notice);
+  const others = places.filter(({ address }) => !mine.has(address.toLowerCase()) && !isPostmaster(address));
+  return firstWay(notice, others, words) ?? firstWay(notice, places, words) ?? [];
+}
+
+/** The addresses in fields with these names. */
+export function addressesOf(headers: readonly HeaderField[], names: ReadonlySet<string>): string[] {
+  return fieldsOf(headers, names).flatMap((value) => addressesIn(value.slice(0, 10_000)).map(({ address }) => address));
+}
+
+/** To, Cc and the like of the returned mail. */
+export const addresseesOf = (original: readonly HeaderField[]): string[] => addressesOf(original, ADDRESSEE);
+
+function firstWay(notice: Notice, places: readonly Place[], words: BounceWords): NamedRecipient[] | null {
+  const { lines, subject, original } = notice;
+  const addressees = addresseesOf(original);
+  const known = new Set(addressees.map((address) => address.toLowerCase()));
+  const listed = places.filter((place) => atLineStart(lines, place));
+  if (listed.length > 0) return distinct(listed.map((place, at) => named(lines, place, place.end, listed[at + 1])));
+  for (const isOne of [
+    inCommandOrReply,
+    behindLabel,
+    (_: unknown, { address }: Place) => known.has(address.toLowerCase()),
+    (_: unknown, { line }: Place) => saysWhatWentWrong(lines[line] ?? '', words),
+  ]) {
+    const found = distinct(
+      places.filter((place) => isOne(lines, place)).map((place, at, all) => named(lines, place, 0, all[at + 1])),
+    );
+    // What one recipient's reply begins with may stand above the line that names it.
+    if (found.length > 0) return found.length === 1 ? found.map(({ address }) => ({ address, lines: [] })) : found;
+  }
+  const inSubject = addressesIn(subject.slice(0, 1000)).map(({ address }) => address);
+  const rest = [inSubject, addressees, places.map(({ address }) => address)].find((one) => one.length > 0);
+  return rest === undefined ? null : distinct(rest.map((address) => ({ address, lines: [] })));
+}
+
+const saysWhatWentWrong = (line: string, words: BounceWords): boolean =>
+  words.failure(foldText(line)) || words.delay(foldText(line)) || statusOfWords(line, words) !== null;
+
+function placesOf({ lines }: Notice): Place[] {
+  return lines.flatMap((text, line) => (IDS.test(text) ? [] : addressesIn(text).map((found) => ({ ...found, line }))));
+}
+
+function atLineStart(lines: readonly string[], { line, start, end }: Place): boolean {
+  const text = lines[line] ?? '';
+  if (!/^[\s>*•\-–]*(?:\d{1,3}[.)]\s+)?$/.test(text.slice(0, start))) return false;
+  const rest = text.slice(end);
+  if (/^\s*(?:$|[:;([<\-–—.,=])/.test(rest)) return true;
+  // Prose that was wrapped before an address is no list of recipients.
+  return !PROSE_BEFORE.test(lines[line - 1] ?? '') && !/^\s*(?:wrote|schrieb|a écrit)/i.test(rest);
+}
+
+const inCommandOrReply = (lines: readonly string[], { line }: Place): boolean =>
+  COMMAND_OR_REPLY.test(lines[line] ?? '');
+
+function behindLabel(lines: readonly string[], { line, start }: Place): boolean {
+  const before = (lines[line] ?? '').slice(0, start);
+  return LABEL.test(before) && !LABEL_OF_OTHERS.test(before);
+}
+
+/** The recipient at this place, with its line from the column `from` and what stands below it. */
+function named(lines: readonly string[], place: Place, from: number, next: Place | undefined): NamedRecipient {
+  const own = (lines[place.line] ?? '').slice(from).replace(/^[\s:;,.–-]+/, '');
+  const end = Math.min(
+    next === undefined ? lines.length : Math.max(next.line, place.line + 1),
+    place.line + MOST_LINES,
+  );
+  return { address: place.address, lines: [own, ...lines.slice(place.line + 1, end)] };
+}
+
+/** Finds what stands in the prose below the line that begins with an address; nothing where none does. */
+export function linesByRecipient(notice: Notice): (address: string) => readonly string[] {
+  const { lines } = notice;
+  const listed = placesOf(notice).filter((place) => atLineStart(lines, place));
+  const byKey = new Map<string, readonly string[]>();
+  for (const [at, place] of listed.entries()) {
+    const key = place.address.toLowerCase();
+    if (byKey.has(key) || byKey.size >= MOST_RECIPIENTS) continue;
+    const next = listed.slice(at + 1, at + 1 + MOST_LINES).find((other) => other.address.toLowerCase() !== key);
+    byKey.set(key, named(lines, place, place.end, next).lines);
+  }
+  return (address) => byKey.get(address.toLowerCase()) ?? [];
+}
+
+/** The addresses of whoever sent the returned mail: the notice came to them. */
+function ownAddresses({ mail, original }: Notice): ReadonlySet<string> {
+  const addresses = [
+    ...addressesOf(mail.headers, RECIPIENT),
+    ...addressesOf(mail.headers, SENDER),
+    ...addressesOf(original, SENDER),
+  ];
+  return new Set(addresses.map((address) => address.toLowerCase()));
+}
+
+const isPostmaster = (address: string): boolean =>
+  /^(?:mailer-daemon|postmaster|abuse|noreply|no-reply)@/i.test(address);
+
+function distinct(recipients: readonly NamedRecipient[]): NamedRecipient[] {
+  const seen = new Map<string, NamedRecipient>();
+  for (const recipient of recipients) {
+    const key = recipient.address.toLowerCase();
+    if (!seen.has(key)) seen.set(key, recipient);
+  }
+  return [...seen.values()].slice(0, MOST_RECIPIENTS);
+}

@@ -1,0 +1,139 @@
+/**
+ * A mail about a mail, taken apart: what a program says in it, what a person would read, and the head of the mail it is
+ * about, which comes as a part of its own or in the text below a line that announces it.
+ */
+import { isDeliveryStatus, readDeliveryReport, type DeliveryReport } from '../mail/delivery-report.ts';
+import { isFeedbackReport, readFeedbackReport, type FeedbackReport } from '../mail/feedback-report.ts';
+import type { HeaderField } from '../mail/header.ts';
+import {
+  fieldOf,
+  isMessage,
+  ownPartsOf,
+  partsOf,
+  readHead,
+  textOf,
+  wordsOf,
+  type MailPart,
+} from '../mail/mime-read.ts';
+import { textFromHtml } from '../mail/text-from-html.ts';
+import { foldText, type BounceWords } from './bounce-words.ts';
+
+export interface Notice {
+  mail: MailPart;
+  /** Decoded. */
+  subject: string;
+  /** Lines of what a person reads, without the returned mail. */
+  lines: readonly string[];
+  /** The head of the returned mail; empty where none came along. */
+  original: readonly HeaderField[];
+  delivery: DeliveryReport | null;
+  feedback: FeedbackReport | null;
+}
+
+/** Prose beyond this is no notice. */
+const LONGEST_TEXT = 24 * 1024;
+const MOST_LINES = 600;
+const LONGEST_LINE = 1000;
+
+const HEADER_LINE = /^[>\s]{0,20}([A-Za-z][A-Za-z0-9-]{1,40}):(?:\s|$)/;
+/** In prose an indented head is a summary of the mail, with more prose below it. */
+const OUTER_HEADER_LINE = /^(?:> ?){0,5}([A-Za-z][A-Za-z0-9-]{1,40}):(?:\s|$)/;
+const RULE = /^\s{0,20}[-=*_#+~]{2}/;
+/** No prose has a line of these. */
+const OF_A_MAIL = new Set(['received', 'message-id', 'return-path', 'mime-version', 'dkim-signature']);
+const HEAD_TYPES = new Set(['text/rfc822-headers', 'message/rfc822-headers', 'message/global-headers', 'text/rfc822']);
+
+export function openNotice(mail: MailPart, words: BounceWords): Notice {
+  const own = [...ownPartsOf(mail)];
+  const prose = linesOf(own);
+  const cut = whereOriginalBegins(prose, words);
+  const deliveryPart = own.find(({ type }) => isDeliveryStatus(type));
+  const feedbackPart = [...partsOf(mail)].find(({ type }) => isFeedbackReport(type));
+  return {
+    mail,
+    subject: wordsOf(mail.headers, 'subject'),
+    lines: prose.slice(0, cut.end),
+    original: originalPart(own) ?? readHead(outdented(prose.slice(cut.start))),
+    delivery: deliveryPart === undefined ? reportInProse(prose) : readDeliveryReport(textOf(deliveryPart)),
+    feedback: feedbackPart === undefined ? null : readFeedbackReport(textOf(feedbackPart)),
+  };
+}
+
+/** Gateways and people pass reports on as text, quoted or not. */
+function reportInProse(lines: readonly string[]): DeliveryReport | null {
+  if (!lines.some((line) => /^[>\s]{0,20}final-recipient:/i.test(line))) return null;
+  return readDeliveryReport(lines.map((line) => line.replace(/^(?:> ?)+/, '')).join('\n'));
+}
+
+function originalPart(own: readonly MailPart[]): readonly HeaderField[] | null {
+  for (const part of own) {
+    const mail = isMessage(part.type) ? part.parts[0] : undefined;
+    if (mail !== undefined && mail.headers.length > 0) return mail.headers;
+    if (HEAD_TYPES.has(part.type)) return readHead(textOf(part));
+  }
+  return null;
+}
+
+/** Of alternatives the plain one; html where there is nothing else. */
+function linesOf(own: readonly MailPart[]): string[] {
+  const shown = own.filter((part) => part.parts.length === 0 && !isAttached(part));
+  const plain = shown.filter(({ type }) => type === 'text/plain' || type.startsWith('multipart/')).map(textOf);
+  const texts = plain.some((text) => text.trim() !== '')
+    ? plain
+    : shown.filter(({ type }) => type === 'text/html').map((part) => textFromHtml(textOf(part).slice(0, LONGEST_TEXT)));
+  return texts
+    .join('\n')
+    .slice(0, LONGEST_TEXT)
+    .split('\n', MOST_LINES)
+    .map((line) => line.slice(0, LONGEST_LINE).trimEnd());
+}
+
+const isAttached = ({ headers }: MailPart): boolean =>
+  /^\s*attachment/i.test(fieldOf(headers, 'content-disposition') ?? '');
+
+/** `end` of the prose and `start` of the returned mail, as indices of lines. */
+function whereOriginalBegins(lines: readonly string[], words: BounceWords): { end: number; start: number } {
+  for (const [index, line] of lines.entries()) {
+    if (line === '') continue;
+    if (words.originalBegins(foldText(line))) {
+      const next =
+        index +
+        1 +
+        Math.max(
+          0,
+          lines.slice(index + 1).findIndex((one) => one !== '' && !isRule(one)),
+        );
+      if (RULE.test(line) || HEADER_LINE.test(lines[next] ?? '')) return { end: index, start: next };
+    }
+    if (isHeadOfMail(lines, index)) return { end: index, start: index };
+  }
+  return { end: lines.length, start: lines.length };
+}
+
+const isRule = (line: string): boolean => /^[\s\-=*_#]+$/.test(line);
+
+/** Three header lines at least, folded ones between them, one of them such as no prose has. */
+function isHeadOfMail(lines: readonly string[], from: number): boolean {
+  if (!OUTER_HEADER_LINE.test(lines[from] ?? '')) return false;
+  let count = 0;
+  let isMail = false;
+  for (const line of lines.slice(from, from + 40)) {
+    const name = OUTER_HEADER_LINE.exec(line)?.[1]?.toLowerCase();
+    if (name === undefined && !/^[\s>]/.test(line)) break;
+    if (name === undefined) continue;
+    count += 1;
+    isMail ||= OF_A_MAIL.has(name);
+    if (isMail && count >= 3) return true;
+  }
+  return false;
+}
+
+/** Without the quote marks or spaces that its first line has. */
+function outdented(lines: readonly string[]): string {
+  const first = lines.findIndex((line) => line !== '');
+  const mark = /^[>\s]*/.exec(lines[first] ?? '')?.[0] ?? '';
+  return lines
+    .slice(Math.max(0, first))
+    .map((line) => (line.startsWith(mark) ? line.slice(mark.length) : line))
+    .join('\n');
+}

@@ -1,0 +1,32 @@
+/** What the listener would make of a mail, without a listener: for `posthorn inbound parse`. */
+import { availableParallelism } from 'node:os';
+import { systemClock } from '../base/clock.ts';
+import type { Keyring } from '../base/keyring.ts';
+import { returnPathKeys } from '../messages/return-path.ts';
+import { findingRecord, nothingFound, type FindingRecord } from './finding.ts';
+import { createReportReader } from './report-reader.ts';
+
+const MOST_THREADS = 4;
+
+export interface ReportParser {
+  /** `fault` says why nothing could be made of the mail; the record then is that of an unknown one. */
+  parse(bytes: Uint8Array): Promise<{ record: FindingRecord; fault: string | null }>;
+  close(): Promise<void>;
+}
+
+/** With null instead of the keys of an installation, the form of a token is all that is checked. */
+export function openReportParser(keyring: Pick<Keyring, 'keyIds' | 'derive'> | null): ReportParser {
+  const reader = createReportReader(
+    { clock: systemClock },
+    { keys: keyring === null ? null : returnPathKeys(keyring), count: Math.min(availableParallelism(), MOST_THREADS) },
+  );
+  return {
+    async parse(bytes) {
+      const result = await reader.read(bytes);
+      return result.kind === 'read'
+        ? { record: findingRecord(result.finding), fault: null }
+        : { record: findingRecord(nothingFound), fault: `it could not be read (${result.why})` };
+    },
+    close: () => reader.close(),
+  };
+}

@@ -1,0 +1,63 @@
+/**
+ * Reads reports off the main loop, each within a time limit. The reader itself is linear and bounded; the limit is for what
+ * nobody has thought of, since anybody may send us mail.
+ */
+import type { Clock } from '../base/clock.ts';
+import { createThreads, ThreadRefusal } from '../base/threads.ts';
+import { MOST_BYTES } from '../mail/mime-read.ts';
+import { deliveryOf, type ReturnPathKey } from '../messages/return-path.ts';
+import type { Finding } from './finding.ts';
+import type { ReportJob } from './report-worker.ts';
+
+/** `unreadable`: the mail cost too much, so nothing is known of it. Whoever calls keeps it for the operator. */
+export type ReadResult = { kind: 'read'; finding: Finding } | { kind: 'unreadable'; why: ThreadRefusal['why'] };
+
+export interface ReportReader {
+  /** Of the mail its first 512 KiB. `envelope`: the recipients of the SMTP session. */
+  read(bytes: Uint8Array, envelope?: readonly string[]): Promise<ReadResult>;
+  close(): Promise<void>;
+}
+
+/** Hundreds of times what the largest mail takes. */
+const LONGEST_JOB_MS = 5000;
+const IDLE_MS = 30_000;
+const MOST_WAITING = 1000;
+const HEAP_MB = 128;
+
+/** `keys`: those that sign return paths. A token that none of them made is left out; with null only its form is checked. */
+export function createReportReader(
+  { clock }: { clock: Clock },
+  { keys, count }: { keys: readonly ReturnPathKey[] | null; count: number },
+): ReportReader {
+  const threads = createThreads<ReportJob, Finding>(
+    { clock },
+    {
+      entry: new URL('./report-worker.ts', import.meta.url),
+      count,
+      mostWaiting: MOST_WAITING,
+      idleMs: IDLE_MS,
+      jobMs: LONGEST_JOB_MS,
+      maxHeapMb: HEAP_MB,
+    },
+  );
+  return {
+    async read(bytes, envelope = []) {
+      try {
+        // A copy of its own, which is then handed over: a view would take the memory around it along.
+        const own = new Uint8Array(bytes.subarray(0, MOST_BYTES));
+        const finding = await threads.run({ bytes: own, envelope }, [own.buffer]);
+        return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) } };
+      } catch (error) {
+        if (error instanceof ThreadRefusal) return { kind: 'unreadable', why: error.why };
+        throw error;
+      }
+    },
+    close: () => threads.close(),
+  };
+}
+
+/** The tokens of unsubscribe addresses are of another make, checked by whoever made them. */
+function checkedToken({ kind, token }: Finding, keys: readonly ReturnPathKey[] | null): string | null {
+  if (keys === null || token === null || kind === 'unsubscribe') return token;
+  return deliveryOf(keys, `b+${token}`) === null ? null : token;
+}
