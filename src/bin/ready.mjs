@@ -6,7 +6,7 @@ import path from 'node:path';
 
 const root = path.resolve(import.meta.dirname, '../..');
 /** What the build is made from. Folders count with their own times, so that a removed file is noticed too. */
-const SOURCES = ['src', 'migrations', 'package.json', 'tsconfig.json'];
+const SOURCES = ['src', 'migrations', 'config/bounce-rules.json', 'config/operators.json', 'package.json', 'tsconfig.json'];
 /** Needed to compile sqlite3 where no prebuilt binary can be had; with the Debian package that brings it. */
 const COMPILERS = [
   ['python3', 'python3'],

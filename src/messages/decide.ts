@@ -5,6 +5,7 @@
 import type { SuppressionReason } from '../storage/tables.ts';
 import {
   HELD_BY_US,
+  isSuppressing,
   type AttemptFacts,
   type DeliveryState,
   type DeliveryStatus,
@@ -286,23 +287,13 @@ function gaveUp(state: DeliveryState): Decision {
   return to(state, 'failed', { events: [{ type: 'failed', detail: { reason: 'expired', message } }] });
 }
 
-/** Only an invalid recipient or domain is suppressed, never what was said about us or the content. */
-const suppressing: ReadonlySet<string> = new Set([
-  'mailbox_not_found',
-  'mailbox_disabled',
-  'domain_not_found',
-  'null_mx',
-]);
-const suppresses = (state: DeliveryState, verdict: Verdict): boolean =>
-  !state.test && verdict.class === 'hard' && suppressing.has(verdict.reason);
-
 function bounced(
   state: DeliveryState,
   verdict: Verdict,
   rest: { attempt?: DecidedAttempt; async?: boolean },
 ): Decision {
   const { lastReply } = state;
-  const suppress = suppresses(state, verdict);
+  const suppress = !state.test && isSuppressing(verdict);
   return to(state, 'bounced', {
     ...(rest.attempt === undefined ? {} : { attempt: rest.attempt }),
     suppress: suppress ? 'hard_bounce' : null,

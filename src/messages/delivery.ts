@@ -60,6 +60,15 @@ export interface Verdict {
   reason: BounceReason;
 }
 
+/** Only an invalid recipient or domain is suppressed, never what was said about us or the content. */
+const suppressing: ReadonlySet<BounceReason> = new Set([
+  'mailbox_not_found',
+  'mailbox_disabled',
+  'domain_not_found',
+  'null_mx',
+]);
+export const isSuppressing = (verdict: Verdict): boolean => verdict.class === 'hard' && suppressing.has(verdict.reason);
+
 /** What one try saw, apart from what it means: the attempt record. Times in ms since the epoch, durations in ms. */
 export interface AttemptFacts {
   startedAt: number;
