@@ -10,6 +10,7 @@ import { systemClock, type Clock } from './base/clock.ts';
 import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
+import { readBounceRules } from './config/bounce-rules.ts';
 import { readCertificate } from './config/certificate.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
@@ -34,6 +35,7 @@ import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
+import { createJudge, type Judge } from './messages/classify.ts';
 import { createHolds, type HoldOf } from './messages/holds.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
@@ -88,6 +90,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const clock = overrides.clock ?? systemClock;
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
+  let judge = createJudge(readBounceRules(config.delivery.bounceRules));
   const log = overrides.log ?? createLog(config.log);
   const keyring = openKeyring(config.dataDir);
   const db = await openDatabase({ url: config.storage.url, workOrder: [HAPPEN] });
@@ -155,6 +158,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     signers,
     holdOf,
     epoch,
+    judge: (refusal) => judge(refusal),
   });
   const api = createApi(
     {
@@ -227,7 +231,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   };
   const reload = (next: Config): Changes => {
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
+    const rules = readBounceRules(next.delivery.bounceRules);
     const changes = changesBetween(current, next);
+    judge = createJudge(rules);
     if (renewed !== null) api.setCertificate(renewed);
     if ('level' in log) log.level = next.log.level;
     mta.reroute(next.delivery.routes);
@@ -236,7 +242,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       ...current,
       plans: next.plans,
       log: { ...current.log, level: next.log.level },
-      delivery: { ...current.delivery, routes: next.delivery.routes },
+      delivery: { ...current.delivery, routes: next.delivery.routes, bounceRules: next.delivery.bounceRules },
       tls: next.tls,
     };
     log.info(
@@ -286,11 +292,26 @@ interface Parts {
   signers: ReturnType<typeof createDkimSigners>;
   holdOf: HoldOf;
   epoch: number;
+  judge: Judge;
 }
 
 function buildMta(parts: Parts): Mta {
-  const { config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, holdOf, epoch } =
-    parts;
+  const {
+    config,
+    overrides,
+    clock,
+    log,
+    db,
+    keyring,
+    resolver,
+    recorder,
+    bells,
+    directory,
+    signers,
+    holdOf,
+    epoch,
+    judge,
+  } = parts;
   const { delivery, smtp } = config;
   const random = overrides.random ?? Math.random;
   const six = { isUsed: delivery.ipv6 === 'always', source: null as string | null };
@@ -312,7 +333,7 @@ function buildMta(parts: Parts): Mta {
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sites, random, holdOf,
+      db, clock, log, recorder, bells, sites, random, holdOf, judge,
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
       returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },

@@ -14,7 +14,7 @@ import {
   type Outcome,
   type Verdict,
 } from './delivery.ts';
-import { domainIsGone } from './retry.ts';
+import { domainIsGone, staysFull } from './retry.ts';
 
 /** An event to be written: its type and the member named after it. */
 export interface DecidedEvent {
@@ -216,6 +216,9 @@ function deferred(state: DeliveryState, result: Extract<Outcome, { kind: 'deferr
   const { facts, verdict } = result;
   const next = remember(state, facts);
   if (result.noDomain !== true) {
+    if (verdict.reason === 'mailbox_full' && staysFull(state.queuedAt, now)) {
+      return bounced(next, verdict, { attempt: { facts, outcome: 'deferred', verdict, nextAttemptAt: null } });
+    }
     return again(withDomain(next), verdict, facts, 'deferred', result.retryAt);
   }
   const count = state.noDomainCount + 1;
