@@ -16,13 +16,22 @@ export interface Wording {
   names: string;
 }
 
-export type CompiledPhrases = { kind: 'ok'; pattern: RegExp } | { kind: 'bad'; why: string };
+/** Looks for many lists of phrases at once. */
+export interface PhraseIndex {
+  /** Adds a list; gives its number. Throws for a phrase that cannot be read. */
+  add(phrases: readonly string[]): number;
+  /** The numbers of the lists of which a phrase is in the `words` of a wording. */
+  find(words: string): ReadonlySet<number>;
+}
+
+type Reading = { kind: 'ok'; pattern: RegExp; starts: ReadonlySet<string> } | { kind: 'bad'; why: string };
 
 /** What stands behind it in a text is not read. */
 const LONGEST_TEXT = 1000;
-const LONGEST_PHRASE = 2000;
 /** Each gap multiplies the work on a hostile text by its length. */
 const MOST_GAPS = 2;
+/** Phrases are found by the first letters of their first word. */
+const KEY_LENGTH = 3;
 
 const ADDRESS = /[a-z0-9.!#$%&*+/?^_`{|}~=-]{1,64}@[a-z0-9._:-]{1,255}/g;
 const URL = /(?:https?:\/\/|\bwww\.)[^\s<>"]{1,400}/g;
@@ -41,59 +50,104 @@ export function wordingOf(text: string): Wording {
     names.push(name);
     return ' ';
   };
-  const plain = unaccented(text.slice(0, LONGEST_TEXT))
-    .replace(URL, take)
-    .replace(ADDRESS, ' ')
-    .replace(DOTTED, (dotted) => (isName(dotted) ? take(dotted) : dotted));
+  let plain = unaccented(text.slice(0, LONGEST_TEXT));
+  if (plain.includes('://') || plain.includes('www.')) plain = plain.replace(URL, take);
+  if (plain.includes('@')) plain = plain.replace(ADDRESS, ' ');
+  if (plain.includes('.')) plain = plain.replace(DOTTED, (dotted) => (isName(dotted) ? take(dotted) : dotted));
   return { words: ` ${wordsOf(plain).join(' ')} `, names: ` ${names.join(' ')} ` };
 }
 
-/** One pattern that finds any of the phrases in the `words` of a wording. */
-export function compilePhrases(phrases: readonly string[]): CompiledPhrases {
-  const sources: string[] = [];
-  for (const phrase of phrases) {
-    const read = readPhrase(phrase);
-    if (read.kind === 'bad') return { kind: 'bad', why: `${JSON.stringify(phrase.slice(0, 60))}: ${read.why}` };
-    sources.push(read.source);
-  }
-  return { kind: 'ok', pattern: new RegExp(` (?:${sources.join('|')})`, 'u') };
+/** A text is gone through once, and at each word only those phrases are tried that begin like it. */
+export function createPhraseIndex(): PhraseIndex {
+  const byStart = new Map<string, { list: number; pattern: RegExp }[]>();
+  let lists = 0;
+  return {
+    add(phrases) {
+      const list = lists++;
+      for (const phrase of phrases) {
+        const read = readPhrase(phrase);
+        if (read.kind === 'bad') throw new Error(`"${phrase}": ${read.why}`);
+        for (const start of read.starts) {
+          const there = byStart.get(start) ?? [];
+          byStart.set(start, there);
+          there.push({ list, pattern: read.pattern });
+        }
+      }
+      return list;
+    },
+    find(words) {
+      const found = new Set<number>();
+      for (let at = 1, end = words.indexOf(' ', at); end > 0; at = end + 1, end = words.indexOf(' ', at)) {
+        for (const { list, pattern } of byStart.get(words.slice(at, Math.min(end, at + KEY_LENGTH))) ?? []) {
+          if (found.has(list)) continue;
+          pattern.lastIndex = at;
+          if (pattern.test(words)) found.add(list);
+        }
+      }
+      return found;
+    },
+  };
 }
 
-type Reading = { kind: 'ok'; source: string } | { kind: 'bad'; why: string };
-
-const bad = (why: string): Reading => ({ kind: 'bad', why });
+/** Why a phrase cannot be read, or null. */
+export function faultOfPhrase(phrase: string): string | null {
+  const read = readPhrase(phrase);
+  return read.kind === 'bad' ? read.why : null;
+}
 
 /** What stands by itself between spaces: a group, a gap, or a word. */
 const ELEMENT = /\([^()[\]]*\)(?!\S)|\[[^()[\]]*\](?!\S)|[^\s()[\]|]+(?!\S)/g;
 
-/** Each part brings the space behind it, so that parts may be left out. */
+interface Element {
+  /** May be left out. */
+  optional: boolean;
+  isGap: boolean;
+  /** Each a row of words; the last of a row may be only the beginning of one. */
+  choices: readonly { words: readonly string[]; open: boolean }[];
+}
+
 function readPhrase(phrase: string): Reading {
-  if (phrase.length > LONGEST_PHRASE) return bad(`longer than ${String(LONGEST_PHRASE)} characters`);
-  if (phrase.replace(ELEMENT, '').trim() !== '')
-    return bad('a bracket or bar that stands in no group, or next to a word');
-  const elements = phrase.match(ELEMENT) ?? [];
-  if (elements.filter((element) => element === '...').length > MOST_GAPS)
-    return bad(`more than ${String(MOST_GAPS)} gaps`);
-  if (!elements.some((element) => !element.startsWith('[') && wordsOf(unaccented(element)).length > 0))
-    return bad('no word that must be there');
-  return { kind: 'ok', source: elements.map(elementSource).join('') };
+  const plain = unaccented(phrase);
+  const elements = (plain.match(ELEMENT) ?? []).map(elementOf);
+  const why = faultOf(plain, elements);
+  if (why !== null) return { kind: 'bad', why };
+  const needed = elements.findIndex(({ optional }) => !optional);
+  const starts = elements.slice(0, needed + 1).flatMap(({ choices }) => choices.map(({ words }) => keyOf(words)));
+  return { kind: 'ok', pattern: new RegExp(elements.map(sourceOf).join(''), 'uy'), starts: new Set(starts) };
 }
 
-function elementSource(element: string): string {
-  if (element === '...') return '(?:.{0,40} )?';
-  if (!/^[([]/.test(element)) return wordSource(element);
-  const choices = element
-    .slice(1, -1)
-    .split('|')
-    .map((choice) => choice.trim().split(/\s+/).map(wordSource).join(''));
-  return `(?:${choices.join('|')})${element.startsWith('[') ? '?' : ''}`;
+function faultOf(plain: string, elements: readonly Element[]): string | null {
+  if (plain.replace(ELEMENT, '').trim() !== '') return 'a bracket or bar that stands in no group, or next to a word';
+  if (elements.filter(({ isGap }) => isGap).length > MOST_GAPS) return `more than ${String(MOST_GAPS)} gaps`;
+  const needed = elements.findIndex(({ optional }) => !optional);
+  if (needed < 0) return 'no word that must be there';
+  if (elements.slice(0, needed).some(({ isGap }) => isGap)) return 'a gap before the first word that must be there';
+  const choices = elements.flatMap((element) => element.choices);
+  if (choices.some(({ words }) => words.length === 0)) return 'nothing where a word should be';
+  if (choices.some(({ words, open }) => open && (words.at(-1) ?? '').length < KEY_LENGTH))
+    return `fewer than ${String(KEY_LENGTH)} letters before *`;
+  return null;
 }
 
-/** `e-mail` is two words, `不存在` three. */
-function wordSource(word: string): string {
-  const words = wordsOf(unaccented(word));
-  if (words.length === 0) return '';
-  return `${words.join(' ')}${word.endsWith('*') ? '[^ ]{0,20}' : ''} `;
+function elementOf(text: string): Element {
+  if (text === '...') return { optional: true, isGap: true, choices: [] };
+  const isGroup = /^[([]/.test(text);
+  const choices = isGroup ? text.slice(1, -1).split('|') : [text];
+  return {
+    optional: text.startsWith('['),
+    isGap: false,
+    // `e-mail` is two words, `不存在` three.
+    choices: choices.map((choice) => ({ words: wordsOf(choice), open: choice.trim().endsWith('*') })),
+  };
+}
+
+const keyOf = (words: readonly string[]): string => (words[0] ?? '').slice(0, KEY_LENGTH);
+
+/** Each part brings the space behind it, so that it may be left out. */
+function sourceOf({ optional, isGap, choices }: Element): string {
+  if (isGap) return '(?:.{0,40} )?';
+  const rows = choices.map(({ words, open }) => `${words.join(' ')}${open ? '[^ ]{0,20}' : ''} `);
+  return `(?:${rows.join('|')})${optional ? '?' : ''}`;
 }
 
 /** Compatibility forms (full-width letters and signs) become the usual ones. */

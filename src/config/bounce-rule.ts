@@ -3,7 +3,7 @@
  * config/bounce-rules.json; an operator's own, in files of the same form, are asked before them.
  */
 import { z } from 'zod';
-import { compilePhrases } from '../base/phrase.ts';
+import { faultOfPhrase } from '../base/phrase.ts';
 
 export const bounceClasses = ['hard', 'soft', 'block', 'undetermined'] as const;
 export const bounceReasons = [
@@ -24,10 +24,15 @@ const listOf = <T extends z.ZodType>(item: T, expected: string) =>
     .min(1, { error: expected })
     .max(MOST, { error: `at most ${String(MOST)} entries` });
 
-const phrases = listOf(z.string({ error: 'a phrase' }), 'a list of phrases').superRefine((list, context) => {
-  const compiled = compilePhrases(list);
-  if (compiled.kind === 'bad') context.addIssue({ code: 'custom', message: `a phrase (${compiled.why})` });
-});
+const LONG = { error: 'a phrase of at most 300 characters' };
+const phrase = z
+  .string({ error: 'a phrase' })
+  .max(300, LONG)
+  .superRefine((written, context) => {
+    const fault = faultOfPhrase(written);
+    if (fault !== null) context.addIssue({ code: 'custom', message: `a phrase (this one has ${fault})` });
+  });
+const phrases = listOf(phrase, 'a list of phrases');
 
 const ENHANCED = 'an enhanced code such as 5.1.1, x.7.x, 5.7.6xx, or none';
 const CODE = 'a reply code such as 550, 4xx, or none';

@@ -5,7 +5,7 @@
  * the mailbox; the basic code and where it was said. Before RCPT nobody has looked at the recipient yet, so nothing there
  * is `hard`.
  */
-import { compilePhrases, wordingOf, type Wording } from '../base/phrase.ts';
+import { createPhraseIndex, wordingOf, type PhraseIndex, type Wording } from '../base/phrase.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readDiagnostic, withoutCodes } from '../mail/diagnostic.ts';
 import { isSuppressing, type Verdict } from './delivery.ts';
@@ -37,18 +37,16 @@ export type Judge = (refusal: Refusal) => Judgement;
 
 /** Judges by the operator's rules, then by the shipped ones. */
 export function createJudge(own: readonly BounceRule[] = []): Judge {
-  const rules = [...own.map((rule) => ({ stage: 'own', rule })), ...shippedRules].map(compile);
+  const index = createPhraseIndex();
+  const rules = [...own.map((rule) => ({ stage: 'own', rule })), ...shippedRules].map((one) => compile(one, index));
   const naming = rules.filter(({ byWords, rule }) => byWords && rule.class === 'hard');
-  const judge: Judge = (refusal) => {
-    const said = heard(refusal);
+  return (refusal) => {
+    const said = heard(refusal, index);
     const found = rules.find((rule) => rule.fits(said));
     // The last rule of the shipped ones fits everything.
     if (found === undefined) throw new Error('no rule fits');
     return guarded(found, said, () => naming.some((rule) => rule.fits({ ...said, phase: 'rcpt' })));
   };
-  // Expressions are compiled when first used, in two stages: 50 ms that no running engine should spend at its first refusal.
-  for (let stage = 0; stage < 2; stage++) judge({ phase: 'rcpt', code: 450, enhanced: null, text: '-' });
-  return judge;
 }
 
 let shipped: Judge | null = null;
@@ -66,7 +64,10 @@ export function classify(refusal: Refusal): Verdict {
 }
 
 /** A refusal made ready for the rules. */
-interface Heard extends Wording {
+interface Heard {
+  names: Wording['names'];
+  /** Numbers of the lists of phrases that were found. */
+  found: ReadonlySet<number>;
   phase: Refusal['phase'];
   code: number | null;
   enhanced: readonly [level: string, subject: string, detail: string] | null;
@@ -81,13 +82,19 @@ interface Compiled {
   fits(said: Heard): boolean;
 }
 
-function heard({ phase, code, enhanced, text, mx }: Refusal): Heard {
+/** What stands behind it is not read. */
+const LONGEST_TEXT = 2000;
+
+function heard({ phase, code, enhanced, text: whole, mx }: Refusal, index: PhraseIndex): Heard {
+  const text = whole.slice(0, LONGEST_TEXT);
   const told = phase === 'report' ? readDiagnostic(text) : null;
   const ownCode = code ?? told?.code ?? null;
   // A report's status is often the reporting system's guess; what the remote said stands in its words.
   const ownEnhanced = told?.enhanced ?? enhanced ?? embedded(text);
+  const { words, names } = wordingOf(withoutCodes(told?.text ?? text, ownCode));
   return {
-    ...wordingOf(withoutCodes(told?.text ?? text, ownCode)),
+    names,
+    found: index.find(words),
     phase: told?.phase ?? phase,
     code: ownCode,
     enhanced: triple(ownEnhanced),
@@ -96,8 +103,7 @@ function heard({ phase, code, enhanced, text, mx }: Refusal): Heard {
 }
 
 /** Some write the enhanced code behind the words: `no mailbox here by that name. (#5.1.1)`. */
-const embedded = (text: string): string | null =>
-  /[#([]([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/.exec(text.slice(0, 1000))?.[1] ?? null;
+const embedded = (text: string): string | null => /[#([]([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/.exec(text)?.[1] ?? null;
 
 function triple(enhanced: string | null): Heard['enhanced'] {
   const [, level, subject, detail] = /^([245])\.(\d{1,3})\.(\d{1,3})$/.exec(enhanced ?? '') ?? [];
@@ -111,13 +117,13 @@ function operatorOf(mx: string): string | null {
   return Object.entries(mailOperators).find(([, domains]) => domains.some(ends))?.[0] ?? null;
 }
 
-function compile({ stage, rule }: { stage: string; rule: BounceRule }): Compiled {
-  const text = patternOf(rule.text);
-  const not = patternOf(rule.not);
+function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: PhraseIndex): Compiled {
   const { names, enhanced, codes, operators, phases } = rule;
-  const saysIt = (said: Heard): boolean =>
-    text?.test(said.words) === true || names?.some((name) => said.names.includes(name)) === true;
+  const text = rule.text === undefined ? null : index.add(rule.text);
+  const not = rule.not === undefined ? null : index.add(rule.not);
   const byWords = text !== null || names !== undefined;
+  const saysIt = (said: Heard): boolean =>
+    (text !== null && said.found.has(text)) || names?.some((name) => said.names.includes(name)) === true;
   return {
     label: `${stage}:${rule.name}`,
     rule,
@@ -128,15 +134,8 @@ function compile({ stage, rule }: { stage: string; rule: BounceRule }): Compiled
       (enhanced?.some((pattern) => isEnhanced(pattern, said.enhanced)) ?? true) &&
       (operators === undefined || said.operator === null || operators.includes(said.operator)) &&
       (!byWords || saysIt(said)) &&
-      not?.test(said.words) !== true,
+      (not === null || !said.found.has(not)),
   };
-}
-
-function patternOf(phrases: readonly string[] | undefined): RegExp | null {
-  if (phrases === undefined) return null;
-  const compiled = compilePhrases(phrases);
-  if (compiled.kind === 'bad') throw new Error(compiled.why);
-  return compiled.pattern;
 }
 
 const isCode = (pattern: number | string, code: number | null): boolean =>
