@@ -41,6 +41,8 @@ const DOMAIN_END = /\.(?:[a-z]{2}|com|net|org|edu|gov|mil|int|info|biz|name|dev|
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]/gu;
 const BETWEEN_WORDS = /[^\p{L}\p{N}]+/gu;
 const APOSTROPHES = /['’‘`´]/g;
+/** French and Italian articles: `l'adresse`, `dell'utente`. */
+const ELISIONS = /(?<![\p{L}\p{N}])(l|d|dell|all|nell|un|qu)['’]/gu;
 const ACCENTS = /[\u0300-\u036f]/g;
 
 /** Reads the first 1,000 characters. */
@@ -152,7 +154,13 @@ function sourceOf({ optional, isGap, choices }: Element): string {
 
 /** Compatibility forms (full-width letters and signs) become the usual ones. */
 const unaccented = (text: string): string =>
-  text.normalize('NFKD').replace(ACCENTS, '').normalize('NFC').toLowerCase().replace(APOSTROPHES, '');
+  text
+    .normalize('NFKD')
+    .replace(ACCENTS, '')
+    .normalize('NFC')
+    .toLowerCase()
+    .replace(ELISIONS, '$1 ')
+    .replace(APOSTROPHES, '');
 
 const wordsOf = (text: string): string[] =>
   text

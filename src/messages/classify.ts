@@ -152,7 +152,9 @@ const isNumber = (pattern: string, number: string): boolean =>
 
 /** Hard needs a permanent answer given when the recipient was known; after DATA only if the words name the mailbox. */
 function guarded({ label, rule, byWords }: Compiled, said: Heard, namesMailbox: () => boolean): Judgement {
-  const verdict: Verdict = { class: rule.class, reason: rule.reason };
+  // Who is told to come back later is not shut out.
+  const passes = rule.class === 'block' && rule.reason === 'rate_limited' && isTemporary(said);
+  const verdict: Verdict = { class: passes ? 'soft' : rule.class, reason: rule.reason };
   if (rule.class !== 'hard') return judgement(verdict, label, rule, said);
   if (!isPermanent(said)) return judgement({ class: 'soft', reason: 'other' }, `${label}@4xx`, rule, said);
   const { phase } = said;
@@ -161,6 +163,8 @@ function guarded({ label, rule, byWords }: Compiled, said: Heard, namesMailbox: 
     return judgement(verdict, label, rule, said);
   return judgement({ class: 'block', reason: 'policy' }, `${label}@${phase}`, rule, said);
 }
+
+const isTemporary = ({ code, enhanced }: Heard): boolean => (code === null ? enhanced?.[0] === '4' : code < 500);
 
 /** A bounce mail that gives no code tells of a mail that was given up. */
 function isPermanent({ code, enhanced, phase }: Heard): boolean {

@@ -322,7 +322,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         code: facts.smtpCode,
         enhanced: facts.enhancedCode,
         text: facts.smtpReply,
-        rule: 'grounds' in outcome ? (outcome.grounds?.rule ?? null) : null,
+        rule: 'grounds' in outcome ? outcome.grounds.rule : null,
         tls: facts.tls?.protocol ?? null,
         ms: facts.endedAt - facts.startedAt,
         timings: facts.timings,

@@ -63,7 +63,12 @@ const rows: readonly (readonly [reply: string, cls: string, reason: string, why:
     ['552 5.2.2 user is over quota', 'soft', 'mailbox_full', 'permanent by its code, not by nature'],
     ['552 5.3.4 message size exceeds fixed limit', 'soft', 'message_too_large', ''],
     ['451 4.7.1 Greylisted, try again', 'soft', 'rate_limited', 'greylisting is no block'],
-    ['421 4.7.0 too many connections from your host', 'block', 'rate_limited', ''],
+    [
+      '421 4.7.0 too many connections from your host',
+      'soft',
+      'rate_limited',
+      'who may come back later is not shut out',
+    ],
     ['451 4.3.0 temporary failure', 'soft', 'other', ''],
     ['450 4.1.1 user unknown for now', 'soft', 'other', 'a server that cannot tell yet'],
     ['554 5.4.6 too many hops', 'soft', 'routing_loop', ''],
