@@ -54,7 +54,7 @@ export const bounceRule = z.strictObject(
     names: listOf(z.string().min(3).max(100).lowercase(), 'a list of lower-case texts of 3 to 100 characters').optional(),
     enhanced: listOf(z.string().regex(/^(?:none|[x245]\.(?:x|\d{1,3})\.(?:x|\d{1,3}|\d{1,2}x))$/, { error: ENHANCED }), ENHANCED).optional(),
     codes: listOf(z.union([z.int().min(400).max(599), z.enum(['4xx', '5xx', 'none'])], { error: CODE }), CODE).optional(),
-    /** Names of config/operators.json; fits, too, where nobody knows whose host it was. */
+    /** Names of config/operators.json; fits, too, where no host is known. */
     operators: listOf(z.string().max(64), 'a list of operators').optional(),
     phases: listOf(z.enum(refusalPhases, { error: refusalPhases.join(', ') }), 'a list of phases').optional(),
     /** Whether it is a matter of our own set-up, which the log warns of. */

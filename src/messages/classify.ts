@@ -71,7 +71,8 @@ interface Heard {
   phase: Refusal['phase'];
   code: number | null;
   enhanced: readonly [level: string, subject: string, detail: string] | null;
-  operator: string | null;
+  /** The mail operator whose host said it, null where it is nobody's; undefined where no host is known. */
+  operator: string | null | undefined;
 }
 
 interface Compiled {
@@ -98,7 +99,7 @@ function heard({ phase, code, enhanced, text: whole, mx }: Refusal, index: Phras
     phase: told?.phase ?? phase,
     code: ownCode,
     enhanced: triple(ownEnhanced),
-    operator: mx == null ? null : operatorOf(mx),
+    operator: mx == null ? undefined : operatorOf(mx),
   };
 }
 
@@ -132,11 +133,14 @@ function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: Ph
       (phases?.includes(said.phase) ?? true) &&
       (codes?.some((code) => isCode(code, said.code)) ?? true) &&
       (enhanced?.some((pattern) => isEnhanced(pattern, said.enhanced)) ?? true) &&
-      (operators === undefined || said.operator === null || operators.includes(said.operator)) &&
+      (operators === undefined || isOf(operators, said.operator)) &&
       (!byWords || saysIt(said)) &&
       (not === null || !said.found.has(not)),
   };
 }
+
+const isOf = (operators: readonly string[], operator: Heard['operator']): boolean =>
+  operator === undefined || (operator !== null && operators.includes(operator));
 
 const isCode = (pattern: number | string, code: number | null): boolean =>
   code === null ? pattern === 'none' : pattern === code || pattern === `${String(Math.floor(code / 100))}xx`;
