@@ -11,6 +11,7 @@ import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
 import { secondsLeft, Windows } from './base/windows.ts';
+import { readBounceRules } from './config/bounce-rules.ts';
 import { readCertificate } from './config/certificate.ts';
 import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
@@ -39,6 +40,7 @@ import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
+import { createJudge, type Judge } from './messages/classify.ts';
 import { createHolds, type HoldOf } from './messages/holds.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
@@ -102,6 +104,7 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const clock = overrides.clock ?? systemClock;
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
+  let judge = createJudge(readBounceRules(config.delivery.bounceRules));
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
   const keyring = openKeyring(config.dataDir);
@@ -188,6 +191,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     holdOf,
     trackingKey: trackKeys[0],
     epoch,
+    judge: (refusal) => judge(refusal),
   });
   const accountWindows = new Windows();
   const api = createApi(
@@ -315,7 +319,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   };
   const reload = (next: Config): Changes => {
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
+    const rules = readBounceRules(next.delivery.bounceRules);
     const changes = changesBetween(current, next);
+    judge = createJudge(rules);
     if (renewed !== null) api.setCertificate(renewed);
     if (next.tls !== null) inbound.setCertificate(renewed ?? readCertificate(next.tls));
     if ('level' in log) log.level = next.log.level;
@@ -325,7 +331,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       ...current,
       plans: next.plans,
       log: { ...current.log, level: next.log.level },
-      delivery: { ...current.delivery, routes: next.delivery.routes },
+      delivery: { ...current.delivery, routes: next.delivery.routes, bounceRules: next.delivery.bounceRules },
       tls: next.tls,
     };
     log.info(
@@ -383,6 +389,7 @@ interface Parts {
   holdOf: HoldOf;
   trackingKey: TrackingKey;
   epoch: number;
+  judge: Judge;
 }
 
 function buildMta(parts: Parts): Mta {
@@ -401,6 +408,7 @@ function buildMta(parts: Parts): Mta {
     holdOf,
     trackingKey,
     epoch,
+    judge,
   } = parts;
   const { delivery, smtp } = config;
   const random = overrides.random ?? Math.random;
@@ -423,7 +431,7 @@ function buildMta(parts: Parts): Mta {
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sites, random, holdOf, trackingKey,
+      db, clock, log, recorder, bells, sites, random, holdOf, trackingKey, judge,
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
       returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },

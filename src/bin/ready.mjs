@@ -6,7 +6,14 @@ import path from 'node:path';
 
 const root = path.resolve(import.meta.dirname, '../..');
 /** What the build is made from. Folders count with their own times, so that a removed file is noticed too. */
-const SOURCES = ['src', 'migrations', 'package.json', 'tsconfig.json'];
+const SOURCES = [
+  'src',
+  'migrations',
+  'config/bounce-rules.json',
+  'config/operators.json',
+  'package.json',
+  'tsconfig.json',
+];
 /** Needed to compile sqlite3 where no prebuilt binary can be had; with the Debian package that brings it. */
 const COMPILERS = [
   ['python3', 'python3'],
@@ -43,7 +50,9 @@ function isStale() {
   const built = path.join(root, 'dist/.built');
   if (!existsSync(built)) return true;
   const builtAt = statSync(built).mtimeMs;
-  return SOURCES.some((source) => newest(path.join(root, source)) > builtAt);
+  return SOURCES.filter((source) => existsSync(path.join(root, source))).some(
+    (source) => newest(path.join(root, source)) > builtAt,
+  );
 }
 
 function newest(file) {

@@ -12,6 +12,7 @@ import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
 import { addAccounts } from './accounts.ts';
 import { addBooks } from './books.ts';
+import { addClassify } from './classify.ts';
 import { addConfig } from './config.ts';
 import { addDomains } from './domains.ts';
 import { addEvents } from './events.ts';
@@ -161,6 +162,7 @@ export async function run(
   addSuppressions(program, context);
   addBooks(program, context);
   addInbound(program, context, openReportParser);
+  addClassify(program, context);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;

@@ -1,6 +1,7 @@
 /** `posthorn config check` and `posthorn config show`. */
 import type { Command } from 'commander';
 import { valueAt } from '../base/schema-path.ts';
+import { readBounceRules } from '../config/bounce-rules.ts';
 import type { Loaded } from '../config/load.ts';
 import { writeDuration, writeSize } from '../config/kind.ts';
 import { listSettings } from '../config/schema.ts';
@@ -13,7 +14,8 @@ export function addConfig(program: Command, context: Context): void {
     .command('check')
     .description('read all settings and tell every mistake; exit code 78 if there is one')
     .action(() => {
-      const { file } = context.loadAloud();
+      const { file, config } = context.loadAloud();
+      readBounceRules(config.delivery.bounceRules);
       context.out(`the settings are good (${file ?? 'no settings file'})`);
     });
   config

@@ -7,6 +7,7 @@ import type { Config } from './schema.ts';
 /** Settings that are looked at again on SIGHUP; the certificate is read again even where its files have the same names. */
 const RELOADABLE: ReadonlySet<string> = new Set([
   'log.level',
+  'delivery.bounceRules',
   'delivery.routes',
   'plans',
   'tls.certFile',

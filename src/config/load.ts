@@ -150,7 +150,8 @@ function withValue(tree: unknown, [step, ...rest]: readonly string[], value: unk
   return { ...from, [step]: withValue(Reflect.get(from, step), rest, value) };
 }
 
-function readText(file: string): FileReading {
+/** At most 1 MiB of UTF-8. */
+export function readText(file: string): FileReading {
   let descriptor: number | null = null;
   try {
     descriptor = openSync(file, 'r');

@@ -90,6 +90,7 @@ export const settings = group('', {
     maxConnections: setting(count(1, 50_000), 1000, 'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.'),
     maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
     smtputf8: setting(flag(), false, 'Whether addresses with a non-ASCII local part are accepted (SMTPUTF8).'),
+    bounceRules: setting(list(filePath(), 20), [], 'Files with your own rules for reading refusals, which are asked before the shipped ones; relative to the working directory.'),
     retry: group('When a deferred mail is tried again.', {
       schedule: setting(list(duration('1s', '7d'), 100, 1), ['1m', '5m', '15m', '30m', '1h', '2h', '4h'], 'Waits after the first, second, ... try, each varied by 20 %; the last one repeats.'),
     }),
@@ -212,6 +213,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
         isTlsPortChosen: smtp.submission.tlsPort !== null,
       },
     },
+    delivery: { ...written.delivery, bounceRules: written.delivery.bounceRules.map(absolute) },
     storage: { ...storage, url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}` },
     plans: { ...BUILT_IN_PLANS, ...written.plans },
     log: { ...log, format: log.format ?? (around.terminal ? 'pretty' : 'json') },

@@ -1,135 +1,187 @@
 /**
- * What a refusal means. The order matters: words that speak of us, of the content or of a passing state veto everything
- * else, since servers hang `5.1.1` on rate limits and block lists too; then the enhanced code (RFC 3463), then the words
- * about the mailbox, then the basic code. Before RCPT nobody has looked at the recipient yet, so nothing there is `hard`.
+ * What a refusal means, by rules that are data (config/bounce-rules.json; docs/classification.md). The first that fits
+ * decides: the operator's own; words that speak of us, of the content or of a passing state, since servers hang `5.1.1` on
+ * rate limits and block lists too; the enhanced code (RFC 3463); what single mail operators mean by theirs; the words about
+ * the mailbox; the basic code and where it was said. Before RCPT nobody has looked at the recipient yet, so nothing there
+ * is `hard`.
  */
-import type { Verdict } from './delivery.ts';
+import { createPhraseIndex, wordingOf, type PhraseIndex, type Wording } from '../base/phrase.ts';
+import type { BounceRule } from '../config/bounce-rule.ts';
+import { readDiagnostic, withoutCodes } from '../mail/diagnostic.ts';
+import { isSuppressing, type Verdict } from './delivery.ts';
+import { mailOperators, shippedRules } from './shipped-rules.ts';
 
 export interface Refusal {
-  /** Where in the session it was said; `report` is a bounce mail. */
+  /** Where in the session it was said; `report` is a bounce mail, whose text may tell phase and codes itself. */
   phase: 'connect' | 'banner' | 'ehlo' | 'tls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'dot' | 'report';
   code: number | null;
   enhanced: string | null;
   text: string;
+  /** The host that said it, where known: some mean other things by the same words. */
+  mx?: string | null;
 }
 
-/** Regular expressions of bounded reach only: what a hostile server writes must not cost more than reading it. */
-type Rule = readonly [words: RegExp, verdict: Verdict];
-const block = (reason: Verdict['reason']): Verdict => ({ class: 'block', reason });
-const soft = (reason: Verdict['reason']): Verdict => ({ class: 'soft', reason });
-const hard = (reason: Verdict['reason']): Verdict => ({ class: 'hard', reason });
+/** A verdict with its reasons. */
+export interface Judgement extends Verdict {
+  /** Which rule said so: `veto:spam`. Behind `@`, why a hard verdict was softened: the phase, or `4xx`. */
+  rule: string;
+  /** Whether the address goes on the suppression list. */
+  suppress: boolean;
+  /** True where our own set-up is at fault, not the recipient: the operator is warned. */
+  infrastructure: boolean;
+  /** True for a refusal whose next try will probably pass. */
+  greylisting: boolean;
+}
 
-/** Said of a mailbox in words that elsewhere speak of us: asked before the vetoes. */
-const beforeVetoes: readonly Rule[] = [
-  // Exchange Online's directory-based blocking: `550 5.4.1 Recipient address rejected: Access denied`.
-  [/\b5\.4\.1\b.{0,60}(?:recipient address rejected.{0,10})?access denied/i, hard('mailbox_not_found')],
-]; // prettier-ignore
+export type Judge = (refusal: Refusal) => Judgement;
 
-/** Words that settle it whatever the code says. */
-const vetoes: readonly Rule[] = [
-  [/\b(?:dmarc|domain-based message authentication)\b/i, block('dmarc')],
-  [/\b(?:spf|dkim|sender id)\b.{0,60}\b(?:fail|failed|failure|not pass|invalid|required|missing)|\bunauthenticated (?:mail|email|message|sender)/i, block('auth_required')],
-  [/\bgr[ae]y-?list/i, soft('rate_limited')],
-  [/too many (?:connections|recipients|messages|emails|errors|concurrent|invalid|simultaneous)|\brate[- ]?limit|at a rate|throttl|(?:hour|dai)ly (?:limit|quota)|sending (?:too|limit)|slow down|exceeded the (?:rate|number)/i, block('rate_limited')],
-  // Outlook's own marks for what it holds against us, and Facebook's for a recipient who blocks us, which hangs on a 5.1.1.
-  [/\bRP-00\d\b/, block('rate_limited')],
-  [/\b(?:SC|DY|OU)-00\d\b/, block('reputation')],
-  [/\bRCP-P2\b/, block('policy')],
-  [/\bsender(?:'s)? (?:address|domain)\b|\bdomain of (?:the )?sender\b/i, block('policy')],
-  [/\b(?:spam|junk|unsolicited|bulk mail|phish|malware|virus|uribl|surbl)/i, block('spam')],
-  [/block(?:ed|ing)? ?list|blacklist|\b[rd]n?sbl\b|spamhaus|barracudacentral|spamcop|sorbs|proofpoint|cloudmark|\bip\b.{0,30}\b(?:blocked|banned|refused|denied|rejected|reputation)|reputation|\b(?:banned|blocked) (?:for|by|due|using)/i, block('reputation')],
-  [/content (?:rejected|blocked|filter|not allowed|restrict)|message (?:content|body) .{0,20}(?:rejected|prohibited)|prohibited (?:attachment|content)|attachment .{0,30}(?:not allowed|blocked|prohibited)/i, block('content_rejected')],
-  [/(?:mailbox|quota|inbox|storage|disk).{0,30}(?:full|exceed|over|insufficient)|over ?quota|(?:exceed|over).{0,30}(?:quota|storage)|insufficient (?:system )?storage/i, soft('mailbox_full')],
-  [/(?:message|mail|size|content).{0,20}(?:too (?:large|big)|exceeds|over).{0,40}|exceed.{0,30}(?:size|maximum)/i, soft('message_too_large')],
-  [/(?:must|require).{0,30}(?:starttls|tls|encrypt)|encryption (?:required|needed)/i, block('tls_required')],
-  [/mail(?:er)? loop|routing loop|too many hops|loops? back to (?:myself|itself)/i, soft('routing_loop')],
-  [/relay(?:ing)? (?:access )?(?:denied|not (?:permitted|allowed))|access denied|not (?:authori[sz]ed|permitted|allowed)|polic(?:y|ies)|sender .{0,30}(?:rejected|denied|refused)|reverse dns|ptr record|rdns/i, block('policy')],
-]; // prettier-ignore
+/** Judges by the operator's rules, then by the shipped ones. */
+export function createJudge(own: readonly BounceRule[] = []): Judge {
+  const index = createPhraseIndex();
+  const rules = [...own.map((rule) => ({ stage: 'own', rule })), ...shippedRules].map((one) => compile(one, index));
+  const naming = rules.filter(({ byWords, rule }) => byWords && rule.class === 'hard');
+  return (refusal) => {
+    const said = heard(refusal, index);
+    const found = rules.find((rule) => rule.fits(said));
+    // The last rule of the shipped ones fits everything.
+    if (found === undefined) throw new Error('no rule fits');
+    return guarded(found, said, () => naming.some((rule) => rule.fits({ ...said, phase: 'rcpt' })));
+  };
+}
 
-/** Words about the mailbox. */
-const mailboxWords: readonly Rule[] = [
-  [/(?:mailbox|account|user|recipient).{0,40}(?:disabled|inactive|suspended|deactivated|closed|expired|locked|terminated)|no longer (?:active|available|in use|works|employed)/i, hard('mailbox_disabled')],
-  [/(?:no such|unknown|invalid|non-?exist\w*|bad|undeliverable|not a valid|unrouteable) (?:local )?(?:user|recipient|mailbox|address|account|destination)|(?:user|recipient|mailbox|address|account).{0,60}(?:unknown|not (?:found|exist|known|valid|listed)|does ?n.?t exist|does not exist|doesn't have|invalid|rejected: user)|no mailbox|user doesn't|couldn't be found|no account|not our customer|unknown in (?:local|virtual)/i, hard('mailbox_not_found')],
-  [/(?:domain|host).{0,30}(?:not found|does not exist|unknown|invalid)|no such domain/i, hard('domain_not_found')],
-]; // prettier-ignore
+let shipped: Judge | null = null;
 
-const byEnhanced: Readonly<Record<string, Verdict>> = {
-  '1.1': hard('mailbox_not_found'),
-  '1.2': hard('domain_not_found'),
-  '1.3': hard('mailbox_not_found'),
-  '1.6': hard('mailbox_not_found'),
-  // Exchange Online: a server behind it knows no such recipient.
-  '1.351': hard('mailbox_not_found'),
-  // The sender's address, not the recipient's.
-  '1.7': block('policy'),
-  '1.8': block('policy'),
-  '1.10': hard('null_mx'),
-  '2.1': hard('mailbox_disabled'),
-  '2.2': soft('mailbox_full'),
-  '2.3': soft('message_too_large'),
-  '3.4': soft('message_too_large'),
-  '4.6': soft('routing_loop'),
-  '7.5': block('tls_required'),
-  '7.10': block('tls_required'),
-  '7.20': block('auth_required'),
-  '7.21': block('auth_required'),
-  '7.22': block('auth_required'),
-  '7.23': block('auth_required'),
-  '7.25': block('policy'),
-  '7.26': block('auth_required'),
-  '7.28': block('rate_limited'),
-};
+/** Judges by the shipped rules alone. */
+export function judge(refusal: Refusal): Judgement {
+  shipped ??= createJudge();
+  return shipped(refusal);
+}
 
-/** By the middle figure alone, where the pair is not known. */
-const bySubject: Readonly<Record<string, Verdict>> = {
-  '3': soft('other'),
-  '4': soft('network'),
-  '6': block('content_rejected'),
-  '7': block('policy'),
-};
-
-const recipientPhases: ReadonlySet<string> = new Set(['rcpt', 'report']);
-
-/** Classifies a refusal (4xx or 5xx) or a failure told in words. */
+/** Classifies a refusal (4xx or 5xx), or a failure told in words, by the shipped rules. */
 export function classify(refusal: Refusal): Verdict {
-  const { text } = refusal;
-  const verdict =
-    firstOf(beforeVetoes, text) ??
-    firstOf(vetoes, text) ??
-    enhancedVerdict(refusal) ??
-    firstOf(mailboxWords, text) ??
-    basic(refusal);
-  return verdict.class === 'hard' ? onlyAboutTheRecipient(verdict, refusal) : verdict;
+  const { class: bounceClass, reason } = judge(refusal);
+  return { class: bounceClass, reason };
 }
 
-function firstOf(rules: readonly Rule[], text: string): Verdict | null {
-  const head = text.slice(0, 1000);
-  for (const [words, verdict] of rules) if (words.test(head)) return verdict;
-  return null;
+/** A refusal made ready for the rules. */
+interface Heard {
+  names: Wording['names'];
+  /** Numbers of the lists of phrases that were found. */
+  found: ReadonlySet<number>;
+  phase: Refusal['phase'];
+  code: number | null;
+  enhanced: readonly [level: string, subject: string, detail: string] | null;
+  /** The mail operator whose host said it, null where it is nobody's; undefined where no host is known. */
+  operator: string | null | undefined;
 }
 
-function enhancedVerdict({ enhanced }: Refusal): Verdict | null {
-  const [level, subject, detail] = enhanced?.split('.') ?? [];
-  if (level === undefined || subject === undefined || detail === undefined) return null;
-  const verdict = byEnhanced[`${subject}.${detail}`] ?? bySubject[subject] ?? null;
-  // A 4.1.1 is a server that cannot tell yet.
-  return level === '4' && verdict?.class === 'hard' ? soft('other') : verdict;
+interface Compiled {
+  label: string;
+  rule: BounceRule;
+  /** Whether words decide, not codes alone. */
+  byWords: boolean;
+  fits(said: Heard): boolean;
 }
 
-function basic({ code, phase }: Refusal): Verdict {
-  if (code === null) return soft('network');
-  if (code === 552) return soft('mailbox_full');
-  if (code < 500) return soft('other');
-  if (phase === 'rcpt' && (code === 550 || code === 551 || code === 553))
-    return { class: 'undetermined', reason: 'other' };
-  return recipientPhases.has(phase) ? { class: 'undetermined', reason: 'other' } : block('policy');
+/** What stands behind it is not read. */
+const LONGEST_TEXT = 2000;
+
+function heard({ phase, code, enhanced, text: whole, mx }: Refusal, index: PhraseIndex): Heard {
+  const text = whole.slice(0, LONGEST_TEXT);
+  const told = phase === 'report' ? readDiagnostic(text) : null;
+  const ownCode = code ?? told?.code ?? null;
+  // A report's status is often the reporting system's guess; what the remote said stands in its words.
+  const ownEnhanced = told?.enhanced ?? enhanced ?? embedded(text);
+  const { words, names } = wordingOf(withoutCodes(told?.text ?? text, ownCode));
+  return {
+    names,
+    found: index.find(words),
+    phase: told?.phase ?? phase,
+    code: ownCode,
+    enhanced: triple(ownEnhanced),
+    operator: mx == null ? undefined : operatorOf(mx),
+  };
 }
 
-/** Hard needs a permanent answer given when the recipient was known; after DATA only if the text names the mailbox. */
-function onlyAboutTheRecipient(verdict: Verdict, { phase, code, enhanced, text }: Refusal): Verdict {
-  const permanent = code === null ? enhanced?.startsWith('5') === true : code >= 500;
-  if (!permanent) return soft(verdict.reason);
-  if (recipientPhases.has(phase)) return verdict;
-  if ((phase === 'data' || phase === 'dot') && firstOf(mailboxWords, text)?.class === 'hard') return verdict;
-  return block('policy');
+/** Some write the enhanced code behind the words: `no mailbox here by that name. (#5.1.1)`. */
+const embedded = (text: string): string | null => /[#([]([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/.exec(text)?.[1] ?? null;
+
+function triple(enhanced: string | null): Heard['enhanced'] {
+  const [, level, subject, detail] = /^([245])\.(\d{1,3})\.(\d{1,3})$/.exec(enhanced ?? '') ?? [];
+  return level === undefined || subject === undefined || detail === undefined ? null : [level, subject, detail];
+}
+
+/** The mail operator whose host this is, by the ends of host names, or null. */
+function operatorOf(mx: string): string | null {
+  const host = mx.toLowerCase().replace(/\.$/, '');
+  const ends = (domain: string): boolean => host === domain || host.endsWith(`.${domain}`);
+  return Object.entries(mailOperators).find(([, domains]) => domains.some(ends))?.[0] ?? null;
+}
+
+function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: PhraseIndex): Compiled {
+  const { names, enhanced, codes, operators, phases } = rule;
+  const text = rule.text === undefined ? null : index.add(rule.text);
+  const not = rule.not === undefined ? null : index.add(rule.not);
+  const byWords = text !== null || names !== undefined;
+  const saysIt = (said: Heard): boolean =>
+    (text !== null && said.found.has(text)) || names?.some((name) => said.names.includes(name)) === true;
+  return {
+    label: `${stage}:${rule.name}`,
+    rule,
+    byWords,
+    fits: (said) =>
+      (phases?.includes(said.phase) ?? true) &&
+      (codes?.some((code) => isCode(code, said.code)) ?? true) &&
+      (enhanced?.some((pattern) => isEnhanced(pattern, said.enhanced)) ?? true) &&
+      (operators === undefined || isOf(operators, said.operator)) &&
+      (!byWords || saysIt(said)) &&
+      (not === null || !said.found.has(not)),
+  };
+}
+
+const isOf = (operators: readonly string[], operator: Heard['operator']): boolean =>
+  operator === undefined || (operator !== null && operators.includes(operator));
+
+const isCode = (pattern: number | string, code: number | null): boolean =>
+  code === null ? pattern === 'none' : pattern === code || pattern === `${String(Math.floor(code / 100))}xx`;
+
+function isEnhanced(pattern: string, enhanced: Heard['enhanced']): boolean {
+  if (enhanced === null) return pattern === 'none';
+  return pattern.split('.').every((part, i) => part === 'x' || isNumber(part, enhanced[i] ?? ''));
+}
+
+/** `6xx` is 600 to 699. */
+const isNumber = (pattern: string, number: string): boolean =>
+  pattern.length === number.length && number.startsWith(pattern.replaceAll('x', ''));
+
+/** Hard needs a permanent answer given when the recipient was known; after DATA only if the words name the mailbox. */
+function guarded({ label, rule, byWords }: Compiled, said: Heard, namesMailbox: () => boolean): Judgement {
+  // Who is told to come back later is not shut out.
+  const passes = rule.class === 'block' && rule.reason === 'rate_limited' && isTemporary(said);
+  const verdict: Verdict = { class: passes ? 'soft' : rule.class, reason: rule.reason };
+  if (rule.class !== 'hard') return judgement(verdict, label, rule, said);
+  if (!isPermanent(said)) return judgement({ class: 'soft', reason: 'other' }, `${label}@4xx`, rule, said);
+  const { phase } = said;
+  if (phase === 'rcpt' || phase === 'report') return judgement(verdict, label, rule, said);
+  if ((phase === 'data' || phase === 'dot') && (byWords || namesMailbox()))
+    return judgement(verdict, label, rule, said);
+  return judgement({ class: 'block', reason: 'policy' }, `${label}@${phase}`, rule, said);
+}
+
+const isTemporary = ({ code, enhanced }: Heard): boolean => (code === null ? enhanced?.[0] === '4' : code < 500);
+
+/** A bounce mail that gives no code tells of a mail that was given up. */
+function isPermanent({ code, enhanced, phase }: Heard): boolean {
+  if (code !== null) return code >= 500;
+  return enhanced === null ? phase === 'report' : enhanced[0] === '5';
+}
+
+function judgement(verdict: Verdict, rule: string, from: BounceRule, { enhanced }: Heard): Judgement {
+  return {
+    ...verdict,
+    rule,
+    suppress: isSuppressing(verdict),
+    infrastructure: from.infrastructure ?? (verdict.class === 'block' && enhanced?.[1] === '7'),
+    greylisting: from.greylisting ?? false,
+  };
 }

@@ -5,6 +5,7 @@
 import type { SuppressionReason } from '../storage/tables.ts';
 import {
   HELD_BY_US,
+  isSuppressing,
   type AttemptFacts,
   type DeliveryState,
   type DeliveryStatus,
@@ -13,7 +14,7 @@ import {
   type Outcome,
   type Verdict,
 } from './delivery.ts';
-import { domainIsGone } from './retry.ts';
+import { domainIsGone, staysFull } from './retry.ts';
 
 /** An event to be written: its type and the member named after it. */
 export interface DecidedEvent {
@@ -218,6 +219,9 @@ function deferred(state: DeliveryState, result: Extract<Outcome, { kind: 'deferr
   const { facts, verdict } = result;
   const next = remember(state, facts);
   if (result.noDomain !== true) {
+    if (verdict.reason === 'mailbox_full' && staysFull(state.queuedAt, now)) {
+      return bounced(next, verdict, { attempt: { facts, outcome: 'deferred', verdict, nextAttemptAt: null } });
+    }
     return again(withDomain(next), verdict, facts, 'deferred', result.retryAt);
   }
   const count = state.noDomainCount + 1;
@@ -289,23 +293,13 @@ function gaveUp(state: DeliveryState): Decision {
   return to(state, 'failed', { events: [{ type: 'failed', detail: { reason: 'expired', message } }] });
 }
 
-/** Only an invalid recipient or domain is suppressed, never what was said about us or the content. */
-const suppressing: ReadonlySet<string> = new Set([
-  'mailbox_not_found',
-  'mailbox_disabled',
-  'domain_not_found',
-  'null_mx',
-]);
-const suppresses = (state: DeliveryState, verdict: Verdict): boolean =>
-  !state.test && verdict.class === 'hard' && suppressing.has(verdict.reason);
-
 function bounced(
   state: DeliveryState,
   verdict: Verdict,
   rest: { attempt?: DecidedAttempt; async?: boolean },
 ): Decision {
   const { lastReply } = state;
-  const suppress = suppresses(state, verdict);
+  const suppress = !state.test && isSuppressing(verdict);
   return to(state, 'bounced', {
     ...(rest.attempt === undefined ? {} : { attempt: rest.attempt }),
     suppress: suppress ? 'hard_bounce' : null,

@@ -60,6 +60,15 @@ export interface Verdict {
   reason: BounceReason;
 }
 
+/** Only an invalid recipient or domain is suppressed, never what was said about us or the content. */
+const suppressing: ReadonlySet<BounceReason> = new Set([
+  'mailbox_not_found',
+  'mailbox_disabled',
+  'domain_not_found',
+  'null_mx',
+]);
+export const isSuppressing = (verdict: Verdict): boolean => verdict.class === 'hard' && suppressing.has(verdict.reason);
+
 /** What one try saw, apart from what it means: the attempt record. Times in ms since the epoch, durations in ms. */
 export interface AttemptFacts {
   startedAt: number;
@@ -76,11 +85,20 @@ export interface AttemptFacts {
   smtpReply: string | null;
 }
 
+/** Why a verdict was given, for the log. */
+export interface Grounds {
+  /** The rule of reading refusals that decided. */
+  rule: string;
+  /** True where our own set-up is at fault. */
+  infrastructure: boolean;
+  greylisting: boolean;
+}
+
 /** What a try gave. */
 export type Outcome =
   | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean }
-  | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; noDomain?: true }
-  | { kind: 'refused'; facts: AttemptFacts; verdict: Verdict }
+  | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; noDomain?: true; grounds?: Grounds }
+  | { kind: 'refused'; facts: AttemptFacts; verdict: Verdict; grounds?: Grounds }
   /** The connection died after the final dot and before the reply: it may have arrived, and is tried again all the same. */
   | { kind: 'uncertain'; facts: AttemptFacts; retryAt: number }
   /** Our own fault: it cannot be built or signed in a way that a later try would mend. */

@@ -9,6 +9,7 @@ import type { Log } from '../base/log.ts';
 import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { DueHint } from '../messages/accept.ts';
+import type { Judge } from '../messages/classify.ts';
 import type { Outcome } from '../messages/delivery.ts';
 import type { Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
@@ -20,6 +21,7 @@ import { createTlsClient } from './connection/tls.ts';
 import { deliver, hostKey } from './deliver.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
 import { createPrepare, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
+import { createSetUpWarnings } from './set-up-warnings.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
 import type { Destination, Site, Sites } from './sites.ts';
 import { asksForLess, newThrottle, pushedBack, succeeded, type Throttle, type ThrottleLimits } from './throttle.ts';
@@ -34,6 +36,8 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db'> {
   bells: { deliveries: Bell<readonly DueHint[]> };
   sites: Sites;
   random: () => number;
+  /** Reads refusals, by the operator's rules too. */
+  judge: Judge;
 }
 
 export interface MtaOptions {
@@ -119,6 +123,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     ...(options.sourceIpv6 === undefined ? {} : { sourceIpv6: options.sourceIpv6 }),
   };
   const states = new Map<string, LaneState>();
+  const warnings = createSetUpWarnings({ clock, log });
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
   const prepare = createPrepare(deps);
   const worker: WorkerDeps = {
@@ -232,8 +237,16 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
 
   async function attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted> {
     const startedAt = clock.now();
-    const retryAt = nextTryAt(options.retry, number, startedAt, deps.random());
-    const frame = (endedAt: number, viaRelay = false): AttemptFrame => ({ startedAt, endedAt, retryAt, viaRelay });
+    const random = deps.random();
+    const retryAt = nextTryAt(options.retry, number, startedAt, random);
+    const frame = (endedAt: number, viaRelay = false): AttemptFrame => ({
+      startedAt,
+      endedAt,
+      retryAt,
+      viaRelay,
+      judge: deps.judge,
+      retryWith: (hint) => nextTryAt(options.retry, number, endedAt, random, hint),
+    });
     const done = (outcome: Outcome): Attempted => ({ kind: 'done', outcome, followUps: [] });
     if (mail.kind !== 'ready') return done(notReady(frame(clock.now()), job, mail));
     const destination = await deps.sites.find(job.domain);
@@ -311,6 +324,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         code: facts.smtpCode,
         enhanced: facts.enhancedCode,
         text: facts.smtpReply,
+        rule: 'grounds' in outcome ? outcome.grounds.rule : null,
         tls: facts.tls?.protocol ?? null,
         ms: facts.endedAt - facts.startedAt,
         timings: facts.timings,
@@ -319,6 +333,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       'delivery attempt',
     );
     if (destination.kind !== 'site') return;
+    warnings.note(destination.name, outcome);
     const state = stateOf(destination.name);
     const now = clock.now();
     state.lastProgressAt = now;
@@ -334,6 +349,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       return;
     }
     const { smtpCode, enhancedCode, smtpReply } = outcome.facts;
+    if (outcome.kind === 'deferred' && outcome.grounds?.greylisting === true) return;
     const reason = outcome.kind === 'deferred' ? outcome.verdict.reason : '';
     if (asksForLess(smtpCode, enhancedCode, smtpReply ?? '', reason))
       state.throttle = pushedBack(state.throttle, smtpReply ?? '', now);

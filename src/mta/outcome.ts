@@ -1,6 +1,15 @@
 /** From what the SMTP client or DNS answered to what it means for the delivery. Pure. */
-import { classify, type Refusal } from '../messages/classify.ts';
-import { HELD_BY_US, type AttemptFacts, type BounceReason, type Outcome } from '../messages/delivery.ts';
+import { judge, type Judge, type Judgement, type Refusal } from '../messages/classify.ts';
+import {
+  HELD_BY_US,
+  type AttemptFacts,
+  type BounceReason,
+  type Grounds,
+  type Outcome,
+  type Verdict,
+} from '../messages/delivery.ts';
+import type { RetryHint } from '../messages/retry.ts';
+import { askedPause } from '../messages/retry-hint.ts';
 import type { SmtpReply } from '../mail/smtp-reply.ts';
 import type { OpenResult } from './connection/open-session.ts';
 import type { Transfer } from './connection/session.ts';
@@ -14,6 +23,10 @@ export interface AttemptFrame {
   /** When to try again if it comes to that. */
   retryAt: number;
   viaRelay: boolean;
+  /** Reads refusals; the shipped rules where it is left out. */
+  judge?: Judge;
+  /** When to try again where the refusal itself says something about it; `retryAt` where this is left out. */
+  retryWith?: (hint: RetryHint) => number;
 }
 
 export interface Place {
@@ -35,7 +48,11 @@ export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: T
     case 'accepted':
       return { kind: 'accepted', facts: facts(transfer.reply, null), viaRelay: frame.viaRelay };
     case 'refused':
-      return refusal(frame, facts(transfer.reply, null), { phase: transfer.phase, ...words(transfer.reply) });
+      return refusal(frame, facts(transfer.reply, null), {
+        phase: transfer.phase,
+        mx: place.mx,
+        ...words(transfer.reply),
+      });
     case 'broken':
       if (transfer.uncertain)
         return { kind: 'uncertain', facts: facts(transfer.reply, transfer.text), retryAt: frame.retryAt };
@@ -61,7 +78,9 @@ export function outcomeOfDial(
   if (failed.tlsUnsatisfied) return later(frame, facts, 'tls_required');
   if (failed.reply === null) return later(frame, facts, 'network');
   const phase = failed.phase === 'block' ? 'dot' : failed.phase;
-  return later(frame, facts, classify({ phase, ...words(failed.reply) }).reason);
+  const judged = judgeOf(frame)({ phase, mx: place.mx, ...words(failed.reply) });
+  const verdict: Verdict = { class: 'soft', reason: judged.reason };
+  return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds: groundsOf(judged) };
 }
 
 /** DNS gave no host to dial. */
@@ -129,9 +148,25 @@ export function discarded(frame: AttemptFrame): Outcome {
 const nobody = { mx: null, ip: null, source: null, tls: null, timings: {}, smtpCode: null, enhancedCode: null };
 
 function refusal(frame: AttemptFrame, facts: AttemptFacts, refused: Refusal): Outcome {
-  const verdict = classify(refused);
-  if (refused.code !== null && refused.code >= 500) return { kind: 'refused', facts, verdict };
-  return { kind: 'deferred', facts, verdict, retryAt: frame.retryAt };
+  const judged = judgeOf(frame)(refused);
+  const verdict: Verdict = { class: judged.class, reason: judged.reason };
+  const grounds = groundsOf(judged);
+  if (refused.code !== null && refused.code >= 500) return { kind: 'refused', facts, verdict, grounds };
+  return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
+}
+
+const judgeOf = (frame: AttemptFrame): Judge => frame.judge ?? judge;
+
+const groundsOf = ({ rule, infrastructure, greylisting }: Judgement): Grounds => ({
+  rule,
+  infrastructure,
+  greylisting,
+});
+
+function retryAtOf({ retryAt, retryWith }: AttemptFrame, { greylisting }: Judgement, facts: AttemptFacts): number {
+  const hint: RetryHint = { greylisting, askedMs: askedPause(facts.smtpReply ?? '') };
+  const isHinted = greylisting || hint.askedMs !== null;
+  return isHinted ? (retryWith?.(hint) ?? retryAt) : retryAt;
 }
 
 function unsupported(facts: AttemptFacts, { what, limit }: Extract<Transfer, { kind: 'unsupported' }>): Outcome {

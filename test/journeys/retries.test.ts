@@ -70,7 +70,7 @@ describe('journey: retries', () => {
   });
 
   it('gives up after 72 hours by the schedule: bounced, expired, with the last reply, and suppresses nobody', async () => {
-    server.options.script = { rcpt: '452 4.2.2 mailbox full' };
+    server.options.script = { rcpt: '451 4.3.0 come back later' };
     const { id } = await app.send();
     await app.settled();
     const times: number[] = [];
@@ -94,7 +94,7 @@ describe('journey: retries', () => {
         bounced['attempts'],
         bounced['suppression_added'],
       ],
-      ['soft', 'expired', 452, '4.2.2 mailbox full', times.length, false],
+      ['soft', 'expired', 451, '4.3.0 come back later', times.length, false],
     );
     const again = await app.send({ test: { outcome: 'delivered' } });
     assert.equal(again.status, 'queued');

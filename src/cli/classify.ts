@@ -1,0 +1,62 @@
+/** `posthorn classify`. */
+import { Option, type Command } from 'commander';
+import { refusalPhases } from '../config/bounce-rule.ts';
+import { createLineClassifier, type Classified } from '../operator/classify.ts';
+import type { Context } from './cli.ts';
+import { examples } from './options.ts';
+import { json, table } from './table.ts';
+
+interface ClassifyOptions {
+  mx?: string;
+  phase?: (typeof refusalPhases)[number];
+  json?: true;
+}
+
+/** A day's replies of a busy server; more is cut into parts by whoever sends it. */
+const MOST_INPUT = 16 * 2 ** 20;
+
+export function addClassify(program: Command, context: Context): void {
+  program
+    .command('classify')
+    .description(
+      'tell what a reply to SMTP, or the diagnostic of a bounce mail, would mean here, and which rule says so',
+    )
+    .argument('<reply>', 'the reply with its code, or - for one a line from standard input')
+    .option('--mx <host>', 'the mail host that said it')
+    .addOption(
+      new Option('--phase <phase>', 'what it answered (default: as it says, else rcpt)').choices(refusalPhases),
+    )
+    .option('--json', 'as JSON: one object, or one a line with -')
+    .addHelpText(
+      'after',
+      examples(
+        "posthorn classify '550 5.1.1 no such user'",
+        "posthorn classify '421 4.7.0 try again later' --mx gmail-smtp-in.l.google.com",
+        'posthorn classify - --json < replies.txt',
+      ),
+    )
+    .action(async (reply: string, options: ClassifyOptions) => {
+      const { config } = context.load();
+      const classify = createLineClassifier(config.delivery.bounceRules, options.mx ?? null, options.phase ?? null);
+      if (reply === '-') await classifyInput(context, classify, options);
+      else context.print(options.json, classify(reply), () => factsOf(classify(reply)));
+    });
+}
+
+async function classifyInput(
+  context: Context,
+  classify: (line: string) => Classified,
+  options: ClassifyOptions,
+): Promise<void> {
+  const input = await context.read(MOST_INPUT);
+  const lines = input.split(/\r?\n/).filter((line) => line.trim() !== '');
+  const classified = lines.map(classify);
+  if (options.json === true) for (const one of classified) context.out(json(one, 0));
+  else {
+    const rows = classified.map((one) => [one.class, one.reason, one.suppress, one.rule, one.reply]);
+    for (const line of table(['CLASS', 'REASON', 'SUPPRESS', 'RULE', 'REPLY'], rows)) context.out(line);
+  }
+}
+
+const factsOf = (one: Classified): string[] =>
+  table(['', ''], [['class', one.class], ['reason', one.reason], ['suppress', one.suppress], ['rule', one.rule]]).slice(1); // prettier-ignore

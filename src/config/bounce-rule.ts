@@ -1,0 +1,84 @@
+/**
+ * How a rule about refusals is written: which replies it is about, and what they mean. The shipped ones stand in
+ * config/bounce-rules.json; an operator's own, in files of the same form, are asked before them.
+ */
+import { z } from 'zod';
+import { faultOfPhrase } from '../base/phrase.ts';
+
+export const bounceClasses = ['hard', 'soft', 'block', 'undetermined'] as const;
+export const bounceReasons = [
+  'mailbox_not_found', 'mailbox_full', 'domain_not_found', 'message_too_large', 'content_rejected', 'policy', 'reputation', 'dmarc',
+  'auth_required', 'mailbox_disabled', 'null_mx', 'spam', 'rate_limited', 'tls_required', 'routing_loop', 'network', 'expired', 'other',
+] as const; // prettier-ignore
+
+/** Where in the session it was said; `report` is a bounce mail. */
+export const refusalPhases = [
+  'connect', 'banner', 'ehlo', 'tls', 'auth', 'mail', 'rcpt', 'data', 'dot', 'report',
+] as const; // prettier-ignore
+
+/** Entries of one list; phrases of a file that nobody wrote by hand would make the engine slow. */
+const MOST = 200;
+const listOf = <T extends z.ZodType>(item: T, expected: string) =>
+  z
+    .array(item, { error: expected })
+    .min(1, { error: expected })
+    .max(MOST, { error: `at most ${String(MOST)} entries` });
+
+const LONG = { error: 'a phrase of at most 300 characters' };
+const phrase = z
+  .string({ error: 'a phrase' })
+  .max(300, LONG)
+  .superRefine((written, context) => {
+    const fault = faultOfPhrase(written);
+    if (fault !== null) context.addIssue({ code: 'custom', message: `a phrase (this one has ${fault})` });
+  });
+const phrases = listOf(phrase, 'a list of phrases');
+
+const ENHANCED = 'an enhanced code such as 5.1.1, x.7.x, 5.7.6xx, or none';
+const CODE = 'a reply code such as 550, 4xx, or none';
+const NAME = 'a name of lower-case letters, digits and hyphens, at most 64';
+
+/** All members that are given must fit; of the entries of one member, any. */
+export const bounceRule = z.strictObject(
+  {
+    name: z.string({ error: NAME }).regex(/^[a-z0-9][a-z0-9-]{0,63}$/, { error: NAME }),
+    /** For who reads the rule. */
+    why: z.string().max(500).optional(),
+    class: z.enum(bounceClasses, { error: bounceClasses.join(', ') }),
+    reason: z.enum(bounceReasons, { error: bounceReasons.join(', ') }),
+    /** Phrases (base/phrase.ts), one of which is said. */
+    text: phrases.optional(),
+    /** Phrases none of which is said. */
+    not: phrases.optional(),
+    /** Parts of host names and links in the reply, of which one is there. */
+    names: listOf(z.string().min(3).max(100).lowercase(), 'a list of lower-case texts of 3 to 100 characters').optional(),
+    enhanced: listOf(z.string().regex(/^(?:none|[x245]\.(?:x|\d{1,3})\.(?:x|\d{1,3}|\d{1,2}x))$/, { error: ENHANCED }), ENHANCED).optional(),
+    codes: listOf(z.union([z.int().min(400).max(599), z.enum(['4xx', '5xx', 'none'])], { error: CODE }), CODE).optional(),
+    /** Names of config/operators.json; fits, too, where no host is known. */
+    operators: listOf(z.string().max(64), 'a list of operators').optional(),
+    phases: listOf(z.enum(refusalPhases, { error: refusalPhases.join(', ') }), 'a list of phases').optional(),
+    /** Whether it is a matter of our own set-up, which the log warns of. */
+    infrastructure: z.boolean({ error: 'true or false' }).optional(),
+    /** Whether the next try will probably pass. */
+    greylisting: z.boolean({ error: 'true or false' }).optional(),
+  },
+  { error: 'a rule with name, class, reason and what it is about' },
+); // prettier-ignore
+
+export type BounceRule = Readonly<z.output<typeof bounceRule>>;
+
+/** An operator's own file. A rule that fits everything would silence all that follow. */
+export const bounceRuleFile = z.strictObject(
+  {
+    rules: z
+      .array(
+        bounceRule.refine(
+          ({ text, names, enhanced, codes }) => (text ?? names ?? enhanced ?? codes) !== undefined,
+          { error: 'a rule with text, names, enhanced or codes' },
+        ),
+        { error: 'a list of rules' },
+      )
+      .max(1000, { error: 'at most 1000 rules' }),
+  },
+  { error: 'a group with rules' },
+); // prettier-ignore

@@ -1,0 +1,76 @@
+/**
+ * A refusal as other mail systems quote it (RFC 3464 section 2.3.6, and what their bounce mails say without it): where in it
+ * the remote's reply begins (RFC 5321 section 4.2, RFC 3463), and in which phase it was given.
+ */
+
+export interface Diagnostic {
+  code: number | null;
+  /** The one behind the reply code, else the one that stands first, else one in brackets. */
+  enhanced: string | null;
+  /** Null where it does not say. */
+  phase: 'connect' | 'ehlo' | 'tls' | 'mail' | 'rcpt' | 'data' | 'dot' | null;
+  /** From the reply's code on; what a mail system writes around it names hosts and paths that mean nothing. */
+  text: string;
+}
+
+/** What stands behind it is not read. */
+const LONGEST = 2000;
+
+/** A code that begins the text, or stands where mail systems begin to quote. */
+const QUOTED =
+  /(?:^|said: |smtp; ?|<<< ?|-> ?|['"(<]|[:;,] ?|error |code |response |returned |status )([45]\d\d)(?![\d.:\]])/i;
+/** A code with its enhanced code, anywhere. */
+const WITH_ENHANCED = /(?:^|[^\d.])([45]\d\d)[ -]['#([]{0,2}[245]\.\d{1,3}\.\d{1,3}(?!\.?\d)/;
+const BEHIND_CODE = /^[45]\d\d[ -]['#([]{0,2}([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
+const FIRST = /^[\s#([]{0,3}([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
+const BRACKETED = /[#([]([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
+
+/** As Postfix (`in reply to`), Exim (`after`) and Sendmail (`>>>`) tell it. */
+const PHASE =
+  /(?:in reply to |after |>>> )(?:the )?(end of data|final dot|rcpt|mail from|ehlo|helo|data|starttls|initial connection|mail)\b/i;
+const PHASES = {
+  'end of data': 'dot',
+  'final dot': 'dot',
+  rcpt: 'rcpt',
+  'mail from': 'mail',
+  mail: 'mail',
+  ehlo: 'ehlo',
+  helo: 'ehlo',
+  data: 'data',
+  starttls: 'tls',
+  'initial connection': 'connect',
+} as const satisfies Record<string, Diagnostic['phase']>;
+
+/** Reads the first 2,000 characters. Any text will do: one without a reply is a diagnostic without codes. */
+export function readDiagnostic(text: string): Diagnostic {
+  const whole = text
+    .slice(0, LONGEST)
+    .replace(/\s{1,100}/g, ' ')
+    .trim();
+  const found = WITH_ENHANCED.exec(whole) ?? QUOTED.exec(whole);
+  const code = found?.[1] ?? null;
+  const reply = found === null || code === null ? whole : whole.slice(whole.indexOf(code, found.index));
+  const enhanced = BEHIND_CODE.exec(reply) ?? FIRST.exec(whole) ?? BRACKETED.exec(reply);
+  return {
+    code: code === null ? null : Number(code),
+    enhanced: enhanced?.[1] ?? null,
+    phase: phaseOf(whole),
+    text: reply,
+  };
+}
+
+function phaseOf(text: string): Diagnostic['phase'] {
+  const said = PHASE.exec(text)?.[1]?.toLowerCase();
+  return said === undefined || !Object.hasOwn(PHASES, said) ? null : PHASES[said as keyof typeof PHASES];
+}
+
+/**
+ * A reply's words without the codes that begin each of its lines, as they stand between them once the lines are joined:
+ * `550-5.1.1 no such 550 5.1.1 user` says `no such user`.
+ */
+export function withoutCodes(text: string, code: number | null): string {
+  const bare = text
+    .replace(/(?<![\d.])(?:[245]\d\d[ -])?['#([]{0,2}[245]\.\d{1,3}\.\d{1,3}(?!\.?\d)/g, ' ')
+    .replace(/(?<!\S)[245]\d\d-(?=\S|$)/g, ' ');
+  return code === null ? bare : bare.replaceAll(` ${String(code)} `, ' ').replace(new RegExp(`^${String(code)} `), ' ');
+}
