@@ -10,6 +10,7 @@ import { systemClock, type Clock } from './base/clock.ts';
 import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
+import { createSafeFetch } from './base/safe-fetch.ts';
 import { readCertificate } from './config/certificate.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
@@ -31,6 +32,7 @@ import { domainChecks } from './housekeeping/domain-checks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
 import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
+import { webhookLogRules } from './housekeeping/webhook-log.ts';
 import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
@@ -41,6 +43,7 @@ import { findRelay } from './mta/dns/relay.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
+import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import { apiRoutes } from './api/routes.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
@@ -99,7 +102,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   await ensureDefaultAccount({ db, clock });
   const epoch = await beginEpoch(db.commit);
   let current = config;
-  const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell(), keys: createBell() };
+  const bells = {
+    deliveries: createBell<readonly DueHint[]>(),
+    events: createBell(),
+    keys: createBell(),
+    webhooks: createBell<string>(),
+  };
   const callers = createCallers({ db, clock, report });
   const streams = createStreams({ db, clock });
   const quotas = createQuotas({ db, clock });
@@ -156,6 +164,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     holdOf,
     epoch,
   });
+  const fetch = createSafeFetch(
+    { resolver, clock },
+    { ...config.webhooks, ownAddresses, ...(overrides.ca === undefined ? {} : { ca: overrides.ca }) },
+  );
+  const random = overrides.random ?? Math.random;
+  const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random });
   const api = createApi(
     {
       clock,
@@ -197,6 +211,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       forgetDomain,
       forgetKey,
       forgetStream: streams.forget,
+      vetUrl: fetch.vet,
+      webhookChanged: bells.webhooks.ring,
+      testWebhook: webhooks.test,
     }),
   );
   const operator: OperatorDeps = {
@@ -210,12 +227,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, changed: forgetDomain }),
     endedSuppressions({ db, clock }),
     ...retentionRules({ db, clock, retention: config.retention }),
+    ...webhookLogRules({ db, clock }),
   ]);
 
   const running: Running = {
     api,
     control: null,
     mta,
+    webhooks,
     housekeeping,
     disk,
     callers,
@@ -259,6 +278,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     const url = await listen(api, config.http);
     running.control = await serveControl(operator, config.dataDir);
     await mta.start();
+    await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, epoch, migrated: db.migrated }, 'Posthorn is running');
     return { url, migrated: db.migrated, db, mta, reload, stop: () => (stopped ??= stop()) };
@@ -332,13 +352,16 @@ function buildMta(parts: Parts): Mta {
   ); // prettier-ignore
 }
 
+function ownAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
+}
+
 /** Not waited for: mail may leave over IPv4 meanwhile. */
 async function lookForIpv6(
   { log, resolver }: Pick<Parts, 'log' | 'resolver'>,
   six: { isUsed: boolean; source: string | null },
 ): Promise<void> {
-  const own = Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
-  six.source = await namedIpv6Address({ resolver }, own);
+  six.source = await namedIpv6Address({ resolver }, ownAddresses());
   six.isUsed = six.source !== null;
   log.debug(
     { event: 'ipv6', source: six.source },
@@ -373,6 +396,7 @@ interface Running {
   api: Api;
   control: Control | null;
   mta: Mta;
+  webhooks: { stop(): Promise<void> };
   housekeeping: { stop(): Promise<void> };
   disk: DiskGuard;
   callers: { close(): Promise<void> };
@@ -387,6 +411,7 @@ async function stopAll({
   api,
   control,
   mta,
+  webhooks,
   housekeeping,
   disk,
   callers,
@@ -397,7 +422,7 @@ async function stopAll({
   ownResolver,
 }: Running): Promise<void> {
   disk.stop();
-  await Promise.all([api.close(), control?.close(), housekeeping.stop(), mta.stop()]);
+  await Promise.all([api.close(), control?.close(), housekeeping.stop(), mta.stop(), webhooks.stop()]);
   await Promise.all([callers.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();

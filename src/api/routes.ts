@@ -20,6 +20,8 @@ import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
 import { streamRoutes } from './streams.ts';
 import { suppressionRoutes } from './suppressions.ts';
 import { templateRoutes } from './templates.ts';
+import { webhookDeliveryRoutes, type WebhookDeliveriesDeps } from './webhook-deliveries.ts';
+import { webhookRoutes, type WebhooksDeps } from './webhooks.ts';
 
 export interface RoutesDeps {
   db: Database;
@@ -40,6 +42,9 @@ export interface RoutesDeps {
   forgetDomain: (name: string) => void;
   forgetKey: (publicId: string) => void;
   forgetStream: (accountId: string, slug: string) => void;
+  vetUrl: WebhooksDeps['vetUrl'];
+  webhookChanged: WebhooksDeps['webhookChanged'];
+  testWebhook: WebhookDeliveriesDeps['testWebhook'];
   smtputf8: boolean;
   /** Our name in the mail world. */
   hostname: string;
@@ -52,6 +57,8 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...messageRoutes({ db, renderer, accept, cursors, limits, smtputf8 }),
     ...messageActionRoutes({ ...deps, cursors }),
     ...templateRoutes({ db, clock, renderer, cursors }),
+    ...webhookRoutes({ ...deps, cursors, findStream: accept.findStream }),
+    ...webhookDeliveryRoutes({ ...deps, cursors }),
     ...eventRoutes({ db, clock, bells, cursors }),
     ...suppressionRoutes({ db, clock, cursors, findStream: accept.findStream }),
     ...domainRoutes({ ...deps, cursors }),

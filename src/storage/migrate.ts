@@ -7,6 +7,7 @@ import { up as ground } from '../../migrations/001-ground.ts';
 import { up as api } from '../../migrations/002-api.ts';
 import { up as templates } from '../../migrations/003-templates.ts';
 import { up as admin } from '../../migrations/004-admin.ts';
+import { up as webhooks } from '../../migrations/007-webhooks.ts';
 
 interface Migration {
   name: string;
@@ -18,6 +19,7 @@ const migrations: readonly Migration[] = [
   { name: '002-api', up: api },
   { name: '003-templates', up: templates },
   { name: '004-admin', up: admin },
+  { name: '007-webhooks', up: webhooks },
 ];
 
 /** In order. */

@@ -56,6 +56,20 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   templates: { id: 'tpl_1', account_id: ACCOUNT, alias: odd, name: odd, latest_version: 1, published_version: 1, created_at: NOW, updated_at: NOW, published_at: NOW },
   template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },
   account_settings: { account_id: ACCOUNT, track_opens: 1, track_clicks: null, content_days: 7, messages_days: null, events_days: 30, updated_at: NOW },
+  webhooks: {
+    id: 'whk_1', account_id: ACCOUNT, url: odd, description: odd, events_json: '[]', streams_json: '[]', domains_json: '[]', include_machine_events: 1,
+    include_engagement: 0, concurrency: 10, header_names_json: '[]', headers_sealed: null, secrets_sealed: odd, status: 'active', disabled_reason: odd,
+    cursor: 3, failures: 0, failing_since: null, warned_at: null, last_success_at: NOW, last_failure_at: null, created_at: NOW, created_by: odd, updated_at: NOW,
+  },
+  webhook_calls: { webhook_id: 'whk_1', sequence: 3, cause: 'event', attempts: 1, due_at: NOW, created_at: NOW },
+  webhook_deliveries: {
+    id: 'whd_1', webhook_id: 'whk_1', event_id: 'evt_1', event_type: 'sent', sequence: 3, cause: 'event', attempt: 1, at: NOW, ms: 3, status: 'failed',
+    status_code: 500, error: odd, answer: odd, signature: 'v1,x', sample: null, next_attempt_at: NOW,
+  },
+  webhook_replays: {
+    id: 'whr_1', webhook_id: 'whk_1', account_id: ACCOUNT, since: NOW, until: NOW, which: 'all', types_json: '[]', status: 'running', position: 1,
+    end_position: 2, queued: 0, created_at: NOW, finished_at: null,
+  },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>
