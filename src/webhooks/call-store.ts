@@ -122,6 +122,15 @@ export function nextCalls(fast: Connection, webhookId: string, limit: number): P
   );
 }
 
+/** The events beyond a cursor that were tried already: they wait for their next attempt, or were given up. */
+export async function callsBeyond(fast: Connection, webhookId: string, cursor: number): Promise<Set<number>> {
+  const rows = await fast.all<{ sequence: number }>(
+    'SELECT sequence FROM webhook_calls WHERE webhook_id = ? AND sequence > ?',
+    [webhookId, cursor],
+  );
+  return new Set(rows.map(({ sequence }) => sequence));
+}
+
 /** Has these events sent to the endpoint (again), with all attempts before them. */
 export async function queueCalls(
   tx: Connection,
@@ -165,8 +174,15 @@ export async function moveCursors(
   );
 }
 
-export async function noteWarned(commit: Committer, webhookId: string, now: number): Promise<void> {
-  await commit.transact((tx) => tx.run('UPDATE webhooks SET warned_at = ? WHERE id = ?', [now, webhookId]));
+/** True for the first call that is about to warn of these failures. */
+export async function noteWarned(commit: Committer, webhookId: string, now: number): Promise<boolean> {
+  const noted = await commit.transact((tx) =>
+    tx.all(
+      'UPDATE webhooks SET warned_at = ? WHERE id = ? AND (warned_at IS NULL OR warned_at < failing_since) RETURNING id',
+      [now, webhookId],
+    ),
+  );
+  return noted.length > 0;
 }
 
 /** One page of an endpoint's delivery log, newest first, from a line on (its id, exclusive), forwards or backwards. */

@@ -144,7 +144,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
   async function warn(feed: Feed): Promise<void> {
     const now = clock.now();
     feed.health = { ...feed.health, warned_at: now };
-    await noteWarned(db.commit, feed.id, now);
+    if (!(await noteWarned(db.commit, feed.id, now))) return;
     log.warn({ event: 'webhook_failing', webhook_id: feed.id, account_id: feed.endpoint?.accountId, failures: feed.health.failures }, 'a webhook endpoint has answered no call for a day'); // prettier-ignore
   }
 

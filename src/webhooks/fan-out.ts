@@ -12,7 +12,7 @@ import type { Log } from '../base/log.ts';
 import { eventsNumbered, followEvents, lastSequence, type LoggedEvent } from '../events/event-log.ts';
 import type { Database } from '../storage/database.ts';
 import type { WebhookRow } from '../storage/tables.ts';
-import { dropCalls, moveCursors, nextCalls } from './call-store.ts';
+import { callsBeyond, dropCalls, moveCursors, nextCalls } from './call-store.ts';
 import { wants } from './endpoint.ts';
 import { openEndpoint } from './endpoint-store.ts';
 import { Feed, HELD, type CallJob } from './feed.ts';
@@ -150,6 +150,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
 
   async function lookAll(feed: Feed): Promise<void> {
     while (rung.delete(feed.id) && !stopped && feed.active && feed.endpoint !== null) {
+      feed.tried ??= await callsBeyond(db.fast, feed.id, feed.position);
       await readRetries(feed);
       await readLog(feed);
       arm(feed);
@@ -204,7 +205,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
   /** False where the endpoint has no room for all of it. */
   function readPage(feed: Feed, events: readonly LoggedEvent[]): boolean {
     for (const event of events) {
-      if (feed.endpoint !== null && wants(feed.endpoint, event)) {
+      if (feed.endpoint !== null && feed.tried?.has(event.sequence) !== true && wants(feed.endpoint, event)) {
         if (!feed.takesFresh(clock.now())) return false;
         feed.position = event.sequence;
         offerFresh(feed, event);

@@ -46,6 +46,8 @@ export class Feed {
   /** There may be a replay to go on with. */
   mayReplay = true;
   timer: Timer | null = null;
+  /** Events beyond the cursor that were tried before this process began; null until they are known. */
+  tried: ReadonlySet<number> | null = null;
   /** It was looked away from: what is read for it meanwhile is void. */
   generation = 0;
   private readonly fresh = new Map<number, CallJob>();

@@ -1,5 +1,6 @@
 /** Webhooks over the whole program: registered by API, called on loopback sockets, with time in the test's hands. */
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
 import { RETRY_WAITS_MS } from '../../src/webhooks/retry.ts';
 import { copyData, newFolder, startTestApp, TestClock, type TestApp } from '../support/app.ts';
@@ -43,8 +44,9 @@ describe('webhooks', () => {
     receiver = await startReceiver();
   });
   afterEach(async () => {
-    await app.stop();
+    // First what a call may hang at: this clock lets no time pass.
     await receiver.close();
+    await app.stop();
   });
 
   async function register(fields: Record<string, unknown> = {}, of = app): Promise<Hook> {
@@ -279,6 +281,7 @@ describe('webhooks', () => {
       assert.equal(row?.cursor, row?.last);
     } finally {
       await next.stop();
+      rmSync(folder, { recursive: true });
     }
   });
 
