@@ -14,7 +14,7 @@ import { readSafeUrl, type SafeUrl } from './safe-url.ts';
 
 export interface SafeFetchOptions extends AddressRuleOptions {
   allowHttp: boolean;
-  /** PEM certificates to trust besides the system's own list. */
+  /** PEM certificates to trust in place of the usual authorities. */
   ca?: string;
   /** For the whole request, look-up and answer included. */
   timeoutMs?: number;
@@ -143,11 +143,13 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
       };
       abort.listeners.add(end);
       if (abort.fault !== null) end(abort.fault);
-      onceConnected(message, () => {
-        connecting.cancel();
+      let stage: Stage = 'connecting';
+      watchStages(message, (reached) => {
+        stage = reached;
+        if (stage === 'open') connecting.cancel();
       });
       message.on('error', (error) => {
-        end(failureOf(message, error, ip));
+        end(failureOf(message, error, stage, ip));
       });
       message.on('response', (response) => {
         read(response, ip, end);
@@ -237,23 +239,36 @@ function tlsFor(url: SafeUrl, ca: string | undefined): https.RequestOptions {
   };
 }
 
-function onceConnected(message: http.ClientRequest, connected: () => void): void {
+/** How far a connection has come: until it is open, what goes wrong says nothing of the request. */
+type Stage = 'connecting' | 'handshaking' | 'open';
+
+function watchStages(message: http.ClientRequest, reached: (stage: Stage) => void): void {
   message.on('socket', (socket) => {
-    if (!socket.connecting) connected();
-    else socket.once('encrypted' in socket ? 'secureConnect' : 'connect', connected);
+    if (!socket.connecting) {
+      reached('open');
+      return;
+    }
+    const isTls = 'encrypted' in socket;
+    socket.once('connect', () => {
+      reached(isTls ? 'handshaking' : 'open');
+    });
+    if (isTls)
+      socket.once('secureConnect', () => {
+        reached('open');
+      });
   });
 }
 
-function failureOf(message: http.ClientRequest, error: Error & { code?: string }, ip: string): Tried {
-  const { code = '' } = error;
-  const socket = message.socket;
-  if (message.reusedSocket && /^(?:ECONNRESET|EPIPE)$/.test(code)) return { kind: 'stale' };
-  if (/CERT|TLS|SSL|EPROTO/.test(code))
-    return { kind: 'failed', why: 'tls', text: `TLS with ${ip} failed: ${worded(error)}` };
-  const isConnected = socket !== null && !socket.connecting && socket.remoteAddress !== undefined;
-  if (isConnected || /^HPE_/.test(code))
-    return { kind: 'failed', why: 'broken', text: `the answer of ${ip} is broken: ${worded(error)}` };
-  return { kind: 'failed', why: 'connect', text: `no connection to ${ip}: ${worded(error)}` };
+function failureOf(message: http.ClientRequest, error: Error & { code?: string }, stage: Stage, ip: string): Tried {
+  if (message.reusedSocket && /^(?:ECONNRESET|EPIPE)$/.test(error.code ?? '')) return { kind: 'stale' };
+  switch (stage) {
+    case 'connecting':
+      return { kind: 'failed', why: 'connect', text: `no connection to ${ip}: ${worded(error)}` };
+    case 'handshaking':
+      return { kind: 'failed', why: 'tls', text: `TLS with ${ip} failed: ${worded(error)}` };
+    case 'open':
+      return { kind: 'failed', why: 'broken', text: `the answer of ${ip} is broken: ${worded(error)}` };
+  }
 }
 
 const LONGEST_TEXT = 200;

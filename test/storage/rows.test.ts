@@ -91,9 +91,10 @@ describe('storage/rows', () => {
   });
 
   it('knows every column of every table but the number that the database gives', async () => {
+    const given = new Map([['events', 'sequence'], ['webhook_deliveries', 'position']]); // prettier-ignore
     for (const table of Object.keys(columnsOf) as TableName[]) {
       const found = await temp.db.fast.all<{ name: string }>(`SELECT name FROM pragma_table_info('${table}')`);
-      const names = found.map(({ name }) => name).filter((name) => !(table === 'events' && name === 'sequence'));
+      const names = found.map(({ name }) => name).filter((name) => given.get(table) !== name);
       assert.deepEqual(names.sort(), [...columnsOf[table]].sort(), table);
     }
   });
