@@ -212,7 +212,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       forgetKey,
       forgetStream: streams.forget,
       vetUrl: fetch.vet,
-      webhookChanged: bells.webhooks.ring,
+      webhookChanged: (id) => {
+        bells.webhooks.ring(id);
+      },
       testWebhook: webhooks.test,
     }),
   );

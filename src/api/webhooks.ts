@@ -43,7 +43,7 @@ export interface WebhooksDeps {
   /** Tells whoever calls endpoints that this one has changed. */
   webhookChanged: (webhookId: string) => void;
   /** The stream with this slug, or null. */
-  findStream(accountId: string, slug: string): Promise<unknown>;
+  findStream: (accountId: string, slug: string) => Promise<unknown>;
 }
 
 export const PATH = '/v1/webhooks';

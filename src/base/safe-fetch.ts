@@ -50,7 +50,7 @@ export type FetchFault = 'url' | 'forbidden' | 'dns' | 'connect' | 'tls' | 'time
 export interface SafeFetch {
   send(request: SafeRequest): Promise<Fetched>;
   /** What can be known of a URL before it is called: a name that does not resolve (yet) is no fault. */
-  vet(url: string): Promise<{ kind: 'ok'; href: string } | { kind: 'bad' | 'forbidden'; why: string }>;
+  vet: (url: string) => Promise<{ kind: 'ok'; href: string } | { kind: 'bad' | 'forbidden'; why: string }>;
   /** Ends what is under way and every connection. */
   close(): void;
 }

@@ -36,7 +36,7 @@ export interface WebhookDeps {
 export interface Webhooks {
   start(): Promise<void>;
   /** Calls the endpoint once with a sample, whatever its status, and says what came of it. */
-  test(row: WebhookRow, type: EventType): Promise<WebhookDeliveryRow>;
+  test: (row: WebhookRow, type: EventType) => Promise<WebhookDeliveryRow>;
   /** Makes no new calls, gives those on the wire a few seconds, ends what is left and writes the cursors. */
   stop(): Promise<void>;
 }

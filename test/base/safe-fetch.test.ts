@@ -151,7 +151,7 @@ describe('base/safe-fetch', () => {
       ['alias.test', { 'alias.test CNAME': ['inside.test'], 'inside.test A': ['10.0.0.5'] }, 'an alias of such a name'],
     ] as const) {
       it(`${host}: ${reason}`, async () => {
-        const fetch = fetcher({ allowCidrs: [] }, zones as unknown as Zones);
+        const fetch = fetcher({ allowCidrs: [] }, zones);
         assert.equal(why(await post(fetch, `http://${host}:8080/`)), 'forbidden');
         assert.equal((await fetch.vet(`http://${host}:8080/`)).kind, 'forbidden');
       });
