@@ -56,7 +56,7 @@ const DAY_MS = 86_400_000;
 /** How long a secret that was replaced still signs beside the new one. */
 const OLD_SECRET_MS = DAY_MS;
 /** A receiver tries each signature of a call, so their number is kept small. */
-const MOST_SECRETS = 5;
+const MOST_OLD_SECRETS = 5;
 
 /** Registers an endpoint, which is told of everything from now on. Throws `already_exists` and `invalid_state`. */
 export async function createEndpoint(
@@ -169,8 +169,8 @@ export async function rotateSecret(
     const old = openSecrets(keyring, before)
       .map(({ secret, until }) => ({ secret, until: until ?? now + OLD_SECRET_MS }))
       .filter(({ until }) => until > now);
-    if (old.length >= MOST_SECRETS)
-      throw new Problem('invalid_state', `the secret was changed ${String(MOST_SECRETS)} times within a day`);
+    if (old.length > MOST_OLD_SECRETS)
+      throw new Problem('invalid_state', `the secret was changed ${String(MOST_OLD_SECRETS)} times within a day`);
     const secrets = [fresh, ...old];
     const row: WebhookRow = { ...before, secrets_sealed: sealSecrets(keyring, ref.id, secrets), updated_at: now };
     await writeRow(tx, row);
@@ -201,8 +201,8 @@ export async function disableEndpoint(
 
 function disabledLine(row: WebhookRow, now: number): AuditRow {
   return {
-    id: newId('aud', now), at: now, account_id: row.account_id, key_id: null, actor: 'system', ip: null, method: 'SYSTEM',
-    endpoint: `webhook_disabled ${row.id}`, status: 200, result: 'ok', error_code: null, request_id: newId('req', now), ms: 0,
+    id: newId('aud', now), at: now, account_id: row.account_id, key_id: null, actor: `webhook:${row.id}`, ip: null, method: 'SYSTEM',
+    endpoint: 'webhook_disabled', status: 200, result: 'ok', error_code: null, request_id: newId('req', now), ms: 0,
     idempotency_replayed: 0, user_agent: null,
   }; // prettier-ignore
 }

@@ -34,6 +34,8 @@ export interface ReplayRequest {
 const LEEWAY_MS = 60_000;
 /** Events looked at in one step. */
 const STEP = 200;
+/** Reads of one step that find nothing. */
+const MOST_READS = 25;
 
 /** Begins a replay of what is in the log now. */
 export async function createReplay(
@@ -71,7 +73,7 @@ export async function stepReplay({ db, clock }: ReplayDeps, endpoint: Endpoint):
     [endpoint.id],
   );
   if (replay === undefined) return false;
-  const { events, position } = await candidates(db.fast, replay);
+  const { events, position } = await candidatesOf(db.fast, replay);
   const types = JSON.parse(replay.types_json) as string[];
   const sequences = events
     .filter((event) => event.at >= replay.since && event.at < replay.until && event.sequence <= replay.end_position)
@@ -90,14 +92,30 @@ export async function stepReplay({ db, clock }: ReplayDeps, endpoint: Endpoint):
   return true;
 }
 
-async function candidates(
+interface Candidates {
+  events: LoggedEvent[];
+  position: number;
+}
+
+function candidatesOf(fast: Connection, replay: WebhookReplayRow): Promise<Candidates> {
+  return replay.which === 'all' ? loggedAfter(fast, replay) : owedAfter(fast, replay);
+}
+
+/** A step without events would be a commit for nothing, so it looks further, a bounded way. */
+async function loggedAfter(
   fast: Connection,
-  { which, webhook_id, account_id, position }: WebhookReplayRow,
-): Promise<{ events: LoggedEvent[]; position: number }> {
-  if (which === 'all') return followEvents(fast, [account_id], position, STEP);
+  { account_id: accountId, position, end_position: end }: WebhookReplayRow,
+): Promise<Candidates> {
+  let page = await followEvents(fast, [accountId], position, STEP);
+  for (let reads = 1; reads < MOST_READS && page.events.length === 0 && page.hasMore && page.position < end; reads++)
+    page = await followEvents(fast, [accountId], page.position, STEP);
+  return { events: page.events, position: page.hasMore ? page.position : Number.MAX_SAFE_INTEGER };
+}
+
+async function owedAfter(fast: Connection, { webhook_id: webhookId, position }: WebhookReplayRow): Promise<Candidates> {
   const owed = await fast.all<{ sequence: number }>(
     'SELECT sequence FROM webhook_calls WHERE webhook_id = ? AND sequence > ? ORDER BY sequence LIMIT ?',
-    [webhook_id, position, STEP],
+    [webhookId, position, STEP],
   );
   const sequences = owed.map(({ sequence }) => sequence);
   const last = sequences.at(-1);

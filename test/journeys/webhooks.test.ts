@@ -191,8 +191,8 @@ describe('webhooks', () => {
     const now = await hookNow(hook.id);
     assert.equal(now.status, 'disabled');
     assert.match(now.disabled_reason ?? '', /410/);
-    const audit = await app.get<{ data: { endpoint: string; actor: string }[] }>('/v1/audit?actor=system');
-    assert.deepEqual(audit.body.data.map(({ endpoint }) => endpoint), [`webhook_disabled ${hook.id}`]); // prettier-ignore
+    const audit = await app.get<{ data: { endpoint: string; actor: string }[] }>('/v1/audit?endpoint=webhook_disabled');
+    assert.deepEqual(audit.body.data.map(({ actor }) => actor), [`webhook:${hook.id}`]); // prettier-ignore
     await mail();
     app.clock.advance(HOUR);
     assert.equal(receiver.calls.length, 1);
