@@ -12,6 +12,7 @@ import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
 import { secondsLeft, Windows } from './base/windows.ts';
 import { readBounceRules } from './config/bounce-rules.ts';
+import { createSafeFetch } from './base/safe-fetch.ts';
 import { readCertificate } from './config/certificate.ts';
 import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
@@ -37,6 +38,7 @@ import { expiredIdempotency } from './housekeeping/idempotency.ts';
 import { oldStats } from './housekeeping/old-stats.ts';
 import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
+import { webhookLogRules } from './housekeeping/webhook-log.ts';
 import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
@@ -54,6 +56,7 @@ import { findRelay } from './mta/dns/relay.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
+import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
@@ -117,7 +120,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   await ensureDefaultAccount({ db, clock });
   const epoch = await beginEpoch(db.commit);
   let current = config;
-  const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell(), keys: createBell() };
+  const bells = {
+    deliveries: createBell<readonly DueHint[]>(),
+    events: createBell(),
+    keys: createBell(),
+    webhooks: createBell<string>(),
+  };
   const callers = createCallers({ db, clock, report });
   const streams = createStreams({ db, clock });
   const quotas = createQuotas({ db, clock });
@@ -194,6 +202,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     judge: (refusal) => judge(refusal),
   });
   const accountWindows = new Windows();
+  const fetch = createSafeFetch(
+    { resolver, clock },
+    { ...config.webhooks, ownAddresses, ...(overrides.ca === undefined ? {} : { ca: overrides.ca }) },
+  );
+  const random = overrides.random ?? Math.random;
+  const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random });
   const api = createApi(
     {
       accountWindows,
@@ -247,6 +261,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       forgetDomain,
       forgetKey,
       forgetStream: streams.forget,
+      vetUrl: fetch.vet,
+      webhookChanged: (id) => {
+        bells.webhooks.ring(id);
+      },
+      testWebhook: webhooks.test,
     }),
   );
   const smtpCertificate =
@@ -300,6 +319,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
     ...retentionRules({ db, clock, retention: config.retention }),
+    ...webhookLogRules({ db, clock }),
   ]);
 
   const running: Running = {
@@ -307,6 +327,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     control: null,
     mta,
     inbound,
+    webhooks,
     housekeeping,
     disk,
     callers,
@@ -355,6 +376,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     running.control = await serveControl(operator, config.dataDir);
     await mta.start();
     const ports = await inbound.start();
+    await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
     return { url, migrated: db.migrated, db, mta, ports, reload, stop: () => (stopped ??= stop()) };
@@ -451,13 +473,16 @@ function buildMta(parts: Parts): Mta {
   ); // prettier-ignore
 }
 
+function ownAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
+}
+
 /** Not waited for: mail may leave over IPv4 meanwhile. */
 async function lookForIpv6(
   { log, resolver }: Pick<Parts, 'log' | 'resolver'>,
   six: { isUsed: boolean; source: string | null },
 ): Promise<void> {
-  const own = Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
-  six.source = await namedIpv6Address({ resolver }, own);
+  six.source = await namedIpv6Address({ resolver }, ownAddresses());
   six.isUsed = six.source !== null;
   log.debug(
     { event: 'ipv6', source: six.source },
@@ -493,6 +518,7 @@ interface Running {
   inbound: Inbound;
   control: Control | null;
   mta: Mta;
+  webhooks: { stop(): Promise<void> };
   housekeeping: { stop(): Promise<void> };
   disk: DiskGuard;
   callers: { close(): Promise<void> };
@@ -509,6 +535,7 @@ async function stopAll({
   inbound,
   control,
   mta,
+  webhooks,
   housekeeping,
   disk,
   callers,
@@ -520,7 +547,14 @@ async function stopAll({
   ownResolver,
 }: Running): Promise<void> {
   disk.stop();
-  await Promise.all([api.close(), inbound.stop(), control?.close(), housekeeping.stop(), mta.stop()]);
+  await Promise.all([
+    api.close(),
+    inbound.stop(),
+    control?.close(),
+    housekeeping.stop(),
+    mta.stop(),
+    webhooks.stop(),
+  ]);
   await Promise.all([callers.close(), hits.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();

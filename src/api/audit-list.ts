@@ -23,7 +23,11 @@ const AuditEntry = z
     id: z.string(),
     at: z.iso.datetime(),
     key_id: z.string().nullable(),
-    actor: z.string().describe('`key:` and the name of the key, or `operator`.'),
+    actor: z
+      .string()
+      .describe(
+        '`key:` and the name of the key, `operator`, or `webhook:` and the id of an endpoint that was disabled.',
+      ),
     ip: z.string().nullable(),
     method: z.string(),
     endpoint: z.string().describe('The path as the description names it, such as `/v1/messages/{id}`.'),

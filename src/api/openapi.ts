@@ -7,6 +7,7 @@ import { JSON_TYPE } from './answer.ts';
 import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
+import { webhookSection } from './openapi-webhooks.ts';
 import { openRoute } from './route.ts';
 import type { ResponseDeclaration, Route } from './route.ts';
 
@@ -61,6 +62,8 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
   for (const route of published) (paths[route.path] ??= {})[route.method.toLowerCase()] = operation(route, schemas);
   const tags = [...new Set(published.map((route) => route.tag))];
   const used = JSON.stringify(paths);
+  // Where endpoints can be registered, what they are called with belongs to the description.
+  const calls = published.some(({ tag }) => tag === 'webhooks') ? { webhooks: webhookSection(schemas) } : {};
   return {
     openapi: '3.1.0',
     info: {
@@ -75,6 +78,7 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
     security: [{ bearerAuth: [] }],
     tags: tags.map((name) => ({ name, description: openapiText.tags[name] ?? `Operations on ${name}.` })),
     paths,
+    ...calls,
     components: {
       securitySchemes: { bearerAuth: { type: 'http', scheme: 'bearer', description: openapiText.bearer } },
       headers: headers(),

@@ -23,6 +23,8 @@ import { streamRoutes } from './streams.ts';
 import { suppressionRoutes } from './suppressions.ts';
 import { templateRoutes } from './templates.ts';
 import { trackRoutes, type TrackDeps } from './track.ts';
+import { webhookDeliveryRoutes, type WebhookDeliveriesDeps } from './webhook-deliveries.ts';
+import { webhookRoutes, type WebhooksDeps } from './webhooks.ts';
 
 export interface RoutesDeps {
   db: Database;
@@ -46,6 +48,9 @@ export interface RoutesDeps {
   forgetDomain: (name: string) => void;
   forgetKey: (publicId: string) => void;
   forgetStream: (accountId: string, slug: string) => void;
+  vetUrl: WebhooksDeps['vetUrl'];
+  webhookChanged: WebhooksDeps['webhookChanged'];
+  testWebhook: WebhookDeliveriesDeps['testWebhook'];
   smtputf8: boolean;
   /** Our name in the mail world. */
   hostname: string;
@@ -59,6 +64,8 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...messageActionRoutes({ ...deps, cursors }),
     ...eraseRoutes({ db, recorder: deps.change.recorder, wireBytes: deps.wireBytes }),
     ...templateRoutes({ db, clock, renderer, cursors }),
+    ...webhookRoutes({ ...deps, cursors, findStream: accept.findStream }),
+    ...webhookDeliveryRoutes({ ...deps, cursors }),
     ...eventRoutes({ db, clock, bells, cursors }),
     ...suppressionRoutes({ db, clock, cursors, findStream: accept.findStream }),
     ...domainRoutes({ ...deps, cursors }),

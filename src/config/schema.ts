@@ -159,8 +159,8 @@ export const settings = group('', {
     format: setting(optional(oneOf('json', 'pretty')), null, 'One JSON object a line, or coloured lines for people.', { fallbackText: 'json, or pretty on a terminal' }),
   }),
   webhooks: group('Calls to the endpoints of customers.', {
-    allowHttp: setting(flag(), false, 'Whether endpoints may be plain http.', { later: true }),
-    allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.', { later: true }),
+    allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
+    allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.'),
   }),
   dashboard: group('The dashboard.', {
     port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`', later: true }),

@@ -3,6 +3,7 @@
  * commit; so "what comes after number n" never misses one.
  */
 import type { Knex } from 'knex';
+import type { Connection } from '../storage/connection.ts';
 import { eventTypes, type EventSource, type EventType } from './event.ts';
 
 export interface EventFilter {
@@ -63,6 +64,51 @@ export async function eventsBefore(read: Knex, filter: EventFilter, before: numb
   if (hasMore) events.length = limit;
   events.reverse();
   return { events, position: events.at(-1)?.sequence ?? before - 1, hasMore };
+}
+
+/** An event with whose it is. */
+export interface LoggedEvent extends EventSource {
+  account_id: string;
+}
+
+const LOGGED = `
+  SELECT e.sequence, e.id, e.account_id, e.type, e.at, e.test, e.message_id, e.status, e.machine, e.detail_json,
+    m.batch_id, m.rfc_message_id, m.from_address, m.subject, m.template_id, m.stream, m.tags_json, m.metadata_json,
+    d.address AS recipient, d.type AS recipient_type
+  FROM events e JOIN messages m ON m.id = e.message_id JOIN deliveries d ON d.id = e.delivery_id`;
+
+/** Numbers looked at by one read: among millions of others' events those of a small account are far apart. */
+const WINDOW = 2000;
+
+/**
+ * The events of these accounts after position `after`, of every kind, in sequence order: for readers who follow the log.
+ * `position` and `hasMore` are as in EventPage, but an empty page may have more behind it.
+ */
+export async function followEvents(
+  fast: Connection,
+  accountIds: readonly string[],
+  after: number,
+  limit: number,
+): Promise<{ events: LoggedEvent[]; position: number; hasMore: boolean }> {
+  const [newest] = await fast.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
+  const last = newest?.last ?? 0;
+  if (last <= after) return { events: [], position: after, hasMore: false };
+  const windowEnd = Math.min(last, after + WINDOW);
+  const events = await fast.all<LoggedEvent>(
+    `${LOGGED} WHERE e.sequence > ? AND e.sequence <= ? AND e.account_id IN (SELECT value FROM json_each(?))
+     ORDER BY e.sequence LIMIT ?`,
+    [after, windowEnd, JSON.stringify(accountIds), limit],
+  );
+  const end = events.at(-1);
+  const position = end !== undefined && events.length === limit ? end.sequence : windowEnd;
+  return { events, position, hasMore: position < last };
+}
+
+/** The events with these numbers, those that are still there, in sequence order. */
+export function eventsNumbered(fast: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
+  return fast.all<LoggedEvent>(`${LOGGED} WHERE e.sequence IN (SELECT value FROM json_each(?)) ORDER BY e.sequence`, [
+    JSON.stringify(sequences),
+  ]);
 }
 
 /** How many events a message shows. */

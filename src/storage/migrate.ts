@@ -8,6 +8,7 @@ import { up as api } from '../../migrations/002-api.ts';
 import { up as templates } from '../../migrations/003-templates.ts';
 import { up as admin } from '../../migrations/004-admin.ts';
 import { up as stats } from '../../migrations/005-stats.ts';
+import { up as webhooks } from '../../migrations/007-webhooks.ts';
 import { up as tracking } from '../../migrations/008-tracking.ts';
 import { up as inbound } from '../../migrations/009-inbound.ts';
 
@@ -22,6 +23,7 @@ const migrations: readonly Migration[] = [
   { name: '003-templates', up: templates },
   { name: '004-admin', up: admin },
   { name: '005-stats', up: stats },
+  { name: '007-webhooks', up: webhooks },
   { name: '008-tracking', up: tracking },
   { name: '009-inbound', up: inbound },
 ];

@@ -399,6 +399,97 @@ export interface ReportRow {
   raw: Buffer;
 }
 
+/** Where a customer is told of events. */
+export interface WebhookRow {
+  id: string;
+  account_id: string;
+  url: string;
+  description: string;
+  events_json: string;
+  /** Only events of these streams and sending domains; none means all. */
+  streams_json: string;
+  domains_json: string;
+  include_machine_events: number;
+  /** 1 where address and user agent of opens and clicks are told. */
+  include_engagement: number;
+  /** Calls at once; 1 keeps the order. */
+  concurrency: number;
+  header_names_json: string;
+  /** Custom headers `[name, value][]` under AES-256-GCM (base/keyring.ts). */
+  headers_sealed: string | null;
+  /** Secrets with their ends, newest first, likewise sealed. */
+  secrets_sealed: string;
+  status: 'active' | 'paused' | 'disabled';
+  disabled_reason: string | null;
+  /** Everything in the event log up to here was delivered, is no concern of it, or has a row in webhook_calls. */
+  cursor: number;
+  /** Failures since the last success, and when the first of them was. */
+  failures: number;
+  failing_since: number | null;
+  warned_at: number | null;
+  last_success_at: number | null;
+  last_failure_at: number | null;
+  created_at: number;
+  created_by: string;
+  updated_at: number;
+}
+
+/** Why a call is made: because the event happened, because somebody asked for it again, or as a test. */
+export type WebhookCause = 'event' | 'resend' | 'replay' | 'test';
+
+/** An event that is still owed to an endpoint after its call failed, or that is to be sent again. */
+export interface WebhookCallRow {
+  webhook_id: string;
+  sequence: number;
+  cause: WebhookCause;
+  attempts: number;
+  /** Null where all attempts are used up: only a resend or a replay sends it then. */
+  due_at: number | null;
+  created_at: number;
+}
+
+/** One attempt of a call: a line of the delivery log. */
+export interface WebhookDeliveryRow {
+  id: string;
+  webhook_id: string;
+  event_id: string;
+  event_type: string;
+  /** The event's place in the log; null for a test. */
+  sequence: number | null;
+  cause: WebhookCause;
+  attempt: number;
+  at: number;
+  ms: number;
+  status: 'delivered' | 'failed';
+  status_code: number | null;
+  error: string | null;
+  /** The first 4 KiB. */
+  answer: string | null;
+  /** The header as it was sent; its timestamp is the second of `at`. */
+  signature: string;
+  /** The body of a test; of real events it stands in the event log. */
+  sample: string | null;
+  next_attempt_at: number | null;
+}
+
+/** Events of a time that are to be sent to an endpoint again. */
+export interface WebhookReplayRow {
+  id: string;
+  webhook_id: string;
+  account_id: string;
+  since: number;
+  until: number;
+  which: 'failed' | 'all';
+  types_json: string;
+  status: 'running' | 'done';
+  /** Done up to here in the event log, out of `end_position`. */
+  position: number;
+  end_position: number;
+  queued: number;
+  created_at: number;
+  finished_at: number | null;
+}
+
 export interface Tables {
   accounts: AccountRow;
   api_keys: ApiKeyRow;
@@ -424,13 +515,17 @@ export interface Tables {
   account_settings: AccountSettingsRow;
   stats: StatRow;
   reports: ReportRow;
+  webhooks: WebhookRow;
+  webhook_calls: WebhookCallRow;
+  webhook_deliveries: WebhookDeliveryRow;
+  webhook_replays: WebhookReplayRow;
 }
 
 export type TableName = keyof Tables;
 
 /**
  * The columns of each table in the order rows are written, in the order tables must be written (what others refer to first).
- * events.sequence is not among them: the database gives it.
+ * events.sequence and webhook_deliveries.position are not among them: the database gives them.
  */
 export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] & string)[] } = {
   accounts: ['id', 'name', 'plan', 'created_at', 'paused'],
@@ -457,4 +552,8 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   account_settings: ['account_id', 'track_opens', 'track_clicks', 'content_days', 'messages_days', 'events_days', 'updated_at'],
   stats: ['account_id', 'span', 'at', 'type', 'test', 'stream', 'domain', 'provider', 'tag', 'n'],
   reports: ['id', 'received_at', 'client_ip', 'sender', 'recipients_json', 'size', 'state', 'kind', 'account_id', 'message_id', 'delivery_id', 'detail_json', 'raw'],
+  webhooks: ['id', 'account_id', 'url', 'description', 'events_json', 'streams_json', 'domains_json', 'include_machine_events', 'include_engagement', 'concurrency', 'header_names_json', 'headers_sealed', 'secrets_sealed', 'status', 'disabled_reason', 'cursor', 'failures', 'failing_since', 'warned_at', 'last_success_at', 'last_failure_at', 'created_at', 'created_by', 'updated_at'],
+  webhook_calls: ['webhook_id', 'sequence', 'cause', 'attempts', 'due_at', 'created_at'],
+  webhook_deliveries: ['id', 'webhook_id', 'event_id', 'event_type', 'sequence', 'cause', 'attempt', 'at', 'ms', 'status', 'status_code', 'error', 'answer', 'signature', 'sample', 'next_attempt_at'],
+  webhook_replays: ['id', 'webhook_id', 'account_id', 'since', 'until', 'which', 'types_json', 'status', 'position', 'end_position', 'queued', 'created_at', 'finished_at'],
 }; // prettier-ignore

@@ -34,7 +34,6 @@ const WITHOUT_LIST = ['/v1/recipients'];
 /** `event:engagement` opens members of records, not a route; the others wait for their routes. */
 const WITHOUT_ROUTE: readonly string[] = [
   'event:engagement',
-  'webhook', 'webhook:read', 'webhook:replay', 'webhook:secret',
 ]; // prettier-ignore
 
 describe('api/scopes', () => {

@@ -164,6 +164,21 @@ const rows: readonly Row[] = [
     field: 'variables.name',
     happen: post({ text: '{{ name }}', variables: {}, strict_variables: true }),
   },
+  {
+    code: 'invalid_webhook_url',
+    field: 'url',
+    happen: (app) => call(app, 'POST', '/v1/webhooks', { url: 'http://hooks.acme.test/' }),
+  },
+  {
+    code: 'webhook_url_forbidden',
+    field: 'url',
+    happen: (app) => call(app, 'POST', '/v1/webhooks', { url: 'https://[::ffff:169.254.169.254]/' }),
+  },
+  {
+    code: 'unknown_event_type',
+    field: 'events[1]',
+    happen: (app) => call(app, 'POST', '/v1/webhooks', { url: 'https://hooks.acme.test/', events: ['sent', 'read'] }),
+  },
   { code: 'unknown_stream', field: 'stream', happen: post({ stream: 'nowhere' }) },
   { code: 'invalid_send_at', field: 'send_at', happen: post({ send_at: 'tomorrow' }) },
   { code: 'invalid_parameter', field: 'colour', happen: get('/v1/messages?colour=red') },
@@ -337,9 +352,6 @@ const rows: readonly Row[] = [
 
 /** Codes of parts that are not there yet. */
 const later: Partial<Record<ProblemCode, string>> = {
-  invalid_webhook_url: 'webhooks',
-  webhook_url_forbidden: 'webhooks',
-  unknown_event_type: 'webhooks',
   version_gone: 'the first endpoint past its sunset (test/api/route.test.ts declares one)',
 };
 

@@ -58,6 +58,20 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   account_settings: { account_id: ACCOUNT, track_opens: 1, track_clicks: null, content_days: 7, messages_days: null, events_days: 30, updated_at: NOW },
   stats: { account_id: ACCOUNT, span: 'hour', at: NOW, type: 'sent', test: 0, stream: odd, domain: odd, provider: 'other', tag: odd, n: 3 },
   reports: { id: 'rep_1', received_at: NOW, client_ip: '192.0.2.1', sender: '', recipients_json: '[]', size: 3, state: 'new', kind: null, account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.from([0, 13, 255]) },
+  webhooks: {
+    id: 'whk_1', account_id: ACCOUNT, url: odd, description: odd, events_json: '[]', streams_json: '[]', domains_json: '[]', include_machine_events: 1,
+    include_engagement: 0, concurrency: 10, header_names_json: '[]', headers_sealed: null, secrets_sealed: odd, status: 'active', disabled_reason: odd,
+    cursor: 3, failures: 0, failing_since: null, warned_at: null, last_success_at: NOW, last_failure_at: null, created_at: NOW, created_by: odd, updated_at: NOW,
+  },
+  webhook_calls: { webhook_id: 'whk_1', sequence: 3, cause: 'event', attempts: 1, due_at: NOW, created_at: NOW },
+  webhook_deliveries: {
+    id: 'whd_1', webhook_id: 'whk_1', event_id: 'evt_1', event_type: 'sent', sequence: 3, cause: 'event', attempt: 1, at: NOW, ms: 3, status: 'failed',
+    status_code: 500, error: odd, answer: odd, signature: 'v1,x', sample: null, next_attempt_at: NOW,
+  },
+  webhook_replays: {
+    id: 'whr_1', webhook_id: 'whk_1', account_id: ACCOUNT, since: NOW, until: NOW, which: 'all', types_json: '[]', status: 'running', position: 1,
+    end_position: 2, queued: 0, created_at: NOW, finished_at: null,
+  },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>
@@ -79,9 +93,10 @@ describe('storage/rows', () => {
   });
 
   it('knows every column of every table but the number that the database gives', async () => {
+    const given = new Map([['events', 'sequence'], ['webhook_deliveries', 'position']]); // prettier-ignore
     for (const table of Object.keys(columnsOf) as TableName[]) {
       const found = await temp.db.fast.all<{ name: string }>(`SELECT name FROM pragma_table_info('${table}')`);
-      const names = found.map(({ name }) => name).filter((name) => !(table === 'events' && name === 'sequence'));
+      const names = found.map(({ name }) => name).filter((name) => given.get(table) !== name);
       assert.deepEqual(names.sort(), [...columnsOf[table]].sort(), table);
     }
   });

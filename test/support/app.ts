@@ -153,6 +153,7 @@ export const ALL_SCOPES = [
   'audit:read',
   'stats:read',
   'settings',
+  'webhook',
 ];
 
 /** Mail hosts at 127.0.0.1 for these domains, each a site of its own. */

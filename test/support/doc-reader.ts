@@ -42,7 +42,7 @@ export async function startDocReader(): Promise<DocReader> {
   const app = await startApp(config, { log });
   const desk = await openCommandDesk(folder);
   const operator = reachOperator(config);
-  const names = await thingsToName(operator);
+  const names = await thingsToName(operator, app.url);
 
   function start(block: string, dataDir: string): { shell: ChildProcess; said: () => string } {
     const env = {
@@ -97,8 +97,8 @@ export async function startDocReader(): Promise<DocReader> {
   };
 }
 
-/** What the documents speak of as shell variables: the key they call with, a key to revoke, a message. */
-async function thingsToName(operator: Operator): Promise<Record<string, string>> {
+/** What the documents speak of as shell variables: the key they call with, a key to revoke, a message, a webhook endpoint. */
+async function thingsToName(operator: Operator, url: string): Promise<Record<string, string>> {
   const { key } = await operator.call('keys.create', { name: 'reader', scopes: ALL_SCOPES });
   const { id: keyId } = await operator.call('keys.create', { name: 'old', scopes: ['send'] });
   const mail = {
@@ -108,7 +108,13 @@ async function thingsToName(operator: Operator): Promise<Record<string, string>>
     text: 'Hello.',
   };
   const { id: messageId } = await operator.call('send', mail);
-  return { POSTHORN_API_KEY: key, KEY_ID: keyId, MESSAGE_ID: messageId };
+  const endpoint = await fetch(`${url}/v1/webhooks`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ url: 'https://hooks.example.net/first' }),
+  });
+  const { id: webhookId } = (await endpoint.json()) as { id: string };
+  return { POSTHORN_API_KEY: key, KEY_ID: keyId, MESSAGE_ID: messageId, WEBHOOK_ID: webhookId };
 }
 
 /** Does what a domain's owner does between two commands. */

@@ -10,7 +10,7 @@ Every error of the API is one JSON object with one member, \`error\`, which has 
 - **4xx** is permanent: the same request gets the same answer. Mend it. The exception is 429, which ends by itself.
 - **429 and 5xx** are temporary and carry \`Retry-After\` in seconds: wait that long and send the same request again, with the same \`Idempotency-Key\`.
 
-Write programs against \`code\`, not against \`message\`: the words may change. New codes may come; those about webhooks belong to parts that are [not available yet](api.md#not-available-yet). The command line shows the same codes.
+Write programs against \`code\`, not against \`message\`: the words may change. New codes may come. The command line shows the same codes.
 `;
 
 /** The text of docs/errors.md. */

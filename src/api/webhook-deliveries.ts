@@ -1,0 +1,300 @@
+/** `/v1/webhooks/{id}/deliveries` and its neighbours: what an endpoint was told, and telling it again. */
+import { z } from 'zod';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { eventRecord, type EventType } from '../events/event.ts';
+import { eventsNumbered } from '../events/event-log.ts';
+import type { Caller } from '../keys/caller.ts';
+import { scopeAllows } from '../keys/scopes.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows } from '../storage/rows.ts';
+import type { WebhookDeliveryRow, WebhookReplayRow, WebhookRow } from '../storage/tables.ts';
+import { findDelivery, pageOfDeliveries, queueCalls } from '../webhooks/call-store.ts';
+import { curlOf } from '../webhooks/curl.ts';
+import { findEndpoint } from '../webhooks/endpoint-store.ts';
+import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
+import type { Cursors } from './cursor.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
+import { PATH } from './webhooks.ts';
+
+export interface WebhookDeliveriesDeps {
+  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  clock: Clock;
+  cursors: Cursors;
+  /** Calls the endpoint once with a sample and waits for its answer. */
+  testWebhook: (row: WebhookRow, type: EventType) => Promise<WebhookDeliveryRow>;
+  /** Tells whoever calls endpoints that this one has something new to be told. */
+  webhookChanged: (webhookId: string) => void;
+}
+
+const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
+type Params = z.output<typeof params>;
+
+export function webhookDeliveryRoutes(deps: WebhookDeliveriesDeps): Route[] {
+  return [listRoute(deps), resendRoute(deps), testRoute(deps), replayRoute(deps), replaysRoute(deps)];
+}
+
+const endpointOf = (
+  { db }: Pick<WebhookDeliveriesDeps, 'db'>,
+  { params: { id }, caller }: Pick<Call<Params, unknown, unknown>, 'params' | 'caller'>,
+): Promise<WebhookRow> => findEndpoint({ db }, { accountId: caller.accountId, id });
+
+type DeliveryRecord = z.output<typeof WebhookDelivery>;
+
+async function deliveryRecords(
+  { db }: Pick<WebhookDeliveriesDeps, 'db'>,
+  caller: Caller,
+  endpoint: WebhookRow,
+  lines: readonly WebhookDeliveryRow[],
+): Promise<DeliveryRecord[]> {
+  const engagement = endpoint.include_engagement === 1;
+  const sequences = lines.flatMap(({ sequence }) => (sequence === null ? [] : [sequence]));
+  const events = await eventsNumbered(db.fast, sequences);
+  const bodies = new Map(events.map((event) => [event.sequence, JSON.stringify(eventRecord(event, { engagement }))]));
+  // A body with less in it would not be what was signed.
+  const mayShow = !engagement || scopeAllows(caller.scopes, 'event:engagement');
+  const headerNames = JSON.parse(endpoint.header_names_json) as string[];
+  return lines.map((line) => {
+    const body = line.sample ?? bodies.get(line.sequence ?? -1);
+    return {
+      object: 'webhook_delivery',
+      id: line.id,
+      webhook_id: line.webhook_id,
+      event_id: line.event_id,
+      event_type: line.event_type,
+      cause: line.cause,
+      attempt: line.attempt,
+      at: rfc3339(line.at),
+      ms: line.ms,
+      status: line.status,
+      status_code: line.status_code,
+      error: line.error,
+      answer: scopeAllows(caller.scopes, 'webhook:read') ? line.answer : null,
+      next_attempt_at: rfc3339(line.next_attempt_at),
+      request: body === undefined || !mayShow ? null : curlOf(line, { url: endpoint.url, headerNames, body }),
+    };
+  });
+}
+
+function listRoute(deps: WebhookDeliveriesDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}/deliveries`,
+      operationId: 'listWebhookDeliveries',
+      summary: 'List what a webhook endpoint was told',
+      description: 'Every attempt of the last 30 days, newest first: what was sent, what was answered, when it is tried again.',
+      tag: 'webhooks',
+      scope: ['webhook:read'],
+      params,
+      query: z.strictObject({
+        ...pageParameters(),
+        status: z.enum(['delivered', 'failed']).optional().describe('Only attempts that ended like this.'),
+      }),
+      responses: {
+        200: {
+          description: 'A page of attempts.',
+          schema: listOf(WebhookDelivery),
+          examples: {
+            page: {
+              summary: 'One that failed',
+              value: { object: 'list', data: [samples.delivery], has_more: false, next_cursor: null, previous_cursor: null },
+            },
+          },
+        },
+      },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    }, // prettier-ignore
+    async (call) => {
+      const { query, caller, search } = call;
+      const endpoint = await endpointOf(deps, call);
+      const path = `${PATH}/${endpoint.id}/deliveries`;
+      const list = listName(path, query);
+      const wanted = wantedPage(deps.cursors, list, query);
+      const { status } = query;
+      const { rows, hasMore } = await pageOfDeliveries(deps, {
+        webhookId: endpoint.id,
+        ...(status === undefined ? {} : { status }),
+        ...wanted,
+      });
+      return pageReply(deps.cursors, list, `${path}${withoutCursors(search)}`, wanted, {
+        data: await deliveryRecords(deps, caller, endpoint, rows),
+        hasMore,
+        first: rows[0]?.id ?? null,
+        last: rows.at(-1)?.id ?? null,
+      });
+    },
+  );
+}
+
+function resendRoute(deps: WebhookDeliveriesDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/deliveries/{delivery_id}/resend`,
+      operationId: 'resendWebhookDelivery',
+      summary: 'Send an event to a webhook endpoint again',
+      description:
+        'The event of this attempt, at once and with all attempts before it. Its `webhook-id` stays the same.',
+      tag: 'webhooks',
+      scope: ['webhook:replay'],
+      params: params.extend({ delivery_id: z.string().max(64).describe('Id of an attempt.') }),
+      responses: {
+        202: {
+          description: 'It is queued.',
+          schema: WebhookResend,
+          examples: { resend: { summary: 'Queued', value: samples.resend } },
+        },
+      },
+      problems: ['invalid_state'],
+    },
+    async (call) => {
+      const endpoint = await endpointOf(deps, call);
+      const line = await findDelivery(deps, endpoint.id, call.params.delivery_id);
+      if (line === null) throw new Problem('not_found', 'there is no such attempt');
+      needActive(endpoint);
+      const { sequence } = line;
+      if (sequence === null) throw new Problem('invalid_state', 'this was a test: test the endpoint again');
+      if ((await eventsNumbered(deps.db.fast, [sequence])).length === 0)
+        throw new Problem('invalid_state', 'the event is older than what is kept');
+      const body = {
+        object: 'webhook_resend', webhook_id: endpoint.id, event_id: line.event_id, event_type: line.event_type, queued_at: rfc3339(call.now),
+      }; // prettier-ignore
+      const reply: Reply = { status: 202, body };
+      await deps.db.commit.transact(async (tx) => {
+        const now = deps.clock.now();
+        await queueCalls(tx, { webhookId: endpoint.id, sequences: [sequence], cause: 'resend', now });
+        await insertRows(tx, [rowsOfAnswer(call, reply)]);
+      });
+      deps.webhookChanged(endpoint.id);
+      return reply;
+    },
+  );
+}
+
+function needActive({ status }: WebhookRow): void {
+  if (status !== 'active') throw new Problem('invalid_state', `the endpoint is ${status}: enable it first`);
+}
+
+function testRoute(deps: WebhookDeliveriesDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/test`,
+      operationId: 'testWebhook',
+      summary: 'Try a webhook endpoint',
+      description:
+        'Calls it once with a sample event (`test` is true), whatever its status, and answers with what came of it within 15 seconds. It is not tried again and does not count as a success or a failure.',
+      tag: 'webhooks',
+      scope: ['webhook:replay'],
+      params,
+      body: z
+        .strictObject({ type: eventType().optional().describe('`delivered` where not given.') })
+        .meta({ id: 'WebhookTest' }),
+      bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
+      responses: {
+        200: {
+          description: 'What came of it, be it good or bad.',
+          schema: WebhookDelivery,
+          examples: {
+            failed: {
+              summary: 'It is in maintenance',
+              value: { ...samples.delivery, cause: 'test', next_attempt_at: null },
+            },
+          },
+        },
+      },
+      problems: ['unknown_field', 'invalid_type', 'unknown_event_type'],
+    },
+    async (call) => {
+      const endpoint = await endpointOf(deps, call);
+      const line = await deps.testWebhook(endpoint, call.body.type ?? 'delivered');
+      const [record] = await deliveryRecords(deps, call.caller, endpoint, [line]);
+      return { status: 200, body: record };
+    },
+  );
+}
+
+function replayRoute(deps: WebhookDeliveriesDeps): Route {
+  const time = () => z.iso.datetime({ offset: true });
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/replay`,
+      operationId: 'replayWebhook',
+      summary: 'Send events of a time to a webhook endpoint again',
+      description:
+        'In the background. `failed` takes what was not delivered so far, be it still tried or given up; `all` takes everything, also what happened before the endpoint was registered.',
+      tag: 'webhooks',
+      scope: ['webhook:replay'],
+      params,
+      body: z
+        .strictObject({
+          since: time().describe('Events from this time on.'),
+          until: time().optional().describe('Events before this time; now where not given.'),
+          only: z.enum(['failed', 'all']).optional().describe('`failed` where not given.'),
+          types: z.array(eventType()).min(1).max(10).optional().describe('Only these kinds, out of those it is told of.'),
+        })
+        .meta({ id: 'NewWebhookReplay' }),
+      bodyExamples: { day: { summary: 'What failed on a day', value: { since: '2026-01-30T00:00:00Z', until: '2026-01-31T00:00:00Z' } } },
+      responses: {
+        202: {
+          description: 'It has begun.',
+          schema: WebhookReplay,
+          examples: { replay: { summary: 'Just begun', value: samples.replay } },
+        },
+      },
+      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'too_many_items', 'unknown_event_type', 'invalid_state'],
+    }, // prettier-ignore
+    async (call) => {
+      const { body, caller, now } = call;
+      const endpoint = await endpointOf(deps, call);
+      needActive(endpoint);
+      const [since, until] = [Date.parse(body.since), body.until === undefined ? now : Date.parse(body.until)];
+      if (since >= until) throw new Problem('invalid_field', '`since` must lie before `until`', { field: 'since' });
+      const request = {
+        webhookId: endpoint.id, accountId: caller.accountId, since, until, which: body.only ?? 'failed', types: body.types ?? [],
+      }; // prettier-ignore
+      const replyOf = (row: WebhookReplayRow): Reply => ({ status: 202, body: replayRecord(row) });
+      const row = await createReplay(deps, request, (made) => rowsOfAnswer(call, replyOf(made)));
+      deps.webhookChanged(endpoint.id);
+      return replyOf(row);
+    },
+  );
+}
+
+function replaysRoute(deps: WebhookDeliveriesDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}/replays`,
+      operationId: 'listWebhookReplays',
+      summary: 'List replays of a webhook endpoint',
+      description: 'Newest first: how far each has come.',
+      tag: 'webhooks',
+      scope: ['webhook:read'],
+      params,
+      query: z.strictObject(pageParameters()),
+      responses: { 200: { description: 'A page of replays.', schema: listOf(WebhookReplay) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async (call) => {
+      const { query, search } = call;
+      const endpoint = await endpointOf(deps, call);
+      const path = `${PATH}/${endpoint.id}/replays`;
+      const list = listName(path, query);
+      const wanted = wantedPage(deps.cursors, list, query);
+      const { rows, hasMore } = await pageOfReplays(deps, { webhookId: endpoint.id, ...wanted });
+      return pageReply(deps.cursors, list, `${path}${withoutCursors(search)}`, wanted, {
+        data: rows.map(replayRecord),
+        hasMore,
+        first: rows[0]?.id ?? null,
+        last: rows.at(-1)?.id ?? null,
+      });
+    },
+  );
+}

@@ -1,0 +1,133 @@
+/** The records of webhooks as schemas, with their examples. */
+import { z } from 'zod';
+import { faults } from '../base/check.ts';
+import { allEventTypes, type EventType } from '../events/event.ts';
+
+const nullableTime = () => z.iso.datetime().nullable();
+
+const webhookShape = {
+  object: z.literal('webhook'),
+  id: z.string(),
+  url: z.string(),
+  description: z.string(),
+  events: z.array(z.enum(allEventTypes)),
+  streams: z.array(z.string()).describe('Only events of these streams; none means all.'),
+  domains: z.array(z.string()).describe('Only events of mail from these domains; none means all.'),
+  include_machine_events: z.boolean().describe('Whether opens and clicks by machines are told.'),
+  include_engagement: z.boolean().describe('Whether address and user agent of opens and clicks are told.'),
+  concurrency: z.int().describe('Calls at once; with 1 events come strictly in order.'),
+  header_names: z.array(z.string()).describe('Names of the custom headers. Their values are shown nowhere.'),
+  status: z.enum(['active', 'paused', 'disabled']).describe('`disabled`: by us, see `disabled_reason`.'),
+  disabled_reason: z.string().nullable(),
+  last_success_at: nullableTime(),
+  last_failure_at: nullableTime(),
+  created_at: z.iso.datetime(),
+  updated_at: z.iso.datetime(),
+};
+
+export const Webhook = z
+  .object(webhookShape)
+  .meta({ id: 'Webhook', description: 'An endpoint that is told of events.' });
+
+export const CreatedWebhook = z
+  .object({
+    ...webhookShape,
+    secret: z.string().describe('Signs the calls. `GET /v1/webhooks/{id}/secret` shows it again.'),
+  })
+  .meta({ id: 'CreatedWebhook', description: 'A new endpoint with its secret.' });
+
+export const WebhookSecret = z
+  .object({
+    object: z.literal('webhook_secret'),
+    webhook_id: z.string(),
+    secret: z.string(),
+    previous: z
+      .array(z.object({ secret: z.string(), expires_at: z.iso.datetime() }))
+      .describe('Secrets that were replaced and still sign beside it.'),
+  })
+  .meta({ id: 'WebhookSecret', description: 'What the calls of an endpoint are signed with.' });
+
+export const WebhookDelivery = z
+  .object({
+    object: z.literal('webhook_delivery'),
+    id: z.string(),
+    webhook_id: z.string(),
+    event_id: z.string(),
+    event_type: z.string(),
+    cause: z.enum(['event', 'resend', 'replay', 'test']),
+    attempt: z.int(),
+    at: z.iso.datetime(),
+    ms: z.int().describe('How long the call took.'),
+    status: z.enum(['delivered', 'failed']),
+    status_code: z.int().nullable().describe('Null where there was no answer.'),
+    error: z.string().nullable(),
+    answer: z.string().nullable().describe('The first 4 KiB of the answer; null without the scope `webhook:read`.'),
+    next_attempt_at: nullableTime().describe('When it is tried again; null where it is not.'),
+    request: z
+      .string()
+      .nullable()
+      .describe('The signed request as a curl command. Null where the event is no longer stored, and where it holds what needs `event:engagement`.'),
+  })
+  .meta({ id: 'WebhookDelivery', description: 'One attempt to tell an endpoint of an event.' }); // prettier-ignore
+
+export const WebhookResend = z
+  .object({
+    object: z.literal('webhook_resend'),
+    webhook_id: z.string(),
+    event_id: z.string(),
+    event_type: z.string(),
+    queued_at: z.iso.datetime(),
+  })
+  .meta({ id: 'WebhookResend', description: 'An event that is on its way to an endpoint once more.' });
+
+export const WebhookReplay = z
+  .object({
+    object: z.literal('webhook_replay'),
+    id: z.string(),
+    webhook_id: z.string(),
+    since: z.iso.datetime(),
+    until: z.iso.datetime(),
+    only: z.enum(['failed', 'all']),
+    types: z.array(z.string()).describe('None means all that the endpoint is told of.'),
+    status: z.enum(['running', 'done']).describe('`done`: all of it is queued.'),
+    queued: z.int().describe('Events queued so far.'),
+    created_at: z.iso.datetime(),
+    finished_at: nullableTime(),
+  })
+  .meta({ id: 'WebhookReplay', description: 'Events of a time that are sent to an endpoint again.' });
+
+const isOne = { code: 'unknown_event_type', says: `must be one of ${allEventTypes.join(', ')}` } as const;
+
+/** A kind of event; `unknown_event_type` for others. */
+export const eventType = () => z.enum(allEventTypes).register(faults, isOne);
+
+/** A kind of event, or `*` for the six that everybody gets. */
+export const eventTypeOrAll = () =>
+  z
+    .enum([...allEventTypes, '*'] as [EventType | '*', ...(EventType | '*')[]])
+    .register(faults, { ...isOne, says: `${isOne.says}, or *` });
+
+const id = 'whk_01jz5w8q3hf2m9d4x6k7c1b0na';
+const eventId = 'evt_01m7xk7tfpfy8s5b2n6c9d1v3h';
+
+export const samples = {
+  webhook: {
+    object: 'webhook', id, url: 'https://hooks.acme.example/posthorn', description: 'Order service', events: ['delivered', 'bounced', 'complained'],
+    streams: [], domains: [], include_machine_events: false, include_engagement: false, concurrency: 10, header_names: ['X-Gateway-Token'],
+    status: 'active', disabled_reason: null, last_success_at: '2026-01-31T09:30:02.981Z', last_failure_at: null,
+    created_at: '2026-01-30T08:00:00.000Z', updated_at: '2026-01-30T08:00:00.000Z',
+  },
+  secret: {
+    object: 'webhook_secret', webhook_id: id, secret: 'whsec_…', previous: [{ secret: 'whsec_…', expires_at: '2026-02-01T09:30:00.000Z' }],
+  },
+  delivery: {
+    object: 'webhook_delivery', id: 'whd_01m7xk7tjq3n8r5c1b0nam9d4x', webhook_id: id, event_id: eventId, event_type: 'delivered', cause: 'event',
+    attempt: 1, at: '2026-01-31T09:30:02.781Z', ms: 84, status: 'failed', status_code: 503, error: 'the endpoint answered 503',
+    answer: 'maintenance', next_attempt_at: '2026-01-31T09:30:07.702Z', request: "curl 'https://hooks.acme.example/posthorn' -H 'Content-Type: application/json' …",
+  },
+  resend: { object: 'webhook_resend', webhook_id: id, event_id: eventId, event_type: 'delivered', queued_at: '2026-01-31T10:00:00.000Z' },
+  replay: {
+    object: 'webhook_replay', id: 'whr_01m7xk9d4x6k7c1b0na8q3hf2m', webhook_id: id, since: '2026-01-30T00:00:00.000Z', until: '2026-01-31T00:00:00.000Z',
+    only: 'failed', types: [], status: 'running', queued: 0, created_at: '2026-01-31T10:00:00.000Z', finished_at: null,
+  },
+}; // prettier-ignore

@@ -1,0 +1,371 @@
+/** `/v1/webhooks`: the endpoints that are told of events, and their secrets. What was told is webhook-deliveries.ts. */
+import { z } from 'zod';
+import type { Clock } from '../base/clock.ts';
+import type { Keyring } from '../base/keyring.ts';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { LONGEST_URL } from '../base/safe-url.ts';
+import type { SafeFetch } from '../base/safe-fetch.ts';
+import { allEventTypes, eventTypes } from '../events/event.ts';
+import type { Caller } from '../keys/caller.ts';
+import { scopeAllows } from '../keys/scopes.ts';
+import { parseMailbox } from '../mail/address.ts';
+import type { Database } from '../storage/database.ts';
+import type { WebhookRow } from '../storage/tables.ts';
+import { checkCustomHeaders } from '../webhooks/custom-header.ts';
+import { chosenTypes, webhookRecord } from '../webhooks/endpoint.ts';
+import {
+  createEndpoint,
+  findEndpoint,
+  openSecrets,
+  pageOfEndpoints,
+  removeEndpoint,
+  rotateSecret,
+  updateEndpoint,
+  type EndpointDeps,
+  type EndpointSettings,
+  type WithSecrets,
+} from '../webhooks/endpoint-store.ts';
+import { writeSecret } from '../webhooks/signature.ts';
+import type { Cursors } from './cursor.ts';
+import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { route, type Call, type Reply, type Route } from './route.ts';
+import { rowsOfAnswer } from './together.ts';
+import { CreatedWebhook, eventTypeOrAll, samples, Webhook, WebhookSecret } from './webhook-schemas.ts';
+
+export interface WebhooksDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  cursors: Cursors;
+  keyring: Keyring;
+  /** Whether a URL may be called. */
+  vetUrl: SafeFetch['vet'];
+  /** Tells whoever calls endpoints that this one has changed. */
+  webhookChanged: (webhookId: string) => void;
+  /** The stream with this slug, or null. */
+  findStream: (accountId: string, slug: string) => Promise<unknown>;
+}
+
+export const PATH = '/v1/webhooks';
+const MOST_FILTERS = 100;
+const MOST_CONCURRENCY = 10;
+
+const settings = {
+  url: z.string().max(LONGEST_URL).describe('https, on port 443 or from 1024 up, without user name and fragment.'),
+  events: z
+    .array(eventTypeOrAll())
+    .min(1)
+    .max(allEventTypes.length + 1)
+    .describe('Kinds of event; `*` for the six that everybody gets, which is also what holds where nothing is given.'),
+  description: z.string().max(200).describe('For people.'),
+  streams: z.array(z.string().max(32)).max(MOST_FILTERS).describe('Only events of these streams; none means all.'),
+  domains: z.array(z.string().max(253)).max(MOST_FILTERS).describe('Only events of mail from these domains; none means all.'),
+  include_machine_events: z.boolean().describe('Also opens and clicks by machines.'),
+  include_engagement: z.boolean().describe('Also address and user agent of opens and clicks: needs `event:engagement`.'),
+  concurrency: z.int().min(1).max(MOST_CONCURRENCY).describe('Calls at once; with 1 events come strictly in order.'),
+  headers: z.record(z.string(), z.string()).describe('Up to 10 headers for each call. Their values are stored encrypted.'),
+  enabled: z.boolean().describe('False pauses it: what happens meanwhile is told afterwards.'),
+}; // prettier-ignore
+
+const NewWebhook = z
+  .strictObject({ ...z.strictObject(settings).partial().shape, url: settings.url })
+  .meta({ id: 'NewWebhook' });
+const WebhookChanges = z.strictObject(settings).partial().meta({ id: 'WebhookChanges' });
+
+const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
+type Params = z.output<typeof params>;
+type Wish = z.output<typeof WebhookChanges>;
+
+const answer = (description: string) => ({
+  description,
+  schema: Webhook,
+  examples: { webhook: { summary: 'An endpoint', value: samples.webhook } },
+});
+const secretAnswer = (description: string) => ({
+  description,
+  schema: WebhookSecret,
+  examples: { secret: { summary: 'After a rotation', value: samples.secret } },
+});
+const faultsOfBody = [
+  'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'invalid_webhook_url', 'webhook_url_forbidden',
+  'unknown_event_type', 'unknown_stream', 'invalid_header', 'header_not_allowed', 'already_exists',
+] as const; // prettier-ignore
+
+export function webhookRoutes(deps: WebhooksDeps): Route[] {
+  return [
+    createRoute(deps),
+    listRoute(deps),
+    readRoute(deps),
+    changeRoute(deps),
+    removeRoute(deps),
+    secretRoute(deps),
+    rotateRoute(deps),
+  ];
+}
+
+const refOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>): { accountId: string; id: string } => ({
+  accountId: caller.accountId,
+  id,
+});
+
+const storeOf = ({ db, clock, keyring, webhookChanged }: WebhooksDeps): EndpointDeps => ({
+  db,
+  clock,
+  keyring,
+  changed: webhookChanged,
+});
+
+function createRoute(deps: WebhooksDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: PATH,
+      operationId: 'createWebhook',
+      summary: 'Register a webhook endpoint',
+      description:
+        'From now on it is called with each event, signed as Standard Webhooks 1.0 says. It is not called for the registration itself: `POST /v1/webhooks/{id}/test` tries it.',
+      tag: 'webhooks',
+      scope: ['webhook'],
+      body: NewWebhook,
+      bodyExamples: {
+        minimal: { summary: 'All six kinds', value: { url: 'https://hooks.acme.example/posthorn' } },
+        chosen: {
+          summary: 'Some kinds, with a header',
+          value: { url: 'https://hooks.acme.example/bounces', events: ['bounced', 'complained'], headers: { 'X-Gateway-Token': 'one' } },
+        },
+      }, // prettier-ignore
+      responses: {
+        201: {
+          description: 'The new endpoint with its secret.',
+          schema: CreatedWebhook,
+          headers: { Location: 'Path of the endpoint.' },
+          examples: { webhook: { summary: 'A new endpoint', value: { ...samples.webhook, secret: 'whsec_…' } } },
+        },
+      },
+      problems: ['missing_field', 'invalid_state', ...faultsOfBody],
+      secretResponse: true,
+    },
+    async (call) => {
+      const { caller, body } = call;
+      const replyOf = ({ row, secrets }: WithSecrets): Reply => ({
+        status: 201,
+        body: { ...webhookRecord(row), secret: newestOf(secrets) },
+        headers: { Location: `${PATH}/${row.id}` },
+      });
+      const wish = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
+      const whole = { ...defaults, ...wish, url: wish.url ?? '', accountId: caller.accountId, createdBy: `key:${caller.keyName}` };
+      return replyOf(await createEndpoint(storeOf(deps), whole, (made) => rowsOfAnswer(call, replyOf(made))));
+    }, // prettier-ignore
+  );
+}
+
+const defaults: Omit<EndpointSettings, 'url'> = {
+  description: '', events: eventTypes, streams: [], domains: [], machineEvents: false, engagement: false, concurrency: MOST_CONCURRENCY,
+  headers: [], enabled: true,
+}; // prettier-ignore
+
+const newestOf = ([newest]: WithSecrets['secrets']): string => (newest === undefined ? '' : writeSecret(newest.secret));
+
+/** What is given, in the form in which it is stored. Throws a Problem for what cannot be. */
+async function checkedSettings(deps: WebhooksDeps, caller: Caller, wish: Wish): Promise<Partial<EndpointSettings>> {
+  const { url, events, description, streams, domains, headers, enabled, concurrency } = wish;
+  const { include_machine_events: machineEvents, include_engagement: engagement } = wish;
+  if (engagement === true) needEngagement(caller, 'include_engagement');
+  if (streams !== undefined) await checkStreams(deps, caller.accountId, streams);
+  return {
+    ...(url === undefined ? {} : { url: await checkUrl(deps, url) }),
+    ...(events === undefined ? {} : { events: chosenTypes(events, allEventTypes) }),
+    ...(description === undefined ? {} : { description }),
+    ...(streams === undefined ? {} : { streams: [...new Set(streams)] }),
+    ...(domains === undefined ? {} : { domains: [...new Set(domains.map(checkDomain))] }),
+    ...(machineEvents === undefined ? {} : { machineEvents }),
+    ...(engagement === undefined ? {} : { engagement }),
+    ...(concurrency === undefined ? {} : { concurrency }),
+    ...(headers === undefined ? {} : { headers: checkCustomHeaders(headers) }),
+    ...(enabled === undefined ? {} : { enabled }),
+  };
+}
+
+async function checkUrl({ vetUrl }: WebhooksDeps, text: string): Promise<string> {
+  const vetted = await vetUrl(text);
+  switch (vetted.kind) {
+    case 'ok':
+      return vetted.href;
+    case 'bad':
+      throw new Problem('invalid_webhook_url', `\`url\` ${vetted.why}.`, { field: 'url' });
+    case 'forbidden':
+      throw new Problem('webhook_url_forbidden', `\`url\`: ${vetted.why}.`, { field: 'url' });
+  }
+}
+
+async function checkStreams({ findStream }: WebhooksDeps, accountId: string, slugs: readonly string[]): Promise<void> {
+  for (const [at, slug] of slugs.entries())
+    if ((await findStream(accountId, slug)) === null)
+      throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(slug)}`, {
+        field: `streams[${String(at)}]`,
+      });
+}
+
+function checkDomain(name: string, at: number): string {
+  const parsed = parseMailbox(`x@${name}`);
+  if (parsed.kind === 'ok') return parsed.mailbox.domain;
+  throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field: `domains[${String(at)}]` });
+}
+
+/** Whoever has personal data sent somewhere must be allowed to see it. */
+function needEngagement(caller: Caller, field: string): void {
+  if (scopeAllows(caller.scopes, 'event:engagement')) return;
+  throw new Problem('insufficient_scope', 'This key needs the scope event:engagement for an endpoint that is told addresses and user agents.', {
+    field,
+    headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="event:engagement"' },
+  });
+} // prettier-ignore
+
+function listRoute({ db, cursors }: WebhooksDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listWebhooks',
+      summary: 'List webhook endpoints',
+      description: 'Newest first, without their secrets.',
+      tag: 'webhooks',
+      scope: ['webhook:read'],
+      query: z.strictObject(pageParameters()),
+      responses: { 200: { description: 'A page of endpoints.', schema: listOf(Webhook) } },
+      problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+    },
+    async ({ query, caller, search }) => {
+      const list = listName(`${PATH} ${caller.accountId}`, query);
+      const wanted = wantedPage(cursors, list, query);
+      const { rows, hasMore } = await pageOfEndpoints({ db }, { accountId: caller.accountId, ...wanted });
+      return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
+        data: rows.map(webhookRecord),
+        hasMore,
+        first: rows[0]?.id ?? null,
+        last: rows.at(-1)?.id ?? null,
+      });
+    },
+  );
+}
+
+function readRoute({ db }: WebhooksDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}`,
+      operationId: 'getWebhook',
+      summary: 'Read a webhook endpoint',
+      description: 'What it is told, whether it is called, and when a call last succeeded and failed.',
+      tag: 'webhooks',
+      scope: ['webhook:read'],
+      params,
+      responses: { 200: answer('The endpoint.') },
+    },
+    async (call) => ({ status: 200, body: webhookRecord(await findEndpoint({ db }, refOf(call))) }),
+  );
+}
+
+function changeRoute(deps: WebhooksDeps): Route {
+  return route(
+    {
+      method: 'PATCH',
+      path: `${PATH}/{id}`,
+      operationId: 'updateWebhook',
+      summary: 'Change, pause or resume a webhook endpoint',
+      description:
+        'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. What happened while it was not called is told then, oldest first.',
+      tag: 'webhooks',
+      scope: ['webhook'],
+      params,
+      body: WebhookChanges,
+      bodyExamples: { pause: { summary: 'Pause it', value: { enabled: false } } },
+      responses: { 200: answer('The endpoint as it is now.') },
+      problems: faultsOfBody,
+    },
+    async (call) => {
+      const { caller, body } = call;
+      const before = await findEndpoint(deps, refOf(call));
+      const staysTold = before.include_engagement === 1 && body.include_engagement !== false;
+      if (staysTold && body.url !== undefined) needEngagement(caller, 'url');
+      const changes = await checkedSettings(deps, caller, body);
+      const replyOf = (row: WebhookRow): Reply => ({ status: 200, body: webhookRecord(row) });
+      return replyOf(
+        await updateEndpoint(storeOf(deps), refOf(call), changes, (row) => rowsOfAnswer(call, replyOf(row))),
+      );
+    },
+  );
+}
+
+function removeRoute(deps: WebhooksDeps): Route {
+  return route(
+    {
+      method: 'DELETE',
+      path: `${PATH}/{id}`,
+      operationId: 'deleteWebhook',
+      summary: 'Remove a webhook endpoint',
+      description: 'At once: what it was still owed is forgotten. The events themselves stay in `GET /v1/events`.',
+      tag: 'webhooks',
+      scope: ['webhook'],
+      params,
+      responses: { 204: { description: 'Removed.' } },
+    },
+    async (call) => {
+      const reply: Reply = { status: 204, body: null };
+      await removeEndpoint(storeOf(deps), refOf(call), () => rowsOfAnswer(call, reply));
+      return reply;
+    },
+  );
+}
+
+function secretRecord({ keyring }: WebhooksDeps, row: WebhookRow, now: number): z.output<typeof WebhookSecret> {
+  const secrets = openSecrets(keyring, row);
+  return {
+    object: 'webhook_secret',
+    webhook_id: row.id,
+    secret: newestOf(secrets),
+    previous: secrets.flatMap(({ secret, until }) =>
+      until === null || until <= now ? [] : [{ secret: writeSecret(secret), expires_at: rfc3339(until) }],
+    ),
+  };
+}
+
+function secretRoute(deps: WebhooksDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{id}/secret`,
+      operationId: 'getWebhookSecret',
+      summary: 'Show the secret of a webhook endpoint',
+      description: 'With it the receiver verifies that a call comes from here.',
+      tag: 'webhooks',
+      scope: ['webhook:secret'],
+      params,
+      responses: { 200: secretAnswer('The secret.') },
+    },
+    async (call) => ({ status: 200, body: secretRecord(deps, await findEndpoint(deps, refOf(call)), call.now) }),
+  );
+}
+
+function rotateRoute(deps: WebhooksDeps): Route {
+  return route(
+    {
+      method: 'POST',
+      path: `${PATH}/{id}/secret/rotate`,
+      operationId: 'rotateWebhookSecret',
+      summary: 'Replace the secret of a webhook endpoint',
+      description:
+        'For 24 hours calls carry a signature of each secret, so that the receiver can change over at any time.',
+      tag: 'webhooks',
+      scope: ['webhook:secret'],
+      params,
+      responses: { 200: secretAnswer('The new secret, and those before it.') },
+      problems: ['invalid_state'],
+      secretResponse: true,
+    },
+    async (call) => {
+      const replyOf = ({ row }: WithSecrets): Reply => ({ status: 200, body: secretRecord(deps, row, call.now) });
+      return replyOf(await rotateSecret(storeOf(deps), refOf(call), (made) => rowsOfAnswer(call, replyOf(made))));
+    },
+  );
+}

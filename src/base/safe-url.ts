@@ -1,0 +1,61 @@
+/**
+ * The URLs that may be called on behalf of a customer: https, without credentials or fragment, on a web port or a high one.
+ * There is one parser, that of the URL standard, and what is dialled is its result: so `http://0x7f.1/` and
+ * `http://2130706433/` are seen as the address they reach. Pure.
+ */
+import { isIP } from 'node:net';
+
+/** A URL that may be called, as far as the URL alone can say. */
+export interface SafeUrl {
+  /** As it is stored and compared: normal form, with a path. */
+  href: string;
+  protocol: 'https:' | 'http:';
+  /** A name, or an IP address without brackets. */
+  host: string;
+  isAddress: boolean;
+  port: number;
+  /** What the request line carries. */
+  path: string;
+  /** The Host header. */
+  authority: string;
+}
+
+export type UrlReading = { kind: 'ok'; url: SafeUrl } | { kind: 'bad'; why: string };
+
+export const LONGEST_URL = 2048;
+
+const HTTPS_PORT = 443;
+const HTTP_PORT = 80;
+const FIRST_HIGH_PORT = 1024;
+
+/** `allowHttp` opens http and port 80. */
+export function readSafeUrl(text: string, { allowHttp }: { allowHttp: boolean }): UrlReading {
+  if (text.length > LONGEST_URL) return bad(`must have at most ${String(LONGEST_URL)} characters`);
+  if (!URL.canParse(text)) return bad('is not a URL');
+  const url = new URL(text);
+  const { protocol } = url;
+  if (protocol !== 'https:' && !(allowHttp && protocol === 'http:'))
+    return bad(allowHttp ? 'must begin with https:// or http://' : 'must begin with https://');
+  if (url.username !== '' || url.password !== '') return bad('must not hold a user name or password');
+  // An empty fragment is dropped by the parser and so is no part of the URL, but was written.
+  if (text.includes('#')) return bad('must not have a fragment');
+  const port = url.port === '' ? (protocol === 'https:' ? HTTPS_PORT : HTTP_PORT) : Number(url.port);
+  if (port < FIRST_HIGH_PORT && port !== HTTPS_PORT && !(allowHttp && port === HTTP_PORT))
+    return bad(`must use port ${allowHttp ? '443, 80' : '443'} or a port from 1024 up`);
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+  if (url.href.length > LONGEST_URL) return bad(`must have at most ${String(LONGEST_URL)} characters when encoded`);
+  return {
+    kind: 'ok',
+    url: {
+      href: url.href,
+      protocol,
+      host,
+      isAddress: isIP(host) !== 0,
+      port,
+      path: `${url.pathname}${url.search}`,
+      authority: url.host,
+    },
+  };
+}
+
+const bad = (why: string): UrlReading => ({ kind: 'bad', why });

@@ -1,0 +1,246 @@
+/**
+ * What calls leave behind, written together inside a grouped commit: a line of the delivery log for each attempt, a row for
+ * what is still owed, and the endpoint's cursor and health. A delivered call costs one line and its share of one update.
+ */
+import { idFloor } from '../base/id.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { Committer, Work } from '../storage/commit.ts';
+import type { Database } from '../storage/database.ts';
+import { allDone, insertRows } from '../storage/rows.ts';
+import type { WebhookCallRow, WebhookCause, WebhookDeliveryRow } from '../storage/tables.ts';
+import type { Health } from './retry.ts';
+
+/** What is left to do for an event after an attempt. `hasRow`: it failed before, or was asked for again. */
+export type Owed =
+  | { kind: 'nothing'; hasRow: boolean }
+  | { kind: 'retry'; dueAt: number }
+  /** All attempts are used up: kept for a replay of what failed. */
+  | { kind: 'given_up' };
+
+/** The end of one attempt. */
+export interface CallEnd {
+  line: WebhookDeliveryRow;
+  owed: Owed;
+  /** The event's place in the log. */
+  sequence: number;
+  /** How far the endpoint's log is settled once these events of it are, too; asked inside the transaction. */
+  settledUpTo(also: ReadonlySet<number>): number;
+}
+
+export interface CallRecorder {
+  /** Writes the end of an attempt; gives the endpoint's health after it, or null where the endpoint is gone. */
+  record(end: CallEnd): Promise<Health | null>;
+}
+
+const BYTES_A_LINE = 1500;
+
+export function createCallRecorder({ commit }: { commit: Committer }): CallRecorder {
+  const work: Work<CallEnd, Health | null> = { name: 'webhook calls', run: writeEnds };
+  return { record: (end) => commit.submit(work, end, BYTES_A_LINE) };
+}
+
+async function writeEnds(tx: Connection, ends: readonly CallEnd[]): Promise<(Health | null)[]> {
+  const [healths] = await Promise.all([
+    updateEndpoints(tx, ends),
+    allDone([
+      insertRows(tx, [{ webhook_deliveries: ends.map(({ line }) => line) }]),
+      keepOwed(tx, ends),
+      dropDone(tx, ends),
+    ]),
+  ]);
+  return ends.map(({ line }) => healths.get(line.webhook_id) ?? null);
+}
+
+async function updateEndpoints(tx: Connection, ends: readonly CallEnd[]): Promise<Map<string, Health>> {
+  const byEndpoint = new Map<string, CallEnd[]>();
+  for (const end of ends) {
+    const own = byEndpoint.get(end.line.webhook_id);
+    if (own === undefined) byEndpoint.set(end.line.webhook_id, [end]);
+    else own.push(end);
+  }
+  const rows = [...byEndpoint].map(([id, own]) => [id, cursorOf(own), ...changeOf(own)]);
+  const changed = await tx.all<Health & { id: string }>(
+    `UPDATE webhooks SET cursor = MAX(webhooks.cursor, j.settled),
+       last_success_at = COALESCE(j.success_at, last_success_at), last_failure_at = COALESCE(j.failure_at, last_failure_at),
+       failures = CASE WHEN j.success_at IS NULL THEN failures + j.failed ELSE j.failed END,
+       failing_since = CASE WHEN j.success_at IS NULL THEN COALESCE(failing_since, j.failed_since) ELSE j.failed_since END
+     FROM (SELECT value->>0 AS id, value->>1 AS settled, value->>2 AS success_at, value->>3 AS failure_at, value->>4 AS failed,
+       value->>5 AS failed_since FROM json_each(?)) AS j
+     WHERE webhooks.id = j.id RETURNING webhooks.id, failures, failing_since, warned_at`,
+    [JSON.stringify(rows)],
+  );
+  return new Map(changed.map(({ id, ...health }) => [id, health]));
+}
+
+function cursorOf(ends: readonly CallEnd[]): number {
+  const settled = new Set(ends.map(({ sequence }) => sequence));
+  return Math.max(...ends.map((end) => end.settledUpTo(settled)));
+}
+
+/** Last success, last failure, failures since that success, and the first of those. */
+function changeOf(ends: readonly CallEnd[]): (number | null)[] {
+  const lines = ends.map(({ line }) => line);
+  const lastGood = lines.findLastIndex(({ status }) => status === 'delivered');
+  const failed = lines.slice(lastGood + 1);
+  const lastFailure = lines.findLast(({ status }) => status === 'failed');
+  return [lines[lastGood]?.at ?? null, lastFailure?.at ?? null, failed.length, failed[0]?.at ?? null];
+}
+
+async function keepOwed(tx: Connection, ends: readonly CallEnd[]): Promise<void> {
+  const rows = ends.flatMap(({ line, owed, sequence }) =>
+    owed.kind === 'nothing'
+      ? []
+      : [[line.webhook_id, sequence, line.cause, line.attempt, owed.kind === 'retry' ? owed.dueAt : null, line.at]],
+  );
+  if (rows.length === 0) return;
+  // An endpoint may have been removed while the call was under way.
+  await tx.run(
+    `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
+     SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each(?)
+     WHERE EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = value->>0)
+     ON CONFLICT (webhook_id, sequence) DO UPDATE SET attempts = excluded.attempts, due_at = excluded.due_at`,
+    [JSON.stringify(rows)],
+  );
+}
+
+async function dropDone(tx: Connection, ends: readonly CallEnd[]): Promise<void> {
+  const done = ends.flatMap(({ line, owed, sequence }) =>
+    owed.kind === 'nothing' && owed.hasRow ? [[line.webhook_id, sequence]] : [],
+  );
+  if (done.length === 0) return;
+  await tx.run(
+    `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN (SELECT value->>0, value->>1 FROM json_each(?))`,
+    [JSON.stringify(done)],
+  );
+}
+
+/** The calls that are due first, those of the future included. */
+export function nextCalls(fast: Connection, webhookId: string, limit: number): Promise<WebhookCallRow[]> {
+  return fast.all<WebhookCallRow>(
+    'SELECT * FROM webhook_calls WHERE webhook_id = ? AND due_at IS NOT NULL ORDER BY due_at LIMIT ?',
+    [webhookId, limit],
+  );
+}
+
+/** The events beyond a cursor that were tried already: they wait for their next attempt, or were given up. */
+export async function callsBeyond(fast: Connection, webhookId: string, cursor: number): Promise<Set<number>> {
+  const rows = await fast.all<{ sequence: number }>(
+    'SELECT sequence FROM webhook_calls WHERE webhook_id = ? AND sequence > ?',
+    [webhookId, cursor],
+  );
+  return new Set(rows.map(({ sequence }) => sequence));
+}
+
+/** Has these events sent to the endpoint (again), with all attempts before them. */
+export async function queueCalls(
+  tx: Connection,
+  {
+    webhookId,
+    sequences,
+    cause,
+    now,
+  }: { webhookId: string; sequences: readonly number[]; cause: WebhookCause; now: number },
+): Promise<void> {
+  await tx.run(
+    `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
+     SELECT ?, value, ?, 0, ?, ? FROM json_each(?) WHERE true
+     ON CONFLICT (webhook_id, sequence) DO UPDATE SET cause = excluded.cause, attempts = 0, due_at = excluded.due_at`,
+    [webhookId, cause, now, now, JSON.stringify(sequences)],
+  );
+}
+
+/** Calls of events that are no longer there. */
+export async function dropCalls(commit: Committer, webhookId: string, sequences: readonly number[]): Promise<void> {
+  await commit.transact((tx) =>
+    tx.run('DELETE FROM webhook_calls WHERE webhook_id = ? AND sequence IN (SELECT value FROM json_each(?))', [
+      webhookId,
+      JSON.stringify(sequences),
+    ]),
+  );
+}
+
+/** Moves cursors over events that are no concern of their endpoints. */
+export async function moveCursors(
+  commit: Committer,
+  cursors: readonly (readonly [id: string, to: number])[],
+): Promise<void> {
+  if (cursors.length === 0) return;
+  await commit.transact((tx) =>
+    tx.run(
+      `UPDATE webhooks SET cursor = MAX(webhooks.cursor, j.settled)
+       FROM (SELECT value->>0 AS id, value->>1 AS settled FROM json_each(?)) AS j WHERE webhooks.id = j.id`,
+      [JSON.stringify(cursors)],
+    ),
+  );
+}
+
+/** True for the first call that is about to warn of these failures. */
+export async function noteWarned(commit: Committer, webhookId: string, now: number): Promise<boolean> {
+  const noted = await commit.transact((tx) =>
+    tx.all(
+      'UPDATE webhooks SET warned_at = ? WHERE id = ? AND (warned_at IS NULL OR warned_at < failing_since) RETURNING id',
+      [now, webhookId],
+    ),
+  );
+  return noted.length > 0;
+}
+
+/** One page of an endpoint's delivery log, newest first, from a line on (its id, exclusive), forwards or backwards. */
+export async function pageOfDeliveries(
+  { db }: { db: Pick<Database, 'read'> },
+  page: { webhookId: string; status?: WebhookDeliveryRow['status']; limit: number; after?: string; before?: string },
+): Promise<{ rows: WebhookDeliveryRow[]; hasMore: boolean }> {
+  const { webhookId, status, limit, after, before } = page;
+  const query = db.read<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId });
+  // An attempt that failed has an error, and only those are in the index of failures.
+  if (status === 'failed') query.whereNotNull('error');
+  if (status === 'delivered') query.whereNull('error');
+  if (after !== undefined) query.andWhere('id', '<', after);
+  if (before !== undefined) query.andWhere('id', '>', before);
+  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
+  const hasMore = rows.length > limit;
+  if (hasMore) rows.length = limit;
+  if (before !== undefined) rows.reverse();
+  return { rows, hasMore };
+}
+
+/** A line of the log, or null. */
+export async function findDelivery(
+  { db }: { db: Pick<Database, 'read'> },
+  webhookId: string,
+  id: string,
+): Promise<WebhookDeliveryRow | null> {
+  return (await db.read<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId, id }).first()) ?? null;
+}
+
+/** Rows of one step. Each takes tens of microseconds of the writer; others' commits wait for that long. */
+export const PURGE_ROWS = 50;
+
+/** Removes the oldest lines of the delivery log from before `before`; returns how many. */
+export async function purgeDeliveries(commit: Committer, before: number): Promise<number> {
+  const removed = await commit.transact((tx) =>
+    tx.all(
+      `DELETE FROM webhook_deliveries WHERE at < ? AND position IN
+         (SELECT position FROM webhook_deliveries ORDER BY position LIMIT ?) RETURNING position`,
+      [before, PURGE_ROWS],
+    ),
+  );
+  return removed.length;
+}
+
+/** Removes calls that were given up, and replays, from before `before`; returns how many. */
+export async function purgeOldCalls(commit: Committer, before: number): Promise<number> {
+  return commit.transact(async (tx) => {
+    const calls = await tx.all(
+      `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN (SELECT webhook_id, sequence FROM webhook_calls
+         WHERE due_at IS NULL AND created_at < ? LIMIT ?) RETURNING sequence`,
+      [before, PURGE_ROWS],
+    );
+    const replays = await tx.all(
+      `DELETE FROM webhook_replays WHERE id IN (SELECT id FROM webhook_replays WHERE id < ? AND status = 'done'
+         ORDER BY id LIMIT ?) RETURNING id`,
+      [idFloor('whr', before), PURGE_ROWS],
+    );
+    return Math.max(calls.length, replays.length);
+  });
+}

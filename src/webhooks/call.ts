@@ -1,0 +1,87 @@
+/** One call of an endpoint: sign, post, say what came of it. What the other side answers is a value, never an exception. */
+import type { Clock } from '../base/clock.ts';
+import type { Fetched, SafeFetch } from '../base/safe-fetch.ts';
+import { validSecrets, type Endpoint } from './endpoint.ts';
+import { retryAfterMs } from './retry.ts';
+import { sign, type SignatureHeaders } from './signature.ts';
+
+export interface CallRequest {
+  eventId: string;
+  body: string;
+  /** 1 for the first. */
+  attempt: number;
+}
+
+export interface CallResult {
+  /** `gone`: the endpoint says 410 and wants no more calls. `closed`: we stopped; nothing is known. */
+  kind: 'delivered' | 'failed' | 'gone' | 'closed';
+  /** When the call began, milliseconds since the epoch. */
+  at: number;
+  ms: number;
+  statusCode: number | null;
+  /** Why it failed, for people; null where it was delivered. */
+  error: string | null;
+  /** The first 4 KiB of the answer, or null where there was none. */
+  answer: string | null;
+  signature: SignatureHeaders;
+  /** How long the other side asks us to wait. */
+  retryAfterMs: number | null;
+}
+
+const KEPT_ANSWER_BYTES = 4096;
+const USER_AGENT = 'posthorn-webhooks/1';
+
+export async function callEndpoint(
+  { fetch, clock }: { fetch: SafeFetch; clock: Clock },
+  endpoint: Endpoint,
+  { eventId, body, attempt }: CallRequest,
+): Promise<CallResult> {
+  const at = clock.now();
+  const began = clock.monotonic();
+  const signature = sign(validSecrets(endpoint.secrets, at), { id: eventId, timestamp: Math.floor(at / 1000), body });
+  const fetched = await fetch.send({
+    method: 'POST',
+    url: endpoint.url,
+    headers: { ...Object.fromEntries(endpoint.headers), ...callHeaders(signature, attempt, body) },
+    body,
+  });
+  const common = { at, ms: Math.round(clock.monotonic() - began), signature };
+  if (fetched.kind === 'answered') return { ...common, ...judged(fetched, clock.now()) };
+  return {
+    ...common,
+    kind: fetched.why === 'closed' ? 'closed' : 'failed',
+    statusCode: null,
+    error: fetched.text,
+    answer: null,
+    retryAfterMs: null,
+  };
+}
+
+/** Our own headers of a call. */
+export function callHeaders(signature: SignatureHeaders, attempt: number, body: string): Record<string, string> {
+  return {
+    'Content-Type': 'application/json',
+    'Content-Length': String(Buffer.byteLength(body)),
+    'User-Agent': USER_AGENT,
+    'webhook-attempt': String(attempt),
+    ...signature,
+  };
+}
+
+type Judged = Pick<CallResult, 'kind' | 'statusCode' | 'error' | 'answer' | 'retryAfterMs'>;
+
+/** Only 2xx is a success; a redirect is none, and is not followed. */
+function judged({ status, headers, body }: Extract<Fetched, { kind: 'answered' }>, now: number): Judged {
+  const isDelivered = status >= 200 && status <= 299;
+  return {
+    kind: isDelivered ? 'delivered' : status === 410 ? 'gone' : 'failed',
+    statusCode: status,
+    error: isDelivered ? null : `the endpoint answered ${String(status)}`,
+    answer: body.length === 0 ? null : printable(body),
+    retryAfterMs: status === 429 || status === 503 ? retryAfterMs(headers['retry-after'], now) : null,
+  };
+}
+
+/** Bytes that are not UTF-8, a character cut in two and NUL (which SQLite's own tools end a text at) become U+FFFD. */
+const printable = (body: Buffer): string =>
+  body.subarray(0, KEPT_ANSWER_BYTES).toString('utf8').replaceAll('\u0000', '\ufffd');

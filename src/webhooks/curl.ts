@@ -1,0 +1,23 @@
+/** A call as a command, so that it can be looked at and made again by hand. Pure. */
+import { callHeaders } from './call.ts';
+import type { WebhookDeliveryRow } from '../storage/tables.ts';
+
+/** Values of custom headers are secrets of the customer, and stand in as `<hidden>`. */
+export function curlOf(
+  line: WebhookDeliveryRow,
+  call: { url: string; headerNames: readonly string[]; body: string },
+): string {
+  const own = callHeaders(
+    {
+      'webhook-id': line.event_id,
+      'webhook-timestamp': String(Math.floor(line.at / 1000)),
+      'webhook-signature': line.signature,
+    },
+    line.attempt,
+    call.body,
+  );
+  const headers = [...call.headerNames.map((name) => `${name}: <hidden>`), ...Object.entries(own).filter(([name]) => name !== 'Content-Length').map((pair) => pair.join(': '))]; // prettier-ignore
+  return ['curl', quoted(call.url), ...headers.map((header) => `-H ${quoted(header)}`), `--data-raw ${quoted(call.body)}`].join(' '); // prettier-ignore
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -1,0 +1,196 @@
+/**
+ * The engine of webhooks. A lane an endpoint (base/lanes.ts), so that a slow one holds up nobody else; a worker takes the next
+ * call of its lane, makes it, and has its end written before it takes another. What is not written has not happened: after a
+ * crash the cursor still stands before it, and it is sent again.
+ */
+import type { Bell } from '../base/bell.ts';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import type { Keyring } from '../base/keyring.ts';
+import { createLanes, type Lane } from '../base/lanes.ts';
+import type { Log } from '../base/log.ts';
+import type { SafeFetch } from '../base/safe-fetch.ts';
+import { eventRecord, type EventType } from '../events/event.ts';
+import type { Database } from '../storage/database.ts';
+import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
+import { callEndpoint, type CallResult } from './call.ts';
+import { createCallRecorder, noteWarned, type Owed } from './call-store.ts';
+import { disableEndpoint, openEndpoint } from './endpoint-store.ts';
+import { createFanOut } from './fan-out.ts';
+import type { CallJob, Feed } from './feed.ts';
+import { nextTryAt, PROBE_EVERY_MS, verdictOn } from './retry.ts';
+import { sampleEvent } from './sample-event.ts';
+
+export interface WebhookDeps {
+  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  clock: Clock;
+  keyring: Keyring;
+  log: Pick<Log, 'debug' | 'info' | 'warn' | 'error'>;
+  fetch: SafeFetch;
+  /** `webhooks` rings with the id of an endpoint that was changed, or has something new to be told. */
+  bells: { events: Bell; webhooks: Bell<string> };
+  /** In [0, 1). */
+  random: () => number;
+}
+
+export interface Webhooks {
+  start(): Promise<void>;
+  /** Calls the endpoint once with a sample, whatever its status, and says what came of it. */
+  test: (row: WebhookRow, type: EventType) => Promise<WebhookDeliveryRow>;
+  /** Makes no new calls, gives those on the wire a few seconds, ends what is left and writes the cursors. */
+  stop(): Promise<void>;
+}
+
+/** Calls on the wire at once, over all endpoints. */
+const MOST_CALLS = 400;
+/** Well below what supervisors grant a service to stop. */
+const STOP_MS = 5000;
+
+export function createWebhooks(deps: WebhookDeps): Webhooks {
+  const { db, clock, keyring, log, fetch, random } = deps;
+  const calls = createCallRecorder(db);
+  let stopping = false;
+
+  const lanes = createLanes<CallJob>({
+    work,
+    slots: (id) => fanOut.slots(id),
+    maxSlots: () => MOST_CALLS,
+    failed(id, err) {
+      log.error({ event: 'webhook_failed', webhook_id: id, err }, 'a webhook call could not be carried through');
+    },
+  });
+  const fanOut = createFanOut({
+    ...deps,
+    offer: (job) => {
+      lanes.offer(job.feed.id, job);
+    },
+    pump: ({ id }) => {
+      lanes.pump(id);
+    },
+  });
+
+  async function work(lane: Lane<CallJob>): Promise<void> {
+    for (let job = lane.take(); job !== null; job = lane.take()) {
+      if (job.dropped || stopping) continue;
+      try {
+        await perform(job);
+      } catch (error) {
+        // The database could not be written, say. Nothing is lost: the cursor has not moved.
+        fanOut.restart(job.feed);
+        throw error;
+      }
+    }
+  }
+
+  async function perform(job: CallJob): Promise<void> {
+    const { feed, event, cause } = job;
+    const { endpoint } = feed;
+    if (endpoint === null) return;
+    job.begun = true;
+    const body = JSON.stringify(eventRecord(event, { engagement: endpoint.engagement }));
+    const attempt = job.attempts + 1;
+    const result = await callEndpoint({ fetch, clock }, endpoint, { eventId: event.id, body, attempt });
+    if (result.kind === 'closed') return;
+    const owed = owedAfter(job, result);
+    const line = lineOf(feed.id, result, {
+      event_id: event.id, event_type: event.type, sequence: event.sequence, cause, attempt, sample: null,
+      next_attempt_at: owed.kind === 'retry' ? owed.dueAt : null,
+    }); // prettier-ignore
+    const health = await calls.record({
+      line,
+      owed,
+      sequence: event.sequence,
+      settledUpTo: (also) => feed.settledUpTo(also),
+    });
+    if (owed.kind === 'retry') feed.nextRetryAt = Math.min(feed.nextRetryAt ?? Infinity, owed.dueAt);
+    await learn(feed, health ?? feed.health, result);
+    fanOut.settled(job);
+  }
+
+  function owedAfter(job: CallJob, result: CallResult): Owed {
+    if (result.kind === 'delivered') return { kind: 'nothing', hasRow: job.hasRow };
+    const dueAt = nextTryAt(job.attempts + 1, clock.now(), { random: random(), retryAfterMs: result.retryAfterMs });
+    return dueAt === null ? { kind: 'given_up' } : { kind: 'retry', dueAt };
+  }
+
+  /** What the end of a call says of its endpoint: that it is well, that it struggles, that it is to be left alone. */
+  async function learn(feed: Feed, health: Feed['health'], result: CallResult): Promise<void> {
+    const before = feed.slots;
+    const wasStruggling = feed.struggling;
+    feed.health = health;
+    if (feed.struggling && !wasStruggling) {
+      feed.nextProbeAt = clock.now() + PROBE_EVERY_MS;
+      fanOut.rewind(feed);
+    } else if (result.kind !== 'delivered' && feed.endpoint?.concurrency === 1) fanOut.rewind(feed);
+    if (feed.slots > before) lanes.pump(feed.id);
+    if (result.kind === 'delivered' || !feed.active) return;
+    const verdict = result.kind === 'gone' ? 'disable' : verdictOn(health, clock.now());
+    if (verdict === 'disable') await disable(feed, result);
+    else if (verdict === 'warn') await warn(feed);
+  }
+
+  async function disable(feed: Feed, result: CallResult): Promise<void> {
+    feed.active = false;
+    fanOut.rewind(feed);
+    const reason =
+      result.kind === 'gone'
+        ? 'The endpoint answered 410 Gone.'
+        : `No call has succeeded for five days; the last one: ${result.error ?? 'failed'}.`;
+    const isNew = await disableEndpoint({ db, clock }, feed.id, reason);
+    if (!isNew) return;
+    log.warn({ event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason }, 'a webhook endpoint was disabled'); // prettier-ignore
+  }
+
+  async function warn(feed: Feed): Promise<void> {
+    const now = clock.now();
+    feed.health = { ...feed.health, warned_at: now };
+    if (!(await noteWarned(db.commit, feed.id, now))) return;
+    log.warn({ event: 'webhook_failing', webhook_id: feed.id, account_id: feed.endpoint?.accountId, failures: feed.health.failures }, 'a webhook endpoint has answered no call for a day'); // prettier-ignore
+  }
+
+  return {
+    start: () => fanOut.start(),
+    async test(row, type) {
+      const now = clock.now();
+      const eventId = newId('evt', now);
+      const endpoint = openEndpoint(keyring, row);
+      const sample = JSON.stringify(eventRecord(sampleEvent(type, eventId, now), { engagement: endpoint.engagement }));
+      const result = await callEndpoint({ fetch, clock }, endpoint, { eventId, body: sample, attempt: 1 });
+      const line = lineOf(row.id, result, {
+        event_id: eventId, event_type: type, sequence: null, cause: 'test', attempt: 1, sample, next_attempt_at: null,
+      }); // prettier-ignore
+      await db.commit.insert({ webhook_deliveries: [line] });
+      return line;
+    },
+    async stop() {
+      stopping = true;
+      const late = clock.after(STOP_MS, () => {
+        fetch.close();
+      });
+      await lanes.stop();
+      late.cancel();
+      fetch.close();
+      await fanOut.stop();
+    },
+  };
+}
+
+type LineDetails = Pick<
+  WebhookDeliveryRow,
+  'event_id' | 'event_type' | 'sequence' | 'cause' | 'attempt' | 'sample' | 'next_attempt_at'
+>;
+
+function lineOf(webhookId: string, result: CallResult, details: LineDetails): WebhookDeliveryRow {
+  return {
+    id: newId('whd', result.at),
+    webhook_id: webhookId,
+    at: result.at,
+    ms: result.ms,
+    status: result.kind === 'delivered' ? 'delivered' : 'failed',
+    status_code: result.statusCode,
+    error: result.error,
+    answer: result.answer,
+    signature: result.signature['webhook-signature'],
+    ...details,
+  };
+}

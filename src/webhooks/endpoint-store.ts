@@ -1,0 +1,320 @@
+/** Webhook endpoints in the database: registered, listed, changed, removed, their secrets rotated. */
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import type { Keyring } from '../base/keyring.ts';
+import { Problem } from '../base/problem.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
+import type { AuditRow, WebhookRow } from '../storage/tables.ts';
+import type { Endpoint, EndpointSecret } from './endpoint.ts';
+import { SECRET_BYTES } from './signature.ts';
+
+export interface EndpointDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  keyring: Keyring;
+  /** Whoever calls endpoints: it looks at this one anew. */
+  changed: (webhookId: string) => void;
+}
+
+export interface EndpointRef {
+  accountId: string;
+  id: string;
+}
+
+/** What of an endpoint its owner sets; all of it is checked already. */
+export interface EndpointSettings {
+  url: string;
+  description: string;
+  events: readonly string[];
+  streams: readonly string[];
+  domains: readonly string[];
+  machineEvents: boolean;
+  engagement: boolean;
+  concurrency: number;
+  headers: readonly (readonly [name: string, value: string])[];
+  enabled: boolean;
+}
+
+export interface NewEndpoint extends EndpointSettings {
+  accountId: string;
+  createdBy: string;
+}
+
+export interface WithSecrets {
+  row: WebhookRow;
+  secrets: readonly EndpointSecret[];
+}
+
+/** Rows that are committed with a change, made once its result is known. */
+type Together<T> = (result: T) => Rows;
+
+const MOST_ENDPOINTS = 100;
+const DAY_MS = 86_400_000;
+/** How long a secret that was replaced still signs beside the new one. */
+const OLD_SECRET_MS = DAY_MS;
+/** A receiver tries each signature of a call, so their number is kept small. */
+const MOST_OLD_SECRETS = 5;
+
+/** Registers an endpoint, which is told of everything from now on. Throws `already_exists` and `invalid_state`. */
+export async function createEndpoint(
+  deps: EndpointDeps,
+  wish: NewEndpoint,
+  together: Together<WithSecrets>,
+): Promise<WithSecrets> {
+  const { db, clock, keyring } = deps;
+  const now = clock.now();
+  const id = newId('whk', now);
+  const secrets: EndpointSecret[] = [{ secret: randomBytes(SECRET_BYTES), until: null }];
+  const draft = { ...settingColumns(keyring, id, wish), secrets_sealed: sealSecrets(keyring, id, secrets) };
+  const made = await db.commit.transact(async (tx) => {
+    await refuseTwin(tx, wish.accountId, wish.url, id);
+    const there = await tx.all('SELECT id FROM webhooks WHERE account_id = ?', [wish.accountId]);
+    if (there.length >= MOST_ENDPOINTS)
+      throw new Problem('invalid_state', `an account has at most ${String(MOST_ENDPOINTS)} webhook endpoints`);
+    const [newest] = await tx.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
+    const row: WebhookRow = {
+      ...draft, id, account_id: wish.accountId, status: wish.enabled ? 'active' : 'paused', disabled_reason: null,
+      cursor: newest?.last ?? 0, failures: 0, failing_since: null, warned_at: null, last_success_at: null, last_failure_at: null,
+      created_at: now, created_by: wish.createdBy, updated_at: now,
+    }; // prettier-ignore
+    await insertRows(tx, [{ webhooks: [row] }, together({ row, secrets })]);
+    return { row, secrets };
+  });
+  deps.changed(id);
+  return made;
+}
+
+/** Throws `not_found`. */
+export async function findEndpoint(
+  { db }: { db: Pick<Database, 'read'> },
+  { accountId, id }: EndpointRef,
+): Promise<WebhookRow> {
+  const row = await db.read<WebhookRow>('webhooks').where({ id, account_id: accountId }).first();
+  if (row === undefined) throw noSuchEndpoint();
+  return row;
+}
+
+/** One page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
+export async function pageOfEndpoints(
+  { db }: { db: Pick<Database, 'read'> },
+  { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
+): Promise<{ rows: WebhookRow[]; hasMore: boolean }> {
+  const query = db.read<WebhookRow>('webhooks').where({ account_id: accountId });
+  if (after !== undefined) query.andWhere('id', '<', after);
+  if (before !== undefined) query.andWhere('id', '>', before);
+  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
+  const hasMore = rows.length > limit;
+  if (hasMore) rows.length = limit;
+  if (before !== undefined) rows.reverse();
+  return { rows, hasMore };
+}
+
+/** Changes what is given. Enabling one that was disabled forgets its failures. Throws `not_found` and `already_exists`. */
+export async function updateEndpoint(
+  deps: EndpointDeps,
+  ref: EndpointRef,
+  changes: Partial<EndpointSettings>,
+  together: Together<WebhookRow>,
+): Promise<WebhookRow> {
+  const { db, clock, keyring } = deps;
+  const columns = changedColumns(keyring, ref.id, changes);
+  const changed = await db.commit.transact(async (tx) => {
+    const before = await lookUp(tx, ref);
+    if (changes.url !== undefined) await refuseTwin(tx, ref.accountId, changes.url, ref.id);
+    const row: WebhookRow = { ...before, ...columns, ...standing(before, changes.enabled), updated_at: clock.now() };
+    await writeRow(tx, row);
+    await insertRows(tx, [together(row)]);
+    return row;
+  });
+  deps.changed(ref.id);
+  return changed;
+}
+
+function standing(before: WebhookRow, enabled: boolean | undefined): Partial<WebhookRow> {
+  if (enabled === undefined || (enabled && before.status === 'active')) return {};
+  // One that we have disabled stays so, with its reason, until it is enabled.
+  if (!enabled) return before.status === 'active' ? { status: 'paused' } : {};
+  return { status: 'active', disabled_reason: null, failures: 0, failing_since: null, warned_at: null };
+}
+
+/** Removes an endpoint with what it is still owed; its delivery log goes when it is old. Throws `not_found`. */
+export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, together: () => Rows): Promise<void> {
+  await deps.db.commit.transact(async (tx) => {
+    await lookUp(tx, ref);
+    await tx.run('DELETE FROM webhook_calls WHERE webhook_id = ?', [ref.id]);
+    await tx.run('DELETE FROM webhook_replays WHERE webhook_id = ?', [ref.id]);
+    await tx.run('DELETE FROM webhooks WHERE id = ?', [ref.id]);
+    await insertRows(tx, [together()]);
+  });
+  deps.changed(ref.id);
+}
+
+/**
+ * Makes a new secret; those before it sign beside it for a day, so that the receiver can change over. Throws `not_found`, and
+ * `invalid_state` where it was rotated so often that too many would be valid.
+ */
+export async function rotateSecret(
+  deps: EndpointDeps,
+  ref: EndpointRef,
+  together: Together<WithSecrets>,
+): Promise<WithSecrets> {
+  const { db, clock, keyring } = deps;
+  const fresh: EndpointSecret = { secret: randomBytes(SECRET_BYTES), until: null };
+  const rotated = await db.commit.transact(async (tx) => {
+    const before = await lookUp(tx, ref);
+    const now = clock.now();
+    const old = openSecrets(keyring, before)
+      .map(({ secret, until }) => ({ secret, until: until ?? now + OLD_SECRET_MS }))
+      .filter(({ until }) => until > now);
+    if (old.length > MOST_OLD_SECRETS)
+      throw new Problem('invalid_state', `the secret was changed ${String(MOST_OLD_SECRETS)} times within a day`);
+    const secrets = [fresh, ...old];
+    const row: WebhookRow = { ...before, secrets_sealed: sealSecrets(keyring, ref.id, secrets), updated_at: now };
+    await writeRow(tx, row);
+    await insertRows(tx, [together({ row, secrets })]);
+    return { row, secrets };
+  });
+  deps.changed(ref.id);
+  return rotated;
+}
+
+/** Ends all calls to an endpoint that is no longer there for us, with a line in the audit log. False where it was not active. */
+export async function disableEndpoint(
+  { db, clock }: { db: Pick<Database, 'commit'>; clock: Clock },
+  id: string,
+  reason: string,
+): Promise<boolean> {
+  return db.commit.transact(async (tx) => {
+    const now = clock.now();
+    const [row] = await tx.all<WebhookRow>(
+      `UPDATE webhooks SET status = 'disabled', disabled_reason = ?, updated_at = ? WHERE id = ? AND status = 'active' RETURNING *`,
+      [reason, now, id],
+    );
+    if (row === undefined) return false;
+    await insertRows(tx, [{ audit: [disabledLine(row, now)] }]);
+    return true;
+  });
+}
+
+function disabledLine(row: WebhookRow, now: number): AuditRow {
+  return {
+    id: newId('aud', now), at: now, account_id: row.account_id, key_id: null, actor: `webhook:${row.id}`, ip: null, method: 'SYSTEM',
+    endpoint: 'webhook_disabled', status: 200, result: 'ok', error_code: null, request_id: newId('req', now), ms: 0,
+    idempotency_replayed: 0, user_agent: null,
+  }; // prettier-ignore
+}
+
+/** The row with its secrets opened: throws where the keyring cannot open them. */
+export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
+  return {
+    id: row.id,
+    accountId: row.account_id,
+    url: row.url,
+    events: new Set(JSON.parse(row.events_json) as string[]),
+    streams: JSON.parse(row.streams_json) as string[],
+    domains: JSON.parse(row.domains_json) as string[],
+    machineEvents: row.include_machine_events === 1,
+    engagement: row.include_engagement === 1,
+    concurrency: row.concurrency,
+    headers:
+      row.headers_sealed === null
+        ? []
+        : (JSON.parse(keyring.open(headerPurpose(row.id), row.headers_sealed).toString()) as [string, string][]),
+    secrets: openSecrets(keyring, row),
+  };
+}
+
+/** Newest first. Throws where the keyring cannot open them. */
+export function openSecrets(keyring: Keyring, { id, secrets_sealed }: WebhookRow): EndpointSecret[] {
+  const stored = JSON.parse(keyring.open(secretPurpose(id), secrets_sealed).toString()) as [string, number | null][];
+  return stored.map(([secret, until]) => ({ secret: Buffer.from(secret, 'base64'), until }));
+}
+
+function sealSecrets(keyring: Keyring, id: string, secrets: readonly EndpointSecret[]): string {
+  const stored = secrets.map(({ secret, until }) => [secret.toString('base64'), until]);
+  return keyring.seal(secretPurpose(id), JSON.stringify(stored));
+}
+
+const secretPurpose = (id: string): string => `webhook:${id}`;
+const headerPurpose = (id: string): string => `webhook-headers:${id}`;
+
+type SettingColumns = Pick<
+  WebhookRow,
+  | 'url' | 'description' | 'events_json' | 'streams_json' | 'domains_json' | 'include_machine_events'
+  | 'include_engagement' | 'concurrency' | 'header_names_json' | 'headers_sealed'
+>; // prettier-ignore
+
+function settingColumns(keyring: Keyring, id: string, settings: EndpointSettings): SettingColumns {
+  return {
+    url: settings.url,
+    description: settings.description,
+    events_json: JSON.stringify(settings.events),
+    streams_json: JSON.stringify(settings.streams),
+    domains_json: JSON.stringify(settings.domains),
+    include_machine_events: Number(settings.machineEvents),
+    include_engagement: Number(settings.engagement),
+    concurrency: settings.concurrency,
+    ...headerColumns(keyring, id, settings.headers),
+  };
+}
+
+function headerColumns(
+  keyring: Keyring,
+  id: string,
+  headers: EndpointSettings['headers'],
+): Pick<WebhookRow, 'header_names_json' | 'headers_sealed'> {
+  return {
+    header_names_json: JSON.stringify(headers.map(([name]) => name)),
+    headers_sealed: headers.length === 0 ? null : keyring.seal(headerPurpose(id), JSON.stringify(headers)),
+  };
+}
+
+function changedColumns(keyring: Keyring, id: string, changes: Partial<EndpointSettings>): Partial<SettingColumns> {
+  const { url, description, events, streams, domains, machineEvents, engagement, concurrency, headers } = changes;
+  return {
+    ...(url === undefined ? {} : { url }),
+    ...(description === undefined ? {} : { description }),
+    ...(events === undefined ? {} : { events_json: JSON.stringify(events) }),
+    ...(streams === undefined ? {} : { streams_json: JSON.stringify(streams) }),
+    ...(domains === undefined ? {} : { domains_json: JSON.stringify(domains) }),
+    ...(machineEvents === undefined ? {} : { include_machine_events: Number(machineEvents) }),
+    ...(engagement === undefined ? {} : { include_engagement: Number(engagement) }),
+    ...(concurrency === undefined ? {} : { concurrency }),
+    ...(headers === undefined ? {} : headerColumns(keyring, id, headers)),
+  };
+}
+
+/** Everything but the cursor and what the calls themselves note. */
+async function writeRow(tx: Connection, row: WebhookRow): Promise<void> {
+  await tx.run(
+    `UPDATE webhooks SET url = ?, description = ?, events_json = ?, streams_json = ?, domains_json = ?, include_machine_events = ?,
+       include_engagement = ?, concurrency = ?, header_names_json = ?, headers_sealed = ?, secrets_sealed = ?, status = ?,
+       disabled_reason = ?, failures = ?, failing_since = ?, warned_at = ?, updated_at = ? WHERE id = ?`,
+    [
+      row.url, row.description, row.events_json, row.streams_json, row.domains_json, row.include_machine_events,
+      row.include_engagement, row.concurrency, row.header_names_json, row.headers_sealed, row.secrets_sealed, row.status,
+      row.disabled_reason, row.failures, row.failing_since, row.warned_at, row.updated_at, row.id,
+    ],
+  ); // prettier-ignore
+}
+
+async function lookUp(tx: Connection, { accountId, id }: EndpointRef): Promise<WebhookRow> {
+  const [row] = await tx.all<WebhookRow>('SELECT * FROM webhooks WHERE id = ? AND account_id = ?', [id, accountId]);
+  if (row === undefined) throw noSuchEndpoint();
+  return row;
+}
+
+async function refuseTwin(tx: Connection, accountId: string, url: string, id: string): Promise<void> {
+  const twins = await tx.all('SELECT id FROM webhooks WHERE account_id = ? AND url = ? AND id <> ?', [
+    accountId,
+    url,
+    id,
+  ]);
+  if (twins.length > 0)
+    throw new Problem('already_exists', 'there is a webhook endpoint with this URL already', { field: 'url' });
+}
+
+const noSuchEndpoint = (): Problem => new Problem('not_found', 'there is no such webhook endpoint');

@@ -1,0 +1,74 @@
+/** An endpoint as the rest of this folder sees it: what it wants to hear, how it is called, and its record in the API. Pure. */
+import { rfc3339 } from '../base/rfc3339.ts';
+import { eventTypes, type EventSource, type EventType } from '../events/event.ts';
+import type { WebhookRow } from '../storage/tables.ts';
+
+/** A secret and until when it signs, milliseconds since the epoch; null for the one that is in force. */
+export interface EndpointSecret {
+  secret: Buffer;
+  until: number | null;
+}
+
+/** What is needed to call an endpoint. */
+export interface Endpoint {
+  readonly id: string;
+  readonly accountId: string;
+  readonly url: string;
+  readonly events: ReadonlySet<string>;
+  readonly streams: readonly string[];
+  readonly domains: readonly string[];
+  readonly machineEvents: boolean;
+  readonly engagement: boolean;
+  readonly concurrency: number;
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly secrets: readonly EndpointSecret[];
+}
+
+/** What an endpoint chooses events by. */
+export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'machineEvents'>;
+
+/** True for an event that this endpoint is to be told of. Opens and clicks of machines only where they were asked for. */
+export function wants(
+  choice: Choice,
+  event: Pick<EventSource, 'type' | 'machine' | 'stream' | 'from_address'>,
+): boolean {
+  if (!choice.events.has(event.type)) return false;
+  if (event.machine === 1 && !choice.machineEvents) return false;
+  if (choice.streams.length > 0 && !choice.streams.includes(event.stream)) return false;
+  if (choice.domains.length === 0) return true;
+  return choice.domains.includes(event.from_address.slice(event.from_address.lastIndexOf('@') + 1));
+}
+
+/** The kinds that were asked for in the order of the contract, each once; `*` means those that everybody gets. */
+export function chosenTypes(asked: readonly string[], all: readonly EventType[]): EventType[] {
+  const wanted = new Set<string>(asked.flatMap((type) => (type === '*' ? eventTypes : [type])));
+  return all.filter((type) => wanted.has(type));
+}
+
+/** The secrets that sign now, the newest first. */
+export function validSecrets(secrets: readonly EndpointSecret[], now: number): Buffer[] {
+  return secrets.filter(({ until }) => until === null || until > now).map(({ secret }) => secret);
+}
+
+/** The API's webhook record. */
+export function webhookRecord(row: WebhookRow) {
+  return {
+    object: 'webhook' as const,
+    id: row.id,
+    url: row.url,
+    description: row.description,
+    events: JSON.parse(row.events_json) as string[],
+    streams: JSON.parse(row.streams_json) as string[],
+    domains: JSON.parse(row.domains_json) as string[],
+    include_machine_events: row.include_machine_events === 1,
+    include_engagement: row.include_engagement === 1,
+    concurrency: row.concurrency,
+    header_names: JSON.parse(row.header_names_json) as string[],
+    status: row.status,
+    disabled_reason: row.disabled_reason,
+    last_success_at: rfc3339(row.last_success_at),
+    last_failure_at: rfc3339(row.last_failure_at),
+    created_at: rfc3339(row.created_at),
+    updated_at: rfc3339(row.updated_at),
+  };
+}

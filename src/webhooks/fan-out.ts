@@ -1,0 +1,332 @@
+/**
+ * From the event log to the endpoints. Endpoints that keep up share one reader, which takes each new event from the log once
+ * and hands it to those who want it; one that lags behind reads for itself, as far as it has room, until it is in step again.
+ * Nothing is written for an event that is only waiting: what an endpoint was not told of is the log beyond its cursor.
+ *
+ * It is woken by the bell of new events, by the end of calls and by one timer an endpoint; an idle system is not looked at.
+ */
+import type { Bell } from '../base/bell.ts';
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Keyring } from '../base/keyring.ts';
+import type { Log } from '../base/log.ts';
+import { eventsNumbered, followEvents, lastSequence, type LoggedEvent } from '../events/event-log.ts';
+import type { Database } from '../storage/database.ts';
+import type { WebhookRow } from '../storage/tables.ts';
+import { callsBeyond, dropCalls, moveCursors, nextCalls } from './call-store.ts';
+import { wants } from './endpoint.ts';
+import { openEndpoint } from './endpoint-store.ts';
+import { Feed, HELD, type CallJob } from './feed.ts';
+import { stepReplay } from './replay.ts';
+import { PROBE_EVERY_MS } from './retry.ts';
+
+export interface FanOutDeps {
+  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  clock: Clock;
+  keyring: Keyring;
+  log: Pick<Log, 'error'>;
+  bells: { events: Bell; webhooks: Bell<string> };
+  /** A call to be made. */
+  offer: (job: CallJob) => void;
+  /** The endpoint's number of calls at once may have changed. */
+  pump: (feed: Feed) => void;
+}
+
+export interface FanOut {
+  start(): Promise<void>;
+  /** An event is settled; there may be room for the next. */
+  settled(job: CallJob): void;
+  /** How many calls at once the endpoint may have. */
+  slots(webhookId: string): number;
+  /** Gives back what the endpoint has in hand and, unless it is to rest, reads on. */
+  rewind(feed: Feed): void;
+  /** Forgets what is in memory of the endpoint and begins again from what is on disk, a little later. */
+  restart(feed: Feed): void;
+  /** Reads no more; resolves when what was being read is done and the cursors are written. */
+  stop(): Promise<void>;
+}
+
+/** Events of one read. */
+const PAGE = 200;
+/** Cursors are written with the calls they belong to. Over events that are nobody's concern they move in strides. */
+const STRIDE = 10_000;
+const RESTART_MS = 1000;
+
+export function createFanOut(deps: FanOutDeps): FanOut {
+  const { db, clock, keyring, log, bells } = deps;
+  const feeds = new Map<string, Feed>();
+  const working = new Map<string, Promise<void>>();
+  /** Feeds to look at once more after the look that is under way. */
+  const rung = new Set<string>();
+  /** Endpoints in step have read the log up to here. */
+  let tail = 0;
+  let following: Promise<void> | null = null;
+  let heard = false;
+  let later: Timer | null = null;
+  let stopped = false;
+  let unlisten: (() => void)[] = [];
+
+  /** Reads what is new in the log for all endpoints that are in step. */
+  function follow(): void {
+    heard = true;
+    if (stopped || following !== null) return;
+    following = followOn()
+      .catch((err: unknown) => {
+        log.error({ event: 'webhook_reading_failed', err }, 'the event log could not be read for webhooks');
+        heard = false;
+        later ??= clock.after(RESTART_MS, followLater, { background: true });
+      })
+      .finally(() => {
+        following = null;
+        if (heard && inStep().length > 0) follow();
+      });
+  }
+
+  function followLater(): void {
+    later = null;
+    follow();
+  }
+
+  async function followOn(): Promise<void> {
+    while (heard && !stopped) {
+      const followers = new Set(inStep());
+      if (followers.size === 0) return;
+      heard = false;
+      const accounts = [...followers].flatMap(({ endpoint }) => endpoint?.accountId ?? []);
+      const page = await followEvents(db.fast, [...new Set(accounts)], tail, PAGE);
+      tail = Math.max(tail, page.position);
+      for (const feed of inStep()) {
+        if (followers.has(feed)) hear(feed, page.events, page.position);
+        // It came into step while this was read, without its account being asked for.
+        else if (feed.position < page.position) leaveStep(feed);
+      }
+      heard ||= page.hasMore;
+      await stride();
+    }
+  }
+
+  const inStep = (): Feed[] => [...feeds.values()].filter((feed) => feed.inStep);
+
+  function hear(feed: Feed, events: readonly LoggedEvent[], position: number): void {
+    for (const event of events) {
+      if (event.sequence <= feed.position || event.account_id !== feed.endpoint?.accountId) continue;
+      if (!wants(feed.endpoint, event)) continue;
+      if (!feed.takesFresh(clock.now())) {
+        leaveStep(feed);
+        return;
+      }
+      feed.position = event.sequence;
+      offerFresh(feed, event);
+    }
+    feed.position = Math.max(feed.position, position);
+  }
+
+  function leaveStep(feed: Feed): void {
+    feed.inStep = false;
+    look(feed);
+  }
+
+  function offerFresh(feed: Feed, event: LoggedEvent): void {
+    if (feed.struggling) feed.nextProbeAt = clock.now() + PROBE_EVERY_MS;
+    deps.offer(feed.take(event, { cause: 'event', attempts: 0, hasRow: false }));
+  }
+
+  /** Looks after one endpoint: what is due again, then what it has not read. One look at a time. */
+  function look(feed: Feed): void {
+    if (stopped || feeds.get(feed.id) !== feed) return;
+    rung.add(feed.id);
+    if (working.has(feed.id)) return;
+    const done = lookAll(feed)
+      .catch((err: unknown) => {
+        log.error({ event: 'webhook_reading_failed', webhook_id: feed.id, err }, 'the event log could not be read for webhooks'); // prettier-ignore
+        restart(feed);
+      })
+      .finally(() => {
+        working.delete(feed.id);
+        const now = feeds.get(feed.id);
+        if (rung.has(feed.id) && now !== undefined) look(now);
+      });
+    working.set(feed.id, done);
+  }
+
+  async function lookAll(feed: Feed): Promise<void> {
+    while (rung.delete(feed.id) && !stopped && feed.active && feed.endpoint !== null) {
+      feed.tried ??= await callsBeyond(db.fast, feed.id, feed.position);
+      await readRetries(feed);
+      await readLog(feed);
+      arm(feed);
+    }
+  }
+
+  /** Offers the calls that are due again, and learns when the next one is. */
+  async function readRetries(feed: Feed): Promise<void> {
+    while (!stopped && feed.active && feed.retriesInHand <= HELD / 2) {
+      const { generation } = feed;
+      const limit = HELD + feed.retriesInHand + feed.freshInHand;
+      const rows = await nextCalls(db.fast, feed.id, limit);
+      const now = clock.now();
+      const due = rows.filter((row) => (row.due_at ?? Infinity) <= now && !feed.holds(row.sequence));
+      const events = due.length === 0 ? [] : await eventsNumbered(db.fast, due.map(({ sequence }) => sequence)); // prettier-ignore
+      if (feed.generation !== generation) continue;
+      feed.nextRetryAt = rows.find((row) => (row.due_at ?? Infinity) > now)?.due_at ?? null;
+      // Asked for again while its first call is on the wire: that one has to end first.
+      if (rows.some(({ sequence }) => feed.holdsFresh(sequence))) feed.nextRetryAt = now + RESTART_MS;
+      const bySequence = new Map(events.map((event) => [event.sequence, event]));
+      for (const { sequence, cause, attempts } of due) {
+        const event = bySequence.get(sequence);
+        if (event !== undefined && !feed.holds(sequence))
+          deps.offer(feed.take(event, { cause, attempts, hasRow: true }));
+      }
+      const gone = due.flatMap(({ sequence }) => (bySequence.has(sequence) ? [] : [sequence]));
+      if (gone.length > 0) await dropCalls(db.commit, feed.id, gone);
+      if (due.length > 0) continue;
+      if (!feed.mayReplay || feed.endpoint === null) return;
+      feed.mayReplay = await stepReplay({ db, clock }, feed.endpoint);
+    }
+  }
+
+  /** Reads on in the log for an endpoint that is not in step. */
+  async function readLog(feed: Feed): Promise<void> {
+    while (!stopped && !feed.inStep && feed.endpoint !== null && feed.takesFresh(clock.now())) {
+      const { generation } = feed;
+      const page = await followEvents(db.fast, [feed.endpoint.accountId], feed.position, PAGE);
+      if (feed.generation !== generation) continue;
+      if (!readPage(feed, page.events)) return;
+      feed.position = page.position;
+      if (!page.hasMore && page.position >= tail) {
+        if (inStep().length === 0) tail = page.position;
+        feed.inStep = true;
+        // What came while this was read was heard by nobody.
+        follow();
+      }
+    }
+    if (feed.position - feed.durable >= STRIDE) await stride();
+  }
+
+  /** False where the endpoint has no room for all of it. */
+  function readPage(feed: Feed, events: readonly LoggedEvent[]): boolean {
+    for (const event of events) {
+      if (feed.endpoint !== null && feed.tried?.has(event.sequence) !== true && wants(feed.endpoint, event)) {
+        if (!feed.takesFresh(clock.now())) return false;
+        feed.position = event.sequence;
+        offerFresh(feed, event);
+      } else feed.position = event.sequence;
+    }
+    return true;
+  }
+
+  /** One timer: for the next retry, or the next probe of one that struggles. */
+  function arm(feed: Feed): void {
+    feed.timer?.cancel();
+    feed.timer = null;
+    const probeAt = feed.struggling && !feed.inStep && feed.freshInHand === 0 ? feed.nextProbeAt : null;
+    const at = Math.min(feed.nextRetryAt ?? Infinity, probeAt ?? Infinity);
+    if (stopped || !feed.active || at === Infinity) return;
+    feed.timer = clock.after(
+      Math.max(0, at - clock.now()),
+      () => {
+        feed.timer = null;
+        look(feed);
+      },
+      { background: true },
+    );
+  }
+
+  /** Writes the cursors of endpoints that have passed many events without a call. */
+  async function stride(least = STRIDE): Promise<void> {
+    const moved = [...feeds.values()].flatMap((feed) => {
+      const to = feed.settledUpTo(new Set());
+      return to - feed.durable >= least ? [{ feed, to }] : [];
+    });
+    for (const { feed, to } of moved) feed.durable = to;
+    await moveCursors(db.commit, moved.map(({ feed, to }) => [feed.id, to])); // prettier-ignore
+  }
+
+  /** The endpoint's row as it is now: new, changed or gone. */
+  async function reload(id: string): Promise<void> {
+    const row = await db.read<WebhookRow>('webhooks').where({ id }).first();
+    if (stopped) return;
+    const known = feeds.get(id);
+    if (row === undefined) {
+      feeds.delete(id);
+      known?.rewind();
+      if (known !== undefined) known.active = false;
+    } else if (known === undefined) open(row);
+    else apply(known, row);
+  }
+
+  function open(row: WebhookRow): void {
+    const feed = new Feed(row, opened(row));
+    feeds.set(row.id, feed);
+    look(feed);
+  }
+
+  function apply(feed: Feed, row: WebhookRow): void {
+    feed.endpoint = opened(row);
+    feed.active = row.status === 'active';
+    feed.health = row;
+    feed.mayReplay = true;
+    // In strict order nothing that was read ahead may be taken before what failed.
+    if (!feed.active || feed.endpoint === null || feed.endpoint.concurrency === 1) feed.rewind();
+    deps.pump(feed);
+    look(feed);
+  }
+
+  function opened(row: WebhookRow): Feed['endpoint'] {
+    try {
+      return openEndpoint(keyring, row);
+    } catch (err) {
+      log.error({ event: 'webhook_unreadable', webhook_id: row.id, err }, 'the secrets of a webhook endpoint cannot be opened; it is not called'); // prettier-ignore
+      return null;
+    }
+  }
+
+  function heardOf(id: string): void {
+    reload(id).catch((err: unknown) => {
+      log.error({ event: 'webhook_reading_failed', webhook_id: id, err }, 'a webhook endpoint could not be read');
+    });
+  }
+
+  function restart(feed: Feed): void {
+    feed.rewind();
+    if (stopped || feeds.get(feed.id) !== feed) return;
+    feed.active = false;
+    feed.timer = clock.after(
+      RESTART_MS,
+      () => {
+        feeds.delete(feed.id);
+        heardOf(feed.id);
+      },
+      { background: true },
+    );
+  }
+
+  return {
+    async start() {
+      tail = await lastSequence(db.read);
+      unlisten = [bells.events.listen(follow), bells.webhooks.listen(heardOf)];
+      for (const row of await db.read<WebhookRow>('webhooks')) if (!feeds.has(row.id)) open(row);
+    },
+    settled(job) {
+      const { feed } = job;
+      feed.letGo(job);
+      feed.durable = Math.max(feed.durable, feed.settledUpTo(new Set()));
+      const hasRoom = !feed.inStep && feed.freshInHand <= HELD / 2;
+      if (hasRoom || (job.hasRow && feed.retriesInHand <= HELD / 2)) look(feed);
+      else arm(feed);
+    },
+    slots: (id) => feeds.get(id)?.slots ?? 1,
+    rewind(feed) {
+      feed.rewind();
+      look(feed);
+    },
+    restart,
+    async stop() {
+      stopped = true;
+      for (const off of unlisten) off();
+      later?.cancel();
+      for (const feed of feeds.values()) feed.timer?.cancel();
+      await Promise.all([following, ...working.values()]);
+      await stride(1);
+    },
+  };
+}

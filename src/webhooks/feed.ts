@@ -1,0 +1,145 @@
+/**
+ * One endpoint's way through the event log, in memory. Behind the cursor all is settled; between the cursor and `position`
+ * some events are in hand (waiting in the lane or on the wire); beyond it is what was not read yet. An endpoint that keeps up
+ * is `inStep`: it is handed new events as they come. One that does not is left alone until it has room, and then reads the log
+ * for itself.
+ */
+import type { Timer } from '../base/clock.ts';
+import type { LaneJob } from '../base/lanes.ts';
+import type { LoggedEvent } from '../events/event-log.ts';
+import type { WebhookCause, WebhookRow } from '../storage/tables.ts';
+import type { Endpoint } from './endpoint.ts';
+import { STRUGGLING_FAILURES, type Health } from './retry.ts';
+
+/** Events in memory for one endpoint at most, new ones and retries each. */
+export const HELD = 50;
+
+/** A call to be made. */
+export interface CallJob extends LaneJob {
+  readonly feed: Feed;
+  readonly event: LoggedEvent;
+  readonly cause: WebhookCause;
+  /** Attempts made so far. */
+  readonly attempts: number;
+  /** It has a row in webhook_calls. */
+  readonly hasRow: boolean;
+  /** On the wire. */
+  begun: boolean;
+  /** No longer to be made: it will be read again when its time has come. */
+  dropped: boolean;
+}
+
+export class Feed {
+  readonly id: string;
+  /** Null where its secrets cannot be opened: then it is not called. */
+  endpoint: Endpoint | null;
+  active: boolean;
+  health: Health;
+  position: number;
+  /** The cursor as it stands on disk, as far as we know. */
+  durable: number;
+  inStep = false;
+  /** When the next retry is due, as far as we know. */
+  nextRetryAt: number | null = null;
+  /** When a struggling endpoint may be tried with a new event again. */
+  nextProbeAt = 0;
+  /** There may be a replay to go on with. */
+  mayReplay = true;
+  timer: Timer | null = null;
+  /** Events beyond the cursor that were tried before this process began; null until they are known. */
+  tried: ReadonlySet<number> | null = null;
+  /** It was looked away from: what is read for it meanwhile is void. */
+  generation = 0;
+  private readonly fresh = new Map<number, CallJob>();
+  private readonly again = new Map<number, CallJob>();
+
+  constructor(row: WebhookRow, endpoint: Endpoint | null) {
+    this.id = row.id;
+    this.endpoint = endpoint;
+    this.active = row.status === 'active';
+    this.health = row;
+    this.position = row.cursor;
+    this.durable = row.cursor;
+  }
+
+  get struggling(): boolean {
+    return this.health.failures >= STRUGGLING_FAILURES;
+  }
+
+  /** Calls at once. */
+  get slots(): number {
+    return this.struggling ? 1 : (this.endpoint?.concurrency ?? 1);
+  }
+
+  get freshInHand(): number {
+    return this.fresh.size;
+  }
+
+  get retriesInHand(): number {
+    return this.again.size;
+  }
+
+  holds(sequence: number): boolean {
+    return this.fresh.has(sequence) || this.again.has(sequence);
+  }
+
+  holdsFresh(sequence: number): boolean {
+    return this.fresh.has(sequence);
+  }
+
+  /** Whether a new event may be taken now. Strict order (concurrency 1) waits for what failed before. */
+  takesFresh(now: number): boolean {
+    if (!this.active || this.endpoint === null || this.fresh.size >= HELD) return false;
+    if (this.struggling) return this.fresh.size === 0 && now >= this.nextProbeAt;
+    return this.endpoint.concurrency > 1 || (this.again.size === 0 && this.nextRetryAt === null);
+  }
+
+  /** Takes an event in hand. */
+  take(event: LoggedEvent, call: Pick<CallJob, 'cause' | 'attempts' | 'hasRow'>): CallJob {
+    const job: CallJob = {
+      id: `${this.id} ${String(event.sequence)}`,
+      class: 0,
+      // New events and retries take turns.
+      share: call.hasRow ? 'again' : 'fresh',
+      feed: this,
+      event,
+      ...call,
+      begun: false,
+      dropped: false,
+    };
+    (call.hasRow ? this.again : this.fresh).set(event.sequence, job);
+    return job;
+  }
+
+  /** The event is settled, and that is durable. */
+  letGo(job: CallJob): void {
+    const held = job.hasRow ? this.again : this.fresh;
+    if (held.get(job.event.sequence) === job) held.delete(job.event.sequence);
+  }
+
+  /** How far all is settled, once these events are too. */
+  settledUpTo(also: ReadonlySet<number>): number {
+    // Events are taken in their order, and a Map keeps it.
+    for (const sequence of this.fresh.keys()) if (!also.has(sequence)) return sequence - 1;
+    return this.position;
+  }
+
+  /** Gives back what is not on the wire: it is read again, from the log or from the calls that wait, when its time comes. */
+  rewind(): void {
+    this.generation++;
+    this.inStep = false;
+    for (const held of [this.fresh, this.again]) {
+      let first: number | null = null;
+      for (const [sequence, job] of held) {
+        if (job.begun) continue;
+        job.dropped = true;
+        held.delete(sequence);
+        first ??= sequence;
+      }
+      if (held === this.fresh && first !== null) this.position = first - 1;
+      if (held === this.again && first !== null) this.nextRetryAt = 0;
+    }
+    this.timer?.cancel();
+    this.timer = null;
+  }
+}

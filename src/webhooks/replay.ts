@@ -1,0 +1,156 @@
+/**
+ * Sending the events of a time to an endpoint again. A replay is a row that is worked off in small steps, each of which queues
+ * some calls and moves the replay on in one transaction, so that a restart goes on where it was.
+ */
+import type { Clock } from '../base/clock.ts';
+import { idFloor, newId } from '../base/id.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
+import type { WebhookReplayRow } from '../storage/tables.ts';
+import { queueCalls } from './call-store.ts';
+import { wants, type Endpoint } from './endpoint.ts';
+
+export interface ReplayDeps {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+}
+
+export interface ReplayRequest {
+  webhookId: string;
+  accountId: string;
+  /** Events from this time on and before that one, milliseconds since the epoch. */
+  since: number;
+  until: number;
+  /** `failed`: what was not delivered so far, whether it is still being tried or was given up. */
+  which: WebhookReplayRow['which'];
+  /** None means all that the endpoint is told of. */
+  types: readonly string[];
+}
+
+/** An event's id is made when the event is written, which may be a little after the time it tells of. */
+const LEEWAY_MS = 60_000;
+/** Events looked at in one step. */
+const STEP = 200;
+/** Reads of one step that find nothing. */
+const MOST_READS = 25;
+
+/** Begins a replay of what is in the log now. */
+export async function createReplay(
+  { db, clock }: ReplayDeps,
+  request: ReplayRequest,
+  together: (row: WebhookReplayRow) => Rows,
+): Promise<WebhookReplayRow> {
+  const now = clock.now();
+  const { webhookId, accountId, since, until, which, types } = request;
+  return db.commit.transact(async (tx) => {
+    const [newest] = await tx.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
+    const last = newest?.last ?? 0;
+    const row: WebhookReplayRow = {
+      id: newId('whr', now), webhook_id: webhookId, account_id: accountId, since, until, which, types_json: JSON.stringify(types),
+      status: 'running', position: ((await firstFrom(tx, since - LEEWAY_MS)) ?? last + 1) - 1,
+      end_position: (await firstFrom(tx, until + LEEWAY_MS)) ?? last, queued: 0, created_at: now, finished_at: null,
+    }; // prettier-ignore
+    await insertRows(tx, [{ webhook_replays: [row] }, together(row)]);
+    return row;
+  });
+}
+
+/** The number of the first event that was written at this time or later, by its id. */
+async function firstFrom(tx: Connection, ms: number): Promise<number | undefined> {
+  const [row] = await tx.all<{ sequence: number }>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [
+    idFloor('evt', ms),
+  ]);
+  return row?.sequence;
+}
+
+/** Takes the endpoint's oldest replay a step further. False where none is running. */
+export async function stepReplay({ db, clock }: ReplayDeps, endpoint: Endpoint): Promise<boolean> {
+  const [replay] = await db.fast.all<WebhookReplayRow>(
+    `SELECT * FROM webhook_replays WHERE webhook_id = ? AND status = 'running' ORDER BY id LIMIT 1`,
+    [endpoint.id],
+  );
+  if (replay === undefined) return false;
+  const { events, position } = await candidatesOf(db.fast, replay);
+  const types = JSON.parse(replay.types_json) as string[];
+  const sequences = events
+    .filter((event) => event.at >= replay.since && event.at < replay.until && event.sequence <= replay.end_position)
+    .filter((event) => wants(endpoint, event) && (types.length === 0 || types.includes(event.type)))
+    .map(({ sequence }) => sequence);
+  const isDone = position >= replay.end_position;
+  const now = clock.now();
+  await db.commit.transact(async (tx) => {
+    // The condition keeps a replay of an endpoint that was removed meanwhile from leaving calls behind.
+    const still = await tx.all(
+      'UPDATE webhook_replays SET position = ?, queued = queued + ?, status = ?, finished_at = ? WHERE id = ? AND position = ? RETURNING id',
+      [position, sequences.length, isDone ? 'done' : 'running', isDone ? now : null, replay.id, replay.position],
+    );
+    if (still.length > 0) await queueCalls(tx, { webhookId: endpoint.id, sequences, cause: 'replay', now });
+  });
+  return true;
+}
+
+interface Candidates {
+  events: LoggedEvent[];
+  position: number;
+}
+
+function candidatesOf(fast: Connection, replay: WebhookReplayRow): Promise<Candidates> {
+  return replay.which === 'all' ? loggedAfter(fast, replay) : owedAfter(fast, replay);
+}
+
+/** A step without events would be a commit for nothing, so it looks further, a bounded way. */
+async function loggedAfter(
+  fast: Connection,
+  { account_id: accountId, position, end_position: end }: WebhookReplayRow,
+): Promise<Candidates> {
+  let page = await followEvents(fast, [accountId], position, STEP);
+  for (let reads = 1; reads < MOST_READS && page.events.length === 0 && page.hasMore && page.position < end; reads++)
+    page = await followEvents(fast, [accountId], page.position, STEP);
+  return { events: page.events, position: page.hasMore ? page.position : Number.MAX_SAFE_INTEGER };
+}
+
+async function owedAfter(fast: Connection, { webhook_id: webhookId, position }: WebhookReplayRow): Promise<Candidates> {
+  const owed = await fast.all<{ sequence: number }>(
+    'SELECT sequence FROM webhook_calls WHERE webhook_id = ? AND sequence > ? ORDER BY sequence LIMIT ?',
+    [webhookId, position, STEP],
+  );
+  const sequences = owed.map(({ sequence }) => sequence);
+  const last = sequences.at(-1);
+  const events = await eventsNumbered(fast, sequences);
+  return { events, position: last === undefined || owed.length < STEP ? Number.MAX_SAFE_INTEGER : last };
+}
+
+/** One page of an endpoint's replays, newest first. */
+export async function pageOfReplays(
+  { db }: { db: Pick<Database, 'read'> },
+  { webhookId, limit, after, before }: { webhookId: string; limit: number; after?: string; before?: string },
+): Promise<{ rows: WebhookReplayRow[]; hasMore: boolean }> {
+  const query = db.read<WebhookReplayRow>('webhook_replays').where({ webhook_id: webhookId });
+  if (after !== undefined) query.andWhere('id', '<', after);
+  if (before !== undefined) query.andWhere('id', '>', before);
+  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
+  const hasMore = rows.length > limit;
+  if (hasMore) rows.length = limit;
+  if (before !== undefined) rows.reverse();
+  return { rows, hasMore };
+}
+
+/** The API's replay record. */
+export function replayRecord(row: WebhookReplayRow) {
+  return {
+    object: 'webhook_replay' as const,
+    id: row.id,
+    webhook_id: row.webhook_id,
+    since: rfc3339(row.since),
+    until: rfc3339(row.until),
+    only: row.which,
+    types: JSON.parse(row.types_json) as string[],
+    status: row.status,
+    queued: row.queued,
+    created_at: rfc3339(row.created_at),
+    finished_at: rfc3339(row.finished_at),
+  };
+}

@@ -1,0 +1,34 @@
+/**
+ * Standard Webhooks 1.0, symmetric signatures: HMAC-SHA256 over `<id>.<timestamp>.<body>`, one `v1,<base64>` for each secret
+ * that is valid, separated by spaces. Pure.
+ */
+import { createHmac } from 'node:crypto';
+
+export const SECRET_BYTES = 32;
+const PREFIX = 'whsec_';
+
+/** The three headers that carry a signature. */
+export interface SignatureHeaders {
+  'webhook-id': string;
+  'webhook-timestamp': string;
+  'webhook-signature': string;
+}
+
+/** How a secret is shown: `whsec_` and base64. */
+export function writeSecret(secret: Buffer): string {
+  return PREFIX + secret.toString('base64');
+}
+
+/** `timestamp` is the second of this attempt, Unix time. An id has no `.`, or the signed content could be read in two ways. */
+export function sign(
+  secrets: readonly Buffer[],
+  { id, timestamp, body }: { id: string; timestamp: number; body: string },
+): SignatureHeaders {
+  const content = `${id}.${String(timestamp)}.${body}`;
+  const signatures = secrets.map((secret) => `v1,${createHmac('sha256', secret).update(content).digest('base64')}`);
+  return {
+    'webhook-id': id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': signatures.join(' '),
+  };
+}

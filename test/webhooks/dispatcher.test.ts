@@ -1,0 +1,332 @@
+/** The engine on a real database, with endpoints that are functions: what is called when, what is kept in memory, what is left on disk. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
+import { createBell } from '../../src/base/bell.ts';
+import { newId } from '../../src/base/id.ts';
+import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
+import type { Fetched, SafeFetch, SafeRequest } from '../../src/base/safe-fetch.ts';
+import { eventTypes, type EventType } from '../../src/events/event.ts';
+import { createWebhooks, type Webhooks } from '../../src/webhooks/dispatcher.ts';
+import {
+  createEndpoint,
+  removeEndpoint,
+  updateEndpoint,
+  type EndpointSettings,
+} from '../../src/webhooks/endpoint-store.ts';
+import { purgeDeliveries, purgeOldCalls } from '../../src/webhooks/call-store.ts';
+import { createReplay } from '../../src/webhooks/replay.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { ACCOUNT, deliveryRow, messageRow, NOW } from '../support/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const MIN = 60_000;
+const DAY = 86_400_000;
+const OTHER = 'acc_00000000000000000000000002';
+
+type Told = SafeRequest & { event: { id: string; type: string; sequence: number; data: Record<string, unknown> } };
+type Script = (told: Told) => number | Promise<number>;
+
+describe('webhooks/dispatcher', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let keyring: Keyring;
+  let folder: string;
+  let bells: Parameters<typeof createWebhooks>[0]['bells'];
+  let webhooks: Webhooks;
+  let told: Told[];
+  let script: Script;
+  let errors: unknown[];
+
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    folder = mkdtempSync(path.join(tmpdir(), 'ph-keys-'));
+    keyring = openKeyring(folder);
+    clock = new FakeClock(NOW);
+    bells = { events: createBell(), webhooks: createBell<string>() };
+    told = [];
+    errors = [];
+    script = () => 200;
+    const account = { plan: 'pro', created_at: NOW, paused: 0 };
+    await temp.db.commit.insert({ accounts: [{ ...account, id: ACCOUNT, name: 'a' }, { ...account, id: OTHER, name: 'b' }] }); // prettier-ignore
+    webhooks = engine();
+    await webhooks.start();
+  });
+  afterEach(async () => {
+    await webhooks.stop();
+    assert.equal(clock.nextAt(), null, 'a timer was left');
+    await temp.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  function engine(): Webhooks {
+    let close = (): void => undefined;
+    const closed = new Promise<Fetched>((resolve) => {
+      close = () => {
+        resolve({ kind: 'failed', why: 'closed', text: 'stopping' });
+      };
+    });
+    const fetch: SafeFetch = {
+      async send(request) {
+        const one: Told = { ...request, event: JSON.parse(request.body ?? '') as Told['event'] };
+        told.push(one);
+        const answer = Promise.resolve(script(one)).then((status): Fetched => ({ kind: 'answered', status, headers: {}, body: Buffer.alloc(0), ip: '192.0.2.1' }));
+        return Promise.race([answer, closed]);
+      },
+      vet: (href) => Promise.resolve({ kind: 'ok', href }),
+      close,
+    }; // prettier-ignore
+    const quiet = (): void => undefined;
+    const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => void errors.push(fields) };
+    return createWebhooks({ db: temp.db, clock, keyring, log, fetch, bells, random: () => 0.5 });
+  }
+
+  const store = () => ({
+    db: temp.db,
+    clock,
+    keyring,
+    changed: (id: string) => {
+      bells.webhooks.ring(id);
+    },
+  });
+
+  async function register(settings: Partial<EndpointSettings> = {}, accountId = ACCOUNT): Promise<string> {
+    const whole = {
+      url: `https://${randomBytes(4).toString('hex')}.test/`, description: '', events: eventTypes, streams: [], domains: [], machineEvents: false,
+      engagement: false, concurrency: 10, headers: [], enabled: true, accountId, createdBy: 'test', ...settings,
+    }; // prettier-ignore
+    return (await createEndpoint(store(), whole, () => ({}))).row.id;
+  }
+
+  const enable = (id: string, enabled: boolean) =>
+    updateEndpoint(store(), { accountId: ACCOUNT, id }, { enabled }, () => ({}));
+
+  /** Writes events of one mail into the log, and rings. */
+  async function happen(
+    count: number,
+    of: { type?: EventType; machine?: number; accountId?: string; detail?: object } = {},
+  ): Promise<void> {
+    const { type = 'sent', machine = 0, accountId = ACCOUNT, detail = {} } = of;
+    const message = messageRow({ account_id: accountId });
+    const delivery = deliveryRow({ message_id: message.id, account_id: accountId });
+    const events = Array.from({ length: count }, () => ({
+      id: newId('evt', clock.now()), account_id: accountId, type, at: clock.now(), test: 0, message_id: message.id, delivery_id: delivery.id,
+      status: 'sent' as const, machine, detail_json: JSON.stringify(detail),
+    })); // prettier-ignore
+    await temp.db.commit.insert({ messages: [message], deliveries: [delivery], events });
+    bells.events.ring();
+  }
+
+  async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+    while (!(await holds())) await turn();
+  }
+
+  const count = async (sql: string): Promise<number> => (await temp.db.fast.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${sql}`))[0]?.n ?? 0; // prettier-ignore
+  const lines = (): Promise<number> => count('webhook_deliveries');
+  const cursorOf = async (id: string): Promise<number> => (await temp.db.fast.all<{ cursor: number }>('SELECT cursor FROM webhooks WHERE id = ?', [id]))[0]?.cursor ?? -1; // prettier-ignore
+
+  /** A while in which something could happen that should not. */
+  async function aWhile(): Promise<void> {
+    for (let turns = 0; turns < 50; turns++) await turn();
+  }
+
+  it('tells only what happens after the registration', async () => {
+    await happen(3);
+    const id = await register();
+    await aWhile();
+    assert.equal(told.length, 0);
+    await happen(2);
+    await until(async () => (await lines()) === 2);
+    assert.equal(await cursorOf(id), 5);
+  });
+
+  it('keeps ten on the wire and fifty in memory, and the rest in the log', async () => {
+    const open: (() => void)[] = [];
+    script = () => new Promise((resolve) => open.push(() => { resolve(200); })); // prettier-ignore
+    const id = await register();
+    await happen(300);
+    await until(() => told.length === 10);
+    await aWhile();
+    assert.equal(told.length, 10);
+    assert.equal(await cursorOf(id), 0);
+    assert.equal(await count('webhook_calls'), 0);
+    // The last of the first ten: everything before it is still open, so the cursor stays.
+    open[9]?.();
+    await until(async () => (await lines()) === 1);
+    assert.equal(await cursorOf(id), 0);
+    await until(() => told.length === 11);
+    for (let at = 0; at < 300; at++) {
+      await until(() => open[at] !== undefined);
+      open[at]?.();
+    }
+    await until(async () => (await lines()) === 300);
+    assert.equal(await cursorOf(id), 300);
+    assert.equal(new Set(told.map(({ event }) => event.id)).size, 300);
+  });
+
+  it('is in step with several endpoints of several accounts, each told its own', async () => {
+    await register();
+    await register({ events: ['delivered'] });
+    await register({}, OTHER);
+    for (let round = 0; round < 5; round++) {
+      await happen(1);
+      await happen(1, { type: 'delivered' });
+      await happen(1, { accountId: OTHER });
+    }
+    await until(async () => (await lines()) === 20);
+    await aWhile();
+    assert.equal(told.length, 20);
+    const pairs = new Set(told.map(({ url, event }) => `${url} ${event.id}`));
+    assert.equal(pairs.size, 20);
+  });
+
+  it('tells opens and clicks of machines only where they were asked for, and of whom only where it was', async () => {
+    await register();
+    await register({ machineEvents: true, engagement: true });
+    const detail = { is_bot: false, ip: '192.0.2.9', user_agent: 'Mail' };
+    await happen(1, { type: 'opened', machine: 1, detail });
+    await happen(1, { type: 'opened', detail });
+    await until(async () => (await lines()) === 3);
+    const seen = told.map(({ event }) => event.data['opened'] as { ip: string | null });
+    assert.deepEqual(seen.map(({ ip }) => ip).toSorted(), ['192.0.2.9', '192.0.2.9', null]);
+  });
+
+  it('leaves an endpoint that only fails alone but for a probe a minute, and catches up when it answers', async () => {
+    script = () => 500;
+    const id = await register({ concurrency: 2 });
+    await happen(100);
+    await until(async () => (await lines()) >= 10);
+    await aWhile();
+    const first = told.length;
+    assert.ok(first <= 12, `${String(first)} calls`);
+    assert.ok((await count('webhook_calls')) <= 12);
+    // The first retries come after 5 s, one at a time.
+    clock.advance(6000);
+    await until(async () => (await lines()) >= 2 * first);
+    const before = told.length;
+    clock.advance(MIN);
+    await until(() => told.length > before);
+    await aWhile();
+    assert.equal(told.length, before + 1, 'one probe');
+    script = () => 200;
+    clock.advance(MIN);
+    await until(async () => (await cursorOf(id)) === 100);
+    clock.advance(10 * MIN);
+    await until(async () => (await count('webhook_calls')) === 0);
+    assert.equal(new Set(told.map(({ event }) => event.id)).size, 100);
+  });
+
+  it('loses nothing where the database cannot be written for a time', async () => {
+    await register();
+    await temp.db.commit.transact((tx) => tx.run('ALTER TABLE webhook_deliveries RENAME TO elsewhere'));
+    await happen(1);
+    await until(() => errors.length > 0);
+    await temp.db.commit.transact((tx) => tx.run('ALTER TABLE elsewhere RENAME TO webhook_deliveries'));
+    clock.advance(1000);
+    await until(async () => (await lines()) === 1);
+    assert.equal(told.length, 2, 'at least once');
+  });
+
+  it('goes on with a replay after a restart, in steps', async () => {
+    const id = await register({ events: ['delivered'] });
+    await happen(500, { type: 'delivered' });
+    await until(async () => (await lines()) === 500);
+    await enable(id, false);
+    const replay = {
+      webhookId: id,
+      accountId: ACCOUNT,
+      since: NOW - DAY,
+      until: NOW + DAY,
+      which: 'all' as const,
+      types: [],
+    };
+    await createReplay({ db: temp.db, clock }, replay, () => ({}));
+    await webhooks.stop();
+    webhooks = engine();
+    await webhooks.start();
+    await enable(id, true);
+    await until(async () => (await lines()) === 1000);
+    assert.equal(await count('webhook_calls'), 0);
+    assert.equal(await count("webhook_replays WHERE status = 'done' AND queued = 500"), 1);
+  });
+
+  it('forgets a call whose event is no longer kept', async () => {
+    script = () => 500;
+    await register();
+    await happen(1);
+    await until(async () => (await lines()) === 1);
+    await temp.db.commit.transact((tx) => tx.run('DELETE FROM events'));
+    clock.advance(MIN);
+    await until(async () => (await count('webhook_calls')) === 0);
+    assert.equal(told.length, 1);
+  });
+
+  it('leaves nothing behind of an endpoint that was removed while it was called', async () => {
+    let answer = (): void => undefined;
+    script = () => new Promise((resolve) => (answer = () => { resolve(500); })); // prettier-ignore
+    const id = await register();
+    await happen(1);
+    await until(() => told.length === 1);
+    await removeEndpoint(store(), { accountId: ACCOUNT, id }, () => ({}));
+    answer();
+    await until(async () => (await lines()) === 1);
+    await aWhile();
+    assert.equal(await count('webhook_calls'), 0);
+    assert.equal(clock.nextAt(), null);
+  });
+
+  it('stops within five seconds, and does not count what it cut off', async () => {
+    script = () => new Promise(() => undefined);
+    const id = await register();
+    await happen(1);
+    await until(() => told.length === 1);
+    const stopping = webhooks.stop();
+    clock.advance(5000);
+    await stopping;
+    assert.equal(await lines(), 0);
+    assert.equal(await cursorOf(id), 0);
+    script = () => 200;
+    webhooks = engine();
+    await webhooks.start();
+    await until(async () => (await lines()) === 1);
+    assert.equal(told.at(-1)?.headers['webhook-attempt'], '1');
+  });
+
+  it('writes the cursor at the end, over what was nobody’s concern', async () => {
+    const id = await register({ events: ['complained'] });
+    await happen(20);
+    await aWhile();
+    await webhooks.stop();
+    assert.equal(await cursorOf(id), 20);
+    webhooks = engine();
+    await webhooks.start();
+  });
+
+  it('does not call an endpoint whose secrets cannot be opened, and says so', async () => {
+    const id = await register();
+    await temp.db.commit.transact((tx) =>
+      tx.run("UPDATE webhooks SET secrets_sealed = 'v1.gone.AAAA' WHERE id = ?", [id]),
+    );
+    bells.webhooks.ring(id);
+    await until(() => errors.length > 0);
+    await happen(1);
+    await aWhile();
+    assert.equal(told.length, 0);
+  });
+
+  it('drops its log and what was given up when they are old', async () => {
+    await register();
+    await happen(60);
+    await until(async () => (await lines()) === 60);
+    assert.equal(await purgeDeliveries(temp.db.commit, NOW), 0);
+    assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1), 50);
+    assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1), 10);
+    await temp.db.commit.transact((tx) => tx.run(`INSERT INTO webhook_calls VALUES ('whk_x', 1, 'event', 10, NULL, ${String(NOW)}), ('whk_x', 2, 'event', 1, 5, ${String(NOW)})`));
+    assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1), 1);
+    assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1), 0);
+    assert.equal(await count('webhook_calls'), 1);
+  }); // prettier-ignore
+});

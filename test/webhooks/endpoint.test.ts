@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { allEventTypes, eventTypes } from '../../src/events/event.ts';
+import { chosenTypes, validSecrets, wants, type Choice } from '../../src/webhooks/endpoint.ts';
+
+const usual: Choice = { events: new Set(eventTypes), streams: [], domains: [], machineEvents: false };
+const event = { type: 'opened', machine: 0, stream: 'transactional', from_address: 'hi@acme.test' };
+
+describe('webhooks/endpoint', () => {
+  for (const [choice, what, isWanted, reason] of [
+    [{}, {}, true, 'no filter'],
+    [{}, { type: 'deferred' }, false, 'an opt-in kind'],
+    [{ events: new Set(['deferred']) }, { type: 'deferred' }, true, 'asked for by name'],
+    [{ events: new Set(['sent']) }, {}, false, 'another kind'],
+    [{}, { machine: 1 }, false, 'by a machine'],
+    [{ machineEvents: true }, { machine: 1 }, true, 'by a machine, and asked for'],
+    [{ streams: ['broadcast'] }, {}, false, 'another stream'],
+    [{ streams: ['broadcast', 'transactional'] }, {}, true, 'one of the streams'],
+    [{ domains: ['acme.test'] }, {}, true, 'the domain'],
+    [{ domains: ['cme.test'] }, {}, false, 'the end of a domain'],
+    [{ domains: ['acme.test'] }, { from_address: '"a@other.test"@acme.test' }, true, 'an @ in the local part'],
+    [{ domains: ['acme.test'] }, { from_address: 'hi@sub.acme.test' }, false, 'a domain below it'],
+    [{ domains: ['acme.test'], streams: ['broadcast'] }, {}, false, 'both filters hold'],
+  ] as const) {
+    it(`${isWanted ? 'wants' : 'leaves'} ${reason}`, () => {
+      assert.equal(wants({ ...usual, ...choice }, { ...event, ...what }), isWanted);
+    });
+  }
+
+  it('puts kinds in the order of the contract, each once, and reads * as the six', () => {
+    assert.deepEqual(chosenTypes(['clicked', 'sent', 'clicked'], allEventTypes), ['sent', 'clicked']);
+    assert.deepEqual(chosenTypes(['*'], allEventTypes), [...eventTypes]);
+    assert.deepEqual(chosenTypes(['deferred', '*'], allEventTypes), [...eventTypes, 'deferred']);
+  });
+
+  it('signs with a replaced secret up to its end', () => {
+    const [a, b] = [Buffer.from('a'), Buffer.from('b')];
+    const secrets = [{ secret: a, until: null }, { secret: b, until: 1000 }]; // prettier-ignore
+    assert.deepEqual(validSecrets(secrets, 999), [a, b]);
+    assert.deepEqual(validSecrets(secrets, 1000), [a]);
+  });
+});
