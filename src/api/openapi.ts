@@ -206,9 +206,13 @@ const commonHeaderNames = [
 const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/headers/${name}` } });
 const commonHeaders = (): Json => Object.assign({}, ...commonHeaderNames.map(headerRef)) as Json;
 
+/** Those that tell of a repeated request are there only then; the others wherever they are named. */
 function headers(): Json {
   return Object.fromEntries(
-    Object.entries(openapiText.headers).map(([name, [type, description]]) => [name, { description, schema: { type } }]),
+    Object.entries(openapiText.headers).map(([name, [type, description]]) => [
+      name,
+      { description, ...(name.startsWith('Idempotency-') ? {} : { required: true }), schema: { type } },
+    ]),
   );
 }
 

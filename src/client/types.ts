@@ -886,7 +886,7 @@ export interface NewTemplate {
         required?: boolean | null | undefined;
 
         /** What it is where a send does not give it. */
-        default?: unknown | undefined;
+        default?: unknown;
       }[]
     | null
     | undefined;
@@ -1023,7 +1023,7 @@ export interface TemplateChange {
         required?: boolean | null | undefined;
 
         /** What it is where a send does not give it. */
-        default?: unknown | undefined;
+        default?: unknown;
       }[]
     | null
     | undefined;

@@ -31,6 +31,5 @@ function pairsOf(name: string, value: unknown): [string, string][] {
   }
   if (value instanceof Date) return [[name, value.toISOString()]];
   if (typeof value === 'object') return Object.entries(value).flatMap(([key, one]) => pairsOf(`${name}[${key}]`, one));
-  // What is left has one form only: text, numbers, booleans.
-  return [[name, String(value as string | number | boolean)]];
+  return [[name, typeof value === 'string' ? value : JSON.stringify(value)]];
 }

@@ -150,7 +150,7 @@ function objectType(schema: Json, isAsked: boolean): string {
 /** What a caller leaves out may also be `undefined`: it does not reach the wire. */
 function member(name: string, isRequired: boolean, type: string, isAsked: boolean): string {
   const safe = /^[A-Za-z_]\w*$/.test(name) ? name : JSON.stringify(name);
-  return `${safe}${isRequired ? '' : '?'}: ${type}${!isRequired && isAsked ? ' | undefined' : ''};\n`;
+  return `${safe}${isRequired ? '' : '?'}: ${type}${!isRequired && isAsked && type !== 'unknown' ? ' | undefined' : ''};\n`;
 }
 
 const comment = (text: unknown): string =>
