@@ -115,7 +115,7 @@ describe('client: journey', () => {
     const { subject } = await mail.templates.render({ template_id: 'hello', variables: { name: 'Ana' } });
     assert.equal(subject?.rendered, 'Hi Ana');
     await mail.templates.delete('hello');
-    await assert.rejects(mail.templates.get('hello'), refused(ApiError, 'not_found', null));
+    await assert.rejects(mail.templates.get('hello'), refused(ApiError, 'not_found', 'id'));
 
     const stream = await mail.streams.create({ slug: 'news', name: 'News', type: 'broadcast' });
     assert.equal((await mail.streams.update(stream.id, { paused: true })).paused, true);
