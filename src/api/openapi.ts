@@ -183,17 +183,20 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
   };
 }
 
+const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
+
 /** What an endpoint can refuse follows from what it takes. */
 function problemStatuses(route: Route): number[] {
-  const statuses = new Set([406, 429, 500, 503]);
+  // 400: a parameter that nobody knows is refused everywhere.
+  const statuses = new Set([400, 406, 429, 500, 503]);
   const add = (...more: number[]): void => {
     for (const status of more) statuses.add(status);
   };
-  if (route.query !== undefined || route.params !== undefined || route.scope !== null) add(400);
   if (route.scope !== null) add(401, 403);
   if (route.params !== undefined) add(404);
   if (route.method === 'POST') add(409);
-  if (route.body !== undefined) add(408, 413, 415, 417, 504);
+  // Whether or not it wants one: a body that is sent is read.
+  if (takesBody(route.method)) add(408, 413, 415, 417, 504);
   if (route.deprecated !== undefined) add(410);
   for (const code of route.problems ?? []) add(catalogue[code].status);
   return [...statuses].sort((a, b) => a - b);
