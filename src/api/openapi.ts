@@ -7,6 +7,7 @@ import { JSON_TYPE } from './answer.ts';
 import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
+import { webhookCalls } from './openapi-webhooks.ts';
 import { openRoute } from './route.ts';
 import type { ResponseDeclaration, Route } from './route.ts';
 
@@ -59,8 +60,9 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
   const published = routes.filter((route) => route.path.startsWith('/v1/'));
   const paths: Record<string, Json> = {};
   for (const route of published) (paths[route.path] ??= {})[route.method.toLowerCase()] = operation(route, schemas);
-  const tags = [...new Set(published.map((route) => route.tag))];
+  const tags = [...new Set([...published.map((route) => route.tag), 'webhooks'])];
   const used = JSON.stringify(paths);
+  const webhooks = webhookCalls(schemas);
   return {
     openapi: '3.1.0',
     info: {
@@ -75,6 +77,7 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
     security: [{ bearerAuth: [] }],
     tags: tags.map((name) => ({ name, description: openapiText.tags[name] ?? `Operations on ${name}.` })),
     paths,
+    webhooks,
     components: {
       securitySchemes: { bearerAuth: { type: 'http', scheme: 'bearer', description: openapiText.bearer } },
       headers: headers(),
