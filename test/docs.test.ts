@@ -31,8 +31,8 @@ const documents = ['README.md', 'CHANGELOG.md', ...readdirSync(path.join(root, '
 
 describe('generated documents', () => {
   for (const [file, make] of generatedDocs) {
-    it(`${file} is what \`npm run docs\` makes`, () => {
-      assert.equal(read(file), make());
+    it(`${file} is what \`npm run docs\` makes`, async () => {
+      assert.equal(read(file), await make());
     });
   }
 });

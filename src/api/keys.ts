@@ -149,7 +149,7 @@ function createRoute(deps: KeysDeps): Route {
           examples: { key: { summary: 'A new key', value: { ...sample, key: 'ak_live_4fGh7Jk2_…' } } },
         },
       },
-      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'mutually_exclusive_fields', 'domain_not_allowed', 'invalid_state'],
+      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'mutually_exclusive_fields', 'domain_not_allowed', 'not_found', 'invalid_state'],
       secretResponse: true,
     }, // prettier-ignore
     async (call) => {

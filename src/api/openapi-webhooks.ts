@@ -1,65 +1,72 @@
-/** The `webhooks` section of the OpenAPI document: what an endpoint of a customer is called with. Made from the event record and its samples. */
-import { eventRecord, eventTypes, type EventType } from '../events/event.ts';
+/** The `webhooks:` section of the OpenAPI document: what a registered endpoint is called with, kind by kind. */
+import { z } from 'zod';
+import { allEventTypes, eventRecord, optInEventTypes, type EventType } from '../events/event.ts';
 import { sampleEvent } from '../webhooks/sample-event.ts';
 import type { Json, Schemas } from './openapi-schemas.ts';
 import { Event } from './records.ts';
 
-const words: Readonly<Record<(typeof eventTypes)[number], string>> = {
-  sent: 'The first attempt to deliver a mail begins',
-  delivered: 'A mail host took a mail',
-  opened: 'A mail was opened',
-  clicked: 'A link in a mail was followed',
-  bounced: 'A mail was refused for good',
-  complained: 'A recipient reported a mail as unwanted',
-};
-
-const header = (name: string, description: string, type: 'string' | 'integer' = 'string'): Json => ({
+const header = (name: string, description: string, example: string): Json => ({
   name,
   in: 'header',
   required: true,
   description,
-  schema: { type },
+  schema: { type: 'string' },
+  example,
 });
 
-/** The headers that every call has. */
-const parameters: readonly Json[] = [
-  header('webhook-id', 'Id of the event, the same in every attempt.'),
-  header('webhook-timestamp', 'When this attempt was made, in Unix seconds.', 'integer'),
-  header('webhook-signature', 'Signatures as Standard Webhooks 1.0 says: `v1,` and base64, separated by spaces.'),
-  header('webhook-attempt', 'Number of the attempt, from 1.', 'integer'),
-];
+/** Standard Webhooks 1.0. */
+const signatureHeaders = [
+  header('webhook-id', 'The id of the event, the same at every try: drop what you have seen.', 'evt_01jz5w8q3hf2m9d4x6k7c1b0na'),
+  header('webhook-timestamp', 'When this try was made, in Unix seconds: refuse what is older than five minutes.', '1769851802'),
+  header('webhook-signature', '`v1,` and the base64 HMAC-SHA256 of `webhook-id.webhook-timestamp.body` under the secret of the endpoint; several, separated by spaces, while the secret is being rotated.', 'v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4='),
+]; // prettier-ignore
 
-const SAMPLE_ID = 'evt_01m7xk7tfpfy8s5b2n6c9d1v3h';
-const SAMPLE_AT = Date.parse('2026-01-31T09:30:02.481Z');
+/** A sentence for each kind. */
+const told: Readonly<Record<EventType, string>> = {
+  sent: 'Delivery has begun',
+  delivered: 'The mail host of the recipient has taken it',
+  opened: 'It was opened',
+  clicked: 'A link in it was followed',
+  bounced: 'It cannot be delivered',
+  complained: 'The recipient has complained about it',
+  deferred: 'A try has failed; there will be another',
+  suppressed: 'It was not sent, because the address is on the suppression list',
+  failed: 'It was not sent, by a fault on our side',
+  unsubscribed: 'The recipient wants no more mail of this stream',
+};
 
-/** One entry for each of the six kinds that everybody gets. */
-export function webhookSection(schemas: Schemas): Json {
-  return Object.fromEntries(eventTypes.map((type) => [type, { post: callOf(type, schemas) }]));
+/** One entry for each kind of event, by its name. */
+export function webhookCalls(schemas: Schemas): Json {
+  // As a part of something the record is a reference, and becomes a component.
+  const { items } = schemas.of(z.array(Event), 'output');
+  return Object.fromEntries(allEventTypes.map((type) => [type, { post: callOf(type, items as Json) }]));
 }
 
-function callOf(type: (typeof eventTypes)[number], schemas: Schemas): Json {
+function callOf(type: EventType, event: Json): Json {
+  const summary = told[type];
+  const isOptIn = (optInEventTypes as readonly EventType[]).includes(type);
+  const when = isOptIn ? 'Only for endpoints that name this kind.' : 'Every endpoint gets this kind, unless it names others.'; // prettier-ignore
   return {
     operationId: `on${type.charAt(0).toUpperCase()}${type.slice(1)}`,
-    summary: words[type],
-    description: 'A call of a webhook endpoint. Answer with 2xx within 15 seconds; anything else is tried again.',
+    summary,
+    description: `${when} Answer with any 2xx within 15 seconds. Anything else is tried again, ten times over about three days; 410 ends the calls to this endpoint. Calls may come twice and in another order.`,
     tags: ['webhooks'],
     security: [],
-    parameters,
+    parameters: signatureHeaders,
     requestBody: {
       required: true,
-      content: {
-        'application/json': {
-          schema: schemas.of(Event, 'output'),
-          examples: { [type]: { summary: words[type], value: sampleOf(type) } },
-        },
-      },
+      description: 'The event, byte for byte as `GET /v1/events` shows it.',
+      content: { 'application/json': { schema: event, examples: { [type]: { summary, value: sampleOf(type) } } } }, // prettier-ignore
     },
     responses: {
-      204: { description: 'The event was taken.' },
-      410: { description: 'No more calls: the endpoint is disabled.' },
+      '2XX': { description: 'The event is taken.' },
+      410: { description: 'Nobody is there any more: the endpoint is disabled.' },
     },
   };
 }
+
+const SAMPLE_ID = 'evt_01jz5w8q3hf2m9d4x6k7c1b0na';
+const SAMPLE_AT = Date.parse('2026-01-31T09:30:02.481Z');
 
 const sampleOf = (type: EventType): Json =>
   eventRecord({ ...sampleEvent(type, SAMPLE_ID, SAMPLE_AT), sequence: 184_467, test: 0 }, { engagement: false });

@@ -7,7 +7,7 @@ import { JSON_TYPE } from './answer.ts';
 import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
-import { webhookSection } from './openapi-webhooks.ts';
+import { webhookCalls } from './openapi-webhooks.ts';
 import { openRoute } from './route.ts';
 import type { ResponseDeclaration, Route } from './route.ts';
 
@@ -60,10 +60,9 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
   const published = routes.filter((route) => route.path.startsWith('/v1/'));
   const paths: Record<string, Json> = {};
   for (const route of published) (paths[route.path] ??= {})[route.method.toLowerCase()] = operation(route, schemas);
-  const tags = [...new Set(published.map((route) => route.tag))];
+  const tags = [...new Set([...published.map((route) => route.tag), 'webhooks'])];
   const used = JSON.stringify(paths);
-  // Where endpoints can be registered, what they are called with belongs to the description.
-  const calls = published.some(({ tag }) => tag === 'webhooks') ? { webhooks: webhookSection(schemas) } : {};
+  const webhooks = webhookCalls(schemas);
   return {
     openapi: '3.1.0',
     info: {
@@ -78,7 +77,7 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
     security: [{ bearerAuth: [] }],
     tags: tags.map((name) => ({ name, description: openapiText.tags[name] ?? `Operations on ${name}.` })),
     paths,
-    ...calls,
+    webhooks,
     components: {
       securitySchemes: { bearerAuth: { type: 'http', scheme: 'bearer', description: openapiText.bearer } },
       headers: headers(),
@@ -187,17 +186,20 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
   };
 }
 
+const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
+
 /** What an endpoint can refuse follows from what it takes. */
 function problemStatuses(route: Route): number[] {
-  const statuses = new Set([406, 429, 500, 503]);
+  // 400: a parameter that nobody knows is refused everywhere.
+  const statuses = new Set([400, 406, 429, 500, 503]);
   const add = (...more: number[]): void => {
     for (const status of more) statuses.add(status);
   };
-  if (route.query !== undefined || route.params !== undefined || route.scope !== null) add(400);
   if (route.scope !== null) add(401, 403);
   if (route.params !== undefined) add(404);
   if (route.method === 'POST') add(409);
-  if (route.body !== undefined) add(408, 413, 415, 417, 504);
+  // Whether or not it wants one: a body that is sent is read.
+  if (takesBody(route.method)) add(408, 413, 415, 417, 504);
   if (route.deprecated !== undefined) add(410);
   for (const code of route.problems ?? []) add(catalogue[code].status);
   return [...statuses].sort((a, b) => a - b);
@@ -210,9 +212,13 @@ const commonHeaderNames = [
 const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/headers/${name}` } });
 const commonHeaders = (): Json => Object.assign({}, ...commonHeaderNames.map(headerRef)) as Json;
 
+/** Those that tell of a repeated request are there only then; the others wherever they are named. */
 function headers(): Json {
   return Object.fromEntries(
-    Object.entries(openapiText.headers).map(([name, [type, description]]) => [name, { description, schema: { type } }]),
+    Object.entries(openapiText.headers).map(([name, [type, description]]) => [
+      name,
+      { description, ...(name.startsWith('Idempotency-') ? {} : { required: true }), schema: { type } },
+    ]),
   );
 }
 

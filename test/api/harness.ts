@@ -1,11 +1,14 @@
 /** A running API shell for tests: everything that is handed in is data, and a client that sends exactly what it is told. */
+import assert from 'node:assert/strict';
 import http from 'node:http';
 import https from 'node:https';
 import net from 'node:net';
 import type { AddressInfo } from 'node:net';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { z } from 'zod';
 import type { AuditRow } from '../../src/api/audit.ts';
 import type { IdempotencyRow } from '../../src/api/idempotency.ts';
+import { openapiDocument, openapiRoute } from '../../src/api/openapi.ts';
 import { route } from '../../src/api/route.ts';
 import type { Route } from '../../src/api/route.ts';
 import { createApi } from '../../src/api/server.ts';
@@ -13,6 +16,7 @@ import type { ApiDeps, ApiSettings } from '../../src/api/server.ts';
 import { createBell } from '../../src/base/bell.ts';
 import { Problem } from '../../src/base/problem.ts';
 import type { Caller } from '../../src/keys/caller.ts';
+import { contractOf, type Contract } from '../support/contract.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 export const KEY = 'ak_live_good';
@@ -114,12 +118,35 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
   );
   await new Promise<void>((resolve) => api.server.listen(0, '127.0.0.1', resolve));
   const { port } = api.server.address() as AddressInfo;
+  const contract = contractFor(options.routes ?? someRoutes);
   return {
     api, port, clock, audits, uses, rows, logged,
-    send: (method, path, sendOptions) => send(port, method, path, sendOptions),
+    async send(method, path, sendOptions) {
+      const received = await send(port, method, path, sendOptions);
+      const header = (name: string): string | null => received.headers[name]?.toString() ?? null;
+      const breaches = contract.breaches(method, path, { status: received.status, text: plainText(received), header });
+      assert.deepEqual(breaches, []);
+      return received;
+    },
     raw: (...pieces) => raw(port, pieces),
     stop: () => api.close(),
   }; // prettier-ignore
+}
+
+function plainText({ bytes, headers }: Received): string {
+  const encoding = headers['content-encoding'];
+  if (encoding === 'br') return brotliDecompressSync(bytes).toString('utf8');
+  return (encoding === 'gzip' ? gunzipSync(bytes) : bytes).toString('utf8');
+}
+
+const contracts = new WeakMap<readonly Route[], Contract>();
+
+function contractFor(routes: readonly Route[]): Contract {
+  const settings = { publicUrl: 'http://api.test', version: '1.2.3' };
+  const contract =
+    contracts.get(routes) ?? contractOf(openapiDocument([...routes, openapiRoute(routes, settings)], settings));
+  contracts.set(routes, contract);
+  return contract;
 }
 
 export function memoryStore(rows: Map<string, IdempotencyRow>, clock: FakeClock): ApiDeps['idempotency']['store'] {

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { z } from 'zod';
 import { openapiDocument } from '../../src/api/openapi.ts';
 import { integerParameter, listParameter, repeatedParameter, timeParameter } from '../../src/api/query.ts';
+import { Event } from '../../src/api/records.ts';
 import { route } from '../../src/api/route.ts';
 import { catalogue } from '../../src/base/problem.ts';
+import { allEventTypes } from '../../src/events/event.ts';
 import { someRoutes, startHarness } from './harness.ts';
 
 type Json = Record<string, unknown>;
@@ -128,6 +130,23 @@ describe('the OpenAPI document', () => {
     assert.equal((answer['application/json']?.['schema'] as Json)['additionalProperties'], undefined);
     assert.deepEqual(at('components', 'schemas', 'Inner', 'properties', 'size', 'type'), ['integer', 'null']);
     assert.ok(!JSON.stringify(document).includes('"nullable"'));
+  });
+
+  it('tells what webhooks carry: each kind, the three headers, the event as the event stream has it', () => {
+    const webhooks = document['webhooks'] as Record<string, { post: Json }>;
+    assert.deepEqual(Object.keys(webhooks), [...allEventTypes]);
+    for (const [type, { post }] of Object.entries(webhooks)) {
+      const parameters = post['parameters'] as Json[];
+      assert.deepEqual(parameters.map(({ name }) => name), ['webhook-id', 'webhook-timestamp', 'webhook-signature']); // prettier-ignore
+      const { content } = post['requestBody'] as { content: Record<string, Json> };
+      const { schema, examples } = content['application/json'] ?? assert.fail(type);
+      assert.deepEqual(schema, { $ref: '#/components/schemas/Event' });
+      const { value } = (examples as Record<string, { value: unknown }>)[type] ?? assert.fail(type);
+      // What the record does not know would fall away.
+      assert.deepEqual(Event.parse(value), value);
+      assert.equal((value as { type: string }).type, type);
+      assert.deepEqual(post['security'], []);
+    }
   });
 
   it('is served without a key, with an ETag, compressed, and not again to who has it', async () => {

@@ -12,6 +12,7 @@ import type { Timer } from '../../src/base/clock.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { readSettings } from '../../src/config/validate.ts';
 import { reachOperator, type Operator } from '../../src/operator/operator.ts';
+import { contractOf, type Contract } from './contract.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeResolver } from './fake-resolver.ts';
 import type { Zones } from './zones.ts';
@@ -205,7 +206,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
   const app = await startApp(config, { clock, resolver, log: collector(logged), random: () => 0.5 });
   const operator = reachOperator(config);
   const { key, keyId } = made;
-  const request = requester(app.url, key);
+  const request = requester(app.url, key, made.contract);
 
   const testApp: TestApp = {
     app, url: app.url, folder, config, clock, resolver, logged, operator, key, keyId, request,
@@ -244,6 +245,7 @@ interface Template {
   folder: string;
   key: string;
   keyId: string;
+  contract: Contract;
 }
 
 let made: Promise<Template> | null = null;
@@ -263,9 +265,10 @@ async function makeTemplate(): Promise<Template> {
   const operator = reachOperator(config);
   const { id: keyId, key } = await operator.call('keys.create', { name: 'journey', scopes: ALL_SCOPES });
   await operator.call('domains.add', { name: 'acme.test', trusted: true });
+  const document = (await (await fetch(`${app.url}/v1/openapi.json`)).json()) as Record<string, unknown>;
   await operator.close();
   await app.stop();
-  return { folder, key, keyId };
+  return { folder, key, keyId, contract: contractOf(document) };
 }
 
 /** What a data folder holds, as it is at this moment: of a running program that is what a power cut would leave. */
@@ -285,7 +288,8 @@ function collector(lines: TestApp['logged']): Log {
   return log;
 }
 
-function requester(url: string, usualKey: string): TestApp['request'] {
+/** Each answer is held against the OpenAPI document: one that it does not promise fails the test that asked. */
+function requester(url: string, usualKey: string, contract: Contract): TestApp['request'] {
   const request = async (
     method: string,
     where: string,
@@ -304,6 +308,8 @@ function requester(url: string, usualKey: string): TestApp['request'] {
       ...(signal === undefined ? {} : { signal }),
     });
     const text = await response.text();
+    const seen = { status: response.status, text, header: (name: string) => response.headers.get(name) };
+    assert.deepEqual(contract.breaches(method, where, seen), []);
     const isJson = response.headers.get('content-type')?.startsWith('application/json') === true;
     return {
       status: response.status,

@@ -3,4 +3,4 @@ import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { generatedDocs } from './generated-docs.ts';
 
-for (const [file, make] of generatedDocs) writeFileSync(path.resolve(import.meta.dirname, '../..', file), make());
+for (const [file, make] of generatedDocs) writeFileSync(path.resolve(import.meta.dirname, '../..', file), await make());

@@ -1,0 +1,41 @@
+/** The account: its settings and its audit log. */
+import type { Call } from './call.ts';
+import { entriesOf } from './pages.ts';
+import type { RequestOptions, Transport } from './transport.ts';
+import type { AuditEntry, Operations, Settings as SettingsRecord } from './types.ts';
+
+type AuditList = Operations['listAuditEntries'];
+
+export class Audit {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** One page of the uses of keys, newest first. */
+  list(query?: AuditList['query'], options?: RequestOptions): Call<AuditList['answer']> {
+    return this.#transport.call('GET', '/v1/audit', { query, options });
+  }
+
+  /** All of them, page after page. */
+  each(query?: AuditList['query'], options?: RequestOptions): AsyncGenerator<AuditEntry, void, undefined> {
+    return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
+  }
+}
+
+export class Settings {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  get(options?: RequestOptions): Call<SettingsRecord> {
+    return this.#transport.call('GET', '/v1/settings', { options });
+  }
+
+  update(body: Operations['updateSettings']['body'], options?: RequestOptions): Call<SettingsRecord> {
+    return this.#transport.call('PATCH', '/v1/settings', { body, options });
+  }
+}

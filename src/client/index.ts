@@ -1,0 +1,20 @@
+/** `posthorn/client`: everything a program that sends mail needs; no dependencies. See docs/client.md. */
+export { MailClient, type MailClientOptions } from './mail-client.ts';
+export { verifyWebhook, type VerifyOptions, type WebhookHeaders } from './webhook-signature.ts';
+export {
+  ApiError,
+  AuthError,
+  ConflictError,
+  NetworkError,
+  PosthornError,
+  RateLimitError,
+  ServerError,
+  ValidationError,
+  WebhookError,
+  type ErrorCode,
+} from './errors.ts';
+export type { Answer, Call, ResponseInfo } from './call.ts';
+export type { EventOf, EventType, MailEvent } from './event.ts';
+export type { PostOptions, RequestOptions } from './transport.ts';
+export type * from './types.ts';
+export type * from './webhook-records.ts';

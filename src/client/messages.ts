@@ -1,0 +1,75 @@
+/** Sending mail and following it. */
+import type { Call } from './call.ts';
+import { entriesOf } from './pages.ts';
+import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import type { Batch, BulkMessage, Message, Operations, SingleMessage } from './types.ts';
+import { at } from './url.ts';
+
+type List = Operations['listMessages'];
+
+export class Messages {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Sends one mail. */
+  send(body: SingleMessage, options?: PostOptions): Call<Message> {
+    return this.#transport.call('POST', '/v1/messages', { body, options });
+  }
+
+  /** Sends a message to each of `recipients`. What was refused is told entry by entry: `data[n].error`. */
+  sendBulk(body: BulkMessage, options?: PostOptions): Call<Batch> {
+    return this.#transport.call('POST', '/v1/messages', { body, options });
+  }
+
+  /** One message with its recipients, last attempts and last events; with `expand: 'content'` its body, too. */
+  get(
+    id: string,
+    query?: Operations['getMessage']['query'],
+    options?: RequestOptions,
+  ): Call<Operations['getMessage']['answer']> {
+    return this.#transport.call('GET', at`/v1/messages/${id}`, { query, options });
+  }
+
+  /** One page, newest first. */
+  list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
+    return this.#transport.call('GET', '/v1/messages', { query, options });
+  }
+
+  /** All of them, page after page. */
+  each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Message, void, undefined> {
+    return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
+  }
+
+  /** Moves the time of sending of a message that has not been tried yet. */
+  update(id: string, body: Operations['updateMessage']['body'], options?: RequestOptions): Call<Message> {
+    return this.#transport.call('PATCH', at`/v1/messages/${id}`, { body, options });
+  }
+
+  /** Whatever of it has not been sent yet. */
+  cancel(id: string, options?: PostOptions): Call<Message> {
+    return this.#transport.call('POST', at`/v1/messages/${id}/cancel`, { options });
+  }
+
+  /** Sends the stored content again, as a new message. */
+  resend(id: string, options?: PostOptions): Call<Message> {
+    return this.#transport.call('POST', at`/v1/messages/${id}/resend`, { options });
+  }
+
+  /** Every SMTP attempt: whom we asked, what was said, how long it took. */
+  attempts(id: string, options?: RequestOptions): Call<Operations['listMessageAttempts']['answer']> {
+    return this.#transport.call('GET', at`/v1/messages/${id}/attempts`, { options });
+  }
+
+  /** What it waits for, and until when. */
+  why(id: string, options?: RequestOptions): Call<Operations['explainMessage']['answer']> {
+    return this.#transport.call('GET', at`/v1/messages/${id}/why`, { options });
+  }
+
+  /** The stored body. */
+  content(id: string, options?: RequestOptions): Call<Operations['getMessageContent']['answer']> {
+    return this.#transport.call('GET', at`/v1/messages/${id}/content`, { options });
+  }
+}

@@ -1,0 +1,52 @@
+/** The addresses that are not mailed. */
+import type { Call } from './call.ts';
+import { entriesOf } from './pages.ts';
+import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import type { NewSuppressions, Operations, Suppression, SuppressionResults } from './types.ts';
+import { at } from './url.ts';
+
+type List = Operations['listSuppressions'];
+
+export class Suppressions {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Adds an address; where it is on the list already, gives the old entry. */
+  create(
+    body: Omit<NewSuppressions, 'emails' | 'email'> & { email: string },
+    options?: PostOptions,
+  ): Call<Suppression> {
+    return this.#transport.call('POST', '/v1/suppressions', { body, options });
+  }
+
+  /** Adds up to 1,000 addresses; what became of each stands in `data[n].result`. */
+  createMany(
+    body: Omit<NewSuppressions, 'emails' | 'email'> & { emails: readonly string[] },
+    options?: PostOptions,
+  ): Call<SuppressionResults> {
+    return this.#transport.call('POST', '/v1/suppressions', { body, options });
+  }
+
+  /** The entry of an address. `not_found`: it is mailed. */
+  get(email: string, query?: Operations['getSuppression']['query'], options?: RequestOptions): Call<Suppression> {
+    return this.#transport.call('GET', at`/v1/suppressions/${email}`, { query, options });
+  }
+
+  /** One page, newest first. */
+  list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
+    return this.#transport.call('GET', '/v1/suppressions', { query, options });
+  }
+
+  /** All of them, page after page. */
+  each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Suppression, void, undefined> {
+    return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
+  }
+
+  /** The address is mailed again. What a complaint put there goes only with `force: 'true'`. */
+  delete(email: string, query?: Operations['deleteSuppression']['query'], options?: RequestOptions): Call<undefined> {
+    return this.#transport.call('DELETE', at`/v1/suppressions/${email}`, { query, options });
+  }
+}

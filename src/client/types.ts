@@ -1,0 +1,1830 @@
+/**
+ * Made from the OpenAPI document by `npm run docs`: do not edit. An interface for each named schema, and for each operation
+ * what it takes and gives. Names are those on the wire.
+ */
+
+/** A text of which these values are known today; others may come at any time. */
+export type Open<Known extends string> = Known | (string & {});
+
+/** A page of a list. The cursors go into `after` and `before` of the next request with the same filters. */
+export interface Page<Entry> {
+  object: 'list';
+  data: Entry[];
+  has_more: boolean;
+  next_cursor: string | null;
+  previous_cursor: string | null;
+}
+
+/** Version of the service that this was made with. */
+export const madeFor = '0.1.0';
+
+export interface ErrorEnvelope {
+  error: ErrorRecord;
+}
+
+/** What went wrong, for programs (`code`, `field`), for people (`message`) and for support (`request_id`). */
+export interface ErrorRecord {
+  /** Machine-readable error code. */
+  code: Open<
+    | 'invalid_request'
+    | 'request_timeout'
+    | 'expectation_failed'
+    | 'invalid_json'
+    | 'missing_field'
+    | 'unknown_field'
+    | 'invalid_type'
+    | 'invalid_field'
+    | 'field_too_long'
+    | 'too_many_items'
+    | 'mutually_exclusive_fields'
+    | 'invalid_recipient'
+    | 'too_many_recipients'
+    | 'duplicate_recipient'
+    | 'no_valid_recipients'
+    | 'invalid_sender'
+    | 'invalid_address'
+    | 'missing_content'
+    | 'invalid_header'
+    | 'header_not_allowed'
+    | 'invalid_attachment'
+    | 'attachment_type_not_allowed'
+    | 'unknown_template'
+    | 'unknown_stream'
+    | 'template_syntax_error'
+    | 'template_render_failed'
+    | 'missing_variable'
+    | 'invalid_send_at'
+    | 'invalid_parameter'
+    | 'invalid_cursor'
+    | 'invalid_idempotency_key'
+    | 'invalid_webhook_url'
+    | 'webhook_url_forbidden'
+    | 'unknown_event_type'
+    | 'missing_api_key'
+    | 'invalid_api_key'
+    | 'key_expired'
+    | 'key_revoked'
+    | 'insufficient_scope'
+    | 'ip_not_allowed'
+    | 'domain_not_verified'
+    | 'domain_not_allowed'
+    | 'sending_paused'
+    | 'not_found'
+    | 'method_not_allowed'
+    | 'not_acceptable'
+    | 'idempotency_key_reused'
+    | 'already_exists'
+    | 'invalid_state'
+    | 'recipient_suppressed'
+    | 'version_gone'
+    | 'payload_too_large'
+    | 'message_too_large'
+    | 'unsupported_media_type'
+    | 'rate_limited'
+    | 'quota_exceeded'
+    | 'internal_error'
+    | 'service_unavailable'
+    | 'idempotency_in_progress'
+    | 'timeout'
+  >;
+
+  /** Human-readable explanation. */
+  message: string;
+
+  /** The offending request field, where one applies. */
+  field: string | null;
+
+  /** Identifier of the request, for support and audit. */
+  request_id: string;
+}
+
+/** One message to one recipient. `from` and `subject` are required unless the template has them. */
+export interface SingleMessage {
+  /** Sender: one mailbox, `a@b` or `Name <a@b>`, of a verified domain. */
+  from?: string | undefined;
+
+  /** Recipient: one mailbox. */
+  to: string;
+
+  /** Further recipients, named in the mail. */
+  cc?: string | readonly string[] | null | undefined;
+
+  /** Further recipients, not named in the mail. */
+  bcc?: string | readonly string[] | null | undefined;
+
+  /** Where answers go: up to 10 mailboxes. */
+  reply_to?: string | readonly string[] | null | undefined;
+
+  /** Subject line. */
+  subject?: string | undefined;
+
+  /** HTML body, sent verbatim unless `variables` are given. One of `html`, `text` and `template_id` is required. */
+  html?: string | null | undefined;
+
+  /** Plain text body. */
+  text?: string | null | undefined;
+
+  /** Derive a text part where only html is given. Default: true. */
+  auto_text?: boolean | null | undefined;
+
+  /** Id or alias of a template; excludes `html` and `text`. */
+  template_id?: string | null | undefined;
+
+  /** Default: the published one. */
+  template_version?: number | null | undefined;
+
+  /** Data for the template, or for `{{ }}` and `{% %}` in `subject`, `html` and `text`: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep. */
+  variables?: Readonly<Record<string, unknown>> | null | undefined;
+
+  /** Refuse the request where a variable is missing. Default: the template's, else false. */
+  strict_variables?: boolean | null | undefined;
+
+  /** BCP 47, for dates and numbers: `de-AT`. Default: the template's, else `en`. */
+  locale?: string | null | undefined;
+
+  /** IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`. */
+  timezone?: string | null | undefined;
+
+  /** Further headers. Those that the service sets or that have a member of their own are refused. */
+  headers?: Readonly<Record<string, string>> | null | undefined;
+
+  /** Files that go with the mail. */
+  attachments?:
+    | readonly {
+        /** Name the recipient sees; decides about refused types. */
+        filename: string;
+
+        /** The file in base64 (standard alphabet, with padding; white space is ignored). */
+        content: string;
+
+        /** `type/subtype`, parameters allowed. Default: by the extension, else application/octet-stream. */
+        content_type?: string | null | undefined;
+
+        /** Makes the part inline, for `cid:` in the html; unique in the message, without brackets. */
+        content_id?: string | null | undefined;
+
+        /** Default: inline with a content_id, else attachment. */
+        disposition?: 'attachment' | 'inline' | null | undefined;
+      }[]
+    | null
+    | undefined;
+
+  /** For grouping and statistics; the recipient does not see them. */
+  tags?: readonly string[] | null | undefined;
+
+  /** Returned in events, not visible to the recipient; keys and values together at most 10 KiB. */
+  metadata?: Readonly<Record<string, string>> | null | undefined;
+
+  /** When to send, with offset, at most 30 days ahead. Default: now. */
+  send_at?: string | null | undefined;
+
+  /** When to give up, at most 7 days after `send_at`. */
+  expires_at?: string | null | undefined;
+
+  /** Only `false` is available yet. */
+  track_opens?: false | null | undefined;
+
+  /** Only `false` is available yet. */
+  track_clicks?: false | null | undefined;
+
+  /** The stream the mail belongs to. Default: `transactional`. */
+  stream?: string | null | undefined;
+
+  /** Only `false` is available yet. */
+  unsubscribe?: false | null | undefined;
+
+  /** What to answer when the recipient is suppressed: 202 with that status, or 409. Default: `accept`. */
+  on_suppressed?: 'accept' | 'reject' | null | undefined;
+
+  /** The whole way without SMTP; always on for test keys. Default: false. */
+  test?:
+    | boolean
+    | {
+        /** What the simulated send comes to. */
+        outcome: 'delivered' | 'bounced' | 'deferred' | 'complained' | 'opened' | 'clicked';
+      }
+    | null
+    | undefined;
+}
+
+/** One message for each entry of `recipients`; the other members are shared defaults. */
+export interface BulkMessage {
+  /** Sender: one mailbox, `a@b` or `Name <a@b>`, of a verified domain. */
+  from?: string | null | undefined;
+
+  /** Where answers go: up to 10 mailboxes. */
+  reply_to?: string | readonly string[] | null | undefined;
+
+  /** Subject line. */
+  subject?: string | null | undefined;
+
+  /** HTML body, sent verbatim unless `variables` are given. One of `html`, `text` and `template_id` is required. */
+  html?: string | null | undefined;
+
+  /** Plain text body. */
+  text?: string | null | undefined;
+
+  /** Derive a text part where only html is given. Default: true. */
+  auto_text?: boolean | null | undefined;
+
+  /** Id or alias of a template; excludes `html` and `text`. */
+  template_id?: string | null | undefined;
+
+  /** Default: the published one. */
+  template_version?: number | null | undefined;
+
+  /** Data for the template, or for `{{ }}` and `{% %}` in `subject`, `html` and `text`: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep. */
+  variables?: Readonly<Record<string, unknown>> | null | undefined;
+
+  /** Refuse the request where a variable is missing. Default: the template's, else false. */
+  strict_variables?: boolean | null | undefined;
+
+  /** BCP 47, for dates and numbers: `de-AT`. Default: the template's, else `en`. */
+  locale?: string | null | undefined;
+
+  /** IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`. */
+  timezone?: string | null | undefined;
+
+  /** Further headers. Those that the service sets or that have a member of their own are refused. */
+  headers?: Readonly<Record<string, string>> | null | undefined;
+
+  /** Files that go with the mail. */
+  attachments?:
+    | readonly {
+        /** Name the recipient sees; decides about refused types. */
+        filename: string;
+
+        /** The file in base64 (standard alphabet, with padding; white space is ignored). */
+        content: string;
+
+        /** `type/subtype`, parameters allowed. Default: by the extension, else application/octet-stream. */
+        content_type?: string | null | undefined;
+
+        /** Makes the part inline, for `cid:` in the html; unique in the message, without brackets. */
+        content_id?: string | null | undefined;
+
+        /** Default: inline with a content_id, else attachment. */
+        disposition?: 'attachment' | 'inline' | null | undefined;
+      }[]
+    | null
+    | undefined;
+
+  /** For grouping and statistics; the recipient does not see them. */
+  tags?: readonly string[] | null | undefined;
+
+  /** Returned in events, not visible to the recipient; keys and values together at most 10 KiB. */
+  metadata?: Readonly<Record<string, string>> | null | undefined;
+
+  /** When to send, with offset, at most 30 days ahead. Default: now. */
+  send_at?: string | null | undefined;
+
+  /** When to give up, at most 7 days after `send_at`. */
+  expires_at?: string | null | undefined;
+
+  /** Only `false` is available yet. */
+  track_opens?: false | null | undefined;
+
+  /** Only `false` is available yet. */
+  track_clicks?: false | null | undefined;
+
+  /** The stream the mail belongs to. Default: `transactional`. */
+  stream?: string | null | undefined;
+
+  /** Only `false` is available yet. */
+  unsubscribe?: false | null | undefined;
+
+  /** What to answer when the recipient is suppressed: 202 with that status, or 409. Default: `accept`. */
+  on_suppressed?: 'accept' | 'reject' | null | undefined;
+
+  /** The whole way without SMTP; always on for test keys. Default: false. */
+  test?:
+    | boolean
+    | {
+        /** What the simulated send comes to. */
+        outcome: 'delivered' | 'bounced' | 'deferred' | 'complained' | 'opened' | 'clicked';
+      }
+    | null
+    | undefined;
+
+  /** What a faulty entry does: it is left out, or nothing is sent. Default: `skip`. */
+  on_error?: 'skip' | 'abort' | null | undefined;
+
+  /** Whether an address may stand in several entries. Default: false. */
+  allow_duplicates?: boolean | null | undefined;
+
+  /** One message is made for each entry. */
+  recipients: readonly {
+    /** Sender: one mailbox, `a@b` or `Name <a@b>`, of a verified domain. */
+    from?: string | null | undefined;
+
+    /** Recipient: one mailbox. */
+    to: string;
+
+    /** Further recipients, named in the mail. */
+    cc?: string | readonly string[] | null | undefined;
+
+    /** Further recipients, not named in the mail. */
+    bcc?: string | readonly string[] | null | undefined;
+
+    /** Where answers go: up to 10 mailboxes. */
+    reply_to?: string | readonly string[] | null | undefined;
+
+    /** Subject line. */
+    subject?: string | null | undefined;
+
+    /** HTML body, sent verbatim unless `variables` are given. One of `html`, `text` and `template_id` is required. */
+    html?: string | null | undefined;
+
+    /** Plain text body. */
+    text?: string | null | undefined;
+
+    /** Derive a text part where only html is given. Default: true. */
+    auto_text?: boolean | null | undefined;
+
+    /** Id or alias of a template; excludes `html` and `text`. */
+    template_id?: string | null | undefined;
+
+    /** Default: the published one. */
+    template_version?: number | null | undefined;
+
+    /** Data for the template, or for `{{ }}` and `{% %}` in `subject`, `html` and `text`: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep. */
+    variables?: Readonly<Record<string, unknown>> | null | undefined;
+
+    /** Refuse the request where a variable is missing. Default: the template's, else false. */
+    strict_variables?: boolean | null | undefined;
+
+    /** BCP 47, for dates and numbers: `de-AT`. Default: the template's, else `en`. */
+    locale?: string | null | undefined;
+
+    /** IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`. */
+    timezone?: string | null | undefined;
+
+    /** Further headers. Those that the service sets or that have a member of their own are refused. */
+    headers?: Readonly<Record<string, string>> | null | undefined;
+
+    /** Files that go with the mail. */
+    attachments?:
+      | readonly {
+          /** Name the recipient sees; decides about refused types. */
+          filename: string;
+
+          /** The file in base64 (standard alphabet, with padding; white space is ignored). */
+          content: string;
+
+          /** `type/subtype`, parameters allowed. Default: by the extension, else application/octet-stream. */
+          content_type?: string | null | undefined;
+
+          /** Makes the part inline, for `cid:` in the html; unique in the message, without brackets. */
+          content_id?: string | null | undefined;
+
+          /** Default: inline with a content_id, else attachment. */
+          disposition?: 'attachment' | 'inline' | null | undefined;
+        }[]
+      | null
+      | undefined;
+
+    /** For grouping and statistics; the recipient does not see them. */
+    tags?: readonly string[] | null | undefined;
+
+    /** Returned in events, not visible to the recipient; keys and values together at most 10 KiB. */
+    metadata?: Readonly<Record<string, string>> | null | undefined;
+
+    /** When to send, with offset, at most 30 days ahead. Default: now. */
+    send_at?: string | null | undefined;
+
+    /** When to give up, at most 7 days after `send_at`. */
+    expires_at?: string | null | undefined;
+
+    /** Only `false` is available yet. */
+    track_opens?: false | null | undefined;
+
+    /** Only `false` is available yet. */
+    track_clicks?: false | null | undefined;
+
+    /** The stream the mail belongs to. Default: `transactional`. */
+    stream?: string | null | undefined;
+
+    /** Only `false` is available yet. */
+    unsubscribe?: false | null | undefined;
+
+    /** What to answer when the recipient is suppressed: 202 with that status, or 409. Default: `accept`. */
+    on_suppressed?: 'accept' | 'reject' | null | undefined;
+
+    /** The whole way without SMTP; always on for test keys. Default: false. */
+    test?:
+      | boolean
+      | {
+          /** What the simulated send comes to. */
+          outcome: 'delivered' | 'bounced' | 'deferred' | 'complained' | 'opened' | 'clicked';
+        }
+      | null
+      | undefined;
+  }[];
+}
+
+/** A message as it stands now. */
+export interface Message {
+  object: 'message';
+  id: string;
+  batch_id: string | null;
+
+  /** Delivery status; for a message, that of its `to` recipient. */
+  status: Open<
+    | 'scheduled'
+    | 'queued'
+    | 'sent'
+    | 'deferred'
+    | 'delivered'
+    | 'bounced'
+    | 'complained'
+    | 'suppressed'
+    | 'failed'
+    | 'canceled'
+  >;
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  status_at: string;
+  from: string;
+  to: string;
+  cc: string[];
+  bcc: string[];
+  reply_to: string[];
+  subject: string;
+  stream: string;
+  template_id: string | null;
+  template_version: number | null;
+  tags: string[];
+  metadata: Record<string, string>;
+  send_at: string | null;
+  expires_at: string | null;
+  track_opens: boolean;
+  track_clicks: boolean;
+
+  /** True where delivery is simulated. */
+  test: boolean;
+
+  /** The Message-ID of the mail. */
+  rfc_message_id: string;
+  last_event: {
+    type: string;
+
+    /** RFC 3339 in UTC, with milliseconds. */
+    timestamp: string;
+  } | null;
+  engagement: {
+    opens: number;
+    clicks: number;
+    first_opened_at: string | null;
+    last_opened_at: string | null;
+    first_clicked_at: string | null;
+    bot_opens: number;
+    bot_clicks: number;
+  };
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  created_at: string;
+}
+
+/** The answer to a bulk send: one entry for each of `recipients`, in their order. */
+export interface Batch {
+  object: 'batch';
+  id: string;
+  accepted: number;
+  rejected: number;
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  created_at: string;
+  data: {
+    index: number;
+    to: string | null;
+    id: string | null;
+    status: string;
+    error: { code: string; message: string; field: string | null; request_id: string | null } | null;
+  }[];
+}
+
+/** A message with its recipients, attempts and events. */
+export interface MessageDetails {
+  object: 'message';
+  id: string;
+  batch_id: string | null;
+
+  /** Delivery status; for a message, that of its `to` recipient. */
+  status: Open<
+    | 'scheduled'
+    | 'queued'
+    | 'sent'
+    | 'deferred'
+    | 'delivered'
+    | 'bounced'
+    | 'complained'
+    | 'suppressed'
+    | 'failed'
+    | 'canceled'
+  >;
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  status_at: string;
+  from: string;
+  to: string;
+  cc: string[];
+  bcc: string[];
+  reply_to: string[];
+  subject: string;
+  stream: string;
+  template_id: string | null;
+  template_version: number | null;
+  tags: string[];
+  metadata: Record<string, string>;
+  send_at: string | null;
+  expires_at: string | null;
+  track_opens: boolean;
+  track_clicks: boolean;
+
+  /** True where delivery is simulated. */
+  test: boolean;
+
+  /** The Message-ID of the mail. */
+  rfc_message_id: string;
+  last_event: {
+    type: string;
+
+    /** RFC 3339 in UTC, with milliseconds. */
+    timestamp: string;
+  } | null;
+  engagement: {
+    opens: number;
+    clicks: number;
+    first_opened_at: string | null;
+    last_opened_at: string | null;
+    first_clicked_at: string | null;
+    bot_opens: number;
+    bot_clicks: number;
+  };
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  created_at: string;
+
+  /** The first 20. */
+  recipients: Recipient[];
+
+  /** The last 20. */
+  attempts: Attempt[];
+
+  /** The last 20, opt-in kinds included. */
+  events: EventRecord[];
+
+  /** With `expand=content`. */
+  content?: { html: string | null; text: string | null };
+}
+
+/** One recipient of a message, with a status of its own. */
+export interface Recipient {
+  email: string;
+  type: Open<'to' | 'cc' | 'bcc'>;
+
+  /** Delivery status; for a message, that of its `to` recipient. */
+  status: Open<
+    | 'scheduled'
+    | 'queued'
+    | 'sent'
+    | 'deferred'
+    | 'delivered'
+    | 'bounced'
+    | 'complained'
+    | 'suppressed'
+    | 'failed'
+    | 'canceled'
+  >;
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  status_at: string;
+  attempt_count: number;
+  next_attempt_at: string | null;
+
+  /** What the other side said last. */
+  smtp: {
+    code: number | null;
+    enhanced: string | null;
+    reply: string | null;
+    mx: string | null;
+    tls: string | null;
+  } | null;
+}
+
+/** One SMTP attempt: whom we asked, what was said, how long it took. */
+export interface Attempt {
+  object: 'attempt';
+  id: string;
+  recipient: string;
+  number: number;
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  started_at: string;
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  ended_at: string;
+  mx: string | null;
+  ip: string | null;
+  source: string | null;
+  tls: { protocol: string; cipher: string; verified: boolean; policy: string } | null;
+  timings_ms: {
+    /** Milliseconds. */
+    dns: number;
+
+    /** Milliseconds. */
+    connect: number;
+
+    /** Milliseconds. */
+    banner: number;
+
+    /** Milliseconds. */
+    tls: number;
+
+    /** Milliseconds. */
+    mail: number;
+
+    /** Milliseconds. */
+    rcpt: number;
+
+    /** Milliseconds. */
+    data: number;
+
+    /** Milliseconds. */
+    dot: number;
+  };
+  outcome: Open<'accepted' | 'deferred' | 'refused' | 'uncertain'>;
+  smtp_code: number | null;
+  enhanced_code: string | null;
+  smtp_reply: string | null;
+  class: string | null;
+  reason: string | null;
+  next_attempt_at: string | null;
+}
+
+/** Something that happened to a message. Webhooks carry the same record. */
+export interface EventRecord {
+  object: 'event';
+  id: string;
+  type: Open<
+    | 'sent'
+    | 'delivered'
+    | 'opened'
+    | 'clicked'
+    | 'bounced'
+    | 'complained'
+    | 'deferred'
+    | 'suppressed'
+    | 'failed'
+    | 'unsubscribed'
+  >;
+
+  /** RFC 3339 in UTC, with milliseconds. */
+  timestamp: string;
+
+  /** Ascends in the order in which events became visible; holes are normal. */
+  sequence: number;
+  test: boolean;
+
+  /** The message and, in the member named after the type, what happened. */
+  data: {
+    message_id: string;
+    batch_id: string | null;
+    rfc_message_id: string;
+    recipient: string;
+    recipient_type: Open<'to' | 'cc' | 'bcc'>;
+    from: string;
+    subject: string;
+    template_id: string | null;
+    stream: string;
+    tags: string[];
+    metadata: Record<string, string>;
+
+    /** Delivery status; for a message, that of its `to` recipient. */
+    status: Open<
+      | 'scheduled'
+      | 'queued'
+      | 'sent'
+      | 'deferred'
+      | 'delivered'
+      | 'bounced'
+      | 'complained'
+      | 'suppressed'
+      | 'failed'
+      | 'canceled'
+    >;
+    sent?: { attempt: number; mx: string | null; sending_ip: string | null };
+    delivered?: {
+      mx: string | null;
+      ip: string | null;
+      smtp_code: number | null;
+      smtp_reply: string | null;
+      tls: string | null;
+      attempt: number;
+      queue_ms: number;
+      via_relay: boolean;
+    };
+    opened?: {
+      first: boolean;
+      ip: string | null;
+      user_agent: string | null;
+      client: string | null;
+      os: string | null;
+      device: string | null;
+      is_bot: boolean;
+      bot: string | null;
+    };
+    clicked?: {
+      first: boolean;
+      url: string;
+      link_id: string;
+      part: Open<'html' | 'text'>;
+      ip: string | null;
+      user_agent: string | null;
+      is_bot: boolean;
+      bot: string | null;
+    };
+    bounced?: {
+      class: Open<'hard' | 'soft' | 'block' | 'undetermined'>;
+      reason: string;
+      async: boolean;
+      smtp_code: number | null;
+      enhanced_code: string | null;
+      smtp_reply: string | null;
+      mx: string | null;
+      attempts: number;
+      suppression_added: boolean;
+    };
+    complained?: {
+      feedback_type: string;
+      source: string;
+      arrival_date: string | null;
+      user_agent: string | null;
+      suppression_added: boolean;
+    };
+    deferred?: {
+      attempt: number;
+      mx: string | null;
+      smtp_code: number | null;
+      enhanced_code: string | null;
+      smtp_reply: string | null;
+      reason: string;
+
+      /** RFC 3339 in UTC, with milliseconds. */
+      next_attempt_at: string;
+    };
+    suppressed?: { reason: string; suppression_id: string };
+    failed?: { reason: string; message: string };
+    unsubscribed?: { stream: string; method: Open<'one_click' | 'mailto' | 'page'> };
+  };
+}
+
+/** SMTP attempts, oldest first. */
+export interface AttemptList {
+  object: 'list';
+  data: Attempt[];
+}
+
+/** What holds a message, and until when. */
+export interface Why {
+  object: 'why';
+  message_id: string;
+  recipients: {
+    email: string;
+    status: Open<
+      | 'scheduled'
+      | 'queued'
+      | 'sent'
+      | 'deferred'
+      | 'delivered'
+      | 'bounced'
+      | 'complained'
+      | 'suppressed'
+      | 'failed'
+      | 'canceled'
+    >;
+
+    /** What the recipient waits for. */
+    reason: Open<
+      'finished' | 'scheduled' | 'held' | 'being_sent' | 'waiting_for_retry' | 'destination_parked' | 'queued'
+    >;
+
+    /** The same for people. */
+    message: string;
+
+    /** When it is looked at again. */
+    until: string | null;
+  }[];
+}
+
+/** The stored body of a message, without the bytes of its attachments. */
+export interface Content {
+  object: 'content';
+  message_id: string;
+  html: string | null;
+  text: string | null;
+  attachments: {
+    filename: string;
+    content_type: string;
+    content_id: string | null;
+    disposition: Open<'attachment' | 'inline'>;
+
+    /** Bytes. */
+    size: number;
+  }[];
+}
+
+export interface MessageChange {
+  /** The new time, with offset, at most 30 days ahead. */
+  send_at: string;
+}
+
+/** A bulk send, and what became of it. */
+export interface BatchStatus {
+  object: 'batch';
+  id: string;
+  accepted: number;
+  rejected: number;
+  created_at: string;
+
+  /** Messages by status; null in lists. */
+  counts: Record<string, number> | null;
+}
+
+export interface NewTemplate {
+  /** A name of your own, accepted wherever an id is; unique in the account. */
+  alias?: string | null | undefined;
+
+  /** For people. Default: the alias, else the subject. */
+  name?: string | null | undefined;
+
+  /** Rendered for each mail; 998 characters at most then. */
+  subject?: string | null | undefined;
+
+  /** Sender where a send names none; its name may have variables. */
+  from?: string | null | undefined;
+
+  /** Where answers go. */
+  reply_to?: string | readonly string[] | null | undefined;
+
+  /** HTML body. */
+  html?: string | null | undefined;
+
+  /** Plain text body; derived from the html where there is none. */
+  text?: string | null | undefined;
+
+  /** Variables that are declared. Others may be used as well. */
+  variables?:
+    | readonly {
+        /** As the template spells it. */
+        name: string;
+
+        /** `string` where not given. */
+        type?: 'string' | 'number' | 'boolean' | 'object' | 'array' | null | undefined;
+
+        /** A send without it is refused. Default: false. */
+        required?: boolean | null | undefined;
+
+        /** What it is where a send does not give it. */
+        default?: unknown;
+      }[]
+    | null
+    | undefined;
+
+  /** BCP 47, for dates and numbers: `de-AT`. Default: the template's, else `en`. */
+  locale?: string | null | undefined;
+
+  /** IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`. */
+  timezone?: string | null | undefined;
+
+  /** Refuse sends where a variable is missing. Default: false. */
+  strict_variables?: boolean | null | undefined;
+
+  /** `false` keeps a draft. Default: true. */
+  publish?: boolean | null | undefined;
+}
+
+/** A mail to be filled in: Handlebars and Liquid, mixed as you like. */
+export interface Template {
+  object: 'template';
+  id: string;
+  alias: string | null;
+  name: string;
+  subject: string | null;
+  from: string | null;
+  reply_to: string[];
+  html: string | null;
+  text: string | null;
+  variables: {
+    name: string;
+    type: Open<'string' | 'number' | 'boolean' | 'object' | 'array'>;
+    required: boolean;
+    default: unknown;
+  }[];
+  locale: string;
+  timezone: string;
+  strict_variables: boolean;
+
+  /** The version shown. */
+  version: number;
+
+  /** The version that sends use. */
+  published_version: number | null;
+
+  /** Whether the version shown is the one that sends use. */
+  status: Open<'draft' | 'published'>;
+  created_at: string;
+  updated_at: string;
+  published_at: string | null;
+}
+
+export interface RenderRequest {
+  /** Id or alias; or give `subject`, `html` and `text` themselves. */
+  template_id?: string | null | undefined;
+
+  /** Default: the published one. */
+  template_version?: number | null | undefined;
+
+  /** Data for the template, or for `{{ }}` and `{% %}` in `subject`, `html` and `text`: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep. */
+  variables?: Readonly<Record<string, unknown>> | null | undefined;
+
+  /** Refuse the request where a variable is missing. Default: the template's, else false. */
+  strict_variables?: boolean | null | undefined;
+
+  /** BCP 47, for dates and numbers: `de-AT`. Default: the template's, else `en`. */
+  locale?: string | null | undefined;
+
+  /** IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`. */
+  timezone?: string | null | undefined;
+
+  /** Rendered for each mail; 998 characters at most then. */
+  subject?: string | null | undefined;
+
+  /** HTML body. */
+  html?: string | null | undefined;
+
+  /** Plain text body; derived from the html where there is none. */
+  text?: string | null | undefined;
+}
+
+/** What a template looks like with these variables, and what is wrong with it. */
+export interface Render {
+  object: 'render';
+  valid: boolean;
+  subject: {
+    rendered: string | null;
+    errors: { code: string; line: number | null; column: number | null; message: string }[];
+  } | null;
+  html: {
+    rendered: string | null;
+    errors: { code: string; line: number | null; column: number | null; message: string }[];
+  } | null;
+  text: {
+    rendered: string | null;
+    errors: { code: string; line: number | null; column: number | null; message: string }[];
+  } | null;
+
+  /** Names that the template asks for. */
+  variables: string[];
+}
+
+export interface TemplateChange {
+  /** A name of your own, accepted wherever an id is; unique in the account. */
+  alias?: string | null | undefined;
+
+  /** For people. Default: the alias, else the subject. */
+  name?: string | null | undefined;
+
+  /** Rendered for each mail; 998 characters at most then. */
+  subject?: string | null | undefined;
+
+  /** Sender where a send names none; its name may have variables. */
+  from?: string | null | undefined;
+
+  /** Where answers go. */
+  reply_to?: string | readonly string[] | null | undefined;
+
+  /** HTML body. */
+  html?: string | null | undefined;
+
+  /** Plain text body; derived from the html where there is none. */
+  text?: string | null | undefined;
+
+  /** Variables that are declared. Others may be used as well. */
+  variables?:
+    | readonly {
+        /** As the template spells it. */
+        name: string;
+
+        /** `string` where not given. */
+        type?: 'string' | 'number' | 'boolean' | 'object' | 'array' | null | undefined;
+
+        /** A send without it is refused. Default: false. */
+        required?: boolean | null | undefined;
+
+        /** What it is where a send does not give it. */
+        default?: unknown;
+      }[]
+    | null
+    | undefined;
+
+  /** BCP 47, for dates and numbers: `de-AT`. Default: the template's, else `en`. */
+  locale?: string | null | undefined;
+
+  /** IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`. */
+  timezone?: string | null | undefined;
+
+  /** Refuse sends where a variable is missing. Default: false. */
+  strict_variables?: boolean | null | undefined;
+
+  /** Publishes what results. Default: false. */
+  publish?: boolean | null | undefined;
+}
+
+export interface TemplateVersions {
+  object: 'list';
+  data: {
+    object: 'template_version';
+    version: number;
+    status: Open<'draft' | 'published' | 'superseded'>;
+    created_at: string;
+  }[];
+}
+
+export interface NewSuppressions {
+  /** One address. Not together with `emails`. */
+  email?: string | undefined;
+
+  /** Several addresses. */
+  emails?: readonly string[] | undefined;
+
+  /** `manual` where not given. */
+  reason?: 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual' | undefined;
+  note?: string | undefined;
+
+  /** Slug of the stream it is for; the whole account where not given. */
+  stream?: string | undefined;
+
+  /** When it ends; never where not given. */
+  expires_at?: string | undefined;
+}
+
+/** An address that is not mailed. */
+export interface Suppression {
+  object: 'suppression';
+  id: string;
+  email: string;
+  reason: Open<'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual'>;
+
+  /** `account`, or `stream:` and the slug of a stream. */
+  scope: string;
+
+  /** The message whose bounce or complaint made the entry. */
+  source_message_id: string | null;
+  note: string | null;
+  created_at: string;
+  created_by: string;
+
+  /** From then on the address is mailed again. */
+  expires_at: string | null;
+}
+
+/** What became of each address, in the order of the request. */
+export interface SuppressionResults {
+  object: 'list';
+  data: {
+    /** Place in `emails`. */
+    index: number;
+    email: string;
+    id: string | null;
+    result: Open<'created' | 'existing' | 'rejected'>;
+    error: { code: string; message: string; field: string | null; request_id: string } | null;
+  }[];
+}
+
+/** A sending domain and the DNS records it needs. */
+export interface Domain {
+  object: 'domain';
+  id: string;
+  name: string;
+  status: Open<'pending' | 'verified' | 'failed'>;
+
+  /** The DNS records to publish, ready to paste. */
+  records: {
+    purpose: Open<'dkim' | 'spf' | 'return_path' | 'dmarc' | 'tracking' | 'mx'>;
+    type: string;
+    host: string;
+    value: string;
+    required: boolean;
+    status: Open<'ok' | 'missing' | 'wrong'>;
+
+    /** What DNS answered at the last check. */
+    found: string | null;
+    checked_at: string | null;
+  }[];
+  dkim: { selector: string; algorithm: string; state: Open<'active' | 'pending' | 'retiring'> }[];
+  return_path: string;
+  track_opens: boolean | null;
+  track_clicks: boolean | null;
+  created_at: string;
+  verified_at: string | null;
+}
+
+export interface NewDomain {
+  /** The domain behind the `@` of the senders. */
+  name: string;
+
+  /** Host that bounces go to, the domain or a name below it; `rp.<name>` where not given. */
+  return_path?: string | undefined;
+
+  /** Null: as the account says. */
+  track_opens?: boolean | null | undefined;
+
+  /** Null: as the account says. */
+  track_clicks?: boolean | null | undefined;
+}
+
+export interface DomainChanges {
+  /** Null: as the account says. */
+  track_opens?: boolean | null | undefined;
+
+  /** Null: as the account says. */
+  track_clicks?: boolean | null | undefined;
+
+  /** The domain or a name below it. */
+  return_path?: string | undefined;
+}
+
+/** An API key, without its secret. */
+export interface Key {
+  object: 'key';
+  id: string;
+  name: string;
+  mode: Open<'live' | 'test'>;
+
+  /** The part of the key that is not secret. */
+  prefix: string;
+  scopes: string[];
+
+  /** Sending domains it is restricted to; none means all. */
+  domains: string[];
+
+  /** Addresses and ranges it may be used from; none means any. */
+  allowed_ips: string[];
+  expires_at: string | null;
+  last_used_at: string | null;
+  last_used_ip: string | null;
+  created_at: string;
+  created_by: string;
+
+  /** May lie in the future: then the key is good until that time. */
+  revoked_at: string | null;
+}
+
+export interface NewKey {
+  /** For people. */
+  name: string;
+  scopes: readonly (
+    | 'send'
+    | 'campaign'
+    | 'campaign:read'
+    | 'message:read'
+    | 'message:content'
+    | 'message:cancel'
+    | 'message:delete'
+    | 'template'
+    | 'template:read'
+    | 'template:render'
+    | 'suppression'
+    | 'suppression:read'
+    | 'suppression:delete'
+    | 'webhook'
+    | 'webhook:read'
+    | 'webhook:replay'
+    | 'webhook:secret'
+    | 'event:read'
+    | 'event:engagement'
+    | 'stats:read'
+    | 'domain'
+    | 'domain:read'
+    | 'domain:verify'
+    | 'domain:dkim'
+    | 'stream'
+    | 'stream:read'
+    | 'key'
+    | 'key:read'
+    | 'audit:read'
+    | 'settings'
+  )[];
+
+  /** That of the asking key where not given. */
+  mode?: 'live' | 'test' | undefined;
+
+  /** Sending domains it is restricted to. */
+  domains?: readonly string[] | undefined;
+
+  /** Addresses and CIDR ranges it may be used from. */
+  allowed_ips?: readonly string[] | undefined;
+
+  /** Lifetime in seconds. Not together with `expires_at`. */
+  ttl?: number | undefined;
+
+  /** When it ends; never where not given. */
+  expires_at?: string | undefined;
+
+  /** Id of the key it takes the place of. */
+  replaces?: string | undefined;
+
+  /** Seconds until the replaced key ends; at once where not given. */
+  revoke_after?: number | undefined;
+}
+
+/** A new API key with its secret. */
+export interface CreatedKey {
+  object: 'key';
+  id: string;
+  name: string;
+  mode: Open<'live' | 'test'>;
+
+  /** The part of the key that is not secret. */
+  prefix: string;
+  scopes: string[];
+
+  /** Sending domains it is restricted to; none means all. */
+  domains: string[];
+
+  /** Addresses and ranges it may be used from; none means any. */
+  allowed_ips: string[];
+  expires_at: string | null;
+  last_used_at: string | null;
+  last_used_ip: string | null;
+  created_at: string;
+  created_by: string;
+
+  /** May lie in the future: then the key is good until that time. */
+  revoked_at: string | null;
+
+  /** The key itself: it is shown only in this answer. */
+  key: string;
+}
+
+export interface KeyChanges {
+  /** For people. */
+  name?: string | undefined;
+  scopes?:
+    | readonly (
+        | 'send'
+        | 'campaign'
+        | 'campaign:read'
+        | 'message:read'
+        | 'message:content'
+        | 'message:cancel'
+        | 'message:delete'
+        | 'template'
+        | 'template:read'
+        | 'template:render'
+        | 'suppression'
+        | 'suppression:read'
+        | 'suppression:delete'
+        | 'webhook'
+        | 'webhook:read'
+        | 'webhook:replay'
+        | 'webhook:secret'
+        | 'event:read'
+        | 'event:engagement'
+        | 'stats:read'
+        | 'domain'
+        | 'domain:read'
+        | 'domain:verify'
+        | 'domain:dkim'
+        | 'stream'
+        | 'stream:read'
+        | 'key'
+        | 'key:read'
+        | 'audit:read'
+        | 'settings'
+      )[]
+    | undefined;
+
+  /** Sending domains it is restricted to. */
+  domains?: readonly string[] | undefined;
+
+  /** Addresses and CIDR ranges it may be used from. */
+  allowed_ips?: readonly string[] | undefined;
+}
+
+/** A kind of mail that is kept apart. */
+export interface Stream {
+  object: 'stream';
+  id: string;
+  slug: string;
+  name: string;
+  type: Open<'transactional' | 'broadcast'>;
+  pool: string;
+  priority: number;
+
+  /** While it is, nothing is accepted for it and what waits is held. */
+  paused: boolean;
+  created_at: string;
+}
+
+export interface NewStream {
+  /** What mails call it: lower-case letters, digits and hyphens. */
+  slug: string;
+
+  /** For people. */
+  name: string;
+  type: 'transactional' | 'broadcast';
+
+  /** Name of the sources it is sent from. */
+  pool?: string | undefined;
+
+  /** 0 goes first; 1 gets every fifth turn while mail of 0 waits. */
+  priority?: number | undefined;
+}
+
+export interface StreamChanges {
+  /** For people. */
+  name?: string | undefined;
+
+  /** Name of the sources it is sent from. */
+  pool?: string | undefined;
+
+  /** 0 goes first; 1 gets every fifth turn while mail of 0 waits. */
+  priority?: number | undefined;
+  paused?: boolean | undefined;
+}
+
+/** Settings of the account, and its limits. */
+export interface Settings {
+  object: 'settings';
+
+  /** For domains that say nothing themselves. */
+  track_opens: boolean;
+
+  /** For domains that say nothing themselves. */
+  track_clicks: boolean;
+
+  /** Mail that is not finished is never removed. */
+  retention: {
+    /** Days that html, text and attachments are kept. */
+    content_days: number;
+
+    /** Days that messages and their attempts are kept. */
+    messages_days: number;
+
+    /** Days that events are kept. */
+    events_days: number;
+  };
+  plan: string;
+  limits: {
+    requests_per_minute: number | null;
+
+    /** Recipients accepted a UTC day; null means no limit. */
+    mails_per_day: number | null;
+
+    /** Recipients accepted a UTC month; null means no limit. */
+    mails_per_month: number | null;
+
+    /** Addresses in one message. */
+    recipients: number;
+
+    /** Entries of one bulk send. */
+    bulk_recipients: number;
+    attachments: number;
+    message_bytes: number;
+    body_bytes: number;
+  };
+  usage: { mails_today: number; mails_this_month: number };
+}
+
+export interface SettingsChanges {
+  /** Null goes back to the default, false. */
+  track_opens?: boolean | null | undefined;
+
+  /** Null goes back to the default, false. */
+  track_clicks?: boolean | null | undefined;
+
+  /** At most what the server keeps; null goes back to the server's own. */
+  retention?:
+    | {
+        content_days?: number | null | undefined;
+        messages_days?: number | null | undefined;
+        events_days?: number | null | undefined;
+      }
+    | undefined;
+}
+
+/** One use of a key. */
+export interface AuditEntry {
+  object: 'audit_entry';
+  id: string;
+  at: string;
+  key_id: string | null;
+
+  /** `key:` and the name of the key, or `operator`. */
+  actor: string;
+  ip: string | null;
+  method: string;
+
+  /** The path as the description names it, such as `/v1/messages/{id}`. */
+  endpoint: string;
+
+  /** HTTP status of the answer. */
+  status: number;
+  result: Open<'ok' | 'refused' | 'failed' | 'idempotency_mismatch'>;
+  error_code: string | null;
+  request_id: string;
+
+  /** How long it took, in milliseconds. */
+  ms: number;
+  idempotency_replayed: boolean;
+  user_agent: string | null;
+}
+
+/** What each operation takes and gives. */
+export interface Operations {
+  /** Send one mail, or many */
+  sendMessage: { body: SingleMessage | BulkMessage; answer: Message | Batch };
+
+  /** List messages */
+  listMessages: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+
+      /** Statuses, separated by commas. */
+      status?:
+        | readonly (
+            | 'scheduled'
+            | 'queued'
+            | 'sent'
+            | 'deferred'
+            | 'delivered'
+            | 'bounced'
+            | 'complained'
+            | 'suppressed'
+            | 'failed'
+            | 'canceled'
+          )[]
+        | undefined;
+
+      /** Address of any recipient. */
+      to?: string | undefined;
+
+      /** Address of the sender. */
+      from?: string | undefined;
+
+      /** Beginnings of words of the subject; looks 30 days back unless `created_after` says otherwise. */
+      subject?: string | undefined;
+
+      /** Tag; repeat it for several, which must all be there. */
+      tag?: readonly string[] | undefined;
+
+      /** `metadata[order]=17`: exact values. */
+      metadata?: Readonly<Record<string, string>> | undefined;
+      template_id?: string | undefined;
+      batch_id?: string | undefined;
+      stream?: string | undefined;
+
+      /** The sending domain. */
+      domain?: string | undefined;
+      rfc_message_id?: string | undefined;
+
+      /** From this time on. */
+      created_after?: string | undefined;
+
+      /** Before this time. */
+      created_before?: string | undefined;
+      opened?: boolean | undefined;
+      clicked?: boolean | undefined;
+      test?: boolean | undefined;
+
+      /** Newest first (the default) or oldest first. */
+      sort?: '-created_at' | 'created_at' | undefined;
+    };
+    answer: Page<Message>;
+  };
+
+  /** Read the status of one message */
+  getMessage: {
+    query: {
+      /** `content` adds the stored body; needs the scope `message:content`. */
+      expand?: 'content' | undefined;
+    };
+    answer: MessageDetails;
+  };
+
+  /** Move the time of sending */
+  updateMessage: { body: MessageChange; answer: Message };
+
+  /** List the SMTP attempts of a message */
+  listMessageAttempts: { answer: AttemptList };
+
+  /** Why has it not arrived yet? */
+  explainMessage: { answer: Why };
+
+  /** Read the body of a message */
+  getMessageContent: { answer: Content };
+
+  /** Cancel a message */
+  cancelMessage: { answer: Message };
+
+  /** Send it again */
+  resendMessage: { answer: Message };
+
+  /** List bulk sends */
+  listBatches: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+    };
+    answer: Page<BatchStatus>;
+  };
+
+  /** Read a bulk send */
+  getBatch: { answer: BatchStatus };
+
+  /** Cancel a bulk send */
+  cancelBatch: { answer: BatchStatus };
+
+  /** Create a template */
+  createTemplate: { body: NewTemplate; answer: Template };
+
+  /** List templates */
+  listTemplates: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+    };
+    answer: Page<Template>;
+  };
+
+  /** Try a template */
+  renderTemplate: { body: RenderRequest; answer: Render };
+
+  /** Read one template */
+  getTemplate: {
+    query: {
+      /** The latest where not given. */
+      version?: number | undefined;
+    };
+    answer: Template;
+  };
+
+  /** Change a template */
+  updateTemplate: { body: TemplateChange; answer: Template };
+
+  /** Delete a template */
+  deleteTemplate: { answer: undefined };
+
+  /** Publish the latest version */
+  publishTemplate: { answer: Template };
+
+  /** List the versions of a template */
+  listTemplateVersions: { answer: TemplateVersions };
+
+  /** Read the event stream */
+  listEvents: {
+    query: {
+      /** Entries a page, 1 to 1000; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor or event id: the events after it; `start` for all there are. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+
+      /** Kinds, separated by commas. Without it: sent, delivered, opened, clicked, bounced, complained. */
+      type?:
+        | readonly (
+            | 'sent'
+            | 'delivered'
+            | 'opened'
+            | 'clicked'
+            | 'bounced'
+            | 'complained'
+            | 'deferred'
+            | 'suppressed'
+            | 'failed'
+            | 'unsubscribed'
+          )[]
+        | undefined;
+      message_id?: string | undefined;
+      recipient?: string | undefined;
+      batch_id?: string | undefined;
+      tag?: string | undefined;
+
+      /** From this time on. */
+      occurred_after?: string | undefined;
+
+      /** Before this time. */
+      occurred_before?: string | undefined;
+      test?: boolean | undefined;
+
+      /** Seconds to wait for an event when there is none yet. */
+      wait?: number | undefined;
+    };
+    answer: Page<EventRecord>;
+  };
+
+  /** Suppress an address, or many */
+  createSuppression: { body: NewSuppressions; answer: Suppression | SuppressionResults };
+
+  /** List suppressions */
+  listSuppressions: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+      reason?: 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual' | undefined;
+
+      /** Only entries for this stream. */
+      stream?: string | undefined;
+
+      /** `account`: only entries for the whole account. */
+      scope?: 'account' | undefined;
+
+      /** From this time on. */
+      created_after?: string | undefined;
+
+      /** Before this time. */
+      created_before?: string | undefined;
+    };
+    answer: Page<Suppression>;
+  };
+
+  /** Look up an address */
+  getSuppression: {
+    query: {
+      /** Only the entry for this stream. */
+      stream?: string | undefined;
+    };
+    answer: Suppression;
+  };
+
+  /** Mail an address again */
+  deleteSuppression: {
+    query: {
+      /** Only the entry for this stream. */
+      stream?: string | undefined;
+
+      /** Also entries made by complaints. */
+      force?: 'true' | 'false' | undefined;
+    };
+    answer: undefined;
+  };
+
+  /** List sending domains */
+  listDomains: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+
+      /** `verified` where not given. */
+      status?: 'verified' | 'pending' | 'failed' | 'any' | undefined;
+    };
+    answer: Page<Domain>;
+  };
+
+  /** Add a sending domain */
+  createDomain: { body: NewDomain; answer: Domain };
+
+  /** Read a domain */
+  getDomain: { answer: Domain };
+
+  /** Change a domain */
+  updateDomain: { body: DomainChanges; answer: Domain };
+
+  /** Remove a domain */
+  deleteDomain: { answer: undefined };
+
+  /** Ask DNS for the records now */
+  verifyDomain: { answer: Domain };
+
+  /** Make the next DKIM keys */
+  rotateDomainDkim: { answer: Domain };
+
+  /** List API keys */
+  listKeys: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+    };
+    answer: Page<Key>;
+  };
+
+  /** Make an API key */
+  createKey: { body: NewKey; answer: CreatedKey };
+
+  /** Read an API key */
+  getKey: { answer: Key };
+
+  /** Change an API key */
+  updateKey: { body: KeyChanges; answer: Key };
+
+  /** Revoke an API key */
+  revokeKey: { answer: undefined };
+
+  /** List streams */
+  listStreams: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+    };
+    answer: Page<Stream>;
+  };
+
+  /** Make a stream */
+  createStream: { body: NewStream; answer: Stream };
+
+  /** Change or pause a stream */
+  updateStream: { body: StreamChanges; answer: Stream };
+
+  /** Remove a stream */
+  deleteStream: { answer: undefined };
+
+  /** Read the settings of the account */
+  getSettings: { answer: Settings };
+
+  /** Change the settings of the account */
+  updateSettings: { body: SettingsChanges; answer: Settings };
+
+  /** Read the audit log */
+  listAuditEntries: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+      key_id?: string | undefined;
+
+      /** `key:` and the name of a key, or `operator`. */
+      actor?: string | undefined;
+      method?: string | undefined;
+
+      /** As the entries show it. */
+      endpoint?: string | undefined;
+      status?: number | undefined;
+      result?: 'ok' | 'refused' | 'failed' | 'idempotency_mismatch' | undefined;
+      ip?: string | undefined;
+      request_id?: string | undefined;
+
+      /** From this time on. */
+      since?: string | undefined;
+
+      /** Before this time. */
+      until?: string | undefined;
+    };
+    answer: Page<AuditEntry>;
+  };
+
+  /** Read this document */
+  getOpenapi: { answer: Record<string, unknown> };
+}

@@ -1,0 +1,35 @@
+/** Paths and query strings as the API reads them. */
+
+export type Query = Readonly<Record<string, unknown>>;
+
+/** Lists that are sent as a repeated parameter; all others are joined by commas, which a tag may not be split at. */
+const repeated: ReadonlySet<string> = new Set(['tag']);
+
+/** A path with its parts encoded. Throws a TypeError for a part that would lead somewhere else. */
+export function at(words: TemplateStringsArray, ...parts: readonly string[]): string {
+  return words.reduce((path, word, index) => `${path}${segment(parts[index - 1])}${word}`);
+}
+
+/** An empty part would name the list instead of an entry; dots would be taken out of the URL. */
+function segment(part: string | undefined): string {
+  if (typeof part !== 'string' || part === '' || part === '.' || part === '..')
+    throw new TypeError(`An id is needed, not ${JSON.stringify(part)}`);
+  return encodeURIComponent(part);
+}
+
+/** `?…`, or nothing. Undefined and null members are left out. */
+export function search(query: Query = {}): string {
+  const pairs = Object.entries(query).flatMap(([name, value]) => pairsOf(name, value));
+  return pairs.length === 0 ? '' : `?${pairs.map((pair) => pair.map(encodeURIComponent).join('=')).join('&')}`;
+}
+
+function pairsOf(name: string, value: unknown): [string, string][] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value)) {
+    const all = value.map(String);
+    return repeated.has(name) ? all.map((one) => [name, one]) : all.length === 0 ? [] : [[name, all.join(',')]];
+  }
+  if (value instanceof Date) return [[name, value.toISOString()]];
+  if (typeof value === 'object') return Object.entries(value).flatMap(([key, one]) => pairsOf(`${name}[${key}]`, one));
+  return [[name, typeof value === 'string' ? value : JSON.stringify(value)]];
+}

@@ -1,0 +1,99 @@
+/** Endpoints that are told of events, and the check of what they are told. */
+import type { Call } from './call.ts';
+import type { EventType, MailEvent } from './event.ts';
+import { entriesOf } from './pages.ts';
+import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import type { Page } from './types.ts';
+import { at, type Query } from './url.ts';
+import type { CreatedWebhook, NewWebhook, Webhook, WebhookChanges, WebhookSecret } from './webhook-records.ts';
+import { verifyWebhook, type VerifyOptions, type WebhookHeaders } from './webhook-signature.ts';
+
+interface ListQuery {
+  limit?: number | undefined;
+  after?: string | undefined;
+  before?: string | undefined;
+}
+
+export class Webhooks {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** The event of a call to your endpoint, once it is certain who sent it. Throws WebhookError. See `verifyWebhook`. */
+  verify(
+    rawBody: string | Uint8Array,
+    headers: WebhookHeaders,
+    secret: string | readonly string[],
+    options?: VerifyOptions,
+  ): Promise<MailEvent> {
+    return verifyWebhook(rawBody, headers, secret, options);
+  }
+
+  /** Registers an endpoint. The answer has the secret. */
+  create(body: NewWebhook, options?: PostOptions): Call<CreatedWebhook> {
+    return this.#transport.call('POST', '/v1/webhooks', { body, options });
+  }
+
+  get(id: string, options?: RequestOptions): Call<Webhook> {
+    return this.#transport.call('GET', at`/v1/webhooks/${id}`, { options });
+  }
+
+  /** One page. */
+  list(query?: ListQuery, options?: RequestOptions): Call<Page<Webhook>> {
+    return this.#transport.call('GET', '/v1/webhooks', { query: { ...query }, options });
+  }
+
+  /** All of them, page after page. */
+  each(query?: ListQuery, options?: RequestOptions): AsyncGenerator<Webhook, void, undefined> {
+    return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
+  }
+
+  /** Also pauses and resumes it: `{ enabled: false }`. */
+  update(id: string, body: WebhookChanges, options?: RequestOptions): Call<Webhook> {
+    return this.#transport.call('PATCH', at`/v1/webhooks/${id}`, { body, options });
+  }
+
+  delete(id: string, options?: RequestOptions): Call<undefined> {
+    return this.#transport.call('DELETE', at`/v1/webhooks/${id}`, { options });
+  }
+
+  /** One page of the calls of the last 30 days: what was sent, what the endpoint said. */
+  deliveries(id: string, query?: Query, options?: RequestOptions): Call<Page<Record<string, unknown>>> {
+    return this.#transport.call('GET', at`/v1/webhooks/${id}/deliveries`, { query, options });
+  }
+
+  /** Makes one call again. */
+  resend(id: string, deliveryId: string, options?: PostOptions): Call<Record<string, unknown>> {
+    return this.#transport.call('POST', at`/v1/webhooks/${id}/deliveries/${deliveryId}/resend`, { options });
+  }
+
+  /** Calls the endpoint with a sample event, and says what came of it. */
+  test(id: string, body: { type?: EventType | undefined } = {}, options?: PostOptions): Call<Record<string, unknown>> {
+    return this.#transport.call('POST', at`/v1/webhooks/${id}/test`, { body, options });
+  }
+
+  /** Tells the events of a span of time again, in the background. */
+  replay(
+    id: string,
+    body: {
+      since: string;
+      until?: string | undefined;
+      only?: 'failed' | 'all' | undefined;
+      types?: readonly EventType[] | undefined;
+    },
+    options?: PostOptions,
+  ): Call<Record<string, unknown>> {
+    return this.#transport.call('POST', at`/v1/webhooks/${id}/replay`, { body, options });
+  }
+
+  secret(id: string, options?: RequestOptions): Call<WebhookSecret> {
+    return this.#transport.call('GET', at`/v1/webhooks/${id}/secret`, { options });
+  }
+
+  /** Makes a new secret. Calls are signed with both for 24 hours. */
+  rotateSecret(id: string, options?: PostOptions): Call<WebhookSecret> {
+    return this.#transport.call('POST', at`/v1/webhooks/${id}/secret/rotate`, { options });
+  }
+}

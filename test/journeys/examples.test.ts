@@ -1,0 +1,82 @@
+/** The examples of the OpenAPI document: each request is one that works, each answer one that could come. */
+import assert from 'node:assert/strict';
+import type { Json } from '../../src/api/openapi-schemas.ts';
+import { startTestApp, type TestApp } from '../support/app.ts';
+import { breachesOf, type Follow } from '../support/json-schema.ts';
+import { publishedDocument } from '../support/published.ts';
+import { worldFor, type World } from '../support/world.ts';
+
+interface Example {
+  value: unknown;
+}
+
+interface Content {
+  schema: Json;
+  examples?: Record<string, Example>;
+}
+
+interface Operation {
+  operationId: string;
+  requestBody?: { content: Record<string, Content> };
+  responses: Record<string, { $ref?: string; content?: Record<string, Content> }>;
+}
+
+describe('the examples of the OpenAPI document', () => {
+  let app: TestApp;
+  let world: World;
+  let operations: (Operation & { method: string; path: string })[];
+  let follow: Follow;
+  before(async () => {
+    const document = await publishedDocument();
+    follow = (ref) => ref.slice(2).split('/').reduce<unknown>((here, step) => (here as Json)[step], document) as Json; // prettier-ignore
+    const paths = document['paths'] as Record<string, Record<string, Operation>>;
+    operations = Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path })),
+    );
+    app = await startTestApp();
+    world = await worldFor(app);
+  });
+  after(() => app.stop());
+
+  it('are there for every request that has a body', () => {
+    const without = operations.filter(({ requestBody }) => {
+      const content = requestBody?.content['application/json'];
+      return content !== undefined && Object.keys(content.examples ?? {}).length === 0;
+    });
+    assert.deepEqual(without.map(({ operationId }) => operationId), []); // prettier-ignore
+  });
+
+  it('requests: each is accepted', async () => {
+    const seen: string[] = [];
+    // Other examples use the template that this one makes.
+    const first = operations.toSorted((a, b) => Number(b.operationId === 'createTemplate') - Number(a.operationId === 'createTemplate')); // prettier-ignore
+    for (const { operationId, method, path, requestBody } of first) {
+      for (const [name, { value }] of Object.entries(requestBody?.content['application/json']?.examples ?? {})) {
+        const answer = await app.request(method, world.targetOf(path), value);
+        // The domain of the example is the one that all others send from, so it is there.
+        const isThere = operationId === 'createDomain' && answer.status === 409;
+        assert.ok(answer.status < 300 || isThere, `${operationId}, example ${name}: ${answer.status} ${answer.text}`);
+        seen.push(name);
+        if (operationId === 'createTemplate') await app.request('POST', '/v1/templates/welcome/publish');
+      }
+    }
+    assert.ok(seen.length >= 15, String(seen.length));
+  });
+
+  it('answers: each keeps to its schema', () => {
+    const contents = operations.flatMap(({ operationId, responses }) =>
+      Object.entries(responses).flatMap(([status, response]) => {
+        const { content = {} } = (response.$ref === undefined ? response : follow(response.$ref)) as typeof response;
+        return Object.values(content).map((one) => ({ ...one, name: `${operationId} ${status}` }));
+      }),
+    );
+    let checked = 0;
+    for (const { name, schema, examples = {} } of contents) {
+      for (const [example, { value }] of Object.entries(examples)) {
+        assert.deepEqual(breachesOf(schema, value, follow), [], `${name}, example ${example}`);
+        checked++;
+      }
+    }
+    assert.ok(checked > 500, String(checked));
+  });
+});
