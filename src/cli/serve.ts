@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { systemClock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
+import { managerIn, openServiceManager } from '../base/service-manager.ts';
 import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
@@ -51,16 +52,24 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
   const log = createLog(config.log);
   const ending = hearSignals();
   const unguard = guard(log);
+  const manager = openServiceManager(
+    { clock: systemClock, log },
+    managerIn(context.env, process.pid),
+    context.env['PATH'],
+  );
   try {
     const server = await starting(context, config, () => startApp(config, { log }));
     if (server === null) return;
+    manager.ready(`serving ${server.url}`);
     await greet(context, config, log, { url: server.url, isFirst });
     ending.onHangUp(() => {
       reload(context, log, server);
     });
     await ending.asked;
+    manager.stopping();
     await server.stop();
   } finally {
+    manager.close();
     unguard();
     ending.quiet();
     log.flush();
