@@ -103,8 +103,8 @@ function openRelay({ log }: { log: Log }, env: Record<string, string | undefined
     const fresh = spawn('/bin/sh', ['-c', RELAY], { env, stdio: ['pipe', 'ignore', 'pipe'] });
     fresh.on('error', (error) => { failed(String(error)); }); // prettier-ignore
     // A pipe whose reader has died: the exit is what counts.
-    fresh.stdin?.on('error', () => undefined);
-    fresh.stderr?.setEncoding('utf8').on('data', failed);
+    fresh.stdin.on('error', () => undefined);
+    fresh.stderr.setEncoding('utf8').on('data', failed);
     fresh.once('exit', () => {
       if (shell === fresh) shell = null;
     });

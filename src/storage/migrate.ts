@@ -7,6 +7,7 @@ import { up as ground } from '../../migrations/001-ground.ts';
 import { up as api } from '../../migrations/002-api.ts';
 import { up as templates } from '../../migrations/003-templates.ts';
 import { up as admin } from '../../migrations/004-admin.ts';
+import { renewViews, withoutViews } from './views.ts';
 
 interface Migration {
   name: string;
@@ -33,11 +34,17 @@ const source: Knex.MigrationSource<Migration> = {
 
 /** Brings the database up to date; returns the names of the steps that were taken. */
 export async function migrate(knex: Knex): Promise<string[]> {
-  const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
-    number,
-    string[],
-  ];
-  return names;
+  if ((await migrationState(knex)).every(({ taken }) => taken)) {
+    await renewViews(knex);
+    return [];
+  }
+  return await withoutViews(knex, async () => {
+    const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
+      number,
+      string[],
+    ];
+    return names;
+  });
 }
 
 /** The steps this program knows and which of them the database has taken. */

@@ -49,7 +49,7 @@ function whatIsMissing(): string | null {
 
 describe('systemd/install.sh', function () {
   this.timeout(120_000);
-  let root: string;
+  let root = '';
 
   before(function () {
     const missing = whatIsMissing();
@@ -65,7 +65,7 @@ describe('systemd/install.sh', function () {
     writeFileSync(path.join(root, 'etc/group'), 'root:x:0:\n');
   }); // prettier-ignore
   afterEach(() => {
-    if (root !== undefined) rmSync(root, { recursive: true });
+    if (root !== '') rmSync(root, { recursive: true });
   });
 
   it('leaves the same tree when it runs twice, with a program that runs', () => {

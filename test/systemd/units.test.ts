@@ -19,7 +19,7 @@ const analyze = (...args: string[]): { status: number | null; said: string } => 
 
 describe('units', () => {
   /** Units with the Node.js of this machine: systemd-analyze looks whether the program is there. */
-  let here: string;
+  let here = '';
   before(function () {
     if (spawnSync('systemd-analyze', ['--version']).status !== 0) {
       console.log('skipped: systemd-analyze is not installed (apt-get install systemd)');
@@ -30,7 +30,7 @@ describe('units', () => {
       writeFileSync(path.join(here, name), unit(name).replaceAll('/usr/bin/node', process.execPath));
   });
   after(() => {
-    if (here !== undefined) rmSync(here, { recursive: true });
+    if (here !== '') rmSync(here, { recursive: true });
   });
 
   it('are found', () => {
