@@ -92,9 +92,13 @@ async function starting(context: Context, config: Config, start: () => Promise<S
     return await start();
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    const place = `${config.http.host}:${String(config.http.port)}`;
+    const port = error instanceof Error && 'port' in error ? error.port : config.http.port;
+    const { host, setting } =
+      port === config.metrics.port && port !== config.http.port
+        ? { host: config.metrics.host, setting: 'metrics.port' }
+        : { host: config.http.host, setting: 'http.port' };
     if (code === 'EADDRINUSE')
-      context.note(`posthorn: something listens on ${place} already: change http.port, or end it`);
+      context.note(`posthorn: something listens on ${host}:${String(port)} already: change ${setting}, or end it`);
     else if (code === 'EACCES') context.note(`posthorn: not permitted: ${String(error)}`);
     else throw error;
     context.end(code === 'EACCES' ? exitCodes.noPermission : exitCodes.unavailable);

@@ -34,6 +34,8 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db'> {
   bells: { deliveries: Bell<readonly DueHint[]> };
   sites: Sites;
   random: () => number;
+  /** Hears of every attempt that was made. */
+  attempted?(outcome: Outcome): void;
 }
 
 export interface MtaOptions {
@@ -74,6 +76,8 @@ export interface Mta {
   lanes(): LaneReport[];
   /** Until when every mail host of this domain is left alone, or null. */
   parkedUntil(domain: string): number | null;
+  /** The lane that mail for this domain is in now; a name with `~` where it has none. */
+  laneOf(domain: string): string;
   sizes(): { groups: number; jobs: number; connections: number };
 }
 
@@ -296,6 +300,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
 
   function note(job: Job, mail: Ready, destination: Destination, number: number, outcome: Outcome): void {
     const { facts } = outcome;
+    deps.attempted?.(outcome);
     log.info(
       {
         event: 'attempt',
@@ -452,6 +457,11 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
           lastProgressAt: state?.lastProgressAt ?? 0,
         };
       }),
+    laneOf(domain) {
+      const known = deps.sites.known(domain);
+      if (known === null) return '~unresolved';
+      return known.kind === 'hold' ? '~hold' : known.kind === 'site' ? known.name : laneFor(known);
+    },
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
   };
 }
