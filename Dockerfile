@@ -16,12 +16,13 @@ COPY migrations migrations
 COPY src src
 RUN npm run --silent build \
  && npm prune --omit=dev --no-audit --no-fund \
- # Of what was compiled only the result is needed; sources for programs that read them are in the lockfile's packages.
- && find node_modules/sqlite3 -depth \( -name deps -o -name obj.target -o -name '*.o' -o -name '*.a' \) -exec rm -rf {} + \
- && find dist -name '*.map' -delete \
+ # Of what was compiled only the result is needed, of packages only what runs.
+ && find node_modules/sqlite3 -depth \( -name deps -o -name obj -o -name obj.target -o -name '*.o' -o -name '*.a' \) -exec rm -rf {} + \
+ && find node_modules dist \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.md' \) -delete \
  && rm -rf dist/.built dist/.tsbuildinfo src/bin/ready.mjs \
  && find src -mindepth 1 -maxdepth 1 ! -name bin -exec rm -rf {} + \
- && rm -rf migrations tsconfig.json .npmrc
+ && rm -rf migrations tsconfig.json .npmrc \
+ && strip /usr/local/bin/node
 
 FROM docker.io/library/debian:bookworm-slim
 LABEL org.opencontainers.image.title="Posthorn" \

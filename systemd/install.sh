@@ -53,13 +53,16 @@ esac
 "$node" -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' ||
   fail "Node.js 20.19 or newer is needed; $node is $("$node" --version)"
 [ -f "$source/dist/src/main.js" ] || fail "this checkout is not built: in $source run \`npm ci && npm run build\`"
+[ -z "$(find "$source/src" "$source/migrations" "$source/package.json" -newer "$source/dist/.built" -print 2>/dev/null)" ] ||
+  fail "the build is older than its sources: in $source run \`npm run build\`"
 [ -f "$source/node_modules/sqlite3/build/Release/node_sqlite3.node" ] || fail "packages are missing: in $source run \`npm ci\`"
 
 # --- the program ----------------------------------------------------------------------------------------------------
-# Made aside and put in place at once: a run that breaks off leaves the old one whole.
-stage=$root$program.new
-rm -rf "$stage"
-mkdir -p "$stage/src" "$stage/node_modules"
+# Made aside, compared, and put in place at once: a run that breaks off leaves the old one whole.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+stage=$scratch/program
+mkdir -p "$stage/src"
 cp -R "$source/src/bin" "$stage/src/bin"
 rm -f "$stage/src/bin/ready.mjs"
 cp -R "$source/dist" "$source/docs" "$source/systemd" "$stage/"
@@ -69,41 +72,38 @@ cp "$source/config/posthorn.yaml" "$stage/config/"
 cp "$source/package.json" "$source/package-lock.json" "$source/README.md" "$source/CHANGELOG.md" "$source/LICENSE" "$stage/"
 # The packages of the lockfile without those for development, as they were installed here.
 (cd "$source" && "$node" -e '
-  const { packages } = JSON.parse(require("node:fs").readFileSync("package-lock.json", "utf8"));
+  const fs = require("node:fs");
+  const { packages } = JSON.parse(fs.readFileSync("package-lock.json", "utf8"));
   for (const [place, { dev, devOptional }] of Object.entries(packages))
-    if (place !== "" && !dev && !devOptional && require("node:fs").existsSync(place)) console.log(place);
-') | while read -r place; do
-  # What one package has within another is in the list itself.
-  mkdir -p "$stage/$place"
-  (cd "$source/$place" && find . -mindepth 1 -maxdepth 1 ! -name node_modules -exec cp -R {} "$stage/$place/" \;)
-done
-# Of a compiled package the compiled file is enough.
-find "$stage/node_modules/sqlite3" -depth \( -name deps -o -name obj.target -o -name '*.o' \) -exec rm -rf {} \;
+    if (/^node_modules\/(@[^/]+\/)?[^/]+$/.test(place) && !dev && !devOptional && fs.existsSync(place)) console.log(place);
+') >"$scratch/packages"
+# Of the compiled package the compiled file is enough.
+sqlite=node_modules/sqlite3
+tar -C "$source" --exclude="$sqlite/deps" --exclude="$sqlite/build/Release/obj*" --exclude="$sqlite/build/Release/.deps" --exclude="$sqlite/build/Release/*.a" \
+  -cf - -T "$scratch/packages" | tar -C "$stage" -xf -
 chown -R 0:0 "$stage"
 chmod -R u=rwX,go=rX "$stage"
 
-if diff -r -q "$stage" "$root$program" >/dev/null 2>&1; then
-  rm -rf "$stage"
-else
+if [ -e "$root$program.new" ] || [ -e "$root$program.old" ]; then rm -rf "$root$program.new" "$root$program.old"; fi
+if ! diff -r -q "$stage" "$root$program" >/dev/null 2>&1; then
   changed=yes
-  rm -rf "$root$program.old"
+  mkdir -p "$root/opt"
+  cp -R -p "$stage" "$root$program.new"
   [ ! -d "$root$program" ] || mv "$root$program" "$root$program.old"
-  mv "$stage" "$root$program"
+  mv "$root$program.new" "$root$program"
   rm -rf "$root$program.old"
 fi
 
 # --- everything around it -------------------------------------------------------------------------------------------
 # put FILE PLACE MODE: writes standard input there, if it is not there already.
 put() {
+  cat >"$scratch/file"
+  cmp -s "$scratch/file" "$root$1" && return
+  changed=yes
   mkdir -p "$root$(dirname "$1")"
-  cat >"$root$1.new"
+  cp "$scratch/file" "$root$1.new"
   chmod "$2" "$root$1.new"
-  if cmp -s "$root$1.new" "$root$1"; then
-    rm -f "$root$1.new"
-  else
-    changed=yes
-    mv "$root$1.new" "$root$1"
-  fi
+  mv "$root$1.new" "$root$1"
 }
 
 put /usr/lib/sysusers.d/posthorn.conf 644 <"$source/systemd/posthorn.sysusers"

@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import {
   appendFileSync,
   chmodSync,
+  copyFileSync,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -12,6 +13,7 @@ import {
   readFileSync,
   readlinkSync,
   rmSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import os from 'node:os';
@@ -27,7 +29,7 @@ function treeOf(root: string): Map<string, string> {
       const file = path.join(root, name);
       const { mode, uid, gid, size, mtimeMs } = lstatSync(file);
       const isLink = lstatSync(file).isSymbolicLink();
-      const held = isLink ? readlinkSync(file) : lstatSync(file).isDirectory() ? '' : `${String(size)} ${String(mtimeMs)}`;
+      const held = isLink ? readlinkSync(file) : `${String(size)} ${String(mtimeMs)}`;
       return [name, `${mode.toString(8)} ${String(uid)}:${String(gid)} ${held}`];
     }),
   ); // prettier-ignore
@@ -41,6 +43,8 @@ const run = (script: string, ...args: string[]): { status: number | null; out: s
 function whatIsMissing(): string | null {
   if (process.getuid?.() !== 0) return 'the install script has to run as root';
   if (!existsSync(path.join(project, 'dist/src/main.js'))) return 'the program is not built (npm run build)';
+  const age = spawnSync('find', ['src', 'migrations', 'package.json', '-newer', 'dist/.built'], { cwd: project, encoding: 'utf8' }); // prettier-ignore
+  if (age.stdout !== '') return 'the build is stale (npm run build)';
   const missing = ['systemd-sysusers', 'systemd-tmpfiles', 'systemctl'].filter(
     (tool) => spawnSync(tool, ['--version']).status !== 0,
   );
@@ -113,6 +117,19 @@ describe('systemd/install.sh', function () {
     assert.equal(existsSync(path.join(root, 'opt/posthorn/left-over')), false);
     assert.doesNotMatch(readFileSync(path.join(root, 'etc/systemd/system/posthorn.service'), 'utf8'), /# old/);
   });
+
+  it('refuses a build that is older than its sources', () => {
+    const stale = mkdtempSync(path.join(os.tmpdir(), 'ph-stale-'));
+    for (const folder of ['systemd', 'dist/src', 'src', 'migrations']) mkdirSync(path.join(stale, folder), { recursive: true });
+    copyFileSync(path.join(project, 'systemd/install.sh'), path.join(stale, 'systemd/install.sh'));
+    for (const file of ['dist/src/main.js', 'dist/.built', 'src/main.ts', 'package.json']) writeFileSync(path.join(stale, file), '{}');
+    utimesSync(path.join(stale, 'dist/.built'), 1, 1);
+    const { status, stderr } = spawnSync('sh', [path.join(stale, 'systemd/install.sh'), '--root', root], { encoding: 'utf8' });
+    assert.equal(status, 1);
+    assert.match(stderr, /older than its sources/);
+    assert.equal(existsSync(path.join(root, 'opt/posthorn')), false);
+    rmSync(stale, { recursive: true });
+  }); // prettier-ignore
 
   it('is undone by uninstall.sh, which keeps data and settings unless told', () => {
     const before = [...treeOf(root).keys()];
