@@ -52,6 +52,9 @@ case "$node" in
 esac
 "$node" -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' ||
   fail "Node.js 20.19 or newer is needed; $node is $("$node" --version)"
+# Another system has its own; this one's does the work here.
+there=$node
+[ -z "$root" ] || [ ! -x "$root/usr/bin/node" ] || there=/usr/bin/node
 [ -f "$source/dist/src/main.js" ] || fail "this checkout is not built: in $source run \`npm ci && npm run build\`"
 [ -z "$(find "$source/src" "$source/migrations" "$source/package.json" -newer "$source/dist/.built" -print 2>/dev/null)" ] ||
   fail "the build is older than its sources: in $source run \`npm run build\`"
@@ -116,7 +119,7 @@ owner=$(sed -n 's/^posthorn:[^:]*:\([0-9]*\):\([0-9]*\):.*/\1:\2/p' "$root/etc/p
 # The command for everybody's shell. Root becomes the server's user, so that no file of it ends up with another owner.
 put /usr/local/bin/posthorn 755 <<SCRIPT
 #!/bin/sh
-program='$node $program/src/bin/posthorn.cjs'
+program='$there $program/src/bin/posthorn.cjs'
 [ "\$(id -u)" != 0 ] || exec setpriv --reuid=posthorn --regid=posthorn --init-groups -- \$program "\$@"
 exec \$program "\$@"
 SCRIPT
@@ -128,12 +131,12 @@ fi
 
 wanted=posthorn.service
 put "$units/posthorn.service" 644 <<UNIT
-$(sed "s|/usr/bin/node|$node|" "$source/systemd/posthorn.service")
+$(sed "s|/usr/bin/node|$there|" "$source/systemd/posthorn.service")
 UNIT
 # Nothing to take backups with, no timer.
 if (cd / && "$node" "$source/src/bin/posthorn.cjs" backup --help 2>/dev/null) | grep -q '^Usage: posthorn backup'; then
   put "$units/posthorn-backup.service" 644 <<UNIT
-$(sed "s|/usr/bin/node|$node|" "$source/systemd/posthorn-backup.service")
+$(sed "s|/usr/bin/node|$there|" "$source/systemd/posthorn-backup.service")
 UNIT
   put "$units/posthorn-backup.timer" 644 <"$source/systemd/posthorn-backup.timer"
   wanted="$wanted posthorn-backup.timer"
