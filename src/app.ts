@@ -61,6 +61,8 @@ import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
+import { createMeters, type Meters } from './operator/meters.ts';
+import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
 import { Unavailable } from './operator/unavailable.ts';
 import { version } from './version.ts';
@@ -142,10 +144,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const signers = createDkimSigners({ db, keyring, clock });
   const auditLog = createAuditLog({ db, clock, report });
   const idempotency = createIdempotencyStore({ db, clock });
+  const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
+  const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
   const recorder = createRecorder({
     commit: db.commit,
     clock,
-    written: () => {
+    written: (recorded) => {
+      for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
       bells.events.ring();
     },
   });
@@ -200,7 +205,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     trackingKey: trackKeys[0],
     epoch,
     judge: (refusal) => judge(refusal),
+    meters,
   });
+  const metrics =
+    meters === null
+      ? null
+      : metricsHandler(
+          { db, clock, log, mta, meters, version, url: config.storage.url, dataDir: config.dataDir },
+          config.metrics.token,
+        );
   const accountWindows = new Windows();
   const fetch = createSafeFetch(
     { resolver, clock },
@@ -222,6 +235,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk),
+      ...(meters === null
+        ? {}
+        : {
+            answered: (request) => {
+              meters.answered(request);
+            },
+          }),
+      ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
       settings: {
         publicUrl: config.http.publicUrl,
         version,
@@ -337,6 +358,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     renderer,
     resolver,
     ownResolver: overrides.resolver === undefined,
+    meters,
+    metrics: null,
   };
   const reload = (next: Config): Changes => {
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
@@ -374,6 +397,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   try {
     const url = await listen(api, config.http);
     running.control = await serveControl(operator, config.dataDir);
+    if (metrics !== null && config.metrics.port !== null) {
+      running.metrics = await serveMetrics(metrics, config.metrics.host, config.metrics.port);
+      log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
+    }
     await mta.start();
     const ports = await inbound.start();
     await webhooks.start();
@@ -412,6 +439,7 @@ interface Parts {
   trackingKey: TrackingKey;
   epoch: number;
   judge: Judge;
+  meters: Meters | null;
 }
 
 function buildMta(parts: Parts): Mta {
@@ -454,6 +482,7 @@ function buildMta(parts: Parts): Mta {
   return createMta(
     {
       db, clock, log, recorder, bells, sites, random, holdOf, trackingKey, judge,
+      ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
       returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
@@ -528,6 +557,8 @@ interface Running {
   renderer: { close(): Promise<void> };
   resolver: Resolver;
   ownResolver: boolean;
+  meters: Meters | null;
+  metrics: MetricsServer | null;
 }
 
 async function stopAll({
@@ -545,9 +576,13 @@ async function stopAll({
   renderer,
   resolver,
   ownResolver,
+  meters,
+  metrics,
 }: Running): Promise<void> {
   disk.stop();
+  meters?.stop();
   await Promise.all([
+    metrics?.close(),
     api.close(),
     inbound.stop(),
     control?.close(),

@@ -216,6 +216,7 @@ async function commandsIn(command: readonly string[]): Promise<string[]> {
 
 describe('commands in the documents', () => {
   const hasCurl = spawnSync('curl', ['--version'], { stdio: 'ignore' }).status === 0;
+  const hasSqlite = spawnSync('sqlite3', ['--version'], { stdio: 'ignore' }).status === 0;
 
   for (const document of documents) {
     const blocks = docBlocks(read(document)).filter(({ language }) => language === 'sh');
@@ -238,6 +239,10 @@ describe('commands in the documents', () => {
         it(`line ${String(block.line)}: ${block.text.split('\n', 1)[0] ?? ''}`, async function () {
           if (/\bcurl\b/.test(block.text) && !hasCurl) {
             console.log('skipped: curl is not installed (apt-get install curl)');
+            this.skip();
+          }
+          if (/\bsqlite3 /.test(block.text) && !hasSqlite) {
+            console.log('skipped: sqlite3 is not installed (apt-get install sqlite3)');
             this.skip();
           }
           if (comment === 'run without server') await reader.runAlone(block.text);

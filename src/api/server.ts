@@ -68,7 +68,9 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const reader = createJsonReader(deps);
   const app = createApp(deps, routes, { stop, buckets, reader });
   const handle = app.callback();
-  const server = createServer(settings, (req, res) => void handle(req, res));
+  const server = createServer(settings, (req, res) => {
+    if (deps.beside?.(req, res) !== true) void handle(req, res);
+  });
   answerBelow(
     {
       clock,

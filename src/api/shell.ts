@@ -1,4 +1,5 @@
 /** What the parts of the shell share: the things handed in, the counters, and the type of the middleware. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type Koa from 'koa';
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
@@ -54,6 +55,10 @@ export interface ApiDeps {
   planLimit(plan: string): number;
   audit: AuditSink;
   idempotency: IdempotencySettings;
+  /** Hears of every request that the router has answered. */
+  answered?(request: { operation: string | null; status: number; ms: number }): void;
+  /** Answers what is not of the API (true), such as the operator's metrics. */
+  beside?(request: IncomingMessage, response: ServerResponse): boolean;
   /** Whether the service can do its work, with the single checks by name. */
   ready(): Promise<{ ok: boolean; checks: Readonly<Record<string, boolean>> }>;
   settings: ApiSettings;

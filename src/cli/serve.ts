@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { systemClock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
+import { managerIn, openServiceManager } from '../base/service-manager.ts';
 import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
@@ -51,16 +52,24 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
   const log = createLog(config.log);
   const ending = hearSignals();
   const unguard = guard(log);
+  const manager = openServiceManager(
+    { clock: systemClock, log },
+    managerIn(context.env, process.pid),
+    context.env['PATH'],
+  );
   try {
     const server = await starting(context, config, () => startApp(config, { log }));
     if (server === null) return;
+    manager.ready(`serving ${server.url}`);
     await greet(context, config, log, { url: server.url, isFirst });
     ending.onHangUp(() => {
       reload(context, log, server);
     });
     await ending.asked;
+    manager.stopping();
     await server.stop();
   } finally {
+    manager.close();
     unguard();
     ending.quiet();
     log.flush();
@@ -83,9 +92,13 @@ async function starting(context: Context, config: Config, start: () => Promise<S
     return await start();
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    const place = `${config.http.host}:${String(config.http.port)}`;
+    const port = error instanceof Error && 'port' in error ? error.port : config.http.port;
+    const { host, setting } =
+      port === config.metrics.port && port !== config.http.port
+        ? { host: config.metrics.host, setting: 'metrics.port' }
+        : { host: config.http.host, setting: 'http.port' };
     if (code === 'EADDRINUSE')
-      context.note(`posthorn: something listens on ${place} already: change http.port, or end it`);
+      context.note(`posthorn: something listens on ${host}:${String(port)} already: change ${setting}, or end it`);
     else if (code === 'EACCES') context.note(`posthorn: not permitted: ${String(error)}`);
     else throw error;
     context.end(code === 'EACCES' ? exitCodes.noPermission : exitCodes.unavailable);

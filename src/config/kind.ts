@@ -113,6 +113,12 @@ export const filePath = (): Kind<string> => text('a file path', (written) => wri
 export const hostName = (): Kind<string> =>
   text('a host name such as mail.example.com', (written) => (isHostName(written) ? written.toLowerCase() : null));
 
+/** A secret that travels in an Authorization field. */
+export const bearerToken = (): Kind<string> =>
+  text('16 to 256 letters, digits or -._~+/', (written) =>
+    /^[A-Za-z0-9._~+/-]{16,256}$/.test(written) ? written : null,
+  );
+
 /** An address to listen on. */
 export const listenAddress = (): Kind<string> =>
   text('an IP address or a host name', (written) => (isIp(written) || isHostName(written) ? written : null));

@@ -16,6 +16,8 @@ import { readSettings } from './validate.ts';
 
 /** Looked for in this order where neither `--config` nor POSTHORN_CONFIG names a file. The second is relative to the working directory. */
 const USUAL_FILES = ['/etc/posthorn/posthorn.yaml', 'config/posthorn.yaml'];
+/** What systemd puts before the file's name where `LoadCredential=setting:/folder` hands over a whole folder. */
+const FOLDER_CREDENTIAL = 'setting_';
 /** Settings are a few KiB; more is a mix-up, and must not fill the memory. */
 const LARGEST_FILE = 2 ** 20;
 
@@ -118,8 +120,9 @@ function readCredentials(
   const mistakes: string[] = [];
   const present = new Set(namesIn(folder));
   for (const entry of entries) {
-    if (!present.has(entry.path)) continue;
-    const file = path.join(folder, entry.path);
+    const name = [entry.path, `${FOLDER_CREDENTIAL}${entry.path}`].find((one) => present.has(one));
+    if (name === undefined) continue;
+    const file = path.join(folder, name);
     const reading = readText(file);
     if (reading.kind === 'ok') written.push(writtenAs(entry, reading.text.trim(), file));
     else

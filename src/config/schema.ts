@@ -8,7 +8,7 @@
 import path from 'node:path';
 import { z } from 'zod';
 import {
-  count, dnsServer, duration, filePath, flag, hostName, ipNetwork, list, listenAddress, listenPort, mailAddress, map, oneOf,
+  bearerToken, count, dnsServer, duration, filePath, flag, hostName, ipNetwork, list, listenAddress, listenPort, mailAddress, map, oneOf,
   optional, remotePort, routes, size, text, webAddress,
 } from './kind.ts'; // prettier-ignore
 import { group, notes, setting } from './setting.ts';
@@ -157,6 +157,11 @@ export const settings = group('', {
   log: group('The log on standard output.', {
     level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),
     format: setting(optional(oneOf('json', 'pretty')), null, 'One JSON object a line, or coloured lines for people.', { fallbackText: 'json, or pretty on a terminal' }),
+  }),
+  metrics: group('Figures for Prometheus, at `/metrics`.', {
+    port: setting(optional(listenPort()), null, 'Port of their own; 0 takes a free one.', { fallbackText: "none: they are on the API's port for `metrics.token`, and nowhere without one" }),
+    host: setting(listenAddress(), '127.0.0.1', 'Address that `metrics.port` listens on.'),
+    token: setting(optional(bearerToken()), null, 'Token that a reader has to send as `Authorization: Bearer <token>`.', { fallbackText: 'none: whoever reaches `metrics.port` may read', secret: true }),
   }),
   webhooks: group('Calls to the endpoints of customers.', {
     allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),

@@ -31,6 +31,8 @@ export interface Occurrence {
 export interface Recorded {
   applied: boolean;
   state: DeliveryState | null;
+  /** The class of the bounce that it meant, where it meant one. */
+  bounced?: string;
 }
 
 /** Happenings that belong together, in order, with rows (an audit line, say) to be written in the same transaction. */
@@ -47,7 +49,11 @@ export interface Recorder {
 export const HAPPEN = 'happen';
 
 /** `written` is told of events once they are durable. */
-export function createRecorder(deps: { commit: Committer; clock: Clock; written: () => void }): Recorder {
+export function createRecorder(deps: {
+  commit: Committer;
+  clock: Clock;
+  written: (recorded: readonly Recorded[]) => void;
+}): Recorder {
   const work: Work<HappenUnit, readonly Recorded[], Map<string, Folding>> = {
     name: HAPPEN,
     read: (db, units) => load(db, units, deps.clock.now()),
@@ -57,7 +63,7 @@ export function createRecorder(deps: { commit: Committer; clock: Clock; written:
     async record(occurrences, rows) {
       const unit: HappenUnit = rows === undefined ? { occurrences } : { occurrences, rows };
       const recorded = await deps.commit.submit(work, unit, 1024 * occurrences.length);
-      deps.written();
+      deps.written(recorded);
       return recorded;
     },
   };
@@ -111,7 +117,9 @@ async function writeGroup(
       if (one === undefined) return { applied: false, state: null };
       const decision = decide(one.state, withSuppression(happening, one.row), now);
       fold(one, decision, happening, now, gathered);
-      return { applied: decision.applied, state: decision.state };
+      const bounce = decision.events.find(({ type }) => type === 'bounced');
+      const bounced = bounce === undefined ? {} : { bounced: String(bounce.detail['class']) };
+      return { applied: decision.applied, state: decision.state, ...bounced };
     }),
   );
 

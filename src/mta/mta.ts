@@ -38,6 +38,8 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db'> {
   random: () => number;
   /** Reads refusals, by the operator's rules too. */
   judge: Judge;
+  /** Hears of every attempt that was made. */
+  attempted?(outcome: Outcome): void;
 }
 
 export interface MtaOptions {
@@ -80,6 +82,8 @@ export interface Mta {
   wireBytes(deliveryId: string): Promise<Prepared>;
   /** Until when every mail host of this domain is left alone, or null. */
   parkedUntil(domain: string): number | null;
+  /** The lane that mail for this domain is in now; a name with `~` where it has none. */
+  laneOf(domain: string): string;
   sizes(): { groups: number; jobs: number; connections: number };
 }
 
@@ -311,6 +315,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
 
   function note(job: Job, mail: Ready, destination: Destination, number: number, outcome: Outcome): void {
     const { facts } = outcome;
+    deps.attempted?.(outcome);
     log.info(
       {
         event: 'attempt',
@@ -471,6 +476,11 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
           lastProgressAt: state?.lastProgressAt ?? 0,
         };
       }),
+    laneOf(domain) {
+      const known = deps.sites.known(domain);
+      if (known === null) return '~unresolved';
+      return known.kind === 'hold' ? '~hold' : known.kind === 'site' ? known.name : laneFor(known);
+    },
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
   };
 }

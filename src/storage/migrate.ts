@@ -11,6 +11,7 @@ import { up as stats } from '../../migrations/005-stats.ts';
 import { up as webhooks } from '../../migrations/007-webhooks.ts';
 import { up as tracking } from '../../migrations/008-tracking.ts';
 import { up as inbound } from '../../migrations/009-inbound.ts';
+import { renewViews, withoutViews } from './views.ts';
 
 interface Migration {
   name: string;
@@ -41,11 +42,17 @@ const source: Knex.MigrationSource<Migration> = {
 
 /** Brings the database up to date; returns the names of the steps that were taken. */
 export async function migrate(knex: Knex): Promise<string[]> {
-  const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
-    number,
-    string[],
-  ];
-  return names;
+  if ((await migrationState(knex)).every(({ taken }) => taken)) {
+    await renewViews(knex);
+    return [];
+  }
+  return await withoutViews(knex, async () => {
+    const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
+      number,
+      string[],
+    ];
+    return names;
+  });
 }
 
 /** The steps this program knows and which of them the database has taken. */

@@ -225,9 +225,11 @@ describe('loadConfig', () => {
     it('yield to nothing, credentials of systemd to variables only', () => {
       put('credentials/http.port', '7\n');
       put('credentials/other.key', 'x');
+      put('credentials/setting_http.host', '127.0.0.2\n');
       const env = { CREDENTIALS_DIRECTORY: path.join(folder, 'credentials') };
       const file = put('x.yaml', 'http: { port: 1 }');
       assert.equal(load({ file, env }).config.http.port, 7);
+      assert.equal(load({ file, env }).config.http.host, '127.0.0.2', 'as systemd names the files of a folder');
       assert.equal(load({ file, env: { ...env, POSTHORN_HTTP__PORT: '9' } }).config.http.port, 9);
       assert.equal(load({ env: { CREDENTIALS_DIRECTORY: '/nowhere' } }).config.http.port, 8025);
     });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { migrationNames, migrationState } from '../../src/storage/migrate.ts';
+import { documentedTables } from '../support/database-manual.ts';
 import { openTempDatabase } from '../support/temp-database.ts';
 
 describe('storage/migrate', () => {
@@ -11,6 +12,20 @@ describe('storage/migrate', () => {
       await migrationState(temp.db.read),
       migrationNames.map((name) => ({ name, taken: true })),
     );
+    await temp.close();
+  });
+
+  it('makes the tables and columns that tables.ts describes, and no others', async () => {
+    const temp = await openTempDatabase();
+    const rows = await temp.db.fast.all<{ at: string; column: string }>(
+      `SELECT m.name AS at, c.name AS column FROM sqlite_master m, pragma_table_info(m.name) c
+       WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name NOT LIKE 'migrations%'`,
+    );
+    const described = documentedTables().flatMap(({ name, columns }) =>
+      // events.sequence is given by the database.
+      [...columns, ...(name === 'events' ? [{ name: 'sequence' }] : [])].map((column) => `${name}.${column.name}`),
+    );
+    assert.deepEqual(rows.map(({ at, column }) => `${at}.${column}`).sort(), described.sort());
     await temp.close();
   });
 });

@@ -13,7 +13,7 @@ import type { Exchange } from '../exchange.ts';
 import { encodingFor } from '../negotiate.ts';
 import type { ApiDeps, ApiLog, Middleware, Stop } from '../shell.ts';
 
-type Deps = Pick<ApiDeps, 'clock' | 'log'> & {
+type Deps = Pick<ApiDeps, 'clock' | 'log' | 'answered'> & {
   open(request: IncomingMessage): Exchange;
   stop: Stop;
   limits?: BodyLimits;
@@ -26,6 +26,8 @@ export function respond(deps: Deps): Middleware {
     ctx.respond = false;
     await next();
     if (exchange.answer === null) throw new Error('no layer gave an answer');
+    const ms = deps.clock.monotonic() - exchange.started;
+    deps.answered?.({ operation: exchange.route?.operationId ?? null, status: exchange.answer.status, ms });
     await send(deps, exchange, exchange.answer, ctx.req, ctx.res);
   };
 }

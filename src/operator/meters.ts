@@ -1,0 +1,87 @@
+/**
+ * What is counted while it happens, since no row tells it: requests, attempts with their phases, bounces by class, and how
+ * late the event loop is. Kept in memory; a restart begins at 0, as Prometheus expects of counters.
+ */
+import { Counts, Histogram, type Family } from '../base/exposition.ts';
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Outcome } from '../messages/delivery.ts';
+
+/** A request that has been answered. */
+export interface Answered {
+  /** `operationId` of its route, or null where there is no such path. */
+  operation: string | null;
+  status: number;
+  ms: number;
+}
+
+export interface Meters {
+  attempted(outcome: Outcome): void;
+  answered(request: Answered): void;
+  /** A recipient's mail bounced, with this class. */
+  bounced(bounceClass: string): void;
+  families(): Family[];
+  stop(): void;
+}
+
+/** What a 202 promises is on disk by then, so this is the time that clients wait for. */
+const ACCEPT = 'sendMessage';
+const ACCEPT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+/** From a warm connection on the same rack to a greylisting host that takes its five minutes. */
+const PHASE_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
+const PHASES = ['connect', 'banner', 'tls', 'mail', 'rcpt', 'data', 'dot'];
+const OUTCOMES = ['accepted', 'deferred', 'refused', 'uncertain', 'failed'];
+const BOUNCE_CLASSES = ['hard', 'soft', 'block', 'undetermined'];
+const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
+/** Ten looks a second show a loop that stands still often enough, and cost nothing. */
+const LAG_EVERY_MS = 100;
+
+/** `clock` is the system's: the loop that may be late is the real one. */
+export function createMeters({ clock }: { clock: Clock }): Meters {
+  const requests = new Counts();
+  const attempts = new Counts(OUTCOMES.map((outcome) => ({ outcome })));
+  const bounces = new Counts(BOUNCE_CLASSES.map((name) => ({ class: name })));
+  const accept = new Histogram(ACCEPT_SECONDS);
+  const phases = new Map(PHASES.map((phase) => [phase, new Histogram(PHASE_SECONDS)]));
+  const lag = new Histogram(LAG_SECONDS);
+  let timer: Timer = wait();
+
+  function wait(): Timer {
+    const due = clock.monotonic() + LAG_EVERY_MS;
+    return clock.after(
+      LAG_EVERY_MS,
+      () => {
+        lag.observe(Math.max(0, clock.monotonic() - due) / 1000);
+        timer = wait();
+      },
+      { background: true },
+    );
+  }
+
+  return {
+    attempted({ kind, facts }) {
+      attempts.add({ outcome: kind });
+      for (const [phase, ms] of Object.entries(facts.timings)) {
+        // 0 is a phase that was not needed, or not reached.
+        if (ms > 0) phases.get(phase)?.observe(ms / 1000);
+      }
+    },
+    answered({ operation, status, ms }) {
+      requests.add({ operation: operation ?? 'none', code: String(status) });
+      if (operation === ACCEPT && status === 202) accept.observe(ms / 1000);
+    },
+    bounced(bounceClass) {
+      bounces.add({ class: bounceClass });
+    },
+    families: () => [
+      { name: 'posthorn_http_requests_total', type: 'counter', help: 'Requests answered, by operation of the API and status code.', samples: requests.samples() },
+      { name: 'posthorn_accept_seconds', type: 'histogram', help: 'Time from the arrival of a send request to its 202, by which the mail is on disk.', samples: accept.samples() },
+      { name: 'posthorn_attempts_total', type: 'counter', help: 'Delivery attempts by outcome, simulated ones included.', samples: attempts.samples() },
+      { name: 'posthorn_attempt_phase_seconds', type: 'histogram', help: 'Time that each phase of an SMTP attempt took.', samples: [...phases].flatMap(([phase, histogram]) => histogram.samples({ phase })) },
+      { name: 'posthorn_bounced_total', type: 'counter', help: 'Recipients whose mail bounced, by class, since the start.', samples: bounces.samples() },
+      { name: 'posthorn_event_loop_lag_seconds', type: 'histogram', help: 'How late the event loop was, looked at ten times a second.', samples: lag.samples() },
+    ],
+    stop() {
+      timer.cancel();
+    },
+  }; // prettier-ignore
+}

@@ -1,0 +1,132 @@
+/**
+ * `/metrics` for Prometheus: on a port of its own (`metrics.port`), or on the API's for those who know `metrics.token`.
+ * Figures that have to be read are read at most every few seconds, however many ask.
+ */
+import http from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { exposition, EXPOSITION_TYPE, type Family } from '../base/exposition.ts';
+import type { Log } from '../base/log.ts';
+import { equalInConstantTime } from '../base/secret.ts';
+import { bookFigures, commitFigures, fileFigures, processFigures, queueFigures, type FigureDeps } from './figures.ts';
+import type { Meters } from './meters.ts';
+
+export interface MetricsDeps extends FigureDeps {
+  log: Log;
+  meters: Meters;
+  version: string;
+}
+
+/** Answers a request for the metrics; false where it is for something else. */
+export type MetricsHandler = (request: IncomingMessage, response: ServerResponse) => boolean;
+
+/** A second scrape within this time sees the same queue. */
+const FRESH_MS = 5_000;
+
+/** `token` null lets everybody read who reaches the port. */
+export function metricsHandler(deps: MetricsDeps, token: string | null): MetricsHandler {
+  const { clock } = deps;
+  const startedAt = clock.now();
+  let kept: { at: number; figures: Promise<Family[]> } | null = null;
+
+  function figures(): Promise<Family[]> {
+    if (kept === null || clock.monotonic() - kept.at > FRESH_MS) {
+      const reading = read(deps);
+      kept = { at: clock.monotonic(), figures: reading };
+      reading.catch(() => (kept = null));
+    }
+    return kept.figures;
+  }
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const refusal = refused(request, token);
+    if (refusal !== null) {
+      send(request, response, ...refusal);
+      return;
+    }
+    try {
+      const families = [...(await figures()), ...deps.meters.families(), ...processFigures({ version: deps.version, startedAt })];
+      send(request, response, 200, exposition(families), { 'content-type': EXPOSITION_TYPE });
+    } catch (error) {
+      deps.log.error({ event: 'metrics_failed', err: error }, 'the metrics could not be read');
+      send(request, response, 503, 'the figures could not be read; see the log\n');
+    }
+  } // prettier-ignore
+
+  return (request, response) => {
+    if (pathOf(request) !== '/metrics') return false;
+    void answer(request, response);
+    return true;
+  };
+}
+
+async function read(deps: MetricsDeps): Promise<Family[]> {
+  const [books, queue, files] = await Promise.all([bookFigures(deps), queueFigures(deps), fileFigures(deps)]);
+  return [...books, ...queue, ...commitFigures(deps), ...files];
+}
+
+const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0] ?? '';
+
+type Refusal = readonly [status: number, text: string, headers?: Record<string, string>];
+
+function refused({ method, headers }: IncomingMessage, token: string | null): Refusal | null {
+  if (method !== 'GET' && method !== 'HEAD') return [405, 'only GET\n', { allow: 'GET, HEAD' }];
+  const given = /^bearer +(\S+) *$/i.exec((headers.authorization ?? '').slice(0, 5000))?.[1] ?? '';
+  if (token === null || equalInConstantTime(given, token)) return null;
+  return [401, 'send `Authorization: Bearer <metrics.token>`\n', { 'www-authenticate': 'Bearer realm="metrics"' }];
+}
+
+function send(
+  request: IncomingMessage,
+  response: ServerResponse,
+  status: number,
+  text: string,
+  headers: Record<string, string> = {},
+): void {
+  response.writeHead(status, {
+    'content-type': 'text/plain; charset=utf-8',
+    'content-length': Buffer.byteLength(text),
+    'cache-control': 'no-store',
+    ...headers,
+    // Nobody sends a body here; one that comes all the same is not waited for.
+    ...(request.method === 'GET' || request.method === 'HEAD' ? {} : { connection: 'close' }),
+  });
+  response.end(request.method === 'HEAD' ? undefined : text);
+}
+
+export interface MetricsServer {
+  /** `http://127.0.0.1:9125/metrics`. */
+  url: string;
+  close(): Promise<void>;
+}
+
+const HEAD_MS = 10_000;
+
+/** The port of its own. Rejects where it cannot be had. */
+export async function serveMetrics(handler: MetricsHandler, host: string, port: number): Promise<MetricsServer> {
+  const server = http.createServer(
+    { requestTimeout: HEAD_MS, headersTimeout: HEAD_MS, maxHeaderSize: 16 * 1024 },
+    (request, response) => {
+      if (!handler(request, response)) send(request, response, 404, 'only /metrics is here\n');
+    },
+  );
+  server.maxConnections = 64;
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+  const { address, family, port: bound } = server.address() as AddressInfo;
+  return {
+    url: `http://${family === 'IPv6' ? `[${address}]` : address}:${String(bound)}/metrics`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => {
+          resolve();
+        });
+        server.closeAllConnections();
+      }),
+  };
+}

@@ -1,0 +1,167 @@
+#!/bin/sh
+# Installs this checkout, or upgrades to it, as a systemd service. Safe to run again: what is up to date is left alone, and
+# settings and data are never touched. Needs a built checkout (`npm ci && npm run build`), and no network.
+#
+#   systemd/install.sh [--root FOLDER] [--no-start]
+#
+#   --root FOLDER   installs into a system that is mounted there instead of into this one
+#   --no-start      leaves the service as it is: nothing is enabled, started or restarted
+set -eu
+umask 022
+
+say() { printf 'posthorn: %s\n' "$*"; }
+fail() {
+  printf 'posthorn: %s\n' "$*" >&2
+  exit 1
+}
+
+root=
+start=yes
+while [ $# -gt 0 ]; do
+  case "$1" in
+  --root)
+    [ -d "${2:-}" ] || fail "--root: there is no folder ${2:-}"
+    root=$(cd "$2" && pwd)
+    [ "$root" != / ] || root=
+    shift
+    ;;
+  --no-start) start=no ;;
+  -h | --help)
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+  *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+
+source=$(cd "$(dirname "$0")/.." && pwd)
+program=/opt/posthorn
+units=/etc/systemd/system
+changed=no
+
+# --- what is needed -------------------------------------------------------------------------------------------------
+[ "$(id -u)" = 0 ] || fail 'run this as root: sudo systemd/install.sh'
+for tool in systemd-sysusers systemd-tmpfiles systemctl; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: this installs a systemd service (on Debian: apt-get install systemd)"
+done
+node=$(command -v node) || fail 'Node.js is missing: 20.19 or newer is needed'
+node=$(readlink -f "$node")
+case "$node" in
+/home/* | /root/*) fail "$node belongs to one user: install Node.js for the whole system, such as in /usr/bin" ;;
+esac
+"$node" -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' ||
+  fail "Node.js 20.19 or newer is needed; $node is $("$node" --version)"
+# Another system has its own; this one's does the work here.
+there=$node
+[ -z "$root" ] || [ ! -x "$root/usr/bin/node" ] || there=/usr/bin/node
+[ -f "$source/dist/src/main.js" ] || fail "this checkout is not built: in $source run \`npm ci && npm run build\`"
+[ -z "$(find "$source/src" "$source/migrations" "$source/package.json" -newer "$source/dist/.built" -print 2>/dev/null)" ] ||
+  fail "the build is older than its sources: in $source run \`npm run build\`"
+[ -f "$source/node_modules/sqlite3/build/Release/node_sqlite3.node" ] || fail "packages are missing: in $source run \`npm ci\`"
+
+# --- the program ----------------------------------------------------------------------------------------------------
+# Made aside, compared, and put in place at once: a run that breaks off leaves the old one whole.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+stage=$scratch/program
+mkdir -p "$stage/src"
+cp -R "$source/src/bin" "$stage/src/bin"
+rm -f "$stage/src/bin/ready.mjs"
+cp -R "$source/dist" "$source/docs" "$source/systemd" "$stage/"
+rm -f "$stage/dist/.built" "$stage/dist/.tsbuildinfo"
+mkdir "$stage/config"
+cp "$source/config/posthorn.yaml" "$stage/config/"
+cp "$source/package.json" "$source/package-lock.json" "$source/README.md" "$source/CHANGELOG.md" "$source/LICENSE" "$stage/"
+# The packages of the lockfile without those for development, as they were installed here.
+(cd "$source" && "$node" -e '
+  const fs = require("node:fs");
+  const { packages } = JSON.parse(fs.readFileSync("package-lock.json", "utf8"));
+  for (const [place, { dev, devOptional }] of Object.entries(packages))
+    if (/^node_modules\/(@[^/]+\/)?[^/]+$/.test(place) && !dev && !devOptional && fs.existsSync(place)) console.log(place);
+') >"$scratch/packages"
+# Of the compiled package the compiled file is enough.
+sqlite=node_modules/sqlite3
+tar -C "$source" --exclude="$sqlite/deps" --exclude="$sqlite/build/Release/obj*" --exclude="$sqlite/build/Release/.deps" --exclude="$sqlite/build/Release/*.a" \
+  -cf - -T "$scratch/packages" | tar -C "$stage" -xf -
+chown -R 0:0 "$stage"
+chmod -R u=rwX,go=rX "$stage"
+
+if [ -e "$root$program.new" ] || [ -e "$root$program.old" ]; then rm -rf "$root$program.new" "$root$program.old"; fi
+if ! diff -r -q "$stage" "$root$program" >/dev/null 2>&1; then
+  changed=yes
+  mkdir -p "$root/opt"
+  cp -R -p "$stage" "$root$program.new"
+  [ ! -d "$root$program" ] || mv "$root$program" "$root$program.old"
+  mv "$root$program.new" "$root$program"
+  rm -rf "$root$program.old"
+fi
+
+# --- everything around it -------------------------------------------------------------------------------------------
+# put FILE PLACE MODE: writes standard input there, if it is not there already.
+put() {
+  cat >"$scratch/file"
+  cmp -s "$scratch/file" "$root$1" && return
+  changed=yes
+  mkdir -p "$root$(dirname "$1")"
+  cp "$scratch/file" "$root$1.new"
+  chmod "$2" "$root$1.new"
+  mv "$root$1.new" "$root$1"
+}
+
+put /usr/lib/sysusers.d/posthorn.conf 644 <"$source/systemd/posthorn.sysusers"
+put /usr/lib/tmpfiles.d/posthorn.conf 644 <"$source/systemd/posthorn.tmpfiles"
+systemd-sysusers ${root:+"--root=$root"} posthorn.conf
+systemd-tmpfiles ${root:+"--root=$root"} --create posthorn.conf
+owner=$(sed -n 's/^posthorn:[^:]*:\([0-9]*\):\([0-9]*\):.*/\1:\2/p' "$root/etc/passwd")
+[ -n "$owner" ] || fail 'the user posthorn could not be made'
+
+# The command for everybody's shell. Root becomes the server's user, so that no file of it ends up with another owner.
+put /usr/local/bin/posthorn 755 <<SCRIPT
+#!/bin/sh
+program='$there $program/src/bin/posthorn.cjs'
+[ "\$(id -u)" != 0 ] || exec setpriv --reuid=posthorn --regid=posthorn --init-groups -- \$program "\$@"
+exec \$program "\$@"
+SCRIPT
+
+if [ ! -e "$root/etc/posthorn/posthorn.yaml" ]; then
+  put /etc/posthorn/posthorn.yaml 640 <"$source/systemd/posthorn.yaml"
+  chown "0:${owner#*:}" "$root/etc/posthorn/posthorn.yaml"
+fi
+
+wanted=posthorn.service
+put "$units/posthorn.service" 644 <<UNIT
+$(sed "s|/usr/bin/node|$there|" "$source/systemd/posthorn.service")
+UNIT
+# Nothing to take backups with, no timer.
+if (cd / && "$node" "$source/src/bin/posthorn.cjs" backup --help 2>/dev/null) | grep -q '^Usage: posthorn backup'; then
+  put "$units/posthorn-backup.service" 644 <<UNIT
+$(sed "s|/usr/bin/node|$there|" "$source/systemd/posthorn-backup.service")
+UNIT
+  put "$units/posthorn-backup.timer" 644 <"$source/systemd/posthorn-backup.timer"
+  wanted="$wanted posthorn-backup.timer"
+fi
+
+# --- start ----------------------------------------------------------------------------------------------------------
+if [ -n "$root" ]; then
+  [ "$start" = no ] || systemctl --root="$root" --quiet enable $wanted
+  say "installed into $root$program"
+elif [ "$start" = no ]; then
+  say "installed into $program; start it with: systemctl enable --now $wanted"
+elif [ ! -d /run/systemd/system ]; then
+  systemctl --quiet enable $wanted
+  say "installed into $program; systemd does not run here, so it starts with the next boot"
+else
+  systemctl daemon-reload
+  systemctl --quiet enable $wanted
+  if [ "$changed" = yes ]; then
+    systemctl restart posthorn.service || fail 'the service does not start; see: journalctl -u posthorn -n 50'
+  else
+    systemctl start posthorn.service || fail 'the service does not start; see: journalctl -u posthorn -n 50'
+  fi
+  for unit in $wanted; do
+    case "$unit" in *.timer) systemctl start "$unit" ;; esac
+  done
+  say "$(systemctl show --property=StatusText --value posthorn.service)"
+fi
+[ "$changed" = yes ] || say 'nothing has changed'

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Removes the service and the program. Settings (/etc/posthorn), data (/var/lib/posthorn), backups (/var/backups/posthorn)
+# and the user stay, unless --purge says that they go too. Safe to run again.
+#
+#   systemd/uninstall.sh [--root FOLDER] [--purge]
+set -eu
+
+fail() {
+  printf 'posthorn: %s\n' "$*" >&2
+  exit 1
+}
+
+root=
+purge=no
+while [ $# -gt 0 ]; do
+  case "$1" in
+  --root)
+    [ -d "${2:-}" ] || fail "--root: there is no folder ${2:-}"
+    root=$(cd "$2" && pwd)
+    [ "$root" != / ] || root=
+    shift
+    ;;
+  --purge) purge=yes ;;
+  -h | --help)
+    sed -n '2,5s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+  *) fail "unknown option $1 (see --help)" ;;
+  esac
+  shift
+done
+[ "$(id -u)" = 0 ] || fail 'run this as root: sudo systemd/uninstall.sh'
+
+units='posthorn-backup.timer posthorn-backup.service posthorn.service'
+for unit in $units; do
+  [ -e "$root/etc/systemd/system/$unit" ] || continue
+  if [ -n "$root" ]; then
+    systemctl --root="$root" --quiet disable "$unit" 2>/dev/null || true
+  else
+    [ ! -d /run/systemd/system ] || systemctl stop "$unit" || fail "$unit does not stop"
+    systemctl --quiet disable "$unit" 2>/dev/null || true
+  fi
+  rm -f "$root/etc/systemd/system/$unit"
+done
+[ -n "$root" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
+
+rm -rf "$root/opt/posthorn" "$root/opt/posthorn.new" "$root/opt/posthorn.old"
+rm -f "$root/usr/local/bin/posthorn" "$root/usr/lib/sysusers.d/posthorn.conf" "$root/usr/lib/tmpfiles.d/posthorn.conf"
+
+if [ "$purge" = yes ]; then
+  rm -rf "$root/etc/posthorn" "$root/var/lib/posthorn" "$root/var/backups/posthorn"
+  for command in userdel groupdel; do
+    "$command" ${root:+--root "$root"} posthorn 2>/dev/null || true
+  done
+  echo 'posthorn: removed, with settings, data and backups'
+else
+  echo 'posthorn: removed; settings, data and backups are kept (--purge removes them)'
+fi

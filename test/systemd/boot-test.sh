@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Installs Posthorn into a fresh Debian (debootstrap) and boots it with systemd-nspawn: the unit as systemd runs it, with its
+# sandbox. Run by `npm run systemd:test` on a built checkout, as root on Debian; needs the Debian mirror, and takes some minutes.
+#
+#   BOOT_TEST_DIR   where to work, and what to keep for the next run (default: a new folder, removed at the end)
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+[ "$(id -u)" = 0 ] || { echo 'boot-test: run this as root' >&2; exit 1; }
+missing=()
+for tool in debootstrap systemd-nspawn nsenter node; do command -v "$tool" >/dev/null || missing+=("$tool"); done
+if [ "${#missing[@]}" -gt 0 ]; then
+  echo "boot-test: missing: ${missing[*]} (apt-get install debootstrap systemd-container util-linux)" >&2
+  exit 1
+fi
+
+work=${BOOT_TEST_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/posthorn-boot.XXXXXX")}
+mkdir -p "$work"
+machine=$work/machine
+init=
+finish() {
+  status=$?
+  [ -z "$init" ] || inside systemctl poweroff --force >/dev/null 2>&1 || true
+  [ -z "$init" ] || wait "$nspawn" 2>/dev/null || true
+  [ -n "${BOOT_TEST_DIR:-}" ] || rm -rf "$work"
+  [ "$status" = 0 ] || echo "boot-test: FAILED (exit $status)" >&2
+}
+trap finish EXIT
+
+say() { printf 'boot-test: %s\n' "$*"; }
+check() { # check WHAT COMMAND...
+  local what=$1
+  shift
+  if "$@"; then say "ok: $what"; else
+    say "NOT OK: $what"
+    [ -z "$init" ] || inside journalctl -u posthorn --no-pager -n 20 || true
+    exit 1
+  fi
+}
+inside() { env -i PATH="$PATH" nsenter --target "$init" --all -- "$@"; }
+eventually() { # eventually SECONDS COMMAND...
+  local left=$1
+  shift
+  until "$@" >/dev/null 2>&1; do
+    left=$((left - 1))
+    [ "$left" -gt 0 ] || return 1
+    sleep 1
+  done
+}
+
+# --- a fresh Debian with systemd --------------------------------------------------------------------------------------
+if [ ! -d "$work/debian" ]; then
+  say 'debootstrap'
+  debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus bookworm "$work/debian.new" \
+    "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$work/debootstrap.log" 2>&1 || {
+    tail -5 "$work/debootstrap.log" >&2
+    exit 1
+  }
+  cp "$(readlink -f "$(command -v node)")" "$work/debian.new/usr/bin/node"
+  mv "$work/debian.new" "$work/debian"
+fi
+rm -rf "$machine"
+cp -a "$work/debian" "$machine"
+
+# --- installed twice --------------------------------------------------------------------------------------------------
+tree() { (cd "$machine" && find . -printf '%p %m %U:%G %l %s %T@\n' | sort); }
+install() { "$root/systemd/install.sh" --root "$machine" >>"$work/install.log" 2>&1 || { cat "$work/install.log" >&2 && return 1; }; }
+: >"$work/install.log"
+install
+tree >"$work/first"
+install
+tree >"$work/second"
+check 'a second run leaves the same tree' cmp "$work/first" "$work/second"
+
+echo '{"held.test":"hold"}' >"$machine/etc/posthorn/credentials/delivery.routes"
+chmod 600 "$machine/etc/posthorn/credentials/delivery.routes"
+
+# --- booted -----------------------------------------------------------------------------------------------------------
+say 'booting'
+systemd-nspawn -D "$machine" --register=no --keep-unit --boot --console=pipe --private-network >"$work/nspawn.log" 2>&1 </dev/null &
+nspawn=$!
+find_init() { init=$(cat "/proc/$nspawn/task/$nspawn/children" 2>/dev/null | tr -d ' \n') && [ -n "$init" ]; }
+for _ in $(seq 30); do find_init && break || sleep 1; done
+check 'the machine boots' test -n "$init"
+property() { inside systemctl show --property="$1" --value posthorn; }
+check 'the service becomes ready by itself' eventually 90 inside systemctl is-active posthorn
+check 'its status says where it listens' grep -q '^serving http://127.0.0.1:8025$' <<<"$(property StatusText)"
+main=$(property MainPID)
+inside cat "/proc/$main/status" >"$work/status"
+check 'it is not root' grep -q "^Uid:	$(sed -n 's/^posthorn:[^:]*:\([0-9]*\):.*/\1/p' "$machine/etc/passwd")	" "$work/status"
+check 'it has one capability, and gets no more' grep -q '^CapEff:	0000000000000400$' "$work/status"
+check 'it can gain no rights' grep -q '^NoNewPrivs:	1$' "$work/status"
+check 'its system calls are filtered' grep -q '^Seccomp:	2$' "$work/status"
+rated() { inside systemd-analyze security --threshold=20 --no-pager posthorn >/dev/null; }
+check 'systemd rates it 2.0 or better' rated
+
+posthorn() { inside sh -c 'cd / && exec posthorn "$@"' posthorn "$@"; }
+posthorn domains add acme.test --trust --json >/dev/null
+posthorn send --from hi@acme.test --to a@held.test --subject Held --text Hello. --json >/dev/null
+posthorn send --from hi@acme.test --to delivered@simulator.posthorn.test --subject Sent --text Hello. --json >/dev/null
+delivered() { posthorn messages list --json | grep -q '"status": "delivered"'; }
+check 'mail is delivered' eventually 10 delivered
+check 'the route of the credential holds' test "$(posthorn messages list --status queued --json | grep -c '"id": "msg_')" = 1
+
+said() { inside journalctl -u posthorn --no-pager -o cat | grep -q "$1"; }
+inside systemctl reload posthorn
+check 'a reload reads the settings again' eventually 10 said '"event":"reloaded"'
+
+say 'making it hang, until the watchdog bites'
+inside sh -c "kill -STOP $main"
+restarted() { [ "$(property NRestarts)" = 1 ] && inside systemctl is-active posthorn; }
+check 'a server that hangs is started again within 90 s' eventually 90 restarted
+check 'the mail is still there' test "$(posthorn messages list --json | grep -c '"id": "msg_')" = 2
+
+began=$(date +%s)
+inside systemctl stop posthorn
+check 'it stops within 10 s when idle' test $(($(date +%s) - began)) -le 10
+check 'it was content at its end' test "$(property Result)" = success
+
+echo 'http: { port: eighty }' >>"$machine/etc/posthorn/posthorn.yaml"
+check 'wrong settings are not started' bash -c "! nsenter --target $init --all -- systemctl start posthorn 2>/dev/null"
+sleep 4
+check 'nor tried again and again' test "$(property ExecMainStatus) $(property ActiveState)" = '78 failed'
+say 'all is well'

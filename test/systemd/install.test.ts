@@ -1,0 +1,158 @@
+/** The install script, run on folders that look like a system: twice, over what somebody changed, and back again. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import {
+  appendFileSync,
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+
+const project = path.resolve(import.meta.dirname, '../..');
+
+/** Everything in a folder: name -> rights, owner, and what is in it. */
+function treeOf(root: string): Map<string, string> {
+  const names = readdirSync(root, { recursive: true, encoding: 'utf8' }).sort();
+  return new Map(
+    names.map((name) => {
+      const file = path.join(root, name);
+      const stats = lstatSync(file);
+      const { mode, uid, gid, size, mtimeMs } = stats;
+      const held = stats.isSymbolicLink() ? readlinkSync(file) : `${String(size)} ${String(mtimeMs)}`;
+      return [name, `${mode.toString(8)} ${String(uid)}:${String(gid)} ${held}`];
+    }),
+  ); // prettier-ignore
+}
+
+const run = (script: string, ...args: string[]): { status: number | null; out: string; err: string } => {
+  const { status, stdout, stderr } = spawnSync(path.join(project, 'systemd', script), args, { encoding: 'utf8' });
+  return { status, out: stdout, err: stderr };
+};
+
+function whatIsMissing(): string | null {
+  if (process.getuid?.() !== 0) return 'the install script has to run as root';
+  if (!existsSync(path.join(project, 'dist/src/main.js'))) return 'the program is not built (npm run build)';
+  const age = spawnSync('find', ['src', 'migrations', 'package.json', '-newer', 'dist/.built'], { cwd: project, encoding: 'utf8' }); // prettier-ignore
+  if (age.stdout !== '') return 'the build is stale (npm run build)';
+  const missing = ['systemd-sysusers', 'systemd-tmpfiles', 'systemctl'].filter(
+    (tool) => spawnSync(tool, ['--version']).status !== 0,
+  );
+  return missing.length === 0 ? null : `${missing.join(', ')} is not installed (apt-get install systemd)`;
+}
+
+describe('systemd/install.sh', function () {
+  this.timeout(120_000);
+  /** One system for all of them, in this order: a run of the script takes seconds. */
+  let root = '';
+  let atFirst: string[] = [];
+
+  before(function () {
+    const missing = whatIsMissing();
+    if (missing !== null) {
+      console.log(`skipped: ${missing}`);
+      this.skip();
+    }
+    root = mkdtempSync(path.join(os.tmpdir(), 'ph-root-'));
+    chmodSync(root, 0o755);
+    for (const folder of ['etc', 'var/lib', 'var/backups', 'opt']) mkdirSync(path.join(root, folder), { recursive: true });
+    writeFileSync(path.join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/bin/sh\n');
+    writeFileSync(path.join(root, 'etc/group'), 'root:x:0:\n');
+    atFirst = [...treeOf(root).keys()];
+  }); // prettier-ignore
+  after(() => {
+    if (root !== '') rmSync(root, { recursive: true });
+  });
+
+  it('leaves the same tree when it runs twice, with a program that runs', () => {
+    const first = run('install.sh', '--root', root);
+    assert.equal(first.status, 0, first.err);
+    const tree = treeOf(root);
+    const second = run('install.sh', '--root', root);
+    assert.deepEqual([second.status, second.err], [0, '']);
+    assert.match(second.out, /nothing has changed/);
+    assert.deepEqual(treeOf(root), tree);
+
+    const command = path.join(root, 'opt/posthorn/src/bin/posthorn.cjs');
+    const env = { PATH: process.env['PATH'], POSTHORN_CONFIG: path.join(root, 'etc/posthorn/posthorn.yaml') };
+    const { status, stdout, stderr } = spawnSync(process.execPath, [command, 'config', 'show', '--json'], { env, encoding: 'utf8' });
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /\/var\/lib\/posthorn\/posthorn\.db/);
+    // What is only for development stays behind.
+    assert.equal(existsSync(path.join(root, 'opt/posthorn/node_modules/typescript')), false);
+    assert.equal(existsSync(path.join(root, 'opt/posthorn/node_modules/sqlite3/build/Release/node_sqlite3.node')), true);
+    assert.match(readFileSync(path.join(root, 'etc/passwd'), 'utf8'), /^posthorn:.*:\/usr\/sbin\/nologin$/m);
+    assert.match(tree.get('etc/posthorn/credentials') ?? '', /^40700 0:0 /);
+    assert.match(tree.get('etc/posthorn/posthorn.yaml') ?? '', /^100640 0:[1-9]/);
+    assert.equal(tree.has('etc/systemd/system/multi-user.target.wants/posthorn.service'), true);
+  }); // prettier-ignore
+
+  it('upgrades what is old, and never touches settings', () => {
+    const settings = path.join(root, 'etc/posthorn/posthorn.yaml');
+    appendFileSync(settings, 'log: { level: debug }\n');
+    const mine = readFileSync(settings, 'utf8');
+    writeFileSync(path.join(root, 'opt/posthorn/package.json'), '{"version":"0.0.1"}');
+    writeFileSync(path.join(root, 'opt/posthorn/left-over'), '');
+    appendFileSync(path.join(root, 'etc/systemd/system/posthorn.service'), '# old\n');
+    // A run that broke off.
+    mkdirSync(path.join(root, 'opt/posthorn.new'));
+    const again = run('install.sh', '--root', root);
+    assert.equal(again.status, 0, again.err);
+    assert.doesNotMatch(again.out, /nothing has changed/);
+    assert.equal(readFileSync(settings, 'utf8'), mine);
+    assert.equal(
+      readFileSync(path.join(root, 'opt/posthorn/package.json'), 'utf8'),
+      readFileSync(path.join(project, 'package.json'), 'utf8'),
+    );
+    assert.deepEqual(readdirSync(path.join(root, 'opt')), ['posthorn']);
+    assert.equal(existsSync(path.join(root, 'opt/posthorn/left-over')), false);
+    assert.doesNotMatch(readFileSync(path.join(root, 'etc/systemd/system/posthorn.service'), 'utf8'), /# old/);
+  });
+
+  it('refuses a build that is older than its sources', () => {
+    const stale = mkdtempSync(path.join(os.tmpdir(), 'ph-stale-'));
+    for (const folder of ['systemd', 'dist/src', 'src', 'migrations']) mkdirSync(path.join(stale, folder), { recursive: true });
+    copyFileSync(path.join(project, 'systemd/install.sh'), path.join(stale, 'systemd/install.sh'));
+    for (const file of ['dist/src/main.js', 'dist/.built', 'src/main.ts', 'package.json']) writeFileSync(path.join(stale, file), '{}');
+    utimesSync(path.join(stale, 'dist/.built'), 1, 1);
+    const { status, stderr } = spawnSync('sh', [path.join(stale, 'systemd/install.sh'), '--root', root], { encoding: 'utf8' });
+    assert.equal(status, 1);
+    assert.match(stderr, /older than its sources/);
+    rmSync(stale, { recursive: true });
+  }); // prettier-ignore
+
+  it('is undone by uninstall.sh, which keeps data and settings unless told', () => {
+    writeFileSync(path.join(root, 'var/lib/posthorn/posthorn.db'), 'mail');
+    assert.equal(run('uninstall.sh', '--root', root).status, 0);
+    const kept = [...treeOf(root).keys()].filter((name) => name.includes('posthorn'));
+    assert.deepEqual(kept, ['etc/posthorn', 'etc/posthorn/credentials', 'etc/posthorn/posthorn.yaml', 'var/backups/posthorn', 'var/lib/posthorn', 'var/lib/posthorn/posthorn.db']);
+    assert.equal(run('uninstall.sh', '--root', root, '--purge').status, 0);
+    const left = [...treeOf(root).keys()];
+    assert.deepEqual(left.filter((name) => name.includes('posthorn')), []);
+    assert.deepEqual(atFirst.filter((name) => !left.includes(name)), []);
+    assert.doesNotMatch(readFileSync(path.join(root, 'etc/passwd'), 'utf8'), /posthorn/);
+  }); // prettier-ignore
+
+  for (const [args, says] of [
+    [['--root', '/nowhere/at/all'], /there is no folder/],
+    [['--prefix', '/x'], /unknown option --prefix/],
+  ] as const) {
+    for (const script of ['install.sh', 'uninstall.sh']) {
+      it(`${script} ${args.join(' ')} is refused`, () => {
+        const { status, err } = run(script, ...args);
+        assert.equal(status, 1);
+        assert.match(err, says);
+      });
+    }
+  }
+});
