@@ -1,5 +1,5 @@
 /** What of a mail belongs to one recipient alone, beside the header: tracked links, pixel, the way to unsubscribe. Pure. */
-import { unsubscribeHeaders } from '../mail/list-unsubscribe.ts';
+import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders } from '../mail/list-unsubscribe.ts';
 import { unsubscribeAddressFor, type ReturnPathKey } from '../messages/return-path.ts';
 import { storedUnsubscribe } from '../messages/unsubscribe.ts';
 import type { DeliveryRow, MessageRow } from '../storage/tables.ts';
@@ -59,7 +59,9 @@ function hostedUrl(key: TrackingKey, row: Row): string | null {
     fromDomain: row.from_domain,
     email: row.address,
   });
-  return `${base}${trackPaths.unsubscribe}${token}`;
+  const url = `${base}${trackPaths.unsubscribe}${token}`;
+  // With the longest names there can be; the address by mail remains.
+  return url.length > LONGEST_UNSUBSCRIBE_URL ? null : url;
 }
 
 /** The addresses that the sender gave for unsubscribing, in a header of his own or by the member: they are not to be counted. */

@@ -55,7 +55,8 @@ describe('journey: unsubscribe', () => {
     });
   const suppressions = async (): Promise<Record<string, unknown>[]> =>
     (await app.get<{ data: Record<string, unknown>[] }>('/v1/suppressions')).body.data;
-  const statusAfter = async (fields: Record<string, unknown>): Promise<SeenMessage['status']> => (await app.send(fields)).status;
+  const statusAfter = async (fields: Record<string, unknown>): Promise<SeenMessage['status']> =>
+    (await app.send(fields)).status;
 
   it('is offered on a broadcast stream and on no other, unless the send says so', async () => {
     for (const [fields, isOffered] of [
@@ -81,7 +82,11 @@ describe('journey: unsubscribe', () => {
     const key = { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') };
     const [row] = await app.app.db.fast.all<{ id: string }>('SELECT id FROM deliveries WHERE message_id = ?', [id]);
     assert.equal(unsubscribedDelivery([key], local), row?.id);
-    const signed = /h=([^;]*);/.exec(mail.header('dkim-signature') ?? '')?.[1]?.toLowerCase().split(/\s*:\s*/) ?? [];
+    const signed =
+      /h=([^;]*);/
+        .exec(mail.header('dkim-signature') ?? '')?.[1]
+        ?.toLowerCase()
+        .split(/\s*:\s*/) ?? [];
     assert.ok(signed.includes('list-unsubscribe') && signed.includes('list-unsubscribe-post'), signed.join());
   });
 
@@ -107,7 +112,10 @@ describe('journey: unsubscribe', () => {
     const { mail } = await news();
     const form = new FormData();
     form.set('List-Unsubscribe', 'One-Click');
-    const { id: waiting } = await app.send({ stream: 'broadcast', send_at: new Date(app.clock.now() + 60_000).toISOString() });
+    const { id: waiting } = await app.send({
+      stream: 'broadcast',
+      send_at: new Date(app.clock.now() + 60_000).toISOString(),
+    });
     await post(pageOf(mail), form);
     assert.equal((await suppressions()).length, 1);
     app.clock.advance(60_000);
