@@ -10,7 +10,7 @@ import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
 import { createCursors } from './cursor.ts';
-import { domainRoutes } from './domains.ts';
+import { domainRoutes, type DomainsDeps } from './domains.ts';
 import { eventRoutes } from './events.ts';
 import { keyRoutes } from './keys.ts';
 import { messageActionRoutes, type MessageActionsDeps } from './message-actions.ts';
@@ -46,6 +46,7 @@ export interface RoutesDeps {
   smtputf8: boolean;
   /** Our name in the mail world. */
   hostname: string;
+  trackingTarget: DomainsDeps['trackingTarget'];
 }
 
 export function apiRoutes(deps: RoutesDeps): Route[] {

@@ -1,4 +1,5 @@
 /** What of a mail belongs to one recipient alone, beside the header: tracked links, pixel, the way to unsubscribe. Pure. */
+import { trackingHostOf } from '../domains/dns-records.ts';
 import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders } from '../mail/list-unsubscribe.ts';
 import { unsubscribeAddressFor, type ReturnPathKey } from '../messages/return-path.ts';
 import { storedUnsubscribe } from '../messages/unsubscribe.ts';
@@ -30,7 +31,7 @@ export function trackingOf(key: TrackingKey, row: Row): Tracking | null {
 /** The tracking host where it is one of the sending domain's own. */
 function ownHost(base: string, fromDomain: string): string | null {
   const { hostname } = new URL(base);
-  return hostname.endsWith(`.${fromDomain}`) ? hostname : null;
+  return hostname === trackingHostOf(fromDomain) ? hostname : null;
 }
 
 /** List-Unsubscribe and List-Unsubscribe-Post of this recipient's copy; empty where unsubscribing is off. */

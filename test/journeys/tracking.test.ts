@@ -1,8 +1,9 @@
 /** Opens and clicks over the whole program: from the fields of a send to the link in the mail, to the event and the counts. */
 import assert from 'node:assert/strict';
+import { request } from 'node:http';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
 import { startTestApp, zonesFor, type EventFollower, type SeenEvent, type TestApp } from '../support/app.ts';
-import { hrefsOf, pixelOf, readMail, type ReadMail } from '../support/read-mail.ts';
+import { hrefsOf, pixelOf, readMail, type ReadMail } from '../support/seen-mail.ts';
 
 const BASE = 'https://mail.posthorn.test';
 const HTML =
@@ -325,6 +326,68 @@ describe('journey: tracking', () => {
       return seen;
     });
     assert.equal(kept.engagement['clicks'], 1);
+  });
+
+  describe('on a host of the sending domain', () => {
+    const OWN = 'http://track.acme.test';
+
+    beforeEach(async () => {
+      await app.stop();
+      settings = { http: { port: 0, publicUrl: 'http://mail.posthorn.test' } };
+      await begin();
+      app.resolver.zones = {
+        ...app.resolver.zones,
+        'mail.posthorn.test A': ['127.0.0.1'],
+        'track.acme.test CNAME': ['mail.posthorn.test'],
+      };
+    });
+
+    /** What a request for this address comes to here. */
+    const at = (url: string, host = new URL(url).host): Promise<{ status: number; location: string | undefined }> =>
+      new Promise((resolve, reject) => {
+        const { pathname } = new URL(url);
+        request(app.url + pathname, { headers: { host, 'user-agent': BROWSER } }, (response) => {
+          response.resume();
+          response.on('end', () => {
+            resolve({ status: response.statusCode ?? 0, location: response.headers.location });
+          });
+        })
+          .on('error', reject)
+          .end();
+      });
+
+    async function linkOf(fields: Record<string, unknown> = {}): Promise<string> {
+      const { mail } = await deliver({ track_clicks: true, ...fields });
+      return hrefsOf(mail.html)[0] ?? '';
+    }
+
+    it('publishes links there once DNS leads to us, and on the common address until then', async () => {
+      const { body } = await app.get<{ records: { purpose: string; type: string; host: string; value: string; status: string }[] }>('/v1/domains/acme.test'); // prettier-ignore
+      const record = body.records.find(({ purpose }) => purpose === 'tracking');
+      assert.deepEqual([record?.type, record?.host, record?.value], ['CNAME', 'track.acme.test', 'mail.posthorn.test']);
+      const before = await linkOf();
+      assert.ok(before.startsWith('http://mail.posthorn.test/t/c/'), before);
+      await app.request('POST', '/v1/domains/acme.test/verify');
+      const after = await linkOf();
+      assert.ok(after.startsWith(`${OWN}/t/c/`), after);
+      for (const link of [before, after]) assert.equal((await at(link)).location, 'https://shop.test/a?x=1&y=2');
+    });
+
+    it('redirects there only to what was sent from that domain', async () => {
+      const common = await linkOf();
+      await app.request('POST', '/v1/domains/acme.test/verify');
+      const own = await linkOf();
+      assert.equal((await at(own)).status, 302);
+      assert.equal((await at(common, 'track.acme.test')).status, 404, 'a link that was published elsewhere');
+      assert.equal((await at(common, 'TRACK.acme.test:8025')).status, 404, 'however the host is written');
+      assert.equal(
+        (await at(own, 'mail.posthorn.test')).status,
+        302,
+        'the installation’s own name stands for all of it',
+      );
+      assert.equal((await at(own, 'backend')).status, 302, 'a proxy that does not pass the name on');
+      assert.equal((await at(own, 'track.unknown.test')).status, 302, 'a domain that is no more');
+    });
   });
 
   it('runs for simulated mail as well', async () => {

@@ -4,7 +4,7 @@ import { openKeyring } from '../../src/base/keyring.ts';
 import { unsubscribedDelivery } from '../../src/messages/return-path.ts';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
 import { startTestApp, zonesFor, type EventFollower, type SeenMessage, type TestApp } from '../support/app.ts';
-import { hrefsOf, readMail, type ReadMail } from '../support/read-mail.ts';
+import { hrefsOf, readMail, type ReadMail } from '../support/seen-mail.ts';
 
 const BASE = 'https://mail.posthorn.test';
 const ONE_CLICK = 'List-Unsubscribe=One-Click';
