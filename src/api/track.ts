@@ -20,7 +20,7 @@ export interface TrackDeps extends UnsubscribeDeps {
   hits: Hits;
   /** Host of the whole installation. */
   publicHost: string;
-  findDomain(name: string): Promise<SendingDomain | null>;
+  findDomain: (name: string) => Promise<SendingDomain | null>;
   findStream: (accountId: string, slug: string) => Promise<{ name: string } | null>;
 }
 
@@ -73,8 +73,12 @@ async function follow(deps: TrackDeps, call: TrackCall): Promise<Reply> {
 }
 
 /** The tracking host of a domain stands for that domain: it redirects only to what was sent from there. */
-async function isOfHost({ findDomain, publicHost }: TrackDeps, token: TrackingToken, { header }: TrackCall): Promise<boolean> {
-  const host = (header('host') ?? '').replace(/:\d*$/, '').toLowerCase();
+async function isOfHost(
+  { findDomain, publicHost }: TrackDeps,
+  token: TrackingToken,
+  call: TrackCall,
+): Promise<boolean> {
+  const host = (call.header('host') ?? '').replace(/:\d*$/, '').toLowerCase();
   const parent = host.slice(host.indexOf('.') + 1);
   if (host === publicHost || host !== trackingHostOf(parent)) return true;
   const domain = await findDomain(parent);

@@ -198,16 +198,16 @@ describe('tracking/rewrite', () => {
     ['brackets', '<'.repeat(200_000)],
     ['open links', '<a href="'.repeat(30_000)],
     ['attributes', `<a ${'href=x '.repeat(50_000)}>`],
-    ['spaces before a value', `<a href=${' '.repeat(200_000)}https://a.test/>`.repeat(1)],
+    ['spaces before a value', `<a href=${' '.repeat(200_000)}https://a.test/>`],
     ['closing tags', '</body'.repeat(50_000)],
     ['closed tags', '</body>'.repeat(50_000)],
     ['entities', `<a href="https://a.test/${'&amp;'.repeat(50_000)}">`],
     ['comments', '<!--'.repeat(50_000)],
   ] as const) {
     it(`does not get lost in ${reason}`, () => {
-      const begun = process.hrtime.bigint();
+      const before = process.cpuUsage();
       planHtml(html);
-      assert.ok(Number(process.hrtime.bigint() - begun) / 1e6 < 2000, 'a square of the length would take minutes');
+      assert.ok(process.cpuUsage(before).user / 1000 < 2000, 'a square of the length would take minutes');
     });
   }
 
