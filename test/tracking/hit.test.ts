@@ -124,6 +124,17 @@ describe('tracking/hit', () => {
     assert.equal(written.length, 1);
   });
 
+  it('writes sixty a minute for one mail: whoever has it must not fill the disk', () => {
+    for (let n = 0; n < 100; n++) {
+      hits.opened(ONE, person);
+      hits.clicked(TWO, place(1, 1), machine);
+    }
+    assert.equal(written.length, 120);
+    clock.advance(60_000);
+    hits.opened(ONE, person);
+    assert.equal(written.length, 121);
+  });
+
   it('tells of what could not be written, and goes on', async () => {
     answer = () => Promise.reject(new Error('no disk'));
     hits.opened(ONE, person);
