@@ -48,7 +48,7 @@ import { createRecorder, HAPPEN } from './messages/record.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
 import { createBotOf } from './tracking/bots.ts';
 import { createHits } from './tracking/hit.ts';
-import { trackingBase } from './tracking/host.ts';
+import { trackingBase, trackingTargetOf } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
@@ -178,7 +178,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     trackingRule: createTrackingRule({
       accounts: accountTracking,
       directory,
-      baseOf: trackingBase({ publicUrl: config.http.publicUrl, domainHosts: config.tracking.domainHosts }),
+      baseOf: trackingBase(config),
     }),
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
     findSuppressed: createSuppressionLookUp({ db, clock }),
@@ -265,6 +265,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       limits: config.limits,
       smtputf8: config.delivery.smtputf8,
       hostname: config.smtp.hostname,
+      trackingTarget: trackingTargetOf(config),
       resolver,
       retention: config.retention,
       planOf,
@@ -276,6 +277,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         recorder,
         keys: trackKeys,
         hits,
+        publicHost: new URL(config.http.publicUrl).hostname,
         findDomain: (name) => directory.find(name),
         findStream: (accountId, slug) => streams.find(accountId, slug),
       },
@@ -336,7 +338,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
-    domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, changed: forgetDomain }),
+    domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: forgetDomain }), // prettier-ignore
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
     ...retentionRules({ db, clock, retention: config.retention }),

@@ -28,6 +28,8 @@ export interface DomainsDeps {
   cursors: Cursors;
   /** Our name in the mail world: the records point to it. */
   hostname: string;
+  /** Our name in the web, for tracking hosts of domains; null where they have none. */
+  trackingTarget: string | null;
   /** Tells whoever keeps answers about the domain with this name. */
   forgetDomain: (name: string) => void;
 }
@@ -107,6 +109,9 @@ const refOf = ({
   nameOrId: id,
 });
 
+const recordOf = ({ hostname, trackingTarget }: DomainsDeps, domain: DomainWithKeys): DomainRecord =>
+  toDomainRecord(domain, hostname, trackingTarget);
+
 const telling = (deps: DomainsDeps): DomainsDeps & { changed: (name: string) => void } => ({
   ...deps,
   changed: (name) => {
@@ -120,7 +125,8 @@ const withAnswer =
   (domain) =>
     rowsOfAnswer(call, replyOf(domain));
 
-function listRoute({ db, cursors, hostname }: DomainsDeps): Route {
+function listRoute(deps: DomainsDeps): Route {
+  const { db, cursors } = deps;
   return route(
     {
       method: 'GET',
@@ -146,7 +152,7 @@ function listRoute({ db, cursors, hostname }: DomainsDeps): Route {
         { accountId: caller.accountId, ...(status === 'any' ? {} : { status }), ...wanted },
       );
       return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: domains.map((domain) => toDomainRecord(domain, hostname)),
+        data: domains.map((domain) => recordOf(deps, domain)),
         hasMore,
         first: domains[0]?.row.id ?? null,
         last: domains.at(-1)?.row.id ?? null,
@@ -187,7 +193,7 @@ function addRoute(deps: DomainsDeps): Route {
       const { name, return_path: returnPath, track_opens: trackOpens, track_clicks: trackClicks } = call.body;
       const replyOf = (domain: DomainWithKeys): Reply => ({
         status: 201,
-        body: toDomainRecord(domain, deps.hostname),
+        body: recordOf(deps, domain),
         headers: { Location: `${PATH}/${domain.row.id}` },
       });
       const wish = { accountId: call.caller.accountId, name, trackOpens, trackClicks, ...(returnPath === undefined ? {} : { returnPath }) }; // prettier-ignore
@@ -196,7 +202,7 @@ function addRoute(deps: DomainsDeps): Route {
   );
 }
 
-function readRoute({ db, hostname }: DomainsDeps): Route {
+function readRoute(deps: DomainsDeps): Route {
   return route(
     {
       method: 'GET',
@@ -209,7 +215,7 @@ function readRoute({ db, hostname }: DomainsDeps): Route {
       params,
       responses: { 200: answer('The domain.') },
     },
-    async (call) => ({ status: 200, body: toDomainRecord(await findDomain({ db }, refOf(call)), hostname) }),
+    async (call) => ({ status: 200, body: recordOf(deps, await findDomain(deps, refOf(call))) }),
   );
 }
 
@@ -238,7 +244,7 @@ function changeRoute(deps: DomainsDeps): Route {
     },
     async (call) => {
       const { track_opens: trackOpens, track_clicks: trackClicks, return_path: returnPath } = call.body;
-      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: toDomainRecord(domain, deps.hostname) });
+      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain) });
       const changes = { trackOpens, trackClicks, returnPath };
       return replyOf(await updateDomain(telling(deps), refOf(call), changes, withAnswer(call, replyOf)));
     },
@@ -287,7 +293,7 @@ function verifyRoute(deps: DomainsDeps): Route {
     },
     async (call) => {
       const domain = await verifyDomain(telling(deps), refOf(call));
-      return { status: 200, body: toDomainRecord(domain, deps.hostname) };
+      return { status: 200, body: recordOf(deps, domain) };
     },
   );
 }
@@ -308,7 +314,7 @@ function rotateRoute(deps: DomainsDeps): Route {
       problems: ['invalid_state'],
     },
     async (call) => {
-      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: toDomainRecord(domain, deps.hostname) });
+      const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain) });
       const rotated = await rotateDkim(telling(deps), refOf(call), { together: withAnswer(call, replyOf) });
       return replyOf(rotated);
     },

@@ -10,7 +10,7 @@ import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
 import { createCursors } from './cursor.ts';
-import { domainRoutes } from './domains.ts';
+import { domainRoutes, type DomainsDeps } from './domains.ts';
 import { eraseRoutes, type EraseRoutesDeps } from './erase.ts';
 import { eventRoutes } from './events.ts';
 import { keyRoutes } from './keys.ts';
@@ -54,6 +54,7 @@ export interface RoutesDeps {
   smtputf8: boolean;
   /** Our name in the mail world. */
   hostname: string;
+  trackingTarget: DomainsDeps['trackingTarget'];
 }
 
 export function apiRoutes(deps: RoutesDeps): Route[] {

@@ -5,6 +5,7 @@
  */
 import { z } from 'zod';
 import type { SendingDomain } from '../domains/domain-directory.ts';
+import { trackingHostOf } from '../domains/dns-records.ts';
 import type { Visitor } from '../tracking/bots.ts';
 import type { Hits } from '../tracking/hit.ts';
 import { readToken, type TrackingKey, type TrackingToken } from '../tracking/token.ts';
@@ -17,7 +18,9 @@ import { askPage, resumedPage, stoppedPage, unknownLinkPage, type PageSubject } 
 export interface TrackDeps extends UnsubscribeDeps {
   keys: readonly TrackingKey[];
   hits: Hits;
-  findDomain(name: string): Promise<SendingDomain | null>;
+  /** Host of the whole installation. */
+  publicHost: string;
+  findDomain: (name: string) => Promise<SendingDomain | null>;
   findStream: (accountId: string, slug: string) => Promise<{ name: string } | null>;
 }
 
@@ -70,10 +73,14 @@ async function follow(deps: TrackDeps, call: TrackCall): Promise<Reply> {
 }
 
 /** The tracking host of a domain stands for that domain: it redirects only to what was sent from there. */
-async function isOfHost({ findDomain }: TrackDeps, token: TrackingToken, { header }: TrackCall): Promise<boolean> {
-  const host = (header('host') ?? '').replace(/:\d*$/, '').toLowerCase();
-  const parent = host.startsWith('track.') ? host.slice('track.'.length) : null;
-  if (parent === null) return true;
+async function isOfHost(
+  { findDomain, publicHost }: TrackDeps,
+  token: TrackingToken,
+  call: TrackCall,
+): Promise<boolean> {
+  const host = (call.header('host') ?? '').replace(/:\d*$/, '').toLowerCase();
+  const parent = host.slice(host.indexOf('.') + 1);
+  if (host === publicHost || host !== trackingHostOf(parent)) return true;
   const domain = await findDomain(parent);
   return domain?.tracking_host !== host || token.isOf(host);
 }

@@ -13,7 +13,7 @@ export interface PageSubject {
 }
 
 const STYLE =
-  'body{margin:0;font:1rem/1.5 system-ui,sans-serif;background:Canvas;color:CanvasText;color-scheme:light dark}' +
+  ':root{color-scheme:light dark}body{margin:0;font:1rem/1.5 system-ui,sans-serif;background:Canvas;color:CanvasText}' +
   'main{max-width:32rem;margin:15vh auto 0;padding:0 1.5rem}h1{font-size:1.4rem}strong{overflow-wrap:anywhere}' +
   'button{font:inherit;padding:.6rem 1.2rem;border:1px solid;border-radius:.4rem;cursor:pointer}';
 const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');

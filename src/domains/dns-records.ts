@@ -14,10 +14,10 @@ export type RecordPurpose = 'dkim' | 'spf' | 'return_path' | 'dmarc' | 'tracking
 
 export interface DnsRecord {
   purpose: RecordPurpose;
-  type: 'TXT' | 'MX';
+  type: 'TXT' | 'MX' | 'CNAME';
   /** The full name without final dot. */
   host: string;
-  /** TXT: unquoted and in one piece. MX: `10 host`. */
+  /** TXT: unquoted and in one piece. MX: `10 host`. CNAME: the host. */
   value: string;
   /** Whether the domain is verified only with it. */
   required: boolean;
@@ -38,8 +38,18 @@ export interface PublishedDomain {
 
 const LONGEST_FOUND = 1000;
 
-/** `hostname`: our own name in the mail world (setting `smtp.hostname`), where the return path's mail is to go. */
-export function wantedRecords({ name, returnPath, keys }: PublishedDomain, hostname: string): DnsRecord[] {
+/** The host of its own that a domain can have its tracked links at. */
+export const trackingHostOf = (domainName: string): string => `track.${domainName}`;
+
+/**
+ * `hostname`: our own name in the mail world (setting `smtp.hostname`), where the return path's mail is to go.
+ * `trackingTarget`: our own name in the web, where a domain's tracking host is to lead; null where domains have none.
+ */
+export function wantedRecords(
+  { name, returnPath, keys }: PublishedDomain,
+  hostname: string,
+  trackingTarget: string | null = null,
+): DnsRecord[] {
   return [
     ...keys.map((key) => dkimWanted(name, key, keys)),
     { purpose: 'return_path', type: 'MX', host: returnPath, value: `10 ${hostname}`, required: true },
@@ -53,8 +63,17 @@ export function wantedRecords({ name, returnPath, keys }: PublishedDomain, hostn
       value: `v=DMARC1; p=none; rua=mailto:dmarc@${returnPath}`,
       required: false,
     },
+    ...(trackingTarget === null ? [] : [trackingWanted(name, trackingTarget)]),
   ];
 }
+
+const trackingWanted = (name: string, value: string): DnsRecord => ({
+  purpose: 'tracking',
+  type: 'CNAME',
+  host: trackingHostOf(name),
+  value,
+  required: false,
+});
 
 /** `answers`: all records of the type at the host, TXT strings joined, MX as `10 host`. */
 export function compareRecord(record: DnsRecord, answers: readonly string[]): Comparison {

@@ -32,8 +32,12 @@ export interface DomainRecord {
 }
 
 /** The records the domain needs now. */
-export function recordsOf({ row, keys }: DomainWithKeys, hostname: string): DnsRecord[] {
-  return wantedRecords({ name: row.name, returnPath: row.return_path, keys }, hostname);
+export function recordsOf(
+  { row, keys }: DomainWithKeys,
+  hostname: string,
+  trackingTarget: string | null = null,
+): DnsRecord[] {
+  return wantedRecords({ name: row.name, returnPath: row.return_path, keys }, hostname, trackingTarget);
 }
 
 export function storedChecks(row: Pick<DomainRow, 'records_json'>): RecordCheck[] {
@@ -45,7 +49,12 @@ export function checkOf(checks: readonly RecordCheck[], record: DnsRecord): Reco
   return checks.find(({ purpose, host }) => purpose === record.purpose && host === record.host);
 }
 
-export function toDomainRecord(domain: DomainWithKeys, hostname: string): DomainRecord {
+/** `trackingTarget`: as for `wantedRecords`. */
+export function toDomainRecord(
+  domain: DomainWithKeys,
+  hostname: string,
+  trackingTarget: string | null = null,
+): DomainRecord {
   const { row, keys } = domain;
   const checks = storedChecks(row);
   return {
@@ -53,7 +62,7 @@ export function toDomainRecord(domain: DomainWithKeys, hostname: string): Domain
     id: row.id,
     name: row.name,
     status: row.status,
-    records: recordsOf(domain, hostname).map((record) => {
+    records: recordsOf(domain, hostname, trackingTarget).map((record) => {
       const check = checkOf(checks, record);
       return {
         ...record,

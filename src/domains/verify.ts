@@ -12,6 +12,8 @@ export interface VerifyDeps extends DomainDeps {
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
   /** Our name in the mail world: setting `smtp.hostname`. */
   hostname: string;
+  /** Our name in the web, for the tracking hosts of domains; absent or null where they have none. */
+  trackingTarget?: string | null;
 }
 
 /** What a look-up gave: all values, or trouble, from which nothing follows. */
@@ -23,7 +25,7 @@ const PENDING_MS = 72 * 60 * 60 * 1000;
 /** Checks all records now and returns the domain as it is after that. Throws `not_found`. */
 export async function verifyDomain(deps: VerifyDeps, ref: DomainRef): Promise<DomainWithKeys> {
   const domain = await findDomain(deps, ref);
-  const wanted = recordsOf(domain, deps.hostname);
+  const wanted = recordsOf(domain, deps.hostname, deps.trackingTarget);
   const looked = await Promise.all(wanted.map((record) => lookUp(deps, record)));
   const now = deps.clock.now();
   const checks = checksOf(domain.row, wanted, looked, now);
@@ -56,6 +58,7 @@ export function statusAfter(
 
 async function lookUp(deps: VerifyDeps, record: DnsRecord): Promise<Looked> {
   if (record.type === 'MX') return lookUpMx(deps, record.host);
+  if (record.type === 'CNAME') return lookUpAlias(deps, record);
   const found = values(await deps.resolver.txt(record.host, { fresh: true }));
   if (record.purpose !== 'dmarc' || found.kind === 'trouble' || compareRecord(record, found.values).found !== null)
     return found;
@@ -79,6 +82,23 @@ async function lookUpMx({ resolver }: VerifyDeps, host: string): Promise<Looked>
   const own = addresses.find((answer) => answer.kind === 'found');
   if (own !== undefined) return { kind: 'answers', values: [`0 ${own.name}`] };
   return addresses.some(({ kind }) => kind === 'trouble') ? { kind: 'trouble' } : { kind: 'answers', values: [] };
+}
+
+/**
+ * What counts is that the name leads to us: by an alias, also over others, or by the same addresses. Which alias was
+ * published the resolver does not say.
+ */
+async function lookUpAlias({ resolver }: VerifyDeps, { host, value }: DnsRecord): Promise<Looked> {
+  const addressesOf = (name: string) =>
+    Promise.all([resolver.a(name, { fresh: true }), resolver.aaaa(name, { fresh: true })]);
+  const own = await addressesOf(host);
+  const [first] = own.flatMap((answer) => (answer.kind === 'found' ? [answer] : []));
+  if (first === undefined)
+    return own.some(({ kind }) => kind === 'trouble') ? { kind: 'trouble' } : { kind: 'answers', values: [] };
+  if (first.name === value) return { kind: 'answers', values: [value] };
+  const ours = new Set((await addressesOf(value)).flatMap((answer) => (answer.kind === 'found' ? answer.records : [])));
+  const isUs = first.records.every((address) => ours.has(address));
+  return { kind: 'answers', values: [isUs ? value : first.name === host ? first.records.join(', ') : first.name] };
 }
 
 function values(answer: DnsAnswer<unknown>): Looked {

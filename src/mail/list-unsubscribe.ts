@@ -13,7 +13,7 @@ export interface ListUnsubscribe {
 }
 
 /** So long an address and its field name are within the 998 characters of a line (RFC 5322 section 2.1.1). */
-export const LONGEST_UNSUBSCRIBE_URL = 900;
+export const LONGEST_UNSUBSCRIBE_URL = 970;
 
 const WRITABLE = /^[!-;=?-~]+$/;
 

@@ -1,5 +1,6 @@
 /** What of a mail belongs to one recipient alone, beside the header: tracked links, pixel, the way to unsubscribe. Pure. */
-import { unsubscribeHeaders } from '../mail/list-unsubscribe.ts';
+import { trackingHostOf } from '../domains/dns-records.ts';
+import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders } from '../mail/list-unsubscribe.ts';
 import { unsubscribeAddressFor, type ReturnPathKey } from '../messages/return-path.ts';
 import { storedUnsubscribe } from '../messages/unsubscribe.ts';
 import type { DeliveryRow, MessageRow } from '../storage/tables.ts';
@@ -30,7 +31,7 @@ export function trackingOf(key: TrackingKey, row: Row): Tracking | null {
 /** The tracking host where it is one of the sending domain's own. */
 function ownHost(base: string, fromDomain: string): string | null {
   const { hostname } = new URL(base);
-  return hostname.endsWith(`.${fromDomain}`) ? hostname : null;
+  return hostname === trackingHostOf(fromDomain) ? hostname : null;
 }
 
 /** List-Unsubscribe and List-Unsubscribe-Post of this recipient's copy; empty where unsubscribing is off. */
@@ -59,7 +60,9 @@ function hostedUrl(key: TrackingKey, row: Row): string | null {
     fromDomain: row.from_domain,
     email: row.address,
   });
-  return `${base}${trackPaths.unsubscribe}${token}`;
+  const url = `${base}${trackPaths.unsubscribe}${token}`;
+  // With the longest names there can be; the address by mail remains.
+  return url.length > LONGEST_UNSUBSCRIBE_URL ? null : url;
 }
 
 /** The addresses that the sender gave for unsubscribing, in a header of his own or by the member: they are not to be counted. */

@@ -1,8 +1,9 @@
 /** Operations on sending domains. */
 import { z } from 'zod';
-import { toDomainRecord } from '../domains/domain-record.ts';
+import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { addDomain, findDomain, listDomains, rotateDkim } from '../domains/domain-store.ts';
 import { verifyDomain } from '../domains/verify.ts';
+import { trackingTargetOf } from '../tracking/host.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 
@@ -23,7 +24,7 @@ export const domainOperations = {
       const { id: accountId } = await accountNamed(deps, account);
       act.concerns(accountId);
       const wish = { accountId, name, trusted, ...(returnPath === undefined ? {} : { returnPath }) };
-      return toDomainRecord(await addDomain(telling(deps), wish), deps.config.smtp.hostname);
+      return recordOf(deps, await addDomain(telling(deps), wish));
     },
   }),
   'domains.show': onStore({
@@ -31,7 +32,7 @@ export const domainOperations = {
     args: z.strictObject({ name: nameArgument }),
     async run(deps, { name }) {
       const domain = await findDomain(deps, { accountId: null, nameOrId: name });
-      return toDomainRecord(domain, deps.config.smtp.hostname);
+      return recordOf(deps, domain);
     },
   }),
   /** Asks DNS now. */
@@ -40,9 +41,12 @@ export const domainOperations = {
     args: z.strictObject({ name: nameArgument }),
     async run(deps, { name }, act) {
       const { hostname } = deps.config.smtp;
-      const domain = await verifyDomain({ ...telling(deps), hostname }, { accountId: null, nameOrId: name });
+      const domain = await verifyDomain(
+        { ...telling(deps), hostname, trackingTarget: trackingTargetOf(deps.config) },
+        { accountId: null, nameOrId: name },
+      );
       act.concerns(domain.row.account_id);
-      return toDomainRecord(domain, hostname);
+      return recordOf(deps, domain);
     },
   }),
   /** The new keys sign once DNS shows them; with `at_once` they sign now. */
@@ -52,7 +56,7 @@ export const domainOperations = {
     async run(deps, { name, at_once: atOnce = false }, act) {
       const domain = await rotateDkim(telling(deps), { accountId: null, nameOrId: name }, { atOnce });
       act.concerns(domain.row.account_id);
-      return toDomainRecord(domain, deps.config.smtp.hostname);
+      return recordOf(deps, domain);
     },
   }),
   /** Whatever their status. */
@@ -62,10 +66,13 @@ export const domainOperations = {
     async run(deps, { account }) {
       const { id: accountId } = await accountNamed(deps, account);
       const domains = await listDomains(deps, { accountId, limit: MOST_LISTED });
-      return { data: domains.map((domain) => toDomainRecord(domain, deps.config.smtp.hostname)) };
+      return { data: domains.map((domain) => recordOf(deps, domain)) };
     },
   }),
 };
+
+const recordOf = ({ config }: StoreDeps, domain: DomainWithKeys): DomainRecord =>
+  toDomainRecord(domain, config.smtp.hostname, trackingTargetOf(config));
 
 function telling(deps: StoreDeps): StoreDeps & { changed: (name: string) => void } {
   return {

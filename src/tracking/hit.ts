@@ -49,12 +49,24 @@ interface Watch {
 const SWEEP_MS = 2_000;
 /** Clicks that wait at once; beyond, they are taken for what they look like. */
 const MOST_WAITING = 20_000;
+/** Hits on one mail that are written a minute. Whoever has the mail has its links, and must not fill the disk with them. */
+const MOST_A_MINUTE = 60;
+const MINUTE_MS = 60_000;
 
 export function createHits(deps: HitDeps): Hits {
   const { clock, recorder, botOf } = deps;
   const watches = new Map<string, Watch>();
   const writing = new Set<Promise<unknown>>();
   let waiting = 0;
+  let minute = { end: -Infinity, counts: new Map<string, number>() };
+
+  function isTooMany(deliveryId: string): boolean {
+    const now = clock.monotonic();
+    if (now >= minute.end) minute = { end: now + MINUTE_MS, counts: new Map() };
+    const count = (minute.counts.get(deliveryId) ?? 0) + 1;
+    minute.counts.set(deliveryId, count);
+    return count > MOST_A_MINUTE;
+  }
 
   function write(deliveryId: string, happenings: readonly Happening[]): void {
     const written = recorder
@@ -94,10 +106,12 @@ export function createHits(deps: HitDeps): Hits {
 
   return {
     opened(deliveryId, visitor) {
+      if (isTooMany(deliveryId)) return;
       const hit = hitOf(deps, visitor, botOf('open', visitor));
       write(deliveryId, [{ kind: 'opened', hit, ...readAgent(visitor.userAgent) }]);
     },
     clicked(deliveryId, place, visitor) {
+      if (isTooMany(deliveryId)) return;
       const click = { place, hit: hitOf(deps, visitor, botOf('click', visitor)) };
       // One link alone says nothing: whoever follows it has followed all of them.
       const isOpen = click.hit.bot === null && place.links > 1 && waiting < MOST_WAITING;

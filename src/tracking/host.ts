@@ -1,23 +1,27 @@
 /** Under which address the links of a sending domain are published. Pure. */
+import { isIP } from 'node:net';
+import type { Config } from '../config/schema.ts';
 
-export interface HostRule {
-  /** Address of the whole installation, without a slash at its end. */
-  publicUrl: string;
-  /** Whether domains have hosts of their own. */
-  domainHosts: boolean;
+export type HostRule = Pick<Config, 'tracking' | 'http'>;
+
+/** Our name in the web, which the tracking hosts of domains are to lead to; null where they have none. */
+export function trackingTargetOf({ tracking, http }: HostRule): string | null {
+  const { hostname } = new URL(http.publicUrl);
+  // An address can be no alias, and a name without a dot means another machine elsewhere.
+  const isName = isIP(hostname) === 0 && !hostname.startsWith('[') && hostname.includes('.');
+  return tracking.domainHosts && isName ? hostname : null;
 }
 
-/** The host of its own that a domain may have links at. */
-export const trackingHostOf = (domainName: string): string => `track.${domainName}`;
-
 /**
- * The address that links of this domain begin with. `tracking_host` is the host that DNS led to us when it was last asked:
- * only the host's name differs, since it is the same process behind it.
+ * The address that links of a domain begin with. `tracking_host` is the host that DNS led to us when it was last asked: only
+ * the host's name differs, since it is the same process behind it.
  */
-export function trackingBase({ publicUrl, domainHosts }: HostRule) {
+export function trackingBase(rule: HostRule) {
+  const { publicUrl } = rule.http;
+  const hasHosts = trackingTargetOf(rule) !== null;
   return (domain: { tracking_host: string | null } | null): string => {
     const host = domain?.tracking_host ?? null;
-    if (!domainHosts || host === null) return publicUrl;
+    if (!hasHosts || host === null) return publicUrl;
     const url = new URL(publicUrl);
     url.hostname = host;
     return url.href.replace(/\/$/, '');

@@ -23,7 +23,7 @@ export interface HtmlPlan {
 
 export interface Marks {
   /** The tracked address of a link (its number counts from 1), or null to leave it as it is. */
-  linkUrl(link: FoundLink, number: number): string | null;
+  linkUrl: (link: FoundLink, number: number) => string | null;
   /** The address of the pixel, or null for none. */
   pixelUrl: string | null;
 }

@@ -15,7 +15,7 @@ import type { Keyring } from '../base/keyring.ts';
 export interface TrackingKey {
   /** The first bytes of the hash of the master key's id: which key a token was made with. */
   tag: Uint8Array;
-  /** Signs clicks and opens. */
+  /** Signs clicks and opens, and makes the nonces of unsubscribe links; what it is given begins with what it is for. */
   sign: Uint8Array;
   /** Encrypts unsubscribe links. */
   seal: Uint8Array;

@@ -24,7 +24,7 @@ const LONGEST_TOKEN = 1600;
 
 export function unsubscribeToken(key: TrackingKey, wish: Unsubscription): string {
   const plain = JSON.stringify([wish.deliveryId, wish.accountId, wish.stream, wish.fromDomain, wish.email]);
-  const nonce = createHmac('sha256', key.seal).update(plain).digest().subarray(0, NONCE_BYTES);
+  const nonce = createHmac('sha256', key.sign).update(`nonce ${plain}`).digest().subarray(0, NONCE_BYTES);
   const cipher = createCipheriv('aes-256-gcm', key.seal, nonce);
   const sealed = [cipher.update(plain, 'utf8'), cipher.final(), cipher.getAuthTag()];
   return Buffer.concat([key.tag, nonce, ...sealed]).toString('base64url');

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { addAccount } from '../../src/accounts/account-store.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
+import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
 import { addDomain, rotateDkim } from '../../src/domains/domain-store.ts';
 import { statusAfter, verifyDomain, type Required, type VerifyDeps } from '../../src/domains/verify.ts';
@@ -106,6 +107,49 @@ describe('domains/verify', () => {
       assert.equal(await check(), 'failed');
     });
   }
+
+  describe('the tracking host', () => {
+    const target = 'mail.web.test';
+    const addresses = { [`${target} A`]: ['192.0.2.1', '192.0.2.2'], [`${target} AAAA`]: ['2001:db8::1'] };
+    for (const [zones, status, text, why] of [
+      [{ 'track.acme.test CNAME': [target] }, 'ok', target, 'an alias'],
+      [
+        { 'track.acme.test CNAME': ['cdn.acme.test'], 'cdn.acme.test CNAME': [target] },
+        'ok',
+        target,
+        'an alias of an alias',
+      ],
+      [{ 'track.acme.test A': ['192.0.2.2'] }, 'ok', target, 'one of our addresses'],
+      [{ 'track.acme.test AAAA': ['2001:db8::1'] }, 'ok', target, 'an address of ours over IPv6 alone'],
+      [
+        { 'track.acme.test CNAME': ['web.other.test'], 'web.other.test A': ['198.51.100.1'] },
+        'wrong',
+        'web.other.test',
+        'an alias of another',
+      ],
+      [
+        { 'track.acme.test A': ['192.0.2.1', '198.51.100.1'] },
+        'wrong',
+        '192.0.2.1, 198.51.100.1',
+        'an address of another among ours',
+      ],
+      [{}, 'missing', null, 'nothing'],
+      [{ 'track.acme.test A': 'SERVFAIL' }, 'missing', null, 'trouble, from which nothing follows'],
+    ] as const) {
+      it(`is ${status} with ${why}, and never required`, async () => {
+        resolver.zones = { ...published(domain), ...addresses, ...zones };
+        const checked = await verifyDomain({ ...deps(), trackingTarget: target }, ref);
+        assert.equal(checked.row.status, 'verified');
+        const record = toDomainRecord(checked, hostname, target).records.find(({ purpose }) => purpose === 'tracking');
+        assert.deepEqual(
+          [record?.type, record?.host, record?.value, record?.required, record?.status, record?.found],
+          ['CNAME', 'track.acme.test', target, false, status, text],
+        );
+        const found = await createDomainDirectory({ db: temp.db, clock }).find('acme.test');
+        assert.equal(found?.tracking_host, status === 'ok' ? 'track.acme.test' : null);
+      });
+    }
+  });
 
   it('shows what is wrong', async () => {
     resolver.zones = { ...published(domain), 'rp.acme.test TXT': ['v=spf1 -all'] };

@@ -121,6 +121,52 @@ describe('messages/accept', () => {
     assert.deepEqual(books.faults, []);
   });
 
+  describe('tracking and unsubscribing', () => {
+    const columns = (): Promise<Record<string, unknown>[]> =>
+      temp.db.fast.all('SELECT track_opens, track_clicks, tracking_url, unsubscribe_json FROM messages ORDER BY rowid');
+    const BASE = 'https://mail.posthorn.test';
+    const hosted = '{"url":null,"mailto":null,"oneClick":true}';
+
+    for (const [changes, rule, stream, expected, why] of [
+      [{}, {}, 'transactional', [0, 0, null, null], 'nothing by default'],
+      [{}, { opens: true }, 'transactional', [1, 0, BASE, null], 'as domain or account say'],
+      [
+        { trackOpens: false, trackClicks: true },
+        { opens: true },
+        'transactional',
+        [0, 1, BASE, null],
+        'the send over them',
+      ],
+      [{ stream: 'news' }, {}, 'broadcast', [0, 0, BASE, hosted], 'a way out of a broadcast stream'],
+      [{ stream: 'news', unsubscribe: false }, {}, 'broadcast', [0, 0, null, null], 'none where the send says so'],
+      [
+        { unsubscribe: { url: 'https://a.test/', mailto: null, oneClick: false } },
+        {},
+        'transactional',
+        [0, 0, BASE, '{"url":"https://a.test/","mailto":null,"oneClick":false}'],
+        'one of its own',
+      ],
+    ] as const) {
+      it(`stores ${why}`, async () => {
+        deps.trackingRule = async () => ({ opens: false, clicks: false, base: BASE, ...rule });
+        deps.findStream = async () => ({ priority: 0, paused: 0, type: stream });
+        await acceptSingle(deps, sender, draftOf(changes), nothing);
+        assert.deepEqual((await columns()).map((row) => Object.values(row)), [expected]); // prettier-ignore
+      });
+    }
+
+    it('asks once for each sending domain of a bulk send', async () => {
+      const domains: string[] = [];
+      deps.trackingRule = async (accountId, domain) => {
+        domains.push(`${accountId} ${domain}`);
+        return { opens: true, clicks: false, base: BASE };
+      };
+      await acceptBulk(deps, sender, bulkOf([draftOf(), draftOf({ to: mailbox('bo@dest.test') })]), nothing);
+      assert.deepEqual(domains, [`${ACCOUNT} acme.test`]);
+      assert.deepEqual((await columns()).map(({ track_opens }) => track_opens), [1, 1]); // prettier-ignore
+    });
+  });
+
   const all = <Row>(table: string): Promise<Row[]> => temp.db.fast.all(`SELECT * FROM ${table} ORDER BY rowid`);
   const suppress = (email: string, stream: string | null = null) =>
     addSuppression(

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { decide, isWaiting, type Decision } from '../../src/messages/decide.ts';
 import type { DeliveryState, DeliveryStatus, Happening, Hit, Outcome, Verdict } from '../../src/messages/delivery.ts';
+import { deliveryStatuses } from '../../src/storage/tables.ts';
 import { HOUR, NOW, deliveryState } from '../support/mail-rows.ts';
 import { accepted, deferred, factsOf, failed, refused, uncertain } from '../support/outcomes.ts';
 
@@ -207,6 +208,11 @@ const arrows: readonly {
         { status, events: ['clicked'] },
       ]),
     ),
+  },
+  {
+    name: 'a wish for no more mail',
+    happening: { kind: 'unsubscribed', method: 'page' },
+    to: Object.fromEntries(deliveryStatuses.map((status) => [status, { status, events: ['unsubscribed'] }])),
   },
   {
     name: 'a flush',
@@ -475,6 +481,38 @@ describe('messages/decide', () => {
       );
     });
 
+    for (const [bot, state, at, why] of [
+      [null, resting('delivered', { deliveredAt: NOW }), NOW + 2000, 'two seconds after the delivery'],
+      ['prefetch', resting('delivered', { deliveredAt: NOW }), NOW + 1999, 'so soon after the delivery'],
+      ['prefetch', resting('delivered', { deliveredAt: NOW }), NOW - 5, 'before our own note of the delivery'],
+      ['prefetch', held('sent'), NOW, 'while the attempt still runs'],
+      [null, resting('sent'), NOW, 'after an attempt whose end nobody knows'],
+      [null, resting('bounced'), NOW, 'after a bounce that was none'],
+      [
+        null,
+        resting('delivered', { deliveredAt: NOW, test: true }),
+        NOW,
+        'of simulated mail, which reaches no machine',
+      ],
+    ] as const) {
+      it(`opened by ${bot ?? 'a person'}: ${why}`, () => {
+        const decision = decide(state, { ...opened(), hit: { ...hit(), at } } as Happening, NOW);
+        assert.equal(detailOf(decision)['bot'], bot);
+        assert.equal(decision.state.opens, bot === null ? 1 : 0);
+      });
+    }
+
+    it('clicked at once is no machine by that alone', () => {
+      assert.equal(detailOf(decide(resting('delivered', { deliveredAt: NOW }), clicked, NOW))['bot'], null);
+    });
+
+    it('unsubscribed, which suppresses for its stream, but nothing that is simulated', () => {
+      const wish: Happening = { kind: 'unsubscribed', method: 'mailto' };
+      const decision = decide(resting('delivered', { stream: 'news' }), wish, NOW);
+      assert.deepEqual([detailOf(decision), decision.suppress], [{ stream: 'news', method: 'mailto' }, 'unsubscribe']);
+      assert.equal(decide(resting('delivered', { test: true }), wish, NOW).suppress, null);
+    });
+
     it('cut at their limits, and never in the middle of a character', () => {
       const long = '💌'.repeat(3000);
       const replies = decide(held('sent'), outcome({ ...accepted(), facts: factsOf({ smtpReply: `x${long}` }) }), NOW);
@@ -628,6 +666,7 @@ describe('messages/decide', () => {
         opened(),
         opened('scanner'),
         clicked,
+        { kind: 'unsubscribed', method: 'one_click' },
       ),
       anyVerdict.map((verdict) => bounced(verdict)),
     );

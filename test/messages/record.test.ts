@@ -26,9 +26,11 @@ const complaint: Happening = {
   arrivalDate: NOW,
   userAgent: null,
 };
-const opened = (bot: 'scanner' | null = null): Happening => ({
+/** Longer after a delivery than a machine waits. */
+const LOOKED = NOW + 3000;
+const opened = (bot: 'scanner' | null = null, at = LOOKED): Happening => ({
   kind: 'opened',
-  hit: { at: NOW, ip: '192.0.2.1', userAgent: 'Reader', bot },
+  hit: { at, ip: '192.0.2.1', userAgent: 'Reader', bot },
   client: null,
   os: null,
   device: null,
@@ -152,7 +154,7 @@ describe('messages/record', () => {
     const row = await message();
     assert.deepEqual(
       [row.status, row.opens, row.bot_opens, row.first_opened_at, row.last_opened_at, row.last_event_type],
-      ['complained', 2, 1, NOW, NOW, 'complained'],
+      ['complained', 2, 1, LOOKED, LOOKED, 'complained'],
     );
     const firsts = (await all<EventRow>('events', 'sequence')).filter(({ type }) => type === 'opened');
     assert.deepEqual(
@@ -171,9 +173,43 @@ describe('messages/record', () => {
     const [id] = await accept();
     await record(id!, claimed, outcome(accepted()), opened());
     clock.advance(5000);
-    await record(id!, opened());
+    await record(id!, opened(null, NOW + 5000));
     const row = await message();
-    assert.deepEqual([row.opens, row.first_opened_at, row.last_opened_at], [2, NOW, NOW + 5000]);
+    assert.deepEqual([row.opens, row.first_opened_at, row.last_opened_at], [2, LOOKED, NOW + 5000]);
+  });
+
+  it('flags what opens a mail that has hardly arrived, and what machines do is no news of the message', async () => {
+    const [id] = await accept();
+    await record(id!, claimed);
+    await record(id!, opened(null, NOW));
+    await record(id!, outcome(accepted()));
+    await record(id!, opened(null, clock.now() + 1999));
+    const row = await message();
+    assert.deepEqual([row.opens, row.bot_opens, row.last_event_type], [0, 2, 'delivered']);
+    const seen = (await all<EventRow>('events', 'sequence')).filter(({ type }) => type === 'opened');
+    assert.deepEqual(
+      seen.map(({ machine, detail_json }) => [machine, (JSON.parse(detail_json) as { bot: string }).bot]),
+      [
+        [1, 'prefetch'],
+        [1, 'prefetch'],
+      ],
+    );
+    await record(id!, opened(null, clock.now() + 2000));
+    assert.deepEqual([(await message()).opens, (await message()).last_event_type], [1, 'opened']);
+  });
+
+  it('unsubscribes from the stream of the message alone, in the words of the recipient', async () => {
+    const [id] = await accept();
+    await record(id!, claimed);
+    await record(id!, { kind: 'unsubscribed', method: 'one_click' });
+    const [entry] = await all<SuppressionRow>('suppressions');
+    assert.deepEqual(
+      [entry?.reason, entry?.scope, entry?.created_by, entry?.source_message_id],
+      ['unsubscribe', 'stream:transactional', 'recipient', (await message()).id],
+    );
+    const event = (await all<EventRow>('events', 'sequence')).at(-1);
+    assert.equal(event?.type, 'unsubscribed');
+    assert.deepEqual(JSON.parse(event.detail_json), { stream: 'transactional', method: 'one_click' });
   });
 
   it('knows several recipients of one message in one group; its status is that of `to`', async () => {

@@ -92,10 +92,23 @@ const bad: readonly (readonly [more: Record<string, unknown>, code: string, fiel
   [{ strict_variables: true }, 'invalid_field', 'strict_variables', 'not available yet'],
   [{ locale: 'en' }, 'invalid_field', 'locale', 'not available yet'],
   [{ timezone: 'UTC' }, 'invalid_field', 'timezone', 'not available yet'],
-  [{ track_opens: true }, 'invalid_field', 'track_opens', 'not available yet'],
-  [{ track_clicks: true }, 'invalid_field', 'track_clicks', 'not available yet'],
-  [{ unsubscribe: true }, 'invalid_field', 'unsubscribe', 'not available yet'],
-  [{ unsubscribe: { url: 'https://acme.test/u' } }, 'invalid_field', 'unsubscribe', 'not available yet'],
+  [{ track_opens: 'yes' }, 'invalid_type', 'track_opens', 'no boolean'],
+  [{ track_clicks: 1 }, 'invalid_type', 'track_clicks', 'no boolean'],
+  [{ unsubscribe: 'yes' }, 'invalid_type', 'unsubscribe', 'neither boolean nor object'],
+  [{ unsubscribe: { href: 'https://acme.test/u' } }, 'unknown_field', 'unsubscribe.href', 'a member nobody knows'],
+  [{ unsubscribe: { url: 5 } }, 'invalid_type', 'unsubscribe.url', 'a number'],
+  [{ unsubscribe: { url: '/u' } }, 'invalid_field', 'unsubscribe.url', 'not absolute'],
+  [{ unsubscribe: { url: 'javascript:alert(1)' } }, 'invalid_field', 'unsubscribe.url', 'another scheme'],
+  [{ unsubscribe: { url: 'mailto:u@acme.test' } }, 'invalid_field', 'unsubscribe.url', 'an address'],
+  [{ unsubscribe: { url: `https://acme.test/${'x'.repeat(960)}` } }, 'invalid_field', 'unsubscribe.url', 'longer than a header line holds'],
+  [{ unsubscribe: { url: `https://acme.test/${'x'.repeat(2000)}` } }, 'field_too_long', 'unsubscribe.url', 'far too long'],
+  [{ unsubscribe: { url: 'http://acme.test/u', one_click: true } }, 'invalid_field', 'unsubscribe.one_click', 'one-click without https'],
+  [{ unsubscribe: { one_click: 'yes' } }, 'invalid_type', 'unsubscribe.one_click', 'no boolean'],
+  [{ unsubscribe: { mailto: 'nobody' } }, 'invalid_field', 'unsubscribe.mailto', 'no address'],
+  [{ unsubscribe: { mailto: 'Acme <u@acme.test>' } }, 'invalid_field', 'unsubscribe.mailto', 'a name before the address'],
+  [{ unsubscribe: { mailto: 'u@acme.test?subject=a b' } }, 'invalid_field', 'unsubscribe.mailto', 'a space that is not escaped'],
+  [{ unsubscribe: { mailto: 'u@acme.test?x=>\r\nBcc: x@y.test' } }, 'invalid_field', 'unsubscribe.mailto', 'a line break'],
+  [{ unsubscribe: { mailto: '"a b"@acme.test' } }, 'invalid_field', 'unsubscribe.mailto', 'a quoted local part, which would need escapes'],
   [{ template_id: 'x', subject: undefined, from: undefined }, 'invalid_field', 'template_id', 'told before what it would have brought'],
   [{ headers: [] }, 'invalid_type', 'headers', 'a list'],
   [{ headers: { 'X-A': 5 } }, 'invalid_type', 'headers.X-A', 'a number'],
@@ -205,10 +218,49 @@ describe('checkSend, single form', () => {
       sendAt: null,
       expiresAt: null,
       stream: null,
+      trackOpens: null,
+      trackClicks: null,
+      unsubscribe: null,
       onSuppressed: 'accept',
       test: null,
     });
   });
+
+  for (const [wire, expected, why] of [
+    [true, { url: null, mailto: null, oneClick: true }, 'all of it hosted'],
+    [false, false, 'off, whatever the stream says'],
+    [{}, { url: null, mailto: null, oneClick: true }, 'nothing of its own'],
+    [{ one_click: false }, { url: null, mailto: null, oneClick: false }, 'the hosted page without one-click'],
+    [
+      { url: 'https://acme.test/u' },
+      { url: 'https://acme.test/u', mailto: null, oneClick: false },
+      'a page of its own may not take a POST',
+    ],
+    [
+      { url: 'https://acme.test/ü?a=<b>', one_click: true },
+      { url: 'https://acme.test/%C3%BC?a=%3Cb%3E', mailto: null, oneClick: true },
+      'as a browser would ask for it',
+    ],
+    [
+      { url: 'http://acme.test/u' },
+      { url: 'http://acme.test/u', mailto: null, oneClick: false },
+      'http, for a page that asks first',
+    ],
+    [
+      { mailto: 'mailto:stop+17@acme.test?subject=stop%20it' },
+      { url: null, mailto: 'stop+17@acme.test?subject=stop%20it', oneClick: true },
+      'an address with a subject',
+    ],
+    [
+      { url: null, mailto: 'stop@acme.test' },
+      { url: null, mailto: 'stop@acme.test', oneClick: true },
+      'null is absent',
+    ],
+  ] as const) {
+    it(`unsubscribe ${JSON.stringify(wire)}: ${why}`, () => {
+      assert.deepEqual(draft({ unsubscribe: wire }).unsubscribe, expected);
+    });
+  }
 
   it('takes null for every optional member', () => {
     const optional = Object.keys(SingleMessage.shape).filter((name) => !(name in good));

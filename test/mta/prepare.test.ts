@@ -4,10 +4,12 @@ import type { DkimSigner } from '../../src/mail/dkim/sign.ts';
 import { deliveryOf, type ReturnPathKey } from '../../src/messages/return-path.ts';
 import { createPrepare, type Held, type Prepared, type PrepareDeps, type Ready } from '../../src/mta/prepare.ts';
 import type { Connection } from '../../src/storage/connection.ts';
-import type { TrackingKey } from '../../src/tracking/token.ts';
+import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
+import { readToken, type TrackingKey } from '../../src/tracking/token.ts';
 import type { DeliveryRow, MessageRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT, contentRow, deliveryRow, messageRow } from '../support/mail-rows.ts';
+import { hrefsOf, pixelOf, readMail as readSeen } from '../support/seen-mail.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
 
 const { privateKey } = generateKeyPairSync('ed25519');
@@ -128,6 +130,75 @@ describe('mta/prepare', () => {
     assert.match(ready(await createPrepare(deps)(made.id)).text, /Content-Type: text\/plain[^]*Hello there/i);
     const without = await store({}, {}, contentRow({ html: '<p>x</p>', text: null, auto_text: 0 }));
     assert.doesNotMatch(ready(await createPrepare(deps)(without.id)).text, /text\/plain/);
+  });
+
+  describe('a tracked mail', () => {
+    const html = '<a href="https://shop.test/?a=1&amp;b=2">x</a> <a href="mailto:a@b.test">y</a>';
+    const tracked = { track_opens: 1, track_clicks: 1, tracking_url: 'https://mail.host.test' };
+    const htmlOf = async (id: string): Promise<string> =>
+      (await readSeen(ready(await createPrepare(deps)(id)).text)).html;
+
+    it('has links and pixel of each recipient, over the same content', async () => {
+      const content = contentRow({ html, text: null, auto_text: 1 });
+      const made = [await store(tracked, {}, content), await store(tracked, { address: 'bo@dest.test' }, content)];
+      const tokens = await Promise.all(
+        made.map(async ({ id }) => {
+          const seen = await htmlOf(id);
+          const [link = ''] = hrefsOf(seen);
+          assert.ok(seen.startsWith(`<a href="${link}">x</a> <a href="mailto:a@b.test">y</a><img src="`), seen);
+          const click = readToken([trackingKey], link.replace('https://mail.host.test/t/c/', ''));
+          const open = readToken([trackingKey], (pixelOf(seen) ?? '').replace('https://mail.host.test/t/o/', ''));
+          assert.ok(click?.kind === 'click' && open?.kind === 'open');
+          assert.deepEqual([click.url, click.link, click.links], ['https://shop.test/?a=1&b=2', 1, 1]);
+          assert.deepEqual([click.deliveryId, open.deliveryId], [id, id]);
+          return link;
+        }),
+      );
+      assert.notEqual(tokens[0], tokens[1]);
+    });
+
+    it('has the sender’s own addresses in its text, and is signed as it goes out', async () => {
+      const made = await store(tracked, {}, contentRow({ html, text: null, auto_text: 1 }));
+      const { text, head } = ready(await createPrepare(deps)(made.id));
+      assert.match((await readSeen(text)).text, /https:\/\/shop\.test\/\?a=1&b=2/);
+      const body = text.slice(text.indexOf('\r\n\r\n') + 4);
+      assert.equal(/bh=([^;]+);/.exec(head)?.[1], relaxedBodyHash(Buffer.from(body, 'latin1')));
+    });
+
+    it('gives the same bytes at each try, large ones too', async () => {
+      for (const size of [1, 3000]) {
+        const made = await store(tracked, {}, contentRow({ html: html.repeat(size), text: null, auto_text: 1 }));
+        const [first, second] = [createPrepare(deps), createPrepare(deps)];
+        assert.equal(ready(await first(made.id)).text, ready(await second(made.id)).text);
+        await Promise.all([first.close(), second.close()]);
+      }
+    });
+
+    it('tracks what was asked for and no more', async () => {
+      const opens = await htmlOf((await store({ ...tracked, track_clicks: 0 }, {}, contentRow({ html }))).id);
+      assert.deepEqual([hrefsOf(opens), pixelOf(opens) !== null], [hrefsOf(html), true]);
+      const clicks = await htmlOf((await store({ ...tracked, track_opens: 0 }, {}, contentRow({ html }))).id);
+      assert.deepEqual([hrefsOf(clicks)[0]?.startsWith('https://mail.host.test/t/c/'), pixelOf(clicks)], [true, null]);
+    });
+
+    it('is a plain one where it has no html', async () => {
+      const made = await store(tracked, {}, contentRow({ html: null, text: 'see https://shop.test/' }));
+      assert.equal(
+        (await readSeen(ready(await createPrepare(deps)(made.id)).text)).text.trim(),
+        'see https://shop.test/',
+      );
+    });
+
+    it('carries its attachments', async () => {
+      const content = contentRow({ html, attachment_count: 1 });
+      const bytes = Buffer.from('attached bytes');
+      await temp.db.commit.insert({
+        attachments: [{ content_id: content.id, position: 0, filename: 'a.txt', content_type: 'text/plain', cid: null, disposition: 'attachment', bytes }],
+      }); // prettier-ignore
+      const { text } = ready(await createPrepare(deps)((await store(tracked, {}, content)).id));
+      assert.ok(text.includes(bytes.toString('base64')));
+      assert.ok(hrefsOf((await readSeen(text)).html)[0]?.startsWith('https://mail.host.test/t/c/'));
+    });
   });
 
   it('carries attachments', async () => {

@@ -1,0 +1,156 @@
+/**
+ * `npm run bench:tracking`: what tracking costs. Marking a document of 100 KB for one recipient, and clicks on the built
+ * program at a steady rate: how long the redirects take, and that every click is an event afterwards. Exit 1 if one is over
+ * its limit or lost.
+ */
+import http from 'node:http';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import sqlite3 from 'sqlite3';
+import { openKeyring } from '../../src/base/keyring.ts';
+import { planHtml } from '../../src/tracking/rewrite.ts';
+import { clickTokens, trackingKeys, type TrackingKey } from '../../src/tracking/token.ts';
+import { trackedHtml, trackPaths } from '../../src/tracking/track.ts';
+import { benchKey, startAppliance, type Appliance } from './appliance.ts';
+import { until } from './peers.ts';
+
+const { values: options } = parseArgs({
+  options: {
+    rate: { type: 'string', default: '500' },
+    seconds: { type: 'string', default: '10' },
+    links: { type: 'string', default: '100' },
+  },
+});
+const MARK_LIMIT_MS = 5;
+const REDIRECT_LIMIT_MS = 5;
+const MAILS = 500;
+const BROWSER = 'Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0';
+
+const at = (times: readonly number[], share: number): number =>
+  [...times].sort((a, b) => a - b)[Math.floor(share * (times.length - 1))] ?? NaN;
+
+/** 100 KB with so many links. */
+function document(links: number): string {
+  const filler = '<p style="margin:0 0 1em">Good day, here is what you ordered.</p>\n';
+  const each = Math.floor((100 * 1024) / links);
+  const part = (n: number): string =>
+    `<a class="b" href="https://shop.test/p/${String(n)}?utm=mail&amp;n=${String(n)}">article ${String(n)}</a>\n`;
+  return Array.from({ length: links }, (_, n) => part(n) + filler.repeat(Math.ceil((each - 80) / filler.length))).join(
+    '',
+  );
+}
+
+/** CPU time of one run, in ms: other programs on the machine are not to count. */
+function cpuOf(work: () => void): number {
+  const runs = 200;
+  for (let run = 0; run < 50; run++) work();
+  const before = process.cpuUsage();
+  for (let run = 0; run < runs; run++) work();
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1000 / runs;
+}
+
+function marking(key: TrackingKey): number {
+  const html = document(Number(options.links));
+  const stamp = { deliveryId: `dlv_${'0'.repeat(26)}`, host: null };
+  const tracking = { key, stamp, base: 'https://mail.bench.test', opens: true, clicks: true, untouched: [] };
+  const plan = planHtml(html);
+  const reading = cpuOf(() => planHtml(html));
+  const writing = cpuOf(() => trackedHtml(html, plan, tracking));
+  console.log(
+    `${String(html.length)} bytes, ${options.links} links: ${reading.toFixed(2)} ms of CPU to read, ${writing.toFixed(2)} ms for each recipient`,
+  );
+  return reading + writing;
+}
+
+async function mailsOf(appliance: Appliance, key: string): Promise<string[]> {
+  const recipients = Array.from({ length: MAILS }, (_, n) => ({
+    to: `delivered+${String(n)}@simulator.posthorn.test`,
+  }));
+  const body = { from: 'hi@simulator.posthorn.test', subject: 's', html: document(3), track_clicks: true, recipients };
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const answer = await fetch(`${appliance.url}/v1/messages`, { method: 'POST', headers, body: JSON.stringify(body) });
+  if (answer.status !== 202) throw new Error(await answer.text());
+  const db = new sqlite3.Database(path.join(appliance.dataDir, 'posthorn.db'), sqlite3.OPEN_READONLY);
+  const delivered = (): Promise<{ id: string }[]> =>
+    new Promise((resolve, reject) => {
+      db.all("SELECT id FROM deliveries WHERE status = 'delivered'", (error: Error | null, rows) => {
+        if (error === null) resolve(rows as { id: string }[]);
+        else reject(error);
+      });
+    });
+  let rows: { id: string }[] = [];
+  await until(async () => (rows = await delivered()).length === MAILS, 'the mails');
+  db.close();
+  return rows.map(({ id }) => id);
+}
+
+/** One click; resolves with how long its answer took. */
+function click(agent: http.Agent, url: string): Promise<number> {
+  const begun = performance.now();
+  return new Promise((resolve, reject) => {
+    http
+      .get(url, { agent, headers: { 'user-agent': BROWSER } }, (response) => {
+        const took = performance.now() - begun;
+        response.resume();
+        if (response.statusCode === 302) resolve(took);
+        else reject(new Error(`answered ${String(response.statusCode)}`));
+      })
+      .on('error', reject);
+  });
+}
+
+async function clicking(): Promise<{ p99: number; lost: number }> {
+  const appliance = await startAppliance();
+  try {
+    const key = benchKey(appliance);
+    const ids = await mailsOf(appliance, key);
+    const [trackingKey] = trackingKeys(openKeyring(appliance.dataDir));
+    const rate = Number(options.rate);
+    const total = rate * Number(options.seconds);
+    const urls = Array.from({ length: total }, (_, n) => {
+      const stamp = { deliveryId: ids[n % ids.length] ?? '', host: null };
+      const token = clickTokens(trackingKey, stamp)({ link: 1, links: 3, part: 'html', url: 'https://shop.test/' });
+      return appliance.url + trackPaths.click + token;
+    });
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 50 });
+    const running: Promise<number>[] = [];
+    const cpu = appliance.cpu();
+    const begun = performance.now();
+    while (running.length < total) {
+      const due = Math.min(total, Math.floor(((performance.now() - begun) / 1000) * rate) + 1);
+      while (running.length < due) running.push(click(agent, urls[running.length] ?? ''));
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    const times = await Promise.all(running);
+    agent.destroy();
+    console.log(`${String(total)} clicks at ${String(rate)}/s: p50 ${at(times, 0.5).toFixed(2)} ms, p99 ${at(times, 0.99).toFixed(2)} ms`); // prettier-ignore
+    const seen = await recorded(appliance, key, total);
+    const each = (appliance.cpu() - cpu) / total;
+    console.log(
+      `events: ${String(seen)} of ${String(total)}; ${each.toFixed(2)} ms of CPU a click, its event included`,
+    );
+    return { p99: at(times, 0.99), lost: total - seen };
+  } finally {
+    await appliance.stop();
+  }
+}
+
+/** Counts `clicked` events until all are there, at most for 10 seconds. */
+async function recorded(appliance: Appliance, key: string, wanted: number): Promise<number> {
+  let seen = 0;
+  let after = '';
+  const end = performance.now() + 10_000;
+  while (seen < wanted && performance.now() < end) {
+    const url = `${appliance.url}/v1/events?type=clicked&limit=1000&wait=2${after === '' ? '' : `&after=${after}`}`;
+    const answer = await fetch(url, { headers: { authorization: `Bearer ${key}` } });
+    const { data, next_cursor } = (await answer.json()) as { data: unknown[]; next_cursor: string };
+    seen += data.length;
+    after = next_cursor;
+  }
+  return seen;
+}
+
+const marked = marking({ tag: Buffer.alloc(3), sign: Buffer.alloc(32), seal: Buffer.alloc(32) });
+const { p99, lost } = await clicking();
+if (marked > MARK_LIMIT_MS || p99 > REDIRECT_LIMIT_MS || lost > 0) process.exitCode = 1;
