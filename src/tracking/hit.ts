@@ -6,9 +6,9 @@
  * A scanner follows all links of a mail at once. So the first click on a mail with several links waits for two seconds: if
  * all the others come within them, it was a machine. What waits is written when the program stops.
  */
+import { isIPv4, isIPv6 } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';
 import { expandIPv6 } from '../base/ip.ts';
-import { isIPv4, isIPv6 } from 'node:net';
 import type { Happening, Hit } from '../messages/delivery.ts';
 import type { Recorder } from '../messages/record.ts';
 import type { BotOf, Visitor } from './bots.ts';
