@@ -107,7 +107,17 @@ function operation(route: Route, schemas: Schemas): Json {
 
 function requestBody(route: Route, body: z.ZodType, schemas: Schemas): Json {
   const examples = route.bodyExamples === undefined ? {} : { examples: route.bodyExamples };
-  return { required: true, content: { 'application/json': { schema: schemas.of(body, 'input'), ...examples } } };
+  return {
+    required: true,
+    content: { 'application/json': { schema: eitherForm(schemas.of(body, 'input')), ...examples } },
+  };
+}
+
+/** Forms of a request that have a name exclude each other: each is closed, and lacks a member that another requires. */
+function eitherForm(schema: Json): Json {
+  const { anyOf, ...rest } = schema;
+  const isNamed = Array.isArray(anyOf) && (anyOf as Json[]).every(({ $ref }) => $ref !== undefined);
+  return isNamed ? { ...rest, oneOf: anyOf } : schema;
 }
 
 function pathParameters(route: Route, schemas: Schemas): Json[] {
