@@ -7,7 +7,7 @@ import { JSON_TYPE } from './answer.ts';
 import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
-import { webhookCalls } from './openapi-webhooks.ts';
+import { webhookSection } from './openapi-webhooks.ts';
 import { openRoute } from './route.ts';
 import type { ResponseDeclaration, Route } from './route.ts';
 
@@ -62,7 +62,7 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
   for (const route of published) (paths[route.path] ??= {})[route.method.toLowerCase()] = operation(route, schemas);
   const tags = [...new Set([...published.map((route) => route.tag), 'webhooks'])];
   const used = JSON.stringify(paths);
-  const webhooks = webhookCalls(schemas);
+  const webhooks = webhookSection(schemas);
   return {
     openapi: '3.1.0',
     info: {
