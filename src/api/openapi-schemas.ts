@@ -32,8 +32,19 @@ function adapted(schema: unknown): unknown {
   return mapped(schema, (object) => {
     const { $ref } = object;
     if (typeof $ref === 'string') return { ...object, $ref: $ref.replace('#/$defs/', '#/components/schemas/') };
-    return withNullType(object);
+    return withNullType(withoutSafeBounds(object));
   });
+}
+
+/** That a whole number fits into a double is no rule of ours, and said of every one it hides those that are. */
+function withoutSafeBounds(object: Json): Json {
+  const { minimum, maximum, ...rest } = object;
+  if (object['type'] !== 'integer') return object;
+  return {
+    ...rest,
+    ...(minimum === undefined || minimum === Number.MIN_SAFE_INTEGER ? {} : { minimum }),
+    ...(maximum === undefined || maximum === Number.MAX_SAFE_INTEGER ? {} : { maximum }),
+  };
 }
 
 /** `anyOf: [X, null]` as `type: [x, null]`, the form that readers and generators of clients know best. */

@@ -36,7 +36,7 @@ const told: Readonly<Record<EventType, string>> = {
 };
 
 /** One entry for each kind of event, by its name. */
-export function webhookCalls(schemas: Schemas): Json {
+export function webhookSection(schemas: Schemas): Json {
   // As a part of something the record is a reference, and becomes a component.
   const { items } = schemas.of(z.array(Event), 'output');
   return Object.fromEntries(allEventTypes.map((type) => [type, { post: callOf(type, items as Json) }]));

@@ -7,7 +7,7 @@ import { JSON_TYPE } from './answer.ts';
 import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
-import { webhookCalls } from './openapi-webhooks.ts';
+import { webhookSection } from './openapi-webhooks.ts';
 import { openRoute } from './route.ts';
 import type { ResponseDeclaration, Route } from './route.ts';
 
@@ -62,7 +62,7 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
   for (const route of published) (paths[route.path] ??= {})[route.method.toLowerCase()] = operation(route, schemas);
   const tags = [...new Set([...published.map((route) => route.tag), 'webhooks'])];
   const used = JSON.stringify(paths);
-  const webhooks = webhookCalls(schemas);
+  const webhooks = webhookSection(schemas);
   return {
     openapi: '3.1.0',
     info: {
@@ -107,7 +107,17 @@ function operation(route: Route, schemas: Schemas): Json {
 
 function requestBody(route: Route, body: z.ZodType, schemas: Schemas): Json {
   const examples = route.bodyExamples === undefined ? {} : { examples: route.bodyExamples };
-  return { required: true, content: { 'application/json': { schema: schemas.of(body, 'input'), ...examples } } };
+  return {
+    required: true,
+    content: { 'application/json': { schema: eitherForm(schemas.of(body, 'input')), ...examples } },
+  };
+}
+
+/** Forms of a request that have a name exclude each other: each is closed, and lacks a member that another requires. */
+function eitherForm(schema: Json): Json {
+  const { anyOf, ...rest } = schema;
+  const isNamed = Array.isArray(anyOf) && (anyOf as Json[]).every(({ $ref }) => $ref !== undefined);
+  return isNamed ? { ...rest, oneOf: anyOf } : schema;
 }
 
 function pathParameters(route: Route, schemas: Schemas): Json[] {

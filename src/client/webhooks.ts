@@ -4,8 +4,17 @@ import type { EventType, MailEvent } from './event.ts';
 import { entriesOf } from './pages.ts';
 import type { PostOptions, RequestOptions, Transport } from './transport.ts';
 import type { Page } from './types.ts';
-import { at, type Query } from './url.ts';
-import type { CreatedWebhook, NewWebhook, Webhook, WebhookChanges, WebhookSecret } from './webhook-records.ts';
+import { at } from './url.ts';
+import type {
+  CreatedWebhook,
+  NewWebhook,
+  Webhook,
+  WebhookChanges,
+  WebhookDelivery,
+  WebhookReplay,
+  WebhookResend,
+  WebhookSecret,
+} from './webhook-records.ts';
 import { verifyWebhook, type VerifyOptions, type WebhookHeaders } from './webhook-signature.ts';
 
 interface ListQuery {
@@ -59,18 +68,22 @@ export class Webhooks {
     return this.#transport.call('DELETE', at`/v1/webhooks/${id}`, { options });
   }
 
-  /** One page of the calls of the last 30 days: what was sent, what the endpoint said. */
-  deliveries(id: string, query?: Query, options?: RequestOptions): Call<Page<Record<string, unknown>>> {
-    return this.#transport.call('GET', at`/v1/webhooks/${id}/deliveries`, { query, options });
+  /** One page of the attempts of the last 30 days: what was sent, what the endpoint said. */
+  deliveries(
+    id: string,
+    query?: ListQuery & { status?: 'delivered' | 'failed' | undefined },
+    options?: RequestOptions,
+  ): Call<Page<WebhookDelivery>> {
+    return this.#transport.call('GET', at`/v1/webhooks/${id}/deliveries`, { query: { ...query }, options });
   }
 
   /** Makes one call again. */
-  resend(id: string, deliveryId: string, options?: PostOptions): Call<Record<string, unknown>> {
+  resend(id: string, deliveryId: string, options?: PostOptions): Call<WebhookResend> {
     return this.#transport.call('POST', at`/v1/webhooks/${id}/deliveries/${deliveryId}/resend`, { options });
   }
 
   /** Calls the endpoint with a sample event, and says what came of it. */
-  test(id: string, body: { type?: EventType | undefined } = {}, options?: PostOptions): Call<Record<string, unknown>> {
+  test(id: string, body: { type?: EventType | undefined } = {}, options?: PostOptions): Call<WebhookDelivery> {
     return this.#transport.call('POST', at`/v1/webhooks/${id}/test`, { body, options });
   }
 
@@ -84,8 +97,13 @@ export class Webhooks {
       types?: readonly EventType[] | undefined;
     },
     options?: PostOptions,
-  ): Call<Record<string, unknown>> {
+  ): Call<WebhookReplay> {
     return this.#transport.call('POST', at`/v1/webhooks/${id}/replay`, { body, options });
+  }
+
+  /** One page of the replays, and how far they are. */
+  replays(id: string, query?: ListQuery, options?: RequestOptions): Call<Page<WebhookReplay>> {
+    return this.#transport.call('GET', at`/v1/webhooks/${id}/replays`, { query: { ...query }, options });
   }
 
   secret(id: string, options?: RequestOptions): Call<WebhookSecret> {

@@ -137,7 +137,7 @@ describe('the OpenAPI document', () => {
     assert.deepEqual(Object.keys(webhooks), [...allEventTypes]);
     for (const [type, { post }] of Object.entries(webhooks)) {
       const parameters = post['parameters'] as Json[];
-      assert.deepEqual(parameters.map(({ name }) => name), ['webhook-id', 'webhook-timestamp', 'webhook-signature']); // prettier-ignore
+      assert.deepEqual(parameters.slice(0, 3).map(({ name }) => name), ['webhook-id', 'webhook-timestamp', 'webhook-signature']); // prettier-ignore
       const { content } = post['requestBody'] as { content: Record<string, Json> };
       const { schema, examples } = content['application/json'] ?? assert.fail(type);
       assert.deepEqual(schema, { $ref: '#/components/schemas/Event' });

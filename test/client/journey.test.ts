@@ -66,7 +66,11 @@ describe('client: journey', () => {
   });
 
   it('tells entry by entry what became of a bulk send', async () => {
-    const batch = await mail.messages.sendBulk({ ...MAIL, send_at: '2026-02-01T00:00:00Z', recipients: [{ to: 'bo@dest.test' }, { to: 'bo@' }] });
+    const batch = await mail.messages.sendBulk({
+      ...MAIL,
+      send_at: '2026-02-01T00:00:00Z',
+      recipients: [{ to: 'bo@dest.test' }, { to: 'bo@' }],
+    });
     assert.deepEqual(batch.data.map(({ error }) => error?.code), [undefined, 'invalid_recipient']); // prettier-ignore
     assert.equal((await mail.batches.get(batch.id)).counts?.['queued'] !== undefined, true);
     assert.equal((await mail.batches.cancel(batch.id)).id, batch.id);

@@ -77,6 +77,7 @@ const ahead: readonly Row[] = [
   ['POST', '/v1/webhooks/{id}/deliveries/{id}/resend', (m) => m.webhooks.resend('{id}', '{id}')],
   ['POST', '/v1/webhooks/{id}/test', (m) => m.webhooks.test('{id}')],
   ['POST', '/v1/webhooks/{id}/replay', (m) => m.webhooks.replay('{id}', { since: '2026-01-01T00:00:00Z' })],
+  ['GET', '/v1/webhooks/{id}/replays', (m) => m.webhooks.replays('{id}')],
   ['GET', '/v1/webhooks/{id}/secret', (m) => m.webhooks.secret('{id}')],
   ['POST', '/v1/webhooks/{id}/secret/rotate', (m) => m.webhooks.rotateSecret('{id}')],
 ];

@@ -234,7 +234,7 @@ function shared(old: Record<string, Json>, now: Record<string, Json>): [string, 
 /** The schemas of entries: of a list, or of an object with free names. */
 function inside(old: Json, now: Json): [Json, Json][] {
   return ['items', 'additionalProperties', 'propertyNames'].flatMap((keyword) => {
-    const [one, other] = [old[keyword], now[keyword]];
+    const [one, other] = [old[keyword], now[keyword]] as [Json | boolean | undefined, Json | boolean | undefined];
     return typeof one === 'object' && typeof other === 'object' ? [[one, other]] : [];
   });
 }
