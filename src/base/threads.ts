@@ -17,6 +17,8 @@ export interface ThreadsOptions {
   idleMs: number;
   /** The longest a job may take, in milliseconds. */
   jobMs: number;
+  /** What the first job of a thread may take beyond that, since the thread loads its module first. */
+  startMs?: number;
   /** Heap of one thread. */
   maxHeapMb: number;
 }
@@ -49,6 +51,8 @@ interface Thread<Input, Output> {
   worker: Worker;
   job: Job<Input, Output> | null;
   timer: Timer;
+  /** Has answered once, so its module is loaded. */
+  isLoaded: boolean;
 }
 
 export function createThreads<Input, Output>(
@@ -66,7 +70,7 @@ export function createThreads<Input, Output>(
     if (job === undefined) return;
     idle.timer.cancel();
     idle.job = job;
-    idle.timer = after(options.jobMs, idle, 'slow');
+    idle.timer = after(options.jobMs + (idle.isLoaded ? 0 : (options.startMs ?? 0)), idle, 'slow');
     idle.worker.ref();
     try {
       idle.worker.postMessage(job.input, job.transfer);
@@ -77,7 +81,7 @@ export function createThreads<Input, Output>(
 
   function start(): Thread<Input, Output> {
     const worker = startThread(options.entry, { resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb } });
-    const thread: Thread<Input, Output> = { worker, job: null, timer: { cancel: () => undefined } };
+    const thread: Thread<Input, Output> = { worker, job: null, timer: { cancel: () => undefined }, isLoaded: false };
     worker.on('message', (output: Output) => {
       finish(thread, output);
     });
@@ -90,6 +94,7 @@ export function createThreads<Input, Output>(
   function finish(thread: Thread<Input, Output>, output: Output): void {
     const { job } = thread;
     thread.job = null;
+    thread.isLoaded = true;
     thread.timer.cancel();
     thread.timer = after(options.idleMs, thread, 'closed');
     // An idle thread must not keep the process alive.

@@ -16,7 +16,7 @@ const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failur
 const MOST_COMPLAINANTS = 100;
 
 /** True where the recipient does not want our mail. */
-export const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
+const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
 /** Headers that providers put before the mail they send back, to say whose complaint it is. */
 const COMPLAINANT = new Set(['x-hmxmroriginalrecipient', 'x-original-rcpt-to', 'x-complaint-to', 'x-aol-recipient']);
@@ -28,11 +28,13 @@ export function complaintIn(notice: Notice): Pick<Finding, 'feedback' | 'recipie
   const { feedback, original } = notice;
   const complainants = complainantsOf(notice);
   if (feedback === null && !isProviderForm(notice)) return null;
+  // A report that names no type comes from somebody's button all the same.
+  const type = feedback?.feedbackType ?? 'abuse';
   return {
     recipients: complainants.map(complainant),
     feedback: {
-      // A report that names no type comes from somebody's button all the same.
-      type: feedback?.feedbackType ?? 'abuse',
+      type,
+      isAgainstUs: isAgainstUs(type),
       userAgent: feedback?.userAgent ?? null,
       arrivalDate: feedback?.arrivalDate ?? null,
       feedbackId: fieldOf(original, 'feedback-id'),

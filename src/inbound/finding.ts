@@ -28,6 +28,18 @@ export interface FoundRecipient {
   verdict: Verdict | null;
 }
 
+export interface Feedback {
+  /** Of RFC 5965 section 7.3 and its registry, lower case. */
+  type: string;
+  /** False for types that say nothing against the mail (`not-spam`, `auth-failure`): they suppress nobody. */
+  isAgainstUs: boolean;
+  userAgent: string | null;
+  /** As written. */
+  arrivalDate: string | null;
+  /** Of the mail that came back. */
+  feedbackId: string | null;
+}
+
 export interface Finding {
   kind: FindingKind;
   /** What follows `b+` (in lower case) or `unsub+` in an address of ours; null where there is none. Its form is checked, not its signature. */
@@ -35,8 +47,8 @@ export interface Finding {
   /** X-Message-Id of the returned mail, else its Message-ID. */
   messageId: string | null;
   recipients: readonly FoundRecipient[];
-  /** Of a complaint. */
-  feedback: { type: string; userAgent: string | null; arrivalDate: string | null; feedbackId: string | null } | null;
+  /** Of a complaint, and of an unsubscribe mail (`opt-out`). */
+  feedback: Feedback | null;
   /** `multipart/report; report-type=delivery-status` with a recipient in it (RFC 3464, RFC 6522): counts whoever sent it. */
   isWellFormed: boolean;
 }

@@ -56,10 +56,16 @@ function bracketed(text: string, at: number, from: number): FoundAddress | null 
 function atomStart(text: string, at: number, from: number): number {
   let start = at;
   while (start > from && at - start < LONGEST_LOCAL && ATOM.test(text.charAt(start - 1))) start--;
-  // `to='a@b'`, `for=a@b`, `/a@b`: what no local part begins with in practice.
+  start = afterMarks(text, start, at);
+  const named = /^(?:to|for|rcpt|user|address|recipient|email)=/i.exec(text.slice(start, at));
+  return named === null ? start : afterMarks(text, start + named[0].length, at);
+}
+
+/** `'a@b'`, `/a@b`, `.a@b`: what no local part begins with in practice. */
+function afterMarks(text: string, from: number, at: number): number {
+  let start = from;
   while (start < at && /[='/.`*]/.test(text.charAt(start))) start++;
-  const equals = /^(?:to|for|rcpt|user|address|recipient|email)=/i.exec(text.slice(start, at));
-  return start + (equals?.[0].length ?? 0);
+  return start;
 }
 
 function quoteStart(text: string, at: number, from: number): number {

@@ -65,6 +65,19 @@ describe('base/threads', () => {
     assert.equal((await threads.run({ say: 'next' })).said, 'next');
   });
 
+  it('gives the first job of a thread time to load its module', async () => {
+    const entry = new URL('../support/odd-worker.ts', import.meta.url);
+    const some = createThreads<Input, Output>({ clock }, { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, startMs: 2000 }); // prettier-ignore
+    const first = some.run({ say: 'loaded' });
+    assert.equal(clock.nextAt(), clock.now() + 7000);
+    await first;
+    const slow = some.run({});
+    assert.equal(clock.nextAt(), clock.now() + 5000);
+    clock.advance(5000);
+    await assert.rejects(slow, refused('slow'));
+    await some.close();
+  });
+
   it('refuses more than may wait', async () => {
     const jobs = Promise.allSettled([0, 1, 2, 3, 4].map((say) => threads.run({ say })));
     await assert.rejects(threads.run({ say: 5 }), refused('full'));

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import fc from 'fast-check';
+import { parse } from 'yaml';
+import { z } from 'zod';
 import { compileWords, foldText, type BounceWords, type WordSource } from '../../src/inbound/bounce-words.ts';
 import { statusOfWords } from '../../src/inbound/diagnostic.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
@@ -48,6 +52,35 @@ describe('phrases', () => {
 
 describe('config/bounce-words.yaml', () => {
   const words = readBounceWords();
+
+  it('has the form that the program reads, no phrase twice in a group, none too short to mean one thing', () => {
+    const phrase = z
+      .string()
+      .min(2)
+      .max(200)
+      .refine((text) => text === text.toLowerCase(), 'in lower case');
+    const phrases = z
+      .array(phrase)
+      .min(1)
+      .refine((all) => new Set(all).size === all.length, 'none twice');
+    const File = z.strictObject({
+      senders: phrases,
+      nobodies: phrases,
+      senderNames: phrases,
+      failure: phrases,
+      delay: phrases,
+      success: phrases,
+      givenUp: phrases,
+      autoReplySubjects: phrases,
+      autoReplyTexts: phrases,
+      challenge: phrases,
+      originalBegins: phrases,
+      statuses: z.array(z.strictObject({ status: z.string().regex(/^[45]\.\d{1,2}\.\d{1,2}$/), phrases })),
+    });
+    const file = path.resolve(import.meta.dirname, '../../config/bounce-words.yaml');
+    const { error } = File.safeParse(parse(readFileSync(file, 'utf8')));
+    assert.equal(error, undefined, error?.message);
+  });
 
   for (const [text, status] of [
     ['Sorry, no mailbox here by that name', '5.1.1'],

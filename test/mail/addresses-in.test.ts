@@ -24,7 +24,9 @@ describe('addresses in prose', () => {
     ['@b.example a@ @', [], 'halves'],
     ['a@-', [], 'nor this'],
   ] as const) {
-    it(`${JSON.stringify(text)}: ${reason}`, () => {});
+    it(`${JSON.stringify(text)}: ${reason}`, () => {
+      assert.deepEqual(found(text), expected);
+    });
   }
 
   it('says where they stand, brackets included', () => {

@@ -10,6 +10,7 @@ import path from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { run } from '../../src/cli/cli.ts';
+import { openReportParser } from '../../src/inbound/offline.ts';
 
 export interface CommandDesk {
   /** Folder with `posthorn` and `npx`, for the search path. */
@@ -73,7 +74,10 @@ async function perform(request: IncomingMessage, response: ServerResponse): Prom
     response.write(`${kind}${JSON.stringify(value)}\n`);
   };
   const output = { out: (line: string) => say('o', line), note: (line: string) => say('n', line) };
-  const code = await run(args, env, output, { input: Readable.from([Buffer.from(input)]) });
+  const code = await run(args, env, output, {
+    input: Readable.from([Buffer.from(input)]),
+    openReportParser: (keyring) => Promise.resolve(openReportParser(keyring)),
+  });
   say('c', code);
   response.end();
 }

@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { openReportParser } from '../../src/inbound/offline.ts';
+import { ran, type Ran } from './ran.ts';
+
+const fixture = (name: string): string => path.resolve(import.meta.dirname, `../fixtures/reports/${name}.eml`);
+
+describe('posthorn inbound parse', () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-inbound-'));
+  });
+  afterEach(() => {
+    rmSync(folder, { recursive: true });
+  });
+  const parse = (...args: string[]): Promise<Ran> =>
+    ran(
+      ['inbound', 'parse', ...args],
+      { POSTHORN_DATA_DIR: path.join(folder, 'data') },
+      { openReportParser: (keyring) => Promise.resolve(openReportParser(keyring)) },
+    );
+  const lines = ({ out }: Ran): Record<string, unknown>[] =>
+    out.split('\n').map((line) => JSON.parse(line) as Record<string, unknown>);
+
+  it('prints one object a line, in the order of the files', async () => {
+    const files = ['dsn-failed', 'vacation', 'complaint'].map(fixture);
+    const done = await parse(...files, '--json');
+    assert.equal(done.code, 0, done.notes);
+    assert.deepEqual(lines(done).map(({ file, kind }) => [file, kind]), [[files[0], 'bounce'], [files[1], 'auto_reply'], [files[2], 'complaint']]); // prettier-ignore
+    assert.deepEqual(lines(done)[0], {
+      file: files[0],
+      kind: 'bounce',
+      token: '101jz00000000000000000000070123456789abcdef',
+      message_id: 'msg_01jz0000000000000000000007',
+      recipients: [
+        {
+          address: 'ana@remote.example',
+          action: 'failed',
+          status: '5.1.1',
+          diagnostic:
+            '550 5.1.1 <ana@remote.example>: Recipient address rejected: User unknown in virtual mailbox table',
+          class: 'hard',
+          reason: 'mailbox_not_found',
+        },
+      ],
+      feedback_type: null,
+    });
+  });
+
+  it('prints a table for people, a row a recipient', async () => {
+    const done = await parse(fixture('dsn-several'), fixture('complaint-redacted'));
+    assert.match(done.out, /^FILE +KIND +RECIPIENT +ACTION +STATUS +CLASS +REASON\n/);
+    assert.match(done.out, /bounce +a@gw\.example +failed +5\.2\.2 +soft +mailbox_full\n/);
+    assert.match(done.out, /complaint \(fraud\) +- +- +- +- +-$/);
+    assert.equal(done.out.split('\n').length, 6);
+  });
+
+  it('goes on after a file that cannot be read, and says so with 66', async () => {
+    const done = await parse(path.join(folder, 'none.eml'), folder, fixture('vacation'), '--json');
+    assert.equal(done.code, 66);
+    assert.match(done.notes, /none\.eml: ENOENT/);
+    assert.match(done.notes, /EISDIR/);
+    assert.deepEqual(lines(done).map(({ kind }) => kind), ['auto_reply']); // prettier-ignore
+  });
+
+  it('takes what is no mail for something else', async () => {
+    for (const [name, content] of [
+      ['empty.eml', ''],
+      ['zeros.eml', '\0'.repeat(1000)],
+      ['large.eml', 'x'.repeat(2_000_000)],
+    ] as const) {
+      writeFileSync(path.join(folder, name), content);
+      const [line] = lines(await parse(path.join(folder, name), '--json'));
+      assert.deepEqual([line?.['kind'], line?.['recipients']], ['other', []]);
+    }
+  });
+
+  it('leaves out a token that the keys of the installation did not make', async () => {
+    mkdirSync(path.join(folder, 'data'));
+    const file = path.join(folder, 'data', 'secret.key');
+    writeFileSync(file, `k1 ${Buffer.alloc(32, 1).toString('base64url')}\n`, { mode: 0o600 });
+    const [line] = lines(await parse(fixture('dsn-failed'), '--json'));
+    assert.deepEqual([line?.['kind'], line?.['token']], ['bounce', null]);
+  });
+
+  it('goes by the form alone where the keys cannot be read, and says so', async () => {
+    mkdirSync(path.join(folder, 'data'));
+    writeFileSync(path.join(folder, 'data', 'secret.key'), 'nonsense', { mode: 0o600 });
+    const done = await parse(fixture('dsn-failed'), '--json');
+    assert.match(done.notes, /by their form alone/);
+    assert.equal(lines(done)[0]?.['token'], '101jz00000000000000000000070123456789abcdef');
+  });
+
+  it('shows nothing that could steer a terminal', async () => {
+    const file = path.join(folder, 'odd.eml');
+    writeFileSync(
+      file,
+      'From: MAILER-DAEMON@x.example\nSubject: failure notice\n\n<a@b.example>: 550 5.1.1 \u001b[31m\u009b1m red\n',
+    );
+    for (const args of [[], ['--json']]) {
+      const { out } = await parse(file, ...args);
+      assert.doesNotMatch(out, /[\u001b\u009b]/);
+    }
+  });
+
+  it('wants a file', async () => {
+    assert.equal((await parse()).code, 64);
+  });
+});

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { openReportParser } from '../../src/inbound/offline.ts';
+import { createReportReader } from '../../src/inbound/report-reader.ts';
+import { returnPathFor, returnPathKeys, type ReturnPathKey } from '../../src/messages/return-path.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+const fixture = (name: string): Buffer =>
+  readFileSync(path.resolve(import.meta.dirname, `../fixtures/reports/${name}.eml`));
+const key: ReturnPathKey = { id: 1, secret: Buffer.alloc(32, 7) };
+const FORGED = '101jz00000000000000000000070123456789abcdef';
+
+describe('reading reports in threads', () => {
+  const readers: { close(): Promise<void> }[] = [];
+  const open = (keys: readonly ReturnPathKey[] | null): ReturnType<typeof createReportReader> => {
+    const reader = createReportReader({ clock: new FakeClock() }, { keys, count: 2 });
+    readers.push(reader);
+    return reader;
+  };
+  afterEach(async () => {
+    for (const reader of readers.splice(0)) await reader.close();
+  });
+
+  it('gives what each mail says', async () => {
+    const reader = open(null);
+    const results = await Promise.all(
+      ['dsn-failed', 'vacation', 'complaint'].map((name) => reader.read(fixture(name))),
+    );
+    assert.deepEqual(
+      results.map((result) => (result.kind === 'read' ? [result.finding.kind, result.finding.token] : result)),
+      [
+        ['bounce', FORGED],
+        ['auto_reply', FORGED],
+        ['complaint', FORGED],
+      ],
+    );
+  });
+
+  it('with keys leaves a token out that none of them made', async () => {
+    const reader = open([key]);
+    const forged = await reader.read(fixture('dsn-failed'));
+    assert.ok(forged.kind === 'read' && forged.finding.token === null && forged.finding.kind === 'bounce');
+    const local = returnPathFor(key, 'dlv_01jz0000000000000000000007');
+    const real = await reader.read(fixture('dsn-failed'), [`${local}@rp.shop.example`]);
+    assert.ok(real.kind === 'read' && real.finding.token === local.slice(2));
+  });
+
+  it('leaves tokens of unsubscribe addresses to whoever made them', async () => {
+    const result = await open([key]).read(fixture('unsubscribe'));
+    assert.ok(result.kind === 'read' && result.finding.token !== null);
+  });
+
+  it('leaves the bytes with whoever has them, and reads a part of other memory', async () => {
+    const mail = fixture('dsn-failed');
+    const around = Buffer.concat([Buffer.from('Subject: other\n\n'), mail]);
+    const result = await open(null).read(around.subarray(16));
+    assert.ok(result.kind === 'read' && result.finding.kind === 'bounce');
+    assert.equal(around.length, mail.length + 16);
+  });
+
+  it('says that it is closed', async () => {
+    const reader = open(null);
+    await reader.close();
+    assert.deepEqual(await reader.read(fixture('vacation')), { kind: 'unreadable', why: 'closed' });
+  });
+
+  it('without a listener: as a record, with the fault where there is one', async () => {
+    const parser = openReportParser(null);
+    const { record, fault } = await parser.parse(fixture('text-exim'));
+    assert.deepEqual([record.kind, record.recipients[0]?.class, fault], ['bounce', 'hard', null]);
+    await parser.close();
+    const refused = await parser.parse(fixture('text-exim'));
+    assert.deepEqual([refused.record.kind, refused.fault], ['other', 'it could not be read (closed)']);
+  });
+
+  it('with the keys of an installation, older ones included', async () => {
+    const secrets: Record<string, Buffer> = { new: Buffer.alloc(32, 1), old: Buffer.alloc(32, 2) };
+    const keyring = { keyIds: ['new', 'old'], derive: (_: string, id = 'new') => secrets[id] ?? Buffer.alloc(0) };
+    const [current, older] = returnPathKeys(keyring);
+    assert.deepEqual([current?.id, older?.id], [2, 1]);
+    assert.ok(older !== undefined);
+    const mail = fixture('dsn-failed')
+      .toString()
+      .replaceAll(`b+${FORGED}`, returnPathFor(older, 'dlv_01jz0000000000000000000007'));
+    const parser = openReportParser(keyring);
+    try {
+      assert.match((await parser.parse(Buffer.from(mail))).record.token ?? '', /^101jz0/);
+      assert.equal((await parser.parse(fixture('dsn-failed'))).record.token, null);
+    } finally {
+      await parser.close();
+    }
+  });
+});
