@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { copyFileSync } from 'node:fs';
+import { copyFileSync, writeFileSync } from 'node:fs';
 import https from 'node:https';
 import path from 'node:path';
 import { startApp } from '../src/app.ts';
@@ -32,6 +32,28 @@ describe('app: settings read again', () => {
     await test.settled();
     // The sweeper would have looked after 30 s only: the test's clock stands still.
     assert.equal((await test.message(id)).status, 'delivered');
+    await test.stop();
+    await server.close();
+  });
+
+  it('takes other rules for reading refusals, and refuses rules that cannot be read', async () => {
+    const server = await startMailServer();
+    server.options.script = { rcpt: '550 5.1.1 gone fishing' };
+    const test = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+    const file = path.join(test.folder, 'rules.yaml');
+    const next = configFor(test.folder, server.port, { delivery: { bounceRules: [file] } });
+    const classAfter = async (to: string): Promise<unknown> => {
+      const { id } = await test.send({ to });
+      await test.settled();
+      return (await test.message(id)).attempts[0]?.class;
+    };
+    assert.equal(await classAfter('a@dest.test'), 'hard');
+    writeFileSync(file, 'rules: [{ name: fishing, class: soft, reason: other, text: [gone fishing] }]');
+    assert.deepEqual(test.app.reload(next).applied, ['delivery.bounceRules']);
+    assert.equal(await classAfter('b@dest.test'), 'soft');
+    writeFileSync(file, 'rules: 1');
+    assert.throws(() => test.app.reload(next), ConfigError);
+    assert.equal(await classAfter('c@dest.test'), 'soft');
     await test.stop();
     await server.close();
   });

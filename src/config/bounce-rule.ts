@@ -36,6 +36,8 @@ const phrases = listOf(phrase, 'a list of phrases');
 
 const ENHANCED = 'an enhanced code such as 5.1.1, x.7.x, 5.7.6xx, or none';
 const CODE = 'a reply code such as 550, 4xx, or none';
+const PART = 'a lower-case text of 3 to 100 characters';
+const WHY = 'a text of at most 500 characters';
 const NAME = 'a name of lower-case letters, digits and hyphens, at most 64';
 
 /** All members that are given must fit; of the entries of one member, any. */
@@ -43,7 +45,7 @@ export const bounceRule = z.strictObject(
   {
     name: z.string({ error: NAME }).regex(/^[a-z0-9][a-z0-9-]{0,63}$/, { error: NAME }),
     /** For who reads the rule. */
-    why: z.string().max(500).optional(),
+    why: z.string({ error: WHY }).max(500, { error: WHY }).optional(),
     class: z.enum(bounceClasses, { error: bounceClasses.join(', ') }),
     reason: z.enum(bounceReasons, { error: bounceReasons.join(', ') }),
     /** Phrases (base/phrase.ts), one of which is said. */
@@ -51,11 +53,11 @@ export const bounceRule = z.strictObject(
     /** Phrases none of which is said. */
     not: phrases.optional(),
     /** Parts of host names and links in the reply, of which one is there. */
-    names: listOf(z.string().min(3).max(100).lowercase(), 'a list of lower-case texts of 3 to 100 characters').optional(),
-    enhanced: listOf(z.string().regex(/^(?:none|[x245]\.(?:x|\d{1,3})\.(?:x|\d{1,3}|\d{1,2}x))$/, { error: ENHANCED }), ENHANCED).optional(),
-    codes: listOf(z.union([z.int().min(400).max(599), z.enum(['4xx', '5xx', 'none'])], { error: CODE }), CODE).optional(),
+    names: listOf(z.string({ error: PART }).min(3, { error: PART }).max(100, { error: PART }).lowercase({ error: PART }), 'a list of parts of names').optional(),
+    enhanced: listOf(z.string({ error: ENHANCED }).regex(/^(?:none|[x245]\.(?:x|\d{1,3})\.(?:x|\d{1,3}|\d\dx|\dxx))$/, { error: ENHANCED }), ENHANCED).optional(),
+    codes: listOf(z.union([z.int().min(400, { error: CODE }).max(599, { error: CODE }), z.enum(['4xx', '5xx', 'none'])], { error: CODE }), CODE).optional(),
     /** Names of config/operators.json; fits, too, where no host is known. */
-    operators: listOf(z.string().max(64), 'a list of operators').optional(),
+    operators: listOf(z.string({ error: 'the name of an operator' }).max(64, { error: 'the name of an operator' }), 'a list of operators').optional(),
     phases: listOf(z.enum(refusalPhases, { error: refusalPhases.join(', ') }), 'a list of phases').optional(),
     /** Whether it is a matter of our own set-up, which the log warns of. */
     infrastructure: z.boolean({ error: 'true or false' }).optional(),

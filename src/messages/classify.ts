@@ -91,7 +91,7 @@ function heard({ phase, code, enhanced, text: whole, mx }: Refusal, index: Phras
   const told = phase === 'report' ? readDiagnostic(text) : null;
   const ownCode = code ?? told?.code ?? null;
   // A report's status is often the reporting system's guess; what the remote said stands in its words.
-  const ownEnhanced = told?.enhanced ?? enhanced ?? embedded(text);
+  const ownEnhanced = told?.enhanced ?? (told === null ? enhanced : telling(enhanced)) ?? embedded(text);
   const { words, names } = wordingOf(withoutCodes(told?.text ?? text, ownCode));
   return {
     names,
@@ -102,6 +102,9 @@ function heard({ phase, code, enhanced, text: whole, mx }: Refusal, index: Phras
     operator: mx == null ? undefined : operatorOf(mx),
   };
 }
+
+/** Many put 4.0.0 or 5.0.0 in every report. */
+const telling = (status: string | null): string | null => (status?.endsWith('.0.0') === true ? null : status);
 
 /** Some write the enhanced code behind the words: `no mailbox here by that name. (#5.1.1)`. */
 const embedded = (text: string): string | null => /[#([]([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/.exec(text)?.[1] ?? null;

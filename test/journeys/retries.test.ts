@@ -101,6 +101,58 @@ describe('journey: retries', () => {
     await app.settled();
   });
 
+  it('comes back to a greylist after 60 to 90 s, then every 5 min', async () => {
+    let tries = 0;
+    server.options.script = { rcpt: () => (++tries <= 3 ? '450 4.7.1 Greylisted, see you soon' : '250 ok') };
+    const { id } = await app.send();
+    await app.settled();
+    for (let i = 0; i < 3; i++) await app.nextAttempt(id);
+    const { status, attempts } = await app.message(id);
+    assert.equal(status, 'delivered');
+    const waits = attempts
+      .slice(1)
+      .map(({ started_at }, i) => Date.parse(started_at) - Date.parse(attempts[i]?.started_at ?? ''));
+    assert.deepEqual(waits.map((wait) => wait / 1000), [75, 300, 300]); // prettier-ignore
+    assert.deepEqual([attempts[0]?.class, attempts[0]?.reason], ['soft', 'rate_limited']);
+  });
+
+  it('comes back when it is asked to, not sooner', async () => {
+    server.options.script = { rcpt: '451 4.3.0 busy, try again in 10 minutes' };
+    const { id } = await app.send();
+    await app.settled();
+    assert.equal(since((await app.message(id)).recipients[0]?.next_attempt_at), 11 * MINUTE);
+  });
+
+  it('gives up a mailbox that has been full for a day: bounced, soft, and suppresses nobody', async () => {
+    server.options.script = { rcpt: '452 4.2.2 mailbox full' };
+    const { id } = await app.send();
+    await app.settled();
+    let message = await app.message(id);
+    while (message.status === 'deferred') message = await app.nextAttempt(id);
+    assert.equal(message.status, 'bounced');
+    const last = message.attempts.at(-1);
+    const age = since(last?.started_at);
+    assert.ok(age >= 24 * HOUR && age < 28 * HOUR, `${age / HOUR} h`);
+    assert.deepEqual([last?.outcome, last?.next_attempt_at], ['deferred', null]);
+    const [bounced] = (await app.follow().of(id, 'bounced')).slice(-1);
+    const detail = bounced?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([detail['class'], detail['reason'], detail['suppression_added']], ['soft', 'mailbox_full', false]);
+  });
+
+  it('warns the operator where mail is refused for reasons of our own set-up', async () => {
+    server.options.script = { rcpt: '550 5.7.25 your address has no PTR record' };
+    await app.send();
+    const { id } = await app.send({ to: 'bob@dest.test' });
+    await app.settled();
+    const warnings = app.logged.filter(({ event }) => event === 'infrastructure_bounce');
+    assert.deepEqual(warnings.map(({ lane, code, reason, rule }) => [lane, code, reason, rule]), [
+      ['mx.dest.test', 550, 'policy', 'veto:policy'],
+    ]); // prettier-ignore
+    const attempts = app.logged.filter(({ event }) => event === 'attempt');
+    assert.deepEqual(attempts.map(({ rule }) => rule), ['veto:policy', 'veto:policy']); // prettier-ignore
+    assert.equal((await app.message(id)).status, 'bounced');
+  });
+
   it('gives up at expires_at, also where the next try would be later', async () => {
     server.options.script = { mail: '421 4.3.2 shutting down' };
     const { id } = await app.send({ expires_at: new Date(start + 90_000).toISOString() });

@@ -236,6 +236,8 @@ describe('messages/classify', () => {
     const text = 'smtp; 550 5.7.1 taken for spam';
     assert.equal(classify({ ...report, enhanced: '5.1.1', text }).reason, 'spam');
     assert.equal(classify({ ...report, enhanced: '5.1.1', text: 'smtp; 550 no' }).reason, 'mailbox_not_found');
+    assert.equal(classify({ ...report, enhanced: '4.0.0', text: 'no such user' }).class, 'hard');
+    assert.equal(classify({ ...report, enhanced: '4.2.0', text: 'no such user' }).class, 'soft');
     const atMail = 'host mx.dest.test said: 550 5.1.1 no (in reply to MAIL FROM command)';
     assert.equal(classify({ ...report, enhanced: null, text: atMail }).class, 'block');
   });

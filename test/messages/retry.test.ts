@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { domainIsGone, giveUpAt, nextTryAt } from '../../src/messages/retry.ts';
+import { domainIsGone, giveUpAt, nextTryAt, staysFull } from '../../src/messages/retry.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -48,6 +48,35 @@ describe('messages/retry', () => {
       const times = new Set([0, 0.25, 0.5, 0.75].map((random) => nextTryAt({ schedule }, 7, 0, random)));
       assert.equal(times.size, 4);
     });
+  });
+
+  describe('nextTryAt, told when to come back', () => {
+    const asked = (askedMs: number | null, greylisting = false) => ({ askedMs, greylisting });
+    const SECOND = 1000;
+    for (const [reason, attempt, random, hint, seconds] of [
+      ['a greylist lets in who comes back after a minute', 1, 0, asked(null, true), 60],
+      ['or a little later', 1, 0.999_999, asked(null, true), 90],
+      ['else after 5 min', 2, MIDDLE, asked(null, true), 300],
+      ['and again', 12, MIDDLE, asked(null, true), 300],
+      ['but not for ever', 13, MIDDLE, asked(null, true), 4 * 3600],
+      ['what is asked for is honoured', 1, 0, asked(200 * SECOND), 200],
+      ['also by a greylist', 1, 0, asked(200 * SECOND, true), 200],
+      ['never sooner', 1, 0.5, asked(200 * SECOND), 220],
+      ['nor in no time', 1, 0, asked(1), 30],
+      ['nor after days', 1, 0, asked(99 * HOUR), 6 * 3600],
+      ['a short pause is believed for an hour or so', 12, 0, asked(60 * SECOND), 60],
+      ['then the schedule rules', 13, 0, asked(60 * SECOND), 4 * 3600],
+      ['unless a longer one is asked for', 13, 0, asked(5 * HOUR), 5 * 3600],
+      ['nothing said, nothing changed', 2, MIDDLE, asked(null), 300],
+    ] as const) {
+      it(`${reason}: ${seconds} s after try ${attempt}`, () => {
+        assert.equal(Math.round(nextTryAt({ schedule }, attempt, 0, random, hint) / SECOND), seconds);
+      });
+    }
+  });
+
+  it('gives up a mailbox that has been full for a day', () => {
+    assert.deepEqual([staysFull(0, 24 * HOUR - 1), staysFull(0, 24 * HOUR)], [false, true]);
   });
 
   describe('giveUpAt', () => {

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import type { SmtpReply } from '../../src/mail/smtp-reply.ts';
+import { createJudge } from '../../src/messages/classify.ts';
+import type { RetryHint } from '../../src/messages/retry.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import type { Transfer } from '../../src/mta/connection/session.ts';
 import type { OpenResult } from '../../src/mta/connection/open-session.ts';
@@ -63,6 +65,31 @@ describe('mta/outcome', () => {
           [startedAt, endedAt, mx, ip, outcome.facts.timings['connect']],
           [1000, 1300, 'mx1.dest.test', '192.0.2.25', 1.2],
         );
+      });
+    }
+
+    it('says by which rule a refusal was read, by the rules it is given', () => {
+      const transfer: Transfer = { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(550, '5.7.25 no', '5.7.25') }; // prettier-ignore
+      const shipped = outcomeOfTransfer(frame, place, transfer);
+      assert.deepEqual('grounds' in shipped && shipped.grounds, { rule: 'enhanced:host-name-code', infrastructure: true, greylisting: false }); // prettier-ignore
+      const judge = createJudge([{ name: 'own', class: 'soft', reason: 'other', codes: [550] }]);
+      const own = outcomeOfTransfer({ ...frame, judge }, place, transfer);
+      assert.deepEqual('verdict' in own && own.verdict, { class: 'soft', reason: 'other' });
+    });
+
+    for (const [text, hint] of [
+      ['4.7.1 greylisted', { greylisting: true, askedMs: null }],
+      ['4.7.1 greylisted, try again in 5 minutes', { greylisting: true, askedMs: 300_000 }],
+      ['4.3.0 try again in 90 seconds', { greylisting: false, askedMs: 90_000 }],
+      ['4.3.0 later', null],
+    ] as const) {
+      it(`asks when to come back after "${text}"`, () => {
+        const hints: RetryHint[] = [];
+        const retryWith = (said: RetryHint): number => hints.push(said) + 99;
+        const transfer: Transfer = { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(451, text, text.slice(0, 5)) }; // prettier-ignore
+        const outcome = outcomeOfTransfer({ ...frame, retryWith }, place, transfer);
+        assert.deepEqual(hints, hint === null ? [] : [hint]);
+        assert.equal('retryAt' in outcome && outcome.retryAt, hint === null ? 61_000 : 100);
       });
     }
 

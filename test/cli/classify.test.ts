@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { Readable } from 'node:stream';
+import { ran } from './ran.ts';
+
+const input = (text: string) => ({ input: Readable.from([Buffer.from(text)]) });
+
+describe('posthorn classify', () => {
+  let folder: string;
+  before(() => {
+    folder = mkdtempSync(path.join(tmpdir(), 'ph-classify-'));
+  });
+  after(() => {
+    rmSync(folder, { recursive: true });
+  });
+
+  it('tells class, reason, rule and whether it suppresses, without a server or a database', async () => {
+    const { code, out } = await ran(['classify', '550 5.1.1 no such user'], {
+      POSTHORN_DATA_DIR: path.join(folder, 'none'),
+    });
+    assert.equal(code, 0);
+    assert.deepEqual(
+      out.split('\n').map((line) => line.split(/ +/)),
+      [['class', 'hard'], ['reason', 'mailbox_not_found'], ['suppress', 'yes'], ['rule', 'enhanced:unknown-mailbox']],
+    ); // prettier-ignore
+  });
+
+  it('prints one object as JSON', async () => {
+    const reply = '550-5.7.1 taken for 550 5.7.1 spam';
+    const { out } = await ran(['classify', '--json', reply]);
+    assert.deepEqual(JSON.parse(out), { reply, class: 'block', reason: 'spam', rule: 'veto:spam', suppress: false });
+  });
+
+  it('reads lines from standard input with -, one object a line', async () => {
+    const lines = '550 5.1.1 no\r\n\nsmtp; 552 5.2.2 full\n421 4.3.0 \u0007 \u{9b}2J later\n';
+    const { out } = await ran(['classify', '-', '--json'], {}, input(lines));
+    const read = out.split('\n').map((line) => JSON.parse(line) as { reply: string; class: string });
+    assert.deepEqual(read.map(({ class: bounceClass }) => bounceClass), ['hard', 'soft', 'soft']); // prettier-ignore
+    assert.ok(!out.includes('\u{9b}'));
+    const { out: tabled } = await ran(['classify', '-'], {}, input(lines));
+    assert.equal(tabled.split('\n').length, 4);
+    assert.match(tabled, /^CLASS +REASON +SUPPRESS +RULE +REPLY\n/);
+  });
+
+  it('says nothing for nothing, and refuses what is too much', async () => {
+    assert.deepEqual(await ran(['classify', '-'], {}, input('\n')), { code: 0, out: '', notes: '' });
+    const { code, notes } = await ran(['classify', '-'], {}, input('x'.repeat(17 * 2 ** 20)));
+    assert.deepEqual([code, notes.includes('field_too_long')], [65, true]);
+  });
+
+  it('knows whose host it was, and what was answered', async () => {
+    const of = async (...args: string[]): Promise<string> =>
+      (JSON.parse((await ran(['classify', '--json', ...args])).out) as { rule: string }).rule;
+    assert.equal(await of('550 5.7.606 no', '--mx', 'acme.mail.protection.outlook.com'), 'operator:microsoft-banned');
+    assert.equal(await of('550 5.7.606 no', '--mx', 'mx.dest.test'), 'fallback:policy-code');
+    assert.equal(await of('550 5.1.1 no', '--phase', 'mail'), 'enhanced:unknown-mailbox@mail');
+    const { code, notes } = await ran(['classify', '550 no', '--phase', 'lunch']);
+    assert.equal(code, 64);
+    assert.match(notes, /Allowed choices are connect, banner/);
+  });
+
+  it('asks the operator’s own rules first, and ends with 78 where they are wrong', async () => {
+    const file = path.join(folder, 'rules.yaml');
+    writeFileSync(file, 'rules: [{ name: ours, class: soft, reason: other, text: [no such user] }]\n');
+    const env = { POSTHORN_DELIVERY__BOUNCE_RULES: file };
+    assert.match((await ran(['classify', '550 5.1.1 no such user'], env)).out, /rule +own:ours/);
+    writeFileSync(file, 'rules: [{ name: ours, class: soft, reason: other, text: [no such (user] }]\n');
+    for (const args of [
+      ['classify', '550 no'],
+      ['config', 'check'],
+    ]) {
+      const { code, notes } = await ran(args, env);
+      assert.equal(code, 78);
+      assert.match(notes, /^delivery\.bounceRules: .*rules\.yaml: /);
+    }
+  });
+});
