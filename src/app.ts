@@ -169,6 +169,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     { ...config.webhooks, ownAddresses, ...(overrides.ca === undefined ? {} : { ca: overrides.ca }) },
   );
   const random = overrides.random ?? Math.random;
+  const webhookChanged = (id: string): void => {
+    bells.webhooks.ring(id);
+  };
   const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random });
   const api = createApi(
     {
@@ -212,15 +215,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       forgetKey,
       forgetStream: streams.forget,
       vetUrl: fetch.vet,
-      webhookChanged: (id) => {
-        bells.webhooks.ring(id);
-      },
+      webhookChanged,
       testWebhook: webhooks.test,
     }),
   );
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
-    forgetKey, forgetDomain,
+    forgetKey, forgetDomain, webhookChanged,
   }; // prettier-ignore
 
   const housekeeping = createHousekeeping({ clock, log }, [

@@ -21,6 +21,7 @@ import { addQueue } from './queue.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
 import { json, printable } from './table.ts';
+import { addWebhooks } from './webhooks.ts';
 
 /** What a command can reach. */
 export interface Context {
@@ -142,6 +143,7 @@ export async function run(
   addMessages(program, context);
   addQueue(program, context);
   addEvents(program, context);
+  addWebhooks(program, context);
   addBooks(program, context);
   try {
     await program.parseAsync(args, { from: 'user' });

@@ -12,6 +12,7 @@ import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
 import { sendOperations } from './send.ts';
 import { Unavailable } from './unavailable.ts';
+import { webhookOperations } from './webhooks.ts';
 
 export type { OperatorDeps, StoreDeps } from './operation.ts';
 
@@ -23,6 +24,7 @@ const table = {
   ...messageOperations,
   ...queueOperations,
   ...eventOperations,
+  ...webhookOperations,
   ...bookOperations,
 };
 
