@@ -220,6 +220,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     { ...config.webhooks, ownAddresses, ...(overrides.ca === undefined ? {} : { ca: overrides.ca }) },
   );
   const random = overrides.random ?? Math.random;
+  const webhookChanged = (id: string): void => {
+    bells.webhooks.ring(id);
+  };
   const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random });
   const api = createApi(
     {
@@ -285,9 +288,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       forgetKey,
       forgetStream: streams.forget,
       vetUrl: fetch.vet,
-      webhookChanged: (id) => {
-        bells.webhooks.ring(id);
-      },
+      webhookChanged,
       testWebhook: webhooks.test,
     }),
   );
@@ -332,7 +333,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   );
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
-    forgetKey, forgetDomain,
+    forgetKey, forgetDomain, webhookChanged,
   }; // prettier-ignore
 
   const housekeeping = createHousekeeping({ clock, log }, [

@@ -26,6 +26,7 @@ import { addServe, type StartApp } from './serve.ts';
 import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
 import { json, printable } from './table.ts';
+import { addWebhooks } from './webhooks.ts';
 
 /** What a command can reach. */
 export interface Context {
@@ -160,6 +161,7 @@ export async function run(
   addEvents(program, context);
   addStats(program, context);
   addSuppressions(program, context);
+  addWebhooks(program, context);
   addBooks(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);

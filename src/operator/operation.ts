@@ -34,6 +34,8 @@ export interface OperatorDeps extends StoreDeps {
   recorder: Recorder;
   bells: { deliveries: Bell<readonly DueHint[]> };
   mta: { lanes(): readonly LaneState[] };
+  /** Tells whoever calls webhook endpoints that this one has changed. */
+  webhookChanged(webhookId: string): void;
 }
 
 /** A lane as the delivery engine shows it; times in milliseconds since the epoch. */

@@ -14,6 +14,7 @@ import { sendOperations } from './send.ts';
 import { statsOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { Unavailable } from './unavailable.ts';
+import { webhookOperations } from './webhooks.ts';
 
 export type { OperatorDeps, StoreDeps } from './operation.ts';
 
@@ -25,6 +26,7 @@ const table = {
   ...messageOperations,
   ...queueOperations,
   ...eventOperations,
+  ...webhookOperations,
   ...bookOperations,
   ...statsOperations,
   ...suppressionOperations,

@@ -60,6 +60,7 @@ export class Office {
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
       mta: { lanes: () => this.lanes },
+      webhookChanged: (id) => void this.forgotten.push(id),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {
         this.forgotten.push(name);

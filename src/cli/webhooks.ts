@@ -1,0 +1,57 @@
+/** `posthorn webhooks list|pause|enable`. */
+import type { Command } from 'commander';
+import type { Context } from './cli.ts';
+import { examples } from './options.ts';
+import { table } from './table.ts';
+
+interface Webhook {
+  id: string;
+  url: string;
+  status: string;
+  disabled_reason: string | null;
+  last_success_at: string | null;
+  last_failure_at: string | null;
+  events: readonly string[];
+}
+
+const lines = (webhooks: readonly Webhook[]): string[] =>
+  table(
+    ['ID', 'STATUS', 'LAST SUCCESS', 'LAST FAILURE', 'URL', 'EVENTS', 'REASON'],
+    webhooks.map((one) => [
+      one.id,
+      one.status,
+      one.last_success_at,
+      one.last_failure_at,
+      one.url,
+      one.events.join(','),
+      one.disabled_reason,
+    ]),
+  );
+
+export function addWebhooks(program: Command, context: Context): void {
+  const webhooks = program.command('webhooks').description('endpoints that are told of events');
+  webhooks.addHelpText('after', examples('posthorn webhooks list', 'posthorn webhooks enable whk_01jz...'));
+  webhooks
+    .command('list')
+    .description('list endpoints, newest first')
+    .option('--account <account>', 'name or id (default: default)')
+    .option('--json', 'as one JSON object')
+    .action(async ({ account, json }: { account?: string; json?: true }) => {
+      const list = await context.operate((operator) => operator.call('webhooks.list', { account }));
+      context.print(json, list, () => lines(list.data));
+    });
+  for (const [name, enabled, words] of [
+    ['pause', false, 'call an endpoint no more; what happens meanwhile waits for it'],
+    ['enable', true, 'call an endpoint again that was paused or disabled'],
+  ] as const) {
+    webhooks
+      .command(name)
+      .description(words)
+      .argument('<id>')
+      .option('--json', 'as one JSON object')
+      .action(async (id: string, { json }: { json?: true }) => {
+        const changed = await context.operate((operator) => operator.call('webhooks.enable', { id, enabled }));
+        context.print(json, changed, () => lines([changed]));
+      });
+  }
+}
