@@ -23,9 +23,12 @@ else
 fi
 container=
 server=
+runner=
+# Of all threads: a Go program starts its children from any.
+descendants() { for child in $(cat "/proc/$1"/task/*/children 2>/dev/null); do echo "$child"; descendants "$child"; done; }
 finish() {
   status=$?
-  [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
+  [ -z "$runner" ] || for process in $(descendants "$runner"); do kill -KILL "$process" 2>/dev/null || true; done
   [ -z "$container" ] || b rm "$container" >/dev/null 2>&1 || true
   [ -n "${IMAGE_TEST_DIR:-}" ] || rm -rf "$work"
   [ "$status" = 0 ] || echo "image-test: FAILED (exit $status)" >&2
@@ -135,9 +138,8 @@ done
 check 'its health check answers' test "$healthy" = yes
 
 # The server among what buildah has started.
-descendants() { for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do echo "$child"; descendants "$child"; done; }
 for process in $(descendants "$runner"); do
-  if tr '\0' ' ' <"/proc/$process/cmdline" | grep -q '^node .*posthorn.cjs serve'; then server=$process; fi
+  if tr '\0' ' ' <"/proc/$process/cmdline" | grep -q '^/usr/local/bin/node .*posthorn.cjs serve'; then server=$process; fi
 done
 check 'the server was found' test -n "$server"
 check 'it does not run as root' test "$(stat -c %u "/proc/$server")" = 8025
@@ -158,7 +160,7 @@ kill -TERM "$server"
 status=0
 wait "$runner" || status=$?
 took=$((($(date +%s%N) - began) / 1000000))
-server=
+runner=
 say "stopped in $took ms"
 check 'it stops within 10 s of SIGTERM' test "$took" -lt 10000
 check 'it ends with 0' test "$status" = 0
