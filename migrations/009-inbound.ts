@@ -12,6 +12,10 @@ export async function up(knex: Knex): Promise<void> {
     t.integer('lead').notNullable().defaultTo(0);
   });
   await knex('deliveries').where({ type: 'to' }).update({ lead: 1 });
+  // Own ids stand in the id of the message: only those that came with a submitted mail have to be looked up.
+  await knex.raw(
+    "CREATE INDEX messages_by_rfc_id ON messages (rfc_message_id) WHERE substr(rfc_message_id, 1, 5) <> '<msg_'",
+  );
   await knex.schema.createTable('reports', (t) => {
     t.text('id').primary();
     t.bigInteger('received_at').notNullable();

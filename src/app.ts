@@ -45,6 +45,7 @@ import type { AcceptDeps, DueHint } from './messages/accept.ts';
 import { createJudge, type Judge } from './messages/classify.ts';
 import { createHolds, type HoldOf } from './messages/holds.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
+import { returnPathKeys } from './messages/return-path.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
 import { createBotOf } from './tracking/bots.ts';
 import { createHits } from './tracking/hit.ts';
@@ -127,6 +128,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     events: createBell(),
     keys: createBell(),
     webhooks: createBell<string>(),
+    reports: createBell(),
   };
   const callers = createCallers({ db, clock, report });
   const streams = createStreams({ db, clock });
@@ -301,6 +303,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     {
       clock,
       log,
+      db,
+      bells,
+      recorder,
+      keys: returnPathKeys(keyring),
+      isOurHost: async (host) => host === config.smtp.hostname || (await directory.isReturnPath(host)),
+      hasRoom: () => disk.hasRoom(),
       accept,
       authenticate: callers.authenticate,
       keyChanges: bells.keys,
@@ -319,6 +327,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
     {
       certificate: smtpCertificate,
+      mx: { host: config.smtp.mx.host, place: { port: config.smtp.mx.port, isChosen: config.smtp.mx.isPortChosen } },
       submission: {
         host: submission.host,
         start: { port: submission.port, isChosen: submission.isPortChosen },

@@ -68,8 +68,8 @@ export const settings = group('', {
     hostname: setting(optional(hostName()), null, 'Name of this host in EHLO and Received; it should resolve to our address and back.', { fallbackText: "the system's fully qualified name" }),
     operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this, for notices that have no better receiver.', { later: true }),
     mx: group('The listener for bounces and replies.', {
-      host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.', { later: true }),
-      port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', { fallbackText: '25, or 2525 when not privileged', later: true }),
+      host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
+      port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', { fallbackText: '25, or 2525 when not privileged' }),
     }),
     submission: group('The listener for applications that speak only SMTP.', {
       host: setting(listenAddress(), '127.0.0.1', 'Address the submission listeners bind to.'),
@@ -152,7 +152,7 @@ export const settings = group('', {
     messages: setting(duration('1h', '3650d'), '90d', 'How long message records are kept.'),
     events: setting(duration('1h', '3650d'), '90d', 'How long events are kept.'),
     audit: setting(duration('1h', '3650d'), '365d', 'How long the audit log is kept.'),
-    reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.', { later: true }),
+    reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.'),
   }),
   log: group('The log on standard output.', {
     level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),

@@ -18,6 +18,8 @@ export interface DomainDirectory {
   find(name: string): Promise<SendingDomain | null>;
   /** True where the account may send from this very name: a domain says nothing about those below it. */
   isVerified(accountId: string, name: string): Promise<boolean>;
+  /** Whether bounces of some domain come to this host. */
+  isReturnPath(host: string): Promise<boolean>;
   /** The domain has changed. */
   forget(name: string): void;
 }
@@ -48,6 +50,10 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock:
     async isVerified(accountId, name) {
       const domain = await cache.get(name);
       return domain?.account_id === accountId && domain.status === 'verified';
+    },
+    async isReturnPath(host) {
+      const rows = await deps.db.fast.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
+      return rows.length > 0;
     },
     forget(name) {
       cache.forget(name);

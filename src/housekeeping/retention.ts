@@ -1,7 +1,7 @@
 /** How long finished things are kept: the settings `retention.*`, and for bodies and messages what an account asks for itself. */
 import type { Clock } from '../base/clock.ts';
 import type { Config } from '../config/schema.ts';
-import { PURGE_ROWS, purgeAudit, purgeContents, purgeEvents, purgeMessages } from '../messages/purge.ts';
+import { PURGE_ROWS, purgeAudit, purgeContents, purgeEvents, purgeMessages, purgeReports } from '../messages/purge.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule } from './housekeeping.ts';
 
@@ -27,6 +27,7 @@ export function retentionRules(deps: RetentionDeps): Rule[] {
       ),
     ),
     rule('old events', () => purgeEvents(db.commit, clock.now() - retention.events)),
+    rule('old reports', () => purgeReports(db.commit, clock.now() - retention.reports)),
     rule('old audit lines', () => purgeAudit(db.commit, clock.now() - retention.audit)),
   ];
 }

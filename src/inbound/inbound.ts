@@ -1,8 +1,12 @@
-/** What listens for mail: submission by STARTTLS and by TLS from the start. Built, started and stopped here. */
+/** What listens for mail: reports and bounces (MX), submission by STARTTLS and by TLS from the start. Built, started and stopped here. */
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { MOST_BYTES } from '../mail/mime-read.ts';
 import { createListener, type Listener, type ListenerLimits } from './listener.ts';
+import { mxHandlers, type MxDeps } from './mx.ts';
+import { createReceiver, type ReceiveDeps } from './receive.ts';
+import { createReportReader } from './report-reader.ts';
 import { submissionHandlers, type SubmissionDeps, type SubmissionSettings, type Submitter } from './submission.ts';
 import { createSubmissionReader } from './submission-reader.ts';
 
@@ -12,15 +16,18 @@ export interface Certificate {
   key: string;
 }
 
-export interface InboundDeps extends Omit<SubmissionDeps, 'reader'> {
+export interface InboundDeps
+  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db'>, Omit<ReceiveDeps, 'reader' | 'db'> {
   clock: Clock;
   log: Log;
+  db: ReceiveDeps['db'];
   /** Rings when a key was revoked or changed. */
   keyChanges: Bell;
 }
 
 export interface InboundSettings {
   certificate: Certificate;
+  mx: { host: string; place: Place };
   submission: SubmissionSettings & { host: string; size: number; start: Place; tls: Place };
   limits?: Partial<ListenerLimits>;
 }
@@ -40,9 +47,15 @@ export interface Inbound {
 
 export interface InboundPorts {
   /** Null where the port is in use and nobody chose it. */
+  mx: number | null;
   submission: number | null;
   submissions: number | null;
 }
+
+/** RFC 3464 reports bring the mail back: they may be as large as that, of which the front is kept. */
+const LARGEST_REPORT = 35 * 1024 * 1024;
+const MOST_REPORT_RECIPIENTS = 100;
+const REPORT_THREADS = 1;
 
 export function createInbound(deps: InboundDeps, settings: InboundSettings): Inbound {
   const { clock, log } = deps;
@@ -65,8 +78,31 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
       },
       submit,
     );
-  const listeners = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
-  const places = [submission.start, submission.tls] as const;
+  const mx = createListener(
+    { clock, log },
+    {
+      host: settings.mx.host,
+      port: settings.mx.place.port,
+      hostname: submission.hostname,
+      isSecure: false,
+      certificate,
+      size: LARGEST_REPORT,
+      keepBytes: MOST_BYTES,
+      maxRecipients: MOST_REPORT_RECIPIENTS,
+      ...(settings.limits === undefined ? {} : { limits: settings.limits }),
+    },
+    mxHandlers(deps),
+  );
+  const receiver = createReceiver({
+    ...deps,
+    reader: createReportReader({ clock }, { keys: deps.keys, count: REPORT_THREADS }),
+  });
+  const doors = [
+    { listener: mx, place: settings.mx.place },
+    { listener: submitters(submission.start, false), place: submission.start },
+    { listener: submitters(submission.tls, true), place: submission.tls },
+  ] as const;
+  const [, ...submissionDoors] = doors;
   let unlisten: (() => void) | null = null;
 
   /** Sessions of a key that is no longer good end at once. */
@@ -78,7 +114,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
       const { revokedAt, expiresAt } = found.caller;
       return [revokedAt, expiresAt].some((at) => at !== null && at <= clock.now());
     };
-    for (const listener of listeners)
+    for (const { listener } of submissionDoors)
       void listener.endWhere(isOver).catch((error: unknown) => {
         log.error({ event: 'smtp_failed', err: error }, 'sessions of a revoked key could not be looked at');
       });
@@ -87,31 +123,32 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
   return {
     async start() {
       const ports: (number | null)[] = [];
-      for (const [at, listener] of listeners.entries()) ports.push(await listenAt(log, listener, places[at]));
+      for (const { listener, place } of doors) ports.push(await listenAt(log, listener, place));
       unlisten = deps.keyChanges.listen(endRevoked);
-      const [plain = null, secure = null] = ports;
-      return { submission: plain, submissions: secure };
+      receiver.start();
+      const [reports = null, plain = null, secure = null] = ports;
+      return { mx: reports, submission: plain, submissions: secure };
     },
     setCertificate(renewed) {
-      for (const listener of listeners) listener.setCertificate(renewed);
+      for (const { listener } of doors) listener.setCertificate(renewed);
     },
     async stop() {
       unlisten?.();
-      await Promise.all(listeners.map((listener) => listener.close()));
-      await reader.close();
+      await Promise.all(doors.map(({ listener }) => listener.close()));
+      await Promise.all([receiver.stop(), reader.close()]);
     },
   };
 }
 
-async function listenAt(log: Log, listener: Listener<unknown>, place: Place | undefined): Promise<number | null> {
+async function listenAt(log: Log, listener: { listen(): Promise<number> }, place: Place): Promise<number | null> {
   try {
     return await listener.listen();
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (place?.isChosen !== false || (code !== 'EADDRINUSE' && code !== 'EACCES')) throw error;
+    if (place.isChosen || (code !== 'EADDRINUSE' && code !== 'EACCES')) throw error;
     log.warn(
       { event: 'smtp_port_taken', port: place.port, err: error },
-      `port ${String(place.port)} cannot be had: nobody can submit mail there; smtp.submission.port and .tlsPort choose others`,
+      `port ${String(place.port)} cannot be had, so no mail is taken there; smtp.mx.port, smtp.submission.port and .tlsPort choose others`,
     );
     return null;
   }

@@ -111,6 +111,8 @@ async function eraseSome(tx: Connection, accountId: string, key: string): Promis
   );
   await tx.run(`UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${within}`, [ids]);
   await eraseEvents(tx, held);
+  // A bounce brings the mail back, a complaint names who complains.
+  await tx.run(`DELETE FROM reports WHERE delivery_id ${within}`, [ids]);
   await eraseMessages(tx, held, key);
   return held.length;
 }

@@ -79,8 +79,9 @@ function narrow(read: Knex, query: Knex.QueryBuilder, filter: MessageFilter): vo
     clicked,
     test,
   } = filter;
-  const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain, 'm.rfc_message_id': filter.rfcMessageId }; // prettier-ignore
+  const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain}; // prettier-ignore
   for (const [column, value] of Object.entries(equal)) if (value !== undefined) query.where(column, value);
+  if (filter.rfcMessageId !== undefined) narrowToRfcId(query, filter.rfcMessageId);
   if (status !== undefined) query.whereIn('m.status', status);
   if (from !== undefined) query.whereRaw('lower(m.from_address) = ?', [addressKey(from)]);
   if (to !== undefined)
@@ -102,6 +103,14 @@ function narrow(read: Knex, query: Knex.QueryBuilder, filter: MessageFilter): vo
   if (opened !== undefined) query.where('m.opens', opened ? '>' : '=', 0);
   if (clicked !== undefined) query.where('m.clicks', clicked ? '>' : '=', 0);
   if (test !== undefined) query.where('m.test', test ? 1 : 0);
+}
+
+/** Our own ids name the message; those of submitted mail have an index of their own. */
+function narrowToRfcId(query: Knex.QueryBuilder, rfcMessageId: string): void {
+  const [, own] = /^<(msg_[0-7][0-9a-hjkmnp-tv-z]{25})@/.exec(rfcMessageId) ?? [];
+  if (own === undefined) query.whereRaw("substr(m.rfc_message_id, 1, 5) <> '<msg_'");
+  else query.where('m.id', own);
+  query.where('m.rfc_message_id', rfcMessageId);
 }
 
 /** SQLite folds the case of ASCII only; beyond that the usual spellings of a word are asked for one by one. */

@@ -115,6 +115,17 @@ export async function purgeEvents(commit: Committer, before: number): Promise<nu
   return removed.length;
 }
 
+/** Removes the oldest reports that came in before `before`; returns how many. One that nobody has read yet stays. */
+export async function purgeReports(commit: Committer, before: number): Promise<number> {
+  const removed = await commit.transact((tx) =>
+    tx.all(
+      'DELETE FROM reports WHERE id IN (SELECT id FROM reports WHERE received_at < ? AND kind IS NOT NULL ORDER BY received_at LIMIT ?) RETURNING id',
+      [before, PURGE_ROWS],
+    ),
+  );
+  return removed.length;
+}
+
 /** Removes the oldest lines of the audit log from before `before`; returns how many. */
 export async function purgeAudit(commit: Committer, before: number): Promise<number> {
   const removed = await commit.transact((tx) =>

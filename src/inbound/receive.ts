@@ -1,0 +1,232 @@
+/**
+ * What came to our addresses, from the row that the listener left to what it means: read it (in a thread), find whose it is,
+ * record what happened. A row is done when what it says is written; after a crash it is read again, and a happening that was
+ * recorded already changes nothing a second time.
+ *
+ *   next        the oldest rows nobody has read
+ *   reader      what is it? (classify.ts)
+ *   matched     whose is it? the token, else the message's id
+ *   occurrence  what happened to the delivery
+ */
+import type { Bell } from '../base/bell.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import { addressKey } from '../mail/address.ts';
+import type { Happening } from '../messages/delivery.ts';
+import type { Recorder } from '../messages/record.ts';
+import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
+import type { Committer } from '../storage/commit.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
+import { findingRecord, type Finding } from './finding.ts';
+import type { ReportReader } from './report-reader.ts';
+
+export interface ReceiveDeps {
+  clock: Clock;
+  log: Log;
+  db: { commit: Committer; fast: Connection };
+  recorder: Pick<Recorder, 'record'>;
+  bells: { reports: Bell };
+  keys: readonly ReturnPathKey[];
+  reader: ReportReader;
+}
+
+export interface Receiver {
+  start(): void;
+  /** Ends after the reports that are being read. */
+  stop(): Promise<void>;
+}
+
+/** Reports read side by side: as many as there are threads, and one more in hand for each. */
+const AT_ONCE = 4;
+const BATCH = 40;
+/** After a failure of storage. */
+const PATIENCE_MS = 1000;
+
+type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'sender' | 'recipients_json' | 'raw'>;
+type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & { stream: string };
+
+export function createReceiver(deps: ReceiveDeps): Receiver {
+  const { clock, log, db } = deps;
+  let unlisten: (() => void) | null = null;
+  let running: Promise<void> | null = null;
+  let isRung = false;
+  let stopping = false;
+
+  function look(): void {
+    isRung = true;
+    running ??= work().finally(() => {
+      running = null;
+      if (isRung && !stopping) look();
+    });
+  }
+
+  async function work(): Promise<void> {
+    while (isRung && !stopping) {
+      isRung = false;
+      try {
+        let rows: NewReport[];
+        do {
+          rows = await next(db.fast);
+          await inTurns(rows, receive);
+        } while (rows.length === BATCH && !keepsOn());
+      } catch (error) {
+        log.error({ event: 'reports_failed', err: error }, 'reports could not be worked on: tried again');
+        await clock.sleep(PATIENCE_MS);
+        isRung = true;
+      }
+    }
+  }
+
+  const keepsOn = (): boolean => stopping;
+
+  async function inTurns(rows: readonly NewReport[], each: (row: NewReport) => Promise<void>): Promise<void> {
+    const rest = [...rows];
+    const worker = async (): Promise<void> => {
+      for (let row = rest.shift(); row !== undefined && !stopping; row = rest.shift()) await each(row);
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  }
+
+  async function receive(row: NewReport): Promise<void> {
+    const envelope = JSON.parse(row.recipients_json) as string[];
+    const result = await deps.reader.read(row.raw, envelope);
+    if (result.kind === 'unreadable') {
+      if (result.why === 'closed' || result.why === 'full') return;
+      log.warn({ event: 'report_unreadable', report_id: row.id, reason: result.why }, 'a mail to us could not be read');
+      await close(row.id, { state: 'unreadable', kind: 'other', owner: null, detail: {} });
+      return;
+    }
+    const { finding } = result;
+    const owner = await matched(deps, finding);
+    const happening = owner === null ? null : await happeningOf(deps, row, finding, owner);
+    if (owner !== null && happening !== null) await deps.recorder.record([{ deliveryId: owner.id, happening }]);
+    const state = owner === null && needsOwner(finding) ? 'unmatched' : 'done';
+    log.info(
+      { event: 'report', report_id: row.id, kind: finding.kind, state, message_id: owner?.message_id ?? null, delivery_id: owner?.id ?? null, recorded: happening?.kind ?? null },
+      'a mail to one of our addresses',
+    ); // prettier-ignore
+    await close(row.id, { state, kind: finding.kind, owner, detail: findingRecord(finding) });
+  }
+
+  function close(
+    id: string,
+    end: { state: ReportRow['state']; kind: Finding['kind']; owner: Owner | null; detail: object },
+  ): Promise<unknown> {
+    const { state, kind, owner, detail } = end;
+    return db.commit.transact((tx) =>
+      tx.run('UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ? WHERE id = ?', [
+        state, kind, owner?.account_id ?? null, owner?.message_id ?? null, owner?.id ?? null, JSON.stringify(detail), id,
+      ]),
+    ); // prettier-ignore
+  }
+
+  return {
+    start() {
+      unlisten = deps.bells.reports.listen(look);
+      look();
+    },
+    async stop() {
+      stopping = true;
+      unlisten?.();
+      await running;
+      await deps.reader.close();
+    },
+  };
+}
+
+const next = (db: Connection): Promise<NewReport[]> =>
+  db.all<NewReport>('SELECT id, received_at, sender, recipients_json, raw FROM reports WHERE kind IS NULL ORDER BY id LIMIT ?', [BATCH]); // prettier-ignore
+
+const needsOwner = ({ kind }: Finding): boolean =>
+  kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';
+
+const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream FROM deliveries d JOIN messages m ON m.id = d.message_id`;
+
+/** The delivery that the mail is about: by a token that only we can have made; a complaint also by the message it brings back. */
+async function matched({ db, keys }: Pick<ReceiveDeps, 'db' | 'keys'>, finding: Finding): Promise<Owner | null> {
+  const { kind, token } = finding;
+  const deliveryId =
+    token === null ? null : kind === 'unsubscribe' ? unsubscribedDelivery(keys, `unsub+${token}`) : deliveryOf(keys, `b+${token}`); // prettier-ignore
+  if (deliveryId !== null) {
+    const [owner] = await db.fast.all<Owner>(`${OWNER} WHERE d.id = ?`, [deliveryId]);
+    return owner ?? null;
+  }
+  return kind === 'complaint' ? byMessage(db.fast, finding) : null;
+}
+
+/** RFC 5965: many reports leave out the recipient, and all bring the message. Of several recipients it must say which. */
+async function byMessage(db: Connection, { messageId, recipients }: Finding): Promise<Owner | null> {
+  if (messageId === null) return null;
+  const [own] = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/.exec(messageId) ?? [];
+  const owners = await db.all<Owner>(
+    own === undefined
+      ? `${OWNER} WHERE m.rfc_message_id = ? AND substr(m.rfc_message_id, 1, 5) <> '<msg_' LIMIT 100`
+      : `${OWNER} WHERE m.id = ? LIMIT 100`,
+    [own === undefined ? messageId : own.replace('<', '')],
+  );
+  const named = new Set(recipients.map(({ address }) => addressKey(address)));
+  const matching = owners.filter(({ address_key }) => named.has(address_key));
+  const [only, ...others] = matching.length > 0 ? matching : owners;
+  return only === undefined || others.length > 0 ? null : only;
+}
+
+/** What it means for the delivery; null where it means nothing. */
+async function happeningOf(
+  { db }: Pick<ReceiveDeps, 'db'>,
+  { sender }: NewReport,
+  finding: Finding,
+  owner: Owner,
+): Promise<Happening | null> {
+  switch (finding.kind) {
+    case 'bounce':
+      return countsAsReport(sender, finding) ? bounced(finding, owner) : null;
+    case 'complaint':
+      return complained(finding);
+    case 'unsubscribe':
+      return (await isUnsubscribed(db.fast, owner)) ? null : { kind: 'unsubscribed', method: 'mailto' };
+    case 'delay':
+    case 'auto_reply':
+    case 'report':
+    case 'other':
+      return null;
+  }
+}
+
+/** A token may leak to whoever gets the mail: a report must also look like one, in its sender or in its form. */
+function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
+  return isWellFormed || sender === '' || /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender); // prettier-ignore
+}
+
+function bounced({ recipients }: Finding, owner: Owner): Happening {
+  const failed = recipients.filter(({ action }) => action === 'failed');
+  const keys = (address: string | null): boolean => address !== null && addressKey(address) === owner.address_key;
+  const own = failed.find(({ address, original }) => keys(address) || keys(original)) ?? failed[0];
+  return {
+    kind: 'bounced',
+    verdict: own?.verdict ?? { class: 'undetermined', reason: 'other' },
+    smtpCode: own?.code ?? null,
+    enhancedCode: own?.status ?? null,
+    smtpReply: own?.diagnostic ?? null,
+  };
+}
+
+const feedbackTypes: ReadonlySet<string> = new Set(['abuse', 'fraud', 'not-spam', 'virus']);
+
+function complained({ feedback }: Finding): Happening | null {
+  if (feedback?.isAgainstUs === false) return null;
+  const at = feedback?.arrivalDate == null ? NaN : Date.parse(feedback.arrivalDate);
+  const type = feedback?.type ?? 'abuse';
+  return {
+    kind: 'complained',
+    feedbackType: feedbackTypes.has(type) ? type : 'other',
+    source: 'arf',
+    arrivalDate: Number.isNaN(at) ? null : at,
+    userAgent: feedback?.userAgent ?? null,
+  };
+}
+
+async function isUnsubscribed(db: Connection, { account_id, address_key, stream }: Owner): Promise<boolean> {
+  const [row] = await db.all("SELECT 1 FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'", [account_id, address_key, `stream:${stream}`]); // prettier-ignore
+  return row !== undefined;
+}

@@ -1,0 +1,259 @@
+/** Mail that comes back: a bounce, a complaint, a wish to be left alone, and what must change nothing. */
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+
+interface ReportRow {
+  kind: string | null;
+  state: string;
+  delivery_id: string | null;
+  message_id: string | null;
+}
+
+const dsn = (
+  recipient: string,
+  { action = 'failed', status = '5.1.1', text = '550 5.1.1 no such user' } = {},
+): string =>
+  [
+    'From: MAILER-DAEMON@mx.dest.test',
+    'Subject: Undelivered Mail Returned to Sender',
+    'MIME-Version: 1.0',
+    'Content-Type: multipart/report; report-type=delivery-status; boundary="b"',
+    '',
+    '--b',
+    'Content-Type: text/plain',
+    '',
+    'Your message could not be delivered.',
+    '--b',
+    'Content-Type: message/delivery-status',
+    '',
+    'Reporting-MTA: dns; mx.dest.test',
+    '',
+    `Final-Recipient: rfc822; ${recipient}`,
+    `Action: ${action}`,
+    `Status: ${status}`,
+    `Diagnostic-Code: smtp; ${text}`,
+    '',
+    '--b--',
+  ].join('\r\n');
+
+const arf = (head: readonly string[]): string =>
+  [
+    'From: fbl@provider.test',
+    'Subject: complaint',
+    'MIME-Version: 1.0',
+    'Content-Type: multipart/report; report-type=feedback-report; boundary="b"',
+    '',
+    '--b',
+    'Content-Type: text/plain',
+    '',
+    'A complaint.',
+    '--b',
+    'Content-Type: message/feedback-report',
+    '',
+    'Feedback-Type: abuse',
+    'User-Agent: SomeGenerator/1.0',
+    'Version: 1',
+    '',
+    '--b',
+    'Content-Type: message/rfc822',
+    '',
+    ...head,
+    'Subject: Welcome',
+    '',
+    'Good day.',
+    '--b--',
+  ].join('\r\n');
+
+/** Sends one mail by hand; the replies to the commands. */
+async function send(port: number, from: string, to: string, mail: string): Promise<string[]> {
+  const socket = net.connect(port, '127.0.0.1');
+  const replies: string[] = [];
+  let text = '';
+  let wake: () => void = () => undefined;
+  socket.setEncoding('utf8').on('data', (part: string) => {
+    text += part;
+    wake();
+  });
+  const reply = async (): Promise<string> => {
+    for (;;) {
+      const end = /^\d{3} .*\r\n/m.exec(text);
+      if (end !== null) {
+        const whole = text.slice(0, end.index + end[0].length).trimEnd();
+        text = text.slice(end.index + end[0].length);
+        return whole;
+      }
+      await new Promise<void>((resolve) => (wake = resolve));
+    }
+  };
+  await reply();
+  for (const line of ['EHLO mx.dest.test', `MAIL FROM:<${from}>`, `RCPT TO:<${to}>`]) {
+    socket.write(`${line}\r\n`);
+    replies.push(await reply());
+  }
+  if (replies.at(-1)?.startsWith('250') === true) {
+    socket.write('DATA\r\n');
+    replies.push(await reply());
+    socket.write(`${mail.replaceAll(/^\./gm, '..')}\r\n.\r\n`);
+    replies.push(await reply());
+  }
+  socket.destroy();
+  return replies;
+}
+
+describe('journey: reports', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+
+  beforeEach(async () => {
+    server = await startMailServer();
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+  });
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+
+  const port = (): number => app.app.ports.mx ?? 0;
+  const rows = (): Promise<ReportRow[]> => app.app.db.read('reports').select('kind', 'state', 'delivery_id', 'message_id').orderBy('id'); // prettier-ignore
+  /** Until every report was read. */
+  const read = async (count: number): Promise<ReportRow[]> => {
+    for (;;) {
+      const all = await rows();
+      if (all.length === count && all.every(({ kind }) => kind !== null)) return all;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  const delivered = async (fields: Record<string, unknown> = {}): Promise<{ id: string; returnPath: string }> => {
+    const { id } = await app.send(fields);
+    await app.follow().of(id, 'delivered');
+    const mail = server.sessions.flatMap(({ mails }) => mails).at(-1);
+    return { id, returnPath: mail?.from ?? '' };
+  };
+  const balanced = async (): Promise<void> => {
+    const books = await app.operator.call('books', {});
+    assert.ok(books.balanced, books.faults.join());
+  };
+
+  it('turns delivered into bounced by a report, once, and suppresses the address', async () => {
+    const { id, returnPath } = await delivered();
+    const replies = await send(port(), '', returnPath, dsn('ana@dest.test'));
+    assert.match(replies.at(-1) ?? '', /^250 2\.0\.0 taken as rep_/);
+    const events = await app.follow().of(id, 'bounced');
+    const detail = events.at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([detail['class'], detail['reason'], detail['async'], detail['smtp_code'], detail['suppression_added']], ['hard', 'mailbox_not_found', true, 550, true]); // prettier-ignore
+    await send(port(), '', returnPath.toUpperCase(), dsn('ana@dest.test'));
+    const all = await read(2);
+    assert.deepEqual(all.map(({ kind, state, message_id }) => [kind, state, message_id]), [['bounce', 'done', id], ['bounce', 'done', id]]); // prettier-ignore
+    const { body } = await app.get<{ data: unknown[] }>(`/v1/events?message_id=${id}&type=bounced`);
+    assert.equal(body.data.length, 1);
+    assert.equal((await app.get<{ reason: string }>('/v1/suppressions/ana%40dest.test')).body.reason, 'hard_bounce');
+    await balanced();
+  });
+
+  it('changes nothing for a delay, an answering machine, or a stranger who has the address', async () => {
+    const { id, returnPath } = await delivered();
+    await send(port(), '', returnPath, dsn('ana@dest.test', { action: 'delayed', status: '4.4.1', text: '451 later' }));
+    await send(port(), 'ana@dest.test', returnPath, 'From: ana@dest.test\r\nAuto-Submitted: auto-replied\r\nSubject: Out of office\r\n\r\nI am away.'); // prettier-ignore
+    await send(port(), 'eve@evil.test', returnPath, 'From: eve@evil.test\r\nSubject: Undelivered Mail\r\n\r\nana@dest.test: 550 5.1.1 no such user, delivery failed permanently'); // prettier-ignore
+    await read(3);
+    assert.equal((await app.message(id)).status, 'delivered');
+    assert.equal((await app.get('/v1/suppressions/ana%40dest.test')).status, 404);
+  });
+
+  for (const [what, head] of [
+    ['the return path', (path: string) => [`Return-Path: <${path}>`]],
+    ['our Message-ID', (_path: string, id: string) => [`Message-ID: <${id}@acme.test>`]],
+    ['X-Message-Id alone, everything else taken out', (_path: string, id: string) => [`X-Message-Id: ${id}`]],
+  ] as const)
+    it(`suppresses who complains, found by ${what}`, async () => {
+      const { id, returnPath } = await delivered();
+      await send(port(), 'fbl@provider.test', 'fbl@rp.acme.test', arf(head(returnPath, id)));
+      const events = await app.follow().of(id, 'complained');
+      const detail = events.at(-1)?.data['complained'] as Record<string, unknown>;
+      assert.deepEqual([detail['feedback_type'], detail['user_agent']], ['abuse', 'SomeGenerator/1.0']);
+      assert.equal((await app.get<{ reason: string }>('/v1/suppressions/ana%40dest.test')).body.reason, 'complaint');
+      await read(1);
+      await balanced();
+    });
+
+  it('does not believe a complaint that only names an address', async () => {
+    const { id } = await delivered();
+    await send(port(), 'fbl@provider.test', 'abuse@mail.posthorn.test', arf(['To: ana@dest.test']));
+    assert.deepEqual((await read(1)).map(({ kind, state }) => [kind, state]), [['complaint', 'unmatched']]); // prettier-ignore
+    assert.equal((await app.message(id)).status, 'delivered');
+  });
+
+  it('unsubscribes by mail, from that stream, once', async () => {
+    await delivered({ stream: 'broadcast' });
+    const list = /^List-Unsubscribe:[\s\S]*?<mailto:(unsub\+[^>?]+)/im.exec(server.sessions.flatMap(({ mails }) => mails)[0]?.data ?? '')?.[1] ?? ''; // prettier-ignore
+    assert.match(list, /@rp\.acme\.test$/);
+    for (let times = 0; times < 2; times++) await send(port(), 'ana@dest.test', list, 'From: ana@dest.test\r\nSubject: unsubscribe\r\n\r\n'); // prettier-ignore
+    await read(2);
+    const { body } = await app.get<{ data: { data: Record<string, unknown> }[] }>('/v1/events?type=unsubscribed');
+    assert.deepEqual(body.data.map(({ data }) => data['unsubscribed']), [{ stream: 'broadcast', method: 'mailto' }]); // prettier-ignore
+    assert.equal((await app.get<{ scope: string }>('/v1/suppressions/ana%40dest.test')).body.scope, 'stream:broadcast');
+  });
+
+  it('refuses everybody else at RCPT, whatever form the address has', async () => {
+    const { returnPath } = await delivered();
+    const forged = returnPath.replace(/.@/, (end) => (end.startsWith('0') ? '1@' : '0@'));
+    for (const [address, code] of [
+      ['ana@dest.test', '550 5.7.1'],
+      ['hi@acme.test', '550 5.7.1'],
+      [forged, '550 5.1.1'],
+      ['nobody@rp.acme.test', '550 5.1.1'],
+      ['b+@rp.acme.test', '550 5.1.1'],
+      ['ana%dest.test@rp.acme.test', '550 5.1.1'],
+      ['dest.test!ana@rp.acme.test', '550 5.1.1'],
+      ['"ana@dest.test"@rp.acme.test', '501 5.1.3'],
+      ['postmaster@evil.test', '550 5.7.1'],
+    ] as const) {
+      const replies = await send(port(), 'eve@evil.test', address, 'x');
+      assert.equal(replies.at(-1)?.slice(0, 9), code, `${address}: ${replies.at(-1) ?? ''}`);
+    }
+    assert.deepEqual(await rows(), []);
+  });
+
+  it('never makes two mails of one: line ends other than CRLF end nothing', async () => {
+    const { id, returnPath } = await delivered();
+    for (const end of ['\n.\n', '\n.\r\n', '\r\n.\n', '\r.\r', '\r\n.\r', '\r.\r\n']) {
+      const smuggled = `From: a@dest.test\r\nSubject: x\r\n\r\nfirst${end}MAIL FROM:<>\r\nRCPT TO:<${returnPath}>\r\nDATA\r\n${dsn('ana@dest.test')}`;
+      const socket = net.connect(port(), '127.0.0.1');
+      let text = '';
+      socket.setEncoding('latin1').on('data', (part: string) => (text += part));
+      const said = async (pattern: RegExp): Promise<void> => {
+        while (!pattern.test(text)) await new Promise((resolve) => setImmediate(resolve));
+      };
+      await said(/^220 /m);
+      socket.write('EHLO a.test\r\n');
+      await said(/^250 /m);
+      for (const [line, reply] of [
+        ['MAIL FROM:<a@dest.test>', /2\.1\.0/],
+        ['RCPT TO:<postmaster@rp.acme.test>', /2\.1\.5/],
+        ['DATA', /^354/m],
+      ] as const) {
+        // prettier-ignore
+        socket.write(`${line}\r\n`);
+        await said(reply);
+      }
+      socket.write(`${smuggled}\r\n.\r\n`);
+      await said(/taken as/);
+      assert.equal(text.match(/taken as/g)?.length, 1, JSON.stringify(end));
+      socket.destroy();
+    }
+    await read(6);
+    assert.equal((await app.message(id)).status, 'delivered');
+  });
+
+  it('reads after a restart what came before it', async () => {
+    const { id, returnPath } = await delivered();
+    await app.app.db.commit.insert({
+      reports: [{ id: 'rep_00000000000000000000000001', received_at: app.clock.now(), client_ip: '192.0.2.1', sender: '', recipients_json: JSON.stringify([returnPath]), size: 1, state: 'new', kind: null, account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.from(dsn('ana@dest.test')) }],
+    }); // prettier-ignore
+    await send(port(), '', 'postmaster@rp.acme.test', 'Subject: x\r\n\r\nx');
+    await app.follow().of(id, 'bounced');
+    await read(2);
+  });
+});
