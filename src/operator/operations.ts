@@ -10,6 +10,7 @@ import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
+import { reclassifyOperations } from './reclassify.ts';
 import { sendOperations } from './send.ts';
 import { Unavailable } from './unavailable.ts';
 
@@ -24,6 +25,7 @@ const table = {
   ...queueOperations,
   ...eventOperations,
   ...bookOperations,
+  ...reclassifyOperations,
 };
 
 export type OperationName = keyof typeof table;
