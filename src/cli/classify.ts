@@ -1,9 +1,9 @@
-/** `posthorn classify`. */
+/** `posthorn classify` and `posthorn reclassify`. */
 import { Option, type Command } from 'commander';
 import { refusalPhases } from '../config/bounce-rule.ts';
 import { createLineClassifier, type Classified } from '../operator/classify.ts';
 import type { Context } from './cli.ts';
-import { examples } from './options.ts';
+import { durationOption, examples } from './options.ts';
 import { json, table } from './table.ts';
 
 interface ClassifyOptions {
@@ -16,6 +16,7 @@ interface ClassifyOptions {
 const MOST_INPUT = 16 * 2 ** 20;
 
 export function addClassify(program: Command, context: Context): void {
+  addReclassify(program, context);
   program
     .command('classify')
     .description(
@@ -40,6 +41,27 @@ export function addClassify(program: Command, context: Context): void {
       const classify = createLineClassifier(config.delivery.bounceRules, options.mx ?? null, options.phase ?? null);
       if (reply === '-') await classifyInput(context, classify, options);
       else context.print(options.json, classify(reply), () => factsOf(classify(reply)));
+    });
+}
+
+function addReclassify(program: Command, context: Context): void {
+  program
+    .command('reclassify')
+    .description(
+      'read past refusals again by the rules of delivery.bounceRules: label attempts anew, lift suppressions',
+    )
+    .option('--past <duration>', 'how far back', durationOption, 24 * 3_600_000)
+    .option('--dry-run', 'only count')
+    .option('--json', 'as one JSON object')
+    .addHelpText('after', examples('posthorn reclassify --past 2d --dry-run', 'posthorn reclassify --past 2d'))
+    .action(async ({ past, dryRun, json: asJson }: { past: number; dryRun?: true; json?: true }) => {
+      const done = await context.operate((operator) =>
+        operator.call('bounces.reclassify', { past, dry_run: dryRun ?? false }),
+      );
+      context.print(asJson, done, () => [
+        `${String(done.attempts)} attempts ${done.dry_run ? 'would be' : 'are'} labelled anew`,
+        ...(done.dry_run ? [] : [`${String(done.unsuppressed)} addresses left the suppression list`]),
+      ]);
     });
 }
 

@@ -10,6 +10,7 @@ import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
+import { reclassifyOperations } from './reclassify.ts';
 import { sendOperations } from './send.ts';
 import { statsOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
@@ -30,6 +31,7 @@ const table = {
   ...bookOperations,
   ...statsOperations,
   ...suppressionOperations,
+  ...reclassifyOperations,
 };
 
 export type OperationName = keyof typeof table;
