@@ -27,6 +27,9 @@ export async function worldFor(app: TestApp): Promise<World> {
     suppressions: 'gone@dest.test',
   };
   await app.request('POST', '/v1/suppressions', { email: ids['suppressions'] });
+  // Where webhooks are served: an endpoint whose name leads nowhere, since nothing may leave the machine.
+  const hook = await app.request<{ id: string }>('POST', '/v1/webhooks', { url: 'https://hooks.shop.test/' });
+  if (hook.status === 201) ids['webhooks'] = hook.body.id;
   return {
     ids,
     targetOf: (path) =>
