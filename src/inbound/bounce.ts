@@ -85,7 +85,8 @@ interface Said {
 function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'original'> {
   const { action, diagnostic } = said;
   const text = diagnostic?.text ?? '';
-  const inWords = text === '' ? prose.status() : statusOfWords(text, prose.words);
+  const found = text === '' ? prose.status() : statusOfWords(text, prose.words);
+  const inWords = atLevelOf(diagnostic?.code ?? null, found);
   const known = exact(diagnostic?.enhanced ?? null) ?? exact(said.status);
   const status = known ?? inWords ?? diagnostic?.enhanced ?? said.status;
   const isOpen = action === 'failed' || action === 'delayed';
@@ -115,6 +116,10 @@ function verdictOf(
 }
 
 const expired: Verdict = { class: 'soft', reason: 'expired' };
+
+/** Whether it is final the reply's code says, not its words. */
+const atLevelOf = (code: number | null, status: string | null): string | null =>
+  code === null || status === null ? status : `${String(code).charAt(0)}${status.slice(1)}`;
 
 /** The status where it says more than success or failure. */
 const exact = (status: string | null): string | null => (isVague(status) ? null : status);

@@ -64,8 +64,8 @@ function readFor(received: string): string[] {
 }
 
 /** The mail comes back as a part, and a subject or a header that only such programs write says why. */
-function isProviderForm({ mail, original }: Notice): boolean {
-  if (original.length === 0) return false;
+function isProviderForm({ mail, original, delivery }: Notice): boolean {
+  if (original.length === 0 || delivery !== null) return false;
   return (
     fieldsOf(original, COMPLAINANT).length > 0 ||
     PROVIDER_SUBJECT.test(foldText(wordsOf(mail.headers, 'subject')).trim())

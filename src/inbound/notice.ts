@@ -48,7 +48,9 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
   const prose = linesOf(own);
   const cut = whereOriginalBegins(prose, words);
   const deliveryPart = own.find(({ type }) => isDeliveryStatus(type));
-  const feedbackPart = [...partsOf(mail)].find(({ type }) => isFeedbackReport(type));
+  // A complaint that was forwarded whole counts; one that stands in a mail that bounced does not.
+  const feedbackIn = deliveryPart === undefined ? [...partsOf(mail)] : own;
+  const feedbackPart = feedbackIn.find(({ type }) => isFeedbackReport(type));
   return {
     mail,
     subject: wordsOf(mail.headers, 'subject'),
