@@ -69,6 +69,8 @@ const pure = [
   'messages/message.ts', 'messages/delivery.ts', 'messages/decide.ts', 'messages/retry.ts', 'messages/compose.ts', 'messages/return-path.ts', 'messages/send-request.ts',
   'tracking/rewrite.ts', 'tracking/token.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
   'inbound/classify.ts', 'inbound/bounce.ts', 'inbound/complaint.ts', 'webhooks/signature.ts',
+  'base/public-address.ts', 'base/safe-url.ts', 'webhooks/custom-header.ts', 'webhooks/curl.ts', 'webhooks/endpoint.ts', 'webhooks/feed.ts', 'webhooks/retry.ts',
+  'webhooks/sample-event.ts',
 ]; // prettier-ignore
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;
