@@ -71,6 +71,8 @@ const pure = [
   'tracking/bots.ts', 'tracking/host.ts', 'tracking/rewrite.ts', 'tracking/token.ts', 'tracking/track.ts', 'tracking/unsubscribe-link.ts', 'tracking/user-agent.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
   'inbound/classify.ts', 'inbound/bounce.ts', 'inbound/bounce-words.ts', 'inbound/complaint.ts', 'inbound/diagnostic.ts', 'inbound/finding.ts', 'inbound/offenders.ts', 'inbound/submission-options.ts', 'inbound/named-recipients.ts', 'inbound/notice.ts', 'inbound/token.ts',
   'webhooks/signature.ts',
+  'base/public-address.ts', 'base/safe-url.ts', 'webhooks/custom-header.ts', 'webhooks/curl.ts', 'webhooks/endpoint.ts', 'webhooks/feed.ts', 'webhooks/retry.ts',
+  'webhooks/sample-event.ts',
 ]; // prettier-ignore
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;

@@ -208,7 +208,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
           },
         },
       },
-      problems: ['unknown_field', 'invalid_type', 'unknown_event_type'],
+      problems: ['unknown_field', 'invalid_type', 'unknown_event_type', 'invalid_state'],
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);

@@ -71,7 +71,7 @@ type Way = { kind: 'ok'; url: SafeUrl; ips: readonly string[] } | { kind: 'faile
 export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions): SafeFetch {
   const { resolver, clock } = deps;
   const { timeoutMs = TIMEOUT_MS, connectMs = CONNECT_MS } = options;
-  const mayCall = createAddressRule(options);
+  const mayCall = createAddressRule({ ...options, ownAddresses: remembered(clock, options.ownAddresses) });
   const kept = { keepAlive: true, maxFreeSockets: KEPT_PER_HOST, timeout: IDLE_MS, scheduling: 'lifo' } as const;
   const agents = {
     'http:': new http.Agent(kept),
@@ -204,6 +204,18 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
       agents['http:'].destroy();
       agents['https:'].destroy();
     },
+  };
+}
+
+/** Asking the system costs more than all else that is checked. */
+const OWN_FRESH_MS = 10_000;
+
+function remembered(clock: Clock, ask: () => readonly string[]): () => readonly string[] {
+  let known: { addresses: readonly string[]; until: number } | null = null;
+  return () => {
+    if (known === null || known.until <= clock.monotonic())
+      known = { addresses: ask(), until: clock.monotonic() + OWN_FRESH_MS };
+    return known.addresses;
   };
 }
 

@@ -9,6 +9,7 @@ import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { createLanes, type Lane } from '../base/lanes.ts';
 import type { Log } from '../base/log.ts';
+import { Problem } from '../base/problem.ts';
 import type { SafeFetch } from '../base/safe-fetch.ts';
 import { eventRecord, type EventType } from '../events/event.ts';
 import type { Database } from '../storage/database.ts';
@@ -35,7 +36,7 @@ export interface WebhookDeps {
 
 export interface Webhooks {
   start(): Promise<void>;
-  /** Calls the endpoint once with a sample, whatever its status, and says what came of it. */
+  /** Calls the endpoint once with a sample, whatever its status, and says what came of it. Throws `invalid_state` while another test of it runs. */
   test: (row: WebhookRow, type: EventType) => Promise<WebhookDeliveryRow>;
   /** Makes no new calls, gives those on the wire a few seconds, ends what is left and writes the cursors. */
   stop(): Promise<void>;
@@ -49,6 +50,7 @@ const STOP_MS = 5000;
 export function createWebhooks(deps: WebhookDeps): Webhooks {
   const { db, clock, keyring, log, fetch, random } = deps;
   const calls = createCallRecorder(db);
+  const tested = new Set<string>();
   let stopping = false;
 
   const lanes = createLanes<CallJob>({
@@ -148,19 +150,29 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     log.warn({ event: 'webhook_failing', webhook_id: feed.id, account_id: feed.endpoint?.accountId, failures: feed.health.failures }, 'a webhook endpoint has answered no call for a day'); // prettier-ignore
   }
 
+  async function test(row: WebhookRow, type: EventType): Promise<WebhookDeliveryRow> {
+    const now = clock.now();
+    const eventId = newId('evt', now);
+    const endpoint = openEndpoint(keyring, row);
+    const sample = JSON.stringify(eventRecord(sampleEvent(type, eventId, now), { engagement: endpoint.engagement }));
+    const result = await callEndpoint({ fetch, clock }, endpoint, { eventId, body: sample, attempt: 1 });
+    const line = lineOf(row.id, result, {
+      event_id: eventId, event_type: type, sequence: null, cause: 'test', attempt: 1, sample, next_attempt_at: null,
+    }); // prettier-ignore
+    await db.commit.insert({ webhook_deliveries: [line] });
+    return line;
+  }
+
   return {
     start: () => fanOut.start(),
     async test(row, type) {
-      const now = clock.now();
-      const eventId = newId('evt', now);
-      const endpoint = openEndpoint(keyring, row);
-      const sample = JSON.stringify(eventRecord(sampleEvent(type, eventId, now), { engagement: endpoint.engagement }));
-      const result = await callEndpoint({ fetch, clock }, endpoint, { eventId, body: sample, attempt: 1 });
-      const line = lineOf(row.id, result, {
-        event_id: eventId, event_type: type, sequence: null, cause: 'test', attempt: 1, sample, next_attempt_at: null,
-      }); // prettier-ignore
-      await db.commit.insert({ webhook_deliveries: [line] });
-      return line;
+      if (tested.has(row.id)) throw new Problem('invalid_state', 'a test of this endpoint is under way');
+      tested.add(row.id);
+      try {
+        return await test(row, type);
+      } finally {
+        tested.delete(row.id);
+      }
     },
     async stop() {
       stopping = true;

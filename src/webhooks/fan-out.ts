@@ -237,8 +237,8 @@ export function createFanOut(deps: FanOutDeps): FanOut {
       const to = feed.settledUpTo(new Set());
       return to - feed.durable >= least ? [{ feed, to }] : [];
     });
-    for (const { feed, to } of moved) feed.durable = to;
     await moveCursors(db.commit, moved.map(({ feed, to }) => [feed.id, to])); // prettier-ignore
+    for (const { feed, to } of moved) feed.durable = Math.max(feed.durable, to);
   }
 
   /** The endpoint's row as it is now: new, changed or gone. */

@@ -150,6 +150,18 @@ describe('webhooks', () => {
     assert.deepEqual(await app.app.db.fast.all('SELECT * FROM webhook_calls'), []);
   });
 
+  it('wait 15 s for an answer, and call that a failure', async () => {
+    const hook = await register({ events: ['delivered'] });
+    receiver.answer = 'hang';
+    await mail();
+    await receiver.reached(1);
+    app.clock.advance(15_000);
+    const [line] = await logged(hook.id, 1);
+    assert.deepEqual([line?.status, line?.status_code, line?.answer], ['failed', null, null]);
+    assert.match(line?.error ?? '', /within 15 s/);
+    assert.ok(line?.next_attempt_at !== null);
+  });
+
   it('wait at least as long as a 503 asks', async () => {
     const hook = await register({ events: ['delivered'] });
     receiver.answer = { status: 503, headers: { 'retry-after': '3600' }, body: 'maintenance' };
@@ -350,6 +362,13 @@ describe('webhooks', () => {
     assert.equal(receiver.calls.length, 2, 'a redirect is not followed');
     assert.equal((await deliveries(hook.id)).length, 2);
     assert.equal((await hookNow(hook.id)).last_failure_at, null);
+    receiver.answer = 'hang';
+    const slow = app.request('POST', `/v1/webhooks/${hook.id}/test`, {});
+    await receiver.reached(3);
+    assert.equal((await app.request('POST', `/v1/webhooks/${hook.id}/test`, {})).status, 409, 'one at a time');
+    app.clock.advance(15_000);
+    assert.equal((await slow).body['status'], 'failed');
+    receiver.answer = 200;
     // What the endpoint answers is only for those who may read the log.
     const { key } = await app.operator.call('keys.create', { name: 'tester', scopes: ['webhook:replay'] });
     const blind = await app.request<Delivery>('POST', `/v1/webhooks/${hook.id}/test`, {}, { key });

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
+import { RETRY_WAITS_MS } from '../../src/webhooks/retry.ts';
 import { sign, writeSecret } from '../../src/webhooks/signature.ts';
 import { docBlocks } from '../support/doc-blocks.ts';
 
@@ -58,5 +59,25 @@ print(json.dumps([is_genuine(h, b.encode(), s, n) for h, b, s, n in json.load(sy
     const { stdout, stderr } = spawnSync('python3', ['-c', program], { input: JSON.stringify(rows), encoding: 'utf8' });
     assert.equal(stderr, '');
     assert.deepEqual(JSON.parse(stdout), calls.map((call) => call[4])); // prettier-ignore
+  });
+});
+
+describe('docs/webhooks.md', () => {
+  it('has the waits between attempts as the code has them', () => {
+    const written = (ms: number): string => {
+      const parts = [[3_600_000, 'h'], [60_000, 'min'], [1000, 's']] as const; // prettier-ignore
+      let left = ms >= 60_000 ? ms - (ms % 60_000) : ms;
+      return parts
+        .flatMap(([length, unit]) => {
+          const count = Math.floor(left / length);
+          left -= count * length;
+          return count === 0 ? [] : [`${String(count)} ${unit}`];
+        })
+        .join(' ');
+    };
+    let age = 0;
+    const rows = RETRY_WAITS_MS.map((wait, at) => [String(at + 1), written(wait), written((age += wait))]);
+    const table = [...manual.matchAll(/^\| (\d+) +\| ([^|]+?) +\| ([^|]+?) +\|$/gm)];
+    assert.deepEqual(table.map(([, ...cells]) => cells), rows); // prettier-ignore
   });
 });
