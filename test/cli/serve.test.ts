@@ -62,13 +62,19 @@ describe('posthorn serve', () => {
 
   for (const [error, code, says] of [
     [Object.assign(new Error('listen'), { code: 'EADDRINUSE' }), 69, /something listens on 127\.0\.0\.1:8025 already/],
+    [Object.assign(new Error('listen'), { code: 'EADDRINUSE', port: 8025 }), 69, /8025 already: change http\.port/],
+    [
+      Object.assign(new Error('listen'), { code: 'EADDRINUSE', port: 9125 }),
+      69,
+      /127\.0\.0\.1:9125 already: change metrics\.port/,
+    ],
     [Object.assign(new Error('listen EACCES'), { code: 'EACCES' }), 77, /not permitted/],
     [new Error('the disk is gone'), 70, /the disk is gone/],
   ] as const) {
     it(`ends with ${String(code)} where the start fails with ${error.message}`, async () => {
       const before = listeners();
       const failing: StartApp = () => Promise.reject(error);
-      const ended = await ran(['serve'], env, { startApp: failing });
+      const ended = await ran(['serve'], { ...env, POSTHORN_METRICS__PORT: '9125' }, { startApp: failing });
       assert.equal(ended.code, code);
       assert.match(ended.notes, says);
       assert.deepEqual(listeners(), before);
