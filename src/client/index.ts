@@ -17,4 +17,3 @@ export type { Answer, Call, ResponseInfo } from './call.ts';
 export type { EventOf, EventType, MailEvent } from './event.ts';
 export type { PostOptions, RequestOptions } from './transport.ts';
 export type * from './types.ts';
-export type * from './webhook-records.ts';

@@ -6,6 +6,7 @@ import { Domains } from './domains.ts';
 import { Events } from './events.ts';
 import { Keys } from './keys.ts';
 import { Messages } from './messages.ts';
+import { Recipients, Stats } from './stats.ts';
 import { Streams } from './streams.ts';
 import { Suppressions } from './suppressions.ts';
 import { surroundings, type Surroundings } from './surroundings.ts';
@@ -41,6 +42,8 @@ export class MailClient {
   readonly streams: Streams;
   readonly settings: Settings;
   readonly audit: Audit;
+  readonly stats: Stats;
+  readonly recipients: Recipients;
   readonly #transport: Transport;
 
   /** Throws a TypeError where key or address are missing or malformed. `around` is for tests. */
@@ -66,6 +69,8 @@ export class MailClient {
     this.streams = new Streams(transport);
     this.settings = new Settings(transport);
     this.audit = new Audit(transport);
+    this.stats = new Stats(transport);
+    this.recipients = new Recipients(transport);
     this.#transport = transport;
   }
 

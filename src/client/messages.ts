@@ -68,6 +68,16 @@ export class Messages {
     return this.#transport.call('GET', at`/v1/messages/${id}/why`, { options });
   }
 
+  /** The bytes that go to the recipient, header and signatures included. */
+  raw(id: string, options?: RequestOptions): Call<Uint8Array> {
+    return this.#transport.call('GET', at`/v1/messages/${id}/raw`, { isRaw: true, options });
+  }
+
+  /** Erases the stored body of a finished message. */
+  eraseContent(id: string, options?: RequestOptions): Call<undefined> {
+    return this.#transport.call('DELETE', at`/v1/messages/${id}/content`, { options });
+  }
+
   /** The stored body. */
   content(id: string, options?: RequestOptions): Call<Operations['getMessageContent']['answer']> {
     return this.#transport.call('GET', at`/v1/messages/${id}/content`, { options });

@@ -30,6 +30,8 @@ export interface Sending {
   query?: Query | undefined;
   body?: unknown;
   options?: PostOptions | undefined;
+  /** The answer is no JSON: its bytes are given. */
+  isRaw?: true;
   /** Milliseconds that the service itself may take before it answers, on top of the time limit. */
   patienceMs?: number;
 }
@@ -71,9 +73,12 @@ export class Transport {
     const mostTries = 1 + (sending.options?.maxRetries ?? this.#settings.maxRetries);
     for (let tries = 1; ; tries++) {
       try {
-        const { status, headers, text } = await this.#try(written);
+        const { status, headers, bytes } = await this.#try(written);
         const response = { status, headers, requestId: headers.get('x-request-id'), tries };
-        return { data: this.#bodyOf(status, headers, text) as Body, response };
+        return {
+          data: (sending.isRaw === true ? bytes : this.#bodyOf(status, headers, textOf(bytes))) as Body,
+          response,
+        };
       } catch (error) {
         written.signal?.throwIfAborted();
         const wait = tries < mostTries ? waitAfter(error, tries, this.#around.random()) : null;
@@ -101,7 +106,12 @@ export class Transport {
   }
 
   /** Throws ApiError for a refusal, NetworkError where no whole answer came. */
-  async #try({ url, init, timeoutMs, signal }: Written): Promise<{ status: number; headers: Headers; text: string }> {
+  async #try({
+    url,
+    init,
+    timeoutMs,
+    signal,
+  }: Written): Promise<{ status: number; headers: Headers; bytes: Uint8Array }> {
     signal?.throwIfAborted();
     const controller = new AbortController();
     const abort = (): void => controller.abort(signal?.reason);
@@ -114,8 +124,9 @@ export class Transport {
     signal?.addEventListener('abort', abort, { once: true });
     try {
       const response = await this.#around.fetch(url, { ...init, signal: controller.signal });
-      const answer = { status: response.status, headers: response.headers, text: await response.text() };
-      if (!response.ok) throw errorOf(answer.status, answer.headers, answer.text, this.#around.now());
+      const bytes = new Uint8Array(await response.arrayBuffer());
+      const answer = { status: response.status, headers: response.headers, bytes };
+      if (!response.ok) throw errorOf(answer.status, answer.headers, textOf(bytes), this.#around.now());
       return answer;
     } catch (error) {
       throw state.isLate
@@ -151,6 +162,8 @@ export class Transport {
     });
   }
 }
+
+const textOf = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
 
 /** What `fetch` throws, whatever the runtime calls it, means that there was no answer. */
 function asNetworkError(error: unknown): Error {

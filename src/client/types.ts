@@ -181,17 +181,30 @@ export interface SingleMessage {
   /** When to give up, at most 7 days after `send_at`. */
   expires_at?: string | null | undefined;
 
-  /** Only `false` is available yet. */
-  track_opens?: false | null | undefined;
+  /** Put an invisible image at the end of the html. Default: as the domain says, then the account, else false. */
+  track_opens?: boolean | null | undefined;
 
-  /** Only `false` is available yet. */
-  track_clicks?: false | null | undefined;
+  /** Lead the links of the html over this service. Default: as the domain says, then the account, else false. */
+  track_clicks?: boolean | null | undefined;
 
   /** The stream the mail belongs to. Default: `transactional`. */
   stream?: string | null | undefined;
 
-  /** Only `false` is available yet. */
-  unsubscribe?: false | null | undefined;
+  /** Write List-Unsubscribe. Default: true on a stream of type broadcast, else false. */
+  unsubscribe?:
+    | boolean
+    | {
+        /** Page of your own instead of the hosted one. */
+        url?: string | null | undefined;
+
+        /** Address of your own instead of the hosted one, with a query such as `?subject=stop` if needed. */
+        mailto?: string | null | undefined;
+
+        /** Whether a POST to the page unsubscribes at once (RFC 8058). Default: true, for a `url` false. */
+        one_click?: boolean | null | undefined;
+      }
+    | null
+    | undefined;
 
   /** What to answer when the recipient is suppressed: 202 with that status, or 409. Default: `accept`. */
   on_suppressed?: 'accept' | 'reject' | null | undefined;
@@ -281,17 +294,30 @@ export interface BulkMessage {
   /** When to give up, at most 7 days after `send_at`. */
   expires_at?: string | null | undefined;
 
-  /** Only `false` is available yet. */
-  track_opens?: false | null | undefined;
+  /** Put an invisible image at the end of the html. Default: as the domain says, then the account, else false. */
+  track_opens?: boolean | null | undefined;
 
-  /** Only `false` is available yet. */
-  track_clicks?: false | null | undefined;
+  /** Lead the links of the html over this service. Default: as the domain says, then the account, else false. */
+  track_clicks?: boolean | null | undefined;
 
   /** The stream the mail belongs to. Default: `transactional`. */
   stream?: string | null | undefined;
 
-  /** Only `false` is available yet. */
-  unsubscribe?: false | null | undefined;
+  /** Write List-Unsubscribe. Default: true on a stream of type broadcast, else false. */
+  unsubscribe?:
+    | boolean
+    | {
+        /** Page of your own instead of the hosted one. */
+        url?: string | null | undefined;
+
+        /** Address of your own instead of the hosted one, with a query such as `?subject=stop` if needed. */
+        mailto?: string | null | undefined;
+
+        /** Whether a POST to the page unsubscribes at once (RFC 8058). Default: true, for a `url` false. */
+        one_click?: boolean | null | undefined;
+      }
+    | null
+    | undefined;
 
   /** What to answer when the recipient is suppressed: 202 with that status, or 409. Default: `accept`. */
   on_suppressed?: 'accept' | 'reject' | null | undefined;
@@ -395,17 +421,30 @@ export interface BulkMessage {
     /** When to give up, at most 7 days after `send_at`. */
     expires_at?: string | null | undefined;
 
-    /** Only `false` is available yet. */
-    track_opens?: false | null | undefined;
+    /** Put an invisible image at the end of the html. Default: as the domain says, then the account, else false. */
+    track_opens?: boolean | null | undefined;
 
-    /** Only `false` is available yet. */
-    track_clicks?: false | null | undefined;
+    /** Lead the links of the html over this service. Default: as the domain says, then the account, else false. */
+    track_clicks?: boolean | null | undefined;
 
     /** The stream the mail belongs to. Default: `transactional`. */
     stream?: string | null | undefined;
 
-    /** Only `false` is available yet. */
-    unsubscribe?: false | null | undefined;
+    /** Write List-Unsubscribe. Default: true on a stream of type broadcast, else false. */
+    unsubscribe?:
+      | boolean
+      | {
+          /** Page of your own instead of the hosted one. */
+          url?: string | null | undefined;
+
+          /** Address of your own instead of the hosted one, with a query such as `?subject=stop` if needed. */
+          mailto?: string | null | undefined;
+
+          /** Whether a POST to the page unsubscribes at once (RFC 8058). Default: true, for a `url` false. */
+          one_click?: boolean | null | undefined;
+        }
+      | null
+      | undefined;
 
     /** What to answer when the recipient is suppressed: 202 with that status, or 409. Default: `accept`. */
     on_suppressed?: 'accept' | 'reject' | null | undefined;
@@ -1051,6 +1090,305 @@ export interface TemplateVersions {
   }[];
 }
 
+export interface NewWebhook {
+  /** https, on port 443 or from 1024 up, without user name and fragment. */
+  url: string;
+
+  /** Kinds of event; `*` for the six that everybody gets, which is also what holds where nothing is given. */
+  events?:
+    | readonly (
+        | 'sent'
+        | 'delivered'
+        | 'opened'
+        | 'clicked'
+        | 'bounced'
+        | 'complained'
+        | 'deferred'
+        | 'suppressed'
+        | 'failed'
+        | 'unsubscribed'
+        | '*'
+      )[]
+    | undefined;
+
+  /** For people. */
+  description?: string | undefined;
+
+  /** Only events of these streams; none means all. */
+  streams?: readonly string[] | undefined;
+
+  /** Only events of mail from these domains; none means all. */
+  domains?: readonly string[] | undefined;
+
+  /** Also opens and clicks by machines. */
+  include_machine_events?: boolean | undefined;
+
+  /** Also address and user agent of opens and clicks: needs `event:engagement`. */
+  include_engagement?: boolean | undefined;
+
+  /** Calls at once; with 1 events come strictly in order. */
+  concurrency?: number | undefined;
+
+  /** Up to 10 headers for each call. Their values are stored encrypted. */
+  headers?: Readonly<Record<string, string>> | undefined;
+
+  /** False pauses it: what happens meanwhile is told afterwards. */
+  enabled?: boolean | undefined;
+}
+
+/** A new endpoint with its secret. */
+export interface CreatedWebhook {
+  object: 'webhook';
+  id: string;
+  url: string;
+  description: string;
+  events: Open<
+    | 'sent'
+    | 'delivered'
+    | 'opened'
+    | 'clicked'
+    | 'bounced'
+    | 'complained'
+    | 'deferred'
+    | 'suppressed'
+    | 'failed'
+    | 'unsubscribed'
+  >[];
+
+  /** Only events of these streams; none means all. */
+  streams: string[];
+
+  /** Only events of mail from these domains; none means all. */
+  domains: string[];
+
+  /** Whether opens and clicks by machines are told. */
+  include_machine_events: boolean;
+
+  /** Whether address and user agent of opens and clicks are told. */
+  include_engagement: boolean;
+
+  /** Calls at once; with 1 events come strictly in order. */
+  concurrency: number;
+
+  /** Names of the custom headers. Their values are shown nowhere. */
+  header_names: string[];
+
+  /** `disabled`: by us, see `disabled_reason`. */
+  status: Open<'active' | 'paused' | 'disabled'>;
+  disabled_reason: string | null;
+  last_success_at: string | null;
+  last_failure_at: string | null;
+  created_at: string;
+  updated_at: string;
+
+  /** Signs the calls. `GET /v1/webhooks/{id}/secret` shows it again. */
+  secret: string;
+}
+
+/** An endpoint that is told of events. */
+export interface Webhook {
+  object: 'webhook';
+  id: string;
+  url: string;
+  description: string;
+  events: Open<
+    | 'sent'
+    | 'delivered'
+    | 'opened'
+    | 'clicked'
+    | 'bounced'
+    | 'complained'
+    | 'deferred'
+    | 'suppressed'
+    | 'failed'
+    | 'unsubscribed'
+  >[];
+
+  /** Only events of these streams; none means all. */
+  streams: string[];
+
+  /** Only events of mail from these domains; none means all. */
+  domains: string[];
+
+  /** Whether opens and clicks by machines are told. */
+  include_machine_events: boolean;
+
+  /** Whether address and user agent of opens and clicks are told. */
+  include_engagement: boolean;
+
+  /** Calls at once; with 1 events come strictly in order. */
+  concurrency: number;
+
+  /** Names of the custom headers. Their values are shown nowhere. */
+  header_names: string[];
+
+  /** `disabled`: by us, see `disabled_reason`. */
+  status: Open<'active' | 'paused' | 'disabled'>;
+  disabled_reason: string | null;
+  last_success_at: string | null;
+  last_failure_at: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface WebhookChanges {
+  /** https, on port 443 or from 1024 up, without user name and fragment. */
+  url?: string | undefined;
+
+  /** Kinds of event; `*` for the six that everybody gets, which is also what holds where nothing is given. */
+  events?:
+    | readonly (
+        | 'sent'
+        | 'delivered'
+        | 'opened'
+        | 'clicked'
+        | 'bounced'
+        | 'complained'
+        | 'deferred'
+        | 'suppressed'
+        | 'failed'
+        | 'unsubscribed'
+        | '*'
+      )[]
+    | undefined;
+
+  /** For people. */
+  description?: string | undefined;
+
+  /** Only events of these streams; none means all. */
+  streams?: readonly string[] | undefined;
+
+  /** Only events of mail from these domains; none means all. */
+  domains?: readonly string[] | undefined;
+
+  /** Also opens and clicks by machines. */
+  include_machine_events?: boolean | undefined;
+
+  /** Also address and user agent of opens and clicks: needs `event:engagement`. */
+  include_engagement?: boolean | undefined;
+
+  /** Calls at once; with 1 events come strictly in order. */
+  concurrency?: number | undefined;
+
+  /** Up to 10 headers for each call. Their values are stored encrypted. */
+  headers?: Readonly<Record<string, string>> | undefined;
+
+  /** False pauses it: what happens meanwhile is told afterwards. */
+  enabled?: boolean | undefined;
+}
+
+/** What the calls of an endpoint are signed with. */
+export interface WebhookSecret {
+  object: 'webhook_secret';
+  webhook_id: string;
+  secret: string;
+
+  /** Secrets that were replaced and still sign beside it. */
+  previous: { secret: string; expires_at: string }[];
+}
+
+/** One attempt to tell an endpoint of an event. */
+export interface WebhookDelivery {
+  object: 'webhook_delivery';
+  id: string;
+  webhook_id: string;
+  event_id: string;
+  event_type: string;
+  cause: Open<'event' | 'resend' | 'replay' | 'test'>;
+  attempt: number;
+  at: string;
+
+  /** How long the call took. */
+  ms: number;
+  status: Open<'delivered' | 'failed'>;
+
+  /** Null where there was no answer. */
+  status_code: number | null;
+  error: string | null;
+
+  /** The first 4 KiB of the answer; null without the scope `webhook:read`. */
+  answer: string | null;
+
+  /** When it is tried again; null where it is not. */
+  next_attempt_at: string | null;
+
+  /** The signed request as a curl command. Null where the event is no longer stored, and where it holds what needs `event:engagement`. */
+  request: string | null;
+}
+
+/** An event that is on its way to an endpoint once more. */
+export interface WebhookResend {
+  object: 'webhook_resend';
+  webhook_id: string;
+  event_id: string;
+  event_type: string;
+  queued_at: string;
+}
+
+export interface WebhookTest {
+  /** `delivered` where not given. */
+  type?:
+    | 'sent'
+    | 'delivered'
+    | 'opened'
+    | 'clicked'
+    | 'bounced'
+    | 'complained'
+    | 'deferred'
+    | 'suppressed'
+    | 'failed'
+    | 'unsubscribed'
+    | undefined;
+}
+
+export interface NewWebhookReplay {
+  /** Events from this time on. */
+  since: string;
+
+  /** Events before this time; now where not given. */
+  until?: string | undefined;
+
+  /** `failed` where not given. */
+  only?: 'failed' | 'all' | undefined;
+
+  /** Only these kinds, out of those it is told of. */
+  types?:
+    | readonly (
+        | 'sent'
+        | 'delivered'
+        | 'opened'
+        | 'clicked'
+        | 'bounced'
+        | 'complained'
+        | 'deferred'
+        | 'suppressed'
+        | 'failed'
+        | 'unsubscribed'
+      )[]
+    | undefined;
+}
+
+/** Events of a time that are sent to an endpoint again. */
+export interface WebhookReplay {
+  object: 'webhook_replay';
+  id: string;
+  webhook_id: string;
+  since: string;
+  until: string;
+  only: Open<'failed' | 'all'>;
+
+  /** None means all that the endpoint is told of. */
+  types: string[];
+
+  /** `done`: all of it is queued. */
+  status: Open<'running' | 'done'>;
+
+  /** Events queued so far. */
+  queued: number;
+  created_at: string;
+  finished_at: string | null;
+}
+
 export interface NewSuppressions {
   /** One address. Not together with `emails`. */
   email?: string | undefined;
@@ -1415,6 +1753,61 @@ export interface SettingsChanges {
     | undefined;
 }
 
+/** Numbers of a range of time. */
+export interface Stats {
+  object: 'stats';
+  bucket: Open<'hour' | 'day' | 'total'>;
+  by: Open<'stream' | 'tag' | 'domain' | 'provider'> | null;
+  since: string;
+  until: string;
+  total: StatCounts;
+  rates: {
+    /** Delivered by sent. Between 0 and 1; null where nothing was sent. */
+    delivered: number | null;
+
+    /** Bounced by sent. Between 0 and 1; null where nothing was sent. */
+    bounced: number | null;
+
+    /** Complaints by delivered. Between 0 and 1; null where nothing was sent. */
+    complained: number | null;
+
+    /** Recipients who opened by delivered. Between 0 and 1; null where nothing was sent. */
+    opened: number | null;
+
+    /** Recipients who clicked by delivered. Between 0 and 1; null where nothing was sent. */
+    clicked: number | null;
+  };
+  data: {
+    /** Begin of the hour or day (UTC); of the range where the bucket is `total`. */
+    at: string;
+
+    /** The stream, tag, domain or provider; null without `by`. */
+    key: string | null;
+    counts: StatCounts;
+  }[];
+}
+
+/** Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number. */
+export interface StatCounts {
+  sent: number;
+  delivered: number;
+  deferred: number;
+  bounced: number;
+  bounced_hard: number;
+  bounced_soft: number;
+  bounced_block: number;
+  complained: number;
+  suppressed: number;
+  failed: number;
+  opened: number;
+  unique_opened: number;
+  machine_opened: number;
+  clicked: number;
+  unique_clicked: number;
+  machine_clicked: number;
+  unsubscribed: number;
+}
+
 /** One use of a key. */
 export interface AuditEntry {
   object: 'audit_entry';
@@ -1422,7 +1815,7 @@ export interface AuditEntry {
   at: string;
   key_id: string | null;
 
-  /** `key:` and the name of the key, or `operator`. */
+  /** `key:` and the name of the key, `operator`, or `webhook:` and the id of an endpoint that was disabled. */
   actor: string;
   ip: string | null;
   method: string;
@@ -1533,6 +1926,9 @@ export interface Operations {
   /** Read the body of a message */
   getMessageContent: { answer: Content };
 
+  /** Erase the body of a message */
+  deleteMessageContent: { answer: undefined };
+
   /** Cancel a message */
   cancelMessage: { answer: Message };
 
@@ -1559,6 +1955,12 @@ export interface Operations {
 
   /** Cancel a bulk send */
   cancelBatch: { answer: BatchStatus };
+
+  /** Read the source of a message */
+  getMessageRaw: { answer: undefined };
+
+  /** Erase a person */
+  deleteRecipient: { answer: undefined };
 
   /** Create a template */
   createTemplate: { body: NewTemplate; answer: Template };
@@ -1601,6 +2003,81 @@ export interface Operations {
 
   /** List the versions of a template */
   listTemplateVersions: { answer: TemplateVersions };
+
+  /** Register a webhook endpoint */
+  createWebhook: { body: NewWebhook; answer: CreatedWebhook };
+
+  /** List webhook endpoints */
+  listWebhooks: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+    };
+    answer: Page<Webhook>;
+  };
+
+  /** Read a webhook endpoint */
+  getWebhook: { answer: Webhook };
+
+  /** Change, pause or resume a webhook endpoint */
+  updateWebhook: { body: WebhookChanges; answer: Webhook };
+
+  /** Remove a webhook endpoint */
+  deleteWebhook: { answer: undefined };
+
+  /** Show the secret of a webhook endpoint */
+  getWebhookSecret: { answer: WebhookSecret };
+
+  /** Replace the secret of a webhook endpoint */
+  rotateWebhookSecret: { answer: WebhookSecret };
+
+  /** List what a webhook endpoint was told */
+  listWebhookDeliveries: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+
+      /** Only attempts that ended like this. */
+      status?: 'delivered' | 'failed' | undefined;
+    };
+    answer: Page<WebhookDelivery>;
+  };
+
+  /** Send an event to a webhook endpoint again */
+  resendWebhookDelivery: { answer: WebhookResend };
+
+  /** Try a webhook endpoint */
+  testWebhook: { body: WebhookTest; answer: WebhookDelivery };
+
+  /** Send events of a time to a webhook endpoint again */
+  replayWebhook: { body: NewWebhookReplay; answer: WebhookReplay };
+
+  /** List replays of a webhook endpoint */
+  listWebhookReplays: {
+    query: {
+      /** Entries a page, 1 to 100; 25 where not given. */
+      limit?: number | undefined;
+
+      /** Cursor: the entries after it. Not together with `before`. */
+      after?: string | undefined;
+
+      /** Cursor: the entries before it. Not together with `after`. */
+      before?: string | undefined;
+    };
+    answer: Page<WebhookReplay>;
+  };
 
   /** Read the event stream */
   listEvents: {
@@ -1791,6 +2268,35 @@ export interface Operations {
 
   /** Change the settings of the account */
   updateSettings: { body: SettingsChanges; answer: Settings };
+
+  /** Read numbers */
+  getStats: {
+    query: {
+      /** Begin of the range, rounded down to the hour or day. The last 30 days where not given; with hours the last 24 hours. */
+      since?: string | undefined;
+
+      /** End of the range, rounded up; now where not given. */
+      until?: string | undefined;
+
+      /** `day` where not given, with `by` it is `total`. Hours are kept for 31 days. */
+      bucket?: 'hour' | 'day' | 'total' | undefined;
+
+      /** Tell these apart, the 100 with the most mail. */
+      by?: 'stream' | 'tag' | 'domain' | 'provider' | undefined;
+      stream?: string | undefined;
+      tag?: string | undefined;
+
+      /** The sending domain. */
+      domain?: string | undefined;
+
+      /** The recipient's mailbox provider: `google`, `microsoft`, …, `other`. */
+      provider?: string | undefined;
+
+      /** Numbers of simulated mail instead of real mail. */
+      test?: boolean | undefined;
+    };
+    answer: Stats;
+  };
 
   /** Read the audit log */
   listAuditEntries: {

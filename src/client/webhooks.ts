@@ -3,25 +3,24 @@ import type { Call } from './call.ts';
 import type { EventType, MailEvent } from './event.ts';
 import { entriesOf } from './pages.ts';
 import type { PostOptions, RequestOptions, Transport } from './transport.ts';
-import type { Page } from './types.ts';
-import { at } from './url.ts';
 import type {
   CreatedWebhook,
   NewWebhook,
+  NewWebhookReplay,
+  Operations,
   Webhook,
   WebhookChanges,
   WebhookDelivery,
   WebhookReplay,
   WebhookResend,
   WebhookSecret,
-} from './webhook-records.ts';
+} from './types.ts';
+import { at } from './url.ts';
 import { verifyWebhook, type VerifyOptions, type WebhookHeaders } from './webhook-signature.ts';
 
-interface ListQuery {
-  limit?: number | undefined;
-  after?: string | undefined;
-  before?: string | undefined;
-}
+type List = Operations['listWebhooks'];
+type Deliveries = Operations['listWebhookDeliveries'];
+type Replays = Operations['listWebhookReplays'];
 
 export class Webhooks {
   readonly #transport: Transport;
@@ -50,12 +49,12 @@ export class Webhooks {
   }
 
   /** One page. */
-  list(query?: ListQuery, options?: RequestOptions): Call<Page<Webhook>> {
-    return this.#transport.call('GET', '/v1/webhooks', { query: { ...query }, options });
+  list(query?: List['query'], options?: RequestOptions): Call<List['answer']> {
+    return this.#transport.call('GET', '/v1/webhooks', { query, options });
   }
 
   /** All of them, page after page. */
-  each(query?: ListQuery, options?: RequestOptions): AsyncGenerator<Webhook, void, undefined> {
+  each(query?: List['query'], options?: RequestOptions): AsyncGenerator<Webhook, void, undefined> {
     return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
   }
 
@@ -69,12 +68,8 @@ export class Webhooks {
   }
 
   /** One page of the attempts of the last 30 days: what was sent, what the endpoint said. */
-  deliveries(
-    id: string,
-    query?: ListQuery & { status?: 'delivered' | 'failed' | undefined },
-    options?: RequestOptions,
-  ): Call<Page<WebhookDelivery>> {
-    return this.#transport.call('GET', at`/v1/webhooks/${id}/deliveries`, { query: { ...query }, options });
+  deliveries(id: string, query?: Deliveries['query'], options?: RequestOptions): Call<Deliveries['answer']> {
+    return this.#transport.call('GET', at`/v1/webhooks/${id}/deliveries`, { query, options });
   }
 
   /** Makes one call again. */
@@ -88,22 +83,13 @@ export class Webhooks {
   }
 
   /** Tells the events of a span of time again, in the background. */
-  replay(
-    id: string,
-    body: {
-      since: string;
-      until?: string | undefined;
-      only?: 'failed' | 'all' | undefined;
-      types?: readonly EventType[] | undefined;
-    },
-    options?: PostOptions,
-  ): Call<WebhookReplay> {
+  replay(id: string, body: NewWebhookReplay, options?: PostOptions): Call<WebhookReplay> {
     return this.#transport.call('POST', at`/v1/webhooks/${id}/replay`, { body, options });
   }
 
   /** One page of the replays, and how far they are. */
-  replays(id: string, query?: ListQuery, options?: RequestOptions): Call<Page<WebhookReplay>> {
-    return this.#transport.call('GET', at`/v1/webhooks/${id}/replays`, { query: { ...query }, options });
+  replays(id: string, query?: Replays['query'], options?: RequestOptions): Call<Replays['answer']> {
+    return this.#transport.call('GET', at`/v1/webhooks/${id}/replays`, { query, options });
   }
 
   secret(id: string, options?: RequestOptions): Call<WebhookSecret> {

@@ -62,24 +62,28 @@ const rows: readonly Row[] = [
   ['updateSettings', '/v1/settings', (m) => m.settings.update({ track_opens: true })],
   ['listAuditEntries', '/v1/audit', (m) => m.audit.list()],
   ['listAuditEntries', '/v1/audit', (m) => m.audit.each().next()],
+  ['createWebhook', '/v1/webhooks', (m) => m.webhooks.create({ url: 'https://a.test/' })],
+  ['listWebhooks', '/v1/webhooks', (m) => m.webhooks.list()],
+  ['listWebhooks', '/v1/webhooks', (m) => m.webhooks.each().next()],
+  ['getWebhook', '/v1/webhooks/{id}', (m) => m.webhooks.get('{id}')],
+  ['updateWebhook', '/v1/webhooks/{id}', (m) => m.webhooks.update('{id}', { enabled: false })],
+  ['deleteWebhook', '/v1/webhooks/{id}', (m) => m.webhooks.delete('{id}')],
+  ['listWebhookDeliveries', '/v1/webhooks/{id}/deliveries', (m) => m.webhooks.deliveries('{id}')],
+  [
+    'resendWebhookDelivery',
+    '/v1/webhooks/{id}/deliveries/{delivery_id}/resend',
+    (m) => m.webhooks.resend('{id}', '{delivery_id}'),
+  ],
+  ['testWebhook', '/v1/webhooks/{id}/test', (m) => m.webhooks.test('{id}')],
+  ['replayWebhook', '/v1/webhooks/{id}/replay', (m) => m.webhooks.replay('{id}', { since: '2026-01-01T00:00:00Z' })],
+  ['listWebhookReplays', '/v1/webhooks/{id}/replays', (m) => m.webhooks.replays('{id}')],
+  ['getWebhookSecret', '/v1/webhooks/{id}/secret', (m) => m.webhooks.secret('{id}')],
+  ['rotateWebhookSecret', '/v1/webhooks/{id}/secret/rotate', (m) => m.webhooks.rotateSecret('{id}')],
+  ['getMessageRaw', '/v1/messages/{id}/raw', (m) => m.messages.raw('{id}')],
+  ['deleteMessageContent', '/v1/messages/{id}/content', (m) => m.messages.eraseContent('{id}')],
+  ['deleteRecipient', '/v1/recipients/{email}', (m) => m.recipients.erase('{email}')],
+  ['getStats', '/v1/stats', (m) => m.stats.get()],
   ['getOpenapi', '/v1/openapi.json', (m) => m.openapi()],
-];
-
-/** Methods whose routes are not in the document yet: method and path as the contract names them. */
-const ahead: readonly Row[] = [
-  ['POST', '/v1/webhooks', (m) => m.webhooks.create({ url: 'https://a.test/' })],
-  ['GET', '/v1/webhooks', (m) => m.webhooks.list()],
-  ['GET', '/v1/webhooks', (m) => m.webhooks.each().next()],
-  ['GET', '/v1/webhooks/{id}', (m) => m.webhooks.get('{id}')],
-  ['PATCH', '/v1/webhooks/{id}', (m) => m.webhooks.update('{id}', { enabled: false })],
-  ['DELETE', '/v1/webhooks/{id}', (m) => m.webhooks.delete('{id}')],
-  ['GET', '/v1/webhooks/{id}/deliveries', (m) => m.webhooks.deliveries('{id}')],
-  ['POST', '/v1/webhooks/{id}/deliveries/{id}/resend', (m) => m.webhooks.resend('{id}', '{id}')],
-  ['POST', '/v1/webhooks/{id}/test', (m) => m.webhooks.test('{id}')],
-  ['POST', '/v1/webhooks/{id}/replay', (m) => m.webhooks.replay('{id}', { since: '2026-01-01T00:00:00Z' })],
-  ['GET', '/v1/webhooks/{id}/replays', (m) => m.webhooks.replays('{id}')],
-  ['GET', '/v1/webhooks/{id}/secret', (m) => m.webhooks.secret('{id}')],
-  ['POST', '/v1/webhooks/{id}/secret/rotate', (m) => m.webhooks.rotateSecret('{id}')],
 ];
 
 interface Described {
@@ -121,18 +125,9 @@ describe('client: operations', () => {
     });
   }
 
-  for (const [method, path, call] of ahead) {
-    it(`${method} ${path}: ${call.toString().slice(5)}`, async () => {
-      const request = await sent(call);
-      assert.deepEqual([request.method, request.path], [method, path]);
-    });
-  }
-
   it('has a method for every operation', () => {
     const named = new Set(rows.map(([operationId]) => operationId));
-    const isAhead = ({ method, path }: { method: string; path: string }): boolean =>
-      ahead.some(([how, where]) => how === method && where.replaceAll(/\{\w+\}/g, '{}') === path.replaceAll(/\{\w+\}/g, '{}')); // prettier-ignore
-    const missing = operations.filter((operation) => !named.has(operation.operationId) && !isAhead(operation));
+    const missing = operations.filter((operation) => !named.has(operation.operationId));
     assert.deepEqual(missing.map(({ operationId }) => operationId), []); // prettier-ignore
   });
 

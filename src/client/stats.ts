@@ -1,0 +1,32 @@
+/** How much was sent, and what became of it; and making people be forgotten. */
+import type { Call } from './call.ts';
+import type { RequestOptions, Transport } from './transport.ts';
+import type { Operations } from './types.ts';
+import { at } from './url.ts';
+
+type Numbers = Operations['getStats'];
+
+export class Stats {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  get(query?: Numbers['query'], options?: RequestOptions): Call<Numbers['answer']> {
+    return this.#transport.call('GET', '/v1/stats', { query, options });
+  }
+}
+
+export class Recipients {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Erases a person from all mail of the account. Numbers and the suppression list stay. */
+  erase(email: string, options?: RequestOptions): Call<undefined> {
+    return this.#transport.call('DELETE', at`/v1/recipients/${email}`, { options });
+  }
+}
