@@ -104,7 +104,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
       sequence: event.sequence,
       settledUpTo: (also) => feed.settledUpTo(also),
     });
-    if (owed.kind === 'retry') feed.nextRetryAt = Math.min(feed.nextRetryAt ?? Infinity, owed.dueAt);
+    feed.noteEnd(job, owed.kind === 'retry' ? owed.dueAt : null);
     await learn(feed, health ?? feed.health, result);
     fanOut.settled(job);
   }

@@ -49,7 +49,8 @@ export interface FanOut {
 const PAGE = 200;
 /** Cursors are written with the calls they belong to. Over events that are nobody's concern they move in strides. */
 const STRIDE = 10_000;
-const RESTART_MS = 1000;
+/** After a fault. */
+const LATER_MS = 1000;
 
 export function createFanOut(deps: FanOutDeps): FanOut {
   const { db, clock, keyring, log, bells } = deps;
@@ -62,6 +63,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
   let following: Promise<void> | null = null;
   let heard = false;
   let later: Timer | null = null;
+  const reloads = new Map<string, Timer>();
   let stopped = false;
   let unlisten: (() => void)[] = [];
 
@@ -73,7 +75,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
       .catch((err: unknown) => {
         log.error({ event: 'webhook_reading_failed', err }, 'the event log could not be read for webhooks');
         heard = false;
-        later ??= clock.after(RESTART_MS, followLater, { background: true });
+        later ??= clock.after(LATER_MS, followLater, { background: true });
       })
       .finally(() => {
         following = null;
@@ -162,18 +164,20 @@ export function createFanOut(deps: FanOutDeps): FanOut {
     while (!stopped && feed.active && feed.retriesInHand <= HELD / 2) {
       const { generation } = feed;
       const limit = HELD + feed.retriesInHand + feed.freshInHand;
+      feed.beginReading();
       const rows = await nextCalls(db.fast, feed.id, limit);
       const now = clock.now();
-      const due = rows.filter((row) => (row.due_at ?? Infinity) <= now && !feed.holds(row.sequence));
+      const due = rows.filter((row) => (row.due_at ?? Infinity) <= now && feed.isFree(row.sequence));
       const events = due.length === 0 ? [] : await eventsNumbered(db.fast, due.map(({ sequence }) => sequence)); // prettier-ignore
       if (feed.generation !== generation) continue;
-      feed.nextRetryAt = rows.find((row) => (row.due_at ?? Infinity) > now)?.due_at ?? null;
-      // Asked for again while its first call is on the wire: that one has to end first.
-      if (rows.some(({ sequence }) => feed.holdsFresh(sequence))) feed.nextRetryAt = now + RESTART_MS;
+      // One that was asked for again while its first call is on the wire: that has to end first.
+      const isHeldUp = rows.some((row) => (row.due_at ?? Infinity) <= now && feed.holdsFresh(row.sequence));
+      const nextAt = rows.find((row) => (row.due_at ?? Infinity) > now)?.due_at ?? null;
+      feed.noteNextRetry(isHeldUp ? now + LATER_MS : nextAt);
       const bySequence = new Map(events.map((event) => [event.sequence, event]));
       for (const { sequence, cause, attempts } of due) {
         const event = bySequence.get(sequence);
-        if (event !== undefined && !feed.holds(sequence))
+        if (event !== undefined && feed.isFree(sequence))
           deps.offer(feed.take(event, { cause, attempts, hasRow: true }));
       }
       const gone = due.flatMap(({ sequence }) => (bySequence.has(sequence) ? [] : [sequence]));
@@ -219,7 +223,9 @@ export function createFanOut(deps: FanOutDeps): FanOut {
     feed.timer?.cancel();
     feed.timer = null;
     const probeAt = feed.struggling && !feed.inStep && feed.freshInHand === 0 ? feed.nextProbeAt : null;
-    const at = Math.min(feed.nextRetryAt ?? Infinity, probeAt ?? Infinity);
+    // With its hands full it is looked at when a call ends.
+    const retryAt = feed.retriesInHand <= HELD / 2 ? feed.nextRetryAt : null;
+    const at = Math.min(retryAt ?? Infinity, probeAt ?? Infinity);
     if (stopped || !feed.active || at === Infinity) return;
     feed.timer = clock.after(
       Math.max(0, at - clock.now()),
@@ -283,21 +289,25 @@ export function createFanOut(deps: FanOutDeps): FanOut {
   function heardOf(id: string): void {
     reload(id).catch((err: unknown) => {
       log.error({ event: 'webhook_reading_failed', webhook_id: id, err }, 'a webhook endpoint could not be read');
+      reloadLater(id);
     });
+  }
+
+  function reloadLater(id: string): void {
+    if (stopped || reloads.has(id)) return;
+    const reloadNow = (): void => {
+      reloads.delete(id);
+      heardOf(id);
+    };
+    reloads.set(id, clock.after(LATER_MS, reloadNow, { background: true }));
   }
 
   function restart(feed: Feed): void {
     feed.rewind();
-    if (stopped || feeds.get(feed.id) !== feed) return;
     feed.active = false;
-    feed.timer = clock.after(
-      RESTART_MS,
-      () => {
-        feeds.delete(feed.id);
-        heardOf(feed.id);
-      },
-      { background: true },
-    );
+    if (feeds.get(feed.id) !== feed) return;
+    feeds.delete(feed.id);
+    reloadLater(feed.id);
   }
 
   return {
@@ -323,7 +333,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
     async stop() {
       stopped = true;
       for (const off of unlisten) off();
-      later?.cancel();
+      for (const timer of [later, ...reloads.values()]) timer?.cancel();
       for (const feed of feeds.values()) feed.timer?.cancel();
       await Promise.all([following, ...working.values()]);
       await stride(1);

@@ -50,6 +50,8 @@ export class Feed {
   tried: ReadonlySet<number> | null = null;
   /** It was looked away from: what is read for it meanwhile is void. */
   generation = 0;
+  /** Calls whose end was written since the waiting ones were last asked for: what was read meanwhile is old news of them. */
+  private readonly ended = new Set<number>();
   private readonly fresh = new Map<number, CallJob>();
   private readonly again = new Map<number, CallJob>();
 
@@ -109,6 +111,29 @@ export class Feed {
     };
     (call.hasRow ? this.again : this.fresh).set(event.sequence, job);
     return job;
+  }
+
+  /** The end of a call is durable, though it is still in hand; `retryAt` is when it is due again. */
+  noteEnd({ event }: CallJob, retryAt: number | null): void {
+    this.ended.add(event.sequence);
+    if (retryAt !== null) this.nextRetryAt = Math.min(this.nextRetryAt ?? Infinity, retryAt);
+  }
+
+  /** The calls that wait are about to be read. */
+  beginReading(): void {
+    this.ended.clear();
+  }
+
+  /** Whether a call that was read as due can be made: not one that is in hand, or that ended while it was read. */
+  isFree(sequence: number): boolean {
+    return !this.holds(sequence) && !this.ended.has(sequence);
+  }
+
+  /** Notes when the next of the calls that were read is due. A time that is too early only costs a look. */
+  noteNextRetry(at: number | null): void {
+    const known = this.ended.size > 0 ? (this.nextRetryAt ?? Infinity) : Infinity;
+    const next = Math.min(known, at ?? Infinity);
+    this.nextRetryAt = next === Infinity ? null : next;
   }
 
   /** The event is settled, and that is durable. */
