@@ -24,7 +24,8 @@ const mail: Ready = {
   recipient: 'ana@dest.test',
   data: [body],
   size: body.length,
-  smtpUtf8: false, eightBit: false,
+  smtpUtf8: false,
+  eightBit: false,
   test: false,
   testOutcome: null,
 };

@@ -19,7 +19,8 @@ const ready: Prepared = {
   recipient: 'ana@dest.test',
   data: [],
   size: 0,
-  smtpUtf8: false, eightBit: false,
+  smtpUtf8: false,
+  eightBit: false,
   test: false,
   testOutcome: null,
 };

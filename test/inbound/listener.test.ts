@@ -1,0 +1,209 @@
+/** What a listener bears: clients that are slow, many, loud or faulty, while an ordinary one is served. */
+import assert from 'node:assert/strict';
+import net from 'node:net';
+import { makeSelfSigned } from '../../src/base/self-signed.ts';
+import { createListener, type Handlers, type Listener, type ListenerLimits } from '../../src/inbound/listener.ts';
+import { refuse } from '../../src/inbound/smtp-refusal.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+const SILENT = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
+const log = { ...SILENT, child: () => log };
+const certificate = makeSelfSigned('mx.test', Date.parse('2026-01-01T00:00:00Z'));
+
+interface Client {
+  socket: net.Socket;
+  text(): string;
+  /** Resolves when what came matches. */
+  said(pattern: RegExp): Promise<void>;
+  write(text: string): void;
+  closed: Promise<void>;
+}
+
+function connect(port: number): Client {
+  const socket = net.connect(port, '127.0.0.1');
+  let text = '';
+  let wake: () => void = () => undefined;
+  socket.setEncoding('latin1').on('data', (part: string) => {
+    text += part;
+    wake();
+  });
+  socket.on('error', () => undefined);
+  const closed = new Promise<void>((resolve) => socket.once('close', () => { resolve(); wake(); })); // prettier-ignore
+  return {
+    socket,
+    text: () => text,
+    async said(pattern) {
+      while (!pattern.test(text)) {
+        assert.ok(!socket.destroyed, `closed after ${JSON.stringify(text)}`);
+        await new Promise<void>((resolve) => (wake = resolve));
+      }
+    },
+    write: (more) => void socket.write(more, 'latin1'),
+    closed,
+  };
+}
+
+describe('inbound/listener', () => {
+  let clock: FakeClock;
+  let listener: Listener<never>;
+  let port: number;
+  const mails: { text: string; size: number }[] = [];
+
+  const begin = async (
+    limits: Partial<ListenerLimits> = {},
+    handlers: Partial<Handlers<never>> = {},
+  ): Promise<void> => {
+    // prettier-ignore
+    clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
+    mails.length = 0;
+    listener = createListener(
+      { clock, log },
+      { host: '127.0.0.1', port: 0, hostname: 'mx.test', isSecure: false, certificate, size: 10_000, keepBytes: 1000, maxRecipients: 3, limits },
+      {
+        sender: () => Promise.resolve(null),
+        recipient: (_session, address) => Promise.resolve(address.startsWith('no') ? refuse(550, '5.7.1 we do not relay') : null),
+        data: (_session, mail, size) => {
+          mails.push({ text: mail.toString(), size });
+          return Promise.resolve('2.0.0 taken');
+        },
+        ...handlers,
+      },
+    ); // prettier-ignore
+    port = await listener.listen();
+  };
+  afterEach(() => listener.close());
+
+  const greeted = async (): Promise<Client> => {
+    const client = connect(port);
+    await client.said(/^220 /m);
+    return client;
+  };
+  const deliver = async (mail = 'Subject: x\r\n\r\nx'): Promise<string> => {
+    const client = await greeted();
+    client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<yes@mx.test>\r\nDATA\r\n');
+    await client.said(/^354 /m);
+    client.write(`${mail}\r\n.\r\n`);
+    await client.said(/^(?:250 2\.0\.0|552|452|451) /m);
+    client.socket.destroy();
+    return client.text();
+  };
+
+  it('speaks with the codes that were meant', async () => {
+    await begin();
+    const client = await greeted();
+    client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<no@mx.test>\r\nBOGUS\r\n');
+    await client.said(/^500 /m);
+    const text = client.text();
+    assert.match(text, /^550 5\.7\.1 we do not relay\r$/m);
+    assert.match(text, /^250 2\.1\.0 /m);
+    assert.match(text, /^500 5\.5\.2 /m);
+    client.socket.destroy();
+  });
+
+  it('keeps the front of a large mail, and refuses one that is too large', async () => {
+    await begin();
+    await deliver(`Subject: x\r\n\r\n${'y'.repeat(5000)}`);
+    assert.deepEqual(mails.map(({ text, size }) => [text.length, size]), [[1000, 5016]]); // prettier-ignore
+    assert.match(await deliver('z'.repeat(20_000)), /^552 5\.3\.4 /m);
+  });
+
+  for (const [what, ms, prepare] of [
+    ['says nothing', 60_000, () => undefined],
+    ['drips a command', 60_000, (client: Client) => { client.write('EH'); }],
+    ['stops after MAIL', 60_000, (client: Client) => { client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\n'); }],
+    ['stops in the middle of a mail', 600_000, (client: Client) => { client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<y@mx.test>\r\nDATA\r\nSubject: x\r\n'); }],
+  ] as const)
+    it(`ends a client that ${what}, and serves others meanwhile`, async () => {
+      await begin();
+      const client = await greeted();
+      prepare(client);
+      if (what.startsWith('stops after')) await client.said(/^250 2\.1\.0/m);
+      if (what.startsWith('stops in')) await client.said(/^354 /m);
+      assert.match(await deliver(), /^250 2\.0\.0 taken/m);
+      clock.advance(ms);
+      await client.closed;
+      assert.match(client.text(), /^421 4\.4\.2 /m);
+    }); // prettier-ignore
+
+  it('ends a session that goes on for ever', async () => {
+    await begin();
+    const client = await greeted();
+    client.write('EHLO a.test\r\n');
+    await client.said(/^250 /m);
+    for (let minutes = 0; minutes < 30; minutes++) {
+      clock.advance(59_000);
+      const before = client.text().length;
+      client.write('MAIL FROM:<a@b.test>\r\nRSET\r\n');
+      while (!/2\.1\.0[\s\S]*250/.test(client.text().slice(before)) && !client.socket.destroyed) await new Promise((resolve) => setImmediate(resolve)); // prettier-ignore
+    }
+    clock.advance(60_000);
+    await client.closed;
+    assert.match(client.text(), /421 4\.4\.2 /);
+  });
+
+  it('holds off a flood from one address', async () => {
+    await begin({ connectionsPerAddress: 2 });
+    const [one, two] = [await greeted(), await greeted()];
+    const three = connect(port);
+    await three.closed;
+    assert.match(three.text(), /^421 4\.7\.0 too many connections at once/m);
+    one.socket.destroy();
+    await one.closed;
+    while (true) {
+      const again = connect(port);
+      await Promise.race([again.closed, again.said(/^220 /m).catch(() => undefined)]);
+      const isIn = /^220 /m.test(again.text());
+      again.socket.destroy();
+      if (isIn) break;
+    }
+    two.socket.destroy();
+  });
+
+  it('holds off who comes too often', async () => {
+    await begin({ connectionsPerMinute: 2 });
+    for (let i = 0; i < 2; i++) (await greeted()).socket.destroy();
+    const third = connect(port);
+    await third.closed;
+    assert.match(third.text(), /^421 4\.7\.0 too many connections: come back in a minute/m);
+    clock.advance(60_000);
+    (await greeted()).socket.destroy();
+  });
+
+  it('ends who makes one error after the other', async () => {
+    await begin({ errors: 5 });
+    const client = await greeted();
+    client.write(`EHLO a.test\r\nMAIL FROM:<a@b.test>\r\n${'RCPT TO:<no@mx.test>\r\n'.repeat(8)}`);
+    await client.closed;
+    assert.equal(client.text().match(/^550 /gm)?.length, 5);
+    assert.match(client.text(), /^421 4\.7\.0 too many errors/m);
+  });
+
+  it('takes no more mail at once than memory has room for', async () => {
+    await begin({ heldBytes: 500 });
+    assert.match(await deliver(`Subject: x\r\n\r\n${'y'.repeat(900)}`), /^452 4\.3\.1 /m);
+    assert.match(await deliver(), /^250 2\.0\.0 taken/m);
+  });
+
+  it('refuses what is said before the greeting, and what is pipelined behind STARTTLS', async () => {
+    await begin();
+    const early = connect(port);
+    early.write('EHLO a.test\r\n');
+    await early.closed;
+    assert.doesNotMatch(early.text(), /^250/m);
+    const client = await greeted();
+    client.write('EHLO a.test\r\n');
+    await client.said(/^250 /m);
+    const before = client.text().length;
+    client.write('STARTTLS\r\nMAIL FROM:<evil@b.test>\r\n');
+    await client.closed;
+    assert.doesNotMatch(client.text().slice(before), /^250/m);
+    assert.deepEqual(mails, []);
+  });
+
+  it('tells a client of a bug of ours no more than that', async () => {
+    await begin({}, { data: () => Promise.reject(new Error('secret')) });
+    const text = await deliver();
+    assert.match(text, /^451 4\.3\.0 something went wrong here/m);
+    assert.doesNotMatch(text, /secret/);
+  });
+});

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { simpleParser } from 'mailparser';
+import { hasLongLine } from '../../src/mail/long-lines.ts';
+import { finishSubmitted, readSubmitted, type SubmittedMail } from '../../src/mail/submitted.ts';
+
+const FROM = 'From: Acme <hi@acme.test>\r\n';
+
+function good(text: string | Buffer): SubmittedMail {
+  const mail = readSubmitted(Buffer.isBuffer(text) ? text : Buffer.from(text));
+  return mail.kind === 'mail' ? mail : assert.fail(mail.text);
+}
+function bad(text: string | Buffer): string {
+  const mail = readSubmitted(Buffer.isBuffer(text) ? text : Buffer.from(text));
+  return mail.kind === 'refused' ? mail.text : assert.fail('it was taken');
+}
+const stamp = { received: 'from a by b', messageId: '<1@acme.test>', date: new Date('2026-01-31T09:30:00Z') };
+
+describe('mail/submitted', () => {
+  for (const [text, head, body, reason] of [
+    [`${FROM}Subject: x\r\n\r\nbody\r\n`, `${FROM}Subject: x\r\n`, 'body\r\n', 'as it came'],
+    [`From: hi@acme.test\nSubject: x\n\nbody\n`, 'From: hi@acme.test\r\nSubject: x\r\n', 'body\r\n', 'bare LF is a line end'],
+    [`From: hi@acme.test\rSubject: x\r\rbody\r`, 'From: hi@acme.test\r\nSubject: x\r\n', 'body\r\n', 'and so is bare CR'],
+    [`${FROM}\r\n.\r\n..\r\n`, FROM, '.\r\n..\r\n', 'dots are of the body'],
+    [`${FROM}\r\nno end`, FROM, 'no end\r\n', 'the last line gets its end'],
+    [`${FROM}Subject: x`, `${FROM}Subject: x\r\n`, '', 'a header alone'],
+    [`${FROM}Bcc: a@b.test,\r\n c@d.test\r\nReturn-Path: <x@y>\r\nX-Own: 1\r\n\r\n`, `${FROM}X-Own: 1\r\n`, '', 'what is nobody’s business is taken out, folded lines too'],
+    [`${FROM}Subject: a\r\n  b\r\n\r\n`, `${FROM}Subject: a\r\n  b\r\n`, '', 'folding stays'],
+  ] as const)
+    it(`keeps ${JSON.stringify(text.slice(0, 40))}: ${reason}`, () => {
+      const mail = good(text);
+      assert.deepEqual([mail.head, mail.body.toString('latin1')], [head, body]);
+    }); // prettier-ignore
+
+  for (const [text, why, reason] of [
+    ['Subject: x\r\n\r\nx', /^5\.6\.0 the mail has no From/, 'no From'],
+    [`${FROM}${FROM}\r\nx`, /^5\.6\.0 From must hold one/, 'two From'],
+    ['From: a@b.test, c@d.test\r\n\r\nx', /^5\.6\.0 From must hold one/, 'two authors'],
+    ['From: nobody\r\n\r\nx', /^5\.6\.0 From must hold one/, 'no address'],
+    [`${FROM}\r\na\0b`, /^5\.6\.0 the mail has NUL/, 'NUL'],
+    [`${'Received: x\r\n'.repeat(51)}${FROM}\r\n`, /^5\.4\.6 too many hops/, 'a loop'],
+    [`${FROM}X-Long: ${'a'.repeat(1000)}\r\n\r\n`, /^5\.6\.0 a line of the header/, 'a header line that is too long'],
+    [`${FROM}X: ${'a\r\n '.repeat(200_000)}\r\n\r\n`, /^5\.6\.0 the header is too large/, 'a header without end'],
+  ] as const)
+    it(`refuses ${reason}`, () => {
+      assert.match(bad(text), why);
+    });
+
+  it('reads sender, subject, recipients and options', () => {
+    const mail = good(
+      [
+        'From: =?UTF-8?Q?J=C3=BCrgen?= <hi@ACME.test>', 'To: Ana <ANA@dest.test>, "x, y" <bo@dest.test>', 'Cc: group: cy@dest.test;', 'Reply-To: re@acme.test',
+        'Subject: =?utf-8?b?w6TDtg==?=', 'Message-ID: <m@acme.test>', 'Date: Sat, 31 Jan 2026 09:30:00 +0000', 'X-Posthorn-Tag: a', 'x-posthorn-tag: b', '', '',
+      ].join('\r\n'),
+    ); // prettier-ignore
+    assert.deepEqual([mail.from.name, mail.from.address, mail.from.domain], ['Jürgen', 'hi@acme.test', 'acme.test']);
+    assert.deepEqual([mail.subject, [...mail.to], [...mail.cc]], ['äö', ['ana@dest.test', 'bo@dest.test'], ['cy@dest.test']]); // prettier-ignore
+    assert.deepEqual([mail.messageId, mail.hasDate, mail.replyTo.map(({ address }) => address)], ['<m@acme.test>', true, ['re@acme.test']]); // prettier-ignore
+    assert.deepEqual([...mail.options], [['tag', ['a', 'b']]]);
+    assert.doesNotMatch(mail.head, /posthorn/i);
+  });
+
+  it('adds what is missing, and only that', () => {
+    const whole = (text: string): string => finishSubmitted(good(text), stamp).toString();
+    assert.equal(
+      whole(`${FROM}\r\nx`),
+      `Received: from a by b\r\nDate: Sat, 31 Jan 2026 09:30:00 +0000\r\nMessage-ID: <1@acme.test>\r\n${FROM}\r\nx\r\n`,
+    );
+    assert.equal(whole(`${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`), `Received: from a by b\r\n${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`); // prettier-ignore
+  });
+
+  it('keeps a header that is not UTF-8 legible', () => {
+    const mail = good(Buffer.concat([Buffer.from(`${FROM}Subject: caf`), Buffer.from([0xe9]), Buffer.from('\r\n\r\n')])); // prettier-ignore
+    assert.equal(mail.subject, 'café');
+  });
+
+  const long = 'word '.repeat(300);
+  for (const [head, body, reason] of [
+    ['', `${long}\r\n`, 'a plain mail'],
+    ['Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n', `<p>${long}ä</p>\r\n`, '8-bit html'],
+    ['Content-Type: application/octet-stream\r\n', `${'x'.repeat(3000)}\r\n`, 'octets'],
+    ['Content-Transfer-Encoding: base64\r\n', `${Buffer.from(long).toString('base64')}\r\n`, 'base64 in one line'],
+    ['Content-Type: multipart/mixed; boundary="b b"\r\n', `pre\r\n--b b\r\nContent-Type: text/plain\r\n\r\n${long}\r\n--b b\r\n\r\nshort\r\n--b b--\r\n`, 'one part of several'],
+    ['Content-Type: multipart/mixed; boundary=b\r\n', `--b\r\nContent-Type: message/rfc822\r\n\r\nFrom: a@b.test\r\n\r\n${long}\r\n--b--\r\n`, 'a mail inside'],
+    ['Content-Type: multipart/mixed; boundary=b\r\n', `--b\r\n\r\n${long}`, 'an end that is missing'],
+  ] as const)
+    it(`mends lines that are too long: ${reason}`, async () => {
+      const mail = good(`${FROM}${head}\r\n${body}`);
+      const whole = finishSubmitted(mail, stamp);
+      assert.ok(!hasLongLine(whole));
+      const [before, after] = await Promise.all([simpleParser(`${FROM}${head}\r\n${body}`), simpleParser(whole)]);
+      assert.deepEqual([after.text?.trim(), after.html, after.attachments.map(({ content }) => content.toString('latin1').trim())], [before.text?.trim(), before.html, before.attachments.map(({ content }) => content.toString('latin1').trim())]); // prettier-ignore
+    }); // prettier-ignore
+
+  for (const type of ['multipart/signed; boundary=b', 'multipart/encrypted; boundary=b', 'application/pkcs7-mime'])
+    it(`does not mend ${type}`, () => {
+      assert.match(bad(`${FROM}Content-Type: ${type}\r\n\r\n--b\r\n\r\n${long}\r\n--b--\r\n`), /signed or encrypted/);
+      good(`${FROM}Content-Type: ${type}\r\n\r\n--b\r\n\r\nshort\r\n--b--\r\n`);
+    });
+
+  it('gives clean lines for any octets, or refuses', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 3000 }), (bytes) => {
+        const mail = readSubmitted(Buffer.concat([Buffer.from(FROM), Buffer.from(bytes)]));
+        if (mail.kind === 'refused') return;
+        const text = finishSubmitted(mail, stamp).toString('latin1');
+        assert.doesNotMatch(text, /\r(?!\n)|(?<!\r)\n|\0/);
+        assert.ok(text.split('\r\n').every((line) => line.length <= 998));
+      }),
+    );
+  });
+
+  it('looks at 5 MB of one line in no time to speak of', () => {
+    const begun = process.cpuUsage();
+    good(Buffer.concat([Buffer.from(`${FROM}Content-Type: text/plain\r\n\r\n`), Buffer.alloc(5_000_000, 'x')]));
+    assert.ok(process.cpuUsage(begun).user < 5_000_000);
+  });
+});
