@@ -13,6 +13,8 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci --no-audit --no-fund
 COPY tsconfig.json ./
 COPY migrations migrations
+# Some of it is built in, some is read when the program runs.
+COPY config config
 COPY src src
 RUN npm run --silent build \
  && npm prune --omit=dev --no-audit --no-fund \

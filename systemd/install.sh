@@ -56,7 +56,7 @@ esac
 there=$node
 [ -z "$root" ] || [ ! -x "$root/usr/bin/node" ] || there=/usr/bin/node
 [ -f "$source/dist/src/main.js" ] || fail "this checkout is not built: in $source run \`npm ci && npm run build\`"
-[ -z "$(find "$source/src" "$source/migrations" "$source/package.json" -newer "$source/dist/.built" -print 2>/dev/null)" ] ||
+[ -z "$(find "$source/src" "$source/migrations" "$source/package.json" "$source/config/bounce-rules.json" "$source/config/operators.json" -newer "$source/dist/.built" -print 2>/dev/null)" ] ||
   fail "the build is older than its sources: in $source run \`npm run build\`"
 [ -f "$source/node_modules/sqlite3/build/Release/node_sqlite3.node" ] || fail "packages are missing: in $source run \`npm ci\`"
 
@@ -71,7 +71,8 @@ rm -f "$stage/src/bin/ready.mjs"
 cp -R "$source/dist" "$source/docs" "$source/systemd" "$stage/"
 rm -f "$stage/dist/.built" "$stage/dist/.tsbuildinfo"
 mkdir "$stage/config"
-cp "$source/config/posthorn.yaml" "$stage/config/"
+cp -R "$source/config/." "$stage/config"
+rm -f "$stage/config/eslint.config.js" "$stage/config/knip.json"
 cp "$source/package.json" "$source/package-lock.json" "$source/README.md" "$source/CHANGELOG.md" "$source/LICENSE" "$stage/"
 # The packages of the lockfile without those for development, as they were installed here.
 (cd "$source" && "$node" -e '

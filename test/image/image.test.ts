@@ -1,10 +1,13 @@
 /** What can be said of the image and the compose file without building them; image-test.sh does that. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import { parse } from 'yaml';
 import { variableOf } from '../../src/config/environment.ts';
 import { listSettings } from '../../src/config/schema.ts';
+import { assertRuns, whyNotBuilt } from '../support/installed.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(path.join(root, file), 'utf8');
@@ -43,6 +46,50 @@ describe('Dockerfile', () => {
     assert.match(final, /^HEALTHCHECK .*health\.mjs/m);
     assert.match(final, /^EXPOSE 8025 25 587 465$/m);
     assert.doesNotMatch(final, /apt-get/);
+  });
+});
+
+/** What stands in /opt/posthorn of the image, as far as it can be made without npm: the packages are those of this checkout. */
+function copyLikeTheImage(dockerfile: string, folder: string): void {
+  const [build = ''] = dockerfile.split(/^FROM .*debian.*$/m);
+  const ignored = read('.dockerignore')
+    .split('\n')
+    .filter((line) => /^[a-z]/.test(line));
+  const copies = [...build.matchAll(/^COPY (?<names>.+) (?<place>\S+)$/gm)].flatMap(({ groups }) =>
+    (groups?.['names'] ?? '').split(' ').map((name) => [name, groups?.['place'] ?? ''] as const),
+  );
+  for (const [name, place] of copies)
+    cpSync(path.join(root, name), path.join(folder, place === './' ? name : place), {
+      recursive: true,
+      filter: (from) => !ignored.includes(path.relative(root, from)),
+    });
+  cpSync(path.join(root, 'dist'), path.join(folder, 'dist'), { recursive: true });
+  symlinkSync(path.join(root, 'node_modules'), path.join(folder, 'node_modules'));
+  // What is thrown away after the build; the lines about packages are npm's.
+  const steps = build
+    .slice(build.indexOf('npm run --silent build'))
+    .split(' \\\n && ')
+    .filter((step) => /^(?:rm -rf|find src) /.test(step));
+  assert.equal(steps.length, 3);
+  const cleaned = spawnSync('sh', ['-ec', steps.join('\n')], { cwd: folder, encoding: 'utf8' });
+  assert.equal(cleaned.status, 0, cleaned.stderr);
+}
+
+describe('the program as the image has it', () => {
+  it('runs', async function () {
+    const missing = whyNotBuilt(root);
+    if (missing !== null) {
+      console.log(`skipped: ${missing}`);
+      this.skip();
+    }
+    this.timeout(60_000);
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-image-'));
+    try {
+      copyLikeTheImage(read('Dockerfile'), folder);
+      await assertRuns(folder);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });
 

@@ -18,6 +18,7 @@ import {
 } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { assertRuns, whyNotBuilt } from '../support/installed.ts';
 
 const project = path.resolve(import.meta.dirname, '../..');
 
@@ -42,9 +43,8 @@ const run = (script: string, ...args: string[]): { status: number | null; out: s
 
 function whatIsMissing(): string | null {
   if (process.getuid?.() !== 0) return 'the install script has to run as root';
-  if (!existsSync(path.join(project, 'dist/src/main.js'))) return 'the program is not built (npm run build)';
-  const age = spawnSync('find', ['src', 'migrations', 'package.json', '-newer', 'dist/.built'], { cwd: project, encoding: 'utf8' }); // prettier-ignore
-  if (age.stdout !== '') return 'the build is stale (npm run build)';
+  const notBuilt = whyNotBuilt(project);
+  if (notBuilt !== null) return notBuilt;
   const missing = ['systemd-sysusers', 'systemd-tmpfiles', 'systemctl'].filter(
     (tool) => spawnSync(tool, ['--version']).status !== 0,
   );
@@ -95,6 +95,13 @@ describe('systemd/install.sh', function () {
     assert.match(tree.get('etc/posthorn/credentials') ?? '', /^40700 0:0 /);
     assert.match(tree.get('etc/posthorn/posthorn.yaml') ?? '', /^100640 0:[1-9]/);
     assert.equal(tree.has('etc/systemd/system/multi-user.target.wants/posthorn.service'), true);
+  }); // prettier-ignore
+
+  it('brings every file that the program reads, and none for development', async () => {
+    const config = readdirSync(path.join(root, 'opt/posthorn/config'));
+    assert.deepEqual(config.filter((name) => /eslint|knip/.test(name)), []);
+    assert.ok(existsSync(path.join(root, 'opt/posthorn/config/monitoring/alerts.yaml')));
+    await assertRuns(path.join(root, 'opt/posthorn'));
   }); // prettier-ignore
 
   it('upgrades what is old, and never touches settings', () => {
