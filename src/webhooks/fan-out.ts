@@ -218,17 +218,19 @@ export function createFanOut(deps: FanOutDeps): FanOut {
     return true;
   }
 
-  /** One timer: for the next retry, or the next probe of one that struggles. */
+  /** One timer an endpoint. */
   function arm(feed: Feed): void {
     feed.timer?.cancel();
     feed.timer = null;
-    const probeAt = feed.struggling && !feed.inStep && feed.freshInHand === 0 ? feed.nextProbeAt : null;
-    // With its hands full it is looked at when a call ends.
-    const retryAt = feed.retriesInHand <= HELD / 2 ? feed.nextRetryAt : null;
-    const at = Math.min(retryAt ?? Infinity, probeAt ?? Infinity);
-    if (stopped || !feed.active || at === Infinity) return;
+    const at = feed.nextLookAt;
+    if (stopped || !feed.active || at === null) return;
+    const wait = at - clock.now();
+    if (wait <= 0) {
+      look(feed);
+      return;
+    }
     feed.timer = clock.after(
-      Math.max(0, at - clock.now()),
+      wait,
       () => {
         feed.timer = null;
         look(feed);

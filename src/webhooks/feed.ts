@@ -89,11 +89,24 @@ export class Feed {
     return this.fresh.has(sequence);
   }
 
-  /** Whether a new event may be taken now. Strict order (concurrency 1) waits for what failed before. */
+  /** In strict order nothing new is taken before what failed. */
+  private get waitsForRetry(): boolean {
+    return this.endpoint?.concurrency === 1 && (this.again.size > 0 || this.nextRetryAt !== null);
+  }
+
+  /** Whether a new event may be taken now. */
   takesFresh(now: number): boolean {
-    if (!this.active || this.endpoint === null || this.fresh.size >= HELD) return false;
-    if (this.struggling) return this.fresh.size === 0 && now >= this.nextProbeAt;
-    return this.endpoint.concurrency > 1 || (this.again.size === 0 && this.nextRetryAt === null);
+    if (!this.active || this.endpoint === null || this.fresh.size >= HELD || this.waitsForRetry) return false;
+    return !this.struggling || (this.fresh.size === 0 && now >= this.nextProbeAt);
+  }
+
+  /** When it is to be looked at again if nothing happens before: for the next retry, or the next probe of one that struggles. */
+  get nextLookAt(): number | null {
+    // With its hands full it is looked at when a call ends.
+    const retryAt = this.again.size <= HELD / 2 ? this.nextRetryAt : null;
+    const isProbed = this.struggling && !this.inStep && this.fresh.size === 0 && !this.waitsForRetry;
+    const at = Math.min(retryAt ?? Infinity, isProbed ? this.nextProbeAt : Infinity);
+    return at === Infinity ? null : at;
   }
 
   /** Takes an event in hand. */
