@@ -5,7 +5,7 @@
 import { mkdirSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
-import { createBell } from './base/bell.ts';
+import { createBell, type Bell } from './base/bell.ts';
 import { systemClock, type Clock } from './base/clock.ts';
 import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
@@ -35,7 +35,8 @@ import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
-import { createHolds, type HoldOf } from './messages/holds.ts';
+import { createHolds, type Holds } from './messages/holds.ts';
+import { createHoldBook, type HoldBook } from './messages/hold-book.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
@@ -101,7 +102,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   await ensureDefaultAccount({ db, clock });
   const epoch = await beginEpoch(db.commit);
   let current = config;
-  const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell(), keys: createBell() };
+  const bells = {
+    deliveries: createBell<readonly DueHint[]>(),
+    events: createBell(),
+    keys: createBell(),
+    holds: createBell(),
+  };
   const callers = createCallers({ db, clock, report });
   const streams = createStreams({ db, clock });
   const quotas = createQuotas({ db, clock });
@@ -142,7 +148,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     simulatorDomain: config.simulator.domain,
   };
 
-  const holdOf = createHolds({ pauses: createAccountPauses({ db, clock }), streams, directory });
+  const book = createHoldBook({
+    db,
+    clock,
+    changed: () => {
+      bells.holds.ring();
+    },
+  });
+  await book.load();
+  const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory });
   const mta = buildMta({
     config,
     overrides,
@@ -155,7 +169,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     bells,
     directory,
     signers,
-    holdOf,
+    holds,
+    book,
     epoch,
   });
   const api = createApi(
@@ -181,9 +196,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
     apiRoutes({
       renderer,
-      holdOf,
+      holdOf: holds.of,
       change: { db, clock, recorder, bells, retry: accept.retry },
-      parkedUntil: (domain) => mta.parkedUntil(domain),
+      laneFacts: (domain) => mta.laneFacts(domain),
       wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
       db,
       clock,
@@ -203,7 +218,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     }),
   );
   const operator: OperatorDeps = {
-    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
+    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain,
   }; // prettier-ignore
 
@@ -291,16 +306,31 @@ interface Parts {
   keyring: Keyring;
   resolver: Resolver;
   recorder: ReturnType<typeof createRecorder>;
-  bells: { deliveries: ReturnType<typeof createBell<readonly DueHint[]>> };
+  bells: { deliveries: ReturnType<typeof createBell<readonly DueHint[]>>; holds: Bell };
   directory: ReturnType<typeof createDomainDirectory>;
   signers: ReturnType<typeof createDkimSigners>;
-  holdOf: HoldOf;
+  holds: Holds;
+  book: HoldBook;
   epoch: number;
 }
 
 function buildMta(parts: Parts): Mta {
-  const { config, overrides, clock, log, db, keyring, resolver, recorder, bells, directory, signers, holdOf, epoch } =
-    parts;
+  const {
+    config,
+    overrides,
+    clock,
+    log,
+    db,
+    keyring,
+    resolver,
+    recorder,
+    bells,
+    directory,
+    signers,
+    holds,
+    book,
+    epoch,
+  } = parts;
   const { delivery, smtp } = config;
   const random = overrides.random ?? Math.random;
   const six = { isUsed: delivery.ipv6 === 'always', source: null as string | null };
@@ -322,7 +352,8 @@ function buildMta(parts: Parts): Mta {
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sites, random, holdOf,
+      db, clock, log, recorder, bells, sites, random, holds,
+      limitsOf: (lane) => book.limitsOf(lane),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
       returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },

@@ -1,8 +1,9 @@
-/** `posthorn queue lanes|list|flush`. */
+/** `posthorn queue lanes|list|flush`; what holds mail back is in queue-holds.ts. */
 import type { Command } from 'commander';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
 import { examples, limitOption, listOption } from './options.ts';
+import { addHolds } from './queue-holds.ts';
 import { table } from './table.ts';
 
 interface ListOptions {
@@ -29,8 +30,11 @@ export function addQueue(program: Command, context: Context): void {
       'posthorn queue lanes',
       'posthorn queue list --domain example.net --status deferred',
       'posthorn queue flush --domain example.net',
+      'posthorn queue pause --domain example.net --for 2h',
+      'posthorn queue limit --lane mx.example.net --connections 1',
     ),
   );
+  addHolds(queue, context);
   queue
     .command('lanes')
     .description('show each lane with its limit and the reason for it, and what waits by domain')
@@ -92,8 +96,8 @@ function laneLines({ data, domains }: ResultOf<'queue.lanes'>): string[] {
     ]),
   );
   const waiting = table(
-    ['DOMAIN', 'WAITING', 'DUE NOW', 'OLDEST DUE'],
-    domains.map((domain) => [domain.domain, domain.waiting, domain.due, domain.oldest_due_at]),
+    ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE'],
+    domains.map((domain) => [domain.domain, domain.waiting, domain.due, domain.held, domain.oldest_due_at]),
   );
   if (waiting.length === 0) return [...lanes, 'nothing waits'];
   return lanes.length === 0 ? waiting : [...lanes, '', ...waiting];

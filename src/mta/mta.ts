@@ -10,7 +10,9 @@ import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { DueHint } from '../messages/accept.ts';
 import type { Outcome } from '../messages/delivery.ts';
-import type { Recorder } from '../messages/record.ts';
+import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
+import type { LaneLimits, MailFacts } from '../messages/hold-book.ts';
+import type { Occurrence, Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
 import { createBreaker } from './breaker.ts';
 import { createTlsMemory } from './connection/dial.ts';
@@ -19,19 +21,23 @@ import { createPool, type PoolLimits } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
 import { deliver, hostKey } from './deliver.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
-import { createPrepare, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
+import { createPrepare, type Held, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
 import type { Destination, Site, Sites } from './sites.ts';
 import { asksForLess, newThrottle, pushedBack, succeeded, type Throttle, type ThrottleLimits } from './throttle.ts';
 import { createWindows, type Job } from './windows.ts';
 import { workLane, type Attempted, type WorkerDeps } from './worker.ts';
 
-export interface MtaDeps extends Omit<PrepareDeps, 'db'> {
+export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   db: { fast: Connection };
   clock: Clock;
   log: Log;
   recorder: Recorder;
-  bells: { deliveries: Bell<readonly DueHint[]> };
+  /** `holds` rings when the operator has set or ended a hold or limit. */
+  bells: { deliveries: Bell<readonly DueHint[]>; holds: Bell };
+  holds: Holds;
+  /** What the operator allows a lane. */
+  limitsOf(lane: string): LaneLimits | null;
   sites: Sites;
   random: () => number;
 }
@@ -74,10 +80,13 @@ export interface Mta {
   lanes(): LaneReport[];
   /** What a delivery puts on the wire, whether or not it may go now. */
   wireBytes(deliveryId: string): Promise<Prepared>;
-  /** Until when every mail host of this domain is left alone, or null. */
-  parkedUntil(domain: string): number | null;
+  /** Of the lane of this domain, as far as it is known: until when every mail host is left alone, and what holds it. */
+  laneFacts(domain: string): { parkedUntil: number | null; held: Hold | null };
   sizes(): { groups: number; jobs: number; connections: number };
 }
+
+/** A delivery whose time has run out. */
+type Aged = MailFacts & { id: string };
 
 interface LaneState {
   site: Site | null;
@@ -120,14 +129,14 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   };
   const states = new Map<string, LaneState>();
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
-  const prepare = createPrepare(deps);
+  const prepare = createPrepare({ ...deps, holdOf: deps.holds.of });
   const worker: WorkerDeps = {
     clock,
     recorder: deps.recorder,
     windows,
     epoch: options.epoch,
     leaseMs: options.timeouts.attempt + LEASE_MARGIN_MS,
-    prepare,
+    prepare: async (job) => heldByLane(job) ?? (await prepare(job.id)),
     attempt,
     failed: storageFailed,
   };
@@ -140,9 +149,35 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     empty: forgetOldStates,
   });
-  let unlisten: (() => void) | null = null;
+  let unlisten: (() => void)[] = [];
+  let freeing: Promise<void> | null = null;
   let sweeper: Timer | null = null;
   let stopping = false;
+
+  function heldByLane({ domain }: Job): Held | null {
+    const known = deps.sites.known(domain);
+    const hold = known?.kind === 'site' ? deps.holds.ofLane(known.name) : null;
+    return hold === null ? null : { kind: 'held', hold };
+  }
+
+  /** The operator has set or ended something: what was held may go, and lanes have other limits. */
+  function holdsChanged(): void {
+    for (const { name } of lanes.views()) lanes.pump(name);
+    void letGo().catch(storageFailed);
+  }
+
+  /** One at a time; what changes meanwhile is looked at by the next. */
+  async function letGo(): Promise<void> {
+    await freeing?.catch(() => undefined);
+    freeing ??= freeHeld(deps)
+      .then((freed) => {
+        if (freed > 0) log.info({ event: 'held_mail_freed', count: freed }, 'mail that was held goes on');
+      })
+      .finally(() => {
+        freeing = null;
+      });
+    await freeing;
+  }
 
   function storageFailed(error: unknown): void {
     log.error({ event: 'storage_failed', err: error }, 'the database failed; trying again');
@@ -214,7 +249,9 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   function slotsOf(lane: string): number {
     const state = states.get(lane);
     if (state?.site == null) return INNER_SLOTS;
-    return park(lane, state) ? 0 : state.throttle.limit;
+    // Held mail leaves the lane by its workers, which mark it.
+    if (deps.holds.ofLane(lane) !== null) return 1;
+    return park(lane, state) ? 0 : Math.min(state.throttle.limit, deps.limitsOf(lane)?.connections ?? Infinity);
   }
 
   /** A lane is parked while every host of its site is left alone: its mail waits without spending attempts. */
@@ -368,6 +405,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   /** Works whatever became of bells and timers: finds what waits, gives up what is too old, and tells of lanes that stand still. */
   async function sweep(): Promise<void> {
     try {
+      await letGo();
       await windows.scan();
       await giveUpOld();
       tellStalled();
@@ -383,12 +421,28 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     const now = clock.now();
     const parked = [...states.values()].some(({ parkedUntil }) => parkedUntil !== null);
     if (!parked && !deps.sites.holds) return;
-    const rows = await deps.db.fast.all<{ id: string }>(
-      'SELECT id FROM deliveries WHERE due_at IS NOT NULL AND due_at <= ? AND give_up_at <= ? AND claim_epoch IS NULL LIMIT 500',
+    const rows = await deps.db.fast.all<Aged>(
+      `SELECT d.id, d.domain, d.message_id AS messageId, d.account_id AS accountId, m.stream, m.from_domain AS fromDomain, m.created_at AS createdAt
+       FROM deliveries d JOIN messages m ON m.id = d.message_id
+       WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.give_up_at <= ? AND d.claim_epoch IS NULL LIMIT 500`,
       [now, now],
     );
-    if (rows.length > 0)
-      await deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'aged' } })));
+    const occurrences = await Promise.all(rows.map((row) => agedOrHeld(row)));
+    if (occurrences.length > 0) await deps.recorder.record(occurrences);
+  }
+
+  /** Mail under an operator's hold that has not been marked yet: its time stands still. */
+  async function agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
+    const hold = laneFacts(mail.domain).held ?? (await deps.holds.of(mail));
+    if (hold === null) return { deliveryId: id, happening: { kind: 'aged' } };
+    const { by, since, until } = hold;
+    return { deliveryId: id, happening: { kind: 'held', by, since, until } };
+  }
+
+  function laneFacts(domain: string): { parkedUntil: number | null; held: Hold | null } {
+    const known = deps.sites.known(domain);
+    if (known?.kind !== 'site') return { parkedUntil: null, held: null };
+    return { parkedUntil: states.get(known.name)?.parkedUntil ?? null, held: deps.holds.ofLane(known.name) };
   }
 
   function tellStalled(): void {
@@ -405,14 +459,17 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   return {
     async start() {
       await takeBack();
-      unlisten = deps.bells.deliveries.listen((hints) => {
-        windows.hint(hints);
-      });
+      unlisten = [
+        deps.bells.deliveries.listen((hints) => {
+          windows.hint(hints);
+        }),
+        deps.bells.holds.listen(holdsChanged),
+      ];
       await sweep();
     },
     async stop() {
       stopping = true;
-      unlisten?.();
+      for (const end of unlisten) end();
       windows.stop();
       sweeper?.cancel();
       for (const state of states.values()) state.timer?.cancel();
@@ -429,7 +486,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       );
       await Promise.race([lanes.stop().then(() => pool.drain()), tooLong]);
       for (const timer of timers) timer.cancel();
-      await prepare.close();
+      await Promise.all([prepare.close(), freeing?.catch(storageFailed)]);
     },
     reroute(routes) {
       deps.sites.reroute(routes);
@@ -437,10 +494,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       void windows.scan().catch(storageFailed);
     },
     wireBytes: (deliveryId) => prepare.look(deliveryId),
-    parkedUntil(domain) {
-      const known = deps.sites.known(domain);
-      return known?.kind === 'site' ? (states.get(known.name)?.parkedUntil ?? null) : null;
-    },
+    laneFacts,
     lanes: () =>
       lanes.views().map((view) => {
         const state = states.get(view.name);

@@ -16,7 +16,7 @@ import type { Connection } from '../storage/connection.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { createComposer, Unencodable } from './composer.ts';
 import type { Composed } from './compose.ts';
-import type { HoldOf } from '../messages/holds.ts';
+import type { Hold, HoldOf } from '../messages/holds.ts';
 
 export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
 
@@ -28,7 +28,7 @@ export interface PrepareDeps {
   /** The host in the return path of a sending domain. */
   returnPathDomain(domain: string): Promise<string>;
   returnPathKey: ReturnPathKey;
-  /** Why this mail may not go now, or null. */
+  /** What holds this mail now, or null. */
   holdOf?: HoldOf;
 }
 
@@ -59,10 +59,10 @@ export type Prepared =
 /** It is not to be tried now: a pause, a domain that is not verified. */
 export interface Held {
   kind: 'held';
-  why: string;
+  hold: Hold;
 }
 
-type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'test' | 'class'> &
+type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'domain' | 'test' | 'class'> &
   Pick<
     MessageRow,
     | 'account_id' | 'content_id' | 'from_name' | 'from_address' | 'from_domain' | 'to_name' | 'to_address' | 'cc_json' | 'reply_to_json'
@@ -139,8 +139,8 @@ export function createPrepare(deps: PrepareDeps): Prepare {
   const prepare = async (deliveryId: string): Promise<Prepared | Held> => {
     const row = await deliveries.load(deliveryId);
     if (row === undefined) return { kind: 'gone' };
-    const why = await heldBecause(deps, row);
-    return why === null ? made(row) : { kind: 'held', why };
+    const hold = await heldBy(deps, row);
+    return hold === null ? made(row) : { kind: 'held', hold };
   };
 
   const look = async (deliveryId: string): Promise<Prepared> => {
@@ -161,9 +161,10 @@ export function createPrepare(deps: PrepareDeps): Prepare {
 }
 
 /** Simulated mail goes nowhere, so nothing needs to hold it. */
-function heldBecause({ holdOf }: PrepareDeps, row: Loaded): Promise<string | null> | null {
+function heldBy({ holdOf }: PrepareDeps, row: Loaded): Promise<Hold | null> | null {
   if (holdOf === undefined || row.test === 1) return null;
-  return holdOf({ accountId: row.account_id, stream: row.stream, fromDomain: row.from_domain });
+  const { account_id: accountId, stream, from_domain: fromDomain, domain, message_id: messageId } = row;
+  return holdOf({ accountId, stream, fromDomain, domain, messageId, createdAt: row.created_at });
 }
 
 async function build(deps: PrepareDeps, row: Loaded, { content, bodyHash }: Composed): Promise<Prepared> {
@@ -234,7 +235,7 @@ const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);
 
 async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<Map<string, Loaded>> {
   const rows = await db.all<Loaded>(
-    `SELECT d.id, d.message_id, d.type, d.address, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
+    `SELECT d.id, d.message_id, d.type, d.address, d.domain, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
        m.from_domain, m.to_name, m.to_address, m.cc_json, m.reply_to_json, m.subject, m.headers_json, m.stream, m.test_outcome,
        m.rfc_message_id, m.created_at, m.batch_id
      FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,

@@ -11,6 +11,9 @@ import type { Resolver } from '../base/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps, DueHint } from '../messages/accept.ts';
 import type { Recorder } from '../messages/record.ts';
+import type { HoldBook } from '../messages/hold-book.ts';
+import type { Holds } from '../messages/holds.ts';
+import type { LaneFactsOf } from '../messages/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Act } from './act.ts';
 
@@ -33,7 +36,9 @@ export interface OperatorDeps extends StoreDeps {
   accept: AcceptDeps;
   recorder: Recorder;
   bells: { deliveries: Bell<readonly DueHint[]> };
-  mta: { lanes(): readonly LaneState[] };
+  mta: { lanes(): readonly LaneState[]; laneFacts: LaneFactsOf };
+  holds: Pick<Holds, 'of'>;
+  book: HoldBook;
 }
 
 /** A lane as the delivery engine shows it; times in milliseconds since the epoch. */

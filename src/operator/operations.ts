@@ -6,6 +6,7 @@ import { beginAct } from './act.ts';
 import { bookOperations } from './books.ts';
 import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
+import { holdOperations } from './holds.ts';
 import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
@@ -24,6 +25,7 @@ const table = {
   ...sendOperations,
   ...messageOperations,
   ...queueOperations,
+  ...holdOperations,
   ...eventOperations,
   ...bookOperations,
   ...statsOperations,

@@ -169,6 +169,31 @@ describe('the posthorn command beside a running server', () => {
     assert.equal(await good('queue', 'flush', '--all'), '0 deliveries are tried now');
   });
 
+  it('queue: hold, pause, holds, limit, release, cancel', async () => {
+    const held = JSON.parse(await good('queue', 'hold', '--domain', 'Dest.test', '--note', 'moving', '--json')) as Json;
+    assert.deepEqual(Object.keys(held), ['object', 'id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at']); // prettier-ignore
+    assert.deepEqual([held['target'], held['catches_new'], held['note'], held['until']], ['dest.test', false, 'moving', null]); // prettier-ignore
+    assert.match(
+      await good('queue', 'pause', '--stream', 'transactional', '--for', '2h'),
+      /held +stream transactional +yes +2026/,
+    );
+    assert.match(
+      await good('queue', 'limit', '--lane', 'mx1', '--connections', '1', '--per-minute', '30'),
+      /at most 1 connections, 30 a minute +lane mx1/,
+    );
+    assert.match(await good('queue', 'limit', '--lane', 'mx1', '--connections', '2'), /at most 2 connections/);
+    assert.equal(dataOf(await good('queue', 'holds', '--json')).length, 3, 'a limit takes the place of the last');
+    assert.equal(await good('queue', 'limit', '--lane', 'mx1'), 'the limit of mx1 has ended');
+    assert.match(await good('queue', 'resume', '--stream', 'transactional'), /stream transactional/);
+    assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
+    assert.equal(await good('queue', 'holds'), 'nothing is held');
+    const id = await office.mail('c@dest.test');
+    assert.match(await good('messages', 'why', id), /c@dest\.test +queued +- +It is due and waits for its turn\./);
+    assert.equal(await good('queue', 'cancel', '--message', id), '1 deliveries are canceled');
+    const { code, notes } = await posthorn(['queue', 'cancel', '--lane', 'mx1']);
+    assert.deepEqual([code, /--domain/.test(notes)], [64, true]);
+  });
+
   it('events tail: what there is, and from a time on', async () => {
     const all = (await good('events', 'tail', '--no-follow', '--json', '--types', 'sent,deferred'))
       .split('\n')
@@ -189,7 +214,7 @@ describe('the posthorn command beside a running server', () => {
 
   it('books: balanced or not', async () => {
     assert.deepEqual(members(await good('books', '--json')), ['balanced', 'accepted', 'lines', 'faults']);
-    assert.match(await good('books'), /\nbalanced: 2 recipients accepted$/);
+    assert.match(await good('books'), /\nbalanced: 3 recipients accepted$/);
     await office.deps.db.commit.transact((tx) => tx.run(`UPDATE counters SET n = n + 1`));
     const wrong = await posthorn(['books']);
     assert.deepEqual([wrong.code, wrong.out.includes('NOT balanced')], [1, true]);

@@ -68,7 +68,9 @@ describe('operator/queue', () => {
         parked_until: null, last_reply: null, last_progress_at: null,
       },
     ]); // prettier-ignore
-    assert.deepEqual(domains, [{ domain: 'dest.test', waiting: 2, due: 1, oldest_due_at: '2026-01-31T09:30:00.000Z' }]);
+    assert.deepEqual(domains, [
+      { domain: 'dest.test', waiting: 2, due: 1, held: 0, oldest_due_at: '2026-01-31T09:30:00.000Z' },
+    ]);
   });
 
   it('flushes one domain: due now, rung for, audited, and nothing else touched', async () => {

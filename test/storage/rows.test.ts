@@ -57,6 +57,9 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },
   account_settings: { account_id: ACCOUNT, track_opens: 1, track_clicks: null, content_days: 7, messages_days: null, events_days: 30, updated_at: NOW },
   stats: { account_id: ACCOUNT, span: 'hour', at: NOW, type: 'sent', test: 0, stream: odd, domain: odd, provider: 'other', tag: odd, n: 3 },
+  holds: { id: 'hld_1', kind: 'hold', scope: 'stream', target: odd, account_id: ACCOUNT, catches_new: 1, connections: null, per_minute: null, note: odd, until: NOW, created_at: NOW },
+  sts_policies: { domain: odd, policy_id: odd, policy_json: odd, fetched_at: NOW, expires_at: NOW },
+  host_tls: { host: odd, workaround: 'reduced', workaround_until: NOW, offered_at: null },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>

@@ -94,6 +94,8 @@ export function deliveryRow(changes: Partial<DeliveryRow> = {}): DeliveryRow {
     smtp_reply: null,
     mx: null,
     tls: null,
+    held_by: null,
+    held_at: null,
     ...changes,
   };
 }
@@ -131,6 +133,9 @@ export function deliveryState(changes: Partial<DeliveryState> = {}): DeliverySta
     lastReply: { smtpCode: null, enhancedCode: null, smtpReply: null, mx: null },
     opens: 0,
     clicks: 0,
+    expiresAt: null,
+    heldBy: null,
+    heldAt: null,
     ...changes,
   };
 }
