@@ -12,6 +12,7 @@ import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
 import { readCertificate } from './config/certificate.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
+import { readOperators } from './config/operators.ts';
 import type { Config } from './config/schema.ts';
 import { openDatabase, type Database } from './storage/database.ts';
 import { createDiskGuard, type DiskGuard } from './storage/disk-guard.ts';
@@ -346,6 +347,7 @@ function buildMta(parts: Parts): Mta {
   const sites = createSites({
     clock,
     routes: delivery.routes,
+    operators: readOperators(delivery.operatorsFile),
     findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh }),
     findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
   });
@@ -364,6 +366,7 @@ function buildMta(parts: Parts): Mta {
       timeouts: delivery.timeouts,
       pool: { idleMs: connection.idle, maxMessages: connection.maxMessages, maxAgeMs: connection.maxAge, maxPerHost: Math.max(20, delivery.lane.maxConcurrency) },
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
+      shaping: delivery.shaping,
       maxConnections: delivery.maxConnections,
       sourceIpv6: () => six.source,
       retry: { schedule: delivery.retry.schedule },

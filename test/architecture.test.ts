@@ -67,7 +67,7 @@ const pure = [
   'config/endpoint.ts', 'config/environment.ts', 'config/kind.ts', 'config/manual.ts', 'config/route.ts', 'config/schema.ts', 'config/setting.ts', 'config/validate.ts',
   'storage/tables.ts', 'keys/caller.ts', 'keys/scopes.ts', 'domains/dns-records.ts', 'events/event.ts', 'templates/mixed/',
   'messages/message.ts', 'messages/delivery.ts', 'messages/decide.ts', 'messages/retry.ts', 'messages/compose.ts', 'messages/return-path.ts', 'messages/send-request.ts',
-  'tracking/rewrite.ts', 'tracking/token.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
+  'tracking/rewrite.ts', 'tracking/token.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/pace.ts', 'mta/shaping.ts', 'mta/operators.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
   'inbound/classify.ts', 'inbound/bounce.ts', 'inbound/complaint.ts', 'webhooks/signature.ts',
 ]; // prettier-ignore
 const impureModules =

@@ -153,6 +153,8 @@ export interface Lanes<Job extends LaneJob> {
   /** Looks at the lane again: its limit may have grown, or its pause ended. */
   pump(name: string): void;
   views(): LaneView[];
+  /** Lanes that have jobs and no slot, because the slots of all lanes together are taken. */
+  starving(): number;
   /** Takes no more work and resolves when all workers have ended. */
   stop(): Promise<void>;
 }
@@ -236,6 +238,7 @@ export function createLanes<Job extends LaneJob>(options: LanesOptions<Job>): La
       const lane = lanes.get(name);
       if (lane !== undefined) pump(lane);
     },
+    starving: () => starving.size,
     views: () => [...lanes.values()].map(({ name, waiting, slots }) => ({ name, waiting, slots })),
     stop() {
       stopping = true;

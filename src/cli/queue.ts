@@ -38,8 +38,14 @@ export function addQueue(program: Command, context: Context): void {
   queue
     .command('lanes')
     .description('show each lane with its limit and the reason for it, and what waits by domain')
+    .option('--lane <lane>', 'only this one, with every change of its limits')
     .option('--json', 'as one JSON object')
-    .action(async ({ json }: { json?: true }) => {
+    .action(async ({ lane, json }: { lane?: string; json?: true }) => {
+      if (lane !== undefined) {
+        const one = await context.operate((operator) => operator.call('queue.lane', { lane }));
+        context.print(json, one, () => historyLines(one));
+        return;
+      }
       const lanes = await context.operate((operator) => operator.call('queue.lanes', {}));
       context.print(json, lanes, () => laneLines(lanes));
     });
@@ -82,19 +88,30 @@ export function addQueue(program: Command, context: Context): void {
     });
 }
 
-function laneLines({ data, domains }: ResultOf<'queue.lanes'>): string[] {
-  const lanes = table(
-    ['LANE', 'WAITING', 'CONNECTIONS', 'LIMIT', 'WHY', 'PARKED UNTIL', 'LAST REPLY'],
+function historyLines({ lane, changes }: ResultOf<'queue.lane'>): string[] {
+  const now = [...lanesTable([lane]), ''];
+  if (changes.length === 0) return [...now, 'its limits have not changed since the start'];
+  return [...now, ...table(['AT', 'NOW', 'WHY'], changes.map((change) => [change.at, change.to, change.cause]))]; // prettier-ignore
+}
+
+function lanesTable(data: ResultOf<'queue.lanes'>['data']): string[] {
+  return table(
+    ['LANE', 'WAITING', 'CONNECTIONS', 'LIMIT', 'A MINUTE', 'WHY', 'PARKED UNTIL', 'LAST REPLY'],
     data.map((lane) => [
       lane.name,
       lane.waiting,
       lane.connections,
       lane.limit,
+      lane.per_minute,
       lane.cause,
       lane.parked_until,
       lane.last_reply,
     ]),
   );
+}
+
+function laneLines({ data, domains }: ResultOf<'queue.lanes'>): string[] {
+  const lanes = lanesTable(data);
   const waiting = table(
     ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE'],
     domains.map((domain) => [domain.domain, domain.waiting, domain.due, domain.held, domain.oldest_due_at]),

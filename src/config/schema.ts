@@ -12,6 +12,7 @@ import {
   optional, remotePort, routes, size, text, webAddress,
 } from './kind.ts'; // prettier-ignore
 import { group, notes, setting } from './setting.ts';
+import { shapingRules, SHIPPED_RULES } from './shaping.ts';
 import type { SettingNote } from './setting.ts';
 
 /** Extensions that mail systems commonly block, so that a mail with such a file would be refused anyway. */
@@ -97,6 +98,8 @@ export const settings = group('', {
       maxConcurrency: setting(count(1, 1000), 10, 'Connections a lane can grow to while all goes well.'),
     }, ({ initialConcurrency, maxConcurrency }) => (initialConcurrency <= maxConcurrency ? null
       : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` })),
+    shaping: setting(shapingRules(), SHIPPED_RULES, 'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.', { fallbackText: 'blocklisted (5xx that names a block list, 3 within 10m: pause for 60m), many-blocks (class block, 20 within 10m: slow), still-too-fast (reason rate_limited, 30 within 5m: pause for 5m)' }),
+    operatorsFile: setting(optional(filePath()), null, 'File with the table of large operators of mail hosts, in place of the one that is shipped.', { fallbackText: '`config/operators.yaml` of the program' }),
     timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {
       connect: setting(duration('10ms', '10m'), '30s', 'Limit of the TCP connect.'),
       banner: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the greeting.'),
@@ -195,6 +198,10 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
         port: smtp.submission.port ?? port(587),
         tlsPort: smtp.submission.tlsPort ?? port(465),
       },
+    },
+    delivery: {
+      ...written.delivery,
+      operatorsFile: written.delivery.operatorsFile === null ? null : absolute(written.delivery.operatorsFile),
     },
     storage: { ...storage, url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}` },
     plans: { ...BUILT_IN_PLANS, ...written.plans },

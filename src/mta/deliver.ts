@@ -16,6 +16,7 @@ import type { TlsClient } from './connection/tls.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type Place } from './outcome.ts';
 import type { Ready } from './prepare.ts';
 import type { Host, Site } from './sites.ts';
+import { asksForLess } from './throttle.ts';
 
 export interface DeliverDeps {
   clock: Clock;
@@ -32,8 +33,9 @@ export interface DeliverDeps {
 
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
-  /** Nobody was dialled: every host is at its cap or left alone for now, or the program stops. No attempt is spent. */
-  | { kind: 'untried' };
+  /** Nobody was dialled: every host is at its cap or left alone for now, or the program stops. No attempt is spent. `refusal`: while
+   * connections to it stand, a host refused one more. */
+  | { kind: 'untried'; refusal: string | null };
 
 /**
  * `connected` is called once the mail is on a connection: the time to get the next one ready. On a mail's first attempt a
@@ -51,6 +53,7 @@ export async function deliver(
   const { clock, breaker } = deps;
   /** What the last host that was dialled did. */
   let last: ((frame: AttemptFrame) => Outcome) | null = null;
+  let refusal: string | null = null;
   for (const [at, host] of site.hosts.entries()) {
     if (breaker.readyAt(hostKey(host), clock.now()) > clock.now()) continue;
     const otherHostsRemain = at < site.hosts.length - 1;
@@ -60,7 +63,8 @@ export async function deliver(
       const again = await tryHost(deps, site, { ...host, addresses: others }, mail, otherHostsRemain, connected, true);
       if (again.kind === 'carried') result = again;
     }
-    if (result.kind === 'busy') continue;
+    if (result.kind === 'crowded') refusal = result.reply;
+    if (result.kind === 'busy' || result.kind === 'crowded') continue;
     if (result.kind === 'unreachable') {
       last = (seen) => outcomeOfDial(seen, result.place, result.failed);
       continue;
@@ -69,17 +73,19 @@ export async function deliver(
     // Nothing is taken before the final dot: another host may take it at once.
     if (result.transfer.kind !== 'broken' || result.transfer.uncertain) break;
   }
-  return last === null ? { kind: 'untried' } : { kind: 'tried', outcome: last(frame(clock.now())) };
+  return last === null ? { kind: 'untried', refusal } : { kind: 'tried', outcome: last(frame(clock.now())) };
 }
 
 type HostResult =
   | { kind: 'busy' }
+  /** It refused one connection more than those that stand: that is about their number, not about the mail. */
+  | { kind: 'crowded'; reply: string }
   | { kind: 'unreachable'; place: Place; failed: Extract<OpenResult, { kind: 'failed' }> }
   | { kind: 'carried'; place: Place; transfer: Transfer };
 
 /** The addresses to try after a 5.7.x: those of the family that was not refused. */
 function otherFamily(host: Host, result: HostResult): Host['addresses'] {
-  if (result.kind === 'busy') return [];
+  if (result.kind === 'busy' || result.kind === 'crowded') return [];
   const refusal = result.kind === 'unreachable' ? result.failed : result.transfer;
   const reply = refusal.kind === 'failed' || refusal.kind === 'refused' ? refusal.reply : null;
   if (reply?.enhanced?.startsWith('5.7.') !== true) return [];
@@ -98,9 +104,16 @@ async function tryHost(
   const { breaker, clock } = deps;
   const target = targetOf(deps, site, host, otherHostsRemain);
   for (let fresh = isFresh; ; fresh = true) {
-    const leased = await leaseFor(deps, target, fresh);
+    const leased = await leaseFor(deps, site, target, fresh);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
     if (leased.kind === 'failed') {
+      const { reply } = leased;
+      if (
+        reply !== null &&
+        asksForLess(reply.code, reply.enhanced, reply.text, '') &&
+        deps.pool.count(hostKey(host)) > 0
+      )
+        return { kind: 'crowded', reply: reply.text };
       breaker.failed(hostKey(host), clock.now());
       return { kind: 'unreachable', place: placeOf(host, leased.ip), failed: leased };
     }
@@ -129,13 +142,20 @@ const endedBeforeMail = (transfer: Transfer): boolean =>
   (transfer.kind === 'broken' && transfer.phase === 'mail') ||
   (transfer.kind === 'refused' && transfer.phase === 'mail' && transfer.reply.code === CLOSING);
 
-function leaseFor(deps: DeliverDeps, target: DialTarget, fresh: boolean): ReturnType<Pool['lease']> {
+function leaseFor(
+  deps: DeliverDeps,
+  { operator }: Site,
+  target: DialTarget,
+  fresh: boolean,
+): ReturnType<Pool['lease']> {
   const { pool, clock, tls, memory, breaker } = deps;
   const host = `${target.host}:${String(target.port)}`;
   return pool.lease({
     key: connectionKey(target),
     host,
     fresh,
+    ...(operator?.maxConnections === undefined ? {} : { maxPerHost: operator.maxConnections }),
+    ...(operator?.messagesPerConnection === undefined ? {} : { maxMessages: operator.messagesPerConnection }),
     open: async (signal) => {
       breaker.dialling(host);
       try {

@@ -19,12 +19,14 @@ import { createTlsMemory } from './connection/dial.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import { createPool, type PoolLimits } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { deliver, hostKey } from './deliver.ts';
+import { deliver } from './deliver.ts';
+import { createLaneControl, type LaneChange, type LaneLimitsReport } from './lane-control.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
 import { createPrepare, type Held, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
-import type { Destination, Site, Sites } from './sites.ts';
-import { asksForLess, newThrottle, pushedBack, succeeded, type Throttle, type ThrottleLimits } from './throttle.ts';
+import { compileRules } from './shaping.ts';
+import type { Destination, Sites } from './sites.ts';
+import type { ThrottleLimits } from './throttle.ts';
 import { createWindows, type Job } from './windows.ts';
 import { workLane, type Attempted, type WorkerDeps } from './worker.ts';
 
@@ -37,7 +39,7 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   bells: { deliveries: Bell<readonly DueHint[]>; holds: Bell };
   holds: Holds;
   /** What the operator allows a lane. */
-  limitsOf(lane: string): LaneLimits | null;
+  limitsOf: (lane: string) => LaneLimits | null;
   sites: Sites;
   random: () => number;
 }
@@ -48,6 +50,7 @@ export interface MtaOptions {
   timeouts: PhaseTimeouts;
   pool: PoolLimits;
   lane: ThrottleLimits;
+  shaping: Parameters<typeof compileRules>[0];
   maxConnections: number;
   /** The address that IPv6 connections come from; null for the system's choice. */
   sourceIpv6?: () => string | null;
@@ -57,16 +60,7 @@ export interface MtaOptions {
   ca?: string;
 }
 
-export interface LaneReport extends LaneView {
-  /** Connections allowed now, and why that many. */
-  limit: number;
-  cause: string;
-  causeAt: number | null;
-  /** When a parked lane is looked at again, or null. */
-  parkedUntil: number | null;
-  lastReply: string | null;
-  lastProgressAt: number;
-}
+export type LaneReport = LaneView & LaneLimitsReport;
 
 export interface Mta {
   start(): Promise<void>;
@@ -78,6 +72,8 @@ export interface Mta {
   /** Other routes from now on. */
   reroute(routes: Parameters<Sites['reroute']>[0]): void;
   lanes(): LaneReport[];
+  /** One lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
+  lane(name: string): { now: LaneReport; changes: LaneChange[] } | null;
   /** What a delivery puts on the wire, whether or not it may go now. */
   wireBytes(deliveryId: string): Promise<Prepared>;
   /** Of the lane of this domain, as far as it is known: until when every mail host is left alone, and what holds it. */
@@ -87,15 +83,6 @@ export interface Mta {
 
 /** A delivery whose time has run out. */
 type Aged = MailFacts & { id: string };
-
-interface LaneState {
-  site: Site | null;
-  throttle: Throttle;
-  parkedUntil: number | null;
-  timer: Timer | null;
-  lastReply: string | null;
-  lastProgressAt: number;
-}
 
 /** Longer than the longest attempt, so that a claim never ends under a living worker. */
 const LEASE_MARGIN_MS = 5 * 60_000;
@@ -110,7 +97,9 @@ const SIMULATOR_LANE = '~simulator';
 const DISCARD_LANE = '~discard';
 const NOWHERE_LANE = '~nowhere';
 const UNTRIED_MS = 2_000;
-const MOST_LANE_STATES = 10_000;
+/** So long in one phase is waiting; a healthy host answers in far less. */
+const LONG_WAIT_MS = 10_000;
+const WAITING_LOOK_MS = 2_000;
 
 export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const { clock, log } = deps;
@@ -127,7 +116,6 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     hostname: options.hostname,
     ...(options.sourceIpv6 === undefined ? {} : { sourceIpv6: options.sourceIpv6 }),
   };
-  const states = new Map<string, LaneState>();
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
   const prepare = createPrepare({ ...deps, holdOf: deps.holds.of });
   const worker: WorkerDeps = {
@@ -147,11 +135,26 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     failed: (lane, error) => {
       log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error');
     },
-    empty: forgetOldStates,
+    empty: () => {
+      control.forgetOld();
+    },
   });
+  const control = createLaneControl(
+    {
+      clock,
+      log,
+      breaker,
+      limitsOf: deps.limitsOf,
+      pump: (lane) => {
+        lanes.pump(lane);
+      },
+    },
+    { lane: options.lane, rules: compileRules(options.shaping), innerSlots: INNER_SLOTS },
+  );
   let unlisten: (() => void)[] = [];
   let freeing: Promise<void> | null = null;
   let sweeper: Timer | null = null;
+  let watch: Timer | null = null;
   let stopping = false;
 
   function heldByLane({ domain }: Job): Held | null {
@@ -203,7 +206,28 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     if (stopping) return;
     // Held mail stays in the queue and is looked at again by the sweeper.
     if (destination.kind === 'hold') windows.rest(job, clock.now() + SWEEP_MS);
-    else lanes.offer(laneFor(destination), job);
+    else {
+      lanes.offer(laneFor(destination), job);
+      if (lanes.starving() > 0) watchWaiting();
+    }
+  }
+
+  /**
+   * While lanes have no connection, those that are kept waiting over 10 s by their host may be half of all: so that dead and
+   * tar-pitting hosts, however many, leave room for the others.
+   */
+  function watchWaiting(): void {
+    watch ??= clock.after(WAITING_LOOK_MS, () => {
+      watch = null;
+      if (stopping || lanes.starving() === 0) return;
+      const dropped = pool.dropWaiting(LONG_WAIT_MS, Math.floor(options.maxConnections / 2));
+      if (dropped > 0)
+        log.warn(
+          { event: 'connections_given_up', count: dropped },
+          'hosts that keep us waiting hold over half of all connections',
+        );
+      watchWaiting();
+    });
   }
 
   function laneFor(destination: Exclude<Destination, { kind: 'hold' }>): string {
@@ -215,56 +239,14 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       case 'nowhere':
         return NOWHERE_LANE;
       case 'site':
-        stateOf(destination.name).site = destination;
+        control.meet(destination);
         return destination.name;
     }
   }
 
-  function stateOf(lane: string): LaneState {
-    let state = states.get(lane);
-    if (state === undefined) {
-      const now = clock.now();
-      state = {
-        site: null,
-        throttle: newThrottle(options.lane, now),
-        parkedUntil: null,
-        timer: null,
-        lastReply: null,
-        lastProgressAt: now,
-      };
-      states.set(lane, state);
-    }
-    return state;
-  }
-
-  /** What a lane has learnt outlives its mail, but not without bound. */
-  function forgetOldStates(): void {
-    for (const [name, state] of states) {
-      if (states.size <= MOST_LANE_STATES) return;
-      state.timer?.cancel();
-      states.delete(name);
-    }
-  }
-
   function slotsOf(lane: string): number {
-    const state = states.get(lane);
-    if (state?.site == null) return INNER_SLOTS;
     // Held mail leaves the lane by its workers, which mark it.
-    if (deps.holds.ofLane(lane) !== null) return 1;
-    return park(lane, state) ? 0 : Math.min(state.throttle.limit, deps.limitsOf(lane)?.connections ?? Infinity);
-  }
-
-  /** A lane is parked while every host of its site is left alone: its mail waits without spending attempts. */
-  function park(lane: string, state: LaneState): boolean {
-    const now = clock.now();
-    const ready = Math.min(...(state.site?.hosts ?? []).map((host) => breaker.readyAt(hostKey(host), now)));
-    state.parkedUntil = ready > now ? ready : null;
-    if (state.parkedUntil === null) return false;
-    state.timer ??= clock.after(ready - now, () => {
-      state.timer = null;
-      lanes.pump(lane);
-    });
-    return true;
+    return deps.holds.ofLane(lane) === null ? control.slots(lane) : 1;
   }
 
   async function attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted> {
@@ -301,6 +283,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         return { kind: 'done', outcome: outcomeOfRoute(frame(now), destination.route), followUps: [] };
       case 'site': {
         const relayed = destination.relay !== null;
+        control.begin(destination.name);
         const tried = await deliver(
           deliverDeps,
           destination,
@@ -309,7 +292,10 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
           connected,
           number === 1,
         );
-        if (tried.kind === 'untried') return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
+        if (tried.kind === 'untried') {
+          if (tried.refusal !== null) control.refused(destination.name, tried.refusal);
+          return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
+        }
         return { kind: 'done', outcome: tried.outcome, followUps: [] };
       }
     }
@@ -355,25 +341,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       },
       'delivery attempt',
     );
-    if (destination.kind !== 'site') return;
-    const state = stateOf(destination.name);
-    const now = clock.now();
-    state.lastProgressAt = now;
-    state.lastReply = facts.smtpReply;
-    adapt(destination.name, state, outcome, now);
-  }
-
-  function adapt(lane: string, state: LaneState, outcome: Outcome, now: number): void {
-    if (outcome.kind === 'accepted') {
-      const before = state.throttle.limit;
-      state.throttle = succeeded(state.throttle, options.lane, now);
-      if (state.throttle.limit > before) lanes.pump(lane);
-      return;
-    }
-    const { smtpCode, enhancedCode, smtpReply } = outcome.facts;
-    const reason = outcome.kind === 'deferred' ? outcome.verdict.reason : '';
-    if (asksForLess(smtpCode, enhancedCode, smtpReply ?? '', reason))
-      state.throttle = pushedBack(state.throttle, smtpReply ?? '', now);
+    if (destination.kind === 'site') control.note(destination.name, outcome);
   }
 
   /** Mail that an earlier run held when it ended: nobody knows how far it came, so it is tried again by the schedule. */
@@ -419,8 +387,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   /** Claims look at the age themselves; this is for mail whose lane is parked or held. */
   async function giveUpOld(): Promise<void> {
     const now = clock.now();
-    const parked = [...states.values()].some(({ parkedUntil }) => parkedUntil !== null);
-    if (!parked && !deps.sites.holds) return;
+    if (!control.someParked && !deps.sites.holds) return;
     const rows = await deps.db.fast.all<Aged>(
       `SELECT d.id, d.domain, d.message_id AS messageId, d.account_id AS accountId, m.stream, m.from_domain AS fromDomain, m.created_at AS createdAt
        FROM deliveries d JOIN messages m ON m.id = d.message_id
@@ -442,15 +409,15 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   function laneFacts(domain: string): { parkedUntil: number | null; held: Hold | null } {
     const known = deps.sites.known(domain);
     if (known?.kind !== 'site') return { parkedUntil: null, held: null };
-    return { parkedUntil: states.get(known.name)?.parkedUntil ?? null, held: deps.holds.ofLane(known.name) };
+    return { parkedUntil: control.parkedUntil(known.name), held: deps.holds.ofLane(known.name) };
   }
 
   function tellStalled(): void {
     const longest = options.timeouts.attempt + LEASE_MARGIN_MS;
     for (const { name, waiting } of lanes.views()) {
-      const state = states.get(name);
-      if (state === undefined || waiting === 0 || state.parkedUntil !== null) continue;
-      if (clock.now() - state.lastProgressAt > longest) {
+      const report = control.report(name);
+      if (report === null || waiting === 0 || report.parkedUntil !== null) continue;
+      if (clock.now() - report.lastProgressAt > longest) {
         log.warn({ event: 'lane_stalled', lane: name, waiting }, 'a lane has due mail and makes no progress');
       }
     }
@@ -472,7 +439,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       for (const end of unlisten) end();
       windows.stop();
       sweeper?.cancel();
-      for (const state of states.values()) state.timer?.cancel();
+      watch?.cancel();
+      control.stop();
       const timers = [
         clock.after(STOP_GIVE_UP_MS, () => {
           pool.abandon();
@@ -495,20 +463,24 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     wireBytes: (deliveryId) => prepare.look(deliveryId),
     laneFacts,
-    lanes: () =>
-      lanes.views().map((view) => {
-        const state = states.get(view.name);
-        const throttle = state?.site == null ? null : state.throttle;
-        return {
-          ...view,
-          limit: throttle?.limit ?? INNER_SLOTS,
-          cause: throttle?.cause ?? 'no network',
-          causeAt: throttle?.causeAt ?? null,
-          parkedUntil: state?.parkedUntil ?? null,
-          lastReply: state?.lastReply ?? null,
-          lastProgressAt: state?.lastProgressAt ?? 0,
-        };
-      }),
+    lanes: () => lanes.views().map((view) => ({ ...view, ...(control.report(view.name) ?? noNetwork) })),
+    lane(name) {
+      const report = control.report(name);
+      if (report === null) return null;
+      const view = lanes.views().find((one) => one.name === name) ?? { name, waiting: 0, slots: 0 };
+      return { now: { ...view, ...report }, changes: control.history(name) };
+    },
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
   };
 }
+
+/** Of lanes whose mail needs no connection. */
+const noNetwork: LaneLimitsReport = {
+  limit: INNER_SLOTS,
+  cause: 'no network',
+  causeAt: null,
+  perMinute: null,
+  parkedUntil: null,
+  lastReply: null,
+  lastProgressAt: 0,
+};

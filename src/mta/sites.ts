@@ -6,6 +6,7 @@ import type { Clock } from '../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery.ts';
 import type { HostAddress } from './dns/mx.ts';
 import type { MailRoute } from './dns/mx.ts';
+import { operatorOf, type MailOperator } from './operators.ts';
 
 /** One host to dial. */
 export interface Host {
@@ -20,6 +21,8 @@ export interface Site {
   /** The lane's name: the MX set, or `host:port` of a smarthost. */
   name: string;
   hosts: readonly Host[];
+  /** Whose hosts these are, where the table of operators knows. */
+  operator?: MailOperator | null;
   /** The smarthost that takes the mail, or null where it goes to the recipient's own hosts. */
   relay: {
     tls: 'opportunistic' | 'required' | 'none' | 'implicit';
@@ -49,6 +52,7 @@ export type Route =
 export interface SitesDeps {
   clock: Clock;
   routes: Readonly<Record<string, Route>>;
+  operators?: readonly MailOperator[];
   /** By MX records (mta/dns/mx.ts). */
   findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
   /** The addresses of a smarthost given by name. */
@@ -123,15 +127,28 @@ export function createSites(deps: SitesDeps): Sites {
     relay: Site['relay'],
   ): Destination {
     const destination: Destination =
-      route.kind === 'hosts'
-        ? { kind: 'site', name: relayName ?? route.site, hosts: route.hosts, relay }
-        : { kind: 'nowhere', route };
+      route.kind === 'hosts' ? siteFrom(route, relayName, relay) : { kind: 'nowhere', route };
     const ttl = route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
     if (asked !== round) return destination;
     answers.delete(key);
     answers.set(key, { destination, until: clock.now() + ttl });
     if (answers.size > MOST_DOMAINS) dropOldest(answers);
     return destination;
+  }
+
+  function siteFrom(
+    route: Extract<MailRoute, { kind: 'hosts' }>,
+    relayName: string | null,
+    relay: Site['relay'],
+  ): Site {
+    const operator = operatorOf(route.mxNames ?? [], deps.operators ?? []);
+    return {
+      kind: 'site',
+      name: relayName ?? operator?.name ?? laneName(route.site),
+      hosts: route.hosts,
+      operator,
+      relay,
+    };
   }
 
   return {
@@ -149,6 +166,9 @@ export function createSites(deps: SitesDeps): Sites {
     },
   };
 }
+
+/** A host without a dot must not pass for an operator. */
+const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.`);
 
 const keyOf = (domain: string, route: Route | undefined): string =>
   route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;

@@ -36,7 +36,11 @@ export interface OperatorDeps extends StoreDeps {
   accept: AcceptDeps;
   recorder: Recorder;
   bells: { deliveries: Bell<readonly DueHint[]> };
-  mta: { lanes(): readonly LaneState[]; laneFacts: LaneFactsOf };
+  mta: {
+    lanes(): readonly LaneState[];
+    lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
+    laneFacts: LaneFactsOf;
+  };
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
 }
@@ -49,11 +53,21 @@ export interface LaneState {
   /** Workers busy now. */
   slots: number;
   limit: number;
+  /** Mails a minute, or null where nothing limits them. */
+  perMinute: number | null;
   cause: string;
   causeAt: number | null;
   parkedUntil: number | null;
   lastReply: string | null;
   lastProgressAt: number;
+}
+
+/** One change of a lane's limits. */
+export interface LaneChange {
+  at: number;
+  what: 'connections' | 'pace' | 'pause' | 'rule';
+  to: string;
+  cause: string;
 }
 
 interface Common<Args> {

@@ -17,6 +17,8 @@ export interface LaneRecord {
   waiting: number;
   connections: number;
   limit: number;
+  /** Mails a minute, or null where nothing limits them. */
+  per_minute: number | null;
   /** Why the limit is what it is, and since when. */
   cause: string;
   cause_at: string | null;
@@ -62,6 +64,18 @@ export const queueOperations = {
     acts: false,
     args: z.strictObject({}),
     run: async (deps) => ({ data: deps.mta.lanes().map(laneRecord), domains: await waitingDomains(deps) }),
+  }),
+  /** How the limits of a lane have changed, and why; the last hundred changes since the start. */
+  'queue.lane': onServer({
+    acts: false,
+    args: z.strictObject({ lane: z.string().min(1).max(300) }),
+    run({ mta }, { lane }) {
+      const found = mta.lane(lane);
+      if (found === null)
+        throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
+      const changes = found.changes.map(({ at, what, to, cause }) => ({ at: rfc3339(at), what, to, cause }));
+      return Promise.resolve({ lane: laneRecord(found.now), changes });
+    },
   }),
   /** What is due first comes first. */
   'queue.list': onStore({
@@ -131,6 +145,7 @@ function laneRecord(lane: LaneState): LaneRecord {
     waiting: lane.waiting,
     connections: lane.slots,
     limit: lane.limit,
+    per_minute: lane.perMinute,
     cause: lane.cause,
     cause_at: rfc3339(lane.causeAt),
     parked_until: rfc3339(lane.parkedUntil),

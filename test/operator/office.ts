@@ -19,7 +19,7 @@ import {
   type OperatorDeps,
   type ResultOf,
 } from '../../src/operator/operations.ts';
-import type { LaneState } from '../../src/operator/operation.ts';
+import type { LaneChange, LaneState } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -33,6 +33,7 @@ export class Office {
   readonly forgotten: string[] = [];
   readonly logged: LogFields[] = [];
   lanes: LaneState[] = [];
+  changes: LaneChange[] = [];
   readonly config: Config;
   readonly deps: OperatorDeps;
   readonly folder: string;
@@ -61,7 +62,10 @@ export class Office {
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
-      mta: { lanes: () => this.lanes, laneFacts: () => ({ parkedUntil: null, held: null }) },
+      mta: { lanes: () => this.lanes, lane: (name) => {
+          const now = this.lanes.find((one) => one.name === name);
+          return now === undefined ? null : { now, changes: this.changes };
+        }, laneFacts: () => ({ parkedUntil: null, held: null }) },
       book, holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {
