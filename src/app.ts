@@ -41,6 +41,8 @@ import { createHoldBook, type HoldBook } from './messages/hold-book.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
+import { createStsPolicies } from './mta/dns/sts.ts';
+import { createStsFetch } from './mta/dns/sts-fetch.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
@@ -60,6 +62,8 @@ export interface Overrides {
   random?: () => number;
   /** PEM certificates that mail hosts may chain to. */
   ca?: string;
+  /** Port of the web servers that MTA-STS policies are fetched from. */
+  stsPort?: number;
 }
 
 export interface App {
@@ -344,10 +348,21 @@ function buildMta(parts: Parts): Mta {
     ipv4: true,
     random,
   };
+  const fetch = createStsFetch(
+    { clock, resolver },
+    {
+      allowPrivate: delivery.allowPrivate,
+      ...(overrides.stsPort === undefined ? {} : { port: overrides.stsPort }),
+      ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
+    },
+  );
+  const policies = createStsPolicies({ db, clock, log, resolver, fetch });
   const sites = createSites({
     clock,
     routes: delivery.routes,
     operators: readOperators(delivery.operatorsFile),
+    tls: delivery.tls,
+    ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
     findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh }),
     findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
   });

@@ -98,6 +98,8 @@ export const settings = group('', {
       maxConcurrency: setting(count(1, 1000), 10, 'Connections a lane can grow to while all goes well.'),
     }, ({ initialConcurrency, maxConcurrency }) => (initialConcurrency <= maxConcurrency ? null
       : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` })),
+    mtaSts: setting(flag(), true, 'Whether the MTA-STS policies of recipient domains (RFC 8461) are looked for and obeyed.'),
+    tls: setting(map(z.enum(['none', 'opportunistic', 'required', 'verified']), { expected: 'none, opportunistic, required or verified', key: 'a domain in lower case', isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name) }), {}, 'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, or verified (a trusted certificate of that name).'),
     shaping: setting(shapingRules(), SHIPPED_RULES, 'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.', { fallbackText: 'blocklisted (5xx that names a block list, 3 within 10m: pause for 60m), many-blocks (class block, 20 within 10m: slow), still-too-fast (reason rate_limited, 30 within 5m: pause for 5m)' }),
     operatorsFile: setting(optional(filePath()), null, 'File with the table of large operators of mail hosts, in place of the one that is shipped.', { fallbackText: '`config/operators.yaml` of the program' }),
     timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {

@@ -4,11 +4,12 @@
  */
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { stsNames } from '../mail/sts-policy.ts';
 import type { Outcome } from '../messages/delivery.ts';
 import type { Breaker } from './breaker.ts';
 import { connectionKey, dial, type DialTarget, type TlsMemory } from './connection/dial.ts';
 import type { OpenResult } from './connection/open-session.ts';
-import type { PhaseTimeouts } from './connection/phases.ts';
+import { noTimings, type PhaseTimeouts } from './connection/phases.ts';
 import type { Lease, Pool } from './connection/pool.ts';
 import type { Transfer } from './connection/session.ts';
 import { tlsNeed, type TlsNeed } from './connection/tls-policy.ts';
@@ -57,10 +58,24 @@ export async function deliver(
   for (const [at, host] of site.hosts.entries()) {
     if (breaker.readyAt(hostKey(host), clock.now()) > clock.now()) continue;
     const otherHostsRemain = at < site.hosts.length - 1;
-    let result = await tryHost(deps, site, host, mail, otherHostsRemain, connected);
+    const need = needOf(site, host);
+    if (need.kind === 'refused') {
+      last = (seen) => outcomeOfDial(seen, placeOf(host, host.addresses[0]?.ip ?? ''), forbidden(need.text));
+      continue;
+    }
+    let result = await tryHost(deps, site, host, need.need, mail, otherHostsRemain, connected);
     const others = isFirstAttempt ? otherFamily(host, result) : [];
     if (others.length > 0) {
-      const again = await tryHost(deps, site, { ...host, addresses: others }, mail, otherHostsRemain, connected, true);
+      const again = await tryHost(
+        deps,
+        site,
+        { ...host, addresses: others },
+        need.need,
+        mail,
+        otherHostsRemain,
+        connected,
+        true,
+      );
       if (again.kind === 'carried') result = again;
     }
     if (result.kind === 'crowded') refusal = result.reply;
@@ -96,13 +111,14 @@ async function tryHost(
   deps: DeliverDeps,
   site: Site,
   host: Host,
+  need: TlsNeed,
   mail: Ready,
   otherHostsRemain: boolean,
   connected: () => void,
   isFresh = false,
 ): Promise<HostResult> {
   const { breaker, clock } = deps;
-  const target = targetOf(deps, site, host, otherHostsRemain);
+  const target = targetOf(deps, site, host, need, otherHostsRemain);
   for (let fresh = isFresh; ; fresh = true) {
     const leased = await leaseFor(deps, site, target, fresh);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
@@ -169,7 +185,7 @@ function leaseFor(
   });
 }
 
-function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: boolean): DialTarget {
+function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, otherHostsRemain: boolean): DialTarget {
   const auth = site.relay?.auth ?? null;
   const localAddress = deps.sourceIpv6?.() ?? null;
   return {
@@ -177,7 +193,7 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: b
     port: host.port,
     ips: host.addresses.map(({ ip }) => ip),
     ehlo: deps.hostname,
-    need: needOf(site),
+    need,
     timeouts: deps.timeouts,
     otherHostsRemain,
     // A route that says `tls: none` has said that its password goes in the clear.
@@ -186,17 +202,29 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: b
   };
 }
 
-function needOf(site: Site): TlsNeed {
-  const known = tlsNeed({
-    override: site.relay?.tls ?? null,
+/** What a connection to this host needs, or why it must not have the mail (RFC 8461 section 5). */
+export function needOf({ relay, sts = null, tls = null }: Site, host: Host): ReturnType<typeof tlsNeed> {
+  return tlsNeed({
+    override: relay === null ? tls : relay.tls,
     dane: null,
-    sts: 'none',
-    stsMatches: false,
+    sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
+    stsMatches: sts !== null && stsNames(sts, host.name),
     requireTls: false,
   });
-  if (known.kind === 'refused') throw new Error(known.text);
-  return known.need;
 }
+
+/** A host that was not dialled, since a policy forbids it. */
+const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({
+  kind: 'failed',
+  ip: '',
+  phase: 'tls',
+  reply: null,
+  text,
+  tlsBroken: false,
+  tlsUnsatisfied: true,
+  tls: null,
+  timings: noTimings(),
+});
 
 /** How breaker and pool name a host. */
 export const hostKey = ({ name, port }: Host): string => `${name}:${String(port)}`;

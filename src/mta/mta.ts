@@ -7,7 +7,7 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Bell } from '../base/bell.ts';
 import type { Log } from '../base/log.ts';
 import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
-import type { Connection } from '../storage/connection.ts';
+import type { Database } from '../storage/database.ts';
 import type { DueHint } from '../messages/accept.ts';
 import type { Outcome } from '../messages/delivery.ts';
 import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
@@ -15,11 +15,11 @@ import type { LaneLimits, MailFacts } from '../messages/hold-book.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
 import { createBreaker } from './breaker.ts';
-import { createTlsMemory } from './connection/dial.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import { createPool, type PoolLimits } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { deliver } from './deliver.ts';
+import { deliver, needOf } from './deliver.ts';
+import { createHostTls } from './host-tls.ts';
 import { createLaneControl, type LaneChange, type LaneLimitsReport } from './lane-control.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
 import { createPrepare, type Held, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
@@ -31,7 +31,7 @@ import { createWindows, type Job } from './windows.ts';
 import { workLane, type Attempted, type WorkerDeps } from './worker.ts';
 
 export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
-  db: { fast: Connection };
+  db: Pick<Database, 'fast' | 'commit'>;
   clock: Clock;
   log: Log;
   recorder: Recorder;
@@ -78,11 +78,21 @@ export interface Mta {
   wireBytes(deliveryId: string): Promise<Prepared>;
   /** Of the lane of this domain, as far as it is known: until when every mail host is left alone, and what holds it. */
   laneFacts(domain: string): { parkedUntil: number | null; held: Hold | null };
+  /** The way of a domain's mail, asked for now. */
+  resolve(domain: string): Promise<Resolved>;
   sizes(): { groups: number; jobs: number; connections: number };
 }
 
 /** A delivery whose time has run out. */
 type Aged = MailFacts & { id: string };
+
+/** Where a domain's mail goes, and under which conditions. */
+export interface Resolved {
+  destination: Destination;
+  /** What each host needs to have the mail, in the order they are tried. */
+  needs: readonly ReturnType<typeof needOf>[];
+  lane: LaneReport | null;
+}
 
 /** Longer than the longest attempt, so that a claim never ends under a living worker. */
 const LEASE_MARGIN_MS = 5 * 60_000;
@@ -104,13 +114,14 @@ const WAITING_LOOK_MS = 2_000;
 export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const { clock, log } = deps;
   const breaker = createBreaker();
+  const hostTls = createHostTls(deps);
   const pool = createPool({ clock }, options.pool);
   const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
   const deliverDeps = {
     clock,
     pool,
     tls,
-    memory: createTlsMemory(),
+    memory: hostTls.memory,
     breaker,
     timeouts: options.timeouts,
     hostname: options.hostname,
@@ -341,7 +352,11 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       },
       'delivery attempt',
     );
-    if (destination.kind === 'site') control.note(destination.name, outcome);
+    if (destination.kind !== 'site') return;
+    control.note(destination.name, outcome);
+    const port = destination.hosts.find(({ name }) => name === facts.mx)?.port;
+    if (outcome.kind === 'accepted' && port !== undefined && destination.relay === null && destination.tls !== 'none')
+      hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
   }
 
   /** Mail that an earlier run held when it ended: nobody knows how far it came, so it is tried again by the schedule. */
@@ -412,6 +427,13 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     return { parkedUntil: control.parkedUntil(known.name), held: deps.holds.ofLane(known.name) };
   }
 
+  function oneLane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
+    const report = control.report(name);
+    if (report === null) return null;
+    const view = lanes.views().find((one) => one.name === name) ?? { name, waiting: 0, slots: 0 };
+    return { now: { ...view, ...report }, changes: control.history(name) };
+  }
+
   function tellStalled(): void {
     const longest = options.timeouts.attempt + LEASE_MARGIN_MS;
     for (const { name, waiting } of lanes.views()) {
@@ -426,6 +448,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   return {
     async start() {
       await takeBack();
+      await hostTls.load();
       unlisten = [
         deps.bells.deliveries.listen((hints) => {
           windows.hint(hints);
@@ -461,15 +484,20 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       // Mail of held lanes is looked at now, not by the next sweep.
       void windows.scan().catch(storageFailed);
     },
+    async resolve(domain) {
+      const destination = await deps.sites.find(domain);
+      if (destination.kind !== 'site') return { destination, needs: [], lane: null };
+      const lane = control.report(destination.name) === null ? null : oneLane(destination.name);
+      return {
+        destination,
+        needs: destination.hosts.map((host) => needOf(destination, host)),
+        lane: lane?.now ?? null,
+      };
+    },
     wireBytes: (deliveryId) => prepare.look(deliveryId),
     laneFacts,
     lanes: () => lanes.views().map((view) => ({ ...view, ...(control.report(view.name) ?? noNetwork) })),
-    lane(name) {
-      const report = control.report(name);
-      if (report === null) return null;
-      const view = lanes.views().find((one) => one.name === name) ?? { name, waiting: 0, slots: 0 };
-      return { now: { ...view, ...report }, changes: control.history(name) };
-    },
+    lane: oneLane,
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
   };
 }

@@ -4,6 +4,8 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery.ts';
+import type { StsPolicy } from '../mail/sts-policy.ts';
+import type { TlsFacts } from './connection/tls-policy.ts';
 import type { HostAddress } from './dns/mx.ts';
 import type { MailRoute } from './dns/mx.ts';
 import { operatorOf, type MailOperator } from './operators.ts';
@@ -21,6 +23,10 @@ export interface Site {
   /** The lane's name: the MX set, or `host:port` of a smarthost. */
   name: string;
   hosts: readonly Host[];
+  /** The recipient domain's MTA-STS policy. */
+  sts?: StsPolicy | null;
+  /** What the operator says about TLS to the hosts of this domain, or null. */
+  tls?: TlsOverride | null;
   /** Whose hosts these are, where the table of operators knows. */
   operator?: MailOperator | null;
   /** The smarthost that takes the mail, or null where it goes to the recipient's own hosts. */
@@ -29,6 +35,8 @@ export interface Site {
     auth: { user: string; password: string } | null;
   } | null;
 }
+
+export type TlsOverride = Exclude<NonNullable<TlsFacts['override']>, 'implicit'>;
 
 export type Destination =
   | Site
@@ -53,6 +61,10 @@ export interface SitesDeps {
   clock: Clock;
   routes: Readonly<Record<string, Route>>;
   operators?: readonly MailOperator[];
+  /** `delivery.tls`: by recipient domain. */
+  tls?: Readonly<Record<string, TlsOverride>>;
+  /** The MTA-STS policy of a domain (mta/dns/sts.ts). */
+  findPolicy?: (domain: string) => Promise<StsPolicy | null>;
   /** By MX records (mta/dns/mx.ts). */
   findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
   /** The addresses of a smarthost given by name. */
@@ -86,6 +98,9 @@ export function createSites(deps: SitesDeps): Sites {
 
   const routeOf = (domain: string): Route | undefined => (Object.hasOwn(routes, domain) ? routes[domain] : routes['*']);
 
+  const overrideOf = (domain: string): TlsOverride | null =>
+    deps.tls !== undefined && Object.hasOwn(deps.tls, domain) ? (deps.tls[domain] ?? null) : null;
+
   function known(domain: string): Destination | null {
     if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
     const route = routeOf(domain);
@@ -116,7 +131,8 @@ export function createSites(deps: SitesDeps): Sites {
     const found = await deps.findHosts(domain, { fresh: false });
     // "No such domain" counts towards a bounce only when asked for afresh.
     const sure = found.kind === 'no_domain' && !found.fresh ? await deps.findHosts(domain, { fresh: true }) : found;
-    return keep(key, asked, sure, null, null);
+    const sts = sure.kind === 'hosts' ? ((await deps.findPolicy?.(domain)) ?? null) : null;
+    return keep(key, asked, sure, null, null, { sts, tls: overrideOf(domain) });
   }
 
   function keep(
@@ -125,9 +141,10 @@ export function createSites(deps: SitesDeps): Sites {
     route: MailRoute,
     relayName: string | null,
     relay: Site['relay'],
+    secured: Pick<Site, 'sts' | 'tls'> = {},
   ): Destination {
     const destination: Destination =
-      route.kind === 'hosts' ? siteFrom(route, relayName, relay) : { kind: 'nowhere', route };
+      route.kind === 'hosts' ? { ...siteFrom(route, relayName, relay), ...secured } : { kind: 'nowhere', route };
     const ttl = route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
     if (asked !== round) return destination;
     answers.delete(key);

@@ -37,6 +37,7 @@ export interface OperatorDeps extends StoreDeps {
   recorder: Recorder;
   bells: { deliveries: Bell<readonly DueHint[]> };
   mta: {
+    resolve(domain: string): Promise<ResolvedDomain>;
     lanes(): readonly LaneState[];
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
     laneFacts: LaneFactsOf;
@@ -60,6 +61,29 @@ export interface LaneState {
   parkedUntil: number | null;
   lastReply: string | null;
   lastProgressAt: number;
+}
+
+/** The way of a domain's mail, as the delivery engine sees it. */
+export interface ResolvedDomain {
+  destination:
+    | { kind: 'simulator' | 'discard' | 'hold' }
+    | { kind: 'nowhere'; route: { kind: string; text?: string; enhanced?: string } }
+    | {
+        kind: 'site';
+        name: string;
+        hosts: readonly { name: string; port: number; preference?: number; addresses: readonly { ip: string }[] }[];
+        operator?: {
+          name: string;
+          maxConnections?: number | undefined;
+          messagesPerConnection?: number | undefined;
+        } | null;
+        sts?: { mode: string; mx: readonly string[]; maxAge: number } | null;
+        relay: { tls: string } | null;
+      };
+  needs: readonly (
+    { kind: 'need'; need: { mode: string; verify: string; policy: string } } | { kind: 'refused'; text: string }
+  )[];
+  lane: LaneState | null;
 }
 
 /** One change of a lane's limits. */

@@ -11,6 +11,7 @@ import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
+import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
 import { statsOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
@@ -26,6 +27,7 @@ const table = {
   ...messageOperations,
   ...queueOperations,
   ...holdOperations,
+  ...resolveOperations,
   ...eventOperations,
   ...bookOperations,
   ...statsOperations,

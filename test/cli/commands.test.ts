@@ -200,6 +200,28 @@ describe('the posthorn command beside a running server', () => {
     assert.deepEqual([code, notes.includes('--domain')], [64, true]);
   });
 
+  it('resolve: where mail goes', async () => {
+    assert.match(await good('resolve', 'Away.test'), /^domain +away\.test\nroute +discard/);
+    office.resolved = {
+      destination: {
+        kind: 'site', name: 'google', relay: null, operator: { name: 'google', messagesPerConnection: 50 },
+        sts: { mode: 'enforce', mx: ['*.google.com'], maxAge: 86_400 },
+        hosts: [{ name: 'mx.google.com', port: 25, preference: 5, addresses: [{ ip: '192.0.2.1' }] }, { name: 'mx.evil.test', port: 25, preference: 9, addresses: [] }],
+      },
+      needs: [{ kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts' } }, { kind: 'refused', text: 'not named' }],
+      lane: null,
+    }; // prettier-ignore
+    const told = await good('resolve', 'dest.test');
+    assert.match(told, /lane +google\n[^]*MTA-STS +enforce: \*\.google\.com\n[^]*mails a connection +50\n/);
+    assert.match(
+      told,
+      /mx\.google\.com +25 +5 +192\.0\.2\.1 +required, verified +mta-sts\nmx\.evil\.test .*never: no mail goes there +not named/,
+    );
+    assert.deepEqual(members(await good('resolve', 'dest.test', '--json')), ['object', 'domain', 'route', 'problem', 'lane', 'operator', 'hosts', 'sts', 'source', 'limits']); // prettier-ignore
+    office.resolved = { destination: { kind: 'nowhere', route: { kind: 'refused', enhanced: '5.1.10', text: 'null MX' } }, needs: [], lane: null }; // prettier-ignore
+    assert.match(await good('resolve', 'dest.test'), /problem +5\.1\.10 null MX/);
+  });
+
   it('events tail: what there is, and from a time on', async () => {
     const all = (await good('events', 'tail', '--no-follow', '--json', '--types', 'sent,deferred'))
       .split('\n')

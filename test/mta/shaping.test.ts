@@ -56,10 +56,7 @@ describe('mta/shaping', () => {
 
   it('says nothing to what was accepted', () => {
     const rules = compileRules(rulesOf([{ ...rule, match: { code: '5xx' } }]));
-    assert.deepEqual(
-      shape(rules, new Map(), null, { ...blocked, kind: 'accepted', viaRelay: false }, 0),
-      [],
-    );
+    assert.deepEqual(shape(rules, new Map(), null, { ...blocked, kind: 'accepted', viaRelay: false }, 0), []);
   });
 
   it('ships rules: a block list pauses the lane after the third', () => {

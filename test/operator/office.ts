@@ -19,7 +19,7 @@ import {
   type OperatorDeps,
   type ResultOf,
 } from '../../src/operator/operations.ts';
-import type { LaneChange, LaneState } from '../../src/operator/operation.ts';
+import type { LaneChange, LaneState, ResolvedDomain } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -34,6 +34,7 @@ export class Office {
   readonly logged: LogFields[] = [];
   lanes: LaneState[] = [];
   changes: LaneChange[] = [];
+  resolved: ResolvedDomain = { destination: { kind: 'discard' }, needs: [], lane: null };
   readonly config: Config;
   readonly deps: OperatorDeps;
   readonly folder: string;
@@ -62,7 +63,7 @@ export class Office {
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
-      mta: { lanes: () => this.lanes, lane: (name) => {
+      mta: { resolve: () => Promise.resolve(this.resolved), lanes: () => this.lanes, lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
         }, laneFacts: () => ({ parkedUntil: null, held: null }) },
