@@ -262,8 +262,14 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
 
   async function attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted> {
     const startedAt = clock.now();
-    const retryAt = nextTryAt(options.retry, number, startedAt, deps.random());
-    const frame = (endedAt: number, viaRelay = false): AttemptFrame => ({ startedAt, endedAt, retryAt, viaRelay });
+    const lot = deps.random();
+    // The wait begins when the attempt has ended: a host that lets us wait is not asked again at once.
+    const frame = (endedAt: number, viaRelay = false): AttemptFrame => ({
+      startedAt,
+      endedAt,
+      retryAt: nextTryAt(options.retry, number, endedAt, lot),
+      viaRelay,
+    });
     const done = (outcome: Outcome): Attempted => ({ kind: 'done', outcome, followUps: [] });
     if (mail.kind !== 'ready') return done(notReady(frame(clock.now()), job, mail));
     const destination = await deps.sites.find(job.domain);
