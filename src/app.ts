@@ -5,7 +5,7 @@
 import { mkdirSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
-import { createBell } from './base/bell.ts';
+import { createBell, type Bell } from './base/bell.ts';
 import { systemClock, type Clock } from './base/clock.ts';
 import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
@@ -17,6 +17,7 @@ import { readCertificate } from './config/certificate.ts';
 import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
+import { readOperators } from './config/operators.ts';
 import type { Config } from './config/schema.ts';
 import { openDatabase, type Database } from './storage/database.ts';
 import { createDiskGuard, type DiskGuard } from './storage/disk-guard.ts';
@@ -43,7 +44,8 @@ import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
 import { createJudge, type Judge } from './messages/classify.ts';
-import { createHolds, type HoldOf } from './messages/holds.ts';
+import { createHolds, type Holds } from './messages/holds.ts';
+import { createHoldBook, type HoldBook } from './messages/hold-book.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
 import { returnPathKeys } from './messages/return-path.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
@@ -54,6 +56,8 @@ import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
+import { createStsPolicies } from './mta/dns/sts.ts';
+import { createStsFetch } from './mta/dns/sts-fetch.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
@@ -76,6 +80,8 @@ export interface Overrides {
   random?: () => number;
   /** PEM certificates that mail hosts may chain to. */
   ca?: string;
+  /** Port of the web servers that MTA-STS policies are fetched from. */
+  stsPort?: number;
 }
 
 export interface App {
@@ -129,6 +135,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     keys: createBell(),
     webhooks: createBell<string>(),
     reports: createBell(),
+    holds: createBell(),
   };
   const callers = createCallers({ db, clock, report });
   const streams = createStreams({ db, clock });
@@ -190,7 +197,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     simulatorDomain: config.simulator.domain,
   };
 
-  const holdOf = createHolds({ pauses: createAccountPauses({ db, clock }), streams, directory });
+  const book = createHoldBook({
+    db,
+    clock,
+    changed: () => {
+      bells.holds.ring();
+    },
+  });
+  await book.load();
+  const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory });
   const mta = buildMta({
     config,
     overrides,
@@ -203,7 +218,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     bells,
     directory,
     signers,
-    holdOf,
+    holds,
+    book,
     trackingKey: trackKeys[0],
     epoch,
     judge: (refusal) => judge(refusal),
@@ -258,9 +274,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
     apiRoutes({
       renderer,
-      holdOf,
+      holdOf: holds.of,
       change: { db, clock, recorder, bells, retry: accept.retry },
-      parkedUntil: (domain) => mta.parkedUntil(domain),
+      laneFacts: (domain) => mta.laneFacts(domain),
       wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
       db,
       clock,
@@ -341,7 +357,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
   );
   const operator: OperatorDeps = {
-    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
+    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
   }; // prettier-ignore
 
@@ -444,10 +460,11 @@ interface Parts {
   keyring: Keyring;
   resolver: Resolver;
   recorder: ReturnType<typeof createRecorder>;
-  bells: { deliveries: ReturnType<typeof createBell<readonly DueHint[]>> };
+  bells: { deliveries: ReturnType<typeof createBell<readonly DueHint[]>>; holds: Bell };
   directory: ReturnType<typeof createDomainDirectory>;
   signers: ReturnType<typeof createDkimSigners>;
-  holdOf: HoldOf;
+  holds: Holds;
+  book: HoldBook;
   trackingKey: TrackingKey;
   epoch: number;
   judge: Judge;
@@ -467,7 +484,8 @@ function buildMta(parts: Parts): Mta {
     bells,
     directory,
     signers,
-    holdOf,
+    holds,
+    book,
     trackingKey,
     epoch,
     judge,
@@ -484,16 +502,29 @@ function buildMta(parts: Parts): Mta {
     ipv4: true,
     random,
   };
+  const fetch = createStsFetch(
+    { clock, resolver },
+    {
+      allowPrivate: delivery.allowPrivate,
+      ...(overrides.stsPort === undefined ? {} : { port: overrides.stsPort }),
+      ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
+    },
+  );
+  const policies = createStsPolicies({ db, clock, log, resolver, fetch });
   const sites = createSites({
     clock,
     routes: delivery.routes,
+    operators: readOperators(delivery.operatorsFile),
+    tls: delivery.tls,
+    ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
     findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh }),
     findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
   });
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sites, random, holdOf, trackingKey, judge,
+      db, clock, log, recorder, bells, sites, random, holds, trackingKey, judge,
+      limitsOf: (lane) => book.limitsOf(lane),
       ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
@@ -505,6 +536,7 @@ function buildMta(parts: Parts): Mta {
       timeouts: delivery.timeouts,
       pool: { idleMs: connection.idle, maxMessages: connection.maxMessages, maxAgeMs: connection.maxAge, maxPerHost: Math.max(20, delivery.lane.maxConcurrency) },
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
+      shaping: delivery.shaping,
       maxConnections: delivery.maxConnections,
       sourceIpv6: () => six.source,
       retry: { schedule: delivery.retry.schedule },

@@ -73,6 +73,7 @@ const pure = [
   'webhooks/signature.ts',
   'base/public-address.ts', 'base/safe-url.ts', 'webhooks/custom-header.ts', 'webhooks/curl.ts', 'webhooks/endpoint.ts', 'webhooks/feed.ts', 'webhooks/retry.ts',
   'webhooks/sample-event.ts',
+  'mta/pace.ts', 'mta/shaping.ts', 'mta/operators.ts',
 ]; // prettier-ignore
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;

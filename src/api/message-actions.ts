@@ -7,14 +7,16 @@ import type { Mailbox } from '../mail/address.ts';
 import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
 import { cancelBatch, cancelMessage, rescheduleMessage, type ChangeDeps } from '../messages/change-message.ts';
 import type { HoldOf } from '../messages/holds.ts';
+import type { LaneFactsOf } from '../messages/why.ts';
 import { messageRecord, storedMailboxes, type StoredMailbox } from '../messages/message.ts';
 import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/message-store.ts';
 import type { MessageDraft } from '../messages/send-request.ts';
+import { waitReasons, whyWaiting } from '../messages/why.ts';
 import { checkSendAt } from '../messages/send-time.ts';
 import { storedUnsubscribe } from '../messages/unsubscribe.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
-import { deliveryStatuses, type BatchRow, type DeliveryRow, type MessageRow } from '../storage/tables.ts';
+import { deliveryStatuses, type BatchRow, type MessageRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
@@ -29,8 +31,8 @@ export interface MessageActionsDeps {
   accept: AcceptDeps;
   change: ChangeDeps;
   holdOf: HoldOf;
-  /** Until when the lane of a recipient's domain is parked, or null. */
-  parkedUntil(domain: string): number | null;
+  /** Of the lane of a recipient's domain. */
+  laneFacts: LaneFactsOf;
 }
 
 const PATH = '/v1/messages';
@@ -89,17 +91,13 @@ const Why = z
       z.object({
         email: z.string(),
         status: z.enum(deliveryStatuses),
-        reason: z
-          .enum(['finished', 'scheduled', 'held', 'being_sent', 'waiting_for_retry', 'destination_parked', 'queued'])
-          .describe('What the recipient waits for.'),
+        reason: z.enum(waitReasons).describe('What the recipient waits for.'),
         message: z.string().describe('The same for people.'),
         until: z.iso.datetime().nullable().describe('When it is looked at again.'),
       }),
     ),
   })
   .meta({ id: 'Why', description: 'What holds a message, and until when.' });
-
-type Reason = z.output<typeof Why>['recipients'][number];
 
 function whyRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -116,34 +114,10 @@ function whyRoute(deps: MessageActionsDeps): Route {
     },
     async ({ params: { id }, caller, now }) => {
       const row = await known(deps, caller.accountId, id);
-      const held = await deps.holdOf({ accountId: row.account_id, stream: row.stream, fromDomain: row.from_domain });
-      const deliveries = await deps.db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [row.id]); // prettier-ignore
-      const recipients = deliveries.map((delivery): Reason => {
-        const { address: email, status } = delivery;
-        return { email, status, ...reasonOf(delivery, { held, now, parkedUntil: deps.parkedUntil(delivery.domain) }) };
-      });
+      const recipients = await whyWaiting(deps, row, now);
       return { status: 200, body: { object: 'why', message_id: row.id, recipients } };
     },
   );
-}
-
-function reasonOf(
-  delivery: DeliveryRow,
-  { held, now, parkedUntil }: { held: string | null; now: number; parkedUntil: number | null },
-): Pick<Reason, 'reason' | 'message' | 'until'> {
-  const { due_at: dueAt, status } = delivery;
-  if (dueAt === null) return { reason: 'finished', message: `It is finished: ${status}.`, until: null };
-  const until = rfc3339(dueAt);
-  if (delivery.claim_epoch !== null) return { reason: 'being_sent', message: 'It is being sent now.', until: null };
-  if (status === 'scheduled' && dueAt > now) return { reason: 'scheduled', message: 'Its time of sending has not come.', until }; // prettier-ignore
-  if (held !== null) return { reason: 'held', message: `It is held: ${held}.`, until };
-  if (parkedUntil !== null && parkedUntil > now)
-    return { reason: 'destination_parked', message: `No mail host of ${delivery.domain} can be reached; they are left alone for a while.`, until: rfc3339(parkedUntil) }; // prettier-ignore
-  if (dueAt > now) {
-    const last = delivery.smtp_reply === null ? '' : ` The last answer was: ${delivery.smtp_reply}`;
-    return { reason: 'waiting_for_retry', message: `It waits for attempt ${String(delivery.attempt_count + 1)}.${last}`, until }; // prettier-ignore
-  }
-  return { reason: 'queued', message: 'It is due and waits for its turn.', until: null };
 }
 
 const Content = z

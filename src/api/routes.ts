@@ -35,7 +35,7 @@ export interface RoutesDeps {
   change: MessageActionsDeps['change'];
   holdOf: MessageActionsDeps['holdOf'];
   wireBytes: EraseRoutesDeps['wireBytes'];
-  parkedUntil: MessageActionsDeps['parkedUntil'];
+  laneFacts: MessageActionsDeps['laneFacts'];
   accept: AcceptDeps;
   resolver: Resolver;
   limits: SendLimits & Config['limits'];

@@ -25,7 +25,7 @@ export interface Lane<Job extends LaneJob> {
   takeAhead(): Job | null;
   /**
    * Makes a job taken ahead one's own. False when another worker has it by now, and when take() would send the worker home
-   * (the limit fell, a stop): then the job is back in the lane.
+   * (the limit fell, a stop) or has something that goes first: then the job is back in the lane.
    */
   mine(job: Job): boolean;
   /** Puts a job back to the front of its share. */
@@ -69,7 +69,9 @@ class OneLane<Job extends LaneJob> implements Lane<Job> {
     new Map<string, Job[]>(),
     new Map<string, Job[]>(),
   ];
-  private readonly ahead = new Set<Job>();
+  /** Jobs taken ahead, and whether class 1 had that turn by right. */
+  private readonly ahead = new Map<Job, boolean>();
+  private hasReserve = false;
   private readonly mayTake: (lane: OneLane<Job>) => boolean;
 
   constructor(name: string, mayTake: (lane: OneLane<Job>) => boolean) {
@@ -94,13 +96,15 @@ class OneLane<Job extends LaneJob> implements Lane<Job> {
   takeAhead(): Job | null {
     if (!this.mayTake(this)) return null;
     const job = this.next();
-    if (job !== null) this.ahead.add(job);
+    if (job !== null) this.ahead.set(job, this.hasReserve);
     return job;
   }
 
   mine(job: Job): boolean {
-    if (!this.ahead.has(job)) return false;
-    if (this.mayTake(this)) return this.ahead.delete(job);
+    const byRight = this.ahead.get(job);
+    if (byRight === undefined) return false;
+    const isOvertaken = job.class !== 0 && !byRight && this.classes[0].size > 0;
+    if (!isOvertaken && this.mayTake(this)) return this.ahead.delete(job);
     this.giveBack(job);
     return false;
   }
@@ -116,7 +120,7 @@ class OneLane<Job extends LaneJob> implements Lane<Job> {
 
   /** What workers that are gone had taken ahead is anybody's again. */
   takeBackAhead(): void {
-    for (const job of this.ahead) this.giveBack(job);
+    for (const job of this.ahead.keys()) this.giveBack(job);
   }
 
   private next(): Job | null {
@@ -124,12 +128,13 @@ class OneLane<Job extends LaneJob> implements Lane<Job> {
     this.waiting--;
     this.turn = (this.turn + 1) % TURNS_A_RESERVE;
     const [first, second] = this.classes;
+    this.hasReserve = this.turn === 0 && second.size > 0;
     return this.turn === 0 ? (nextOf(second) ?? nextOf(first)) : (nextOf(first) ?? nextOf(second));
   }
 
   /** A job that another worker holds for later goes to the one that is free now. */
   private steal(): Job | null {
-    for (const job of this.ahead) {
+    for (const job of this.ahead.keys()) {
       this.ahead.delete(job);
       return job;
     }
@@ -153,6 +158,8 @@ export interface Lanes<Job extends LaneJob> {
   /** Looks at the lane again: its limit may have grown, or its pause ended. */
   pump(name: string): void;
   views(): LaneView[];
+  /** Lanes that have jobs and no slot, because the slots of all lanes together are taken. */
+  starving(): number;
   /** Takes no more work and resolves when all workers have ended. */
   stop(): Promise<void>;
 }
@@ -236,6 +243,7 @@ export function createLanes<Job extends LaneJob>(options: LanesOptions<Job>): La
       const lane = lanes.get(name);
       if (lane !== undefined) pump(lane);
     },
+    starving: () => starving.size,
     views: () => [...lanes.values()].map(({ name, waiting, slots }) => ({ name, waiting, slots })),
     stop() {
       stopping = true;

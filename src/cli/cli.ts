@@ -21,6 +21,7 @@ import { addKeys } from './keys.ts';
 import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
+import { addResolve } from './resolve.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
 import { addStats } from './stats.ts';
@@ -158,6 +159,7 @@ export async function run(
   addSend(program, context);
   addMessages(program, context);
   addQueue(program, context);
+  addResolve(program, context);
   addEvents(program, context);
   addStats(program, context);
   addSuppressions(program, context);

@@ -1,4 +1,4 @@
-/** `posthorn messages list|show|trace`. */
+/** `posthorn messages list|show|why|trace`. */
 import type { Command } from 'commander';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
@@ -55,6 +55,20 @@ export function addMessages(program: Command, context: Context): void {
     .action(async (id: string, { json }: { json?: true }) => {
       const message = await context.operate((operator) => operator.call('messages.show', { id }));
       context.print(json, message, () => messageLines(message));
+    });
+  messages
+    .command('why')
+    .description('tell what a message waits for, and until when')
+    .argument('<id>')
+    .option('--json', 'as one JSON object')
+    .action(async (id: string, { json }: { json?: true }) => {
+      const why = await context.operate((operator) => operator.call('messages.why', { id }));
+      context.print(json, why, () =>
+        table(
+          ['RECIPIENT', 'STATUS', 'UNTIL', 'WHY'],
+          why.recipients.map((one) => [one.email, one.status, one.until, one.message]),
+        ),
+      );
     });
   messages
     .command('trace')

@@ -1,8 +1,9 @@
-/** `posthorn queue lanes|list|flush`. */
+/** `posthorn queue lanes|list|flush`; what holds mail back is in queue-holds.ts. */
 import type { Command } from 'commander';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
 import { examples, limitOption, listOption } from './options.ts';
+import { addHolds } from './queue-holds.ts';
 import { table } from './table.ts';
 
 interface ListOptions {
@@ -29,13 +30,22 @@ export function addQueue(program: Command, context: Context): void {
       'posthorn queue lanes',
       'posthorn queue list --domain example.net --status deferred',
       'posthorn queue flush --domain example.net',
+      'posthorn queue pause --domain example.net --for 2h',
+      'posthorn queue limit --lane mx.example.net --connections 1',
     ),
   );
+  addHolds(queue, context);
   queue
     .command('lanes')
     .description('show each lane with its limit and the reason for it, and what waits by domain')
+    .option('--lane <lane>', 'only this one, with every change of its limits')
     .option('--json', 'as one JSON object')
-    .action(async ({ json }: { json?: true }) => {
+    .action(async ({ lane, json }: { lane?: string; json?: true }) => {
+      if (lane !== undefined) {
+        const one = await context.operate((operator) => operator.call('queue.lane', { lane }));
+        context.print(json, one, () => historyLines(one));
+        return;
+      }
       const lanes = await context.operate((operator) => operator.call('queue.lanes', {}));
       context.print(json, lanes, () => laneLines(lanes));
     });
@@ -78,22 +88,33 @@ export function addQueue(program: Command, context: Context): void {
     });
 }
 
-function laneLines({ data, domains }: ResultOf<'queue.lanes'>): string[] {
-  const lanes = table(
-    ['LANE', 'WAITING', 'CONNECTIONS', 'LIMIT', 'WHY', 'PARKED UNTIL', 'LAST REPLY'],
+function historyLines({ lane, changes }: ResultOf<'queue.lane'>): string[] {
+  const now = [...lanesTable([lane]), ''];
+  if (changes.length === 0) return [...now, 'its limits have not changed since the start'];
+  return [...now, ...table(['AT', 'NOW', 'WHY'], changes.map((change) => [change.at, change.to, change.cause]))]; // prettier-ignore
+}
+
+function lanesTable(data: ResultOf<'queue.lanes'>['data']): string[] {
+  return table(
+    ['LANE', 'WAITING', 'CONNECTIONS', 'LIMIT', 'A MINUTE', 'WHY', 'PARKED UNTIL', 'LAST REPLY'],
     data.map((lane) => [
       lane.name,
       lane.waiting,
       lane.connections,
       lane.limit,
+      lane.per_minute,
       lane.cause,
       lane.parked_until,
       lane.last_reply,
     ]),
   );
+}
+
+function laneLines({ data, domains }: ResultOf<'queue.lanes'>): string[] {
+  const lanes = lanesTable(data);
   const waiting = table(
-    ['DOMAIN', 'WAITING', 'DUE NOW', 'OLDEST DUE'],
-    domains.map((domain) => [domain.domain, domain.waiting, domain.due, domain.oldest_due_at]),
+    ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE'],
+    domains.map((domain) => [domain.domain, domain.waiting, domain.due, domain.held, domain.oldest_due_at]),
   );
   if (waiting.length === 0) return [...lanes, 'nothing waits'];
   return lanes.length === 0 ? waiting : [...lanes, '', ...waiting];

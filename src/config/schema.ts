@@ -12,6 +12,7 @@ import {
   optional, remotePort, routes, size, text, webAddress,
 } from './kind.ts'; // prettier-ignore
 import { group, notes, setting } from './setting.ts';
+import { shapingRules, SHIPPED_RULES } from './shaping.ts';
 import type { SettingNote } from './setting.ts';
 
 /** Extensions that mail systems commonly block, so that a mail with such a file would be refused anyway. */
@@ -99,6 +100,10 @@ export const settings = group('', {
       maxConcurrency: setting(count(1, 1000), 10, 'Connections a lane can grow to while all goes well.'),
     }, ({ initialConcurrency, maxConcurrency }) => (initialConcurrency <= maxConcurrency ? null
       : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` })),
+    mtaSts: setting(flag(), true, 'Whether the MTA-STS policies of recipient domains (RFC 8461) are looked for and obeyed.'),
+    tls: setting(map(z.enum(['none', 'opportunistic', 'required', 'verified']), { expected: 'none, opportunistic, required or verified', key: 'a domain in lower case', isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name) }), {}, 'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, or verified (a trusted certificate of that name).'),
+    shaping: setting(shapingRules(), SHIPPED_RULES, 'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.', { fallbackText: 'blocklisted (5xx that names a block list, 3 within 10m: pause for 60m), many-blocks (class block, 20 within 10m: slow), still-too-fast (reason rate_limited, 30 within 5m: pause for 5m)' }),
+    operatorsFile: setting(optional(filePath()), null, 'File with the table of large operators of mail hosts, in place of the one that is shipped.', { fallbackText: '`config/operators.yaml` of the program' }),
     timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {
       connect: setting(duration('10ms', '10m'), '30s', 'Limit of the TCP connect.'),
       banner: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the greeting.'),
@@ -218,7 +223,11 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
         isTlsPortChosen: smtp.submission.tlsPort !== null,
       },
     },
-    delivery: { ...written.delivery, bounceRules: written.delivery.bounceRules.map(absolute) },
+    delivery: {
+      ...written.delivery,
+      bounceRules: written.delivery.bounceRules.map(absolute),
+      operatorsFile: written.delivery.operatorsFile === null ? null : absolute(written.delivery.operatorsFile),
+    },
     storage: { ...storage, url: storage.url ?? `sqlite:${path.join(dataDir, 'posthorn.db')}` },
     plans: { ...BUILT_IN_PLANS, ...written.plans },
     log: { ...log, format: log.format ?? (around.terminal ? 'pretty' : 'json') },

@@ -514,6 +514,8 @@ function deliveryRow(
     smtp_reply: null,
     mx: null,
     tls: null,
+    held_by: null,
+    held_at: null,
   };
 }
 

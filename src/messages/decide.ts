@@ -6,6 +6,8 @@ import type { SuppressionReason } from '../storage/tables.ts';
 import {
   HELD_BY_US,
   isSuppressing,
+  HELD_WITHOUT_END,
+  stopsClock,
   type AttemptFacts,
   type DeliveryState,
   type DeliveryStatus,
@@ -69,11 +71,15 @@ export function decide(state: DeliveryState, happening: Happening, now: number):
         ? orphaned(state, happening.retryAt, now)
         : nothing(state);
     case 'aged':
-      return state.claimEpoch === null && isWaiting(state.status) && now >= state.giveUpAt
+      return state.claimEpoch === null && isWaiting(state.status) && now >= limitOf(state)
         ? gaveUp(state)
         : nothing(state);
     case 'held':
-      return state.claimEpoch === null && isWaiting(state.status) ? held(state, happening.until, now) : nothing(state);
+      return state.claimEpoch === null && isWaiting(state.status) ? held(state, happening, now) : nothing(state);
+    case 'freed':
+      return state.claimEpoch === null && isWaiting(state.status) && state.heldBy !== null
+        ? same(goneOn(state, now), { dueAt: now })
+        : nothing(state);
     case 'canceled':
       return state.claimEpoch === null && isWaiting(state.status) ? to(state, 'canceled') : nothing(state);
     case 'rescheduled':
@@ -98,6 +104,7 @@ export function decide(state: DeliveryState, happening: Happening, now: number):
       return unsubscribed(state, happening.method);
     case 'flushed':
       return state.claimEpoch === null &&
+        state.heldBy === null &&
         (state.status === 'queued' || state.status === 'sent' || state.status === 'deferred')
         ? same(state, { dueAt: now })
         : nothing(state);
@@ -129,7 +136,7 @@ function to(
   rest: Partial<Omit<Decision, 'state'>> & { change?: Partial<DeliveryState> } = {},
 ): Decision {
   const { change, ...others } = rest;
-  const ended = final.has(status) ? { dueAt: null, claimEpoch: null } : {};
+  const ended = final.has(status) ? { dueAt: null, claimEpoch: null, heldBy: null, heldAt: null } : {};
   return {
     ...nothing(state),
     applied: true,
@@ -150,14 +157,35 @@ function stepsBetween(from: DeliveryStatus, status: DeliveryStatus): Decision['s
   ];
 }
 
-/** Its time to give up goes on meanwhile. */
-function held(state: DeliveryState, until: number, now: number): Decision {
-  return now >= state.giveUpAt ? gaveUp(state) : same(state, { dueAt: Math.min(until, state.giveUpAt) });
+/** Written once, however long it lasts. Only the operator's hold stops the clock, and none moves `expires_at`. */
+function held(before: DeliveryState, hold: Extract<Happening, { kind: 'held' }>, now: number): Decision {
+  const state = before.heldBy === hold.by ? before : goneOn(before, now);
+  const marked = {
+    ...state,
+    heldBy: hold.by,
+    heldAt: stopsClock(hold.by) ? Math.max(hold.since, state.queuedAt, state.heldAt ?? 0) : state.heldAt,
+  };
+  const limit = limitOf(marked);
+  if (now >= limit) return gaveUp(state);
+  return same(marked, { dueAt: Math.min(hold.until ?? HELD_WITHOUT_END, limit) });
 }
 
-function claimed(state: DeliveryState, claim: Extract<Happening, { kind: 'claimed' }>, now: number): Decision {
+/** When it is given up as things stand: while the operator holds it, only at the time its sender has set. */
+const limitOf = ({ heldBy, giveUpAt, expiresAt }: DeliveryState): number =>
+  heldBy !== null && stopsClock(heldBy) ? (expiresAt ?? HELD_WITHOUT_END) : giveUpAt;
+
+/** Held no more. What an operator's hold has taken is given back, once. */
+function goneOn(state: DeliveryState, now: number): DeliveryState {
+  if (state.heldBy === null) return state;
+  if (!stopsClock(state.heldBy)) return { ...state, heldBy: null };
+  const giveUpAt = state.giveUpAt + Math.max(0, now - (state.heldAt ?? now));
+  return { ...state, heldBy: null, heldAt: now, giveUpAt: Math.min(giveUpAt, state.expiresAt ?? Infinity) };
+}
+
+function claimed(before: DeliveryState, claim: Extract<Happening, { kind: 'claimed' }>, now: number): Decision {
+  const state = goneOn(before, now);
   // A claim that is due has outlived its lease: who made it is gone or stuck, and what it may yet say comes too late.
-  if (!isWaiting(state.status) || state.dueAt === null || state.dueAt > now) return nothing(state);
+  if (!isWaiting(state.status) || state.dueAt === null || state.dueAt > now) return nothing(before);
   if (now >= state.giveUpAt) return gaveUp(state);
   if (claim.suppressedBy !== undefined) {
     const { id, reason } = claim.suppressedBy;
@@ -178,7 +206,9 @@ function rescheduled(
   const untried = state.status === 'scheduled' || (state.status === 'queued' && state.attemptCount === 0);
   if (!untried || state.claimEpoch !== null) return nothing(state);
   const at = Math.max(sendAt, now);
-  return to(state, at > now ? 'scheduled' : 'queued', { change: { dueAt: at, queuedAt: at, giveUpAt } });
+  return to(state, at > now ? 'scheduled' : 'queued', {
+    change: { dueAt: at, queuedAt: at, giveUpAt, heldBy: null, heldAt: null },
+  });
 }
 
 function outcome(state: DeliveryState, result: Outcome, now: number): Decision {

@@ -114,8 +114,10 @@ export type Happening =
   | { kind: 'orphaned'; epoch: number; retryAt: number }
   /** A look at the clock: mail whose time has run out is given up. */
   | { kind: 'aged' }
-  /** Something of ours keeps it back (messages/holds.ts): it is looked at again then. */
-  | { kind: 'held'; until: number }
+  /** Something of ours keeps it back (messages/holds.ts): marked with `by`, it rests until then, or until it is freed. */
+  | { kind: 'held'; by: string; since: number; until: number | null }
+  /** What kept it back has ended: it is due. */
+  | { kind: 'freed' }
   | { kind: 'canceled' }
   /** Its time of sending is moved, before the first attempt. */
   | { kind: 'rescheduled'; sendAt: number; giveUpAt: number }
@@ -162,4 +164,16 @@ export interface DeliveryState {
   stream: string;
   /** Since when it is delivered, in ms since the epoch; null while it is not, or no more. */
   deliveredAt: number | null;
+  /** As the sender asked for: no hold moves it. */
+  expiresAt: number | null;
+  /** What keeps it back, or null. */
+  heldBy: string | null;
+  /** From when on the time that an operator's hold takes has not been given back yet. */
+  heldAt: number | null;
 }
+
+/** The due time of mail that is held until somebody frees it: the last that RFC 3339 can write. */
+export const HELD_WITHOUT_END = Date.UTC(9999, 11, 31, 23, 59, 59);
+
+/** Whether what holds a mail is the operator's own doing: then the time until it is given up stands still. */
+export const stopsClock = (heldBy: string): boolean => heldBy.startsWith('hld_') || heldBy.startsWith('account:');

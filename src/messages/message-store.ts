@@ -171,12 +171,16 @@ function recipientRecord(row: DeliveryRow): RecipientRecord {
     status: row.status,
     status_at: timestamp(row.status_at),
     attempt_count: row.attempt_count,
-    next_attempt_at: row.claim_epoch === null ? timestamp(row.due_at) : null,
+    next_attempt_at: nextAttemptAt(row),
     smtp: answered
       ? { code: row.smtp_code, enhanced: row.enhanced_code, reply: row.smtp_reply, mx: row.mx, tls: row.tls }
       : null,
   };
 }
+
+/** Null while it is being tried, and while it is held: then what holds it decides (messages/why.ts). */
+export const nextAttemptAt = (row: Pick<DeliveryRow, 'claim_epoch' | 'due_at' | 'held_by'>): string | null =>
+  row.claim_epoch !== null || row.held_by !== null ? null : timestamp(row.due_at);
 
 export interface AttemptRecord {
   object: 'attempt';

@@ -77,6 +77,7 @@ type Loaded = DeliveryRow & {
   from_domain: string;
   tags_json: string;
   suppressed: string | null;
+  expires_at: number | null;
 };
 
 /** One delivery of the group while its happenings are folded. */
@@ -142,7 +143,7 @@ async function writeGroup(
 async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
   const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
   const rows = await db.all<Loaded>(
-    `SELECT d.*, m.opens, m.clicks, m.stream, m.from_domain, m.tags_json, (
+    `SELECT d.*, m.opens, m.clicks, m.stream, m.from_domain, m.tags_json, m.expires_at, (
        SELECT s.id || ' ' || s.reason FROM suppressions s
        WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
          AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
@@ -185,6 +186,9 @@ const stateOf = (row: Loaded): DeliveryState => ({
   clicks: row.clicks,
   stream: row.stream,
   deliveredAt: row.status === 'delivered' ? row.status_at : null,
+  expiresAt: row.expires_at,
+  heldBy: row.held_by,
+  heldAt: row.held_at,
 });
 
 /** A claim with what the suppression list says of its recipient. */
@@ -314,17 +318,17 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
   if (changed.length === 0) return;
   const rows = changed.map(({ row, state, statusAt, tls }) => {
     const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
-    return [row.id, state.status, statusAt, state.dueAt, state.attemptCount, state.claimEpoch, state.noDomainCount, state.noDomainSince, smtpCode, enhancedCode, smtpReply?.slice(0, 1000) ?? null, mx, tls, state.queuedAt, state.giveUpAt];
+    return [row.id, state.status, statusAt, state.dueAt, state.attemptCount, state.claimEpoch, state.noDomainCount, state.noDomainSince, smtpCode, enhancedCode, smtpReply?.slice(0, 1000) ?? null, mx, tls, state.queuedAt, state.giveUpAt, state.heldBy, state.heldAt];
   }); // prettier-ignore
   await tx.run(
     `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
        claim_epoch = j.claim_epoch, no_domain_count = j.no_domain_count, no_domain_since = j.no_domain_since,
        smtp_code = j.smtp_code, enhanced_code = j.enhanced_code, smtp_reply = j.smtp_reply, mx = j.mx, tls = j.tls,
-       queued_at = j.queued_at, give_up_at = j.give_up_at
+       queued_at = j.queued_at, give_up_at = j.give_up_at, held_by = j.held_by, held_at = j.held_at
      FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS due_at, value->>4 AS attempt_count,
        value->>5 AS claim_epoch, value->>6 AS no_domain_count, value->>7 AS no_domain_since, value->>8 AS smtp_code,
        value->>9 AS enhanced_code, value->>10 AS smtp_reply, value->>11 AS mx, value->>12 AS tls,
-       value->>13 AS queued_at, value->>14 AS give_up_at FROM json_each(?)) AS j
+       value->>13 AS queued_at, value->>14 AS give_up_at, value->>15 AS held_by, value->>16 AS held_at FROM json_each(?)) AS j
      WHERE deliveries.id = j.id`,
     [JSON.stringify(rows)],
   );

@@ -4,11 +4,12 @@
  */
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { stsNames } from '../mail/sts-policy.ts';
 import type { Outcome } from '../messages/delivery.ts';
 import type { Breaker } from './breaker.ts';
 import { connectionKey, dial, type DialTarget, type TlsMemory } from './connection/dial.ts';
 import type { OpenResult } from './connection/open-session.ts';
-import type { PhaseTimeouts } from './connection/phases.ts';
+import { noTimings, type PhaseTimeouts } from './connection/phases.ts';
 import type { Lease, Pool } from './connection/pool.ts';
 import type { Transfer } from './connection/session.ts';
 import { tlsNeed, type TlsNeed } from './connection/tls-policy.ts';
@@ -16,6 +17,7 @@ import type { TlsClient } from './connection/tls.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type Place } from './outcome.ts';
 import type { Ready } from './prepare.ts';
 import type { Host, Site } from './sites.ts';
+import { asksForLess } from './throttle.ts';
 
 export interface DeliverDeps {
   clock: Clock;
@@ -32,8 +34,9 @@ export interface DeliverDeps {
 
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
-  /** Nobody was dialled: every host is at its cap or left alone for now, or the program stops. No attempt is spent. */
-  | { kind: 'untried' };
+  /** Nobody was dialled: every host is at its cap or left alone for now, or the program stops. No attempt is spent. `refusal`: while
+   * connections to it stand, a host refused one more. */
+  | { kind: 'untried'; refusal: string | null };
 
 /**
  * `connected` is called once the mail is on a connection: the time to get the next one ready. On a mail's first attempt a
@@ -51,16 +54,32 @@ export async function deliver(
   const { clock, breaker } = deps;
   /** What the last host that was dialled did. */
   let last: ((frame: AttemptFrame) => Outcome) | null = null;
+  let refusal: string | null = null;
   for (const [at, host] of site.hosts.entries()) {
     if (breaker.readyAt(hostKey(host), clock.now()) > clock.now()) continue;
     const otherHostsRemain = at < site.hosts.length - 1;
-    let result = await tryHost(deps, site, host, mail, otherHostsRemain, connected);
+    const need = needOf(site, host);
+    if (need.kind === 'refused') {
+      last = (seen) => outcomeOfDial(seen, placeOf(host, host.addresses[0]?.ip ?? ''), forbidden(need.text));
+      continue;
+    }
+    let result = await tryHost(deps, site, host, need.need, mail, otherHostsRemain, connected);
     const others = isFirstAttempt ? otherFamily(host, result) : [];
     if (others.length > 0) {
-      const again = await tryHost(deps, site, { ...host, addresses: others }, mail, otherHostsRemain, connected, true);
+      const again = await tryHost(
+        deps,
+        site,
+        { ...host, addresses: others },
+        need.need,
+        mail,
+        otherHostsRemain,
+        connected,
+        true,
+      );
       if (again.kind === 'carried') result = again;
     }
-    if (result.kind === 'busy') continue;
+    if (result.kind === 'crowded') refusal = result.reply;
+    if (result.kind === 'busy' || result.kind === 'crowded') continue;
     if (result.kind === 'unreachable') {
       last = (seen) => outcomeOfDial(seen, result.place, result.failed);
       continue;
@@ -69,17 +88,19 @@ export async function deliver(
     // Nothing is taken before the final dot: another host may take it at once.
     if (result.transfer.kind !== 'broken' || result.transfer.uncertain) break;
   }
-  return last === null ? { kind: 'untried' } : { kind: 'tried', outcome: last(frame(clock.now())) };
+  return last === null ? { kind: 'untried', refusal } : { kind: 'tried', outcome: last(frame(clock.now())) };
 }
 
 type HostResult =
   | { kind: 'busy' }
+  /** It refused one connection more than those that stand: that is about their number, not about the mail. */
+  | { kind: 'crowded'; reply: string }
   | { kind: 'unreachable'; place: Place; failed: Extract<OpenResult, { kind: 'failed' }> }
   | { kind: 'carried'; place: Place; transfer: Transfer };
 
 /** The addresses to try after a 5.7.x: those of the family that was not refused. */
 function otherFamily(host: Host, result: HostResult): Host['addresses'] {
-  if (result.kind === 'busy') return [];
+  if (result.kind === 'busy' || result.kind === 'crowded') return [];
   const refusal = result.kind === 'unreachable' ? result.failed : result.transfer;
   const reply = refusal.kind === 'failed' || refusal.kind === 'refused' ? refusal.reply : null;
   if (reply?.enhanced?.startsWith('5.7.') !== true) return [];
@@ -90,17 +111,25 @@ async function tryHost(
   deps: DeliverDeps,
   site: Site,
   host: Host,
+  need: TlsNeed,
   mail: Ready,
   otherHostsRemain: boolean,
   connected: () => void,
   isFresh = false,
 ): Promise<HostResult> {
   const { breaker, clock } = deps;
-  const target = targetOf(deps, site, host, otherHostsRemain);
+  const target = targetOf(deps, site, host, need, otherHostsRemain);
   for (let fresh = isFresh; ; fresh = true) {
-    const leased = await leaseFor(deps, target, fresh);
+    const leased = await leaseFor(deps, site, target, fresh);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
     if (leased.kind === 'failed') {
+      const { reply } = leased;
+      if (
+        reply !== null &&
+        asksForLess(reply.code, reply.enhanced, reply.text, '') &&
+        deps.pool.count(hostKey(host)) > 0
+      )
+        return { kind: 'crowded', reply: reply.text };
       breaker.failed(hostKey(host), clock.now());
       return { kind: 'unreachable', place: placeOf(host, leased.ip), failed: leased };
     }
@@ -129,13 +158,20 @@ const endedBeforeMail = (transfer: Transfer): boolean =>
   (transfer.kind === 'broken' && transfer.phase === 'mail') ||
   (transfer.kind === 'refused' && transfer.phase === 'mail' && transfer.reply.code === CLOSING);
 
-function leaseFor(deps: DeliverDeps, target: DialTarget, fresh: boolean): ReturnType<Pool['lease']> {
+function leaseFor(
+  deps: DeliverDeps,
+  { operator }: Site,
+  target: DialTarget,
+  fresh: boolean,
+): ReturnType<Pool['lease']> {
   const { pool, clock, tls, memory, breaker } = deps;
   const host = `${target.host}:${String(target.port)}`;
   return pool.lease({
     key: connectionKey(target),
     host,
     fresh,
+    ...(operator?.maxConnections === undefined ? {} : { maxPerHost: operator.maxConnections }),
+    ...(operator?.messagesPerConnection === undefined ? {} : { maxMessages: operator.messagesPerConnection }),
     open: async (signal) => {
       breaker.dialling(host);
       try {
@@ -149,7 +185,7 @@ function leaseFor(deps: DeliverDeps, target: DialTarget, fresh: boolean): Return
   });
 }
 
-function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: boolean): DialTarget {
+function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, otherHostsRemain: boolean): DialTarget {
   const auth = site.relay?.auth ?? null;
   const localAddress = deps.sourceIpv6?.() ?? null;
   return {
@@ -157,7 +193,7 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: b
     port: host.port,
     ips: host.addresses.map(({ ip }) => ip),
     ehlo: deps.hostname,
-    need: needOf(site),
+    need,
     timeouts: deps.timeouts,
     otherHostsRemain,
     // A route that says `tls: none` has said that its password goes in the clear.
@@ -166,17 +202,29 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, otherHostsRemain: b
   };
 }
 
-function needOf(site: Site): TlsNeed {
-  const known = tlsNeed({
-    override: site.relay?.tls ?? null,
+/** What a connection to this host needs, or why it must not have the mail (RFC 8461 section 5). */
+export function needOf({ relay, sts = null, tls = null }: Site, host: Host): ReturnType<typeof tlsNeed> {
+  return tlsNeed({
+    override: relay === null ? tls : relay.tls,
     dane: null,
-    sts: 'none',
-    stsMatches: false,
+    sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
+    stsMatches: sts !== null && stsNames(sts, host.name),
     requireTls: false,
   });
-  if (known.kind === 'refused') throw new Error(known.text);
-  return known.need;
 }
+
+/** A host that was not dialled, since a policy forbids it. */
+const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({
+  kind: 'failed',
+  ip: '',
+  phase: 'tls',
+  reply: null,
+  text,
+  tlsBroken: false,
+  tlsUnsatisfied: true,
+  tls: null,
+  timings: noTimings(),
+});
 
 /** How breaker and pool name a host. */
 export const hostKey = ({ name, port }: Host): string => `${name}:${String(port)}`;

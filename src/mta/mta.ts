@@ -7,33 +7,41 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Bell } from '../base/bell.ts';
 import type { Log } from '../base/log.ts';
 import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
-import type { Connection } from '../storage/connection.ts';
+import type { Database } from '../storage/database.ts';
 import type { DueHint } from '../messages/accept.ts';
 import type { Judge } from '../messages/classify.ts';
 import type { Outcome } from '../messages/delivery.ts';
-import type { Recorder } from '../messages/record.ts';
+import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
+import type { LaneLimits, MailFacts } from '../messages/hold-book.ts';
+import type { Occurrence, Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
 import { createBreaker } from './breaker.ts';
-import { createTlsMemory } from './connection/dial.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import { createPool, type PoolLimits } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { deliver, hostKey } from './deliver.ts';
+import { deliver, needOf } from './deliver.ts';
+import { createHostTls } from './host-tls.ts';
+import { createLaneControl, type LaneChange, type LaneLimitsReport } from './lane-control.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
-import { createPrepare, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
+import { createPrepare, type Held, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
 import { createSetUpWarnings } from './set-up-warnings.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
-import type { Destination, Site, Sites } from './sites.ts';
-import { asksForLess, newThrottle, pushedBack, succeeded, type Throttle, type ThrottleLimits } from './throttle.ts';
+import { compileRules } from './shaping.ts';
+import type { Destination, Sites } from './sites.ts';
+import type { ThrottleLimits } from './throttle.ts';
 import { createWindows, type Job } from './windows.ts';
 import { workLane, type Attempted, type WorkerDeps } from './worker.ts';
 
-export interface MtaDeps extends Omit<PrepareDeps, 'db'> {
-  db: { fast: Connection };
+export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
+  db: Pick<Database, 'fast' | 'commit'>;
   clock: Clock;
   log: Log;
   recorder: Recorder;
-  bells: { deliveries: Bell<readonly DueHint[]> };
+  /** `holds` rings when the operator has set or ended a hold or limit. */
+  bells: { deliveries: Bell<readonly DueHint[]>; holds: Bell };
+  holds: Holds;
+  /** What the operator allows a lane. */
+  limitsOf: (lane: string) => LaneLimits | null;
   sites: Sites;
   random: () => number;
   /** Reads refusals, by the operator's rules too. */
@@ -48,6 +56,7 @@ export interface MtaOptions {
   timeouts: PhaseTimeouts;
   pool: PoolLimits;
   lane: ThrottleLimits;
+  shaping: Parameters<typeof compileRules>[0];
   maxConnections: number;
   /** The address that IPv6 connections come from; null for the system's choice. */
   sourceIpv6?: () => string | null;
@@ -57,16 +66,7 @@ export interface MtaOptions {
   ca?: string;
 }
 
-export interface LaneReport extends LaneView {
-  /** Connections allowed now, and why that many. */
-  limit: number;
-  cause: string;
-  causeAt: number | null;
-  /** When a parked lane is looked at again, or null. */
-  parkedUntil: number | null;
-  lastReply: string | null;
-  lastProgressAt: number;
-}
+export type LaneReport = LaneView & LaneLimitsReport;
 
 export interface Mta {
   start(): Promise<void>;
@@ -78,22 +78,28 @@ export interface Mta {
   /** Other routes from now on. */
   reroute(routes: Parameters<Sites['reroute']>[0]): void;
   lanes(): LaneReport[];
+  /** One lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
+  lane(name: string): { now: LaneReport; changes: LaneChange[] } | null;
   /** What a delivery puts on the wire, whether or not it may go now. */
   wireBytes(deliveryId: string): Promise<Prepared>;
-  /** Until when every mail host of this domain is left alone, or null. */
-  parkedUntil(domain: string): number | null;
+  /** Of the lane of this domain, as far as it is known: until when every mail host is left alone, and what holds it. */
+  laneFacts(domain: string): { parkedUntil: number | null; held: Hold | null };
+  /** The way of a domain's mail, asked for now. */
+  resolve(domain: string): Promise<Resolved>;
   /** The lane that mail for this domain is in now; a name with `~` where it has none. */
   laneOf(domain: string): string;
   sizes(): { groups: number; jobs: number; connections: number };
 }
 
-interface LaneState {
-  site: Site | null;
-  throttle: Throttle;
-  parkedUntil: number | null;
-  timer: Timer | null;
-  lastReply: string | null;
-  lastProgressAt: number;
+/** A delivery whose time has run out. */
+type Aged = MailFacts & { id: string };
+
+/** Where a domain's mail goes, and under which conditions. */
+export interface Resolved {
+  destination: Destination;
+  /** What each host needs to have the mail, in the order they are tried. */
+  needs: readonly ReturnType<typeof needOf>[];
+  lane: LaneReport | null;
 }
 
 /** Longer than the longest attempt, so that a claim never ends under a living worker. */
@@ -109,34 +115,36 @@ const SIMULATOR_LANE = '~simulator';
 const DISCARD_LANE = '~discard';
 const NOWHERE_LANE = '~nowhere';
 const UNTRIED_MS = 2_000;
-const MOST_LANE_STATES = 10_000;
+/** So long in one phase is waiting; a healthy host answers in far less. */
+const LONG_WAIT_MS = 10_000;
+const WAITING_LOOK_MS = 2_000;
 
 export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const { clock, log } = deps;
   const breaker = createBreaker();
+  const hostTls = createHostTls(deps);
   const pool = createPool({ clock }, options.pool);
   const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
   const deliverDeps = {
     clock,
     pool,
     tls,
-    memory: createTlsMemory(),
+    memory: hostTls.memory,
     breaker,
     timeouts: options.timeouts,
     hostname: options.hostname,
     ...(options.sourceIpv6 === undefined ? {} : { sourceIpv6: options.sourceIpv6 }),
   };
-  const states = new Map<string, LaneState>();
   const warnings = createSetUpWarnings({ clock, log });
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
-  const prepare = createPrepare(deps);
+  const prepare = createPrepare({ ...deps, holdOf: deps.holds.of });
   const worker: WorkerDeps = {
     clock,
     recorder: deps.recorder,
     windows,
     epoch: options.epoch,
     leaseMs: options.timeouts.attempt + LEASE_MARGIN_MS,
-    prepare,
+    prepare: async (job) => heldByLane(job) ?? (await prepare(job.id)),
     attempt,
     failed: storageFailed,
   };
@@ -147,11 +155,52 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     failed: (lane, error) => {
       log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error');
     },
-    empty: forgetOldStates,
+    empty: () => {
+      control.forgetOld();
+    },
   });
-  let unlisten: (() => void) | null = null;
+  const control = createLaneControl(
+    {
+      clock,
+      log,
+      breaker,
+      limitsOf: deps.limitsOf,
+      pump: (lane) => {
+        lanes.pump(lane);
+      },
+    },
+    { lane: options.lane, rules: compileRules(options.shaping), innerSlots: INNER_SLOTS },
+  );
+  let unlisten: (() => void)[] = [];
+  let freeing: Promise<void> | null = null;
   let sweeper: Timer | null = null;
+  let watch: Timer | null = null;
   let stopping = false;
+
+  function heldByLane({ domain }: Job): Held | null {
+    const known = deps.sites.known(domain);
+    const hold = known?.kind === 'site' ? deps.holds.ofLane(known.name) : null;
+    return hold === null ? null : { kind: 'held', hold };
+  }
+
+  /** The operator has set or ended something: what was held may go, and lanes have other limits. */
+  function holdsChanged(): void {
+    for (const { name } of lanes.views()) lanes.pump(name);
+    void letGo().catch(storageFailed);
+  }
+
+  /** One at a time; what changes meanwhile is looked at by the next. */
+  async function letGo(): Promise<void> {
+    await freeing?.catch(() => undefined);
+    freeing ??= freeHeld(deps)
+      .then((freed) => {
+        if (freed > 0) log.info({ event: 'held_mail_freed', count: freed }, 'mail that was held goes on');
+      })
+      .finally(() => {
+        freeing = null;
+      });
+    await freeing;
+  }
 
   function storageFailed(error: unknown): void {
     log.error({ event: 'storage_failed', err: error }, 'the database failed; trying again');
@@ -177,7 +226,28 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     if (stopping) return;
     // Held mail stays in the queue and is looked at again by the sweeper.
     if (destination.kind === 'hold') windows.rest(job, clock.now() + SWEEP_MS);
-    else lanes.offer(laneFor(destination), job);
+    else {
+      lanes.offer(laneFor(destination), job);
+      if (lanes.starving() > 0) watchWaiting();
+    }
+  }
+
+  /**
+   * While lanes have no connection, those that are kept waiting over 10 s by their host may be half of all: so that dead and
+   * tar-pitting hosts, however many, leave room for the others.
+   */
+  function watchWaiting(): void {
+    watch ??= clock.after(WAITING_LOOK_MS, () => {
+      watch = null;
+      if (stopping || lanes.starving() === 0) return;
+      const dropped = pool.dropWaiting(LONG_WAIT_MS, Math.floor(options.maxConnections / 2));
+      if (dropped > 0)
+        log.warn(
+          { event: 'connections_given_up', count: dropped },
+          'hosts that keep us waiting hold over half of all connections',
+        );
+      watchWaiting();
+    });
   }
 
   function laneFor(destination: Exclude<Destination, { kind: 'hold' }>): string {
@@ -189,67 +259,27 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       case 'nowhere':
         return NOWHERE_LANE;
       case 'site':
-        stateOf(destination.name).site = destination;
+        control.meet(destination);
         return destination.name;
     }
   }
 
-  function stateOf(lane: string): LaneState {
-    let state = states.get(lane);
-    if (state === undefined) {
-      const now = clock.now();
-      state = {
-        site: null,
-        throttle: newThrottle(options.lane, now),
-        parkedUntil: null,
-        timer: null,
-        lastReply: null,
-        lastProgressAt: now,
-      };
-      states.set(lane, state);
-    }
-    return state;
-  }
-
-  /** What a lane has learnt outlives its mail, but not without bound. */
-  function forgetOldStates(): void {
-    for (const [name, state] of states) {
-      if (states.size <= MOST_LANE_STATES) return;
-      state.timer?.cancel();
-      states.delete(name);
-    }
-  }
-
   function slotsOf(lane: string): number {
-    const state = states.get(lane);
-    if (state?.site == null) return INNER_SLOTS;
-    return park(lane, state) ? 0 : state.throttle.limit;
-  }
-
-  /** A lane is parked while every host of its site is left alone: its mail waits without spending attempts. */
-  function park(lane: string, state: LaneState): boolean {
-    const now = clock.now();
-    const ready = Math.min(...(state.site?.hosts ?? []).map((host) => breaker.readyAt(hostKey(host), now)));
-    state.parkedUntil = ready > now ? ready : null;
-    if (state.parkedUntil === null) return false;
-    state.timer ??= clock.after(ready - now, () => {
-      state.timer = null;
-      lanes.pump(lane);
-    });
-    return true;
+    // Held mail leaves the lane by its workers, which mark it.
+    return deps.holds.ofLane(lane) === null ? control.slots(lane) : 1;
   }
 
   async function attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted> {
     const startedAt = clock.now();
-    const random = deps.random();
-    const retryAt = nextTryAt(options.retry, number, startedAt, random);
+    const lot = deps.random();
+    // The wait begins when the attempt has ended: a host that lets us wait is not asked again at once.
     const frame = (endedAt: number, viaRelay = false): AttemptFrame => ({
       startedAt,
       endedAt,
-      retryAt,
+      retryAt: nextTryAt(options.retry, number, endedAt, lot),
       viaRelay,
       judge: deps.judge,
-      retryWith: (hint) => nextTryAt(options.retry, number, endedAt, random, hint),
+      retryWith: (hint) => nextTryAt(options.retry, number, endedAt, lot, hint),
     });
     const done = (outcome: Outcome): Attempted => ({ kind: 'done', outcome, followUps: [] });
     if (mail.kind !== 'ready') return done(notReady(frame(clock.now()), job, mail));
@@ -281,6 +311,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         return { kind: 'done', outcome: outcomeOfRoute(frame(now), destination.route), followUps: [] };
       case 'site': {
         const relayed = destination.relay !== null;
+        control.begin(destination.name);
         const tried = await deliver(
           deliverDeps,
           destination,
@@ -289,7 +320,10 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
           connected,
           number === 1,
         );
-        if (tried.kind === 'untried') return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
+        if (tried.kind === 'untried') {
+          if (tried.refusal !== null) control.refused(destination.name, tried.refusal);
+          return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
+        }
         return { kind: 'done', outcome: tried.outcome, followUps: [] };
       }
     }
@@ -339,25 +373,10 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     );
     if (destination.kind !== 'site') return;
     warnings.note(destination.name, outcome);
-    const state = stateOf(destination.name);
-    const now = clock.now();
-    state.lastProgressAt = now;
-    state.lastReply = facts.smtpReply;
-    adapt(destination.name, state, outcome, now);
-  }
-
-  function adapt(lane: string, state: LaneState, outcome: Outcome, now: number): void {
-    if (outcome.kind === 'accepted') {
-      const before = state.throttle.limit;
-      state.throttle = succeeded(state.throttle, options.lane, now);
-      if (state.throttle.limit > before) lanes.pump(lane);
-      return;
-    }
-    const { smtpCode, enhancedCode, smtpReply } = outcome.facts;
-    if (outcome.kind === 'deferred' && outcome.grounds?.greylisting === true) return;
-    const reason = outcome.kind === 'deferred' ? outcome.verdict.reason : '';
-    if (asksForLess(smtpCode, enhancedCode, smtpReply ?? '', reason))
-      state.throttle = pushedBack(state.throttle, smtpReply ?? '', now);
+    control.note(destination.name, outcome);
+    const port = destination.hosts.find(({ name }) => name === facts.mx)?.port;
+    if (outcome.kind === 'accepted' && port !== undefined && destination.relay === null && destination.tls !== 'none')
+      hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
   }
 
   /** Mail that an earlier run held when it ended: nobody knows how far it came, so it is tried again by the schedule. */
@@ -389,6 +408,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   /** Works whatever became of bells and timers: finds what waits, gives up what is too old, and tells of lanes that stand still. */
   async function sweep(): Promise<void> {
     try {
+      await letGo();
       await windows.scan();
       await giveUpOld();
       tellStalled();
@@ -402,22 +422,44 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   /** Claims look at the age themselves; this is for mail whose lane is parked or held. */
   async function giveUpOld(): Promise<void> {
     const now = clock.now();
-    const parked = [...states.values()].some(({ parkedUntil }) => parkedUntil !== null);
-    if (!parked && !deps.sites.holds) return;
-    const rows = await deps.db.fast.all<{ id: string }>(
-      'SELECT id FROM deliveries WHERE due_at IS NOT NULL AND due_at <= ? AND give_up_at <= ? AND claim_epoch IS NULL LIMIT 500',
+    if (!control.someParked && !deps.sites.holds) return;
+    const rows = await deps.db.fast.all<Aged>(
+      `SELECT d.id, d.domain, d.message_id AS messageId, d.account_id AS accountId, m.stream, m.from_domain AS fromDomain, m.created_at AS createdAt
+       FROM deliveries d JOIN messages m ON m.id = d.message_id
+       WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.give_up_at <= ? AND d.claim_epoch IS NULL LIMIT 500`,
       [now, now],
     );
-    if (rows.length > 0)
-      await deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'aged' } })));
+    const occurrences = await Promise.all(rows.map((row) => agedOrHeld(row)));
+    if (occurrences.length > 0) await deps.recorder.record(occurrences);
+  }
+
+  /** Mail under an operator's hold that has not been marked yet: its time stands still. */
+  async function agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
+    const hold = laneFacts(mail.domain).held ?? (await deps.holds.of(mail));
+    if (hold === null) return { deliveryId: id, happening: { kind: 'aged' } };
+    const { by, since, until } = hold;
+    return { deliveryId: id, happening: { kind: 'held', by, since, until } };
+  }
+
+  function laneFacts(domain: string): { parkedUntil: number | null; held: Hold | null } {
+    const known = deps.sites.known(domain);
+    if (known?.kind !== 'site') return { parkedUntil: null, held: null };
+    return { parkedUntil: control.parkedUntil(known.name), held: deps.holds.ofLane(known.name) };
+  }
+
+  function oneLane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
+    const report = control.report(name);
+    if (report === null) return null;
+    const view = lanes.views().find((one) => one.name === name) ?? { name, waiting: 0, slots: 0 };
+    return { now: { ...view, ...report }, changes: control.history(name) };
   }
 
   function tellStalled(): void {
     const longest = options.timeouts.attempt + LEASE_MARGIN_MS;
     for (const { name, waiting } of lanes.views()) {
-      const state = states.get(name);
-      if (state === undefined || waiting === 0 || state.parkedUntil !== null) continue;
-      if (clock.now() - state.lastProgressAt > longest) {
+      const report = control.report(name);
+      if (report === null || waiting === 0 || report.parkedUntil !== null) continue;
+      if (clock.now() - report.lastProgressAt > longest) {
         log.warn({ event: 'lane_stalled', lane: name, waiting }, 'a lane has due mail and makes no progress');
       }
     }
@@ -426,17 +468,22 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   return {
     async start() {
       await takeBack();
-      unlisten = deps.bells.deliveries.listen((hints) => {
-        windows.hint(hints);
-      });
+      await hostTls.load();
+      unlisten = [
+        deps.bells.deliveries.listen((hints) => {
+          windows.hint(hints);
+        }),
+        deps.bells.holds.listen(holdsChanged),
+      ];
       await sweep();
     },
     async stop() {
       stopping = true;
-      unlisten?.();
+      for (const end of unlisten) end();
       windows.stop();
       sweeper?.cancel();
-      for (const state of states.values()) state.timer?.cancel();
+      watch?.cancel();
+      control.stop();
       const timers = [
         clock.after(STOP_GIVE_UP_MS, () => {
           pool.abandon();
@@ -450,32 +497,27 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       );
       await Promise.race([lanes.stop().then(() => pool.drain()), tooLong]);
       for (const timer of timers) timer.cancel();
-      await prepare.close();
+      await Promise.all([prepare.close(), freeing?.catch(storageFailed)]);
     },
     reroute(routes) {
       deps.sites.reroute(routes);
       // Mail of held lanes is looked at now, not by the next sweep.
       void windows.scan().catch(storageFailed);
     },
-    wireBytes: (deliveryId) => prepare.look(deliveryId),
-    parkedUntil(domain) {
-      const known = deps.sites.known(domain);
-      return known?.kind === 'site' ? (states.get(known.name)?.parkedUntil ?? null) : null;
+    async resolve(domain) {
+      const destination = await deps.sites.find(domain);
+      if (destination.kind !== 'site') return { destination, needs: [], lane: null };
+      const lane = control.report(destination.name) === null ? null : oneLane(destination.name);
+      return {
+        destination,
+        needs: destination.hosts.map((host) => needOf(destination, host)),
+        lane: lane?.now ?? null,
+      };
     },
-    lanes: () =>
-      lanes.views().map((view) => {
-        const state = states.get(view.name);
-        const throttle = state?.site == null ? null : state.throttle;
-        return {
-          ...view,
-          limit: throttle?.limit ?? INNER_SLOTS,
-          cause: throttle?.cause ?? 'no network',
-          causeAt: throttle?.causeAt ?? null,
-          parkedUntil: state?.parkedUntil ?? null,
-          lastReply: state?.lastReply ?? null,
-          lastProgressAt: state?.lastProgressAt ?? 0,
-        };
-      }),
+    wireBytes: (deliveryId) => prepare.look(deliveryId),
+    laneFacts,
+    lanes: () => lanes.views().map((view) => ({ ...view, ...(control.report(view.name) ?? noNetwork) })),
+    lane: oneLane,
     laneOf(domain) {
       const known = deps.sites.known(domain);
       if (known === null) return '~unresolved';
@@ -484,3 +526,14 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
   };
 }
+
+/** Of lanes whose mail needs no connection. */
+const noNetwork: LaneLimitsReport = {
+  limit: INNER_SLOTS,
+  cause: 'no network',
+  causeAt: null,
+  perMinute: null,
+  parkedUntil: null,
+  lastReply: null,
+  lastProgressAt: 0,
+};

@@ -17,7 +17,7 @@ import type { Connection } from '../storage/connection.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { createComposer, Unencodable } from './composer.ts';
 import type { Composed } from './compose.ts';
-import type { HoldOf } from '../messages/holds.ts';
+import type { Hold, HoldOf } from '../messages/holds.ts';
 import type { TrackingKey } from '../tracking/token.ts';
 import { listHeaders, trackingOf } from './tracking.ts';
 
@@ -33,7 +33,7 @@ export interface PrepareDeps {
   returnPathKey: ReturnPathKey;
   /** Signs tracked links and unsubscribe links. */
   trackingKey: TrackingKey;
-  /** Why this mail may not go now, or null. */
+  /** What holds this mail now, or null. */
   holdOf?: HoldOf;
 }
 
@@ -65,10 +65,10 @@ export type Prepared =
 /** It is not to be tried now: a pause, a domain that is not verified. */
 export interface Held {
   kind: 'held';
-  why: string;
+  hold: Hold;
 }
 
-type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'test' | 'class'> &
+type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'domain' | 'test' | 'class'> &
   Pick<
     MessageRow,
     | 'account_id' | 'content_id' | 'from_name' | 'from_address' | 'from_domain' | 'to_name' | 'to_address' | 'cc_json' | 'reply_to_json'
@@ -148,8 +148,8 @@ export function createPrepare(deps: PrepareDeps): Prepare {
   const prepare = async (deliveryId: string): Promise<Prepared | Held> => {
     const row = await deliveries.load(deliveryId);
     if (row === undefined) return { kind: 'gone' };
-    const why = await heldBecause(deps, row);
-    return why === null ? made(row) : { kind: 'held', why };
+    const hold = await heldBy(deps, row);
+    return hold === null ? made(row) : { kind: 'held', hold };
   };
 
   const look = async (deliveryId: string): Promise<Prepared> => {
@@ -172,9 +172,10 @@ export function createPrepare(deps: PrepareDeps): Prepare {
 }
 
 /** Simulated mail goes nowhere, so nothing needs to hold it. */
-function heldBecause({ holdOf }: PrepareDeps, row: Loaded): Promise<string | null> | null {
+function heldBy({ holdOf }: PrepareDeps, row: Loaded): Promise<Hold | null> | null {
   if (holdOf === undefined || row.test === 1) return null;
-  return holdOf({ accountId: row.account_id, stream: row.stream, fromDomain: row.from_domain });
+  const { account_id: accountId, stream, from_domain: fromDomain, domain, message_id: messageId } = row;
+  return holdOf({ accountId, stream, fromDomain, domain, messageId, createdAt: row.created_at });
 }
 
 async function build(
@@ -252,7 +253,7 @@ const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);
 
 async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<Map<string, Loaded>> {
   const rows = await db.all<Loaded>(
-    `SELECT d.id, d.message_id, d.type, d.address, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
+    `SELECT d.id, d.message_id, d.type, d.address, d.domain, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
        m.from_domain, m.to_name, m.to_address, m.cc_json, m.reply_to_json, m.subject, m.headers_json, m.stream, m.test_outcome,
        m.rfc_message_id, m.created_at, m.batch_id, m.track_opens, m.track_clicks, m.tracking_url, m.unsubscribe_json
      FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,

@@ -4,8 +4,11 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery.ts';
+import type { StsPolicy } from '../mail/sts-policy.ts';
+import type { TlsFacts } from './connection/tls-policy.ts';
 import type { HostAddress } from './dns/mx.ts';
 import type { MailRoute } from './dns/mx.ts';
+import { operatorOf, type MailOperator } from './operators.ts';
 
 /** One host to dial. */
 export interface Host {
@@ -20,12 +23,20 @@ export interface Site {
   /** The lane's name: the MX set, or `host:port` of a smarthost. */
   name: string;
   hosts: readonly Host[];
+  /** The recipient domain's MTA-STS policy. */
+  sts?: StsPolicy | null;
+  /** What the operator says about TLS to the hosts of this domain, or null. */
+  tls?: TlsOverride | null;
+  /** Whose hosts these are, where the table of operators knows. */
+  operator?: MailOperator | null;
   /** The smarthost that takes the mail, or null where it goes to the recipient's own hosts. */
   relay: {
     tls: 'opportunistic' | 'required' | 'none' | 'implicit';
     auth: { user: string; password: string } | null;
   } | null;
 }
+
+export type TlsOverride = Exclude<NonNullable<TlsFacts['override']>, 'implicit'>;
 
 export type Destination =
   | Site
@@ -49,6 +60,11 @@ export type Route =
 export interface SitesDeps {
   clock: Clock;
   routes: Readonly<Record<string, Route>>;
+  operators?: readonly MailOperator[];
+  /** `delivery.tls`: by recipient domain. */
+  tls?: Readonly<Record<string, TlsOverride>>;
+  /** The MTA-STS policy of a domain (mta/dns/sts.ts). */
+  findPolicy?: (domain: string) => Promise<StsPolicy | null>;
   /** By MX records (mta/dns/mx.ts). */
   findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
   /** The addresses of a smarthost given by name. */
@@ -82,6 +98,9 @@ export function createSites(deps: SitesDeps): Sites {
 
   const routeOf = (domain: string): Route | undefined => (Object.hasOwn(routes, domain) ? routes[domain] : routes['*']);
 
+  const overrideOf = (domain: string): TlsOverride | null =>
+    deps.tls !== undefined && Object.hasOwn(deps.tls, domain) ? (deps.tls[domain] ?? null) : null;
+
   function known(domain: string): Destination | null {
     if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
     const route = routeOf(domain);
@@ -112,7 +131,8 @@ export function createSites(deps: SitesDeps): Sites {
     const found = await deps.findHosts(domain, { fresh: false });
     // "No such domain" counts towards a bounce only when asked for afresh.
     const sure = found.kind === 'no_domain' && !found.fresh ? await deps.findHosts(domain, { fresh: true }) : found;
-    return keep(key, asked, sure, null, null);
+    const sts = sure.kind === 'hosts' ? ((await deps.findPolicy?.(domain)) ?? null) : null;
+    return keep(key, asked, sure, null, null, { sts, tls: overrideOf(domain) });
   }
 
   function keep(
@@ -121,17 +141,31 @@ export function createSites(deps: SitesDeps): Sites {
     route: MailRoute,
     relayName: string | null,
     relay: Site['relay'],
+    secured: Pick<Site, 'sts' | 'tls'> = {},
   ): Destination {
     const destination: Destination =
-      route.kind === 'hosts'
-        ? { kind: 'site', name: relayName ?? route.site, hosts: route.hosts, relay }
-        : { kind: 'nowhere', route };
+      route.kind === 'hosts' ? { ...siteFrom(route, relayName, relay), ...secured } : { kind: 'nowhere', route };
     const ttl = route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
     if (asked !== round) return destination;
     answers.delete(key);
     answers.set(key, { destination, until: clock.now() + ttl });
     if (answers.size > MOST_DOMAINS) dropOldest(answers);
     return destination;
+  }
+
+  function siteFrom(
+    route: Extract<MailRoute, { kind: 'hosts' }>,
+    relayName: string | null,
+    relay: Site['relay'],
+  ): Site {
+    const operator = operatorOf(route.mxNames ?? [], deps.operators ?? []);
+    return {
+      kind: 'site',
+      name: relayName ?? operator?.name ?? laneName(route.site),
+      hosts: route.hosts,
+      operator,
+      relay,
+    };
   }
 
   return {
@@ -149,6 +183,9 @@ export function createSites(deps: SitesDeps): Sites {
     },
   };
 }
+
+/** A host without a dot must not pass for an operator. */
+const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.`);
 
 const keyOf = (domain: string, route: Route | undefined): string =>
   route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;

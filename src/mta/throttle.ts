@@ -1,6 +1,8 @@
 /**
  * How many connections a lane may have: a few to begin with, one more for each stretch of successes, half after a reply that
- * asks for less. Pure: time and happenings are handed in. Each change says why, for the operator.
+ * asks for less. What was too many is remembered: up to there the lane grows back quickly, beyond it by one connection
+ * after each quiet while, so that it settles under the other side's limit and finds out when that is lifted. Pure: time
+ * and happenings are handed in. Each change says why, for the operator.
  */
 
 export interface ThrottleLimits {
@@ -14,6 +16,10 @@ export interface Throttle {
   /** Accepted messages since the last change. */
   readonly successes: number;
   readonly halvedAt: number | null;
+  /** As many were borne; one more was once too many. Null while nobody has complained. */
+  readonly ceiling: number | null;
+  /** From when on one more than the ceiling is tried. */
+  readonly probeAt: number;
   /** When and why the limit last changed. */
   readonly cause: string;
   readonly causeAt: number;
@@ -21,11 +27,15 @@ export interface Throttle {
 
 /** After a halving the remote gets time to feel it before the next one. */
 const HALVING_PAUSE_MS = 10_000;
+/** Without a complaint for this long, the ceiling may be one higher. */
+const PROBE_MS = 30_000;
 
 export const newThrottle = (limits: ThrottleLimits, now: number): Throttle => ({
-  limit: limits.initial,
+  limit: Math.min(limits.initial, limits.max),
   successes: 0,
   halvedAt: null,
+  ceiling: null,
+  probeAt: now,
   cause: 'start',
   causeAt: now,
 });
@@ -33,15 +43,30 @@ export const newThrottle = (limits: ThrottleLimits, now: number): Throttle => ({
 /** A message was accepted: after as many as there are connections, one connection more. */
 export function succeeded(throttle: Throttle, limits: ThrottleLimits, now: number): Throttle {
   const successes = throttle.successes + 1;
-  if (throttle.limit >= limits.max || successes < throttle.limit) return { ...throttle, successes };
-  return { ...throttle, limit: throttle.limit + 1, successes: 0, cause: 'growth after successes', causeAt: now };
+  const { limit, ceiling, probeAt } = throttle;
+  if (limit >= limits.max || successes < limit) return { ...throttle, successes };
+  if (ceiling === null || limit < ceiling)
+    return { ...throttle, limit: limit + 1, successes: 0, cause: 'growth after successes', causeAt: now };
+  if (now < probeAt) return { ...throttle, successes };
+  return {
+    ...throttle,
+    limit: limit + 1,
+    successes: 0,
+    ceiling: limit + 1 >= limits.max ? null : limit + 1,
+    probeAt: now + PROBE_MS,
+    cause: 'one more tried after a quiet while',
+    causeAt: now,
+  };
 }
 
 /** The remote asked for less. */
 export function pushedBack(throttle: Throttle, reply: string, now: number): Throttle {
-  if (throttle.halvedAt !== null && now - throttle.halvedAt < HALVING_PAUSE_MS) return { ...throttle, successes: 0 };
+  const probeAt = now + PROBE_MS;
+  if (throttle.halvedAt !== null && now - throttle.halvedAt < HALVING_PAUSE_MS)
+    return { ...throttle, successes: 0, probeAt };
   const limit = Math.max(1, Math.floor(throttle.limit / 2));
-  return { limit, successes: 0, halvedAt: now, cause: reply.slice(0, 200), causeAt: now };
+  const ceiling = Math.max(1, throttle.limit - 1);
+  return { limit, successes: 0, halvedAt: now, ceiling, probeAt, cause: reply.slice(0, 200), causeAt: now };
 }
 
 /** Whether a reply asks for fewer connections or messages: 421, or a temporary refusal that speaks of rate. */
@@ -51,3 +76,10 @@ export function asksForLess(code: number | null, enhanced: string | null, text: 
   if (/gr[ae]y-?list/i.test(text)) return false;
   return reason === 'rate_limited' || (enhanced?.startsWith('4.7.') ?? false);
 }
+
+/** Whether what it asks for is fewer messages in a time, rather than fewer connections. */
+export const asksForSlowness = (text: string): boolean =>
+  !/connection|session/i.test(text) &&
+  /(?:too many|too much|number of|rate of) (?:messages|mail|e-?mail)|(?:per|an?|this|each) (?:second|minute|hour|day)\b|(?:sending|message|mail) rate|rate[- ]?limit/i.test(
+    text,
+  );

@@ -5,7 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Lane } from '../base/lanes.ts';
 import type { DeliveryState, Happening, Outcome } from '../messages/delivery.ts';
-import { HOLD_MS } from '../messages/holds.ts';
+import type { Hold } from '../messages/holds.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
 import type { Held, Prepared } from './prepare.ts';
@@ -19,7 +19,7 @@ export interface WorkerDeps {
   epoch: number;
   /** How long a claim lasts: longer than any attempt. */
   leaseMs: number;
-  prepare(deliveryId: string): Promise<Prepared | Held>;
+  prepare(job: Job): Promise<Prepared | Held>;
   /** Tries the mail once. `connected` is called when it is on the wire. Throws only for a bug. */
   attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted>;
   /** Writing failed; it is tried again. */
@@ -56,7 +56,7 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
     if (mail.kind === 'held') {
       if (finished !== null) await settle(deps, finished);
       finished = null;
-      await settle(deps, { job, occurrences: [heldNow(deps, job)] });
+      await settle(deps, { job, occurrences: [heldNow(job, mail.hold)] });
       next = begin(deps, lane.take());
       continue;
     }
@@ -79,9 +79,9 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
   }
 }
 
-const heldNow = ({ clock }: WorkerDeps, { id }: Job): Occurrence => ({
+const heldNow = ({ id }: Job, { by, since, until }: Hold): Occurrence => ({
   deliveryId: id,
-  happening: { kind: 'held', until: clock.now() + HOLD_MS },
+  happening: { kind: 'held', by, since, until },
 });
 
 function begin(deps: WorkerDeps, job: Job | null): Begun | null {
@@ -112,7 +112,7 @@ async function attemptClaimed(
 /** Loading may fail when the database does; the mail then waits like one that cannot be signed. */
 async function readyOrNot(deps: WorkerDeps, job: Job): Promise<Prepared | Held> {
   try {
-    return await deps.prepare(job.id);
+    return await deps.prepare(job);
   } catch (error) {
     deps.failed(error);
     return { kind: 'unsigned', why: 'the mail could not be loaded' };

@@ -15,7 +15,8 @@ import {
 import { deliveryStatuses } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { toEventRecord, type EventRecord } from './events.ts';
-import { onStore, type StoreDeps } from './operation.ts';
+import { whyWaiting } from '../messages/why.ts';
+import { onServer, onStore, type StoreDeps } from './operation.ts';
 import { trace } from './trace.ts';
 
 export const statusArgument = z.array(z.enum(deliveryStatuses)).max(deliveryStatuses.length).optional();
@@ -45,6 +46,17 @@ export const messageOperations = {
     args: idArgument,
     run: async (deps, { id }) => ({ data: trace(await wholeMessage(deps, id, TRACED)) }),
   }),
+  /** What each recipient waits for, and until when. */
+  'messages.why': onServer({
+    acts: false,
+    args: idArgument,
+    async run({ db, clock, holds, mta }, { id }) {
+      const row = await findAnyMessage(db.read, id);
+      if (row === undefined) throw notThere(id);
+      const deps = { db, holdOf: holds.of, laneFacts: mta.laneFacts };
+      return { object: 'why' as const, message_id: id, recipients: await whyWaiting(deps, row, clock.now()) };
+    },
+  }),
   /** Newest first. */
   'messages.list': onStore({
     acts: false,
@@ -71,7 +83,7 @@ export const messageOperations = {
 
 async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string, shown: number): Promise<WholeMessage> {
   const row = await findAnyMessage(db.read, id);
-  if (row === undefined) throw new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field: 'id' });
+  if (row === undefined) throw notThere(id);
   const filter = { accountId: row.account_id, messageId: id, types: allEventTypes };
   const [recipients, attempts, { events }] = await Promise.all([
     recipientsOf(db.read, id, shown),
@@ -80,3 +92,6 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string, shown: nu
   ]);
   return { ...messageRecord(row), recipients, attempts, events: events.map(toEventRecord) };
 }
+
+const notThere = (id: string): Problem =>
+  new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field: 'id' });

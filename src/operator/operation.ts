@@ -11,6 +11,9 @@ import type { Resolver } from '../base/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps, DueHint } from '../messages/accept.ts';
 import type { Recorder } from '../messages/record.ts';
+import type { HoldBook } from '../messages/hold-book.ts';
+import type { Holds } from '../messages/holds.ts';
+import type { LaneFactsOf } from '../messages/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Act } from './act.ts';
 
@@ -33,7 +36,14 @@ export interface OperatorDeps extends StoreDeps {
   accept: AcceptDeps;
   recorder: Recorder;
   bells: { deliveries: Bell<readonly DueHint[]> };
-  mta: { lanes(): readonly LaneState[] };
+  mta: {
+    resolve(domain: string): Promise<ResolvedDomain>;
+    lanes(): readonly LaneState[];
+    lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
+    laneFacts: LaneFactsOf;
+  };
+  holds: Pick<Holds, 'of'>;
+  book: HoldBook;
   /** Tells whoever calls webhook endpoints that this one has changed. */
   webhookChanged(webhookId: string): void;
 }
@@ -46,11 +56,44 @@ export interface LaneState {
   /** Workers busy now. */
   slots: number;
   limit: number;
+  /** Mails a minute, or null where nothing limits them. */
+  perMinute: number | null;
   cause: string;
   causeAt: number | null;
   parkedUntil: number | null;
   lastReply: string | null;
   lastProgressAt: number;
+}
+
+/** The way of a domain's mail, as the delivery engine sees it. */
+export interface ResolvedDomain {
+  destination:
+    | { kind: 'simulator' | 'discard' | 'hold' }
+    | { kind: 'nowhere'; route: { kind: string; text?: string; enhanced?: string } }
+    | {
+        kind: 'site';
+        name: string;
+        hosts: readonly { name: string; port: number; preference?: number; addresses: readonly { ip: string }[] }[];
+        operator?: {
+          name: string;
+          maxConnections?: number | undefined;
+          messagesPerConnection?: number | undefined;
+        } | null;
+        sts?: { mode: string; mx: readonly string[]; maxAge: number } | null;
+        relay: { tls: string } | null;
+      };
+  needs: readonly (
+    { kind: 'need'; need: { mode: string; verify: string; policy: string } } | { kind: 'refused'; text: string }
+  )[];
+  lane: LaneState | null;
+}
+
+/** One change of a lane's limits. */
+export interface LaneChange {
+  at: number;
+  what: 'connections' | 'pace' | 'pause' | 'rule';
+  to: string;
+  cause: string;
 }
 
 interface Common<Args> {

@@ -6,11 +6,13 @@ import { beginAct } from './act.ts';
 import { bookOperations } from './books.ts';
 import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
+import { holdOperations } from './holds.ts';
 import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
+import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
 import { statsOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
@@ -26,6 +28,8 @@ const table = {
   ...sendOperations,
   ...messageOperations,
   ...queueOperations,
+  ...holdOperations,
+  ...resolveOperations,
   ...eventOperations,
   ...webhookOperations,
   ...bookOperations,

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { nextAttemptAt } from '../messages/message-store.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from './act.ts';
@@ -16,6 +17,8 @@ export interface LaneRecord {
   waiting: number;
   connections: number;
   limit: number;
+  /** Mails a minute, or null where nothing limits them. */
+  per_minute: number | null;
   /** Why the limit is what it is, and since when. */
   cause: string;
   cause_at: string | null;
@@ -30,6 +33,8 @@ export interface WaitingDomain {
   waiting: number;
   /** Of these, how many are due now. */
   due: number;
+  /** How many are kept back here. */
+  held: number;
   /** When the one that has waited longest fell or falls due. */
   oldest_due_at: string;
 }
@@ -45,6 +50,8 @@ export interface QueuedDelivery {
   attempt_count: number;
   /** When it is tried next; null while it is being tried. */
   next_attempt_at: string | null;
+  /** Kept back here: `messages why` tells by what. */
+  held: boolean;
   give_up_at: string;
   smtp: { code: number | null; reply: string | null; mx: string | null } | null;
 }
@@ -57,6 +64,18 @@ export const queueOperations = {
     acts: false,
     args: z.strictObject({}),
     run: async (deps) => ({ data: deps.mta.lanes().map(laneRecord), domains: await waitingDomains(deps) }),
+  }),
+  /** How the limits of a lane have changed, and why; the last hundred changes since the start. */
+  'queue.lane': onServer({
+    acts: false,
+    args: z.strictObject({ lane: z.string().min(1).max(300) }),
+    run({ mta }, { lane }) {
+      const found = mta.lane(lane);
+      if (found === null)
+        throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
+      const changes = found.changes.map(({ at, what, to, cause }) => ({ at: rfc3339(at), what, to, cause }));
+      return Promise.resolve({ lane: laneRecord(found.now), changes });
+    },
   }),
   /** What is due first comes first. */
   'queue.list': onStore({
@@ -105,12 +124,18 @@ async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: A
 
 /** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
 async function waitingDomains({ db, clock }: Pick<OperatorDeps, 'db' | 'clock'>): Promise<WaitingDomain[]> {
-  const rows = await db.read.raw<{ domain: string; waiting: number; due: number; oldest: number }[]>(
-    `SELECT domain, COUNT(*) AS waiting, SUM(due_at <= ?) AS due, MIN(due_at) AS oldest FROM deliveries
+  const rows = await db.read.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
+    `SELECT domain, COUNT(*) AS waiting, SUM(due_at <= ?) AS due, MIN(due_at) AS oldest, SUM(held_by IS NOT NULL) AS held FROM deliveries
      WHERE due_at IS NOT NULL GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
     [clock.now(), MOST_DOMAINS],
   );
-  return rows.map(({ domain, waiting, due, oldest }) => ({ domain, waiting, due, oldest_due_at: rfc3339(oldest) }));
+  return rows.map(({ domain, waiting, due, oldest, held }) => ({
+    domain,
+    waiting,
+    due,
+    held,
+    oldest_due_at: rfc3339(oldest),
+  }));
 }
 
 function laneRecord(lane: LaneState): LaneRecord {
@@ -120,6 +145,7 @@ function laneRecord(lane: LaneState): LaneRecord {
     waiting: lane.waiting,
     connections: lane.slots,
     limit: lane.limit,
+    per_minute: lane.perMinute,
     cause: lane.cause,
     cause_at: rfc3339(lane.causeAt),
     parked_until: rfc3339(lane.parkedUntil),
@@ -139,7 +165,8 @@ function queuedDelivery(row: DeliveryRow): QueuedDelivery {
     domain: row.domain,
     status: row.status,
     attempt_count: row.attempt_count,
-    next_attempt_at: row.claim_epoch === null ? rfc3339(row.due_at) : null,
+    next_attempt_at: nextAttemptAt(row),
+    held: row.held_by !== null,
     give_up_at: rfc3339(row.give_up_at),
     smtp: answered ? { code: row.smtp_code, reply: row.smtp_reply, mx: row.mx } : null,
   };

@@ -12,6 +12,7 @@ import { up as webhooks } from '../../migrations/007-webhooks.ts';
 import { up as tracking } from '../../migrations/008-tracking.ts';
 import { up as inbound } from '../../migrations/009-inbound.ts';
 import { renewViews, withoutViews } from './views.ts';
+import { up as engine } from '../../migrations/012-engine.ts';
 
 interface Migration {
   name: string;
@@ -27,6 +28,7 @@ const migrations: readonly Migration[] = [
   { name: '007-webhooks', up: webhooks },
   { name: '008-tracking', up: tracking },
   { name: '009-inbound', up: inbound },
+  { name: '012-engine', up: engine },
 ];
 
 /** In order. */

@@ -221,6 +221,51 @@ export interface DeliveryRow {
   smtp_reply: string | null;
   mx: string | null;
   tls: string | null;
+  /** What of ours keeps it back (messages/holds.ts), or null. */
+  held_by: string | null;
+  /** From when on the time that an operator's hold takes has not been given back yet. */
+  held_at: number | null;
+}
+
+/** What the operator has set for part of the queue: mail held back, or a lane slowed down. */
+export interface HoldRow {
+  id: string;
+  kind: 'hold' | 'limit';
+  scope: 'domain' | 'lane' | 'account' | 'stream' | 'message';
+  /** A recipient domain, a lane's name, an account's id, a stream's slug, a message's id. */
+  target: string;
+  /** The account that is concerned, where there is one. */
+  account_id: string | null;
+  /** 1: mail accepted later is held as well. */
+  catches_new: number;
+  /** Of a limit: connections at most. */
+  connections: number | null;
+  /** Of a limit: mails a minute at most. */
+  per_minute: number | null;
+  note: string | null;
+  /** When it ends by itself, or null. */
+  until: number | null;
+  created_at: number;
+}
+
+/** The MTA-STS policy of a recipient domain as it was last fetched. */
+export interface StsPolicyRow {
+  domain: string;
+  /** The `id` of the TXT record for which it was fetched. */
+  policy_id: string;
+  policy_json: string;
+  fetched_at: number;
+  expires_at: number;
+}
+
+/** What was learnt of a mail host's TLS; `host` is `name:port`. */
+export interface HostTlsRow {
+  host: string;
+  /** How its broken handshake is got round, as long as that is remembered. */
+  workaround: 'reduced' | 'none' | null;
+  workaround_until: number | null;
+  /** When it last offered STARTTLS. */
+  offered_at: number | null;
 }
 
 export interface AttemptRow {
@@ -519,6 +564,9 @@ export interface Tables {
   webhook_calls: WebhookCallRow;
   webhook_deliveries: WebhookDeliveryRow;
   webhook_replays: WebhookReplayRow;
+  holds: HoldRow;
+  sts_policies: StsPolicyRow;
+  host_tls: HostTlsRow;
 }
 
 export type TableName = keyof Tables;
@@ -538,7 +586,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at', 'raw'],
   attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
   messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json'],
-  deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls', 'lead'],
+  deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls', 'lead', 'held_by', 'held_at'],
   attempts: ['id', 'delivery_id', 'message_id', 'number', 'started_at', 'ended_at', 'mx', 'ip', 'source', 'tls_json', 'timings_json', 'outcome', 'smtp_code', 'enhanced_code', 'smtp_reply', 'class', 'reason', 'next_attempt_at'],
   events: ['id', 'account_id', 'type', 'at', 'test', 'message_id', 'delivery_id', 'status', 'machine', 'detail_json'],
   idempotency: ['key', 'body_hash', 'status', 'headers_json', 'body', 'created_at', 'expires_at'],
@@ -556,4 +604,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   webhook_calls: ['webhook_id', 'sequence', 'cause', 'attempts', 'due_at', 'created_at'],
   webhook_deliveries: ['id', 'webhook_id', 'event_id', 'event_type', 'sequence', 'cause', 'attempt', 'at', 'ms', 'status', 'status_code', 'error', 'answer', 'signature', 'sample', 'next_attempt_at'],
   webhook_replays: ['id', 'webhook_id', 'account_id', 'since', 'until', 'which', 'types_json', 'status', 'position', 'end_position', 'queued', 'created_at', 'finished_at'],
+  holds: ['id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at'],
+  sts_policies: ['domain', 'policy_id', 'policy_json', 'fetched_at', 'expires_at'],
+  host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
 }; // prettier-ignore

@@ -292,6 +292,24 @@ describe('base/lanes', () => {
       await settled();
     });
 
+    it('gives up a job of class 1 that it took ahead for one of class 0, but not where class 1 had the turn', async () => {
+      const { lanes, workers } = byHand(1);
+      for (const id of ['1', '2', '3', '4', '5', '6']) lanes.offer('x', job(id, 'a', 1));
+      const { lane, end } = workers[0]!;
+      lane.take();
+      const ahead = lane.takeAhead()!;
+      lanes.offer('x', job('urgent'));
+      assert.equal(lane.mine(ahead), false);
+      assert.equal(lane.take()?.id, 'urgent');
+      assert.equal(lane.take(), ahead, 'it is the next one of its class');
+      const byRight = lane.takeAhead()!;
+      lanes.offer('x', job('later'));
+      assert.equal(lane.mine(byRight), true, 'the fifth turn is its own');
+      for (let left = 0; left < 5; left++) lane.take();
+      end();
+      await settled();
+    });
+
     it('can put a job back to the front', async () => {
       const { lanes, workers } = byHand(1);
       for (const id of ['1', '2']) lanes.offer('x', job(id));

@@ -154,12 +154,18 @@ describe('the posthorn command beside a running server', () => {
 
   it('queue: lanes, list, flush', async () => {
     const now = office.clock.now();
-    office.lanes = [{ name: 'mx1.dest.test', waiting: 1, slots: 0, limit: 1, cause: '421 slow down', causeAt: now, parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
+    office.lanes = [{ name: 'mx1.dest.test', waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
     assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains']);
     assert.match(
       await good('queue', 'lanes'),
-      /^LANE[^]*mx1\.dest\.test +1 +0 +1 +421 slow down +- +\\u001b\[2J\n\nDOMAIN[^]*\ndest\.test +2 +1 /,
+      /^LANE[^]*mx1\.dest\.test +1 +0 +1 +- +421 slow down +- +\\u001b\[2J\n\nDOMAIN[^]*\ndest\.test +2 +1 /,
     );
+    office.changes = [{ at: now, what: 'connections', to: '1 connection', cause: '421 slow down' }];
+    assert.match(
+      await good('queue', 'lanes', '--lane', 'mx1.dest.test'),
+      /^LANE[^]*\n\nAT +NOW +WHY\n2026\S+ +1 connection +421 slow down$/,
+    );
+    assert.deepEqual([(await posthorn(['queue', 'lanes', '--lane', 'nowhere'])).code], [66]);
     assert.equal(
       dataOf(await good('queue', 'list', '--domain', 'dest.test', '--status', 'deferred', '--json')).length,
       1,
@@ -167,6 +173,53 @@ describe('the posthorn command beside a running server', () => {
     assert.match(await good('queue', 'list'), /^NEXT TRY/);
     assert.equal(await good('queue', 'flush', '--domain', 'dest.test', '--json'), '{\n  "flushed": 1\n}');
     assert.equal(await good('queue', 'flush', '--all'), '0 deliveries are tried now');
+  });
+
+  it('queue: hold, pause, holds, limit, release, cancel', async () => {
+    const held = JSON.parse(await good('queue', 'hold', '--domain', 'Dest.test', '--note', 'moving', '--json')) as Json;
+    assert.deepEqual(Object.keys(held), ['object', 'id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at']); // prettier-ignore
+    assert.deepEqual([held['target'], held['catches_new'], held['note'], held['until']], ['dest.test', false, 'moving', null]); // prettier-ignore
+    assert.match(
+      await good('queue', 'pause', '--stream', 'transactional', '--for', '2h'),
+      /held +stream transactional +yes +2026/,
+    );
+    assert.match(
+      await good('queue', 'limit', '--lane', 'mx1', '--connections', '1', '--per-minute', '30'),
+      /at most 1 connections, 30 a minute +lane mx1/,
+    );
+    assert.match(await good('queue', 'limit', '--lane', 'mx1', '--connections', '2'), /at most 2 connections/);
+    assert.equal(dataOf(await good('queue', 'holds', '--json')).length, 3, 'a limit takes the place of the last');
+    assert.equal(await good('queue', 'limit', '--lane', 'mx1'), 'the limit of mx1 has ended');
+    assert.match(await good('queue', 'resume', '--stream', 'transactional'), /stream transactional/);
+    assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
+    assert.equal(await good('queue', 'holds'), 'nothing is held');
+    const id = await office.mail('c@dest.test');
+    assert.match(await good('messages', 'why', id), /c@dest\.test +queued +- +It is due and waits for its turn\./);
+    assert.equal(await good('queue', 'cancel', '--message', id), '1 deliveries are canceled');
+    const { code, notes } = await posthorn(['queue', 'cancel', '--lane', 'mx1']);
+    assert.deepEqual([code, notes.includes('--domain')], [64, true]);
+  });
+
+  it('resolve: where mail goes', async () => {
+    assert.match(await good('resolve', 'Away.test'), /^domain +away\.test\nroute +discard/);
+    office.resolved = {
+      destination: {
+        kind: 'site', name: 'google', relay: null, operator: { name: 'google', messagesPerConnection: 50 },
+        sts: { mode: 'enforce', mx: ['*.google.com'], maxAge: 86_400 },
+        hosts: [{ name: 'mx.google.com', port: 25, preference: 5, addresses: [{ ip: '192.0.2.1' }] }, { name: 'mx.evil.test', port: 25, preference: 9, addresses: [] }],
+      },
+      needs: [{ kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts' } }, { kind: 'refused', text: 'not named' }],
+      lane: null,
+    }; // prettier-ignore
+    const told = await good('resolve', 'dest.test');
+    assert.match(told, /lane +google\n[^]*MTA-STS +enforce: \*\.google\.com\n[^]*mails a connection +50\n/);
+    assert.match(
+      told,
+      /mx\.google\.com +25 +5 +192\.0\.2\.1 +required, verified +mta-sts\nmx\.evil\.test .*never: no mail goes there +not named/,
+    );
+    assert.deepEqual(members(await good('resolve', 'dest.test', '--json')), ['object', 'domain', 'route', 'problem', 'lane', 'operator', 'hosts', 'sts', 'source', 'limits']); // prettier-ignore
+    office.resolved = { destination: { kind: 'nowhere', route: { kind: 'refused', enhanced: '5.1.10', text: 'null MX' } }, needs: [], lane: null }; // prettier-ignore
+    assert.match(await good('resolve', 'dest.test'), /problem +5\.1\.10 null MX/);
   });
 
   it('events tail: what there is, and from a time on', async () => {
@@ -189,7 +242,7 @@ describe('the posthorn command beside a running server', () => {
 
   it('books: balanced or not', async () => {
     assert.deepEqual(members(await good('books', '--json')), ['balanced', 'accepted', 'lines', 'faults']);
-    assert.match(await good('books'), /\nbalanced: 2 recipients accepted$/);
+    assert.match(await good('books'), /\nbalanced: 3 recipients accepted$/);
     await office.deps.db.commit.transact((tx) => tx.run(`UPDATE counters SET n = n + 1`));
     const wrong = await posthorn(['books']);
     assert.deepEqual([wrong.code, wrong.out.includes('NOT balanced')], [1, true]);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { decide, isWaiting, type Decision } from '../../src/messages/decide.ts';
+import { HELD_WITHOUT_END } from '../../src/messages/delivery.ts';
 import type { DeliveryState, DeliveryStatus, Happening, Hit, Outcome, Verdict } from '../../src/messages/delivery.ts';
 import { deliveryStatuses } from '../../src/storage/tables.ts';
 import { HOUR, NOW, deliveryState } from '../support/mail-rows.ts';
@@ -225,6 +226,52 @@ const typesOf = (decision: Decision): string[] => decision.events.map(({ type })
 const detailOf = (decision: Decision): Readonly<Record<string, unknown>> => decision.events[0]?.detail ?? {};
 
 describe('messages/decide', () => {
+  describe('holds', () => {
+    const OPERATORS = 'hld_00000000000000000000000001';
+    const hold = (changes: Partial<Extract<Happening, { kind: 'held' }>> = {}): Happening => ({
+      kind: 'held',
+      by: OPERATORS,
+      since: NOW,
+      until: null,
+      ...changes,
+    });
+    const apply = (state: DeliveryState, ...happenings: (readonly [Happening, number])[]): DeliveryState =>
+      happenings.reduce((before, [happening, at]) => decide(before, happening, at).state, state);
+    const freed: Happening = { kind: 'freed' };
+    const limit = NOW + 72 * HOUR;
+
+    // prettier-ignore
+    for (const [name, state, steps, expected] of [
+      ['rests without end', {}, [[hold(), NOW + 5]], { heldBy: OPERATORS, heldAt: NOW, dueAt: HELD_WITHOUT_END }],
+      ['rests until its end', {}, [[hold({ until: NOW + HOUR }), NOW + 5]], { dueAt: NOW + HOUR }],
+      ['rests no longer than its sender wants', { expiresAt: NOW + HOUR }, [[hold(), NOW]], { dueAt: NOW + HOUR }],
+      ['is looked at when its own time is over where we hold it', {}, [[hold({ by: 'stream:a/b' }), NOW]], { heldBy: 'stream:a/b', dueAt: limit }],
+      ['gets back the time of an operator’s hold', {}, [[hold(), NOW + HOUR], [freed, NOW + 9 * HOUR]], { heldBy: null, dueAt: NOW + 9 * HOUR, giveUpAt: limit + 9 * HOUR }],
+      ['gets back no time that an overlapping hold has given', {}, [[hold(), NOW], [freed, NOW + HOUR], [hold({ by: 'hld_2' }), NOW + HOUR], [freed, NOW + 3 * HOUR]], { giveUpAt: limit + 3 * HOUR }],
+      ['gets it back when one hold follows another unseen', {}, [[hold(), NOW], [hold({ by: 'stream:a/b' }), NOW + HOUR], [freed, NOW + 2 * HOUR]], { giveUpAt: limit + HOUR }],
+      ['gets back none from before it was to be sent', { queuedAt: NOW + HOUR }, [[hold(), NOW + HOUR], [freed, NOW + 2 * HOUR]], { giveUpAt: limit + HOUR }],
+      ['gets none back beyond what its sender wants', { expiresAt: limit }, [[hold(), NOW], [freed, NOW + HOUR]], { giveUpAt: limit }],
+      ['gets none back from a hold of our own', {}, [[hold({ by: 'domain:a.test' }), NOW], [freed, NOW + HOUR]], { heldBy: null, giveUpAt: limit }],
+      ['gets it back when a claim finds the hold ended', {}, [[hold({ until: NOW + HOUR }), NOW], [claimed, NOW + HOUR]], { status: 'sent', heldBy: null, giveUpAt: limit + HOUR }],
+      ['outlives its limit while it is held', {}, [[hold(), NOW], [{ kind: 'aged' }, NOW + 100 * HOUR]], { status: 'queued', heldBy: OPERATORS }],
+      ['does not outlive expires_at', { expiresAt: NOW + HOUR, giveUpAt: NOW + HOUR }, [[hold(), NOW], [hold(), NOW + HOUR]], { status: 'bounced', heldBy: null, dueAt: null }],
+      ['does not outlive its limit where we hold it', {}, [[hold({ by: 'stream:a/b' }), limit]], { status: 'bounced' }],
+      ['is not flushed', {}, [[hold(), NOW], [{ kind: 'flushed' }, NOW + 1]], { dueAt: HELD_WITHOUT_END }],
+      ['is canceled', {}, [[hold(), NOW], [{ kind: 'canceled' }, NOW + 1]], { status: 'canceled', heldBy: null, dueAt: null }],
+      ['is not freed while it is not held', { dueAt: NOW + HOUR }, [[freed, NOW]], { dueAt: NOW + HOUR }],
+    ] as const) {
+      it(`mail ${name}`, () => {
+        const after = apply(deliveryState(state), ...steps);
+        assert.deepEqual({ ...after, ...expected }, after);
+      });
+    }
+
+    it('leaves alone what is being sent', () => {
+      const state = held('sent');
+      assert.deepEqual([decide(state, hold(), NOW).applied, decide(state, freed, NOW).applied], [false, false]);
+    });
+  });
+
   describe('the arrows', () => {
     for (const { name, happening, now = NOW, to, ...row } of arrows) {
       for (const status of statuses) {

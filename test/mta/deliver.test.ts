@@ -228,7 +228,7 @@ describe('mta/deliver', () => {
     it('opens after three hosts’ worth of failed dials, and then nobody is dialled and no attempt spent', async () => {
       const dead = hostAt(await deadPort());
       for (let count = 0; count < 3; count++) assert.equal((await send(siteOf(dead))).kind, 'tried');
-      assert.deepEqual(await send(siteOf(dead)), { kind: 'untried' });
+      assert.deepEqual(await send(siteOf(dead)), { kind: 'untried', refusal: null });
       const server = await serve();
       assert.equal(outcomeOf(await send(siteOf(dead, hostAt(server.port)))).facts.mx, 'mx1.dest.test');
       clock.advance(60_000);
@@ -252,7 +252,7 @@ describe('mta/deliver', () => {
     const site = siteOf(hostAt(server.port));
     const busy = [send(site), send(site)];
     await server.reached('mail', 2);
-    assert.deepEqual(await send(site), { kind: 'untried' });
+    assert.deepEqual(await send(site), { kind: 'untried', refusal: null });
     for (const session of server.sessions) session.reset();
     for (const tried of await Promise.all(busy)) assert.equal(outcomeOf(tried).kind, 'deferred');
   });
@@ -260,7 +260,7 @@ describe('mta/deliver', () => {
   it('spends no attempt where the program stops', async () => {
     const server = await serve();
     await pool.drain();
-    assert.deepEqual(await send(siteOf(hostAt(server.port))), { kind: 'untried' });
+    assert.deepEqual(await send(siteOf(hostAt(server.port))), { kind: 'untried', refusal: null });
   });
 
   it('gives every connection back, whatever became of the mail', async () => {

@@ -73,7 +73,7 @@ class Bench {
       windows,
       epoch: EPOCH,
       leaseMs: HOUR,
-      prepare: (id) => this.prepare(id),
+      prepare: (job) => this.prepare(job.id),
       attempt: (job, mail, number, connected) => {
         this.kinds.push(mail.kind);
         this.attempts.push(`${job.id}#${number}`);

@@ -100,7 +100,7 @@ describe('operator: control socket', () => {
   }
 
   it('tells a fault of its own, logs it, and goes on', async () => {
-    const mta = { lanes: () => { throw new Error('lanes are broken'); } }; // prettier-ignore
+    const mta = { ...office.deps.mta, lanes: () => { throw new Error('lanes are broken'); } }; // prettier-ignore
     await control.close();
     control = await serveControl({ ...office.deps, mta }, office.folder);
     await assert.rejects(callServer(control.path, 'queue.lanes', {}), (error: unknown) => error instanceof Problem && error.code === 'internal_error' && error.message === 'lanes are broken'); // prettier-ignore

@@ -1,6 +1,6 @@
 /** Where the operator's operations work in a test: a real database, a clock and DNS that the test decides about. */
 import { createStreams } from '../../src/accounts/stream-store.ts';
-import { ensureDefaultAccount } from '../../src/accounts/account-store.ts';
+import { createAccountPauses, ensureDefaultAccount } from '../../src/accounts/account-store.ts';
 import { createBell } from '../../src/base/bell.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import type { Log, LogFields } from '../../src/base/log.ts';
@@ -8,6 +8,8 @@ import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import type { DueHint } from '../../src/messages/accept.ts';
+import { createHoldBook } from '../../src/messages/hold-book.ts';
+import { createHolds } from '../../src/messages/holds.ts';
 import type { Happening } from '../../src/messages/delivery.ts';
 import { createRecorder } from '../../src/messages/record.ts';
 import {
@@ -17,7 +19,7 @@ import {
   type OperatorDeps,
   type ResultOf,
 } from '../../src/operator/operations.ts';
-import type { LaneState } from '../../src/operator/operation.ts';
+import type { LaneChange, LaneState, ResolvedDomain } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -31,6 +33,8 @@ export class Office {
   readonly forgotten: string[] = [];
   readonly logged: LogFields[] = [];
   lanes: LaneState[] = [];
+  changes: LaneChange[] = [];
+  resolved: ResolvedDomain = { destination: { kind: 'discard' }, needs: [], lane: null };
   readonly config: Config;
   readonly deps: OperatorDeps;
   readonly folder: string;
@@ -49,6 +53,7 @@ export class Office {
     const directory = createDomainDirectory({ db, clock });
     const note = (fields: LogFields): void => void this.logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
+    const book = createHoldBook({ db, clock, changed: () => undefined });
     this.deps = {
       db, clock, log, bells, resolver: this.resolver, config: this.config, keyring: openKeyring(folder),
       recorder: createRecorder({ commit: db.commit, clock, written: () => undefined }),
@@ -59,8 +64,12 @@ export class Office {
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
-      mta: { lanes: () => this.lanes },
       webhookChanged: (id) => void this.forgotten.push(id),
+      mta: { resolve: () => Promise.resolve(this.resolved), lanes: () => this.lanes, lane: (name) => {
+          const now = this.lanes.find((one) => one.name === name);
+          return now === undefined ? null : { now, changes: this.changes };
+        }, laneFacts: () => ({ parkedUntil: null, held: null }) },
+      book, holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {
         this.forgotten.push(name);

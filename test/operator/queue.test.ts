@@ -49,7 +49,15 @@ describe('operator/queue', () => {
 
   it('shows lanes with the reason for their limit, and what waits by domain', async () => {
     const now = office.clock.now();
-    const lane = { waiting: 3, slots: 2, limit: 1, cause: '421 slow down', causeAt: now, lastReply: '421 slow down' };
+    const lane = {
+      waiting: 3,
+      slots: 2,
+      limit: 1,
+      perMinute: null,
+      cause: '421 slow down',
+      causeAt: now,
+      lastReply: '421 slow down',
+    };
     office.lanes = [
       { ...lane, name: 'mx.dest.test', parkedUntil: now + 1000, lastProgressAt: now },
       { ...lane, name: '~simulator', causeAt: null, parkedUntil: null, lastReply: null, lastProgressAt: 0 },
@@ -60,15 +68,17 @@ describe('operator/queue', () => {
     const { data, domains } = await office.run('queue.lanes', {});
     assert.deepEqual(data, [
       {
-        object: 'lane', name: 'mx.dest.test', waiting: 3, connections: 2, limit: 1, cause: '421 slow down', cause_at: '2026-01-31T09:30:00.000Z',
+        object: 'lane', name: 'mx.dest.test', waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: '2026-01-31T09:30:00.000Z',
         parked_until: '2026-01-31T09:30:01.000Z', last_reply: '421 slow down', last_progress_at: '2026-01-31T09:30:00.000Z',
       },
       {
-        object: 'lane', name: '~simulator', waiting: 3, connections: 2, limit: 1, cause: '421 slow down', cause_at: null,
+        object: 'lane', name: '~simulator', waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: null,
         parked_until: null, last_reply: null, last_progress_at: null,
       },
     ]); // prettier-ignore
-    assert.deepEqual(domains, [{ domain: 'dest.test', waiting: 2, due: 1, oldest_due_at: '2026-01-31T09:30:00.000Z' }]);
+    assert.deepEqual(domains, [
+      { domain: 'dest.test', waiting: 2, due: 1, held: 0, oldest_due_at: '2026-01-31T09:30:00.000Z' },
+    ]);
   });
 
   it('flushes one domain: due now, rung for, audited, and nothing else touched', async () => {

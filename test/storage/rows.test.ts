@@ -72,6 +72,9 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     id: 'whr_1', webhook_id: 'whk_1', account_id: ACCOUNT, since: NOW, until: NOW, which: 'all', types_json: '[]', status: 'running', position: 1,
     end_position: 2, queued: 0, created_at: NOW, finished_at: null,
   },
+  holds: { id: 'hld_1', kind: 'hold', scope: 'stream', target: odd, account_id: ACCOUNT, catches_new: 1, connections: null, per_minute: null, note: odd, until: NOW, created_at: NOW },
+  sts_policies: { domain: odd, policy_id: odd, policy_json: odd, fetched_at: NOW, expires_at: NOW },
+  host_tls: { host: odd, workaround: 'reduced', workaround_until: NOW, offered_at: null },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>

@@ -91,6 +91,10 @@ export interface TestAppOptions {
   clock?: TestClock;
   resolver?: FakeResolver;
   zones?: Zones;
+  /** PEM certificates that mail hosts and policy servers may chain to. */
+  ca?: string;
+  /** Where MTA-STS policies are served. */
+  stsPort?: number;
 }
 
 export interface TestApp {
@@ -203,7 +207,14 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
   const resolver = options.resolver ?? new FakeResolver(options.zones);
   const config = configFor(folder, options.mailPort ?? 25, options.settings);
   const logged: TestApp['logged'] = [];
-  const app = await startApp(config, { clock, resolver, log: collector(logged), random: () => 0.5 });
+  const app = await startApp(config, {
+    clock,
+    resolver,
+    log: collector(logged),
+    random: () => 0.5,
+    ...(options.ca === undefined ? {} : { ca: options.ca }),
+    ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
+  });
   const operator = reachOperator(config);
   const { key, keyId } = made;
   const request = requester(app.url, key, made.contract);

@@ -9,3 +9,5 @@ export const testCa = read('ca.pem');
 export const server = { key: read('server.key'), cert: read('server.pem') };
 /** The same names and key, valid in January 2020. */
 export const expired = { key: server.key, cert: read('expired.pem') };
+/** Signed by itself, for mta-sts.dest.test and mx.dest.test: trusted where its `cert` is. */
+export const stsServer = { key: read('sts.key'), cert: read('sts.pem') };

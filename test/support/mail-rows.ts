@@ -98,6 +98,8 @@ export function deliveryRow(changes: Partial<DeliveryRow> = {}): DeliveryRow {
     smtp_reply: null,
     mx: null,
     tls: null,
+    held_by: null,
+    held_at: null,
     ...changes,
   };
 }
@@ -137,6 +139,9 @@ export function deliveryState(changes: Partial<DeliveryState> = {}): DeliverySta
     clicks: 0,
     stream: 'transactional',
     deliveredAt: null,
+    expiresAt: null,
+    heldBy: null,
+    heldAt: null,
     ...changes,
   };
 }

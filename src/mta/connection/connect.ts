@@ -44,7 +44,7 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
       resolve(result);
     };
     const abandon = (): void => {
-      end({ kind: 'failed', ip: target.ips[0] ?? '', text: 'given up: the program stops' });
+      end({ kind: 'failed', ip: target.ips[0] ?? '', text: String(signal?.reason) });
     };
     const failed = (socket: Socket, ip: string, text: string): void => {
       running.get(socket)?.cancel();

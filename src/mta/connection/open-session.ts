@@ -94,7 +94,7 @@ class Opening {
     if (connected.kind === 'failed') return this.failed('connect', null, connected.text);
     const wire = new Wire(this.deps, connected.socket);
     const abandon = (): void => {
-      wire.destroy('given up: the program stops');
+      wire.destroy(String(signal?.reason));
     };
     signal?.addEventListener('abort', abandon);
     try {

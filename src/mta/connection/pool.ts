@@ -57,9 +57,17 @@ export interface Pool {
   count(host?: string): number;
   /** Closes what is idle, refuses new leases, and resolves when every leased session was given back and is gone. */
   drain(): Promise<void>;
+  /**
+   * Drops connections that have been waited for over `waitMs` in one phase, except for `most` of them: those that waited
+   * longest go first, none behind its final dot. Gives how many were dropped.
+   */
+  dropWaiting(waitMs: number, most: number): number;
   /** Refuses new leases and drops every connection that is being opened or carries a message; see `Session.abandon`. */
   abandon(evenPastDot?: boolean): void;
 }
+
+/** What the attempt's record says of a connection that others needed more. */
+const GAVE_WAY = 'given up: it kept us waiting while other destinations had no connection';
 
 interface Held {
   session: Session;
@@ -76,7 +84,7 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
   const idle = new Map<string, Held[]>();
   const perHost = new Map<string, number>();
   const leased = new Set<Held>();
-  const opening = new Set<AbortController>();
+  const opening = new Map<AbortController, number>();
   let total = 0;
   let closing = 0;
   let draining = false;
@@ -89,7 +97,7 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
     if (!makeRoom(request)) return { kind: 'full' };
     const { key, host, maxMessages = limits.maxMessages } = request;
     const controller = new AbortController();
-    opening.add(controller);
+    opening.set(controller, clock.monotonic());
     adjust(host, 1);
     try {
       const opened = await request.open(controller.signal);
@@ -212,9 +220,20 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
       settle();
       return done;
     },
+    dropWaiting(waitMs, most) {
+      const before = clock.monotonic() - waitMs;
+      const waiting = [
+        ...[...opening].map(([controller, since]) => ({ since, drop: () => { controller.abort(GAVE_WAY); } })),
+        ...[...leased].map(({ session }) => ({ since: session.waitingSince ?? Infinity, drop: () => { session.abandon(false, GAVE_WAY); } })),
+      ].filter(({ since }) => since <= before); // prettier-ignore
+      waiting.sort((a, b) => a.since - b.since);
+      const dropped = waiting.slice(0, Math.max(0, waiting.length - most));
+      for (const { drop } of dropped) drop();
+      return dropped.length;
+    },
     abandon(evenPastDot = false) {
       draining = true;
-      for (const controller of opening) controller.abort();
+      for (const controller of opening.keys()) controller.abort('given up: the program stops');
       for (const { session } of leased) session.abandon(evenPastDot);
     },
   };

@@ -112,6 +112,11 @@ export class Session {
     this.opening = opened.timings;
   }
 
+  /** Since when the server keeps us waiting, on `clock.monotonic()`; null while it does not, or where nobody may hang up. */
+  get waitingSince(): number | null {
+    return this.pastDot ? null : this.wire.waitingSince;
+  }
+
   /** Messages tried on this connection. */
   get messages(): number {
     return this.tried;
@@ -142,10 +147,10 @@ export class Session {
    * Drops the connection in the middle of whatever it does, but behind the final dot only where `evenPastDot` says so: there
    * the server may have taken the message, and only its answer keeps it from being sent twice.
    */
-  abandon(evenPastDot = false): void {
+  abandon(evenPastDot = false, why = 'given up: the program stops'): void {
     if (this.pastDot && !evenPastDot) return;
     this.finished = true;
-    this.wire.destroy('given up: the program stops');
+    this.wire.destroy(why);
   }
 
   /** Carries one message. The world's refusals are values; throws only on an envelope that could inject commands: a bug. */

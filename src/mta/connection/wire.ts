@@ -29,6 +29,8 @@ export class Wire {
   deadline = Infinity;
   /** Called once when the server speaks or leaves while nobody waits for it. */
   onUpset: (() => void) | null = null;
+  /** Since when the server keeps us waiting, on `clock.monotonic()`; null while nothing is awaited. */
+  waitingSince: number | null = null;
   private readonly clock: Clock;
   private readonly trace: Trace | undefined;
   private socket: Socket;
@@ -160,6 +162,7 @@ export class Wire {
       this.upset();
     } else {
       this.waiting = null;
+      this.waitingSince = null;
       this.timer?.cancel();
       waiting(reply);
     }
@@ -169,6 +172,7 @@ export class Wire {
     const { draining } = this;
     if (draining === null) return;
     this.draining = null;
+    this.waitingSince = null;
     this.timer?.cancel();
     draining(null);
   };
@@ -182,7 +186,8 @@ export class Wire {
   };
 
   private limit(phase: Phase, timeoutMs: number, what: string): void {
-    const left = this.deadline - this.clock.monotonic();
+    this.waitingSince = this.clock.monotonic();
+    const left = this.deadline - this.waitingSince;
     const ms = Math.max(0, Math.min(timeoutMs, left));
     this.timer = this.clock.after(ms, () => {
       const why = left < timeoutMs ? 'the time for the whole attempt is over' : `${what} within ${String(ms / 1000)} s`;
@@ -195,6 +200,7 @@ export class Wire {
     if (this.broken !== null) return;
     const broken: Broken = { kind: 'broken', phase: this.phase, text };
     this.broken = broken;
+    this.waitingSince = null;
     this.timer?.cancel();
     const { waiting, draining } = this;
     this.waiting = null;

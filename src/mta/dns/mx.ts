@@ -25,7 +25,15 @@ export interface HostAddress {
 
 export type MailRoute =
   /** `ttl` in seconds; `hosts` in the order to try, at least one. `fromMx` is false for a domain that is its own mail host. */
-  | { kind: 'hosts'; site: string; hosts: readonly MailHost[]; ttl: number; fromMx: boolean }
+  | {
+      kind: 'hosts';
+      site: string;
+      hosts: readonly MailHost[];
+      ttl: number;
+      fromMx: boolean;
+      /** Every MX host the domain names, usable or not; none for a domain that is its own mail host. */
+      mxNames?: readonly string[];
+    }
   /** Mail for this domain cannot be delivered, and trying again would not help. */
   | { kind: 'refused'; enhanced: '5.1.10' | '5.4.4' | '5.4.6'; reason: RefusalReason; text: string }
   /** One look-up says there is no such domain; three fresh ones, spread over 20 minutes, make it so. */
@@ -108,8 +116,8 @@ async function findMxHosts(
     if (lookedUp.filter((host) => host.kind === 'usable').length >= HOSTS_AT_ONCE) break;
     if (lookedUp.some((host) => host.kind === 'own')) break;
   }
-  const site = siteOf(named.map((record) => record.exchange));
-  return concluded(domain, candidates, lookedUp, { site, ttl: mx.ttl, fromMx: true });
+  const mxNames = named.map((record) => record.exchange);
+  return concluded(domain, candidates, lookedUp, { site: siteOf(mxNames), ttl: mx.ttl, fromMx: true, mxNames });
 }
 
 type HostLookup =
@@ -163,7 +171,7 @@ function concluded(
   domain: string,
   candidates: readonly MxRecord[],
   lookedUp: readonly HostLookup[],
-  of: { site: string; ttl: number; fromMx: boolean },
+  of: { site: string; ttl: number; fromMx: boolean; mxNames?: readonly string[] },
 ): MailRoute {
   let own = Infinity;
   for (const each of lookedUp) if (each.kind === 'own') own = Math.min(own, each.preference);
@@ -172,7 +180,7 @@ function concluded(
   const usable = lookedUp.filter((each) => each.kind === 'usable').filter((each) => each.host.preference < own);
   if (usable.length > 0) {
     const ttl = usable.reduce((least, each) => Math.min(least, each.ttl), of.ttl);
-    return { kind: 'hosts', site: of.site, hosts: usable.map((each) => each.host), ttl, fromMx: of.fromMx };
+    return { ...of, kind: 'hosts', hosts: usable.map((each) => each.host), ttl };
   }
   const trouble = lookedUp.find((each) => each.kind === 'trouble');
   if (trouble !== undefined) return trouble;

@@ -69,7 +69,7 @@ describe('mta/connection/connect', () => {
       { clock },
       { ips: ['127.0.0.7'], port: server.port, timeoutMs: 30_000, signal: given.signal },
     );
-    given.abort();
+    given.abort('given up: the program stops');
     assert.deepEqual(await ended, { kind: 'failed', ip: '127.0.0.7', text: 'given up: the program stops' });
     assert.equal(clock.nextAt(), null);
     await stop();

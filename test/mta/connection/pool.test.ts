@@ -131,6 +131,29 @@ describe('mta/connection/pool', () => {
     assert.equal(pool.count(), 0);
   });
 
+  it('drops what is kept waiting longest, beyond so many, and nothing behind its final dot', async () => {
+    server.options.script = { message: { raw: '' }, mail: (line) => (line.includes('<stuck@') ? 'hang' : '250 ok') };
+    const hosts = ['mx1.dest.test:25', 'mx2.dest.test:25', 'mx3.dest.test:25', 'mx4.dest.test:25'];
+    const [first, second, dotted, calm] = await Promise.all(hosts.map((host) => leased({ host, key: host })));
+    assert.ok(first && second && dotted && calm);
+    const stuck = mailOf(undefined, { envelopeFrom: 'stuck@rp.acme.test' });
+    const sending = dotted.session.send(mailOf());
+    await server.reached('message');
+    const [one, two] = [first.session.send(stuck), (clock.advance(1000), second.session.send(stuck))];
+    await server.reached('mail', 3);
+    assert.equal(pool.dropWaiting(10_000, 0), 0, 'nobody has waited so long yet');
+    clock.advance(10_000);
+    assert.equal(pool.dropWaiting(10_000, 2), 0, 'so many may wait');
+    assert.equal(pool.dropWaiting(10_000, 1), 1);
+    const broken = await one;
+    assert.match(broken.kind === 'broken' ? broken.text : '', /^given up: it kept us waiting/);
+    assert.equal(pool.dropWaiting(10_000, 0), 1);
+    assert.equal((await two).kind, 'broken');
+    server.sessions[2]?.say('250 2.0.0 taken after all\r\n');
+    assert.equal((await sending).kind, 'accepted');
+    for (const lease of [first, second, dotted, calm]) lease.giveBack();
+  });
+
   it('abandons what is opened or under way, but not what is behind its final dot', async () => {
     server.options.script = { message: { raw: '' }, mail: (line) => (line.includes('<stuck@') ? 'hang' : '250 ok') };
     const [dotted, stuck] = [await leased(), await leased()];

@@ -1,0 +1,149 @@
+/** `posthorn queue hold|release|pause|resume|holds|limit|cancel`. */
+import type { Command } from 'commander';
+import type { ResultOf } from '../operator/operations.ts';
+import type { Context } from './cli.ts';
+import { durationOption, limitOption } from './options.ts';
+import { table } from './table.ts';
+
+interface Part {
+  domain?: string;
+  lane?: string;
+  account?: string;
+  stream?: string;
+  message?: string;
+}
+
+interface HoldOptions extends Part {
+  for?: number;
+  new?: true;
+  note?: string;
+  json?: true;
+}
+
+interface LimitOptions {
+  lane: string;
+  connections?: number;
+  perMinute?: number;
+  for?: number;
+  note?: string;
+  json?: true;
+}
+
+export function addHolds(queue: Command, context: Context): void {
+  addHold(queue, context);
+  addRelease(queue, context);
+  queue
+    .command('holds')
+    .description('list what is held, paused and limited')
+    .option('--json', 'as one JSON object')
+    .action(async ({ json }: { json?: true }) => {
+      const holds = await context.operate((operator) => operator.call('queue.holds', {}));
+      context.print(json, holds, () => holdLines(holds.data));
+    });
+  addLimit(queue, context);
+  withPart(queue.command('cancel').description('cancel mail that waits; what is on the wire cannot be called back'))
+    .option('--json', 'as one JSON object')
+    .action(async ({ json, ...part }: Part & { json?: true }) => {
+      const { lane, ...others } = partOf(part);
+      if (lane !== undefined) queue.error("error: a lane's mail is canceled by its domains: --domain");
+      const result = await context.operate((operator) => operator.call('queue.cancel', others));
+      context.print(json, result, () => [`${String(result.canceled)} deliveries are canceled`]);
+    });
+}
+
+function addHold(queue: Command, context: Context): void {
+  const hold = async (options: HoldOptions, catchesNew: boolean): Promise<void> => {
+    const { for: forMs, note, json } = options;
+    const row = await context.operate((operator) =>
+      operator.call('queue.hold', { ...partOf(options), for_ms: forMs, new: catchesNew, note }),
+    );
+    context.print(json, row, () => holdLines([row]));
+  };
+  withHold(queue.command('hold').description('keep back mail that waits now, until it is released'))
+    .option('--new', 'and what is accepted later')
+    .action((options: HoldOptions) => hold(options, options.new === true));
+  withHold(queue.command('pause').description('keep back mail that waits and mail that comes')).action(
+    (options: HoldOptions) => hold(options, true),
+  );
+}
+
+function addRelease(queue: Command, context: Context): void {
+  for (const [name, description] of [
+    ['release', 'let held mail go'],
+    ['resume', 'end a pause: the same as release'],
+  ] as const) {
+    withPart(queue.command(name).description(description))
+      .argument('[id]', 'of the hold; or say of what')
+      .option('--json', 'as one JSON object')
+      .action(async (id: string | undefined, { json, ...part }: Part & { json?: true }) => {
+        const released = await context.operate((operator) => operator.call('queue.release', { id, ...partOf(part) }));
+        context.print(json, released, () => holdLines(released.data));
+      });
+  }
+}
+
+function addLimit(queue: Command, context: Context): void {
+  queue
+    .command('limit')
+    .description('slow a lane down; without --connections and --per-minute the limit ends')
+    .requiredOption('--lane <lane>', 'its name, as `queue lanes` shows it')
+    .option('--connections <n>', 'connections at most', limitOption)
+    .option('--per-minute <n>', 'mails a minute at most', Number)
+    .option('--for <time>', 'how long, such as 2h (default: until it is ended)', durationOption)
+    .option('--note <text>', 'why, for others')
+    .option('--json', 'as one JSON object')
+    .action(async ({ lane, connections, perMinute, for: forMs, note, json }: LimitOptions) => {
+      const limit = await context.operate((operator) =>
+        operator.call('queue.limit', { lane, connections, per_minute: perMinute, for_ms: forMs, note }),
+      );
+      context.print(json, limit, () =>
+        limit.data.length === 0 ? [`the limit of ${lane} has ended`] : holdLines(limit.data),
+      );
+    });
+}
+
+const withPart = (command: Command): Command =>
+  command
+    .option('--domain <domain>', "of this recipient's domain")
+    .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
+    .option('--account <account>', 'of this account, name or id')
+    .option('--stream <stream>', 'of this stream of the account (default: default)')
+    .option('--message <id>', 'of this message');
+
+const withHold = (command: Command): Command =>
+  withPart(command)
+    .option('--for <time>', 'how long, such as 2h (default: until it is released)', durationOption)
+    .option('--note <text>', 'why, for others')
+    .option('--json', 'as one JSON object');
+
+const partOf = ({ domain, lane, account, stream, message }: Part) => ({
+  domain,
+  lane,
+  account,
+  stream,
+  message_id: message,
+});
+
+function holdLines(holds: ResultOf<'queue.holds'>['data']): string[] {
+  if (holds.length === 0) return ['nothing is held'];
+  return table(
+    ['ID', 'WHAT', 'OF', 'NEW MAIL', 'UNTIL', 'SINCE', 'NOTE'],
+    holds.map((one) => [
+      one.id,
+      one.kind === 'hold' ? 'held' : limitText(one),
+      `${one.scope} ${one.target}`,
+      one.catches_new,
+      one.until,
+      one.created_at,
+      one.note,
+    ]),
+  );
+}
+
+function limitText({ connections, per_minute: perMinute }: ResultOf<'queue.holds'>['data'][number]): string {
+  const parts = [
+    ...(connections === null ? [] : [`${String(connections)} connections`]),
+    ...(perMinute === null ? [] : [`${String(perMinute)} a minute`]),
+  ];
+  return `at most ${parts.join(', ')}`;
+}

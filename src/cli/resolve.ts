@@ -1,0 +1,45 @@
+/** `posthorn resolve DOMAIN`. */
+import type { Command } from 'commander';
+import type { ResultOf } from '../operator/operations.ts';
+import type { Context } from './cli.ts';
+import { examples } from './options.ts';
+import { table, type Cell } from './table.ts';
+
+export function addResolve(program: Command, context: Context): void {
+  program
+    .command('resolve')
+    .description('tell where mail for a domain goes: hosts, lane, TLS policy, source and limits')
+    .argument('<domain>')
+    .option('--json', 'as one JSON object')
+    .addHelpText('after', examples('posthorn resolve example.net', 'posthorn resolve example.net --json'))
+    .action(async (domain: string, { json }: { json?: true }) => {
+      const resolved = await context.operate((operator) => operator.call('resolve', { domain }));
+      context.print(json, resolved, () => lines(resolved));
+    });
+}
+
+function lines(resolved: ResultOf<'resolve'>): string[] {
+  const { sts, limits } = resolved;
+  const facts: [string, Cell][] = [
+    ['domain', resolved.domain],
+    ['route', resolved.route],
+    ['problem', resolved.problem],
+    ['lane', resolved.lane],
+    ['operator', resolved.operator],
+    ['MTA-STS', sts === null ? 'none' : `${sts.mode}: ${sts.mx.join(', ')}`],
+    ['source', resolved.source ?? "the system's choice"],
+    ['connections', limits?.connections ?? null],
+    ['mails a minute', limits?.per_minute ?? null],
+    ['mails a connection', limits?.messages_per_connection ?? null],
+  ];
+  const [, ...head] = table(['', ''], facts.filter(([, value]) => value !== null)); // prettier-ignore
+  if (resolved.hosts.length === 0) return head;
+  return [
+    ...head,
+    '',
+    ...table(
+      ['HOST', 'PORT', 'PREFERENCE', 'ADDRESSES', 'TLS', 'POLICY'],
+      resolved.hosts.map((one) => [one.name, one.port, one.preference, one.addresses.join(', '), one.tls, one.policy]),
+    ),
+  ];
+}

@@ -1,0 +1,95 @@
+/** The setting `delivery.shaping`: rules as they are written, and those that are shipped. */
+import { z } from 'zod';
+import { duration, type Kind } from './kind.ts';
+
+export interface ShapingRule {
+  name: string;
+  match: {
+    class?: 'hard' | 'soft' | 'block' | 'undetermined' | undefined;
+    /** As in the attempt's record: `rate_limited`, `reputation`, ... */
+    reason?: string | undefined;
+    code?: string | undefined;
+    /** A regular expression, whatever the case. */
+    text?: string | undefined;
+    operator?: string | undefined;
+  };
+  /** So many of them ... */
+  count: number;
+  /** ... within this time, in ms. */
+  within: number;
+  /** `slow`: half the connections. `pause`: none for a while. `alarm`: only the log line, which the others write too. */
+  action: 'slow' | 'pause' | 'alarm';
+  /** How long a pause takes, in ms. */
+  for: number;
+  /** Only tells what it would do. */
+  dryRun: boolean;
+}
+
+const FORM = '{ name, match: { class, reason, code, text, operator }, count, within, action, for, dryRun }';
+const LONGEST_PATTERN = 300;
+
+/** Time linear in the text: no backreferences, no look-around, and nothing repeated that repeats something itself. */
+const isQuick = (pattern: string): boolean =>
+  !/\\[1-9k]|\(\?[=!<]/.test(pattern) && !/[*+}][^()]{0,300}\)[*+{]/.test(pattern);
+
+function isPattern(written: string): boolean {
+  try {
+    return isQuick(written) && new RegExp(written, 'i') instanceof RegExp;
+  } catch {
+    return false;
+  }
+}
+
+const pattern = z
+  .string()
+  .max(LONGEST_PATTERN)
+  .refine(isPattern, { error: 'a regular expression without nested repetition, look-around and backreferences' });
+
+const within = duration('1s', '1d');
+const pause = duration('1s', '7d');
+
+const rule = z.strictObject({
+  name: z.string().regex(/^[a-z0-9_-]{1,50}$/),
+  match: z
+    .strictObject({
+      class: z.enum(['hard', 'soft', 'block', 'undetermined']).optional(),
+      reason: z.string().max(50).optional(),
+      code: z
+        .string()
+        .regex(/^(?:[45](?:\d\d|xx)|[45]\.\d{1,3}\.(?:\d{1,3}|x))$/)
+        .optional(),
+      text: pattern.optional(),
+      operator: z.string().max(50).optional(),
+    })
+    .refine((match) => Object.values(match).some((one) => one !== undefined)),
+  count: z.int().min(1).max(10_000),
+  within: within.schema,
+  action: z.enum(['slow', 'pause', 'alarm']),
+  for: pause.schema.default(15 * 60_000),
+  dryRun: z.boolean().default(false),
+});
+
+/** Rules in their order; each is looked at for every reply. */
+export function shapingRules(): Kind<ShapingRule[]> {
+  const expected = `at most 100 rules, each ${FORM}`;
+  return {
+    form: 'list',
+    expected,
+    unit: null,
+    schema: z.array(rule, { error: expected }).max(100, { error: expected }),
+  };
+}
+
+/** As one would write them. Cautious: what one reply says is dealt with by the lane itself. */
+export const SHIPPED_RULES = [
+  {
+    name: 'blocklisted',
+    match: { code: '5xx', text: 'block ?list|black ?list|spamhaus|spamcop|barracudacentral|\\bdnsbl\\b|\\brbl\\b' },
+    count: 3,
+    within: '10m',
+    action: 'pause',
+    for: '60m',
+  },
+  { name: 'many-blocks', match: { class: 'block' }, count: 20, within: '10m', action: 'slow' },
+  { name: 'still-too-fast', match: { reason: 'rate_limited' }, count: 30, within: '5m', action: 'pause', for: '5m' },
+];

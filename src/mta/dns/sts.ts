@@ -1,0 +1,125 @@
+/**
+ * The MTA-STS policies of recipient domains (RFC 8461): looked for in DNS, fetched, kept in memory and in the database as long as
+ * they are good, fetched again when their record changes and once a day. A policy that is known holds when DNS or the web
+ * server fail, so that nobody can switch it off by blocking them (section 5.1).
+ */
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { Resolver } from '../../base/resolver.ts';
+import { readStsPolicy, readStsRecord, type StsPolicy } from '../../mail/sts-policy.ts';
+import type { Database } from '../../storage/database.ts';
+import type { StsPolicyRow } from '../../storage/tables.ts';
+import type { StsFetch } from './sts-fetch.ts';
+
+export interface StsPolicies {
+  /** The policy in force for a domain, or null. Never rejects for what the world does. */
+  find(domain: string): Promise<StsPolicy | null>;
+}
+
+interface Known {
+  id: string;
+  policy: StsPolicy;
+  fetchedAt: number;
+  expiresAt: number;
+}
+
+const MOST_DOMAINS = 20_000;
+const REFRESH_MS = 86_400_000;
+/** After a fetch that failed, RFC 8461 section 3.3 asks for a pause. */
+const PAUSE_MS = 5 * 60_000;
+
+export function createStsPolicies(deps: {
+  db: Pick<Database, 'fast' | 'commit'>;
+  clock: Clock;
+  log: Log;
+  resolver: Pick<Resolver, 'txt'>;
+  fetch: StsFetch;
+}): StsPolicies {
+  const { db, clock, log } = deps;
+  /** Null: there is none, as far as the database knows. */
+  const known = new Map<string, Known | null>();
+  const failedAt = new Map<string, number>();
+  const asking = new Map<string, Promise<StsPolicy | null>>();
+
+  function remember<V>(map: Map<string, V>, domain: string, value: V): void {
+    map.delete(domain);
+    map.set(domain, value);
+    if (map.size <= MOST_DOMAINS) return;
+    for (const oldest of map.keys()) {
+      map.delete(oldest);
+      return;
+    }
+  }
+
+  async function stored(domain: string): Promise<Known | null> {
+    const kept = known.get(domain);
+    if (kept !== undefined) return kept;
+    const [row] = await db.fast.all<StsPolicyRow>('SELECT * FROM sts_policies WHERE domain = ?', [domain]);
+    const found = row === undefined ? null : fromRow(row);
+    remember(known, domain, found);
+    return found;
+  }
+
+  async function look(domain: string): Promise<StsPolicy | null> {
+    const before = await stored(domain);
+    const now = clock.now();
+    const valid = before !== null && before.expiresAt > now ? before : null;
+    const answer = await deps.resolver.txt(`_mta-sts.${domain}`);
+    const id = answer.kind === 'found' ? readStsRecord(answer.records) : null;
+    if (id === null) return inForce(valid);
+    const isFresh = valid?.id === id && now - valid.fetchedAt < REFRESH_MS;
+    if (isFresh || now - (failedAt.get(domain) ?? -Infinity) < PAUSE_MS) return inForce(valid);
+    return inForce((await fetchPolicy(domain, id)) ?? valid);
+  }
+
+  async function fetchPolicy(domain: string, id: string): Promise<Known | null> {
+    const fetched = await deps.fetch(domain);
+    const read = fetched.kind === 'text' ? readStsPolicy(fetched.text) : { kind: 'bad' as const, why: fetched.why };
+    const now = clock.now();
+    if (read.kind === 'bad') {
+      remember(failedAt, domain, now);
+      log.warn({ event: 'sts_policy_failed', domain, reason: read.why }, 'an MTA-STS policy could not be had');
+      return null;
+    }
+    const { policy } = read;
+    const fresh: Known = { id, policy, fetchedAt: now, expiresAt: now + policy.maxAge * 1000 };
+    failedAt.delete(domain);
+    remember(known, domain, fresh);
+    await store(domain, fresh);
+    log.info({ event: 'sts_policy', domain, mode: policy.mode, mx: policy.mx }, 'an MTA-STS policy was fetched');
+    return fresh;
+  }
+
+  async function store(domain: string, { id, policy, fetchedAt, expiresAt }: Known): Promise<void> {
+    await db.commit.transact((tx) =>
+      tx.run(
+        `INSERT INTO sts_policies (domain, policy_id, policy_json, fetched_at, expires_at) VALUES (?, ?, ?, ?, ?)
+         ON CONFLICT (domain) DO UPDATE SET policy_id = excluded.policy_id, policy_json = excluded.policy_json,
+           fetched_at = excluded.fetched_at, expires_at = excluded.expires_at`,
+        [domain, id, JSON.stringify(policy), fetchedAt, expiresAt],
+      ),
+    );
+  }
+
+  return {
+    find(domain) {
+      let question = asking.get(domain);
+      if (question === undefined) {
+        question = look(domain).finally(() => asking.delete(domain));
+        asking.set(domain, question);
+      }
+      return question;
+    },
+  };
+}
+
+/** Mode `none` is the domain's way to take a policy back. */
+const inForce = (known: Known | null): StsPolicy | null =>
+  known === null || known.policy.mode === 'none' ? null : known.policy;
+
+const fromRow = (row: StsPolicyRow): Known => ({
+  id: row.policy_id,
+  policy: JSON.parse(row.policy_json) as StsPolicy,
+  fetchedAt: row.fetched_at,
+  expiresAt: row.expires_at,
+});

@@ -1,0 +1,63 @@
+/** Cancels waiting mail of one part of the queue, a page at a time. */
+import type { Value } from '../storage/connection.ts';
+import type { HoldRow } from '../storage/tables.ts';
+import type { Act } from './act.ts';
+import type { OperatorDeps } from './operation.ts';
+
+/** A page is one commit, and other writers go in between. */
+const PAGE = 500;
+
+/** Returns how many deliveries were canceled. The audit line goes with the first page. */
+export async function cancelPages(
+  { db, recorder }: Pick<OperatorDeps, 'db' | 'recorder'>,
+  part: Pick<HoldRow, 'scope' | 'target' | 'account_id'>,
+  act: Act,
+): Promise<number> {
+  const { sql, values } = waitingOf(part);
+  let canceled = 0;
+  let after = '';
+  for (;;) {
+    const rows = await db.read.raw<{ id: string }[]>(sql, [...values, after, PAGE]);
+    if (rows.length === 0) return canceled;
+    const audit = after === '' ? act.rows() : {};
+    after = rows.at(-1)?.id ?? after;
+    const recorded = await recorder.record(
+      rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'canceled' } })),
+      audit,
+    );
+    canceled += recorded.filter(({ applied }) => applied).length;
+  }
+}
+
+/** In the order of ids, so that the position only moves on: what is accepted while it runs is met too, if it is quick. */
+function waitingOf({ scope, target, account_id: account }: Parameters<typeof cancelPages>[1]): {
+  sql: string;
+  values: Value[];
+} {
+  const end = 'AND d.claim_epoch IS NULL AND d.id > ? ORDER BY d.id LIMIT ?';
+  switch (scope) {
+    case 'message':
+      return {
+        sql: `SELECT d.id FROM deliveries d WHERE d.message_id = ? AND d.due_at IS NOT NULL ${end}`,
+        values: [target],
+      };
+    case 'domain':
+      return {
+        sql: `SELECT d.id FROM deliveries d WHERE d.domain = ? AND d.due_at IS NOT NULL ${end}`,
+        values: [target],
+      };
+    case 'account':
+      return {
+        sql: `SELECT d.id FROM deliveries d WHERE d.account_id = ? AND d.due_at IS NOT NULL ${end}`,
+        values: [target],
+      };
+    case 'stream':
+      return {
+        sql: `SELECT d.id FROM deliveries d JOIN messages m ON m.id = d.message_id
+          WHERE d.account_id = ? AND m.stream = ? AND d.due_at IS NOT NULL ${end}`,
+        values: [account, target],
+      };
+    case 'lane':
+      throw new Error('which domains a lane takes is known to the engine only');
+  }
+}

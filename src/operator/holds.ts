@@ -1,0 +1,200 @@
+/**
+ * Operations that keep mail back, let it go, and slow lanes down. What is set stands in the table `holds`, survives a restart, and
+ * may end by itself.
+ */
+import { z } from 'zod';
+import { newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { HoldRow } from '../storage/tables.ts';
+import { accountNamed } from './accounts.ts';
+import type { Act } from './act.ts';
+import { cancelPages } from './cancel-waiting.ts';
+import { onServer, type OperatorDeps } from './operation.ts';
+
+export interface HoldRecord {
+  object: 'hold';
+  id: string;
+  kind: HoldRow['kind'];
+  scope: HoldRow['scope'];
+  target: string;
+  account_id: string | null;
+  /** Whether mail that is accepted later is held as well. */
+  catches_new: boolean;
+  connections: number | null;
+  per_minute: number | null;
+  note: string | null;
+  until: string | null;
+  created_at: string;
+}
+
+const YEAR_MS = 366 * 86_400_000;
+const forArgument = z.int().min(1000).max(YEAR_MS).optional();
+const noteArgument = z.string().min(1).max(200).optional();
+
+/** One part of the queue: exactly one of them, and `account` beside a stream says whose it is. */
+const part = {
+  domain: z.string().min(1).max(253).toLowerCase().optional(),
+  lane: z.string().min(1).max(300).optional(),
+  account: z.string().min(1).max(200).optional(),
+  stream: z.string().min(1).max(100).optional(),
+  message_id: z.string().max(100).optional(),
+};
+type PartNamed = z.output<z.ZodObject<typeof part>>;
+
+export const holdOperations = {
+  /** What waits now rests until it is released; with `new`, what is accepted later too. */
+  'queue.hold': onServer({
+    acts: true,
+    args: z.strictObject({ ...part, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
+    async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
+      const about = await partNamed(deps, named);
+      if (about.account_id !== null) act.concerns(about.account_id);
+      const row = holdRow(deps, { ...about, catches_new: Number(catchesNew || about.scope === 'lane') }, forMs, note);
+      await deps.book.add(row, act.rows());
+      tell(deps, 'queue_held', row);
+      return holdRecord(row);
+    },
+  }),
+  /** Ends holds: by id, or all those of one part of the queue. */
+  'queue.release': onServer({
+    acts: true,
+    args: z.strictObject({ ...part, id: z.string().max(100).optional() }),
+    async run(deps, { id, ...named }, act) {
+      const rows = id === undefined ? await holdsOn(deps, named) : deps.book.list().filter((row) => row.id === id);
+      if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
+      await end(deps, rows, act);
+      return { data: rows.map(holdRecord) };
+    },
+  }),
+  'queue.holds': onServer({
+    acts: false,
+    args: z.strictObject({}),
+    run: (deps) => Promise.resolve({ data: deps.book.list().map(holdRecord) }),
+  }),
+  /** Slows a lane down: fewer connections than it would take, or so many mails a minute; without either the limit ends. */
+  'queue.limit': onServer({
+    acts: true,
+    args: z.strictObject({
+      lane: z.string().min(1).max(300),
+      connections: z.int().min(1).max(1000).optional(),
+      per_minute: z.int().min(1).max(1_000_000).optional(),
+      for_ms: forArgument,
+      note: noteArgument,
+    }),
+    async run(deps, { lane, connections, per_minute: perMinute, for_ms: forMs, note }, act) {
+      if (connections === undefined && perMinute === undefined) {
+        const rows = deps.book.list().filter(({ kind, target }) => kind === 'limit' && target === lane);
+        if (rows.length === 0) throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
+        await end(deps, rows, act);
+        return { data: [] };
+      }
+      const about = { scope: 'lane' as const, target: lane, account_id: null, catches_new: 1 };
+      const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
+      const row: HoldRow = { ...holdRow(deps, about, forMs, note), kind: 'limit', ...limits };
+      await deps.book.add(row, act.rows());
+      tell(deps, 'lane_limited', row);
+      return { data: [holdRecord(row)] };
+    },
+  }),
+  /** Mail that waits becomes `canceled`; what is on the wire cannot be called back. */
+  'queue.cancel': onServer({
+    acts: true,
+    args: z.strictObject({
+      domain: part.domain,
+      account: part.account,
+      stream: part.stream,
+      message_id: part.message_id,
+    }),
+    async run(deps, named, act) {
+      const about = await partNamed(deps, named);
+      if (about.account_id !== null) act.concerns(about.account_id);
+      return { canceled: await cancelPages(deps, about, act) };
+    },
+  }),
+};
+
+type Part = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
+
+/** Throws `invalid_field` where it is not one part, `not_found` where there is no such thing. */
+async function partNamed({ db }: Pick<OperatorDeps, 'db'>, named: PartNamed): Promise<Part> {
+  const { domain, lane, account, stream, message_id: messageId } = named;
+  const given = [domain, lane, stream ?? account, messageId].filter((one) => one !== undefined);
+  if (given.length !== 1)
+    throw new Problem(
+      'invalid_field',
+      'say of what: one of a domain, lane, account, stream (of an account), or message',
+    );
+  if (domain !== undefined) return { scope: 'domain', target: domain, account_id: null };
+  if (lane !== undefined) return { scope: 'lane', target: lane, account_id: null };
+  if (messageId !== undefined) {
+    const row = (await db.read('messages').select('account_id').where({ id: messageId }).first()) as
+      { account_id: string } | undefined;
+    if (row === undefined)
+      throw new Problem('not_found', `there is no message ${JSON.stringify(messageId)}`, { field: 'message_id' });
+    return { scope: 'message', target: messageId, account_id: row.account_id };
+  }
+  const { id } = await accountNamed({ db }, account);
+  if (stream === undefined) return { scope: 'account', target: id, account_id: id };
+  const known = (await db.read('streams').where({ account_id: id, slug: stream }).first()) as object | undefined;
+  if (known === undefined)
+    throw new Problem('not_found', `there is no stream ${JSON.stringify(stream)}`, { field: 'stream' });
+  return { scope: 'stream', target: stream, account_id: id };
+}
+
+async function holdsOn(deps: OperatorDeps, named: PartNamed): Promise<HoldRow[]> {
+  const { scope, target, account_id: account } = await partNamed(deps, named);
+  return deps.book
+    .list()
+    .filter((row) => row.kind === 'hold' && row.scope === scope && row.target === target && row.account_id === account);
+}
+
+function holdRow(
+  { clock }: Pick<OperatorDeps, 'clock'>,
+  about: Part & Pick<HoldRow, 'catches_new'>,
+  forMs: number | undefined,
+  note: string | undefined,
+): HoldRow {
+  const now = clock.now();
+  return {
+    id: newId('hld', now),
+    kind: 'hold',
+    ...about,
+    connections: null,
+    per_minute: null,
+    note: note ?? null,
+    until: forMs === undefined ? null : now + forMs,
+    created_at: now,
+  };
+}
+
+async function end(deps: OperatorDeps, rows: readonly HoldRow[], act: Act): Promise<void> {
+  const ids = rows.map(({ id }) => id);
+  const [account] = rows.map(({ account_id: accountId }) => accountId);
+  if (account != null) act.concerns(account);
+  await deps.book.end(ids, act.rows());
+  for (const row of rows) tell(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row);
+}
+
+function tell({ log }: Pick<OperatorDeps, 'log'>, event: string, row: HoldRow): void {
+  const { id, scope, target, connections, per_minute: perMinute, until, note } = row;
+  log.info(
+    { event, hold_id: id, scope, target, connections, per_minute: perMinute, until: rfc3339(until), note },
+    'the operator has changed what the queue may do',
+  );
+}
+
+const holdRecord = (row: HoldRow): HoldRecord => ({
+  object: 'hold',
+  id: row.id,
+  kind: row.kind,
+  scope: row.scope,
+  target: row.target,
+  account_id: row.account_id,
+  catches_new: row.catches_new === 1,
+  connections: row.connections,
+  per_minute: row.per_minute,
+  note: row.note,
+  until: rfc3339(row.until),
+  created_at: rfc3339(row.created_at),
+});

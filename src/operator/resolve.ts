@@ -1,0 +1,67 @@
+/** The operation that tells where mail for a domain goes: hosts, lane, TLS policy, source, limits. */
+import { z } from 'zod';
+import { onServer, type ResolvedDomain } from './operation.ts';
+
+export interface ResolveRecord {
+  object: 'resolution';
+  domain: string;
+  /** `mx`, `smarthost`, `simulator`, `discard`, `hold`, or `nowhere` with the reason in `problem`. */
+  route: string;
+  problem: string | null;
+  /** The lane its mail waits in. */
+  lane: string | null;
+  operator: string | null;
+  hosts: { name: string; port: number; preference: number | null; addresses: string[]; tls: string; policy: string }[];
+  sts: { mode: string; mx: readonly string[]; max_age: number } | null;
+  /** The local address that mail is sent from, or null where the system chooses. */
+  source: string | null;
+  limits: { connections: number; per_minute: number | null; messages_per_connection: number } | null;
+}
+
+export const resolveOperations = {
+  resolve: onServer({
+    acts: false,
+    args: z.strictObject({ domain: z.string().min(1).max(253).toLowerCase() }),
+    async run({ mta, config }, { domain }): Promise<ResolveRecord> {
+      const resolved = await mta.resolve(domain);
+      const { destination } = resolved;
+      const nothing = { lane: null, operator: null, hosts: [], sts: null, source: null, limits: null };
+      const head = { object: 'resolution' as const, domain };
+      if (destination.kind === 'nowhere') {
+        const { kind, enhanced, text } = destination.route;
+        return { ...head, route: 'nowhere', problem: [enhanced, text ?? kind].filter(Boolean).join(' '), ...nothing };
+      }
+      if (destination.kind !== 'site') return { ...head, route: destination.kind, problem: null, ...nothing };
+      const { name: lane, operator = null, sts = null, relay } = destination;
+      const { connection, lane: most } = config.delivery;
+      return {
+        ...head,
+        route: relay === null ? 'mx' : 'smarthost',
+        problem: null,
+        lane,
+        operator: operator?.name ?? null,
+        hosts: destination.hosts.map((host, at) => hostRecord(host, resolved.needs[at])),
+        sts: sts === null ? null : { mode: sts.mode, mx: sts.mx, max_age: sts.maxAge },
+        source: null,
+        limits: {
+          connections: resolved.lane?.limit ?? Math.min(most.initialConcurrency, operator?.maxConnections ?? Infinity),
+          per_minute: resolved.lane?.perMinute ?? null,
+          messages_per_connection: operator?.messagesPerConnection ?? connection.maxMessages,
+        },
+      };
+    },
+  }),
+};
+
+type Hosts = Extract<ResolvedDomain['destination'], { kind: 'site' }>['hosts'];
+
+function hostRecord(
+  { name, port, preference, addresses }: Hosts[number],
+  need: ResolvedDomain['needs'][number] | undefined,
+): ResolveRecord['hosts'][number] {
+  const [tls, policy] =
+    need === undefined || need.kind === 'refused'
+      ? ['never: no mail goes there', need?.text ?? '']
+      : [need.need.verify === 'no' ? need.need.mode : `${need.need.mode}, verified`, need.need.policy];
+  return { name, port, preference: preference ?? null, addresses: addresses.map(({ ip }) => ip), tls, policy };
+}
