@@ -25,13 +25,17 @@ import { createStreams } from './accounts/stream-store.ts';
 import { createCallers } from './keys/callers.ts';
 import { createDomainDirectory } from './domains/domain-directory.ts';
 import { createDkimSigners } from './domains/dkim-signer.ts';
+import { createDashboard, type Dashboard } from './dashboard/dashboard.ts';
+import { listenApart, type OwnPort } from './dashboard/listen.ts';
 import { createHousekeeping } from './housekeeping/housekeeping.ts';
 import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
 import { domainChecks } from './housekeeping/domain-checks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
+import { oldSessions } from './housekeeping/old-sessions.ts';
 import { oldStats } from './housekeeping/old-stats.ts';
 import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
+import { createPasswords } from './members/password.ts';
 import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
@@ -206,6 +210,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta,
     forgetKey, forgetDomain,
   }; // prettier-ignore
+  const dashboard = createDashboard({
+    db, clock, log, keyring, operator, config, version,
+    routes: api.routes, passwords: createPasswords(), audit: auditLog,
+  }); // prettier-ignore
+  const isApart = config.dashboard.port !== config.http.port;
+  if (!isApart) api.share(dashboard);
 
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
@@ -213,11 +223,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, changed: forgetDomain }),
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
+    oldSessions({ db, clock, keptMs: config.retention.audit }),
     ...retentionRules({ db, clock, retention: config.retention }),
   ]);
 
   const running: Running = {
     api,
+    dashboard,
+    apart: null,
     control: null,
     mta,
     housekeeping,
@@ -261,6 +274,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   };
   try {
     const url = await listen(api, config.http);
+    if (isApart) {
+      const { port } = config.dashboard;
+      running.apart = await listenApart(dashboard, { host: config.http.host, port, tls: certificate });
+    }
     running.control = await serveControl(operator, config.dataDir);
     await mta.start();
     housekeeping.start();
@@ -381,6 +398,8 @@ async function listen(api: Api, { host, port, tls }: Config['http']): Promise<st
 
 interface Running {
   api: Api;
+  dashboard: Dashboard;
+  apart: OwnPort | null;
   control: Control | null;
   mta: Mta;
   housekeeping: { stop(): Promise<void> };
@@ -395,6 +414,8 @@ interface Running {
 
 async function stopAll({
   api,
+  dashboard,
+  apart,
   control,
   mta,
   housekeeping,
@@ -407,7 +428,8 @@ async function stopAll({
   ownResolver,
 }: Running): Promise<void> {
   disk.stop();
-  await Promise.all([api.close(), control?.close(), housekeeping.stop(), mta.stop()]);
+  dashboard.stop();
+  await Promise.all([api.close(), apart?.close(), control?.close(), housekeeping.stop(), mta.stop()]);
   await Promise.all([callers.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();

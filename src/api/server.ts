@@ -45,6 +45,10 @@ export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
 export interface Api {
   /** Not listening yet. */
   server: http.Server;
+  /** What it serves, for who asks it from inside. */
+  readonly routes: readonly Route[];
+  /** From now on these pages are served on the same port. */
+  share(others: OtherPages): void;
   /** Another certificate for connections from now on; nothing where the API speaks plain HTTP. */
   setCertificate(tls: { cert: string; key: string }): void;
   /** Takes no new requests, lets running ones end (up to `drainMs`), then closes everything. */
@@ -55,6 +59,12 @@ export interface Api {
 const HEAD_BYTES = 16 * 1024;
 const ANONYMOUS_PER_MINUTE = 60;
 const DRAIN_MS = 10_000;
+
+/** Other pages on the same port: what is not theirs is the API's. */
+export interface OtherPages {
+  owns(url: string | undefined): boolean;
+  handle(request: http.IncomingMessage, response: http.ServerResponse): void;
+}
 
 export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const { settings, clock } = deps;
@@ -67,7 +77,11 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const reader = createJsonReader(deps);
   const app = createApp(deps, routes, { stop, buckets, reader });
   const handle = app.callback();
-  const server = createServer(settings, (req, res) => void handle(req, res));
+  let sharing: OtherPages | null = null;
+  const server = createServer(settings, (req, res) => {
+    if (sharing?.owns(req.url) === true) sharing.handle(req, res);
+    else void handle(req, res);
+  });
   answerBelow(
     {
       clock,
@@ -82,6 +96,10 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   );
   return {
     server,
+    routes,
+    share(others) {
+      sharing = others;
+    },
     setCertificate(tls) {
       if (server instanceof https.Server) server.setSecureContext({ ...tls, minVersion: 'TLSv1.2' });
     },

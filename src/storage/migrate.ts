@@ -8,6 +8,7 @@ import { up as api } from '../../migrations/002-api.ts';
 import { up as templates } from '../../migrations/003-templates.ts';
 import { up as admin } from '../../migrations/004-admin.ts';
 import { up as stats } from '../../migrations/005-stats.ts';
+import { up as dashboard } from '../../migrations/011-dashboard.ts';
 
 interface Migration {
   name: string;
@@ -20,6 +21,7 @@ const migrations: readonly Migration[] = [
   { name: '003-templates', up: templates },
   { name: '004-admin', up: admin },
   { name: '005-stats', up: stats },
+  { name: '011-dashboard', up: dashboard },
 ];
 
 /** In order. */

@@ -57,6 +57,11 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },
   account_settings: { account_id: ACCOUNT, track_opens: 1, track_clicks: null, content_days: 7, messages_days: null, events_days: 30, updated_at: NOW },
   stats: { account_id: ACCOUNT, span: 'hour', at: NOW, type: 'sent', test: 0, stream: odd, domain: odd, provider: 'other', tag: odd, n: 3 },
+  members: { id: 'mem_1', email: odd, email_key: odd, is_admin: 1, password_hash: odd, totp_sealed: null, totp_step: 5, created_at: NOW, created_by: odd, last_sign_in_at: null },
+  memberships: { member_id: 'mem_1', account_id: ACCOUNT },
+  sessions: { token_hash: 'h', id: 'ses_1', member_id: 'mem_1', stage: 'open', account_id: null, created_at: NOW, seen_at: NOW, ip: '2001:db8::1', user_agent: odd },
+  sign_ins: { id: 'sgn_1', at: NOW, email_key: odd, ip: '127.0.0.1', user_agent: null, result: 'refused' },
+  setup_links: { token_hash: 'h', member_id: 'mem_1', created_at: NOW, expires_at: NOW },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>
