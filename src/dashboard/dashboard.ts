@@ -18,6 +18,7 @@ import { catalogue, Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
 import { findSession, type Session } from '../members/session-store.ts';
 import { perform } from '../operator/operations.ts';
+import { actingAs } from './act.ts';
 import { loadAssets, type Assets } from './assets.ts';
 import { readCookie, writeCookie, type CookieName } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
@@ -104,7 +105,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
 function answer(house: House): Layer {
   return async (ctx, next) => {
     const { deps, trusted } = house;
-    ctx.state.isSecure = isSecure(ctx.req, deps, trusted);
+    Object.assign(ctx.state, { page: null, params: {}, isSecure: isSecure(ctx.req, deps, trusted) });
     ctx.set({
       'Content-Security-Policy': CSP,
       'X-Content-Type-Options': 'nosniff',
@@ -146,8 +147,8 @@ function routerOf(pages: readonly Page[]): Router<State> {
   const router = new Router<State>({ sensitive: true, strict: true });
   for (const page of pages) {
     router.register(page.path, [page.method], async (ctx, next) => {
-      ctx.state.page = page;
-      ctx.state.params = ctx.params;
+      // `/keys/new` is also `/keys/:id`: what is declared first counts.
+      if (ctx.state.page === null) Object.assign(ctx.state, { page, params: ctx.params });
       await next();
     });
   }
@@ -162,8 +163,8 @@ function visitor(house: House): Layer {
     const { state } = ctx;
     state.sessionToken = readCookie(ctx.get('cookie'), 'session', state.isSecure);
     state.session = state.sessionToken === '' ? null : await findSession(house.deps, state.sessionToken);
-    const page = state.page as Page | undefined;
-    if (page === undefined) throw state.session?.row.stage === 'open' ? noSuchPage() : signInFirst(ctx);
+    const { page } = state;
+    if (page === null) throw state.session?.row.stage === 'open' ? noSuchPage() : signInFirst(ctx);
     if (page.who !== 'anyone') {
       if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
       if (page.who === 'admin' && state.session.member.is_admin !== 1) throw noSuchPage();
@@ -258,7 +259,7 @@ async function visitOf(house: House, ctx: Context, guest: Guest): Promise<Visit>
       whenOver(house, ctx, listener);
     },
   };
-  const acting = { actor: `member:${member.email}`, ip: guest.ip, method: 'DASHBOARD', user_agent: guest.userAgent };
+  const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
   return {
     ...guest,
     member,

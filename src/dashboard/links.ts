@@ -15,7 +15,8 @@ export function linkTo(
   return search === '' ? path : `${path}?${search}`;
 }
 
-const isCursor = (name: string): boolean => name === 'after' || name === 'before';
+/** `since` is the begin of the time range while paging: a cursor holds for one list alone, and the range moves on with the clock. */
+const isCursor = (name: string): boolean => name === 'after' || name === 'before' || name === 'since';
 
 export interface Pager {
   next: string | null;
@@ -27,10 +28,11 @@ export function pagerOf(
   path: string,
   query: URLSearchParams,
   { next_cursor: next, previous_cursor: previous }: { next_cursor: string | null; previous_cursor: string | null },
+  since: string | null = null,
 ): Pager {
   return {
-    next: next === null ? null : linkTo(path, query, { after: next }),
-    previous: previous === null ? null : linkTo(path, query, { before: previous }),
+    next: next === null ? null : linkTo(path, query, { after: next, since }),
+    previous: previous === null ? null : linkTo(path, query, { before: previous, since }),
   };
 }
 
@@ -75,13 +77,13 @@ const spans = [
   ['all', 'all', null],
 ] as const;
 
-/** The time range that `?range=` names. */
+/** The time range that `?range=` names, as it was when its first page was shown. */
 export function spanOf(query: URLSearchParams, usual: string, now: number): Span {
   const asked = query.get('range') ?? usual;
   const [value, , ms] = spans.find(([name]) => name === asked) ?? spans[3];
   return {
     value,
-    since: ms === null ? null : new Date(now - ms).toISOString(),
+    since: ms === null ? null : (query.get('since') ?? new Date(now - ms).toISOString()),
     choices: spans.map(([name, label]) => ({ value: name, label, on: name === value })),
   };
 }

@@ -99,9 +99,9 @@ export async function listAdmins({ db }: Pick<MemberDeps, 'db'>): Promise<Member
 
 /** The accounts a member may look at, oldest first. */
 export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberRow): Promise<AccountRow[]> {
-  if (member.is_admin === 1) return await db.fast.all<AccountRow>('SELECT * FROM accounts ORDER BY id');
+  if (member.is_admin === 1) return await db.fast.all<AccountRow>("SELECT * FROM accounts ORDER BY created_at, name <> 'default', id");
   return await db.fast.all<AccountRow>(
-    'SELECT a.* FROM memberships m JOIN accounts a ON a.id = m.account_id WHERE m.member_id = ? ORDER BY a.id',
+    'SELECT a.* FROM memberships m JOIN accounts a ON a.id = m.account_id WHERE m.member_id = ? ORDER BY a.created_at, a.id',
     [member.id],
   );
 }

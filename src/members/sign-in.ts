@@ -96,14 +96,14 @@ async function takeCode({ db, clock, keyring }: SignInDeps, member: MemberRow, c
 
 /** Opens a session for who has proved to be this member; the sign-in goes into the log as `in`. */
 async function letIn(deps: SignInDeps, member: MemberRow, visitor: Visitor, noted: string): Promise<SignIn> {
-  await settle(deps, noted, member.id);
+  await settle(deps, noted, { memberId: member.id, result: 'in' });
   const { token } = await openSession(deps, { memberId: member.id, stage: 'open', ...visitor });
   return { kind: 'in', token, member };
 }
 
 /** Opens a session for who has just set a password through a set-up link. */
 export async function signInAfterSetUp(deps: SignInDeps, member: MemberRow, visitor: Visitor): Promise<string> {
-  await note(deps, member.email_key, visitor, 'set_up');
+  await settle(deps, await note(deps, member.email_key, visitor, 'refused'), { memberId: member.id, result: 'set_up' });
   const { token } = await openSession(deps, { memberId: member.id, stage: 'open', ...visitor });
   return token;
 }
@@ -123,14 +123,18 @@ async function note(
 }
 
 /** The try was a good one: into the log as such, or, with half the way still to go, out of it. */
-async function settle({ db, clock }: SignInDeps, id: string, memberId: string | null): Promise<void> {
+async function settle(
+  { db, clock }: SignInDeps,
+  id: string,
+  good: { memberId: string; result: 'in' | 'set_up' } | null,
+): Promise<void> {
   await db.commit.transact(async (tx) => {
-    if (memberId === null) {
+    if (good === null) {
       await tx.run('DELETE FROM sign_ins WHERE id = ?', [id]);
       return;
     }
-    await tx.run("UPDATE sign_ins SET result = 'in' WHERE id = ?", [id]);
-    await tx.run('UPDATE members SET last_sign_in_at = ? WHERE id = ?', [clock.now(), memberId]);
+    await tx.run('UPDATE sign_ins SET result = ? WHERE id = ?', [good.result, id]);
+    await tx.run('UPDATE members SET last_sign_in_at = ? WHERE id = ?', [clock.now(), good.memberId]);
   });
 }
 

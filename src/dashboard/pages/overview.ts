@@ -1,7 +1,6 @@
 /** The overview: is mail going out, and does it arrive? */
 import type { StatType } from '../../events/stats.ts';
 import { barChart } from '../chart.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -19,8 +18,8 @@ interface DomainList {
 const HOUR_MS = 3_600_000;
 const MOST_SHOWN = 8;
 
-export function overviewPages({ operator }: DashboardDeps): Page[] {
-  return [get('/', (visit) => overview(operator, visit))];
+export function overviewPages(): Page[] {
+  return [get('/', overview)];
 }
 
 /** From which share on a number is a warning, and from which one mail is at risk: the large providers' own limits. */
@@ -31,7 +30,7 @@ function levelOf(rate: number | null, [amber, red]: readonly [number, number]): 
   return rate < red ? 'amber' : 'red';
 }
 
-async function overview(_: DashboardDeps['operator'], visit: Visit): Promise<Shown> {
+async function overview(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const span = spanOf(query, '24h', now);
   const isHourly = span.value === '24h' || span.value === '1h';

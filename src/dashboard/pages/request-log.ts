@@ -40,6 +40,7 @@ const usualSpan = (by: 'key' | 'person'): string => (by === 'key' ? '24h' : '30d
 async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
   const { query, now } = visit;
   const place = placeOf(by);
+  const span = spanOf(query, usualSpan(by), now);
   const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
   const entries = await visit.ask<EntryList>('listAuditEntries', { query: { ...wanted(visit, by), ...paging } });
   return view('request-log', by === 'key' ? 'Request log' : 'Actions', {
@@ -54,8 +55,8 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
     })),
     query: Object.fromEntries(query),
     results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({ name, on: query.get('result') === name })), // prettier-ignore
-    span: spanOf(query, usualSpan(by), now),
-    pager: pagerOf(place, query, entries),
+    span,
+    pager: pagerOf(place, query, entries, span.since),
     csv: linkTo(`${place}/export`, query, { format: 'csv' }),
     ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),

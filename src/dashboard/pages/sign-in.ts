@@ -1,7 +1,9 @@
 /** Signing in and out, the second factor, and the choice of light and dark. */
 import { signIn, signInWithCode, type SignIn } from '../../members/sign-in.ts';
-import { listAdmins } from '../../members/member-store.ts';
+import { accountsOf, listAdmins } from '../../members/member-store.ts';
 import { chooseAccount, closeSession } from '../../members/session-store.ts';
+import type { MemberRow } from '../../storage/tables.ts';
+import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { placeWithin } from '../links.ts';
 import { move, openGet, openPost, post, view, type Guest, type Page, type Shown } from '../page.ts';
@@ -43,7 +45,7 @@ async function login(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   if (result.kind === 'refused')
     return loginForm(deps, guest, next, 'This address and password do not belong together.');
   if (result.kind === 'wait') return loginForm(deps, guest, next, patience(result.seconds));
-  return cameIn(result, next);
+  return await cameIn(deps, guest, result, next);
 }
 
 function codeForm({ halfway }: Guest, next: string | null, fault: string | null): Shown {
@@ -57,13 +59,23 @@ async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const result = await signInWithCode(deps, guest.halfway, guest.form.get('code') ?? '', guest);
   if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong, or it was used already.');
   if (result.kind === 'wait') return codeForm(guest, next, patience(result.seconds));
-  return cameIn(result, next);
+  return await cameIn(deps, guest, result, next);
 }
 
+type CameIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
+
 /** The cookie is a new one at each step: what was there before, wherever it came from, opens nothing. */
-function cameIn(result: Exclude<SignIn, { kind: 'refused' | 'wait' }>, next: string): Shown {
+async function cameIn(deps: DashboardDeps, guest: Guest, result: CameIn, next: string): Promise<Shown> {
   const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
+  if (result.kind === 'in') await noteSignIn(deps, guest, result.member);
   return { kind: 'move', to, cookies: [{ name: 'session', value: result.token }] };
+}
+
+/** Among the actions of the member's account, for the others to see; the sign-in log has the failed ones too. */
+async function noteSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
+  const [account] = await accountsOf(deps, member);
+  if (account === undefined) return;
+  await deps.db.commit.insert(actRows(deps, { email: member.email, ip, userAgent }, 'sign-in', account.id));
 }
 
 const patience = (seconds: number): string =>
