@@ -252,7 +252,7 @@ describe('dashboard: members', () => {
         assert.equal(response.status, 404, act);
       }
       await member.open('/');
-      const switched = await member.submit('/account', { account: String(Reflect.get((await app.operator.call('accounts.list', {})).data[0] ?? {}, 'id')) });
+      const switched = await member.submit('/account', { account: (await app.operator.call('accounts.list', {})).data.find(({ name }) => name === 'default')?.id ?? '' });
       assert.match(switched.html, /no such account/);
       assert.equal((await app.message(messageId)).status, 'scheduled');
 
