@@ -49,6 +49,7 @@ import { createSites } from './mta/sites.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
+import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import type { OperatorDeps } from './operator/operation.ts';
 import { Unavailable } from './operator/unavailable.ts';
@@ -73,6 +74,8 @@ export interface App {
   mta: Mta;
   /** Takes over what can change while running, and says what changed. Throws ConfigError for a bad certificate: nothing is changed then. */
   reload(config: Config): Changes;
+  /** The link that makes the first administrator, or null where there is one. */
+  setUpLink(): Promise<{ url: string; expires_at: string } | null>;
   /** Stops taking work, finishes what is in flight, writes what is not written, closes. Safe to call twice. */
   stop(): Promise<void>;
 }
@@ -282,7 +285,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     await mta.start();
     housekeeping.start();
     log.info({ event: 'started', url, epoch, migrated: db.migrated }, 'Posthorn is running');
-    return { url, migrated: db.migrated, db, mta, reload, stop: () => (stopped ??= stop()) };
+    const setUpLink = (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator);
+    return { url, migrated: db.migrated, db, mta, reload, setUpLink, stop: () => (stopped ??= stop()) };
   } catch (error) {
     // A port that is taken, say: what is open already must not outlive the attempt.
     await stopAll(running);

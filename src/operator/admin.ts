@@ -24,7 +24,7 @@ export const adminOperations = {
   'admin.welcome': onStore({
     acts: false,
     args: z.strictObject({}),
-    run: async (deps) => ((await listAdmins(deps)).length > 0 ? null : await linkFor(deps, null)),
+    run: firstSetUpLink,
   }),
   /** An administrator who has to set a password through the link. */
   'admin.create': onStore({
@@ -42,6 +42,11 @@ export const adminOperations = {
     run: async (deps, { email }) => await linkFor(deps, await memberToReset(deps, email)),
   }),
 };
+
+/** A new link for the first administrator, or null where there is one. */
+export async function firstSetUpLink(deps: StoreDeps): Promise<SetUpLinkRecord | null> {
+  return (await listAdmins(deps)).length > 0 ? null : await linkFor(deps, null);
+}
 
 async function memberToReset(deps: StoreDeps, email: string | undefined): Promise<MemberRow | null> {
   if (email !== undefined) {

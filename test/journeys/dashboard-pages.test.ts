@@ -91,7 +91,8 @@ describe('dashboard: pages', () => {
       assert.match((await browser.open('/messages?q=tag%3Ax')).html, /delivered@simulator/);
       const page = await browser.open(`/messages/${delivered}`);
       assert.deepEqual(htmlFaults(page.html), []);
-      for (const what of ['Attempt 1', 'accepted', 'order', '17', 'Message-ID']) assert.ok(page.html.includes(what), what);
+      for (const what of ['Attempt 1', 'accepted', 'order', '17', 'Message-ID'])
+        assert.ok(page.html.includes(what), what);
       assert.match((await browser.open(`/messages/${delivered}?part=text`)).html, /Hi there/);
       const source = await browser.open(`/messages/${delivered}?part=source`);
       assert.match(source.html, /MIME-Version|no source/i);
