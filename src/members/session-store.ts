@@ -99,8 +99,8 @@ export async function sessionsOf({ db, clock }: SessionDeps, memberId: string): 
 export function purgeSessions({ db, clock }: SessionDeps, before: number, most: number): Promise<number> {
   const now = clock.now();
   return db.commit.transact(async (tx) => {
-    const sessions = await tx.all('DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions WHERE seen_at < ? LIMIT ?) RETURNING 1', [now - IDLE_MS, most]); // prettier-ignore
-    const links = await tx.all('DELETE FROM setup_links WHERE expires_at < ? RETURNING 1', [now]);
+    const sessions = await tx.all('DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions WHERE seen_at <= ? LIMIT ?) RETURNING 1', [now - IDLE_MS, most]); // prettier-ignore
+    const links = await tx.all('DELETE FROM setup_links WHERE expires_at <= ? RETURNING 1', [now]);
     const signIns = await tx.all('DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE at < ? LIMIT ?) RETURNING 1', [before, most]); // prettier-ignore
     return sessions.length + links.length + signIns.length;
   });
