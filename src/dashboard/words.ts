@@ -91,7 +91,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
-  json: (value: unknown) => JSON.stringify(value, null, 2),
   uri: (value: unknown) => encodeURIComponent(String(value)),
   /** Draws of chart.ts: nothing in them comes from outside unescaped. */
   drawing: (value: unknown) => new SafeString(String(value)),
