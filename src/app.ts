@@ -32,14 +32,18 @@ import { createStreams } from './accounts/stream-store.ts';
 import { createCallers } from './keys/callers.ts';
 import { createDomainDirectory } from './domains/domain-directory.ts';
 import { createDkimSigners } from './domains/dkim-signer.ts';
+import { createDashboard, type Dashboard } from './dashboard/dashboard.ts';
+import { listenApart, type OwnPort } from './dashboard/listen.ts';
 import { createHousekeeping } from './housekeeping/housekeeping.ts';
 import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
 import { domainChecks } from './housekeeping/domain-checks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
+import { oldSessions } from './housekeeping/old-sessions.ts';
 import { oldStats } from './housekeeping/old-stats.ts';
 import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
 import { webhookLogRules } from './housekeeping/webhook-log.ts';
+import { createPasswords } from './members/password.ts';
 import { createRenderer } from './templates/renderer.ts';
 import { createSuppressionLookUp } from './suppressions/suppression-store.ts';
 import type { AcceptDeps, DueHint } from './messages/accept.ts';
@@ -65,6 +69,7 @@ import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
+import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
@@ -95,6 +100,8 @@ export interface App {
   ports: InboundPorts;
   /** Takes over what can change while running, and says what changed. Throws ConfigError for a bad certificate: nothing is changed then. */
   reload(config: Config): Changes;
+  /** The link that makes the first administrator, or null where there is one. */
+  setUpLink(): Promise<{ url: string; expires_at: string } | null>;
   /** Stops taking work, finishes what is in flight, writes what is not written, closes. Safe to call twice. */
   stop(): Promise<void>;
 }
@@ -360,6 +367,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
   }; // prettier-ignore
+  const dashboard = createDashboard({
+    db, clock, log, keyring, operator, config, version,
+    routes: api.routes, passwords: createPasswords(), audit: auditLog,
+  }); // prettier-ignore
+  const isApart = config.dashboard.port !== config.http.port;
+  if (!isApart) api.share(dashboard);
 
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
@@ -367,12 +380,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: forgetDomain }), // prettier-ignore
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
+    oldSessions({ db, clock, keptMs: config.retention.audit }),
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
   ]);
 
   const running: Running = {
     api,
+    dashboard,
+    apart: null,
     control: null,
     mta,
     inbound,
@@ -424,6 +440,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   };
   try {
     const url = await listen(api, config.http);
+    if (isApart) {
+      const { port } = config.dashboard;
+      running.apart = await listenApart(dashboard, { host: config.http.host, port, tls: certificate });
+    }
     running.control = await serveControl(operator, config.dataDir);
     if (metrics !== null && config.metrics.port !== null) {
       running.metrics = await serveMetrics(metrics, config.metrics.host, config.metrics.port);
@@ -434,7 +454,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
-    return { url, migrated: db.migrated, db, mta, ports, reload, stop: () => (stopped ??= stop()) };
+    const setUpLink = (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator);
+    return { url, migrated: db.migrated, db, mta, ports, reload, setUpLink, stop: () => (stopped ??= stop()) };
   } catch (error) {
     // A port that is taken, say: what is open already must not outlive the attempt.
     await stopAll(running);
@@ -589,6 +610,8 @@ async function listen(api: Api, { host, port, tls }: Config['http']): Promise<st
 interface Running {
   api: Api;
   inbound: Inbound;
+  dashboard: Dashboard;
+  apart: OwnPort | null;
   control: Control | null;
   mta: Mta;
   webhooks: { stop(): Promise<void> };
@@ -608,6 +631,8 @@ interface Running {
 async function stopAll({
   api,
   inbound,
+  dashboard,
+  apart,
   control,
   mta,
   webhooks,
@@ -624,10 +649,12 @@ async function stopAll({
   metrics,
 }: Running): Promise<void> {
   disk.stop();
+  dashboard.stop();
   meters?.stop();
   await Promise.all([
     metrics?.close(),
     api.close(),
+    apart?.close(),
     inbound.stop(),
     control?.close(),
     housekeeping.stop(),

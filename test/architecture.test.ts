@@ -8,7 +8,17 @@ import path from 'node:path';
 import { importsOf } from './support/imports.ts';
 import type { Import } from './support/imports.ts';
 
-const stores = ['accounts', 'keys', 'domains', 'templates', 'suppressions', 'events', 'messages', 'tracking'];
+const stores = [
+  'accounts',
+  'keys',
+  'domains',
+  'templates',
+  'suppressions',
+  'events',
+  'messages',
+  'tracking',
+  'members',
+];
 const ground = ['mail', 'storage', 'base'];
 
 const mayImport: Readonly<Record<string, readonly string[]>> = {
@@ -23,6 +33,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   data: [],
   // 2: the concepts, each with its store
   accounts: ['storage', 'base'],
+  members: ground,
   keys: ['accounts', 'storage', 'base'],
   events: ['storage', 'base'],
   suppressions: ground,
@@ -38,7 +49,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   // 4: who asks and operates; never mta or inbound
   api: [...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
   operator: [...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
-  dashboard: ['operator', 'api', ...stores, 'webhooks', 'config', 'storage', 'base'],
+  dashboard: ['operator', 'api', ...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
   cli: ['operator', 'client', 'config', 'mail', 'storage', 'base', 'version'],
   // 5: builds and starts; `cli` gets what it serves handed in by `main`
   app: [
@@ -74,6 +85,7 @@ const pure = [
   'base/public-address.ts', 'base/safe-url.ts', 'webhooks/custom-header.ts', 'webhooks/curl.ts', 'webhooks/endpoint.ts', 'webhooks/feed.ts', 'webhooks/retry.ts',
   'webhooks/sample-event.ts',
   'mta/pace.ts', 'mta/shaping.ts', 'mta/operators.ts',
+  'members/totp.ts', 'dashboard/chart.ts', 'dashboard/words.ts',
 ]; // prettier-ignore
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;

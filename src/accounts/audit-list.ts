@@ -8,6 +8,8 @@ type Exact = 'key_id' | 'actor' | 'method' | 'endpoint' | 'status' | 'result' | 
 /** All that is given must hold together; times in milliseconds since the epoch, `since` inclusive, `until` exclusive. */
 export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
   accountId: string;
+  /** `key`: uses of keys; `person`: what members and the operator did. */
+  by?: 'key' | 'person' | undefined;
   since?: number | undefined;
   until?: number | undefined;
 };
@@ -15,11 +17,13 @@ export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
 /** One page, newest first, from an entry on (its id, exclusive), forwards or backwards. */
 export async function pageOfAudit(
   { db }: { db: Pick<Database, 'read'> },
-  { accountId, since, until, ...exact }: AuditFilter,
+  { accountId, by, since, until, ...exact }: AuditFilter,
   { limit, after, before }: { limit: number; after?: string; before?: string },
 ): Promise<{ rows: AuditRow[]; hasMore: boolean }> {
   const query = db.read<AuditRow>('audit').where({ account_id: accountId });
   for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);
+  if (by === 'person') query.whereNull('key_id');
+  if (by === 'key') query.whereNotNull('key_id');
   // Ids sort by time, so a span of time is a range of the index; the exact bound is compared beside it.
   if (since !== undefined) query.andWhere('id', '>=', idFloor('aud', since)).andWhere('at', '>=', since);
   if (until !== undefined) query.andWhere('at', '<', until).andWhere('id', '<', idFloor('aud', until + MOST_AHEAD_MS));

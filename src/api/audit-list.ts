@@ -26,7 +26,7 @@ const AuditEntry = z
     actor: z
       .string()
       .describe(
-        '`key:` and the name of the key, `operator`, or `webhook:` and the id of an endpoint that was disabled.',
+        '`key:` and the name of the key, `member:` and the address of a person, `operator`, or `webhook:` and the id of an endpoint that was disabled.',
       ),
     ip: z.string().nullable(),
     method: z.string(),
@@ -50,7 +50,15 @@ const sample: z.output<typeof AuditEntry> = {
 const listQuery = z.strictObject({
   ...pageParameters(),
   key_id: z.string().max(64).optional(),
-  actor: z.string().max(200).optional().describe('`key:` and the name of a key, or `operator`.'),
+  actor: z
+    .string()
+    .max(200)
+    .optional()
+    .describe('`key:` and the name of a key, `member:` and an address, or `operator`.'),
+  by: z
+    .enum(['key', 'person'])
+    .optional()
+    .describe('`key`: uses of keys; `person`: what people did in the dashboard or as operator.'),
   method: z.string().max(16).optional(),
   endpoint: z.string().max(200).optional().describe('As the entries show it.'),
   status: integerParameter(100, 599).optional(),

@@ -1,6 +1,7 @@
 /** The audit line of a request: one for every use of a key, refused uses included. */
 import { newId } from '../base/id.ts';
 import type { ProblemCode } from '../base/problem.ts';
+import { actorOf } from '../keys/caller.ts';
 import type { AuditRow } from '../storage/tables.ts';
 import type { Exchange } from './exchange.ts';
 
@@ -28,7 +29,7 @@ export function auditRow(exchange: Exchange, status: number, code: ProblemCode |
     at: exchange.at,
     account_id: caller?.accountId ?? null,
     key_id: caller?.keyId ?? null,
-    actor: caller === null ? 'api' : `key:${caller.keyName}`,
+    actor: caller === null ? 'api' : actorOf(caller),
     ip: exchange.ip,
     method: exchange.method,
     endpoint: exchange.route?.path ?? exchange.path.slice(0, LONGEST_PATH),

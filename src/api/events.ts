@@ -34,8 +34,9 @@ export interface EventsDeps {
 }
 
 const PATH = '/v1/events';
-/** Position before the first event. */
+/** Position before the first event, and the one behind the last. */
 const START = 'start';
+const END = 'end';
 const COMMENT_MS = 15_000;
 const PAGE = 500;
 
@@ -46,6 +47,11 @@ const EventsQuery = z.strictObject({
     .max(300)
     .optional()
     .describe('Cursor or event id: the events after it; `start` for all there are. Not together with `before`.'),
+  before: z
+    .string()
+    .max(300)
+    .optional()
+    .describe('Cursor or event id: the events before it; `end` for the newest ones. Not together with `after`.'),
   type: listParameter(allEventTypes)
     .optional()
     .describe('Kinds, separated by commas. Without it: sent, delivered, opened, clicked, bounced, complained.'),
@@ -150,6 +156,7 @@ function filterOf(accountId: string, query: z.output<typeof EventsQuery>): Event
 /** A cursor or an event id as a position. Throws `invalid_cursor`. */
 async function positionOf({ deps, call, list }: Reading, cursor: string, field: string): Promise<number> {
   if (cursor === START) return 0;
+  if (cursor === END) return (await lastSequence(deps.db.read)) + 1;
   if (isId('evt', cursor)) {
     const sequence = await sequenceOf(deps.db.read, call.caller.accountId, cursor);
     if (sequence === null) throw new Problem('invalid_cursor', 'there is no such event', { field });

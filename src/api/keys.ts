@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
+import { actorOf } from '../keys/caller.ts';
 import { inheriting, mayGrant } from '../keys/grant.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
 import { createKey, findKey, pageOfKeys, revokeKey, toKeyRecord, updateKey } from '../keys/key-store.ts';
@@ -171,7 +172,7 @@ function createRoute(deps: KeysDeps): Route {
       const request = {
         ...granted,
         accountId: caller.accountId,
-        createdBy: `key:${caller.keyName}`,
+        createdBy: actorOf(caller),
         ...(replaces === undefined ? {} : { replaces: { id: replaces, revokeAt: now + 1000 * (revokeAfter ?? 0) } }),
       };
       if (replaces === caller.keyId) refuseLockOut(granted.allowedIps ?? [], ip);

@@ -46,6 +46,10 @@ export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
 export interface Api {
   /** Not listening yet. */
   server: http.Server;
+  /** What it serves, for who asks it from inside. */
+  readonly routes: readonly Route[];
+  /** From now on these pages are served on the same port. */
+  share(others: OtherPages): void;
   /** Another certificate for connections from now on; nothing where the API speaks plain HTTP. */
   setCertificate(tls: { cert: string; key: string }): void;
   /** Takes no new requests, lets running ones end (up to `drainMs`), then closes everything. */
@@ -56,6 +60,12 @@ export interface Api {
 const HEAD_BYTES = 16 * 1024;
 const ANONYMOUS_PER_MINUTE = 60;
 const DRAIN_MS = 10_000;
+
+/** Other pages on the same port: what is not theirs is the API's. */
+export interface OtherPages {
+  owns(url: string | undefined): boolean;
+  handle(request: http.IncomingMessage, response: http.ServerResponse): void;
+}
 
 export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const { settings, clock } = deps;
@@ -68,8 +78,11 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const reader = createJsonReader(deps);
   const app = createApp(deps, routes, { stop, buckets, reader });
   const handle = app.callback();
+  let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
-    if (deps.beside?.(req, res) !== true) void handle(req, res);
+    if (deps.beside?.(req, res) === true) return;
+    if (sharing?.owns(req.url) === true) sharing.handle(req, res);
+    else void handle(req, res);
   });
   answerBelow(
     {
@@ -85,6 +98,10 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   );
   return {
     server,
+    routes,
+    share(others) {
+      sharing = others;
+    },
     setCertificate(tls) {
       if (server instanceof https.Server) server.setSecureContext({ ...tls, minVersion: 'TLSv1.2' });
     },

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import type { Caller } from '../keys/caller.ts';
+import { actorOf } from '../keys/caller.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import { suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
@@ -141,8 +141,6 @@ async function commonOf(deps: SuppressionsDeps, { body, caller, now }: Call<obje
     throw new Problem('invalid_field', '`expires_at` must be a time to come', { field: 'expires_at' });
   return { accountId: caller.accountId, stream, reason, note, createdBy: actorOf(caller), expiresAt };
 }
-
-const actorOf = ({ keyName }: Caller): string => `key:${keyName}`;
 
 async function addOne(deps: SuppressionsDeps, call: Call<object, object, Body>, entry: NewSuppression): Promise<Reply> {
   let reply: Reply | null = null;

@@ -5,7 +5,7 @@
 import { randomFillSync } from 'node:crypto';
 
 export const idPrefixes = [
-  'acc', 'msg', 'bat', 'tpl', 'sup', 'whk', 'evt', 'dom', 'key', 'req', 'dlv', 'str', 'att', 'cnt', 'dkm', 'aud', 'whd', 'whr', 'rep', 'hld',
+  'acc', 'msg', 'bat', 'tpl', 'sup', 'whk', 'evt', 'dom', 'key', 'req', 'dlv', 'str', 'att', 'cnt', 'dkm', 'aud', 'whd', 'whr', 'rep', 'hld', 'mem', 'ses', 'sgn',
 ] as const; // prettier-ignore
 export type IdPrefix = (typeof idPrefixes)[number];
 

@@ -11,6 +11,7 @@ import { readSurroundings } from '../config/surroundings.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
 import { addAccounts } from './accounts.ts';
+import { addAdmin } from './admin.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
 import { addConfig } from './config.ts';
@@ -153,6 +154,7 @@ export async function run(
   addServe(program, context, startApp);
   addConfig(program, context);
   addMigrate(program, context);
+  addAdmin(program, context);
   addAccounts(program, context);
   addKeys(program, context);
   addDomains(program, context);

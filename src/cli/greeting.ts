@@ -9,8 +9,16 @@ export interface Greeting {
   text: string[];
 }
 
-/** `key`: a key of the first start, shown here only; null leaves the reader's own. */
-export function greeting({ url, simulator, key }: { url: string; simulator: string; key: string | null }): Greeting {
+export interface Greeted {
+  url: string;
+  simulator: string;
+  /** A key of the first start, shown here only; null leaves the reader's own. */
+  key: string | null;
+  /** The link that makes the first administrator, while there is none. */
+  setUpLink?: string | null;
+}
+
+export function greeting({ url, simulator, key, setUpLink = null }: Greeted): Greeting {
   const base = reachable(url);
   // Single quotes would keep the shell from putting the variable in.
   const authorization = `-H "Authorization: Bearer ${key ?? '$POSTHORN_API_KEY'}"`;
@@ -32,6 +40,9 @@ export function greeting({ url, simulator, key }: { url: string; simulator: stri
     text: [
       '',
       `Posthorn is running at ${base}`,
+      ...(setUpLink === null
+        ? []
+        : ['', 'Make the administrator of the dashboard (once, within 30 minutes):', setUpLink, '']),
       about,
       '',
       'Send a mail to the simulator:',

@@ -18,6 +18,8 @@ export interface Server {
   url: string;
   /** Takes over what can change while running. Throws ConfigError. */
   reload(config: Config): unknown;
+  /** The link that makes the first administrator, or null where there is one. */
+  setUpLink?(): Promise<{ url: string; expires_at: string } | null>;
   stop(): Promise<void>;
 }
 
@@ -61,7 +63,7 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     const server = await starting(context, config, () => startApp(config, { log }));
     if (server === null) return;
     manager.ready(`serving ${server.url}`);
-    await greet(context, config, log, { url: server.url, isFirst });
+    await greet(context, config, log, { server, isFirst });
     ending.onHangUp(() => {
       reload(context, log, server);
     });
@@ -116,17 +118,24 @@ async function greet(
   context: Context,
   config: Config,
   log: Log,
-  { url, isFirst }: { url: string; isFirst: boolean },
+  { server, isFirst }: { server: Server; isFirst: boolean },
 ): Promise<void> {
+  const { url } = server;
   const lines = { url, simulator: config.simulator.domain };
+  const isJournal = context.env['JOURNAL_STREAM'] !== undefined;
+  const isSilent = isJournal || !(isFirst || context.isTerminal);
+  const link = (await server.setUpLink?.()) ?? null;
+  // It is good for 30 minutes and once: that much a log may know.
+  if (link !== null && (isSilent || config.log.format === 'json'))
+    log.info({ event: 'set_up', ...link }, 'there is no administrator yet: this link makes the first one');
   if (config.log.format === 'json') {
     const { send, events } = greeting({ ...lines, key: null });
     log.info({ event: 'ready', url, send, events }, 'the API takes requests');
   }
-  const isJournal = context.env['JOURNAL_STREAM'] !== undefined;
-  if (isJournal || !(isFirst || context.isTerminal)) return;
+  if (isSilent) return;
   const made = isFirst ? await firstKey(config) : null;
-  for (const line of greeting({ ...lines, key: made?.key ?? null }).text) context.note(line);
+  const shown = { ...lines, key: made?.key ?? null, setUpLink: link?.url ?? null };
+  for (const line of greeting(shown).text) context.note(line);
 }
 
 async function firstKey(config: Config): Promise<{ key: string }> {

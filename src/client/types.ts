@@ -1815,7 +1815,7 @@ export interface AuditEntry {
   at: string;
   key_id: string | null;
 
-  /** `key:` and the name of the key, `operator`, or `webhook:` and the id of an endpoint that was disabled. */
+  /** `key:` and the name of the key, `member:` and the address of a person, `operator`, or `webhook:` and the id of an endpoint that was disabled. */
   actor: string;
   ip: string | null;
   method: string;
@@ -2088,7 +2088,7 @@ export interface Operations {
       /** Cursor or event id: the events after it; `start` for all there are. Not together with `before`. */
       after?: string | undefined;
 
-      /** Cursor: the entries before it. Not together with `after`. */
+      /** Cursor or event id: the events before it; `end` for the newest ones. Not together with `after`. */
       before?: string | undefined;
 
       /** Kinds, separated by commas. Without it: sent, delivered, opened, clicked, bounced, complained. */
@@ -2311,8 +2311,11 @@ export interface Operations {
       before?: string | undefined;
       key_id?: string | undefined;
 
-      /** `key:` and the name of a key, or `operator`. */
+      /** `key:` and the name of a key, `member:` and an address, or `operator`. */
       actor?: string | undefined;
+
+      /** `key`: uses of keys; `person`: what people did in the dashboard or as operator. */
+      by?: 'key' | 'person' | undefined;
       method?: string | undefined;
 
       /** As the entries show it. */

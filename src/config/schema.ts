@@ -173,7 +173,7 @@ export const settings = group('', {
     allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.'),
   }),
   dashboard: group('The dashboard.', {
-    port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`', later: true }),
+    port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),
   }),
 }, ({ http, tls }) => (http.tls && tls.certFile === null
   ? { member: 'http.tls', expected: 'false, or tls.certFile and tls.keyFile given' } : null)); // prettier-ignore

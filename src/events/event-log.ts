@@ -4,6 +4,7 @@
  */
 import type { Knex } from 'knex';
 import type { Connection } from '../storage/connection.ts';
+import { idFloor } from '../base/id.ts';
 import { eventTypes, type EventSource, type EventType } from './event.ts';
 
 export interface EventFilter {
@@ -123,6 +124,9 @@ export async function lastEventsOf(read: Knex, messageId: string): Promise<Event
   return rows.reverse();
 }
 
+/** Events of one commit have their ids and their times some milliseconds apart. */
+const ID_DRIFT_MS = 60_000;
+
 function matching(read: Knex, filter: EventFilter): Knex.QueryBuilder {
   const { types = [], messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
   const query = sources(read)
@@ -137,7 +141,13 @@ function matching(read: Knex, filter: EventFilter): Knex.QueryBuilder {
       read('message_tags').select('message_id').where({ account_id: filter.accountId, tag }),
     );
   }
-  if (occurredAfter !== undefined) query.where('e.at', '>=', occurredAfter);
+  if (occurredAfter !== undefined) {
+    // Ids sort by time, so what is older needs not be read to be passed over.
+    const floor = read('events')
+      .select('sequence')
+      .where('id', '>=', idFloor('evt', occurredAfter - ID_DRIFT_MS));
+    query.where('e.at', '>=', occurredAfter).where('e.sequence', '>=', floor.orderBy('id').limit(1));
+  }
   if (occurredBefore !== undefined) query.where('e.at', '<', occurredBefore);
   if (test !== undefined) query.where('e.test', test ? 1 : 0);
   return query;

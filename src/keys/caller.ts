@@ -20,6 +20,13 @@ export interface Caller {
   expiresAt: number | null;
   /** Milliseconds since the epoch, or null while the key is good. */
   revokedAt: number | null;
+  /** The address of the member who acts through the dashboard; then there is no key behind the call. */
+  member?: string;
+}
+
+/** Who it was, for the audit log and for what is made: `key:<name>` or `member:<email>`. */
+export function actorOf({ keyName, member }: Pick<Caller, 'keyName' | 'member'>): string {
+  return member === undefined ? `key:${keyName}` : `member:${member}`;
 }
 
 export type Authentication = { kind: 'found'; caller: Caller } | { kind: 'unknown' };

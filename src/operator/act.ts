@@ -21,8 +21,17 @@ export interface RunningAct extends Act {
   failed(error: unknown): Promise<void>;
 }
 
-/** Begins an act of the operator; `endpoint` is the operation's name. */
-export function beginAct(deps: { commit: Committer; clock: Clock }, endpoint: string): RunningAct {
+/** Who acts, as the audit log names them. */
+export type Acting = Pick<AuditRow, 'actor' | 'ip' | 'method' | 'user_agent'>;
+
+const commandLine: Acting = { actor: 'operator', ip: null, method: 'CLI', user_agent: null };
+
+/** Begins an act of the operator, or of a member who may do what the operator may; `endpoint` is the operation's name. */
+export function beginAct(
+  deps: { commit: Committer; clock: Clock },
+  endpoint: string,
+  acting: Acting = commandLine,
+): RunningAct {
   const { commit, clock } = deps;
   const startedAt = clock.monotonic();
   const requestId = newId('req', clock.now());
@@ -36,15 +45,12 @@ export function beginAct(deps: { commit: Committer; clock: Clock }, endpoint: st
       at,
       account_id: accountId,
       key_id: null,
-      actor: 'operator',
-      ip: null,
-      method: 'CLI',
+      ...acting,
       endpoint,
       ...end,
       request_id: requestId,
       ms: Math.round(clock.monotonic() - startedAt),
       idempotency_replayed: 0,
-      user_agent: null,
     };
   }
 

@@ -2,7 +2,8 @@
 import { check } from '../base/check.ts';
 import { Problem } from '../base/problem.ts';
 import { accountOperations } from './accounts.ts';
-import { beginAct } from './act.ts';
+import { beginAct, type Acting } from './act.ts';
+import { adminOperations } from './admin.ts';
 import { bookOperations } from './books.ts';
 import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
@@ -36,6 +37,7 @@ const table = {
   ...statsOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
+  ...adminOperations,
 };
 
 export type OperationName = keyof typeof table;
@@ -51,13 +53,18 @@ export function operationNamed(name: string): Operation | null {
 
 /**
  * Performs an operation with arguments from outside. Throws a `Problem` for the operator's mistakes, `Unavailable` where
- * it needs the running server and `deps` are not the server's.
+ * it needs the running server and `deps` are not the server's. `acting` is who does it, where that is not the command line.
  */
-export async function perform(deps: StoreDeps | OperatorDeps, name: string, given: unknown): Promise<unknown> {
+export async function perform(
+  deps: StoreDeps | OperatorDeps,
+  name: string,
+  given: unknown,
+  acting?: Acting,
+): Promise<unknown> {
   const operation = operationNamed(name);
   if (operation === null) throw new Problem('not_found', `there is no operation ${JSON.stringify(name.slice(0, 100))}`);
   if (!operation.acts) return await run(deps, operation, name, given);
-  const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, name);
+  const act = beginAct({ commit: deps.db.commit, clock: deps.clock }, name, acting);
   try {
     const result = await run(deps, operation, name, given, act);
     await act.done();

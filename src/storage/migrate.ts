@@ -13,6 +13,7 @@ import { up as tracking } from '../../migrations/008-tracking.ts';
 import { up as inbound } from '../../migrations/009-inbound.ts';
 import { renewViews, withoutViews } from './views.ts';
 import { up as engine } from '../../migrations/012-engine.ts';
+import { up as dashboard } from '../../migrations/011-dashboard.ts';
 
 interface Migration {
   name: string;
@@ -28,6 +29,7 @@ const migrations: readonly Migration[] = [
   { name: '007-webhooks', up: webhooks },
   { name: '008-tracking', up: tracking },
   { name: '009-inbound', up: inbound },
+  { name: '011-dashboard', up: dashboard },
   { name: '012-engine', up: engine },
 ];
 

@@ -28,7 +28,7 @@ const onConflict: Partial<Record<TableName, string>> = {
 /** Tables that refer to one another; the others can be written in any order. */
 const referring: ReadonlySet<TableName> = new Set([
   'accounts', 'api_keys', 'domains', 'dkim_keys', 'streams', 'suppressions', 'batches', 'templates',
-  'template_versions', 'webhooks',
+  'template_versions', 'webhooks', 'members', 'memberships', 'sessions', 'setup_links',
 ]); // prettier-ignore
 
 /**

@@ -535,6 +535,65 @@ export interface WebhookReplayRow {
   finished_at: number | null;
 }
 
+/** A person who signs in to the dashboard. */
+export interface MemberRow {
+  id: string;
+  email: string;
+  /** The address as `addressKey` gives it: what is compared. */
+  email_key: string;
+  /** 1 for those who see every account, the queue and the team. */
+  is_admin: number;
+  /** scrypt with its parameters (members/password.ts); null until a set-up link was used. */
+  password_hash: string | null;
+  /** The TOTP secret under AES-256-GCM, or null without a second factor. */
+  totp_sealed: string | null;
+  /** The last time step a code was taken for: no code is good twice. */
+  totp_step: number | null;
+  created_at: number;
+  /** `operator` or `member:<email>`. */
+  created_by: string;
+  last_sign_in_at: number | null;
+}
+
+/** Which accounts a member sees. */
+export interface MembershipRow {
+  member_id: string;
+  account_id: string;
+}
+
+export interface SessionRow {
+  /** SHA-256 of the cookie's value, hex. */
+  token_hash: string;
+  id: string;
+  member_id: string;
+  /** `code` while the second factor is still owed. */
+  stage: 'open' | 'code';
+  /** The account that is looked at, or null for the first one. */
+  account_id: string | null;
+  created_at: number;
+  seen_at: number;
+  ip: string;
+  user_agent: string | null;
+}
+
+/** Every try to sign in that was looked at. */
+export interface SignInRow {
+  id: string;
+  at: number;
+  email_key: string;
+  ip: string;
+  user_agent: string | null;
+  result: 'in' | 'refused' | 'code_refused' | 'set_up';
+}
+
+/** A link that sets a member's password, once; without a member it makes the first administrator. */
+export interface SetUpLinkRow {
+  token_hash: string;
+  member_id: string | null;
+  created_at: number;
+  expires_at: number;
+}
+
 export interface Tables {
   accounts: AccountRow;
   api_keys: ApiKeyRow;
@@ -567,6 +626,11 @@ export interface Tables {
   holds: HoldRow;
   sts_policies: StsPolicyRow;
   host_tls: HostTlsRow;
+  members: MemberRow;
+  memberships: MembershipRow;
+  sessions: SessionRow;
+  sign_ins: SignInRow;
+  setup_links: SetUpLinkRow;
 }
 
 export type TableName = keyof Tables;
@@ -607,4 +671,9 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   holds: ['id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at'],
   sts_policies: ['domain', 'policy_id', 'policy_json', 'fetched_at', 'expires_at'],
   host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
+  members: ['id', 'email', 'email_key', 'is_admin', 'password_hash', 'totp_sealed', 'totp_step', 'created_at', 'created_by', 'last_sign_in_at'],
+  memberships: ['member_id', 'account_id'],
+  sessions: ['token_hash', 'id', 'member_id', 'stage', 'account_id', 'created_at', 'seen_at', 'ip', 'user_agent'],
+  sign_ins: ['id', 'at', 'email_key', 'ip', 'user_agent', 'result'],
+  setup_links: ['token_hash', 'member_id', 'created_at', 'expires_at'],
 }; // prettier-ignore

@@ -32,6 +32,13 @@ describe('cli/greeting', () => {
     assert.match(text.join('\n'), /posthorn keys create/);
   });
 
+  it('shows the set-up link while there is no administrator', () => {
+    const link = 'http://127.0.0.1:8025/setup/abc';
+    const shown = greeting({ url: 'http://127.0.0.1:8025', simulator, key: null, setUpLink: link });
+    assert.ok(shown.text.includes(link), 'on a line of its own');
+    assert.doesNotMatch(greeting({ url: 'http://127.0.0.1:8025', simulator, key: null }).text.join(), /setup/);
+  });
+
   for (const [url, shown] of [
     ['http://0.0.0.0:80', 'http://127.0.0.1:80/'],
     ['http://[::]:80', 'http://[::1]:80/'],

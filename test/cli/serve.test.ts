@@ -54,6 +54,17 @@ describe('posthorn serve', () => {
     assert.equal(second.notes, '');
   });
 
+  it('shows the set-up link to people, or in the log, while there is no administrator', async () => {
+    const link = { url: `${URL}/setup/abc`, expires_at: '2026-01-31T10:00:00.000Z' };
+    const startApp = (): ReturnType<StartApp> =>
+      brief()({} as never, {} as never).then((server) => ({ ...server, setUpLink: async () => link }));
+    const first = await ran(['serve'], env, { startApp });
+    assert.match(first.notes, /^http:\/\/127\.0\.0\.1:8025\/setup\/abc$/m);
+    const none = (): ReturnType<StartApp> =>
+      brief()({} as never, {} as never).then((server) => ({ ...server, setUpLink: async () => null }));
+    assert.doesNotMatch((await ran(['serve'], env, { startApp: none })).notes, /setup/);
+  });
+
   it("puts no key into systemd's journal", async () => {
     const { code, notes } = await ran(['serve'], { ...env, JOURNAL_STREAM: '8:1' }, { startApp: brief() });
     assert.deepEqual([code, notes], [0, '']);

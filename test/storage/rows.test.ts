@@ -75,6 +75,11 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   holds: { id: 'hld_1', kind: 'hold', scope: 'stream', target: odd, account_id: ACCOUNT, catches_new: 1, connections: null, per_minute: null, note: odd, until: NOW, created_at: NOW },
   sts_policies: { domain: odd, policy_id: odd, policy_json: odd, fetched_at: NOW, expires_at: NOW },
   host_tls: { host: odd, workaround: 'reduced', workaround_until: NOW, offered_at: null },
+  members: { id: 'mem_1', email: odd, email_key: odd, is_admin: 1, password_hash: odd, totp_sealed: null, totp_step: 5, created_at: NOW, created_by: odd, last_sign_in_at: null },
+  memberships: { member_id: 'mem_1', account_id: ACCOUNT },
+  sessions: { token_hash: 'h', id: 'ses_1', member_id: 'mem_1', stage: 'open', account_id: null, created_at: NOW, seen_at: NOW, ip: '2001:db8::1', user_agent: odd },
+  sign_ins: { id: 'sgn_1', at: NOW, email_key: odd, ip: '127.0.0.1', user_agent: null, result: 'refused' },
+  setup_links: { token_hash: 'h', member_id: 'mem_1', created_at: NOW, expires_at: NOW },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>

@@ -1,0 +1,395 @@
+/**
+ * The dashboard: Koa with its layers in order, the pages, and nothing else.
+ *
+ *   answer       headers of every answer; what was thrown becomes a page
+ *   assets       style sheet and script
+ *   (router)     which page is it
+ *   visitor      whose session is it; where there is none, to the sign-in
+ *   form         the body, and whether the form is ours
+ *   show         the page's handler, and its view as HTML
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { TLSSocket } from 'node:tls';
+import Koa from 'koa';
+import { Router } from '@koa/router';
+import { bodyLimits, readBody } from '../api/body.ts';
+import { clientAddress, isWithin, networks } from '../api/client-address.ts';
+import { catalogue, Problem } from '../base/problem.ts';
+import { accountsOf } from '../members/member-store.ts';
+import { findSession, type Session } from '../members/session-store.ts';
+import { perform } from '../operator/operations.ts';
+import { actingAs } from './act.ts';
+import { loadAssets, type Assets } from './assets.ts';
+import { readCookie, writeCookie, type CookieName } from './cookies.ts';
+import type { DashboardDeps } from './deps.ts';
+import { createInside, jsonOf, rawOf, type AskInside, type Asking } from './inside.ts';
+import { navigation } from './navigation.ts';
+import type { Guest, Page, Shown, Visit } from './page.ts';
+import { pagesOf } from './pages.ts';
+import { createFormTokens, type FormTokens } from './tokens.ts';
+import { loadViews, type Views } from './views.ts';
+
+export interface Dashboard {
+  /** Whether a path is one of ours: what is not is the API's. */
+  owns(url: string | undefined): boolean;
+  handle(request: IncomingMessage, response: ServerResponse): void;
+  /** Ends what goes on by itself, such as live tails. */
+  stop(): void;
+}
+
+/** Nothing runs, loads or is framed but what we serve ourselves. */
+const CSP =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/** The largest form is a template with its html; it is encoded for the wire, which may triple it. */
+const FORM_BYTES = 2 * 1024 * 1024;
+const LONGEST_SAID = 500;
+
+interface State {
+  page: Page | null;
+  params: Record<string, string>;
+  /** Learned by the layer `visitor`. */
+  session: Session | null;
+  sessionToken: string;
+  form: URLSearchParams;
+  isSecure: boolean;
+  /** Learned by the layer `show`. */
+  visit: Visit | undefined;
+}
+type Context = Koa.ParameterizedContext<State>;
+type Layer = Koa.Middleware<State>;
+
+interface House {
+  deps: DashboardDeps;
+  views: Views;
+  assets: Assets;
+  tokens: FormTokens;
+  ask: AskInside;
+  trusted: ReturnType<typeof networks>;
+  /** Ends of what goes on by itself. */
+  endings: Set<() => void>;
+}
+
+/** Throws where a view or an asset cannot be read. */
+export function createDashboard(deps: DashboardDeps): Dashboard {
+  const house: House = {
+    deps,
+    views: loadViews(),
+    assets: loadAssets(),
+    tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
+    ask: createInside(deps, deps.routes),
+    trusted: networks(deps.config.http.trustedProxies),
+    endings: new Set(),
+  };
+  const pages = pagesOf(deps);
+  const firsts = new Set(['assets', ...pages.map(({ path }) => path.split('/')[1] ?? '')]);
+  const app = new Koa<State>();
+  app.on('error', (err: unknown) => {
+    deps.log.debug({ err }, 'a connection broke');
+  });
+  app.use(answer(house));
+  app.use(assetLayer(house));
+  app.use(routerOf(pages).routes());
+  app.use(visitor(house));
+  app.use(form(house));
+  app.use(show(house));
+  const handle = app.callback();
+  return {
+    owns: (url) => firsts.has((url ?? '/').split(/[/?]/, 2)[1] ?? ''),
+    handle: (request, response) => void handle(request, response),
+    stop() {
+      for (const end of [...house.endings]) end();
+    },
+  };
+}
+
+function answer(house: House): Layer {
+  return async (ctx, next) => {
+    const { deps, trusted } = house;
+    Object.assign(ctx.state, { page: null, params: {}, isSecure: isSecure(ctx.req, deps, trusted) });
+    ctx.set({
+      'Content-Security-Policy': CSP,
+      'X-Content-Type-Options': 'nosniff',
+      'X-Frame-Options': 'DENY',
+      'Referrer-Policy': 'same-origin',
+      'Cross-Origin-Opener-Policy': 'same-origin',
+      'Cross-Origin-Resource-Policy': 'same-origin',
+      'Cache-Control': 'no-store',
+    });
+    try {
+      await next();
+    } catch (error) {
+      showProblem(house, ctx, error);
+    }
+  };
+}
+
+/** Over TLS here, at the trusted proxy before us, or by what the operator says the address is. */
+function isSecure({ socket, headers }: IncomingMessage, { config }: DashboardDeps, trusted: House['trusted']): boolean {
+  if ((socket as Partial<TLSSocket>).encrypted === true || config.http.publicUrl.startsWith('https:')) return true;
+  const peer = clientAddress(socket.remoteAddress, undefined, trusted);
+  return headers['x-forwarded-proto'] === 'https' && isWithin(trusted, peer);
+}
+
+function assetLayer({ assets }: House): Layer {
+  return async (ctx, next) => {
+    const asset = ctx.method === 'GET' || ctx.method === 'HEAD' ? assets.at(ctx.path) : null;
+    if (asset === null) {
+      await next();
+      return;
+    }
+    ctx.set('Cache-Control', 'public, max-age=31536000, immutable');
+    ctx.type = asset.type;
+    ctx.body = asset.bytes;
+  };
+}
+
+function routerOf(pages: readonly Page[]): Router<State> {
+  const router = new Router<State>({ sensitive: true, strict: true });
+  for (const page of pages) {
+    router.register(page.path, [page.method], async (ctx, next) => {
+      // `/keys/new` is also `/keys/:id`: what is declared first counts.
+      if (ctx.state.page === null) Object.assign(ctx.state, { page, params: ctx.params });
+      await next();
+    });
+  }
+  return router;
+}
+
+const noSuchPage = (): Problem => new Problem('not_found', 'There is no such page.');
+
+/** To pages of administrators others are told that they do not exist. */
+function visitor(house: House): Layer {
+  return async (ctx, next) => {
+    const { state } = ctx;
+    state.sessionToken = readCookie(ctx.get('cookie'), 'session', state.isSecure);
+    state.session = state.sessionToken === '' ? null : await findSession(house.deps, state.sessionToken);
+    const { page } = state;
+    if (page === null) throw state.session?.row.stage === 'open' ? noSuchPage() : signInFirst(ctx);
+    if (page.who !== 'anyone') {
+      if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
+      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw noSuchPage();
+    }
+    await next();
+  };
+}
+
+/** Thrown to get out of all layers: the answer is a redirect. */
+class SignInFirst extends Error {
+  readonly to: string;
+  constructor(to: string) {
+    super('nobody is signed in');
+    this.to = to;
+  }
+}
+
+function signInFirst(ctx: Context): SignInFirst {
+  const back = ctx.method === 'GET' && ctx.url !== '/' ? `?next=${encodeURIComponent(ctx.url)}` : '';
+  return new SignInFirst(`/login${back}`);
+}
+
+function form(house: House): Layer {
+  return async (ctx, next) => {
+    ctx.state.form = ctx.method === 'POST' ? await readForm(house, ctx) : new URLSearchParams();
+    await next();
+  };
+}
+
+const badForm = (): Problem =>
+  new Problem('invalid_request', 'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.'); // prettier-ignore
+
+async function readForm({ deps, tokens }: House, ctx: Context): Promise<URLSearchParams> {
+  // Fetch Metadata: a browser says where a request comes from, and another site has no business here.
+  const site = ctx.get('sec-fetch-site');
+  if (site !== '' && site !== 'same-origin' && site !== 'none') throw badForm();
+  if (ctx.is('application/x-www-form-urlencoded') === false) throw badForm();
+  const limits = { ...bodyLimits, bodyBytes: FORM_BYTES };
+  const body = await readBody({ clock: deps.clock, limits }, ctx.req, 'identity', () => undefined);
+  const fields = new URLSearchParams(body.toString('utf8'));
+  if (!tokens.isRight(boundTo(ctx), fields.get('_token') ?? '')) throw badForm();
+  return fields;
+}
+
+/** The cookie that tokens of this visitor's forms are bound to. */
+function boundTo(ctx: Context): string {
+  const { session, sessionToken, isSecure: secure } = ctx.state;
+  return session === null ? readCookie(ctx.get('cookie'), 'guest', secure) : sessionToken;
+}
+
+function show(house: House): Layer {
+  return async (ctx) => {
+    const { page } = ctx.state;
+    if (page === null) throw noSuchPage();
+    const guest = guestOf(house, ctx);
+    if (page.who !== 'anyone') ctx.state.visit = await visitOf(house, ctx, guest);
+    put(house, ctx, await page.run(ctx.state.visit ?? guest));
+  };
+}
+
+function guestOf({ deps, trusted }: House, ctx: Context): Guest {
+  const { params, form: fields, session, sessionToken } = ctx.state;
+  const forwarded = ctx.get('x-forwarded-for');
+  return {
+    params,
+    query: new URLSearchParams(ctx.querystring),
+    form: fields,
+    ip: clientAddress(ctx.req.socket.remoteAddress, forwarded === '' ? undefined : forwarded, trusted),
+    userAgent: ctx.get('user-agent').slice(0, 512) || null,
+    header: (name) => ctx.get(name) || undefined,
+    now: deps.clock.now(),
+    sessionToken,
+    halfway: session?.row.stage === 'code' ? session : null,
+  };
+}
+
+async function visitOf(house: House, ctx: Context, guest: Guest): Promise<Visit> {
+  const { deps, ask } = house;
+  const { session } = ctx.state;
+  if (session === null) throw noSuchPage();
+  const { member, row } = session;
+  const accounts = await accountsOf(deps, member);
+  const account = accounts.find(({ id }) => id === row.account_id) ?? accounts[0];
+  if (account === undefined)
+    throw new Problem('not_found', 'You are not a member of any account yet. Ask an administrator.');
+  const asking: Asking = {
+    member,
+    account,
+    ip: guest.ip,
+    userAgent: guest.userAgent,
+    whenOver: (listener) => {
+      whenOver(house, ctx, listener);
+    },
+  };
+  const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
+  return {
+    ...guest,
+    member,
+    session: row,
+    account,
+    accounts,
+    actor: acting.actor,
+    // The caller names the record that the endpoint answers.
+    ask: async <Body>(id: string, asked = {}) => jsonOf(await ask(asking, id, asked)) as Body,
+    fetch: async (id, asked = {}) => rawOf(await ask(asking, id, asked)),
+    operate: (name, args) => perform(deps.operator, name, args, acting) as never,
+    whenOver: (listener) => {
+      asking.whenOver(listener);
+    },
+  };
+}
+
+function whenOver({ endings }: House, { res }: Context, listener: () => void): void {
+  const once = (): void => {
+    if (!endings.delete(once)) return;
+    res.off('close', once);
+    listener();
+  };
+  endings.add(once);
+  res.once('close', once);
+}
+
+/** What the layout shows around a page. */
+function frameOf({ deps, assets, tokens }: House, ctx: Context, title: string): object {
+  const cookie = ctx.get('cookie');
+  const { isSecure: secure, visit } = ctx.state;
+  const theme = readCookie(cookie, 'theme', secure);
+  const said = readCookie(cookie, 'say', secure).slice(0, LONGEST_SAID);
+  if (said !== '') setCookie(ctx, 'say', null);
+  return {
+    title,
+    now: deps.clock.now(),
+    said,
+    theme: theme === 'dark' || theme === 'light' ? theme : 'auto',
+    token: tokens.for(boundToOrNew(ctx)),
+    style: assets.url('style.css'),
+    script: assets.url('app.js'),
+    icon: assets.url('icon.svg'),
+    version: deps.version,
+    here: ctx.path,
+    ...(visit === undefined
+      ? { member: null }
+      : {
+          member: { email: visit.member.email, isAdmin: visit.member.is_admin === 1 },
+          nav: navigation(ctx.path, visit.member.is_admin === 1),
+          account: visit.account,
+          accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
+          manyAccounts: visit.accounts.length > 1,
+        }),
+  };
+}
+
+/** Who has neither session nor cookie gets one to bind the forms of the sign-in to. */
+function boundToOrNew(ctx: Context): string {
+  const bound = boundTo(ctx);
+  if (bound !== '') return bound;
+  const made = crypto.randomUUID();
+  setCookie(ctx, 'guest', made);
+  return made;
+}
+
+function setCookie(ctx: Context, name: CookieName, value: string | null): void {
+  ctx.append('Set-Cookie', writeCookie(name, value, ctx.state.isSecure));
+}
+
+function put(house: House, ctx: Context, shown: Shown): void {
+  switch (shown.kind) {
+    case 'view':
+      ctx.status = shown.status ?? 200;
+      ctx.type = 'text/html; charset=utf-8';
+      ctx.body = house.views.page(shown.view, shown.data, frameOf(house, ctx, shown.title));
+      return;
+    case 'move':
+      for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
+      if (shown.say !== undefined) setCookie(ctx, 'say', shown.say.slice(0, LONGEST_SAID));
+      redirect(ctx, shown.to);
+      return;
+    case 'file':
+      if (shown.csp !== undefined) {
+        ctx.set('Content-Security-Policy', shown.csp);
+        ctx.remove('X-Frame-Options');
+      }
+      if (shown.name !== undefined) ctx.attachment(shown.name);
+      ctx.type = shown.type;
+      ctx.body = shown.body;
+      return;
+    case 'stream':
+      ctx.type = shown.type;
+      // A proxy that gathers a stream before it passes it on would make a live tail a dead one.
+      ctx.set('X-Accel-Buffering', 'no');
+      ctx.body = shown.body;
+      return;
+  }
+}
+
+function redirect(ctx: Context, to: string): void {
+  ctx.status = 303;
+  ctx.set('Location', to);
+  ctx.body = '';
+}
+
+function showProblem(house: House, ctx: Context, error: unknown): void {
+  if (error instanceof SignInFirst) {
+    redirect(ctx, error.to);
+    return;
+  }
+  const problem = error instanceof Problem ? error : broken(house, ctx, error);
+  const { code, message, status, retryAfter } = problem;
+  if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
+  const { cure } = catalogue[code];
+  const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
+  ctx.status = status;
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = house.views.page('problem', data, frameOf(house, ctx, 'That did not work'));
+}
+
+function broken({ deps }: House, ctx: Context, error: unknown): Problem {
+  deps.log.error({ event: 'page_failed', path: ctx.path, err: error }, 'a page of the dashboard failed');
+  return new Problem('internal_error', 'Something went wrong on our side; the log of the server says what.');
+}
+
+/** Where the visitor came from, as far as that is a page of ours. */
+function placeBack(ctx: Context): string {
+  const from = ctx.get('referer');
+  if (!URL.canParse(from)) return '/';
+  const { host, pathname, search } = new URL(from);
+  return host === ctx.get('host') ? pathname + search : '/';
+}

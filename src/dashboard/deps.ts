@@ -1,0 +1,24 @@
+/** What the dashboard gets handed in. */
+import type { AuditSink } from '../api/audit.ts';
+import type { Route } from '../api/route.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Keyring } from '../base/keyring.ts';
+import type { Log } from '../base/log.ts';
+import type { Config } from '../config/schema.ts';
+import type { Passwords } from '../members/password.ts';
+import type { OperatorDeps } from '../operator/operation.ts';
+import type { Database } from '../storage/database.ts';
+
+export interface DashboardDeps {
+  db: Database;
+  clock: Clock;
+  log: Pick<Log, 'error' | 'debug'>;
+  keyring: Keyring;
+  passwords: Passwords;
+  /** The API's endpoints, which pages ask from inside. */
+  routes: readonly Route[];
+  audit: AuditSink;
+  operator: OperatorDeps;
+  config: Config;
+  version: string;
+}

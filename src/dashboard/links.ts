@@ -1,0 +1,89 @@
+/** Links that keep what the address says: filters, pages, chips. Pure. */
+
+/** The address with some parameters changed; null and '' take one away. Cursors go whenever something else changes. */
+export function linkTo(
+  path: string,
+  query: URLSearchParams,
+  changes: Readonly<Record<string, string | null>> = {},
+): string {
+  const next = new URLSearchParams([...query].filter(([name, value]) => value !== '' && !isCursor(name)));
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null || value === '') next.delete(name);
+    else next.set(name, value);
+  }
+  const search = next.toString();
+  return search === '' ? path : `${path}?${search}`;
+}
+
+/** `since` is the begin of the time range while paging: a cursor holds for one list alone, and the range moves on with the clock. */
+const isCursor = (name: string): boolean => name === 'after' || name === 'before' || name === 'since';
+
+export interface Pager {
+  next: string | null;
+  previous: string | null;
+}
+
+/** Links to the pages beside this one, from the cursors of the API's list. */
+export function pagerOf(
+  path: string,
+  query: URLSearchParams,
+  { next_cursor: next, previous_cursor: previous }: { next_cursor: string | null; previous_cursor: string | null },
+  since: string | null = null,
+): Pager {
+  return {
+    next: next === null ? null : linkTo(path, query, { after: next, since }),
+    previous: previous === null ? null : linkTo(path, query, { before: previous, since }),
+  };
+}
+
+export interface Chip {
+  label: string;
+  href: string;
+  on: boolean;
+}
+
+/** One chip a value; the one that is on leads back to no filter. */
+export function chipsOf(
+  path: string,
+  query: URLSearchParams,
+  name: string,
+  values: readonly (readonly [value: string, label: string])[],
+): Chip[] {
+  const now = query.get(name) ?? '';
+  return values.map(([value, label]) => {
+    const on = now === value;
+    return { label, on, href: linkTo(path, query, { [name]: on ? null : value }) };
+  });
+}
+
+/** A place of this dashboard to go to after signing in; anything else, such as `//evil.test`, is the overview. */
+export function placeWithin(wanted: string | null): string {
+  return wanted !== null && /^\/(?![/\\])[\x21-\x5b\x5d-\x7e]{0,2000}$/.test(wanted) ? wanted : '/';
+}
+
+export interface Span {
+  /** Begin, for the API. Null: no limit. */
+  since: string | null;
+  /** What was chosen. */
+  value: string;
+  choices: { value: string; label: string; on: boolean }[];
+}
+
+const spans = [
+  ['1h', 'last hour', 3_600_000],
+  ['24h', 'last 24 hours', 86_400_000],
+  ['7d', 'last 7 days', 7 * 86_400_000],
+  ['30d', 'last 30 days', 30 * 86_400_000],
+  ['all', 'all', null],
+] as const;
+
+/** The time range that `?range=` names, as it was when its first page was shown. */
+export function spanOf(query: URLSearchParams, usual: string, now: number): Span {
+  const asked = query.get('range') ?? usual;
+  const [value, , ms] = spans.find(([name]) => name === asked) ?? spans[3];
+  return {
+    value,
+    since: ms === null ? null : (query.get('since') ?? new Date(now - ms).toISOString()),
+    choices: spans.map(([name, label]) => ({ value: name, label, on: name === value })),
+  };
+}

@@ -1,0 +1,43 @@
+/** The dashboard on a port of its own, where the setting `dashboard.port` names another than the API's. */
+import http from 'node:http';
+import https from 'node:https';
+import type { Dashboard } from './dashboard.ts';
+
+export interface OwnPort {
+  /** Ends open connections at once: nothing of the dashboard is worth waiting for. */
+  close(): Promise<void>;
+}
+
+const HEAD_MS = 30_000;
+const REQUEST_MS = 120_000;
+
+/** Rejects where the port cannot be had. */
+export async function listenApart(
+  dashboard: Dashboard,
+  { host, port, tls }: { host: string; port: number; tls: { cert: string; key: string } | null },
+): Promise<OwnPort> {
+  const limits = { maxHeaderSize: 16 * 1024, headersTimeout: HEAD_MS, requestTimeout: REQUEST_MS };
+  const listener = (request: http.IncomingMessage, response: http.ServerResponse): void => {
+    dashboard.handle(request, response);
+  };
+  const server =
+    tls === null
+      ? http.createServer(limits, listener)
+      : https.createServer({ ...limits, ...tls, minVersion: 'TLSv1.2' }, listener);
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+  return {
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => {
+          resolve();
+        });
+        server.closeAllConnections();
+      }),
+  };
+}

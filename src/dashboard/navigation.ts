@@ -1,0 +1,36 @@
+/** The menu. Pure. */
+
+export interface Entry {
+  label: string;
+  href: string;
+  on: boolean;
+}
+
+const forAll = [
+  ['Overview', '/'],
+  ['Messages', '/messages'],
+  ['Events', '/events'],
+  ['Stats', '/stats'],
+  ['Templates', '/templates'],
+  ['Suppressions', '/suppressions'],
+  ['Domains', '/domains'],
+  ['Streams', '/streams'],
+  ['Developer', '/developer'],
+  ['Settings', '/settings'],
+] as const;
+
+const forAdmins = [
+  ['Queue', '/queue'],
+  ['Accounts', '/accounts'],
+  ['Team', '/team'],
+] as const;
+
+/** The entries in order, the one that `path` belongs to marked. */
+export function navigation(path: string, isAdmin: boolean): { main: Entry[]; admin: Entry[] } {
+  const entry = ([label, href]: readonly [string, string]): Entry => ({
+    label,
+    href,
+    on: href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`),
+  });
+  return { main: forAll.map(entry), admin: isAdmin ? forAdmins.map(entry) : [] };
+}

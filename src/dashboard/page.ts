@@ -1,0 +1,104 @@
+/**
+ * One declaration per page: where it is, who may see it, what it shows. A handler gets the visit, asks the API or the
+ * operator's operations through it, and says what to show; it never touches the request itself.
+ */
+import type { Readable } from 'node:stream';
+import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
+import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
+import type { Asked } from './inside.ts';
+
+/** What a handler answers. */
+export type Shown =
+  | { kind: 'view'; view: string; title: string; data: object; status?: number; scripts?: readonly string[] }
+  /** 303, so that loading again does not do it again. `say` is told at the top of the next page. */
+  | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
+  | { kind: 'file'; body: string | Buffer; type: string; name?: string; csp?: string }
+  | { kind: 'stream'; body: Readable; type: string };
+
+export interface Cookie {
+  name: 'session' | 'theme';
+  /** Null takes it away. */
+  value: string | null;
+}
+
+/** What every request has, signed in or not. */
+export interface Guest {
+  params: Readonly<Record<string, string>>;
+  query: URLSearchParams;
+  /** The fields of the form that was sent; empty for a GET. */
+  form: URLSearchParams;
+  ip: string;
+  userAgent: string | null;
+  /** The value of a header by its lower-case name. */
+  header: (name: string) => string | undefined;
+  now: number;
+  /** The cookie's value, '' where there is none: what tokens of forms are bound to besides the secret. */
+  sessionToken: string;
+  /** The member whose second factor is still owed. */
+  halfway: { row: SessionRow; member: MemberRow } | null;
+}
+
+/** A request of somebody who is signed in. */
+export interface Visit extends Guest {
+  member: MemberRow;
+  session: SessionRow;
+  /** The account that is looked at. */
+  account: AccountRow;
+  /** All accounts that the member may look at. */
+  accounts: readonly AccountRow[];
+  /** `member:<email>`, as the audit log names them. */
+  actor: string;
+  /** Asks the API as this member: the same checks, the same answers, the same audit lines. Throws Problem. */
+  ask<Body>(operationId: string, asked?: Asked): Promise<Body>;
+  /** The same where the answer is no JSON: its bytes or its stream. */
+  fetch(operationId: string, asked?: Asked): Promise<{ body: Buffer | Readable; type: string }>;
+  /** Performs an operation of the operator: for pages of administrators. Throws Problem. */
+  operate<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>>;
+  /** Calls the listener once when the visitor has gone or the server stops. */
+  whenOver(listener: () => void): void;
+}
+
+export type Who = 'anyone' | 'member' | 'admin';
+
+export interface Page {
+  method: 'GET' | 'POST';
+  /** With parameters as `:id`. */
+  path: string;
+  who: Who;
+  run(visit: Guest | Visit): Promise<Shown> | Shown;
+}
+
+type Path = `/${string}`;
+type Handler<V> = (visit: V) => Promise<Shown> | Shown;
+
+/** A page for everybody who is signed in, on the account they look at. */
+export const get = (path: Path, run: Handler<Visit>): Page => declare('GET', path, 'member', run);
+export const post = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'member', run);
+/** A page for administrators; to others it does not exist. */
+export const adminGet = (path: Path, run: Handler<Visit>): Page => declare('GET', path, 'admin', run);
+export const adminPost = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'admin', run);
+/** A page that needs no sign-in. */
+export const openGet = (path: Path, run: Handler<Guest>): Page => ({ method: 'GET', path, who: 'anyone', run });
+export const openPost = (path: Path, run: Handler<Guest>): Page => ({ method: 'POST', path, who: 'anyone', run });
+
+function declare(method: Page['method'], path: Path, who: 'member' | 'admin', run: Handler<Visit>): Page {
+  return {
+    method,
+    path,
+    who,
+    run(visit) {
+      if (!('member' in visit)) throw new Error(`${path} was reached without a sign-in`);
+      return run(visit);
+    },
+  };
+}
+
+export const view = (name: string, title: string, data: object = {}, status = 200): Shown => ({
+  kind: 'view',
+  view: name,
+  title,
+  data,
+  status,
+});
+
+export const move = (to: string, say?: string): Shown => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });

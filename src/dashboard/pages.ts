@@ -1,0 +1,42 @@
+/** All pages of the dashboard. */
+import type { DashboardDeps } from './deps.ts';
+import type { Page } from './page.ts';
+import { apiPages } from './pages/api.ts';
+import { domainPages } from './pages/domains.ts';
+import { eventPages } from './pages/events.ts';
+import { keyPages } from './pages/keys.ts';
+import { messagePages } from './pages/messages.ts';
+import { overviewPages } from './pages/overview.ts';
+import { profilePages } from './pages/profile.ts';
+import { queuePages } from './pages/queue.ts';
+import { requestLogPages } from './pages/request-log.ts';
+import { setUpPages } from './pages/set-up.ts';
+import { settingsPages } from './pages/settings.ts';
+import { signInPages } from './pages/sign-in.ts';
+import { statsPages } from './pages/stats.ts';
+import { streamPages } from './pages/streams.ts';
+import { suppressionPages } from './pages/suppressions.ts';
+import { teamPages } from './pages/team.ts';
+import { templatePages } from './pages/templates.ts';
+
+export function pagesOf(deps: DashboardDeps): Page[] {
+  return [
+    ...setUpPages(deps),
+    ...signInPages(deps),
+    ...overviewPages(),
+    ...messagePages(),
+    ...eventPages(),
+    ...statsPages(),
+    ...templatePages(deps),
+    ...suppressionPages(),
+    ...domainPages(),
+    ...streamPages(),
+    ...keyPages(deps),
+    ...requestLogPages(),
+    ...apiPages(deps),
+    ...settingsPages(deps),
+    ...profilePages(deps),
+    ...queuePages(),
+    ...teamPages(deps),
+  ];
+}

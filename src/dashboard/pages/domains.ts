@@ -1,0 +1,112 @@
+/** Sending domains: the DNS records to publish with what DNS says now, checks, DKIM keys, tracking. */
+import { Problem } from '../../base/problem.ts';
+import type { DomainRecord } from '../../domains/domain-record.ts';
+import { filledIn, given, textOf } from '../forms.ts';
+import { pagerOf } from '../links.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+
+const WHERE = '/domains';
+
+interface DomainList {
+  data: DomainRecord[];
+  next_cursor: string | null;
+  previous_cursor: string | null;
+}
+
+export function domainPages(): Page[] {
+  return [
+    get(WHERE, (visit) => list(visit, null)),
+    post(WHERE, add),
+    get(`${WHERE}/:id`, details),
+    get(`${WHERE}/:id/zone`, zone),
+    post(`${WHERE}/:id`, change),
+    post(`${WHERE}/:id/verify`, async (visit) => {
+      const { status } = await visit.ask<DomainRecord>('verifyDomain', { params: visit.params });
+      return move(placeOf(visit), status === 'verified' ? 'Verified: you can send from it.' : 'DNS was asked. What is missing or wrong stands below.'); // prettier-ignore
+    }),
+    post(`${WHERE}/:id/rotate`, async (visit) => {
+      await visit.ask('rotateDomainDkim', { params: visit.params });
+      return move(placeOf(visit), 'New DKIM keys are made. They sign once their records are found in DNS.');
+    }),
+    post(`${WHERE}/:id/remove`, async (visit) => {
+      await visit.ask('deleteDomain', { params: visit.params });
+      return move(WHERE, 'The domain and its keys are removed.');
+    }),
+  ];
+}
+
+const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
+
+async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
+  const { query } = visit;
+  const asked = { status: 'any', after: query.get('after'), before: query.get('before'), limit: '50' };
+  const domains = await visit.ask<DomainList>('listDomains', { query: asked });
+  const rows = domains.data.map((domain) => ({
+    ...domain,
+    wrong: domain.records.filter(({ status }) => status !== 'ok').length,
+    all: domain.records.length,
+    checkedAt: domain.records[0]?.checked_at ?? null,
+  }));
+  const data = { rows, pager: pagerOf(WHERE, query, domains), fault, entered: filledIn(visit.form) };
+  return view('domains', 'Domains', data, fault?.status ?? 200);
+}
+
+async function add(visit: Visit): Promise<Shown> {
+  try {
+    const body = given({ name: visit.form.get('name')?.trim() ?? '', return_path: textOf(visit.form, 'return_path') });
+    const { id } = await visit.ask<DomainRecord>('createDomain', { body });
+    return move(`${WHERE}/${id}`, 'Added. Publish these records, then have DNS asked for them.');
+  } catch (error) {
+    if (error instanceof Problem) return list(visit, error);
+    throw error;
+  }
+}
+
+async function details(visit: Visit): Promise<Shown> {
+  const domain = await visit.ask<DomainRecord>('getDomain', { params: visit.params });
+  const isDrifted = domain.status === 'verified' && domain.records.some(({ required, status }) => required && status !== 'ok'); // prettier-ignore
+  return view('domain', domain.name, {
+    domain,
+    isDrifted,
+    checkedAt: domain.records[0]?.checked_at ?? null,
+    opens: tracking(domain.track_opens),
+    clicks: tracking(domain.track_clicks),
+  });
+}
+
+const tracking = (value: boolean | null): object[] =>
+  [
+    ['', 'as the account says', null],
+    ['on', 'on', true],
+    ['off', 'off', false],
+  ].map(([name, label, means]) => ({ name, label, on: value === means }));
+
+const flags: Readonly<Record<string, boolean | null>> = { '': null, on: true, off: false };
+
+async function change(visit: Visit): Promise<Shown> {
+  const { form, params } = visit;
+  const body = given({
+    track_opens: flags[form.get('track_opens') ?? ''] ?? null,
+    track_clicks: flags[form.get('track_clicks') ?? ''] ?? null,
+    return_path: textOf(form, 'return_path'),
+  });
+  await visit.ask('updateDomain', { params, body });
+  return move(placeOf(visit), 'Changed.');
+}
+
+/** RFC 1035 section 5: what a DNS server's zone file takes. A TXT string holds 255 bytes, so long ones are several. */
+async function zone(visit: Visit): Promise<Shown> {
+  const domain = await visit.ask<DomainRecord>('getDomain', { params: visit.params });
+  const lines = domain.records.map(({ host, type, value, required, purpose }) => {
+    const data = type === 'TXT' ? (value.match(/.{1,255}/gs) ?? ['']).map(quoted).join(' ') : `${value}.`;
+    return `; ${purpose}${required ? '' : ' (optional)'}\n${host}. 3600 IN ${type} ${data}`;
+  });
+  return {
+    kind: 'file',
+    body: `${lines.join('\n')}\n`,
+    type: 'text/plain; charset=utf-8',
+    name: `${domain.name}.zone`,
+  };
+}
+
+const quoted = (text: string): string => `"${text.replaceAll(/["\\]/g, String.raw`\$&`)}"`;

@@ -1,0 +1,71 @@
+/** Events: the newest first, with filters; and a live tail, which is the API's own event stream. */
+import { Readable } from 'node:stream';
+import { allEventTypes, eventTypes } from '../../events/event.ts';
+import { linkTo, spanOf, type Pager } from '../links.ts';
+import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+
+const WHERE = '/events';
+const ROWS = 50;
+const filters = ['type', 'recipient', 'message_id', 'batch_id', 'tag', 'test'] as const;
+
+interface EventList {
+  data: { id: string; type: string; timestamp: string; data: Readonly<Record<string, unknown>> }[];
+  has_more: boolean;
+  next_cursor: string;
+  previous_cursor: string | null;
+}
+
+export function eventPages(): Page[] {
+  return [get(WHERE, list), get(`${WHERE}/tail`, tail)];
+}
+
+const filtersOf = (query: URLSearchParams): Record<string, string | null> =>
+  Object.fromEntries(filters.map((name) => [name, query.get(name)]));
+
+async function list(visit: Visit): Promise<Shown> {
+  const { query, now } = visit;
+  const [after, before] = [query.get('after'), query.get('before')];
+  const isFiltered = filters.some((name) => (query.get(name) ?? '') !== '');
+  const span = spanOf(query, isFiltered ? '24h' : 'all', now);
+  const position = after === null ? { before: before ?? 'end' } : { after };
+  const asked = { ...filtersOf(query), ...position, limit: String(ROWS), occurred_after: span.since };
+  const events = await visit.ask<EventList>('listEvents', { query: asked });
+  const isNewest = after === null && before === null;
+  const types = query.get('type') ?? '';
+  return view('events', 'Events', {
+    rows: events.data.map(rowOf).reverse(),
+    pager: pagerOfEvents(query, events, span.since),
+    query: Object.fromEntries(query),
+    types: allEventTypes.map((name) => ({ name, on: name === types })),
+    span,
+    isFiltered,
+    // A page of the past does not go on.
+    tail: isNewest ? linkTo(`${WHERE}/tail`, query, { range: null }) : null,
+    tailTypes: (types === '' ? eventTypes : types.split(',')).join(' '),
+  });
+}
+
+function rowOf(event: EventList['data'][number]): object {
+  const detail = (event.data[event.type] ?? {}) as Readonly<Record<string, unknown>>;
+  const said = detail['smtp_reply'] ?? detail['reason'] ?? detail['url'] ?? detail['mx'] ?? '';
+  return { ...event, said, isMachine: detail['is_bot'] === true, json: JSON.stringify(event, null, 2) };
+}
+
+/** Newest first here, while the API's cursors go with the log: what is next for it is newer. */
+function pagerOfEvents(query: URLSearchParams, events: EventList, since: string | null): Pager {
+  const forwards = query.get('after') !== null;
+  const hasOlder = events.previous_cursor !== null && (forwards || events.has_more);
+  const hasNewer = forwards ? events.has_more : query.get('before') !== null;
+  return {
+    next: hasOlder ? linkTo(WHERE, query, { before: events.previous_cursor, since }) : null,
+    previous: hasNewer ? linkTo(WHERE, query, { after: events.next_cursor, since }) : null,
+  };
+}
+
+async function tail(visit: Visit): Promise<Shown> {
+  const last = visit.header('last-event-id');
+  const headers = last === undefined ? {} : { 'last-event-id': last };
+  const asked = { query: filtersOf(visit.query), accept: 'text/event-stream', headers };
+  const { body, type } = await visit.fetch('listEvents', asked);
+  return { kind: 'stream', body: Buffer.isBuffer(body) ? Readable.from([body]) : body, type };
+}

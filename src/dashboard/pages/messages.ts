@@ -1,0 +1,133 @@
+/** Messages: one search field, chips by status; and one message with everything that happened to it. */
+import { Problem } from '../../base/problem.ts';
+import { deliveryStatuses } from '../../storage/tables.ts';
+import { chipsOf, linkTo, pagerOf, spanOf } from '../links.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { timelineOf, type MessageWhole } from '../timeline.ts';
+
+const WHERE = '/messages';
+const ROWS = 50;
+/** What of a text or source is shown; the rest can be downloaded. */
+const SHOWN_CHARACTERS = 100_000;
+/** A mail's html is a stranger: it gets no scripts, no network, no forms, and an origin of its own. */
+export const PREVIEW_CSP =
+  "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
+interface MessageList {
+  data: object[];
+  next_cursor: string | null;
+  previous_cursor: string | null;
+}
+
+interface Content {
+  html: string | null;
+  text: string | null;
+  attachments: { filename: string; content_type: string; disposition: string; size: number }[];
+}
+
+export function messagePages(): Page[] {
+  return [
+    get(WHERE, list),
+    get(`${WHERE}/:id`, details),
+    get(`${WHERE}/:id/html`, html),
+    get(`${WHERE}/:id/source`, source),
+    post(`${WHERE}/:id/cancel`, async (visit) => {
+      await visit.ask('cancelMessage', { params: visit.params });
+      return move(`${WHERE}/${idOf(visit)}`, 'Canceled, as far as it had not been sent.');
+    }),
+    post(`${WHERE}/:id/resend`, async (visit) => {
+      const { id } = await visit.ask<{ id: string }>('resendMessage', { params: visit.params });
+      return move(`${WHERE}/${id}`, 'Sent again: this is the new message.');
+    }),
+    post(`${WHERE}/:id/erase`, async (visit) => {
+      await visit.ask('deleteMessageContent', { params: visit.params });
+      return move(`${WHERE}/${idOf(visit)}`, 'The content is erased.');
+    }),
+  ];
+}
+
+const idOf = ({ params }: Visit): string => params['id'] ?? '';
+
+/** What the search field may hold: an id, an address, `tag:x`, `from:x`, or words of the subject. */
+export function searchOf(text: string): Record<string, string> {
+  const [, name, value = ''] = /^(tag|from|to|batch|subject):(.*)$/.exec(text) ?? [];
+  if (name === 'batch') return { batch_id: value.trim() };
+  if (name !== undefined) return { [name]: value.trim() };
+  if (/^bat_[0-9a-z]{26}$/.test(text)) return { batch_id: text };
+  if (/^<.*@.*>$/.test(text)) return { rfc_message_id: text };
+  if (/^\S+@\S+$/.test(text)) return { to: text };
+  return text === '' ? {} : { subject: text };
+}
+
+/** Filters that no index serves alone are looked for in a day, unless more is asked for. */
+const needsRange = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
+
+async function list(visit: Visit): Promise<Shown> {
+  const { query, now } = visit;
+  const q = (query.get('q') ?? '').trim().slice(0, 1000);
+  if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
+  const search = searchOf(q);
+  const isNarrow = needsRange.some((name) => (query.get(name) ?? '') !== '') || 'from' in search || 'subject' in search;
+  const span = spanOf(query, isNarrow ? '24h' : 'all', now);
+  const filters = Object.fromEntries(needsRange.map((name) => [name, query.get(name)]));
+  const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
+  const asked = { ...search, ...filters, ...paging, created_after: span.since };
+  const messages = await visit.ask<MessageList>('listMessages', { query: asked });
+  return view('messages', 'Messages', {
+    q,
+    rows: messages.data,
+    chips: chipsOf(WHERE, query, 'status', deliveryStatuses.map((status) => [status, status] as const)),
+    query: Object.fromEntries(query),
+    span,
+    pager: pagerOf(WHERE, query, messages, span.since),
+    isFiltered: q !== '' || isNarrow,
+    longer: linkTo(WHERE, query, { range: '30d' }),
+  }); // prettier-ignore
+}
+
+async function details(visit: Visit): Promise<Shown> {
+  const { params, query } = visit;
+  const message = await visit.ask<MessageWhole>('getMessage', { params });
+  const [why, content] = await Promise.all([
+    visit.ask<{ recipients: object[] }>('explainMessage', { params }),
+    visit.ask<Content>('getMessageContent', { params }),
+  ]);
+  const hasContent = content.html !== null || content.text !== null || content.attachments.length > 0;
+  const wanted = query.get('part');
+  const part = wanted ?? (content.html === null ? 'text' : 'html');
+  return view('message', message.subject, {
+    message,
+    metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
+    timeline: timelineOf(message),
+    why: why.recipients.filter((one) => !('reason' in one && one.reason === 'finished')),
+    content,
+    hasContent,
+    part,
+    text: part === 'text' ? content.text?.slice(0, SHOWN_CHARACTERS) : null,
+    source: part === 'source' ? await sourceText(visit) : null,
+    canCancel: message.recipients.some(({ status }) => ['scheduled', 'queued', 'sent', 'deferred'].includes(status)),
+    suppressions: `/suppressions?q=${encodeURIComponent(message.recipients[0]?.email ?? '')}`,
+  });
+}
+
+/** Head and begin of the body as they go on the wire. */
+async function sourceText(visit: Visit): Promise<string> {
+  try {
+    const { body } = await visit.fetch('getMessageRaw', { params: visit.params });
+    return Buffer.isBuffer(body) ? body.toString('latin1', 0, SHOWN_CHARACTERS) : '';
+  } catch (error) {
+    if (error instanceof Problem && error.code === 'invalid_state') return error.message;
+    throw error;
+  }
+}
+
+async function html(visit: Visit): Promise<Shown> {
+  const content = await visit.ask<Content>('getMessageContent', { params: visit.params });
+  return { kind: 'file', body: content.html ?? '', type: 'text/html; charset=utf-8', csp: PREVIEW_CSP };
+}
+
+async function source(visit: Visit): Promise<Shown> {
+  const { body } = await visit.fetch('getMessageRaw', { params: visit.params });
+  const bytes = Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+  return { kind: 'file', body: bytes, type: 'message/rfc822', name: `${idOf(visit)}.eml` };
+}

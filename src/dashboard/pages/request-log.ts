@@ -1,0 +1,83 @@
+/** The request log: every use of a key, and in a second list what people did. Filters stand in the address; export as CSV or NDJSON. */
+import { csvLine } from '../../base/csv.ts';
+import type { AuditRow } from '../../storage/tables.ts';
+import { linkTo, pagerOf, spanOf } from '../links.ts';
+import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+
+type Entry = Omit<AuditRow, 'at'> & { at: string };
+
+interface EntryList {
+  data: Entry[];
+  next_cursor: string | null;
+  previous_cursor: string | null;
+}
+
+const columns = ['at', 'actor', 'key_id', 'ip', 'method', 'endpoint', 'status', 'error_code', 'ms', 'request_id', 'idempotency_replayed', 'user_agent'] as const; // prettier-ignore
+const filters = ['key_id', 'actor', 'method', 'endpoint', 'status', 'result', 'ip', 'request_id'] as const;
+const ROWS = 50;
+/** An export takes so many pages of a hundred. */
+const MOST_PAGES = 100;
+
+export function requestLogPages(): Page[] {
+  return [
+    get('/developer/log', (visit) => show(visit, 'key')),
+    get('/developer/actions', (visit) => show(visit, 'person')),
+    get('/developer/log/export', (visit) => exported(visit, 'key')),
+    get('/developer/actions/export', (visit) => exported(visit, 'person')),
+  ];
+}
+
+const placeOf = (by: 'key' | 'person'): string => (by === 'key' ? '/developer/log' : '/developer/actions');
+
+function wanted({ query, now }: Visit, by: 'key' | 'person'): Record<string, string | null> {
+  const named = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
+  return { ...named, by, since: spanOf(query, usualSpan(by), now).since };
+}
+
+/** Of a busy account a day is a lot; people do less. */
+const usualSpan = (by: 'key' | 'person'): string => (by === 'key' ? '24h' : '30d');
+
+async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
+  const { query, now } = visit;
+  const place = placeOf(by);
+  const span = spanOf(query, usualSpan(by), now);
+  const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
+  const entries = await visit.ask<EntryList>('listAuditEntries', { query: { ...wanted(visit, by), ...paging } });
+  return view('request-log', by === 'key' ? 'Request log' : 'Actions', {
+    tab: by === 'key' ? 'log' : 'actions',
+    isLog: by === 'key',
+    place,
+    rows: entries.data.map((entry) => ({
+      ...entry,
+      isRefused: entry.status >= 400,
+      byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
+      byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
+    })),
+    query: Object.fromEntries(query),
+    results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({ name, on: query.get('result') === name })), // prettier-ignore
+    span,
+    pager: pagerOf(place, query, entries, span.since),
+    csv: linkTo(`${place}/export`, query, { format: 'csv' }),
+    ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
+    isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
+  });
+}
+
+/** Up to ten thousand lines, a page at a time. */
+async function exported(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
+  const isCsv = visit.query.get('format') !== 'ndjson';
+  const lines: string[] = isCsv ? [columns.join(',')] : [];
+  let after: string | null = null;
+  for (let page = 0; page < MOST_PAGES; page++) {
+    const query: Record<string, string | null> = { ...wanted(visit, by), limit: '100', after };
+    const { data, next_cursor: next } = await visit.ask<EntryList>('listAuditEntries', { query });
+    for (const entry of data)
+      lines.push(isCsv ? csvLine(columns.map((name) => String(entry[name] ?? ''))) : JSON.stringify(entry));
+    if (next === null) break;
+    after = next;
+  }
+  const body = `${lines.join('\n')}\n`;
+  return isCsv
+    ? { kind: 'file', body, type: 'text/csv; charset=utf-8', name: 'requests.csv' }
+    : { kind: 'file', body, type: 'application/x-ndjson; charset=utf-8', name: 'requests.ndjson' };
+}

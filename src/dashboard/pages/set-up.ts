@@ -1,0 +1,105 @@
+/** Set-up links: the first administrator, a new member, a forgotten password. And the first steps afterwards. */
+import { Problem } from '../../base/problem.ts';
+import { newMember } from '../../members/member-store.ts';
+import { checkPassword, SHORTEST_PASSWORD } from '../../members/password.ts';
+import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
+import { signInAfterSetUp } from '../../members/sign-in.ts';
+import type { MemberRow } from '../../storage/tables.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { get, move, openGet, openPost, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
+import { sampleCommands } from '../samples.ts';
+
+export function setUpPages(deps: DashboardDeps): Page[] {
+  return [
+    openGet('/setup/:token', (guest) => form(deps, guest, null)),
+    openPost('/setup/:token', (guest) => setUp(deps, guest)),
+    get('/welcome', (visit) => welcome(deps, visit)),
+    post('/welcome/send', (visit) => sendFirst(deps, visit)),
+  ];
+}
+
+async function form(deps: DashboardDeps, { params, form: entered }: Guest, fault: Problem | null): Promise<Shown> {
+  const link = await findSetUpLink(deps, params['token'] ?? '');
+  if (link === null) return view('setup-over', 'This link is over', {}, 404);
+  const data = {
+    member: null,
+    email: link.member?.email ?? entered.get('email'),
+    isFirst: link.member === null,
+    fault: fault?.message ?? null,
+    field: fault?.field ?? null,
+    shortest: SHORTEST_PASSWORD,
+  };
+  return view(
+    'setup',
+    link.member === null ? 'Set up Posthorn' : 'Set your password',
+    data,
+    fault === null ? 200 : 400,
+  );
+}
+
+async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
+  const token = guest.params['token'] ?? '';
+  const link = await findSetUpLink(deps, token);
+  if (link === null) return view('setup-over', 'This link is over', {}, 404);
+  try {
+    const { password, make } = entered(deps, guest, link.member === null);
+    const passwordHash = await deps.passwords.hash(password);
+    const member = await spendSetUpLink(deps, token, { passwordHash, make });
+    const session = await signInAfterSetUp(deps, member, guest);
+    const to = make === null ? '/' : '/welcome';
+    return { kind: 'move', to, say: 'You are signed in.', cookies: [{ name: 'session', value: session }] };
+  } catch (error) {
+    if (error instanceof Problem) return form(deps, guest, error);
+    throw error;
+  }
+}
+
+function entered(
+  deps: DashboardDeps,
+  { form: fields }: Guest,
+  isFirst: boolean,
+): { password: string; make: MemberRow | null } {
+  const password = fields.get('password') ?? '';
+  checkPassword(password);
+  if (password !== fields.get('password_again'))
+    throw new Problem('invalid_field', 'the two passwords are not the same', { field: 'password_again' });
+  if (!isFirst) return { password, make: null };
+  const wish = { email: fields.get('email') ?? '', isAdmin: true, passwordHash: null, createdBy: 'operator' };
+  return { password, make: newMember(deps, wish) };
+}
+
+interface List {
+  data: { id: string; name?: string; status?: string }[];
+}
+
+/** The four steps, each ticked once it is done; the page stays reachable for who comes back to it. */
+async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
+  const [domains, keys, messages] = await Promise.all([
+    visit.ask<List>('listDomains', { query: { status: 'any', limit: '5' } }),
+    visit.ask<List>('listKeys', { query: { limit: '1' } }),
+    visit.ask<List>('listMessages', { query: { limit: '1' } }),
+  ]);
+  return view('welcome', 'First steps', {
+    domains: domains.data,
+    hasKey: keys.data.length > 0,
+    hasSent: messages.data.length > 0,
+    simulator: config.simulator.domain,
+    samples: sampleCommands({ url: config.http.publicUrl, simulator: config.simulator.domain, key: null }),
+  });
+}
+
+/** To the simulator: it works before there is a domain, and nothing leaves the house. */
+async function sendFirst({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
+  const { domain } = config.simulator;
+  const wanted = visit.form.get('outcome') ?? '';
+  const outcome = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'].find((one) => one === wanted);
+  const { id } = await visit.ask<{ id: string }>('sendMessage', {
+    body: {
+      from: `Posthorn <hello@${domain}>`,
+      to: `${outcome ?? 'delivered'}@${domain}`,
+      subject: 'First mail',
+      html: '<h1>It works</h1><p>This mail went to the simulator: the whole way, but never out of the house.</p>',
+    },
+  });
+  return move(`/messages/${id}`, 'Sent. Load this page again to see what became of it.');
+}

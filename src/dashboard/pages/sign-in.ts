@@ -1,0 +1,82 @@
+/** Signing in and out, the second factor, and the choice of light and dark. */
+import { signIn, signInWithCode, type SignIn } from '../../members/sign-in.ts';
+import { accountsOf, listAdmins } from '../../members/member-store.ts';
+import { chooseAccount, closeSession } from '../../members/session-store.ts';
+import type { MemberRow } from '../../storage/tables.ts';
+import { actRows } from '../act.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { placeWithin } from '../links.ts';
+import { move, openGet, openPost, post, view, type Guest, type Page, type Shown } from '../page.ts';
+
+export function signInPages(deps: DashboardDeps): Page[] {
+  return [
+    openGet('/login', async (guest) => loginForm(deps, guest, guest.query.get('next'), null)),
+    openPost('/login', (guest) => login(deps, guest)),
+    openGet('/login/code', (guest) => codeForm(guest, guest.query.get('next'), null)),
+    openPost('/login/code', (guest) => code(deps, guest)),
+    post('/logout', async ({ member, session }) => {
+      await closeSession(deps, member.id, session.id);
+      return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
+    }),
+    post('/account', async ({ form, accounts, session }) => {
+      const chosen = accounts.find(({ id }) => id === form.get('account'));
+      if (chosen !== undefined) await chooseAccount(deps, session.id, chosen.id);
+      return move('/', chosen === undefined ? 'There is no such account.' : `You look at ${chosen.name} now.`);
+    }),
+    openPost('/theme', ({ form }) => {
+      const theme = form.get('theme');
+      const value = theme === 'dark' || theme === 'light' ? theme : null;
+      return { kind: 'move', to: placeWithin(form.get('back')), cookies: [{ name: 'theme', value }] };
+    }),
+  ];
+}
+
+async function loginForm(deps: DashboardDeps, guest: Guest, next: string | null, fault: string | null): Promise<Shown> {
+  const admins = await listAdmins(deps);
+  const data = { next: placeWithin(next), fault, email: guest.form.get('email'), isEmpty: admins.length === 0 };
+  return view('login', 'Sign in', data, fault === null ? 200 : 401);
+}
+
+async function login(deps: DashboardDeps, guest: Guest): Promise<Shown> {
+  const { form } = guest;
+  const entered = { email: form.get('email') ?? '', password: form.get('password') ?? '' };
+  const result = await signIn(deps, entered, guest);
+  const next = placeWithin(form.get('next'));
+  if (result.kind === 'refused')
+    return loginForm(deps, guest, next, 'This address and password do not belong together.');
+  if (result.kind === 'wait') return loginForm(deps, guest, next, patience(result.seconds));
+  return await cameIn(deps, guest, result, next);
+}
+
+function codeForm({ halfway }: Guest, next: string | null, fault: string | null): Shown {
+  if (halfway === null) return move('/login', 'Sign in with your password first.');
+  return view('login-code', 'Second factor', { next: placeWithin(next), fault }, fault === null ? 200 : 401);
+}
+
+async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
+  const next = placeWithin(guest.form.get('next'));
+  if (guest.halfway === null) return move('/login', 'That took too long: sign in with your password again.');
+  const result = await signInWithCode(deps, guest.halfway, guest.form.get('code') ?? '', guest);
+  if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong, or it was used already.');
+  if (result.kind === 'wait') return codeForm(guest, next, patience(result.seconds));
+  return await cameIn(deps, guest, result, next);
+}
+
+type CameIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
+
+/** The cookie is a new one at each step: what was there before, wherever it came from, opens nothing. */
+async function cameIn(deps: DashboardDeps, guest: Guest, result: CameIn, next: string): Promise<Shown> {
+  const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
+  if (result.kind === 'in') await noteSignIn(deps, guest, result.member);
+  return { kind: 'move', to, cookies: [{ name: 'session', value: result.token }] };
+}
+
+/** Among the actions of the member's account, for the others to see; the sign-in log has the failed ones too. */
+async function noteSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
+  const [account] = await accountsOf(deps, member);
+  if (account === undefined) return;
+  await deps.db.commit.insert(actRows(deps, { email: member.email, ip, userAgent }, 'sign-in', account.id));
+}
+
+const patience = (seconds: number): string =>
+  `Too many tries. Wait ${seconds < 120 ? `${String(seconds)} seconds` : `${String(Math.ceil(seconds / 60))} minutes`}, then try again.`;

@@ -1,0 +1,47 @@
+/** Streams: kinds of mail that are kept apart; made, paused, removed. */
+import { Problem } from '../../base/problem.ts';
+import { filledIn, given, numberOf } from '../forms.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+
+const WHERE = '/streams';
+
+export function streamPages(): Page[] {
+  return [
+    get(WHERE, (visit) => list(visit, null)),
+    post(WHERE, add),
+    post(`${WHERE}/:id/pause`, (visit) => change(visit, { paused: true }, 'Paused: mail for it is refused, and what waits is held.')),
+    post(`${WHERE}/:id/resume`, (visit) => change(visit, { paused: false }, 'It goes on.')),
+    post(`${WHERE}/:id/remove`, async (visit) => {
+      await visit.ask('deleteStream', { params: visit.params });
+      return move(WHERE, 'The stream is removed.');
+    }),
+  ]; // prettier-ignore
+}
+
+async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
+  const { data } = await visit.ask<{ data: { slug: string }[] }>('listStreams', { query: { limit: '100' } });
+  const rows = data.map((stream) => ({ ...stream, isBuiltIn: ['transactional', 'broadcast'].includes(stream.slug) }));
+  return view('streams', 'Streams', { rows, fault, entered: filledIn(visit.form) }, fault?.status ?? 200);
+}
+
+async function add(visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  try {
+    const body = given({
+      slug: form.get('slug')?.trim() ?? '',
+      name: form.get('name')?.trim() ?? '',
+      type: form.get('type') === 'broadcast' ? 'broadcast' : 'transactional',
+      priority: numberOf(form, 'priority'),
+    });
+    await visit.ask('createStream', { body });
+    return move(WHERE, 'The stream is made.');
+  } catch (error) {
+    if (error instanceof Problem) return list(visit, error);
+    throw error;
+  }
+}
+
+async function change(visit: Visit, body: object, said: string): Promise<Shown> {
+  await visit.ask('updateStream', { params: visit.params, body });
+  return move(WHERE, said);
+}

@@ -1,0 +1,148 @@
+/** The suppression list: look an address up, add one or many, remove with a warning, take it away as CSV. */
+import { csvLine, CsvFault, readCsv } from '../../base/csv.ts';
+import { Problem } from '../../base/problem.ts';
+import { suppressionReasons } from '../../suppressions/suppression.ts';
+import { filledIn, given, numberOf, textOf } from '../forms.ts';
+import { chipsOf, linkTo, pagerOf } from '../links.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+
+const WHERE = '/suppressions';
+const ROWS = 50;
+const MOST_PAGES = 100;
+const MOST_IMPORTED = 1000;
+const MOST_DAYS = 3650;
+
+interface Entry {
+  email: string;
+  reason: string;
+  scope: string;
+  created_at: string;
+  created_by: string;
+  note: string | null;
+  expires_at: string | null;
+}
+
+interface EntryList {
+  data: Entry[];
+  next_cursor: string | null;
+  previous_cursor: string | null;
+}
+
+export function suppressionPages(): Page[] {
+  return [
+    get(WHERE, (visit) => list(visit, null)),
+    post(WHERE, add),
+    post(`${WHERE}/import`, addMany),
+    post(`${WHERE}/remove`, remove),
+    get(`${WHERE}/export`, exported),
+  ];
+}
+
+async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
+  const { query, form } = visit;
+  const q = (query.get('q') ?? '').trim();
+  const entries = await found(visit, q);
+  return view(
+    'suppressions',
+    'Suppressions',
+    {
+      q,
+      isLookUp: q !== '',
+      rows: entries.data.map((entry) => ({ ...entry, isComplaint: entry.reason === 'complaint' })),
+      chips: chipsOf(WHERE, query, 'reason', suppressionReasons.map((one) => [one, one.replace('_', ' ')] as const)),
+      pager: pagerOf(WHERE, query, entries),
+      streams: (await visit.ask<{ data: { slug: string }[] }>('listStreams', { query: { limit: '100' } })).data,
+      csv: linkTo(`${WHERE}/export`, query),
+      fault,
+      entered: filledIn(form),
+    },
+    fault?.status ?? 200,
+  ); // prettier-ignore
+}
+
+async function found(visit: Visit, q: string): Promise<EntryList> {
+  const { query } = visit;
+  if (q === '') {
+    const asked = { reason: query.get('reason'), after: query.get('after'), before: query.get('before'), limit: String(ROWS) }; // prettier-ignore
+    return await visit.ask<EntryList>('listSuppressions', { query: asked });
+  }
+  try {
+    const entry = await visit.ask<Entry>('getSuppression', { params: { email: q } });
+    return { data: [entry], next_cursor: null, previous_cursor: null };
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status === 500) throw error;
+    return { data: [], next_cursor: null, previous_cursor: null };
+  }
+}
+
+async function add(visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  try {
+    const days = numberOf(form, 'days');
+    if (days !== undefined && !(Number.isInteger(days) && days > 0 && days <= MOST_DAYS))
+      throw new Problem('invalid_field', `days: a whole number from 1 to ${String(MOST_DAYS)}`, { field: 'days' });
+    const body = given({
+      email: form.get('email')?.trim() ?? '',
+      note: textOf(form, 'note'),
+      stream: textOf(form, 'stream'),
+      expires_at: days === undefined ? undefined : new Date(visit.now + days * 86_400_000).toISOString(),
+    });
+    const { email } = await visit.ask<Entry>('createSuppression', { body });
+    return move(linkTo(WHERE, new URLSearchParams({ q: email })), `${email} is not mailed.`);
+  } catch (error) {
+    if (error instanceof Problem) return list(visit, error);
+    throw error;
+  }
+}
+
+/** The first column of CSV, or one address a line. */
+async function addMany(visit: Visit): Promise<Shown> {
+  try {
+    const emails = firstColumn(visit.form.get('emails') ?? '');
+    const { data } = await visit.ask<{ data: { result: string }[] }>('createSuppression', { body: { emails } });
+    const count = (result: string): number => data.filter((one) => one.result === result).length;
+    return move(WHERE, `${String(count('created'))} added, ${String(count('existing'))} were there already, ${String(count('rejected'))} are no addresses.`); // prettier-ignore
+  } catch (error) {
+    if (error instanceof Problem) return list(visit, error);
+    throw error;
+  }
+}
+
+function firstColumn(text: string): string[] {
+  const reader = readCsv();
+  let emails: string[];
+  try {
+    emails = [...reader.push(text), ...reader.end()].map(({ fields }) => (fields[0] ?? '').trim());
+  } catch (error) {
+    if (error instanceof CsvFault) throw new Problem('invalid_field', error.message, { field: 'emails' });
+    throw error;
+  }
+  const addresses = emails.filter((one, place) => one !== '' && !(place === 0 && /^e-?mail$/i.test(one)));
+  if (addresses.length > MOST_IMPORTED)
+    throw new Problem('too_many_items', `at most ${String(MOST_IMPORTED)} at once; for more use \`posthorn suppressions import\``, { field: 'emails' }); // prettier-ignore
+  return addresses;
+}
+
+async function remove(visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  const email = form.get('email') ?? '';
+  const scope = form.get('scope') ?? '';
+  const stream = scope.startsWith('stream:') ? scope.slice(7) : null;
+  const query = { stream, force: form.get('force') === null ? null : 'true' };
+  await visit.ask('deleteSuppression', { params: { email }, query });
+  return move(WHERE, `${email} is mailed again.`);
+}
+
+async function exported(visit: Visit): Promise<Shown> {
+  const lines = ['email,reason,scope,created_at,created_by,expires_at,note'];
+  let after: string | null = null;
+  for (let page = 0; page < MOST_PAGES; page++) {
+    const query: Record<string, string | null> = { reason: visit.query.get('reason'), limit: '100', after };
+    const { data, next_cursor: next } = await visit.ask<EntryList>('listSuppressions', { query });
+    for (const { email, reason, scope, created_at, created_by, expires_at, note } of data)
+      lines.push(csvLine([email, reason, scope, created_at, created_by, expires_at, note]));
+    if (next === null) break;
+    after = next;
+  }
+  return { kind: 'file', body: `${lines.join('\n')}\n`, type: 'text/csv; charset=utf-8', name: 'suppressions.csv' };
+}

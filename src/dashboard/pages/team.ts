@@ -1,0 +1,133 @@
+/** The team and the accounts, for administrators: who signs in, and what they see. */
+import { Problem } from '../../base/problem.ts';
+import { addMember, changeMember, findMember, listMembers, removeMember } from '../../members/member-store.ts';
+import { makeSetUpLink } from '../../members/setup-link.ts';
+import { dashboardUrl } from '../../operator/admin.ts';
+import type { MemberRow } from '../../storage/tables.ts';
+import { actRows } from '../act.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { filledIn, given, textOf } from '../forms.ts';
+import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+
+const TEAM = '/team';
+const ACCOUNTS = '/accounts';
+
+export function teamPages(deps: DashboardDeps): Page[] {
+  return [
+    adminGet(TEAM, (visit) => team(deps, visit, null)),
+    adminPost(TEAM, (visit) => add(deps, visit)),
+    adminGet(`${TEAM}/:id`, (visit) => details(deps, visit)),
+    adminPost(`${TEAM}/:id`, (visit) => change(deps, visit)),
+    adminPost(`${TEAM}/:id/link`, async (visit) => linkFor(deps, await memberOf(deps, visit), visit)),
+    adminPost(`${TEAM}/:id/remove`, (visit) => remove(deps, visit)),
+    adminGet(ACCOUNTS, (visit) => accounts(deps, visit, null)),
+    adminPost(ACCOUNTS, (visit) => addAccount(deps, visit)),
+    adminPost(`${ACCOUNTS}/:id/plan`, (visit) => plan(visit)),
+    adminPost(`${ACCOUNTS}/:id/pause`, (visit) => pause(visit, true)),
+    adminPost(`${ACCOUNTS}/:id/resume`, (visit) => pause(visit, false)),
+  ];
+}
+
+const rowsFor = (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, endpoint: string) =>
+  actRows(deps, { email: member.email, ip, userAgent }, endpoint, account.id);
+
+async function team(deps: DashboardDeps, visit: Visit, fault: Problem | null): Promise<Shown> {
+  const members = await listMembers(deps);
+  const nameOf = new Map(visit.accounts.map(({ id, name }) => [id, name]));
+  const rows = members.map((row) => ({
+    id: row.id,
+    email: row.email,
+    isAdmin: row.is_admin === 1,
+    sees: row.accountIds.map((id) => nameOf.get(id) ?? id),
+    hasSecondFactor: row.totp_sealed !== null,
+    isWaiting: row.password_hash === null,
+    lastSignIn: row.last_sign_in_at,
+  }));
+  const choices = visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id }));
+  return view('team', 'Team', { rows, choices, fault, entered: filledIn(visit.form) }, fault?.status ?? 200);
+}
+
+async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+  const { form, actor } = visit;
+  const wish = { email: form.get('email') ?? '', isAdmin: form.get('role') === 'admin', accountIds: chosen(visit), passwordHash: null, createdBy: actor }; // prettier-ignore
+  try {
+    const member = await addMember(deps, wish, () => rowsFor(deps, visit, 'team.add'));
+    return await linkFor(deps, member, visit);
+  } catch (error) {
+    if (error instanceof Problem) return team(deps, visit, error);
+    throw error;
+  }
+}
+
+/** Ids of accounts that there are, whatever the form says. */
+const chosen = ({ form, accounts: all }: Visit): string[] =>
+  form.getAll('accounts').filter((id) => all.some((one) => one.id === id));
+
+/** The answer to the form itself: the link is stored nowhere that a second look could read it from. */
+async function linkFor(deps: DashboardDeps, member: MemberRow, visit: Visit): Promise<Shown> {
+  const { token, expiresAt } = await makeSetUpLink(deps, member.id);
+  await deps.db.commit.insert(rowsFor(deps, visit, 'team.link'));
+  const url = `${dashboardUrl(deps.config)}/setup/${token}`;
+  return view('team-link', 'Set-up link', { email: member.email, url, expiresAt }, 201);
+}
+
+async function memberOf(deps: DashboardDeps, { params }: Visit): Promise<MemberRow> {
+  const member = await findMember(deps, params['id'] ?? '');
+  if (member === null) throw new Problem('not_found', 'There is no such member.');
+  return member;
+}
+
+async function details(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+  const member = (await listMembers(deps)).find(({ id }) => id === visit.params['id']);
+  if (member === undefined) throw new Problem('not_found', 'There is no such member.');
+  return view('team-member', member.email, {
+    id: member.id,
+    email: member.email,
+    isAdmin: member.is_admin === 1,
+    hasSecondFactor: member.totp_sealed !== null,
+    lastSignIn: member.last_sign_in_at,
+    madeAt: member.created_at,
+    madeBy: member.created_by,
+    choices: visit.accounts.map(({ id, name }) => ({ id, name, on: member.accountIds.includes(id) })),
+    isMe: member.id === visit.member.id,
+  });
+}
+
+async function change(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+  const wish = { isAdmin: visit.form.get('role') === 'admin', accountIds: chosen(visit) };
+  await changeMember(deps, visit.params['id'] ?? '', wish, () => rowsFor(deps, visit, 'team.change'));
+  return move(TEAM, 'Changed. It is in force already.');
+}
+
+async function remove(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+  await removeMember(deps, visit.params['id'] ?? '', () => rowsFor(deps, visit, 'team.remove'));
+  return move(TEAM, 'The member is removed, and signed out everywhere.');
+}
+
+async function accounts({ config }: DashboardDeps, visit: Visit, fault: Problem | null): Promise<Shown> {
+  const { data } = await visit.operate('accounts.list', {});
+  const plans = Object.entries(config.plans).map(([name, limits]) => ({ name, ...limits }));
+  const rows = data.map((row) => ({ ...row, plans: plans.map(({ name }) => ({ name, on: name === row.plan })) }));
+  return view('accounts', 'Accounts', { rows, plans, fault, entered: filledIn(visit.form) }, fault?.status ?? 200);
+}
+
+async function addAccount(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  try {
+    const { name } = await visit.operate('accounts.add', { name: form.get('name') ?? '', ...given({ plan: textOf(form, 'plan') }) }); // prettier-ignore
+    return move(ACCOUNTS, `The account ${name} is made.`);
+  } catch (error) {
+    if (error instanceof Problem) return accounts(deps, visit, error);
+    throw error;
+  }
+}
+
+async function plan(visit: Visit): Promise<Shown> {
+  await visit.operate('accounts.plan', { account: visit.params['id'] ?? '', plan: visit.form.get('plan') ?? '' });
+  return move(ACCOUNTS, 'The plan is changed.');
+}
+
+async function pause(visit: Visit, paused: boolean): Promise<Shown> {
+  await visit.operate('accounts.pause', { account: visit.params['id'] ?? '', paused });
+  return move(ACCOUNTS, paused ? 'Paused: its mail is refused, and what waits is held.' : 'It goes on.');
+}

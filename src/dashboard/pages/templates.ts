@@ -1,0 +1,219 @@
+/** Templates: the list, the editor with its preview, versions and what changed between them, a test mail. */
+import { Problem } from '../../base/problem.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { diffLines } from '../diff.ts';
+import { filledIn, given, textOf } from '../forms.ts';
+import { pagerOf } from '../links.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { PREVIEW_CSP } from './messages.ts';
+
+const WHERE = '/templates';
+
+interface Template {
+  id: string;
+  alias: string | null;
+  name: string;
+  subject: string | null;
+  from: string | null;
+  html: string | null;
+  text: string | null;
+  version: number;
+  published_version: number | null;
+  status: string;
+}
+
+interface TemplateList {
+  data: Template[];
+  next_cursor: string | null;
+  previous_cursor: string | null;
+}
+
+interface Part {
+  rendered: string | null;
+  errors: { line: number | null; column: number | null; message: string }[];
+}
+
+interface Rendered {
+  valid: boolean;
+  subject: Part | null;
+  html: Part | null;
+  text: Part | null;
+  variables: string[];
+}
+
+export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
+  return [
+    get(WHERE, list),
+    get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
+    post(`${WHERE}/new`, create),
+    post(`${WHERE}/preview`, preview),
+    post(`${WHERE}/check`, check),
+    get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
+    post(`${WHERE}/:id`, change),
+    get(`${WHERE}/:id/versions`, versions),
+    post(`${WHERE}/:id/publish`, async (visit) => {
+      await visit.ask('publishTemplate', { params: visit.params });
+      return move(placeOf(visit), 'Published: sends use this version now.');
+    }),
+    post(`${WHERE}/:id/send`, (visit) => sendTest(config.simulator.domain, visit)),
+    post(`${WHERE}/:id/remove`, async (visit) => {
+      await visit.ask('deleteTemplate', { params: visit.params });
+      return move(WHERE, 'The template is deleted.');
+    }),
+  ];
+}
+
+const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
+
+async function list(visit: Visit): Promise<Shown> {
+  const { query } = visit;
+  const asked = { after: query.get('after'), before: query.get('before'), limit: '50' };
+  const templates = await visit.ask<TemplateList>('listTemplates', { query: asked });
+  return view('templates', 'Templates', { rows: templates.data, pager: pagerOf(WHERE, query, templates) });
+}
+
+const read = (visit: Visit, version: string | null = null): Promise<Template> =>
+  visit.ask<Template>('getTemplate', { params: visit.params, query: { version } });
+
+async function editor(visit: Visit, template: Template | null, fault: Problem | null): Promise<Shown> {
+  const { form } = visit;
+  const entered = fault === null ? (template ?? {}) : filledIn(form);
+  const data = {
+    template,
+    entered,
+    variables: form.get('variables') ?? '{\n  "name": "Ana"\n}',
+    fault,
+    isDraft: template !== null && template.published_version !== template.version,
+  };
+  return view('template', template === null ? 'New template' : template.name, data, fault?.status ?? 200);
+}
+
+const contentOf = (form: URLSearchParams): object => ({
+  alias: textOf(form, 'alias') ?? null,
+  name: textOf(form, 'name') ?? null,
+  subject: textOf(form, 'subject') ?? null,
+  from: textOf(form, 'from') ?? null,
+  // A text field ends its lines with CR LF; what was typed has LF.
+  html: lines(form.get('html')),
+  text: lines(form.get('text')),
+  publish: form.get('publish') !== null,
+});
+
+const lines = (text: string | null): string | null =>
+  text === null || text.trim() === '' ? null : text.replaceAll('\r\n', '\n');
+
+async function create(visit: Visit): Promise<Shown> {
+  try {
+    const { id } = await visit.ask<Template>('createTemplate', { body: contentOf(visit.form) });
+    return move(`${WHERE}/${id}`, 'The template is made.');
+  } catch (error) {
+    if (error instanceof Problem) return editor(visit, null, error);
+    throw error;
+  }
+}
+
+async function change(visit: Visit): Promise<Shown> {
+  const before = await read(visit);
+  try {
+    const after = await visit.ask<Template>('updateTemplate', { params: visit.params, body: contentOf(visit.form) });
+    const said = after.version === before.version ? 'Saved.' : `Saved as version ${String(after.version)}.`;
+    const isOut = after.published_version === after.version;
+    return move(placeOf(visit), isOut ? `${said} Sends use it now.` : `${said} Sends use it once it is published.`);
+  } catch (error) {
+    if (error instanceof Problem) return editor(visit, before, error);
+    throw error;
+  }
+}
+
+/** The sources of the form, or throws a Problem for sample values that are no JSON object. */
+async function rendered(visit: Visit): Promise<Rendered> {
+  const { form } = visit;
+  const sources = { subject: textOf(form, 'subject'), html: lines(form.get('html')) ?? undefined, text: lines(form.get('text')) ?? undefined }; // prettier-ignore
+  return await visit.ask<Rendered>('renderTemplate', { body: { ...given(sources), variables: variablesIn(form) } });
+}
+
+function variablesIn(form: URLSearchParams): object {
+  const text = textOf(form, 'variables') ?? '{}';
+  const refused = new Problem('invalid_field', 'the sample values must be a JSON object', { field: 'variables' });
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw refused;
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw refused;
+  return value;
+}
+
+/** What the html looks like, for the frame beside the editor; where it cannot be rendered, why not. */
+async function preview(visit: Visit): Promise<Shown> {
+  try {
+    const { html, text } = await rendered(visit);
+    const body = html?.rendered ?? textPage((html ?? text)?.rendered ?? faultsOf('html', html ?? text).join('\n'));
+    return { kind: 'file', body, type: 'text/html; charset=utf-8', csp: PREVIEW_CSP };
+  } catch (error) {
+    if (error instanceof Problem) return report(error.message);
+    throw error;
+  }
+}
+
+/** Subject, text, variables and faults, as plain text. */
+async function check(visit: Visit): Promise<Shown> {
+  try {
+    const { subject, html, text, variables } = await rendered(visit);
+    const faults = [...faultsOf('subject', subject), ...faultsOf('html', html), ...faultsOf('text', text)];
+    return report(
+      [
+        faults.length === 0 ? 'No faults.' : faults.join('\n'),
+        `Variables: ${variables.length === 0 ? 'none' : variables.join(', ')}`,
+        `Subject: ${subject?.rendered ?? ''}`,
+        `Text:\n${text?.rendered ?? '(derived from the html)'}`,
+      ].join('\n\n'),
+    );
+  } catch (error) {
+    if (error instanceof Problem) return report(error.message);
+    throw error;
+  }
+}
+
+const report = (text: string): Shown => ({ kind: 'file', body: textPage(text), type: 'text/html; charset=utf-8', csp: PREVIEW_CSP }); // prettier-ignore
+
+const textPage = (text: string): string =>
+  `<!doctype html><meta charset="utf-8"><title>Preview</title><pre style="white-space:pre-wrap;font:13px/1.5 monospace">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`;
+
+const faultsOf = (name: string, part: Part | null): string[] =>
+  (part?.errors ?? []).map(({ line, column, message }) => {
+    const place = line === null ? '' : `, line ${String(line)}${column === null ? '' : `, column ${String(column)}`}`;
+    return `${name}${place}: ${message}`;
+  });
+
+async function versions(visit: Visit): Promise<Shown> {
+  const { data } = await visit.ask<{ data: { version: number }[] }>('listTemplateVersions', { params: visit.params });
+  const template = await read(visit);
+  const [from, to] = [visit.query.get('from') ?? String(Math.max(1, template.version - 1)), visit.query.get('to') ?? String(template.version)]; // prettier-ignore
+  const [before, after] = await Promise.all([read(visit, from), read(visit, to)]);
+  return view('template-versions', `Versions of ${template.name}`, {
+    template,
+    rows: data.map((row) => ({ ...row, isFrom: String(row.version) === from, isTo: String(row.version) === to })),
+    from,
+    to,
+    parts: (['subject', 'html', 'text'] as const)
+      .map((name) => ({ name, lines: diffLines(before[name] ?? '', after[name] ?? '') }))
+      .filter(({ lines: found }) => found.some(({ mark }) => mark !== ' '))
+      .map(({ name, lines: found }) => ({ name, lines: found.map((line) => ({ ...line, isPlus: line.mark === '+', isMinus: line.mark === '-' })) })),
+  }); // prettier-ignore
+}
+
+async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
+  const template = await read(visit);
+  const body = given({
+    from: template.from === null ? (textOf(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`) : undefined,
+    to: visit.form.get('to') ?? '',
+    subject: template.subject === null ? template.name : undefined,
+    template_id: template.id,
+    template_version: template.version,
+    variables: variablesIn(visit.form),
+  });
+  const { id } = await visit.ask<{ id: string }>('sendMessage', { body });
+  return move(`/messages/${id}`, 'Sent. Load this page again to see what became of it.');
+}

@@ -1,0 +1,118 @@
+// What a browser can do better than a form: copying, the viewer's own time zone, live tails, keys. Everything works without it.
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+document.documentElement.classList.add('scripted');
+
+// Times in the viewer's zone; the title keeps UTC.
+const two = (n) => String(n).padStart(2, '0');
+function localTimes(root = document) {
+  for (const time of all('time:not([data-ago])', root)) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    time.textContent = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  }
+}
+localTimes();
+
+// Copy buttons.
+document.addEventListener('click', async (event) => {
+  const button = event.target.closest('[data-copy]');
+  if (button === null) return;
+  const said = button.textContent;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = 'Copied';
+  } catch {
+    // Without TLS there is no clipboard: the text is selected for the keyboard instead.
+    const text = button.parentElement.querySelector('pre');
+    if (text !== null) getSelection().selectAllChildren(text);
+    button.textContent = 'Selected';
+  }
+  setTimeout(() => (button.textContent = said), 1500);
+});
+
+// Selects that act at once.
+for (const select of all('select[data-submit]')) {
+  select.addEventListener('change', () => select.form.requestSubmit());
+  const button = select.form.querySelector('button');
+  if (button !== null) button.hidden = true;
+}
+
+// A preset ticks its boxes; ticking a box is a choice of one's own.
+for (const form of all('form[data-presets]')) {
+  form.addEventListener('change', ({ target }) => {
+    if (target.name === 'preset' && target.dataset.scopes !== undefined) {
+      const wanted = target.dataset.scopes.split(' ');
+      for (const box of form.elements.scopes) box.checked = wanted.includes(box.value);
+    }
+    if (target.name === 'preset' && target.value === 'custom') form.querySelector('details').open = true;
+    if (target.name === 'scopes') form.elements.preset.value = 'custom';
+  });
+}
+
+// A file put into a text field.
+for (const input of all('input[type=file][data-into]')) {
+  input.hidden = false;
+  input.addEventListener('change', async () => {
+    const [file] = input.files;
+    if (file !== undefined) document.getElementById(input.dataset.into).value = await file.text();
+  });
+}
+
+// Live tail: rows are put in front as events happen.
+for (const table of all('[data-tail]')) tail(table);
+function tail(table) {
+  const light = document.querySelector('.live');
+  const body = table.querySelector('tbody');
+  const most = 500;
+  const source = new EventSource(table.dataset.tail);
+  source.onopen = () => light?.classList.add('on');
+  source.onerror = () => light?.classList.remove('on');
+  const cell = (row, text) => row.appendChild(document.createElement('td')).appendChild(document.createTextNode(text));
+  const show = ({ data }) => {
+    const event = JSON.parse(data);
+    const row = document.createElement('tr');
+    const time = row.appendChild(document.createElement('td')).appendChild(document.createElement('time'));
+    time.dateTime = event.timestamp;
+    time.title = `${event.timestamp.slice(0, 19).replace('T', ' ')} UTC`;
+    const badge = row.appendChild(document.createElement('td')).appendChild(document.createElement('span'));
+    badge.className = `badge b-${event.type}`;
+    badge.textContent = event.type;
+    const link = row.appendChild(document.createElement('td')).appendChild(document.createElement('a'));
+    link.href = `/messages/${event.data.message_id}`;
+    link.textContent = event.data.recipient;
+    row.children[2].className = 'clip';
+    cell(row, event.data.subject);
+    row.children[3].className = 'clip';
+    const detail = event.data[event.type] ?? {};
+    cell(row, detail.smtp_reply ?? detail.reason ?? detail.url ?? detail.mx ?? '');
+    row.children[4].className = 'clip';
+    const copy = row.appendChild(document.createElement('td')).appendChild(document.createElement('button'));
+    copy.type = 'button';
+    copy.className = 'copy small';
+    copy.dataset.copy = JSON.stringify(event, null, 2);
+    copy.textContent = 'JSON';
+    localTimes(row);
+    body.prepend(row);
+    while (body.children.length > most) body.lastElementChild.remove();
+    document.querySelector('[data-tail-empty]')?.remove();
+    table.hidden = false;
+  };
+  for (const type of table.dataset.types.split(' ')) source.addEventListener(type, show);
+  addEventListener('pagehide', () => source.close());
+}
+
+// Keys: "/" to the search, "j" and "k" through rows.
+document.addEventListener('keydown', (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, select, textarea')) return;
+  if (event.key === '/') {
+    const field = document.querySelector('[role=search] input');
+    if (field === null) return;
+    event.preventDefault();
+    field.focus();
+  } else if (event.key === 'j' || event.key === 'k') {
+    const links = all('.rows tbody tr').flatMap((row) => row.querySelector('a') ?? []);
+    const at = links.findIndex((link) => link.closest('tr').contains(document.activeElement));
+    links[Math.min(links.length - 1, Math.max(0, at + (event.key === 'j' ? 1 : -1)))]?.focus();
+  }
+});

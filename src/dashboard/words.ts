@@ -1,0 +1,97 @@
+/** How values look on a page: times, numbers, states. The helpers of the views. Pure: the time comes with the page. */
+import Handlebars from 'handlebars';
+
+const { SafeString, escapeExpression } = Handlebars;
+
+/** `2026-01-31 09:30:02`, in UTC. */
+export const utcText = (ms: number): string => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
+
+/** The largest two units that say enough: `3 d 4 h`, `12 min`, `4 s`. */
+export function spanText(ms: number): string {
+  const total = Math.max(0, Math.round(ms / 1000));
+  const [d, h, m, s] = [Math.floor(total / 86_400), Math.floor(total / 3600) % 24, Math.floor(total / 60) % 60, total % 60]; // prettier-ignore
+  if (d >= 3) return `${String(d)} d`;
+  if (d > 0) return h === 0 ? `${String(d)} d` : `${String(d)} d ${String(h)} h`;
+  if (h > 0) return m === 0 || h > 9 ? `${String(h)} h` : `${String(h)} h ${String(m)} min`;
+  return m > 0 ? `${String(m)} min` : `${String(s)} s`;
+}
+
+/** `3 d ago`, `in 12 d`, `now`. */
+export function agoText(at: number, now: number): string {
+  const past = now - at;
+  if (Math.abs(past) < 1000) return 'now';
+  return past > 0 ? `${spanText(past)} ago` : `in ${spanText(-past)}`;
+}
+
+/** `1,234,567`. */
+export const numberText = (n: number): string => n.toLocaleString('en-US');
+
+/** `99.07 %`; a dash where there is nothing to divide by. */
+export function percentText(part: number | null): string {
+  if (part === null) return '–';
+  const percent = part * 100;
+  return `${percent === 0 || percent === 100 ? percent.toFixed(0) : percent.toFixed(percent < 1 ? 3 : 2)} %`;
+}
+
+export function bytesText(n: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  const power = n < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(n) / 10));
+  const size = n / 1024 ** power;
+  return `${power === 0 || size >= 100 ? size.toFixed(0) : size.toFixed(1)} ${units[power] ?? ''}`;
+}
+
+/** `snake_case` and `kebab-case` as words. */
+export const wordsOf = (text: string): string => text.replaceAll(/[_-]+/g, ' ');
+
+const millis = (value: unknown): number | null => {
+  if (typeof value === 'number') return value;
+  const ms = typeof value === 'string' ? Date.parse(value) : Number.NaN;
+  return Number.isNaN(ms) ? null : ms;
+};
+
+interface Options {
+  data: { root: { now?: number } };
+  hash: Record<string, unknown>;
+}
+
+/** UTC without a script; app.js puts the viewer's own zone in its place and leaves UTC in the title. */
+function time(value: unknown): unknown {
+  const ms = millis(value);
+  if (ms === null) return '–';
+  const text = utcText(ms);
+  return new SafeString(`<time datetime="${new Date(ms).toISOString()}" title="${text} UTC">${text}</time>`);
+}
+
+function ago(value: unknown, { data }: Options): unknown {
+  const ms = millis(value);
+  if (ms === null) return '–';
+  const text = agoText(ms, data.root.now ?? ms);
+  return new SafeString(`<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`);
+} // prettier-ignore
+
+/** A state as a coloured word; the word alone says it too. */
+function badge(value: unknown): unknown {
+  const text = escapeExpression(String(value));
+  return new SafeString(`<span class="badge b-${text.replaceAll(/[^a-z_]/g, '')}">${wordsOf(text)}</span>`);
+}
+
+const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+
+/** All helpers by the name that views use. */
+export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
+  time,
+  ago,
+  badge,
+  number: (value: unknown) => (typeof value === 'number' ? numberText(value) : '–'),
+  percent: (value: unknown) => percentText(typeof value === 'number' ? value : null),
+  bytes: (value: unknown) => bytesText(typeof value === 'number' ? value : 0),
+  words: (value: unknown) => wordsOf(String(value)),
+  eq: (a: unknown, b: unknown) => a === b,
+  not: (value: unknown) => value === false || value == null || value === '' || value === 0,
+  or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
+  includes: (values: unknown, value: unknown) => list(values).includes(value),
+  join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
+  uri: (value: unknown) => encodeURIComponent(String(value)),
+  /** Draws of chart.ts: nothing in them comes from outside unescaped. */
+  drawing: (value: unknown) => new SafeString(String(value)),
+};

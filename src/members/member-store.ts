@@ -1,0 +1,170 @@
+/** The people who sign in to the dashboard, and which accounts they see. Administrators see all of them. */
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import { addressKey, parseMailbox } from '../mail/address.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
+import type { AccountRow, MemberRow, MembershipRow } from '../storage/tables.ts';
+
+export interface MemberDeps {
+  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  clock: Clock;
+}
+
+export interface NewMember {
+  email: string;
+  isAdmin: boolean;
+  /** Accounts the member sees; without meaning for an administrator. */
+  accountIds: readonly string[];
+  passwordHash: string | null;
+  /** `operator` or `member:<email>`. */
+  createdBy: string;
+}
+
+/** A team larger than this keeps its people elsewhere. */
+const MOST_MEMBERS = 1000;
+
+/** The row of a new member, not written yet. Throws `invalid_address`. */
+export function newMember({ clock }: Pick<MemberDeps, 'clock'>, wish: Omit<NewMember, 'accountIds'>): MemberRow {
+  const email = checkEmail(wish.email);
+  const now = clock.now();
+  return {
+    id: newId('mem', now),
+    email,
+    email_key: addressKey(email),
+    is_admin: wish.isAdmin ? 1 : 0,
+    password_hash: wish.passwordHash,
+    totp_sealed: null,
+    totp_step: null,
+    created_at: now,
+    created_by: wish.createdBy,
+    last_sign_in_at: null,
+  };
+}
+
+/** Throws `invalid_address`, `already_exists`, `invalid_state`. */
+export async function addMember(
+  deps: MemberDeps,
+  wish: NewMember,
+  together: (row: MemberRow) => Rows = () => ({}),
+): Promise<MemberRow> {
+  const row = newMember(deps, wish);
+  await deps.db.commit.transact(async (tx) => {
+    const there = await tx.all<{ email_key: string }>('SELECT email_key FROM members');
+    if (there.some(({ email_key }) => email_key === row.email_key))
+      throw new Problem('already_exists', `there is a member ${row.email} already`, { field: 'email' });
+    if (there.length >= MOST_MEMBERS)
+      throw new Problem('invalid_state', `there are at most ${String(MOST_MEMBERS)} members`);
+    await insertRows(tx, [{ members: [row], memberships: membershipsFor(row.id, wish.accountIds) }, together(row)]);
+  });
+  return row;
+}
+
+function checkEmail(text: string): string {
+  const parsed = parseMailbox(text, { smtputf8: true });
+  if (parsed.kind === 'bad')
+    throw new Problem('invalid_address', `this is no e-mail address: ${parsed.why}`, { field: 'email' });
+  return parsed.mailbox.address;
+}
+
+const membershipsFor = (memberId: string, accountIds: readonly string[]): MembershipRow[] =>
+  [...new Set(accountIds)].map((account_id) => ({ member_id: memberId, account_id }));
+
+/** Oldest first, each with the ids of its accounts. */
+export async function listMembers({ db }: Pick<MemberDeps, 'db'>): Promise<(MemberRow & { accountIds: string[] })[]> {
+  const members = await db.read<MemberRow>('members').orderBy('id').limit(MOST_MEMBERS);
+  const memberships = await db.read<MembershipRow>('memberships');
+  return members.map((row) => ({
+    ...row,
+    accountIds: memberships.filter(({ member_id }) => member_id === row.id).map(({ account_id }) => account_id),
+  }));
+}
+
+export async function findMember({ db }: Pick<MemberDeps, 'db'>, id: string): Promise<MemberRow | null> {
+  const [row] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE id = ?', [id]);
+  return row ?? null;
+}
+
+export async function findMemberByEmail({ db }: Pick<MemberDeps, 'db'>, email: string): Promise<MemberRow | null> {
+  const [row] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE email_key = ?', [addressKey(email)]);
+  return row ?? null;
+}
+
+/** Those who can let others in; without one the first set-up link is needed. */
+export async function listAdmins({ db }: Pick<MemberDeps, 'db'>): Promise<MemberRow[]> {
+  return await db.fast.all<MemberRow>('SELECT * FROM members WHERE is_admin = 1 ORDER BY id');
+}
+
+/** The accounts a member may look at, oldest first. */
+export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberRow): Promise<AccountRow[]> {
+  if (member.is_admin === 1)
+    return await db.fast.all<AccountRow>("SELECT * FROM accounts ORDER BY created_at, name <> 'default', id");
+  return await db.fast.all<AccountRow>(
+    'SELECT a.* FROM memberships m JOIN accounts a ON a.id = m.account_id WHERE m.member_id = ? ORDER BY a.created_at, a.id',
+    [member.id],
+  );
+}
+
+/** Gives a member another role or other accounts. Throws `not_found`, and `invalid_state` where no administrator would be left. */
+export async function changeMember(
+  deps: MemberDeps,
+  id: string,
+  { isAdmin, accountIds }: { isAdmin: boolean; accountIds: readonly string[] },
+  together: () => Rows = () => ({}),
+): Promise<void> {
+  await deps.db.commit.transact(async (tx) => {
+    if (!isAdmin) await refuseLastAdmin(tx, id);
+    const rows = await tx.all('UPDATE members SET is_admin = ? WHERE id = ? RETURNING id', [isAdmin ? 1 : 0, id]);
+    if (rows.length === 0) throw new Problem('not_found', 'there is no such member');
+    await tx.run('DELETE FROM memberships WHERE member_id = ?', [id]);
+    await insertRows(tx, [{ memberships: membershipsFor(id, accountIds) }, together()]);
+  });
+}
+
+/** With all sessions and links. Throws `not_found`, and `invalid_state` for the last administrator. */
+export async function removeMember(deps: MemberDeps, id: string, together: () => Rows = () => ({})): Promise<void> {
+  await deps.db.commit.transact(async (tx) => {
+    await refuseLastAdmin(tx, id);
+    const rows = await tx.all('DELETE FROM members WHERE id = ? RETURNING id', [id]);
+    if (rows.length === 0) throw new Problem('not_found', 'there is no such member');
+    await insertRows(tx, [together()]);
+  });
+}
+
+/** An administrator who has never set a password cannot let anybody in. */
+async function refuseLastAdmin(tx: Connection, id: string): Promise<void> {
+  const others = await tx.all(
+    'SELECT 1 FROM members WHERE is_admin = 1 AND password_hash IS NOT NULL AND id <> ? LIMIT 1',
+    [id],
+  );
+  if (others.length === 0) throw new Problem('invalid_state', 'there must be an administrator who can sign in');
+}
+
+/** A new password ends every session of the member but `keep`. */
+export async function setPassword(
+  deps: MemberDeps,
+  id: string,
+  { hash, keep = '' }: { hash: string; keep?: string },
+): Promise<void> {
+  await deps.db.commit.transact(async (tx) => {
+    await tx.run('UPDATE members SET password_hash = ? WHERE id = ?', [hash, id]);
+    await tx.run('DELETE FROM sessions WHERE member_id = ? AND id <> ?', [id, keep]);
+  });
+}
+
+/** `step`: the last time step a code was taken for. Null takes the second factor away. */
+export async function setTotp(
+  deps: MemberDeps,
+  id: string,
+  totp: { sealed: string; step: number } | null,
+): Promise<void> {
+  await deps.db.commit.transact(async (tx) => {
+    await tx.run('UPDATE members SET totp_sealed = ?, totp_step = ? WHERE id = ?', [
+      totp?.sealed ?? null,
+      totp?.step ?? null,
+      id,
+    ]);
+  });
+}

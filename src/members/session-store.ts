@@ -1,0 +1,107 @@
+/**
+ * Sessions of the dashboard. The cookie holds 256 random bits; the database holds their hash, so that a copy of it opens
+ * nothing. A session ends after 12 hours without a request.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { sha256Hex } from '../base/secret.ts';
+import type { Database } from '../storage/database.ts';
+import type { MemberRow, SessionRow } from '../storage/tables.ts';
+
+export interface SessionDeps {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+}
+
+export interface Visitor {
+  ip: string;
+  userAgent: string | null;
+}
+
+export interface Session {
+  row: SessionRow;
+  member: MemberRow;
+}
+
+const IDLE_MS = 12 * 3_600_000;
+/** Between password and code; then the password has to be given again. */
+const CODE_MS = 10 * 60_000;
+/** The time of the last request is noted this exactly: a write a minute, not a write a page. */
+const NOTE_MS = 60_000;
+const TOKEN_BYTES = 32;
+const tokenForm = /^[A-Za-z0-9_-]{43}$/;
+
+/** A new session, and the value of its cookie. */
+export async function openSession(
+  { db, clock }: SessionDeps,
+  { memberId, stage, ip, userAgent }: Visitor & { memberId: string; stage: SessionRow['stage'] },
+): Promise<{ token: string; row: SessionRow }> {
+  const token = randomBytes(TOKEN_BYTES).toString('base64url');
+  const now = clock.now();
+  const row: SessionRow = {
+    token_hash: sha256Hex(token),
+    id: newId('ses', now),
+    member_id: memberId,
+    stage,
+    account_id: null,
+    created_at: now,
+    seen_at: now,
+    ip,
+    user_agent: userAgent,
+  };
+  await db.commit.insert({ sessions: [row] });
+  return { token, row };
+}
+
+/** Null for a cookie that is unknown or whose session has ended. */
+export async function findSession({ db, clock }: SessionDeps, token: string): Promise<Session | null> {
+  if (!tokenForm.test(token)) return null;
+  const hash = sha256Hex(token);
+  const [row] = await db.fast.all<SessionRow>('SELECT * FROM sessions WHERE token_hash = ?', [hash]);
+  const now = clock.now();
+  if (row === undefined || row.seen_at + (row.stage === 'code' ? CODE_MS : IDLE_MS) <= now) return null;
+  const [member] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE id = ?', [row.member_id]);
+  if (member === undefined) return null;
+  if (row.stage === 'open' && row.seen_at + NOTE_MS <= now) await note({ db, clock }, hash, now);
+  return { row, member };
+}
+
+async function note({ db }: SessionDeps, hash: string, now: number): Promise<void> {
+  await db.commit.transact(async (tx) => {
+    await tx.run('UPDATE sessions SET seen_at = ? WHERE token_hash = ?', [now, hash]);
+  });
+}
+
+/** Which account the session looks at from now on. */
+export async function chooseAccount({ db }: SessionDeps, id: string, accountId: string): Promise<void> {
+  await db.commit.transact(async (tx) => {
+    await tx.run('UPDATE sessions SET account_id = ? WHERE id = ?', [accountId, id]);
+  });
+}
+
+/** Ends one session of a member, at once. */
+export async function closeSession({ db }: SessionDeps, memberId: string, id: string): Promise<void> {
+  await db.commit.transact(async (tx) => {
+    await tx.run('DELETE FROM sessions WHERE member_id = ? AND id = ?', [memberId, id]);
+  });
+}
+
+/** The open sessions of a member, the newest first. */
+export async function sessionsOf({ db, clock }: SessionDeps, memberId: string): Promise<SessionRow[]> {
+  return await db.fast.all<SessionRow>(
+    "SELECT * FROM sessions WHERE member_id = ? AND stage = 'open' AND seen_at > ? ORDER BY created_at DESC LIMIT 50",
+    [memberId, clock.now() - IDLE_MS],
+  );
+}
+
+/** Deletes up to `most` sessions and links that have ended, and sign-ins from before `before`; returns how many rows went. */
+export function purgeSessions({ db, clock }: SessionDeps, before: number, most: number): Promise<number> {
+  const now = clock.now();
+  return db.commit.transact(async (tx) => {
+    const sessions = await tx.all('DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions WHERE seen_at <= ? LIMIT ?) RETURNING 1', [now - IDLE_MS, most]); // prettier-ignore
+    const links = await tx.all('DELETE FROM setup_links WHERE expires_at <= ? RETURNING 1', [now]);
+    const signIns = await tx.all('DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE at < ? LIMIT ?) RETURNING 1', [before, most]); // prettier-ignore
+    return sessions.length + links.length + signIns.length;
+  });
+}

@@ -1,0 +1,92 @@
+/**
+ * Set-up links: good once and for 30 minutes. Without a member the link makes the first administrator; with one it sets a
+ * new password and takes the second factor away, which is the way back in for who has lost both.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import { sha256Hex } from '../base/secret.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows } from '../storage/rows.ts';
+import type { MemberRow, SetUpLinkRow } from '../storage/tables.ts';
+
+export interface LinkDeps {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+}
+
+const LIFE_MS = 30 * 60_000;
+const TOKEN_BYTES = 32;
+
+export interface SetUpLink {
+  token: string;
+  expiresAt: number;
+}
+
+/** A new link; those made before for the same purpose end. */
+export async function makeSetUpLink({ db, clock }: LinkDeps, memberId: string | null): Promise<SetUpLink> {
+  const token = randomBytes(TOKEN_BYTES).toString('base64url');
+  const now = clock.now();
+  const row: SetUpLinkRow = {
+    token_hash: sha256Hex(token),
+    member_id: memberId,
+    created_at: now,
+    expires_at: now + LIFE_MS,
+  };
+  await db.commit.transact(async (tx) => {
+    await tx.run('DELETE FROM setup_links WHERE member_id IS ?', [memberId]);
+    await insertRows(tx, [{ setup_links: [row] }]);
+  });
+  return { token, expiresAt: row.expires_at };
+}
+
+/** The link while it is good, with its member; null otherwise. */
+export async function findSetUpLink(
+  { db, clock }: LinkDeps,
+  token: string,
+): Promise<{ member: MemberRow | null } | null> {
+  const [link] = await db.fast.all<SetUpLinkRow>('SELECT * FROM setup_links WHERE token_hash = ? AND expires_at > ?', [
+    sha256Hex(token),
+    clock.now(),
+  ]);
+  if (link === undefined) return null;
+  if (link.member_id === null) {
+    // Who made the first administrator has shut the door behind them.
+    const admins = await db.fast.all('SELECT 1 FROM members WHERE is_admin = 1 LIMIT 1');
+    return admins.length === 0 ? { member: null } : null;
+  }
+  const [member] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE id = ?', [link.member_id]);
+  return member === undefined ? null : { member };
+}
+
+/**
+ * Uses the link up: writes the password of its member, or with `make` the first administrator. All sessions of the member
+ * end. Throws `invalid_state` where the link was used in the meantime.
+ */
+export function spendSetUpLink(
+  { db, clock }: LinkDeps,
+  token: string,
+  { passwordHash, make }: { passwordHash: string; make: MemberRow | null },
+): Promise<MemberRow> {
+  return db.commit.transact(async (tx) => {
+    const [link] = await tx.all<SetUpLinkRow>(
+      'DELETE FROM setup_links WHERE token_hash = ? AND expires_at > ? RETURNING *',
+      [sha256Hex(token), clock.now()],
+    );
+    if (link === undefined) throw new Problem('invalid_state', 'this link was used already, or its time is over');
+    if (link.member_id === null) {
+      const admins = await tx.all('SELECT 1 FROM members WHERE is_admin = 1 LIMIT 1');
+      if (make === null || admins.length > 0) throw new Problem('invalid_state', 'there is an administrator already');
+      const first = { ...make, password_hash: passwordHash };
+      await insertRows(tx, [{ members: [first] }]);
+      return first;
+    }
+    await tx.run('DELETE FROM sessions WHERE member_id = ?', [link.member_id]);
+    const [member] = await tx.all<MemberRow>(
+      'UPDATE members SET password_hash = ?, totp_sealed = NULL, totp_step = NULL WHERE id = ? RETURNING *',
+      [passwordHash, link.member_id],
+    );
+    if (member === undefined) throw new Problem('invalid_state', 'this member was removed');
+    return member;
+  });
+}

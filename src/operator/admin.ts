@@ -1,0 +1,74 @@
+/** Operations on who may administrate: the way in when there is none yet, and the way back in. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { Config } from '../config/schema.ts';
+import { addMember, findMemberByEmail, listAdmins } from '../members/member-store.ts';
+import { makeSetUpLink } from '../members/setup-link.ts';
+import type { MemberRow } from '../storage/tables.ts';
+import { onStore, type StoreDeps } from './operation.ts';
+
+export interface SetUpLinkRecord {
+  object: 'set_up_link';
+  /** Good once, until `expires_at`. */
+  url: string;
+  expires_at: string;
+  /** Whose password it sets; null for the first administrator. */
+  email: string | null;
+}
+
+const emailArgument = z.string().min(1).max(320);
+
+export const adminOperations = {
+  /** The link for the first administrator, or null where there is one. */
+  'admin.welcome': onStore({
+    acts: false,
+    args: z.strictObject({}),
+    run: firstSetUpLink,
+  }),
+  /** An administrator who has to set a password through the link. */
+  'admin.create': onStore({
+    acts: true,
+    args: z.strictObject({ email: emailArgument }),
+    async run(deps, { email }) {
+      const wish = { email, isAdmin: true, accountIds: [], passwordHash: null, createdBy: 'operator' };
+      return await linkFor(deps, await addMember(deps, wish));
+    },
+  }),
+  /** A link that sets a new password and takes the second factor away. The old ones are good until it is used. */
+  'admin.reset': onStore({
+    acts: true,
+    args: z.strictObject({ email: emailArgument.optional() }),
+    run: async (deps, { email }) => await linkFor(deps, await memberToReset(deps, email)),
+  }),
+};
+
+/** A new link for the first administrator, or null where there is one. */
+export async function firstSetUpLink(deps: StoreDeps): Promise<SetUpLinkRecord | null> {
+  return (await listAdmins(deps)).length > 0 ? null : await linkFor(deps, null);
+}
+
+async function memberToReset(deps: StoreDeps, email: string | undefined): Promise<MemberRow | null> {
+  if (email !== undefined) {
+    const member = await findMemberByEmail(deps, email);
+    if (member !== null) return member;
+    throw new Problem('not_found', `there is no member ${JSON.stringify(email)}`, { field: 'email' });
+  }
+  const admins = await listAdmins(deps);
+  if (admins.length <= 1) return admins[0] ?? null;
+  const names = admins.map((admin) => admin.email).join(', ');
+  throw new Problem('missing_field', `say which administrator: ${names}`, { field: 'email' });
+}
+
+async function linkFor(deps: StoreDeps, member: MemberRow | null): Promise<SetUpLinkRecord> {
+  const { token, expiresAt } = await makeSetUpLink(deps, member?.id ?? null);
+  const url = `${dashboardUrl(deps.config)}/setup/${token}`;
+  return { object: 'set_up_link', url, expires_at: rfc3339(expiresAt), email: member?.email ?? null };
+}
+
+/** Where people reach the dashboard, without a slash at the end. */
+export function dashboardUrl({ http, dashboard }: Pick<Config, 'http' | 'dashboard'>): string {
+  const url = new URL(http.publicUrl);
+  if (dashboard.port !== http.port) url.port = String(dashboard.port);
+  return url.origin;
+}

@@ -1,0 +1,277 @@
+/** Every page of the dashboard on an account with something in it: it answers, is well formed, and says what it should. */
+import assert from 'node:assert/strict';
+import { startTestApp, type TestApp } from '../support/app.ts';
+import { Browser, PASSWORD, signedIn } from '../support/browser.ts';
+import { htmlFaults } from '../support/html.ts';
+
+const PAGES = [
+  '/', '/?range=7d', '/welcome', '/messages', '/messages?status=delivered', '/messages?q=ana%40simulator.posthorn.test', '/messages?q=tag%3Ax', '/messages?q=Welcome&range=7d',
+  '/events', '/events?type=deferred', '/stats', '/stats?range=24h&by=tag&test=true', '/templates', '/templates/new', '/suppressions', '/suppressions?reason=complaint',
+  '/suppressions?q=nobody%40example.net', '/domains', '/streams', '/developer/keys', '/developer/keys/new', '/developer/keys/new?preset=app', '/developer/log', '/developer/log?status=202&range=7d',
+  '/developer/actions', '/developer/api', '/settings', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/team', '/accounts',
+]; // prettier-ignore
+
+describe('dashboard: pages', () => {
+  let app: TestApp;
+  let browser: Browser;
+  before(async () => {
+    app = await startTestApp();
+    browser = await signedIn(app.url, app.operator);
+  });
+  after(() => app.stop());
+
+  for (const where of PAGES) {
+    it(`${where} is there and well formed, also when nothing is`, async () => {
+      const { status, html, headers } = await browser.open(where);
+      assert.equal(status, 200, html);
+      assert.match(headers.get('content-type') ?? '', /^text\/html; charset=utf-8/);
+      assert.deepEqual(htmlFaults(html), []);
+    });
+  }
+
+  it('has no inline script or style anywhere', async () => {
+    for (const where of PAGES) {
+      const { html } = await browser.open(where);
+      assert.doesNotMatch(html, /<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=|javascript:/i, where);
+    }
+  });
+
+  it('serves style sheet and script to be kept', async () => {
+    const { html } = await browser.open('/');
+    for (const [, url = ''] of html.matchAll(/(?:href|src)="(\/assets\/[^"]+)"/g)) {
+      const response = await browser.ask('GET', url);
+      assert.equal(response.status, 200, url);
+      assert.match(response.headers.get('cache-control') ?? '', /immutable/);
+      await response.arrayBuffer();
+    }
+    const script = /src="(\/assets\/app[^"]+)"/.exec(html)?.[1] ?? '';
+    const response = await browser.ask('GET', script);
+    assert.ok((await response.text()).length < 8192);
+  });
+
+  it('says where nothing is, and what it does not know of', async () => {
+    for (const where of ['/messages/msg_01jz5w8q3hf2m9d4x6k7c1b0na', '/developer/keys/key_none', '/domains/none.test', '/templates/none', '/team/mem_none', '/messages/x/y/z']) {
+      assert.equal((await browser.open(where)).status, 404, where);
+      assert.match(browser.last.html, /Not found/);
+    }
+    assert.equal((await browser.open('/messages?after=broken')).status, 400);
+    assert.equal((await browser.open('/developer/log?status=abc')).status, 400);
+  }); // prettier-ignore
+
+  it('shows the theme that was chosen', async () => {
+    await browser.open('/');
+    assert.match((await browser.submit('/theme', { theme: 'dark', back: '/messages' })).html, /data-theme="dark"/);
+    assert.equal(browser.last.at, '/messages');
+    assert.match((await browser.submit('/theme', { theme: 'auto', back: '//evil.test' })).html, /data-theme="auto"/);
+    assert.equal(browser.last.at, '/');
+  });
+
+  describe('with mail', () => {
+    let delivered: string;
+    before(async () => {
+      const sent = await app.send({
+        from: 'Acme <hi@simulator.posthorn.test>', to: 'delivered@simulator.posthorn.test', subject: 'Welcome <b>Ana</b>', tags: ['x'], metadata: { order: '17' },
+        html: '<h1>Hi</h1><script>alert(1)</script><img src="https://evil.test/x.png">', text: 'Hi there',
+      }); // prettier-ignore
+      delivered = sent.id;
+      await app.send({ from: 'hi@simulator.posthorn.test', to: 'bounced@simulator.posthorn.test' });
+      await app.send({ to: 'later@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() });
+      await app.settled();
+    });
+
+    it('lists it, finds it, and shows what happened', async () => {
+      const all = await browser.open('/messages');
+      assert.match(all.html, /delivered@simulator/);
+      assert.match(all.html, /Welcome &lt;b&gt;Ana&lt;\/b&gt;/);
+      const bounced = await browser.open('/messages?status=bounced');
+      assert.match(bounced.html, /bounced@simulator/);
+      assert.doesNotMatch(bounced.html, /delivered@simulator/);
+      assert.match((await browser.open(`/messages?q=${delivered}`)).at, new RegExp(`/messages/${delivered}`));
+      assert.match((await browser.open('/messages?q=Welc')).html, /delivered@simulator/);
+      assert.match((await browser.open('/messages?q=tag%3Ax')).html, /delivered@simulator/);
+      const page = await browser.open(`/messages/${delivered}`);
+      assert.deepEqual(htmlFaults(page.html), []);
+      for (const what of ['Attempt 1', 'accepted', 'order', '17', 'Message-ID'])
+        assert.ok(page.html.includes(what), what);
+      assert.match((await browser.open(`/messages/${delivered}?part=text`)).html, /Hi there/);
+      const source = await browser.open(`/messages/${delivered}?part=source`);
+      assert.match(source.html, /MIME-Version|no source/i);
+      assert.deepEqual(htmlFaults(source.html), []);
+    });
+
+    it('shows its html in a frame that can do nothing', async () => {
+      const { html } = await browser.open(`/messages/${delivered}?part=html`);
+      assert.match(html, new RegExp(`<iframe src="/messages/${delivered}/html" sandbox title`));
+      const frame = await browser.open(`/messages/${delivered}/html`);
+      const csp = frame.headers.get('content-security-policy') ?? '';
+      assert.match(csp, /default-src 'none'/);
+      assert.match(csp, /sandbox(?:;|$)/);
+      assert.match(csp, /img-src data:(?:;|$)/);
+      assert.match(frame.html, /<script>alert/, 'the html itself is as it was sent');
+    });
+
+    it('cancels what has not been sent, and sends again', async () => {
+      const { html } = await browser.open('/messages?status=scheduled');
+      const id = /\/messages\/(msg_[0-9a-z]+)/.exec(html)?.[1] ?? '';
+      await browser.open(`/messages/${id}`);
+      assert.match((await browser.submit(`/messages/${id}/cancel`)).html, /canceled/);
+      await browser.open(`/messages/${id}`);
+      assert.equal((await browser.submit(`/messages/${id}/cancel`)).status, 409);
+      await browser.open(`/messages/${delivered}`);
+      const again = await browser.submit(`/messages/${delivered}/resend`);
+      assert.match(again.at, /^\/messages\/msg_/);
+      assert.notEqual(again.at, `/messages/${delivered}`);
+      await app.settled();
+      await browser.submit(`${again.at}/erase`);
+      assert.match(browser.last.html, /not stored any more/);
+      await browser.open('/welcome');
+      assert.match((await browser.submit('/welcome/send', { outcome: 'bounced' })).html, /First mail/);
+      await app.settled();
+    });
+
+    it('pages with filters through the events and the messages', async () => {
+      const { html } = await browser.open('/events');
+      assert.match(html, /data-tail="\/events\/tail"/);
+      const copied = /data-copy="([^"]+)"/.exec(html)?.[1]?.replaceAll('&quot;', '"').replaceAll('&#x3D;', '=').replaceAll('&lt;', '<').replaceAll('&gt;', '>') ?? '';
+      const event = JSON.parse(copied) as { id: string; object: string };
+      assert.equal(event.object, 'event');
+      assert.deepEqual(event, (await app.get<{ data: { id: string }[] }>('/v1/events?before=end&limit=100')).body.data.find(({ id }) => id === event.id));
+      for (let n = 0; n < 60; n++) await app.send({ from: 'hi@simulator.posthorn.test', to: `p${String(n)}@simulator.posthorn.test` });
+      await app.settled();
+      const seen = new Set<string>();
+      let next: string | undefined = '/messages?range=7d&status=delivered';
+      let pages = 0;
+      while (next !== undefined && pages++ < 10) {
+        const page: string = (await browser.open(next)).html;
+        assert.equal(browser.last.status, 200, page);
+        for (const [, id = ''] of page.matchAll(/<a href="\/messages\/(msg_[0-9a-z]+)"/g)) seen.add(id);
+        app.clock.advance(5000);
+        next = /rel="next" href="([^"]+)"/.exec(page)?.[1]?.replaceAll('&#x3D;', '=').replaceAll('&amp;', '&');
+      }
+      assert.equal(pages, 2);
+      assert.ok(seen.size >= 60, String(seen.size));
+      const newest = (await browser.open('/events')).html;
+      const older = /rel="next" href="([^"]+)"/.exec(newest)?.[1]?.replaceAll('&#x3D;', '=').replaceAll('&amp;', '&') ?? '';
+      const back = await browser.open(older);
+      assert.equal(back.status, 200);
+      assert.notEqual(/msg_[0-9a-z]+/.exec(back.html)?.[0], /msg_[0-9a-z]+/.exec(newest)?.[0]);
+      assert.match(back.html, /rel="prev"/);
+    }); // prettier-ignore
+
+    it('counts it on the overview and in the numbers', async () => {
+      assert.match((await browser.open('/stats?test=true')).html, /By provider/);
+      assert.match(browser.last.html, /<svg class="chart"/);
+      assert.deepEqual(htmlFaults(browser.last.html), []);
+    });
+
+    it('tails events as they happen, and ends when the server stops or the session does', async () => {
+      const controller = new AbortController();
+      const response = await fetch(`${app.url}/events/tail?type=delivered`, {
+        headers: { cookie: [...browser.cookies].map(([name, value]) => `${name}=${value}`).join('; ') },
+        signal: controller.signal,
+      });
+      assert.equal(response.headers.get('content-type'), 'text/event-stream; charset=utf-8');
+      assert.ok(response.body);
+      const reader = response.body.getReader();
+      const decoder = new TextDecoder();
+      let text = '';
+      const until = async (enough: RegExp): Promise<void> => {
+        while (!enough.test(text)) {
+          const { value, done } = await reader.read();
+          if (done) throw new Error(`the stream ended: ${text}`);
+          text += decoder.decode(value as Uint8Array, { stream: true });
+        }
+      };
+      await until(/welcome/);
+      await app.send({ from: 'hi@simulator.posthorn.test', to: 'tail@simulator.posthorn.test' });
+      await until(/event: delivered\ndata: .*tail@simulator/);
+      controller.abort();
+    });
+  });
+});
+
+describe('dashboard: naughty strings', () => {
+  const naughty = `"><script>alert('x')</script><img src=x onerror=alert(1)>{{7*7}}\u202e&amp;`;
+
+  it('are text wherever they come from', async () => {
+    const app = await startTestApp();
+    try {
+      const browser = await signedIn(app.url, app.operator);
+      const { id } = await app.send({
+        from: `"Evil ${naughty.replaceAll('"', "'")}" <hi@simulator.posthorn.test>`, to: 'delivered@simulator.posthorn.test', subject: naughty,
+        metadata: { note: naughty }, text: naughty,
+      }, { headers: { 'user-agent': naughty.replaceAll(/[^\x20-\x7e]/g, '') } }); // prettier-ignore
+      await app.settled();
+      await browser.open('/developer/keys/new');
+      await browser.submit('/developer/keys/new', { name: naughty, mode: 'live', preset: 'send', ttl: 'none' });
+      await browser.open('/streams');
+      await browser.submit('/streams', { slug: 'evil', name: naughty, type: 'broadcast' });
+      await browser.open('/suppressions');
+      await browser.submit('/suppressions', { email: 'x@example.net', note: naughty });
+      await browser.open('/accounts');
+      await browser.submit('/accounts', { name: naughty.slice(0, 50) });
+      await browser.open('/templates/new');
+      await browser.submit('/templates/new', { name: naughty, subject: 'x', html: naughty });
+      const template = browser.last.at;
+      const e = encodeURIComponent(naughty);
+      const places = ['/', '/messages', `/messages/${id}`, `/messages/${id}?part=text`, `/messages?q=${e}`, `/messages?stream=x&status=${e}`, '/events', `/events?recipient=${e}`,
+        '/developer/keys', '/developer/log', '/developer/actions', `/developer/log?actor=${e}`, '/streams', '/suppressions', `/suppressions?q=${e}`, '/accounts', '/team', '/templates', template,
+        `${template}/versions`, `/stats?tag=${e}`, `/login?next=${e}`, '/profile', `/queue?domain=${e}`]; // prettier-ignore
+      for (const where of places) {
+        const { html } = await browser.open(where);
+        assert.doesNotMatch(html, /<script>alert|<img src=x|<b>|>49</, where);
+        assert.deepEqual(htmlFaults(html), [], where);
+      }
+    } finally {
+      await app.stop();
+    }
+  });
+});
+
+describe('dashboard: members', () => {
+  it('see their accounts alone, and nothing of the server', async () => {
+    const app = await startTestApp();
+    try {
+      const admin = await signedIn(app.url, app.operator);
+      const { id: messageId } = await app.send({ to: 'later@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() }); // prettier-ignore
+      await app.operator.call('accounts.add', { name: 'Other' });
+      const team = await admin.open('/team');
+      const other = /name="accounts" value="([^"]+)"(?: checked)?><span>Other/.exec(team.html)?.[1] ?? '';
+      assert.match(other, /^acc_/, team.html);
+      const added = await admin.submit('/team', { email: 'bo@example.net', role: 'member', accounts: other });
+      const link = new URL(/<pre>([^<]+)<\/pre>/.exec(added.html)?.[1] ?? '').pathname;
+      const member = new Browser(app.url);
+      await member.open(link);
+      await member.submit(link, { password: PASSWORD, password_again: PASSWORD });
+      assert.equal(member.last.at, '/');
+      assert.doesNotMatch(member.last.html, /href="\/queue"|href="\/team"|href="\/accounts"/);
+      const foreign = ['/queue', '/team', '/accounts', `/team/x`, `/messages/${messageId}`, `/messages/${messageId}/html`, `/messages/${messageId}/source`, `/developer/keys/${app.keyId}`, '/domains/acme.test', '/domains/acme.test/zone'];
+      for (const where of foreign) assert.equal((await member.open(where)).status, 404, where);
+      for (const where of ['/messages', '/developer/keys', '/developer/log', '/domains', '/events', '/suppressions'])
+        assert.doesNotMatch((await member.open(where)).html, /later@dest|acme\.test|journey/, where);
+      await member.open('/profile');
+      for (const act of [`/messages/${messageId}/cancel`, `/messages/${messageId}/resend`, `/developer/keys/${app.keyId}/revoke`, `/developer/keys/${app.keyId}/replace`, '/domains/acme.test/remove', '/queue/flush', '/team', '/accounts']) {
+        const response = await member.ask('POST', act, { fields: { _token: member.token(), email: 'x@example.net', name: 'x' } });
+        await response.arrayBuffer();
+        assert.equal(response.status, 404, act);
+      }
+      await member.open('/');
+      const switched = await member.submit('/account', { account: (await app.operator.call('accounts.list', {})).data.find(({ name }) => name === 'default')?.id ?? '' });
+      assert.match(switched.html, /no such account/);
+      assert.equal((await app.message(messageId)).status, 'scheduled');
+
+      await admin.open('/team');
+      const id = /href="\/team\/(mem_[^"]+)">bo@/.exec(admin.last.html)?.[1] ?? '';
+      await admin.open(`/team/${id}`);
+      await admin.submit(`/team/${id}/remove`);
+      assert.match((await member.open('/messages')).at, /^\/login/, 'out at once');
+      const me = /href="\/team\/(mem_[^"]+)">ana@/.exec((await admin.open('/team')).html)?.[1] ?? '';
+      await admin.open(`/team/${me}`);
+      assert.equal((await admin.submit(`/team/${me}/remove`)).status, 409, 'the last administrator');
+      await admin.open('/developer/actions');
+      for (const what of ['team.add', 'team.link', 'team.remove', 'member:ana@example.net']) assert.ok(admin.last.html.includes(what), what);
+    } finally {
+      await app.stop();
+    }
+  }); // prettier-ignore
+});

@@ -1,0 +1,293 @@
+/** Getting into the dashboard, and everything that must not get in. */
+import assert from 'node:assert/strict';
+import { codeAt, stepOf } from '../../src/members/totp.ts';
+import { startTestApp, type TestApp } from '../support/app.ts';
+import { Browser, PASSWORD, signedIn } from '../support/browser.ts';
+
+const EMAIL = 'ana@example.net';
+
+describe('dashboard: set-up and sign-in', () => {
+  let app: TestApp;
+  beforeEach(async () => {
+    app = await startTestApp();
+  });
+  afterEach(() => app.stop());
+
+  const signIn = async (fields: Record<string, string> = {}, browser = new Browser(app.url)): Promise<Browser> => {
+    await browser.open('/login');
+    await browser.submit('/login', { email: EMAIL, password: PASSWORD, ...fields });
+    return browser;
+  };
+
+  it('leads from the set-up link to the first steps, once', async () => {
+    const link = await app.operator.call('admin.reset', {});
+    assert.equal(link.email, null);
+    const where = new URL(link.url).pathname;
+    const browser = new Browser(app.url);
+    assert.match((await browser.open(where)).html, /Make the administrator/);
+
+    const short = await browser.submit(where, { email: EMAIL, password: 'short', password_again: 'short' });
+    assert.equal(short.status, 400);
+    assert.match(short.html, /at least 12 characters/);
+    const unlike = await browser.submit(where, { email: EMAIL, password: PASSWORD, password_again: `${PASSWORD}!` });
+    assert.match(unlike.html, /not the same/);
+
+    const seen = await browser.submit(where, { email: EMAIL, password: PASSWORD, password_again: PASSWORD });
+    assert.equal(seen.at, '/welcome');
+    assert.match(seen.html, /First steps/);
+    assert.equal((await new Browser(app.url).open(where)).status, 404, 'the link is used up');
+  });
+
+  it('ends a link after 30 minutes, and when a newer one is made', async () => {
+    const first = new URL((await app.operator.call('admin.reset', {})).url).pathname;
+    const second = new URL((await app.operator.call('admin.reset', {})).url).pathname;
+    assert.equal((await new Browser(app.url).open(first)).status, 404);
+    assert.equal((await new Browser(app.url).open(second)).status, 200);
+    app.clock.advance(30 * 60_000);
+    assert.equal((await new Browser(app.url).open(second)).status, 404);
+  });
+
+  it('gives a link at each start until there is an administrator', async () => {
+    assert.equal((await app.operator.call('admin.welcome', {}))?.email, null);
+    await signedIn(app.url, app.operator);
+    assert.equal(await app.operator.call('admin.welcome', {}), null);
+  });
+
+  it('makes a second administrator, who sets a password through a link', async () => {
+    await signedIn(app.url, app.operator);
+    const link = new URL((await app.operator.call('admin.create', { email: 'bo@example.net' })).url).pathname;
+    const browser = new Browser(app.url);
+    assert.match((await browser.open(link)).html, /bo@example\.net/);
+    assert.equal((await browser.submit(link, { password: PASSWORD, password_again: PASSWORD })).at, '/');
+    await assert.rejects(app.operator.call('admin.create', { email: 'BO@example.net' }), { code: 'already_exists' });
+    await assert.rejects(app.operator.call('admin.reset', {}), /ana@example\.net, bo@example\.net/);
+    await assert.rejects(app.operator.call('admin.reset', { email: 'x@example.net' }), { code: 'not_found' });
+  });
+
+  it('lets nobody in without a session, and leads back to the page that was asked for', async () => {
+    const browser = await signedIn(app.url, app.operator);
+    await browser.submit('/logout');
+    for (const where of ['/', '/messages', '/developer/keys', '/queue', '/no-such-page-of-ours']) {
+      const response = await browser.ask('GET', where);
+      await response.arrayBuffer();
+      assert.ok([303, 401, 404].includes(response.status), `${where}: ${String(response.status)}`);
+    }
+    await browser.open('/developer/keys?range=7d');
+    assert.equal(browser.last.at, '/login?next=%2Fdeveloper%2Fkeys%3Frange%3D7d');
+    await browser.submit('/login', { email: EMAIL, password: PASSWORD, next: browser.field('next') });
+    assert.equal(browser.last.at, '/developer/keys?range=7d');
+  });
+
+  it('never redirects out of the house', async () => {
+    await signedIn(app.url, app.operator);
+    for (const next of ['//evil.test', 'https://evil.test', '/\\evil.test', 'javascript:alert(1)']) {
+      const browser = new Browser(app.url);
+      await browser.open(`/login?next=${encodeURIComponent(next)}`);
+      await browser.submit('/login', { email: EMAIL, password: PASSWORD, next });
+      assert.equal(browser.last.at, '/', next);
+    }
+  });
+
+  it('says the same about a wrong password and an unknown address', async () => {
+    await signedIn(app.url, app.operator);
+    const wrong = await signIn({ password: 'not the password' });
+    const unknown = await signIn({ email: 'nobody@example.net' });
+    assert.equal(wrong.last.status, 401);
+    const faultOf = (browser: Browser): string => /role="alert">([^<]*)/.exec(browser.last.html)?.[1] ?? '';
+    assert.equal(faultOf(wrong), 'This address and password do not belong together.');
+    assert.equal(faultOf(unknown), faultOf(wrong));
+  });
+
+  it('slows wrong passwords down and then locks for 15 minutes, also with the right one', async () => {
+    await signedIn(app.url, app.operator);
+    for (let n = 0; n < 3; n++) await signIn({ password: `wrong password ${String(n)}` });
+    assert.match((await signIn()).last.html, /Too many tries. Wait 1 seconds/);
+    for (let n = 3; n < 10; n++) {
+      app.clock.advance(1000 * 2 ** (n - 3));
+      assert.match((await signIn({ password: 'wrong password' })).last.html, /do not belong together/);
+    }
+    app.clock.advance(5 * 60_000);
+    assert.match((await signIn()).last.html, /Too many tries. Wait \d+ minutes/);
+    app.clock.advance(11 * 60_000);
+    assert.equal((await signIn()).last.at, '/');
+  });
+
+  it('does the same for an address that nobody has', async () => {
+    for (let n = 0; n < 3; n++) await signIn({ email: 'nobody@example.net', password: `wrong password ${String(n)}` });
+    assert.match((await signIn({ email: 'nobody@example.net' })).last.html, /Too many tries/);
+  });
+
+  it('gives a new cookie at sign-in: one that was planted before opens nothing', async () => {
+    await signedIn(app.url, app.operator);
+    const planted = 'A'.repeat(43);
+    const browser = new Browser(app.url);
+    browser.cookies.set('posthorn_session', planted);
+    await signIn({}, browser);
+    assert.equal(browser.last.at, '/');
+    assert.notEqual(browser.cookies.get('posthorn_session'), planted);
+    const other = new Browser(app.url);
+    other.cookies.set('posthorn_session', planted);
+    assert.match((await other.open('/')).at, /^\/login/);
+  });
+
+  it('ends a session at sign-out, after 12 idle hours, and with a new password', async () => {
+    const browser = await signedIn(app.url, app.operator);
+    app.clock.advance(11 * 3_600_000);
+    assert.equal((await browser.open('/')).at, '/');
+    app.clock.advance(11 * 3_600_000);
+    assert.equal((await browser.open('/profile')).at, '/profile', 'each request begins the 12 hours anew');
+    const again = { ...Object.fromEntries(browser.cookies) };
+    app.clock.advance(12 * 3_600_000);
+    assert.match((await browser.open('/')).at, /^\/login/);
+
+    const fresh = await signIn();
+    const kept = new Map(fresh.cookies);
+    await fresh.submit('/logout');
+    const thief = new Browser(app.url);
+    for (const [name, value] of kept) thief.cookies.set(name, value);
+    assert.match((await thief.open('/')).at, /^\/login/, 'the cookie of a session that was ended');
+    assert.ok(again['posthorn_session']);
+
+    const [one, two] = [await signIn(), await signIn()];
+    await one.open('/profile');
+    const other = 'another long password here';
+    await one.submit('/profile/password', { password_now: 'not it, sorry', password: other, password_again: other });
+    assert.equal(one.last.status, 400);
+    await one.open('/profile');
+    await one.submit('/profile/password', { password_now: PASSWORD, password: other, password_again: other });
+    assert.equal(one.last.at, '/profile');
+    assert.match((await two.open('/')).at, /^\/login/);
+    assert.equal((await signIn({ password: other })).last.at, '/');
+  });
+
+  it('asks for a code of the second factor, each good once', async () => {
+    const browser = await signedIn(app.url, app.operator);
+    await browser.open('/profile/second-factor');
+    const secret = secretIn(browser.last.html);
+    const offer = browser.field('offer');
+    const wrong = await browser.submit('/profile/second-factor', { offer, code: '000000' });
+    assert.match(wrong.html, /This code is wrong/);
+    assert.deepEqual(secretIn(wrong.html), secret, 'the app keeps its secret');
+    const code = (): string => codeAt(secret, stepOf(app.clock.now()));
+    await browser.submit('/profile/second-factor', { offer: browser.field('offer'), code: code() });
+    assert.match(browser.last.html, /It is <strong>on<\/strong>/);
+
+    app.clock.advance(30_000);
+    const next = await signIn();
+    assert.match(next.last.at, /^\/login\/code/);
+    assert.match((await next.open('/profile')).at, /^\/login\?/, 'half a sign-in opens no page');
+    await next.open('/login/code');
+    await next.submit('/login/code', { code: '123456' });
+    assert.equal(next.last.status, 401);
+    const good = code();
+    await next.submit('/login/code', { code: good });
+    assert.equal(next.last.at, '/');
+
+    const replay = await signIn();
+    await replay.submit('/login/code', { code: good });
+    assert.equal(replay.last.status, 401, 'a code that was used');
+
+    const link = new URL((await app.operator.call('admin.reset', {})).url).pathname;
+    const reset = new Browser(app.url);
+    await reset.open(link);
+    await reset.submit(link, { password: PASSWORD, password_again: PASSWORD });
+    assert.equal((await signIn()).last.at, '/', 'the link takes the second factor away');
+  });
+
+  it('refuses forms without their token, of another session, of another site', async () => {
+    const browser = await signedIn(app.url, app.operator);
+    await browser.open('/profile');
+    const token = browser.token();
+    const stranger = await signIn();
+    const sends: [string, Browser, Record<string, string>, Record<string, string>][] = [
+      ['no token', browser, {}, {}],
+      ['a wrong one', browser, { _token: 'x'.repeat(43) }, {}],
+      ['one of another session', stranger, { _token: token }, {}],
+      ['another site', browser, { _token: token }, { 'sec-fetch-site': 'cross-site' }],
+      ['a subdomain', browser, { _token: token }, { 'sec-fetch-site': 'same-site' }],
+    ];
+    for (const [what, who, fields, headers] of sends) {
+      const response = await who.ask('POST', '/logout', { fields, headers });
+      assert.equal(response.status, 400, what);
+      assert.match(await response.text(), /earlier sign-in/, what);
+    }
+    const json = await fetch(`${app.url}/logout`, { method: 'POST', headers: { 'content-type': 'application/json', cookie: `posthorn_session=${browser.cookies.get('posthorn_session') ?? ''}` }, body: JSON.stringify({ _token: token }) }); // prettier-ignore
+    assert.equal(json.status, 400, 'not a form');
+    await json.text();
+    assert.equal((await browser.open('/profile')).status, 200, 'still signed in');
+  });
+
+  it('takes no form larger than its limit', async () => {
+    const browser = await signedIn(app.url, app.operator);
+    const response = await browser.ask('POST', '/logout', { fields: { _token: browser.token(), x: 'x'.repeat(3 * 2 ** 20) } });
+    assert.equal(response.status, 413);
+    await response.arrayBuffer();
+  }); // prettier-ignore
+
+  it('sends the headers that keep a page from being framed, sniffed or fed with scripts', async () => {
+    const browser = await signedIn(app.url, app.operator);
+    for (const where of ['/', '/login', '/developer/keys', '/developer/keys/key_none']) {
+      const { headers } = await browser.open(where);
+      const csp = headers.get('content-security-policy') ?? '';
+      assert.match(csp, /default-src 'none'/);
+      assert.doesNotMatch(csp, /unsafe|https?:|\*/);
+      assert.match(csp, /frame-ancestors 'none'/);
+      assert.equal(headers.get('x-frame-options'), 'DENY');
+      assert.equal(headers.get('x-content-type-options'), 'nosniff');
+      assert.equal(headers.get('cache-control'), 'no-store');
+      assert.equal(headers.get('referrer-policy'), 'same-origin');
+    }
+    const response = await browser.ask('GET', '/login');
+    await response.arrayBuffer();
+    const login = new Browser(app.url);
+    await login.open('/login');
+    const set = await login.ask('POST', '/login', { fields: { _token: login.token(), email: EMAIL, password: PASSWORD } });
+    const cookie = set.headers.getSetCookie().find((one) => one.startsWith('posthorn_session='));
+    assert.match(cookie ?? '', /HttpOnly; SameSite=Lax$/);
+    assert.doesNotMatch(cookie ?? '', /Max-Age|Expires/);
+  }); // prettier-ignore
+});
+
+describe('dashboard: cookies behind TLS', () => {
+  it('are Secure and bound to the host', async () => {
+    const app = await startTestApp({ settings: { http: { port: 0, publicUrl: 'https://mail.example.net' } } });
+    try {
+      const browser = await signedIn(app.url, app.operator);
+      assert.ok(browser.cookies.has('__Host-posthorn_session'));
+      const login = new Browser(app.url);
+      await login.open('/login');
+      const set = await login.ask('POST', '/login', { fields: { _token: login.token(), email: EMAIL, password: PASSWORD } }); // prettier-ignore
+      assert.match(
+        set.headers.getSetCookie().join(),
+        /__Host-posthorn_session=[^;]+; Path=\/; HttpOnly; SameSite=Lax; Secure/,
+      );
+    } finally {
+      await app.stop();
+    }
+  });
+});
+
+describe('dashboard: on a port of its own', () => {
+  it('serves pages there and leaves the API alone', async () => {
+    const probe = await startTestApp();
+    const free = Number(new URL(probe.url).port);
+    await probe.stop();
+    const app = await startTestApp({ settings: { http: { port: 0 }, dashboard: { port: free } } });
+    try {
+      const own = `http://127.0.0.1:${String(free)}`;
+      const browser = await signedIn(own, app.operator);
+      assert.equal((await browser.open('/')).status, 200);
+      assert.equal((await app.get('/login', { key: null })).status, 404);
+    } finally {
+      await app.stop();
+    }
+  });
+});
+
+/** The secret that the page shows for typing it in. */
+function secretIn(html: string): Buffer {
+  const text = (/<pre>([A-Z2-7 ]+)<\/pre>/.exec(html)?.[1] ?? '').replaceAll(' ', '');
+  let bits = '';
+  for (const letter of text) bits += 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0');
+  return Buffer.from((bits.match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2)));
+}

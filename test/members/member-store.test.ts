@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import { addAccount } from '../../src/accounts/account-store.ts';
+import {
+  accountsOf,
+  addMember,
+  changeMember,
+  findMemberByEmail,
+  listMembers,
+  removeMember,
+  setPassword,
+} from '../../src/members/member-store.ts';
+import { closeSession, findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
+import { findSetUpLink, makeSetUpLink, spendSetUpLink } from '../../src/members/setup-link.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts'; // prettier-ignore
+
+const HOUR = 3_600_000;
+const visitor = { ip: '127.0.0.1', userAgent: 'test' };
+
+describe('members', () => {
+  let temp: TempDatabase;
+  let deps: { db: TempDatabase['db']; clock: FakeClock };
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    deps = { db: temp.db, clock: new FakeClock() };
+  });
+  afterEach(() => temp.close());
+
+  const add = (email: string, isAdmin = false, accountIds: string[] = [], passwordHash: string | null = 'hash') =>
+    addMember(deps, { email, isAdmin, accountIds, passwordHash, createdBy: 'operator' });
+
+  it('are found by their address, however it is written', async () => {
+    const { id } = await add('Ana@Example.NET');
+    assert.equal((await findMemberByEmail(deps, 'ana@example.net'))?.id, id);
+    await assert.rejects(add('ANA@example.net'), { code: 'already_exists' });
+    for (const email of ['', 'ana', 'ana@', 'a\nb@example.net', `${'x'.repeat(300)}@example.net`])
+      await assert.rejects(add(email), { code: 'invalid_address' }, email);
+  });
+
+  it('see their accounts, administrators all', async () => {
+    const [one, two] = [await addAccount(deps, { name: 'One', plan: 'pro' }), await addAccount(deps, { name: 'Two', plan: 'pro' })];
+    const member = await add('bo@example.net', false, [two.id, two.id]);
+    const admin = await add('ana@example.net', true);
+    assert.deepEqual((await accountsOf(deps, member)).map(({ name }) => name), ['Two']);
+    assert.deepEqual((await accountsOf(deps, admin)).map(({ name }) => name).sort(), ['One', 'Two']);
+    await changeMember(deps, member.id, { isAdmin: false, accountIds: [one.id] });
+    assert.deepEqual((await listMembers(deps)).map(({ email, accountIds }) => [email, accountIds]), [['bo@example.net', [one.id]], ['ana@example.net', []]]);
+    await assert.rejects(changeMember(deps, 'mem_none', { isAdmin: true, accountIds: [] }), { code: 'not_found' });
+  }); // prettier-ignore
+
+  it('always leave an administrator who can sign in', async () => {
+    const [ana, bo] = [await add('ana@example.net', true), await add('bo@example.net', true, [], null)];
+    await assert.rejects(removeMember(deps, ana.id), { code: 'invalid_state' }, 'the other has no password yet');
+    await assert.rejects(changeMember(deps, ana.id, { isAdmin: false, accountIds: [] }), { code: 'invalid_state' });
+    await setPassword(deps, bo.id, { hash: 'hash' });
+    await removeMember(deps, ana.id);
+    await assert.rejects(removeMember(deps, bo.id), { code: 'invalid_state' });
+  });
+
+  it('go with their sessions and links', async () => {
+    const [, bo] = [await add('ana@example.net', true), await add('bo@example.net')];
+    const { token } = await openSession(deps, { memberId: bo.id, stage: 'open', ...visitor });
+    const link = await makeSetUpLink(deps, bo.id);
+    await removeMember(deps, bo.id);
+    assert.equal(await findSession(deps, token), null);
+    assert.equal(await findSetUpLink(deps, link.token), null);
+  });
+
+  it('have sessions that end when they are idle, and a short one between password and code', async () => {
+    const { id: memberId } = await add('ana@example.net');
+    const { token } = await openSession(deps, { memberId, stage: 'open', ...visitor });
+    const half = await openSession(deps, { memberId, stage: 'code', ...visitor });
+    deps.clock.advance(9 * 60_000);
+    assert.ok(await findSession(deps, half.token));
+    deps.clock.advance(60_000);
+    assert.equal(await findSession(deps, half.token), null);
+    deps.clock.advance(11 * HOUR);
+    assert.ok(await findSession(deps, token));
+    deps.clock.advance(11 * HOUR);
+    assert.ok(await findSession(deps, token), 'the last look counts');
+    assert.equal((await sessionsOf(deps, memberId)).length, 1);
+    deps.clock.advance(12 * HOUR);
+    assert.equal(await findSession(deps, token), null);
+    assert.ok((await purgeSessions(deps, 0, 100)) >= 1);
+    assert.deepEqual(await temp.db.fast.all('SELECT * FROM sessions'), []);
+  });
+
+  it('end their own sessions only', async () => {
+    const [ana, bo] = [await add('ana@example.net'), await add('bo@example.net')];
+    const { token, row } = await openSession(deps, { memberId: ana.id, stage: 'open', ...visitor });
+    await closeSession(deps, bo.id, row.id);
+    assert.ok(await findSession(deps, token));
+    await closeSession(deps, ana.id, row.id);
+    assert.equal(await findSession(deps, token), null);
+  });
+
+  for (const token of ['', 'x', '../..', 'A'.repeat(44), 'é'.repeat(43)]) {
+    it(`have no session for the cookie ${JSON.stringify(token)}`, async () => {
+      assert.equal(await findSession(deps, token), null);
+    });
+  }
+
+  it('keep no token in the database', async () => {
+    const { id: memberId } = await add('ana@example.net');
+    const { token } = await openSession(deps, { memberId, stage: 'open', ...visitor });
+    const link = await makeSetUpLink(deps, memberId);
+    const all = JSON.stringify([await temp.db.fast.all('SELECT * FROM sessions'), await temp.db.fast.all('SELECT * FROM setup_links')]);
+    assert.ok(!all.includes(token) && !all.includes(link.token));
+  }); // prettier-ignore
+
+  it('use a set-up link once, even two at a time', async () => {
+    const { id } = await add('ana@example.net', true, [], null);
+    const { token } = await makeSetUpLink(deps, id);
+    const tries = await Promise.allSettled([1, 2].map((n) => spendSetUpLink(deps, token, { passwordHash: `hash ${String(n)}`, make: null }))); // prettier-ignore
+    assert.equal(tries.filter(({ status }) => status === 'fulfilled').length, 1);
+  });
+});

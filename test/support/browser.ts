@@ -1,0 +1,105 @@
+/** A browser without a screen: keeps cookies, fills in the forms it is shown with their tokens, follows redirects. */
+import assert from 'node:assert/strict';
+
+export interface Seen {
+  status: number;
+  /** Path and query of the page that was shown last. */
+  at: string;
+  html: string;
+  headers: Headers;
+}
+
+export type Fields = Readonly<Record<string, string | readonly string[]>>;
+
+export class Browser {
+  readonly cookies = new Map<string, string>();
+  readonly #url: string;
+  #last: Seen = { status: 0, at: '/', html: '', headers: new Headers() };
+
+  constructor(url: string) {
+    this.#url = url;
+  }
+
+  get last(): Seen {
+    return this.#last;
+  }
+
+  /** One request, redirects not followed. */
+  async ask(method: string, where: string, { fields, headers = {} }: { fields?: Fields | undefined; headers?: Record<string, string> } = {}): Promise<Response> {
+    const body = fields === undefined ? undefined : encoded(fields);
+    const response = await fetch(`${this.#url}${where}`, {
+      method,
+      redirect: 'manual',
+      headers: {
+        ...(this.cookies.size === 0 ? {} : { cookie: [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ') }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body }),
+    });
+    for (const cookie of response.headers.getSetCookie()) {
+      const [pair = ''] = cookie.split(';');
+      const [name = '', value = ''] = pair.split('=');
+      if (/max-age=0/i.test(cookie)) this.cookies.delete(name);
+      else this.cookies.set(name, value);
+    }
+    return response;
+  } // prettier-ignore
+
+  async open(where: string): Promise<Seen> {
+    return await this.#follow('GET', where);
+  }
+
+  /** Sends the form of the page shown last that goes to `action`, with its hidden fields. */
+  async submit(action: string, fields: Fields = {}): Promise<Seen> {
+    return await this.#follow('POST', action, { _token: this.token(), ...fields });
+  }
+
+  /** The token in the page shown last. */
+  token(): string {
+    const token = /name="_token" value="([^"]+)"/.exec(this.#last.html)?.[1];
+    assert.ok(token, `no form in ${this.#last.at}: ${this.#last.html.slice(0, 400)}`);
+    return token;
+  }
+
+  /** Value of a field of the page shown last. */
+  field(name: string): string {
+    const value = new RegExp(`name="${name}" value="([^"]*)"`).exec(this.#last.html)?.[1];
+    assert.ok(value !== undefined, `no field ${name} in ${this.#last.at}`);
+    return value.replaceAll('&#x3D;', '=').replaceAll('&amp;', '&');
+  }
+
+  async #follow(method: string, where: string, fields?: Fields): Promise<Seen> {
+    let at = where;
+    let response = await this.ask(method, at, { fields });
+    for (let hops = 0; response.status === 303 && hops < 5; hops++) {
+      await response.arrayBuffer();
+      at = response.headers.get('location') ?? '';
+      response = await this.ask('GET', at);
+    }
+    this.#last = { status: response.status, at, html: await response.text(), headers: response.headers };
+    return this.#last;
+  }
+}
+
+function encoded(fields: Fields): URLSearchParams {
+  const form = new URLSearchParams();
+  for (const [name, value] of Object.entries(fields))
+    for (const one of typeof value === 'string' ? [value] : value) form.append(name, one);
+  return form;
+}
+
+export const PASSWORD = 'correct horse battery staple';
+
+/** Makes the first administrator through the set-up link, and is then signed in. */
+export async function signedIn(
+  url: string,
+  operator: { call(name: 'admin.reset', args: object): Promise<{ url: string }> },
+  email = 'ana@example.net',
+): Promise<Browser> {
+  const browser = new Browser(url);
+  const link = new URL((await operator.call('admin.reset', {})).url).pathname;
+  await browser.open(link);
+  const seen = await browser.submit(link, { email, password: PASSWORD, password_again: PASSWORD });
+  assert.equal(seen.at, '/welcome', seen.html);
+  return browser;
+}
