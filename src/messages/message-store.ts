@@ -77,7 +77,7 @@ const areApart = (status: readonly DeliveryStatus[]): boolean => status.every((o
  */
 function sourceOf(read: Knex, { status, to, tags, metadata, batchId, rfcMessageId }: MessageFilter): Knex.Raw | string {
   const isNamed = [to, tags, metadata, batchId, rfcMessageId].some((one) => one !== undefined);
-  const { client } = read.client.config as { client?: unknown };
+  const { client } = (read.client as Knex.Client).config as { client?: unknown };
   if (status === undefined || !areApart(status) || isNamed || client !== 'sqlite3') return 'messages as m';
   return read.raw('messages as m indexed by messages_apart');
 }

@@ -137,7 +137,7 @@ describe('dashboard/links', () => {
     ['/a b', '/'],
     [`/${'x'.repeat(3000)}`, '/'],
   ] as const) {
-    it(`lead from ${JSON.stringify(wanted)?.slice(0, 40) ?? ''} to ${place}`, () => {
+    it(`lead from ${JSON.stringify(wanted).slice(0, 40)} to ${place}`, () => {
       assert.equal(placeWithin(wanted), place);
     });
   }

@@ -74,9 +74,10 @@ describe('dashboard: API keys', () => {
     await make({ ttl: '30', my_address: '1', allowed_ips: '203.0.113.0/24', domains: 'acme.test' });
     const list = await app.get<{ data: { expires_at: string; allowed_ips: string[]; domains: string[] }[] }>('/v1/keys');
     const [made] = list.body.data;
-    assert.equal(made?.expires_at, new Date(app.clock.now() + 30 * 86_400_000).toISOString());
-    assert.deepEqual(made?.allowed_ips, ['203.0.113.0/24', '127.0.0.1']);
-    assert.deepEqual(made?.domains, ['acme.test']);
+    assert.ok(made);
+    assert.equal(made.expires_at, new Date(app.clock.now() + 30 * 86_400_000).toISOString());
+    assert.deepEqual(made.allowed_ips, ['203.0.113.0/24', '127.0.0.1']);
+    assert.deepEqual(made.domains, ['acme.test']);
     const day = new Date(app.clock.now() + 5 * 86_400_000).toISOString().slice(0, 10);
     await make({ name: 'dated', ttl: 'date', expires_on: day });
     const dated = await app.get<typeof list.body>('/v1/keys');

@@ -177,9 +177,9 @@ describe('dashboard: pages', () => {
       let text = '';
       const until = async (enough: RegExp): Promise<void> => {
         while (!enough.test(text)) {
-          const { value, done } = await reader.read();
+          const { value, done } = (await reader.read()) as { value: Uint8Array; done: boolean };
           if (done) throw new Error(`the stream ended: ${text}`);
-          text += decoder.decode(value as Uint8Array, { stream: true });
+          text += decoder.decode(value, { stream: true });
         }
       };
       await until(/welcome/);

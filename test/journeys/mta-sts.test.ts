@@ -81,7 +81,7 @@ describe('journey: MTA-STS', () => {
   ] as const) {
     it(`enforces: sends nothing over ${reason}, and says so`, async () => {
       reply.body = body;
-      await start(options as MailServerOptions);
+      await start(options);
       const attempt = await sent('deferred');
       assert.deepEqual(mail.sessions.flatMap(({ mails }) => mails), []); // prettier-ignore
       assert.match(attempt.reason ?? '', /tls_required|network/);
@@ -89,7 +89,7 @@ describe('journey: MTA-STS', () => {
 
     it(`tests: sends over ${reason} all the same`, async () => {
       reply.body = body.replace('enforce', 'testing');
-      await start(options as MailServerOptions);
+      await start(options);
       await sent('delivered');
     });
   }
