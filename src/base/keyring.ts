@@ -47,6 +47,11 @@ export function openKeyring(dataDir: string): Keyring {
   return keyringOf(parseKeys(readKeyFile(file) ?? makeKeyFile(file), file));
 }
 
+/** The ids in the text of a key file, the current one first. Throws where it is none; `file` names it. */
+export function keyIdsIn(text: string, file: string): string[] {
+  return [...parseKeys(text, file).keys()].reverse();
+}
+
 function keyringOf(masters: ReadonlyMap<string, Buffer>): Keyring {
   const keyIds = [...masters.keys()].reverse();
   const currentId = keyIds[0] ?? '';

@@ -10,8 +10,10 @@ import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
+import { NewerDatabase } from '../storage/migrate.ts';
 import { addAccounts } from './accounts.ts';
 import { addAdmin } from './admin.ts';
+import { addBackup } from './backup.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
 import { addConfig } from './config.ts';
@@ -154,6 +156,7 @@ export async function run(
   addServe(program, context, startApp);
   addConfig(program, context);
   addMigrate(program, context);
+  addBackup(program, context);
   addAdmin(program, context);
   addAccounts(program, context);
   addKeys(program, context);
@@ -198,6 +201,10 @@ function failed(error: unknown, { note }: Output): number {
     note(`posthorn: ${error.message}`);
     return unavailable[error.why];
   }
+  if (error instanceof NewerDatabase) {
+    note(`posthorn: ${error.message}`);
+    return exitCodes.config;
+  }
   if (error instanceof Problem) return told(error, note);
   note(error instanceof Error ? (error.stack ?? error.message) : String(error));
   return exitCodes.software;
@@ -208,6 +215,7 @@ const unavailable: Readonly<Record<UnavailableWhy, number>> = {
   already_running: exitCodes.cannotCreate,
   no_database: exitCodes.noInput,
   no_access: exitCodes.noPermission,
+  no_backup: exitCodes.cannotCreate,
 };
 
 /** The message says what is wrong here; cause and cure are those of the catalogue. */

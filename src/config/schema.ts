@@ -172,6 +172,12 @@ export const settings = group('', {
     allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
     allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.'),
   }),
+  backup: group('Backups, made by `posthorn backup create` and before the database is migrated.', {
+    dir: setting(optional(filePath()), null, 'Folder that backups are made in; better on another disk than the data.', { fallbackText: '`<dataDir>/backups`' }),
+    keep: setting(count(1, 1000), 7, 'How many backups stay; older ones go when a new one is whole.'),
+    passphrase: setting(optional(text('a passphrase of 12 to 1024 characters', (written) => (written.length >= 12 && written.length <= 1024 ? written : null))), null, 'Passphrase under which the keys (`secret.key`) are put into backups.', { fallbackText: 'none: backups are made without the keys', secret: true }),
+    beforeMigration: setting(flag(), true, 'Whether a backup is made before a new version changes the database; the last three of these stay.'),
+  }),
   dashboard: group('The dashboard.', {
     port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),
   }),
@@ -232,6 +238,10 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
     plans: { ...BUILT_IN_PLANS, ...written.plans },
     log: { ...log, format: log.format ?? (around.terminal ? 'pretty' : 'json') },
     dashboard: { port: dashboard.port ?? http.port },
+    backup: {
+      ...written.backup,
+      dir: written.backup.dir === null ? path.join(dataDir, 'backups') : absolute(written.backup.dir),
+    },
   };
 }
 
