@@ -94,8 +94,8 @@ describe('mail/submitted', () => {
 
   /** What a reader sees; of a mail inside, what is said there. */
   async function saidBy({ text, html, attachments }: ParsedMail): Promise<unknown[]> {
-    const inner = attachments.map(({ contentType, content }) =>
-      contentType === 'message/rfc822' ? simpleParser(content).then(saidBy) : content.toString('latin1').trim(),
+    const inner = attachments.map(async ({ contentType, content }) =>
+      contentType === 'message/rfc822' ? saidBy(await simpleParser(content)) : content.toString('latin1').trim(),
     );
     return [text?.trim(), html, await Promise.all(inner)];
   }
