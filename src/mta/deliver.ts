@@ -206,7 +206,7 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, othe
 export function needOf({ relay, sts = null, tls = null }: Site, host: Host): ReturnType<typeof tlsNeed> {
   return tlsNeed({
     override: relay === null ? tls : relay.tls,
-    dane: null,
+    dane: host.dane ?? null,
     sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
     stsMatches: sts !== null && stsNames(sts, host.name),
     requireTls: false,

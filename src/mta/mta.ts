@@ -365,6 +365,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         text: facts.smtpReply,
         rule: 'grounds' in outcome ? outcome.grounds.rule : null,
         tls: facts.tls?.protocol ?? null,
+        tls_policy: facts.tls?.policy ?? null,
+        tls_verified: facts.tls?.verified ?? null,
         ms: facts.endedAt - facts.startedAt,
         timings: facts.timings,
         lane: destination.kind === 'site' ? destination.name : destination.kind,

@@ -5,7 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery.ts';
 import type { StsPolicy } from '../mail/sts-policy.ts';
-import type { TlsFacts } from './connection/tls-policy.ts';
+import type { HostDane, TlsFacts } from './connection/tls-policy.ts';
 import type { HostAddress } from './dns/mx.ts';
 import type { MailRoute } from './dns/mx.ts';
 import { operatorOf, type MailOperator } from './operators.ts';
@@ -15,6 +15,8 @@ export interface Host {
   name: string;
   port: number;
   addresses: readonly HostAddress[];
+  /** What DANE says of it; null or absent where nothing. */
+  dane?: HostDane | null;
 }
 
 /** Hosts under one set of limits. */
