@@ -44,13 +44,35 @@ export interface TlsFacts {
   sts: 'none' | 'testing' | 'enforce';
   /** Whether the host matches a pattern of the MTA-STS policy. */
   stsMatches: boolean;
-  /** The message asks for REQUIRETLS (RFC 8689). */
-  requireTls: boolean;
+  /** What the message asks for. */
+  wish: TlsWish | null;
+  /** DNSSEC, MTA-STS or the operator vouch that this host is where the domain's mail goes. */
+  isVouched: boolean;
 }
+
+/** RFC 8689. `require`: handed on over TLS all the way or not at all. `waive`: rather arrive than obey the domain's policies. */
+export type TlsWish = 'require' | 'waive';
 
 /** The need, or `refused` where MTA-STS forbids this host (RFC 8461 section 5): try the next one. */
 export function tlsNeed(facts: TlsFacts): { kind: 'need'; need: TlsNeed } | { kind: 'refused'; text: string } {
+  if (facts.wish === 'require') return strictNeed(facts);
   if (facts.override !== null) return need(overridden(facts.override));
+  if (facts.wish === 'waive') return need(opportunistic('opportunistic'));
+  return policyNeed(facts);
+}
+
+/** REQUIRETLS, RFC 8689 section 4.2.1: whatever else holds, TLS with a certificate that is verified, on a way that is vouched for. */
+function strictNeed(facts: TlsFacts): ReturnType<typeof tlsNeed> {
+  if (!facts.isVouched)
+    return { kind: 'refused', text: 'REQUIRETLS: neither DNSSEC nor MTA-STS vouches for this host' };
+  const asked = facts.override === null ? policyNeed(facts) : need(overridden(facts.override));
+  if (asked.kind === 'refused' || asked.need.verify !== 'no') return asked;
+  const mode = asked.need.mode === 'implicit' ? 'implicit' : 'required';
+  return need({ mode, verify: 'name', tlsa: [], policy: 'requiretls' });
+}
+
+/** What the domain's policies ask for. */
+function policyNeed(facts: TlsFacts): ReturnType<typeof tlsNeed> {
   // RFC 7672 section 2.2: DANE takes precedence over MTA-STS.
   if (facts.dane?.kind === 'trouble') return { kind: 'refused', text: facts.dane.text };
   if (facts.dane !== null) return need(daneNeed(facts.dane));
@@ -58,14 +80,10 @@ export function tlsNeed(facts: TlsFacts): { kind: 'need'; need: TlsNeed } | { ki
     if (!facts.stsMatches) return { kind: 'refused', text: 'the MTA-STS policy of the domain does not name this host' };
     return need({ mode: 'required', verify: 'name', tlsa: [], policy: 'mta-sts' });
   }
-  if (facts.requireTls) return need({ mode: 'required', verify: 'name', tlsa: [], policy: 'requiretls' });
-  return need({
-    mode: 'opportunistic',
-    verify: 'no',
-    tlsa: [],
-    policy: facts.sts === 'testing' ? 'mta-sts' : 'opportunistic',
-  });
+  return need(opportunistic(facts.sts === 'testing' ? 'mta-sts' : 'opportunistic'));
 }
+
+const opportunistic = (policy: PolicyName): TlsNeed => ({ mode: 'opportunistic', verify: 'no', tlsa: [], policy });
 
 /** Records that cannot be used still demand TLS (RFC 7672 section 2.2). */
 function daneNeed({ records, names }: Extract<HostDane, { kind: 'records' }>): TlsNeed {

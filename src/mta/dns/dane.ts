@@ -19,7 +19,7 @@ export async function withDane(deps: { resolver: DaneResolver }, domain: string,
   const found = await Promise.all(route.hosts.map((host) => daneOf(deps.resolver, domain, host)));
   return {
     ...route,
-    hosts: route.hosts.map((host, at) => ({ ...host, dane: found[at]?.dane ?? null })),
+    hosts: route.hosts.map((host, at) => ({ ...host, dane: found[at]?.dane ?? null, isValidated: host.secure })),
     ttl: Math.min(route.ttl, ...found.map(({ ttl }) => ttl)),
   };
 }

@@ -23,6 +23,8 @@ export interface MailHost {
   canonical: string;
   /** Filled in by `withDane` (dane.ts). */
   dane?: HostDane | null;
+  /** `secure`, from a resolver that is trusted to validate. Filled in by `withDane`. */
+  isValidated?: boolean;
 }
 
 export interface HostAddress {
