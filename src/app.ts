@@ -58,6 +58,7 @@ import { createHits } from './tracking/hit.ts';
 import { trackingBase, trackingTargetOf } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
+import { withDane } from './mta/dns/dane.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
 import { createStsPolicies } from './mta/dns/sts.ts';
@@ -65,6 +66,8 @@ import { createStsFetch } from './mta/dns/sts-fetch.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
+import { createTlsReports } from './mta/tls-reports.ts';
+import { createTlsTally, type TlsTally } from './mta/tls-tally.ts';
 import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
@@ -213,7 +216,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   await book.load();
   const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory });
+  const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
   const mta = buildMta({
+    tlsTally,
     config,
     overrides,
     clock,
@@ -374,6 +379,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
 
+  const verifiedIn = async (name: string): Promise<string | null> => {
+    const domain = await directory.find(name);
+    return domain?.status === 'verified' ? domain.account_id : null;
+  };
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
@@ -381,11 +390,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
     oldSessions({ db, clock, keptMs: config.retention.audit }),
+    ...(config.smtp.operatorAddress === null || tlsTally === null ? [] : [createTlsReports({ db, clock, log, resolver, accept, fetch, random, accountOf: verifiedIn }, { from: config.smtp.operatorAddress, submitter: config.smtp.hostname })]), // prettier-ignore
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
   ]);
 
   const running: Running = {
+    tlsTally,
     api,
     dashboard,
     apart: null,
@@ -473,6 +484,7 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
 
 interface Parts {
+  tlsTally: TlsTally | null;
   config: Config;
   overrides: Overrides;
   clock: Clock;
@@ -538,7 +550,10 @@ function buildMta(parts: Parts): Mta {
     operators: readOperators(delivery.operatorsFile),
     tls: delivery.tls,
     ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
-    findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh }),
+    findHosts: async (domain, { fresh }) => {
+      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh });
+      return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
+    },
     findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
   });
   const { connection } = delivery;
@@ -546,6 +561,7 @@ function buildMta(parts: Parts): Mta {
     {
       db, clock, log, recorder, bells, sites, random, holds, trackingKey, judge,
       limitsOf: (lane) => book.limitsOf(lane),
+      ...(parts.tlsTally === null ? {} : { tlsSeen: parts.tlsTally.note }),
       ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
@@ -608,6 +624,7 @@ async function listen(api: Api, { host, port, tls }: Config['http']): Promise<st
 }
 
 interface Running {
+  tlsTally: TlsTally | null;
   api: Api;
   inbound: Inbound;
   dashboard: Dashboard;
@@ -629,6 +646,7 @@ interface Running {
 }
 
 async function stopAll({
+  tlsTally,
   api,
   inbound,
   dashboard,
@@ -661,7 +679,7 @@ async function stopAll({
     mta.stop(),
     webhooks.stop(),
   ]);
-  await Promise.all([callers.close(), hits.close(), auditLog.close(), renderer.close()]);
+  await Promise.all([tlsTally?.stop(), callers.close(), hits.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();
 }

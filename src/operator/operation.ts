@@ -7,7 +7,7 @@ import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver, TlsaRecord } from '../base/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps, DueHint } from '../messages/accept.ts';
 import type { Recorder } from '../messages/record.ts';
@@ -83,7 +83,8 @@ export interface ResolvedDomain {
         relay: { tls: string } | null;
       };
   needs: readonly (
-    { kind: 'need'; need: { mode: string; verify: string; policy: string } } | { kind: 'refused'; text: string }
+    | { kind: 'need'; need: { mode: string; verify: string; policy: string; tlsa: readonly TlsaRecord[] } }
+    | { kind: 'refused'; text: string }
   )[];
   lane: LaneState | null;
 }
