@@ -26,6 +26,7 @@ import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { createIdempotencyStore } from './storage/idempotency-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from './accounts/account-store.ts';
 import { createAuditLog } from './accounts/audit-log.ts';
+import { createOwnAccount, OWN_ACCOUNT } from './accounts/own-account.ts';
 import { createQuotas } from './accounts/quota.ts';
 import { createAccountTracking } from './accounts/settings-store.ts';
 import { createStreams } from './accounts/stream-store.ts';
@@ -162,13 +163,18 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const idempotency = createIdempotencyStore({ db, clock });
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
+  const ownAccount = createOwnAccount({ db, clock });
+  const notices = { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } };
   const recorder = createRecorder({
     commit: db.commit,
     clock,
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
+      const due = recorded.flatMap(({ noticeTo: domain }) => (domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }])); // prettier-ignore
+      if (due.length > 0) bells.deliveries.ring(due);
       bells.events.ring();
     },
+    notices,
   });
 
   const accountTracking = createAccountTracking({ db, clock });
@@ -202,6 +208,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
+    notices,
   };
 
   const book = createHoldBook({
@@ -345,6 +352,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
         return rate.over ? secondsLeft(rate, now) : null;
       },
+      isVerified: accept.isVerified,
+      ownAccount,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
     },
@@ -360,6 +369,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         smtputf8: config.delivery.smtputf8,
         recipients: config.limits.recipients,
         size: config.limits.messageBytes,
+        notify: submission.notify,
+        operatorAddress: config.smtp.operatorAddress,
       },
     },
   );
