@@ -52,13 +52,14 @@ import { createJudge, type Judge } from './messages/classify.ts';
 import { createHolds, type Holds } from './messages/holds.ts';
 import { createHoldBook, type HoldBook } from './messages/hold-book.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
-import { returnPathKeys } from './messages/return-path.ts';
+import { returnPathKeys, type ReturnPathKey } from './messages/return-path.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
 import { createBotOf } from './tracking/bots.ts';
 import { createHits } from './tracking/hit.ts';
 import { trackingBase, trackingTargetOf } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
+import { selfTest } from './inbound/self-test.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
 import { createStsPolicies } from './mta/dns/sts.ts';
@@ -374,9 +375,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
     },
   );
+  /** Where the MX listener is, once it is. */
+  let mxPlace: { host: string; port: number } | null = null;
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
+    selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
+      mx: mxPlace, hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
+    }),
   }; // prettier-ignore
   const dashboard = createDashboard({
     db, clock, log, keyring, operator, config, version,
@@ -462,6 +468,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     }
     await mta.start();
     const ports = await inbound.start();
+    if (ports.mx !== null) mxPlace = { host: nearBy(config.smtp.mx.host), port: ports.mx };
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
@@ -479,6 +486,15 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
   if (mail.kind === 'ready') return { kind: 'bytes', data: mail.data };
   return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
 }
+
+/** What listens everywhere is dialled on the loopback. */
+const nearBy = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+
+/** The key that return paths are made with now. */
+const signingKey = (keyring: Keyring): ReturnPathKey => ({
+  id: keyring.keyIds.length % 32,
+  secret: keyring.derive('return path'),
+});
 
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
@@ -560,7 +576,7 @@ function buildMta(parts: Parts): Mta {
       ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
-      returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
+      returnPathKey: signingKey(keyring),
     },
     {
       epoch,

@@ -8,6 +8,7 @@ import { addressKey, type Mailbox } from '../mail/address.ts';
 import type { Attachment } from '../mail/mime-write.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { ContentRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
+import { SIMULATOR_DOMAIN } from './delivery.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';
 
 export interface OwnMail {
@@ -30,13 +31,19 @@ export interface OwnMail {
 /** Due at once. `Required` of the tables it touches, so that a caller can put the rows of several mails together. */
 export type OwnMailRows = Required<Pick<Rows, 'contents' | 'attachments' | 'messages' | 'deliveries' | 'counters'>>;
 
-export function ownMailRows(mail: OwnMail, now: number, retry: Pick<RetryRule, 'maxAge'>): OwnMailRows {
+/** `isSimulated`: it goes to the simulator and leaves nothing outside. */
+export function ownMailRows(
+  mail: OwnMail,
+  now: number,
+  retry: Pick<RetryRule, 'maxAge'>,
+  { isSimulated = false } = {},
+): OwnMailRows {
   const content = contentRow(mail, now);
   return {
     contents: [content],
     attachments: mail.content.kind === 'raw' ? [] : mail.content.attachments.map((one, position) => ({ content_id: content.id, position, filename: one.filename, content_type: one.contentType, cid: one.contentId, disposition: one.disposition, bytes: one.content })),
-    messages: [messageRow(mail, content.id, now)],
-    deliveries: [deliveryRow(mail, now, giveUpAt(retry, now, null, null))],
+    messages: [{ ...messageRow(mail, content.id, now), ...(isSimulated ? { test: 1 } : {}) }],
+    deliveries: [{ ...deliveryRow(mail, now, giveUpAt(retry, now, null, null)), ...(isSimulated ? { test: 1, domain: SIMULATOR_DOMAIN } : {}) }],
     counters: [{ account_id: OWN_ACCOUNT, day: new Date(now).toISOString().slice(0, 10), from_status: 'none', to_status: 'queued', n: 1 }],
   }; // prettier-ignore
 }
