@@ -355,6 +355,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
       isVerified: accept.isVerified,
       ownAccount,
+      forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
     },

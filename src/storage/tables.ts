@@ -439,7 +439,8 @@ export interface ReportRow {
   recipients_json: string;
   /** Bytes that came; `raw` has at most the first 512 KiB of them. */
   size: number;
-  state: 'new' | 'done' | 'unmatched' | 'unreadable';
+  /** `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much. */
+  state: 'new' | 'done' | 'unmatched' | 'unreadable' | 'forwarded' | 'kept';
   kind: string | null;
   account_id: string | null;
   message_id: string | null;
