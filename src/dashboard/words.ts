@@ -92,6 +92,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
-  /** Draws of chart.ts: nothing in them comes from outside unescaped. */
+  /** Figures of chart.ts: nothing in them comes from outside unescaped. */
   drawing: (value: unknown) => new SafeString(String(value)),
 };

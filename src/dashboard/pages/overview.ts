@@ -1,6 +1,6 @@
 /** The overview: is mail going out, and does it arrive? */
 import type { StatType } from '../../events/stats.ts';
-import { barChart } from '../chart.ts';
+import { figure, type Plot } from '../chart.ts';
 import { spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -50,6 +50,7 @@ async function overview(visit: Visit): Promise<Shown> {
     rates: stats.rates,
     levels: { bounced: levelOf(stats.rates.bounced, limits.bounced), complained: levelOf(stats.rates.complained, limits.complained) }, // prettier-ignore
     chart: volumeChart(stats),
+    hasPlots: true,
     isEmpty: stats.total.sent === 0,
     problems: problems.data,
     domains: domains.data.filter(({ status }) => status !== 'verified'),
@@ -66,12 +67,19 @@ function queueSummary(
   return { waiting, oldest, domains: domains.slice(0, MOST_SHOWN) };
 }
 
-/** Delivered, deferred and bounced over time. */
-export function volumeChart({ data, bucket }: StatsRecord): string {
-  const labels = data.map(({ at }) => (bucket === 'hour' ? at.slice(11, 16) : at.slice(5, 10)));
-  const series = (['delivered', 'bounced', 'complained'] as const).map((name) => ({
-    name,
-    values: data.map(({ counts }) => counts[name]),
-  }));
-  return barChart(labels, series, 'Recipients by what became of them, over time (UTC)');
-}
+/** Delivered, bounced and complained over time. */
+export const volumeChart = (stats: StatsRecord): string =>
+  figure({
+    about: 'Recipients by what became of them, over time (UTC)',
+    kind: 'bars',
+    ...stepsOf(stats),
+    series: (['delivered', 'bounced', 'complained'] as const).map((name) => ({
+      name,
+      values: stats.data.map(({ counts }) => counts[name]),
+    })),
+  });
+
+export const stepsOf = ({ data, bucket }: Pick<StatsRecord, 'data' | 'bucket'>): Pick<Plot, 'times' | 'step'> => ({
+  times: data.map(({ at }) => Date.parse(at)),
+  step: bucket === 'hour' ? 'hour' : 'day',
+});
