@@ -15,6 +15,7 @@ const forAll = [
   ['Suppressions', '/suppressions'],
   ['Domains', '/domains'],
   ['Streams', '/streams'],
+  ['Webhooks', '/webhooks'],
   ['Developer', '/developer'],
   ['Settings', '/settings'],
 ] as const;

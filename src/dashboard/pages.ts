@@ -18,6 +18,7 @@ import { streamPages } from './pages/streams.ts';
 import { suppressionPages } from './pages/suppressions.ts';
 import { teamPages } from './pages/team.ts';
 import { templatePages } from './pages/templates.ts';
+import { webhookPages } from './pages/webhooks.ts';
 
 export function pagesOf(deps: DashboardDeps): Page[] {
   return [
@@ -31,6 +32,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...suppressionPages(),
     ...domainPages(),
     ...streamPages(),
+    ...webhookPages(),
     ...keyPages(deps),
     ...requestLogPages(),
     ...apiPages(deps),
