@@ -71,6 +71,7 @@ import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
+import { createHistory } from './operator/history.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
@@ -367,8 +368,17 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
   }; // prettier-ignore
+  const history = createHistory({
+    db,
+    clock,
+    mta,
+    families: meters === null ? null : () => meters.families(),
+    failed: (err) => {
+      log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted');
+    },
+  });
   const dashboard = createDashboard({
-    db, clock, log, keyring, operator, config, version,
+    db, clock, log, keyring, operator, config, version, history,
     routes: api.routes, passwords: createPasswords(), audit: auditLog,
   }); // prettier-ignore
   const isApart = config.dashboard.port !== config.http.port;

@@ -98,6 +98,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     handle: (request, response) => void handle(request, response),
     stop() {
       for (const end of [...house.endings]) end();
+      deps.history.stop();
     },
   };
 }

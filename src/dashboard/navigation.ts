@@ -11,6 +11,7 @@ const forAll = [
   ['Messages', '/messages'],
   ['Events', '/events'],
   ['Stats', '/stats'],
+  ['Reputation', '/reputation'],
   ['Templates', '/templates'],
   ['Suppressions', '/suppressions'],
   ['Domains', '/domains'],

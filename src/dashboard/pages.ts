@@ -9,6 +9,7 @@ import { messagePages } from './pages/messages.ts';
 import { overviewPages } from './pages/overview.ts';
 import { profilePages } from './pages/profile.ts';
 import { queuePages } from './pages/queue.ts';
+import { reputationPages } from './pages/reputation.ts';
 import { requestLogPages } from './pages/request-log.ts';
 import { setUpPages } from './pages/set-up.ts';
 import { settingsPages } from './pages/settings.ts';
@@ -24,10 +25,11 @@ export function pagesOf(deps: DashboardDeps): Page[] {
   return [
     ...setUpPages(deps),
     ...signInPages(deps),
-    ...overviewPages(),
+    ...overviewPages(deps),
     ...messagePages(),
     ...eventPages(),
     ...statsPages(),
+    ...reputationPages(),
     ...templatePages(deps),
     ...suppressionPages(),
     ...domainPages(),
@@ -38,7 +40,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...apiPages(deps),
     ...settingsPages(deps),
     ...profilePages(deps),
-    ...queuePages(),
+    ...queuePages(deps),
     ...teamPages(deps),
   ];
 }

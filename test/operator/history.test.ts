@@ -29,9 +29,7 @@ describe('operator/history', () => {
         db: app.app.db,
         clock: app.clock,
         mta: { lanes: () => [{ slots: 2 }, { slots: 1 }] },
-        families: () => [
-          { name: 'posthorn_accept_seconds', type: 'histogram', help: '', samples: accept.samples() },
-        ],
+        families: () => [{ name: 'posthorn_accept_seconds', type: 'histogram', help: '', samples: accept.samples() }],
         failed: (error) => {
           throw error;
         },

@@ -1,6 +1,9 @@
 /** The queue, for administrators: a row a lane with why it is so, what waits on disk by destination, and everything that can be done to it. */
 import { Problem } from '../../base/problem.ts';
+import type { Moment } from '../../operator/history.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { figure } from '../chart.ts';
 import { filledIn, given, numberOf, textOf } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -13,21 +16,23 @@ const MOST_DESTINATIONS = 5;
 const SHOWN_DOMAINS = 200;
 const HOUR_MS = 3_600_000;
 
-export function queuePages(): Page[] {
+type Deps = Pick<DashboardDeps, 'history'>;
+
+export function queuePages({ history }: Deps): Page[] {
   return [
-    adminGet(WHERE, (visit) => show(visit, null)),
+    adminGet(WHERE, (visit) => show({ history }, visit, null)),
     adminGet(LANE, (visit) => lane(visit, null)),
     adminPost(`${WHERE}/flush`, flush),
-    adminPost(`${WHERE}/hold`, hold),
+    adminPost(`${WHERE}/hold`, (visit) => hold({ history }, visit)),
     adminPost(`${WHERE}/release`, release),
-    adminPost(`${WHERE}/limit`, limit),
-    adminPost(`${WHERE}/cancel`, cancel),
+    adminPost(`${WHERE}/limit`, (visit) => limit({ history }, visit)),
+    adminPost(`${WHERE}/cancel`, (visit) => cancel({ history }, visit)),
   ];
 }
 
 type Lanes = ResultOf<'queue.lanes'>;
 
-async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
+async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const domain = (query.get('domain') ?? '').trim().toLowerCase();
   const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
@@ -42,6 +47,8 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
       domain,
       inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row)) },
       lane: laneAtWork(found, domain),
+      plots: plotsOf(history.moments()),
+      hasPlots: true,
       holds: holds.data.filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain)).map((row) => withTarget(visit, row)), // prettier-ignore
       accounts: visit.accounts,
       fault,
@@ -86,6 +93,38 @@ function sumOf({ data, domains }: Lanes): object {
     oldest: domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
     connections: data.reduce((total, { connections }) => total + connections, 0),
     parked: data.filter(({ parked_until: parked }) => parked !== null).length,
+  };
+}
+
+/** The last hours, a point a minute. */
+const SHOWN_MOMENTS = 240;
+
+function plotsOf(all: readonly Moment[]): object | null {
+  const moments = all.slice(-SHOWN_MOMENTS);
+  if (moments.length < 2) return null;
+  const times = moments.map(({ at }) => at);
+  const accept = moments.some((one) => one.accept !== null);
+  return {
+    depth: figure({
+      about: 'Recipients that are not finished, a point a minute',
+      kind: 'lines',
+      step: 'minute',
+      times,
+      series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
+    }),
+    accept: accept
+      ? figure({
+          about: 'Time to answer a send request, a point a minute',
+          kind: 'lines',
+          unit: 'ms',
+          step: 'minute',
+          times,
+          series: (['p50', 'p95', 'p99'] as const).map((name) => ({
+            name,
+            values: moments.map((one) => one.accept?.[name] ?? null),
+          })),
+        })
+      : null,
   };
 }
 
@@ -156,14 +195,14 @@ function lengthOf(form: URLSearchParams): number | undefined {
 }
 
 /** Shows the page again with what was wrong; a lane has a page of its own. */
-async function again(visit: Visit, error: unknown): Promise<Shown> {
+async function again(deps: Deps, visit: Visit, error: unknown): Promise<Shown> {
   if (!(error instanceof Problem)) throw error;
   const isLane = backOf(visit).startsWith(LANE);
   if (isLane && visit.form.get('lane') !== null) return lane(visit, error);
-  return show(visit, error);
+  return show(deps, visit, error);
 }
 
-async function hold(visit: Visit): Promise<Shown> {
+async function hold(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
     const args = { ...partOf(form), ...given({ for_ms: lengthOf(form), note: textOf(form, 'note') }), new: form.get('new') !== null }; // prettier-ignore
@@ -171,7 +210,7 @@ async function hold(visit: Visit): Promise<Shown> {
     const how = all ? 'Paused: what waits and what comes rests' : 'Held: what waits now rests';
     return move(backOf(visit), `${how}${until === null ? ' until it is released.' : '.'}`);
   } catch (error) {
-    return again(visit, error);
+    return again(deps, visit, error);
   }
 }
 
@@ -180,7 +219,7 @@ async function release(visit: Visit): Promise<Shown> {
   return move(backOf(visit), 'Released: it goes on.');
 }
 
-async function limit(visit: Visit): Promise<Shown> {
+async function limit(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
     const isEnd = form.get('end') !== null;
@@ -191,16 +230,16 @@ async function limit(visit: Visit): Promise<Shown> {
     await visit.operate('queue.limit', args);
     return move(backOf(visit), isEnd ? 'The limit has ended.' : 'The lane is limited.');
   } catch (error) {
-    return again(visit, error);
+    return again(deps, visit, error);
   }
 } // prettier-ignore
 
-async function cancel(visit: Visit): Promise<Shown> {
+async function cancel(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
     const { canceled } = await visit.operate('queue.cancel', partOf(form));
     return move(backOf(visit), canceled === 0 ? 'Nothing waited.' : `${String(canceled)} deliveries are canceled.`);
   } catch (error) {
-    return again(visit, error);
+    return again(deps, visit, error);
   }
 }
