@@ -76,6 +76,7 @@ import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
+import { createHistory } from './operator/history.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
@@ -390,8 +391,17 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       mx: mxPlace, hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
     }),
   }; // prettier-ignore
+  const history = createHistory({
+    db,
+    clock,
+    mta,
+    families: meters === null ? null : () => meters.families(),
+    failed: (err) => {
+      log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted');
+    },
+  });
   const dashboard = createDashboard({
-    db, clock, log, keyring, operator, config, version,
+    db, clock, log, keyring, operator, config, version, history,
     routes: api.routes, passwords: createPasswords(), audit: auditLog,
   }); // prettier-ignore
   const isApart = config.dashboard.port !== config.http.port;

@@ -40,6 +40,8 @@ export interface OperatorDeps extends StoreDeps {
     resolve(domain: string): Promise<ResolvedDomain>;
     lanes(): readonly LaneState[];
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
+    /** The lane that mail to this domain goes through. */
+    laneOf(domain: string): string;
     laneFacts: LaneFactsOf;
   };
   holds: Pick<Holds, 'of'>;
