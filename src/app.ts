@@ -363,9 +363,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
     },
   );
+  let listening: InboundPorts = { mx: null, submission: null, submissions: null };
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
+    listening: () => listening, selfTest: null,
   }; // prettier-ignore
   const dashboard = createDashboard({
     db, clock, log, keyring, operator, config, version,
@@ -451,6 +453,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     }
     await mta.start();
     const ports = await inbound.start();
+    listening = ports;
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
