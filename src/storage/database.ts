@@ -72,7 +72,9 @@ export interface Reader {
 
 /** Rejects where there is no such file, or it cannot be read. */
 export async function openReader({ url }: Pick<DatabaseOptions, 'url'>): Promise<Reader> {
-  const read = connect(sqliteFile(url), READERS, readOnly, ['OPEN_READONLY']);
+  // The driver's own flag cannot be had through knex, which always adds the right to write.
+  const name = encodeURI(sqliteFile(url)).replaceAll(/[?#]/g, encodeURIComponent);
+  const read = connect(`file:${name}?mode=ro`, READERS, readOnly, ['OPEN_URI']);
   try {
     const waiting = (await migrationState(read)).filter(({ taken }) => !taken).map(({ name }) => name);
     return { read, waiting, close: () => read.destroy() };

@@ -27,7 +27,7 @@ describe('posthorn doctor', () => {
     assert.equal(json.code, 0, json.out);
     const table = await ran(['doctor', '--only', 'books,certificate'], env);
     assert.equal(table.code, 0);
-    assert.match(table.out, /^warning {2}certificate {4}\S+ is signed by itself.*\n +-> Get one.*\nok {7}books {10} {2}balanced/m);
+    assert.match(table.out, /^warning +certificate +\S+ is signed by itself.*\n +-> Get one.*\nok +books +balanced/);
     await test.stop();
   }); // prettier-ignore
 
