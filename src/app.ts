@@ -367,7 +367,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
-    listening: () => listening, selfTest: null,
+    listening: () => listening,
   }; // prettier-ignore
   const dashboard = createDashboard({
     db, clock, log, keyring, operator, config, version,

@@ -16,7 +16,6 @@ import type { Holds } from '../messages/holds.ts';
 import type { LaneFactsOf } from '../messages/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Act } from './act.ts';
-import type { SelfTest } from './doctor/probes.ts';
 
 /** What every operation may touch. */
 export interface StoreDeps {
@@ -49,8 +48,6 @@ export interface OperatorDeps extends StoreDeps {
   webhookChanged(webhookId: string): void;
   /** The ports that mail is taken at; null for one that could not be had. */
   listening(): { mx: number | null; submission: number | null; submissions: number | null };
-  /** Sends a bounce to ourselves through the listener, and tells what became of it; null where it cannot be tried. */
-  selfTest: (() => Promise<SelfTest>) | null;
 }
 
 /** A lane as the delivery engine shows it; times in milliseconds since the epoch. */
