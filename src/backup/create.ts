@@ -6,7 +6,7 @@ import { chmod, mkdir, rm, statfs } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import type { Clock, Timer } from '../base/clock.ts';
-import { keyIdsIn } from '../base/keyring.ts';
+import { keyIdsOf } from '../base/keyring.ts';
 import { openCopySource, type CopySource } from '../storage/copy.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { readFacts, type Facts } from './facts.ts';
@@ -182,7 +182,7 @@ async function writeAround(
     created_at: new Date(clock.now()).toISOString(),
     migrations,
     epoch,
-    key_ids: keys === null ? [] : keyIdsIn(keys, keyFile),
+    key_ids: keys === null ? [] : keyIdsOf(keys, keyFile),
     counts,
     books: { balanced: books.balanced, accepted: books.accepted },
     files,

@@ -6,7 +6,7 @@
 import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { constants, existsSync } from 'node:fs';
 import path from 'node:path';
-import { keyIdsIn, openKeyring } from '../base/keyring.ts';
+import { keyIdsOf, openKeyring } from '../base/keyring.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { migrationNames } from '../storage/migrate.ts';
 import { readSmall, renameSynced, sumOf, sync, writeNew } from './files.ts';
@@ -104,7 +104,7 @@ function keysFrom(
 ): { text: string | null } | { refusal: Restored } {
   const file = path.join(dataDir, KEY_FILE);
   if (there !== null) {
-    const ids = keyIdsIn(there, file);
+    const ids = keyIdsOf(there, file);
     if (manifest.key_ids.every((id) => ids.includes(id))) return { text: null };
     return { refusal: refused('other_keys', `${file} holds other keys than those that the backup was sealed under`) };
   }

@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import path from 'node:path';
-import { keyIdsIn } from '../base/keyring.ts';
+import { keyIdsOf } from '../base/keyring.ts';
 import { readFacts, type Facts, type Reading } from './facts.ts';
 import { readSmall, sizeOf, sumOf } from './files.ts';
 import { MOST_KEY_PART_BYTES, openKeys } from './key-part.ts';
@@ -114,5 +114,5 @@ async function lookAtKeys(folder: string, manifest: Manifest, passphrase: string
   if (sealed === null) return { kind: 'damaged' };
   const opened = await openKeys(sealed, passphrase);
   if (opened.kind !== 'opened') return opened;
-  return isDeepStrictEqual(keyIdsIn(opened.text, KEYS), manifest.key_ids) ? opened : { kind: 'damaged' };
+  return isDeepStrictEqual(keyIdsOf(opened.text, KEYS), manifest.key_ids) ? opened : { kind: 'damaged' };
 }

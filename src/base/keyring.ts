@@ -48,8 +48,15 @@ export function openKeyring(dataDir: string): Keyring {
 }
 
 /** The ids in the text of a key file, the current one first. Throws where it is none; `file` names it. */
-export function keyIdsIn(text: string, file: string): string[] {
+export function keyIdsOf(text: string, file: string): string[] {
   return [...parseKeys(text, file).keys()].reverse();
+}
+
+/** The ids of the keys in the file, the current one first; null where there is no file. Makes none. Throws as `openKeyring`. */
+export function keyIdsIn(dataDir: string): readonly string[] | null {
+  const file = path.join(dataDir, FILE_NAME);
+  const text = readKeyFile(file);
+  return text === null ? null : keyringOf(parseKeys(text, file)).keyIds;
 }
 
 function keyringOf(masters: ReadonlyMap<string, Buffer>): Keyring {
