@@ -96,8 +96,9 @@ describe('journey: interruptions', () => {
     clock.advance(60_000);
     await stopping;
     server.options.script = {};
+    // The wait for the next try begins when the connection was given up.
+    clock.advance(MINUTE);
     const later = await start();
-    // The minute of its retry has passed as well.
     await later.follow().of(id, 'delivered');
     const { attempts } = await later.message(id);
     assert.deepEqual(attempts.map(({ outcome }) => outcome), ['uncertain', 'accepted']); // prettier-ignore

@@ -74,6 +74,8 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   },
   holds: { id: 'hld_1', kind: 'hold', scope: 'stream', target: odd, account_id: ACCOUNT, catches_new: 1, connections: null, per_minute: null, note: odd, until: NOW, created_at: NOW },
   sts_policies: { domain: odd, policy_id: odd, policy_json: odd, fetched_at: NOW, expires_at: NOW },
+  warm_up: { source: odd, site: odd, day: '2026-01-31', stage: 1, sent: 2, blocked: 0, deferred: 0, complained: 0 },
+  source_blocks: { source: odd, site: odd, since: NOW, until: NOW, reply: odd },
   host_tls: { host: odd, workaround: 'reduced', workaround_until: NOW, offered_at: null },
   members: { id: 'mem_1', email: odd, email_key: odd, is_admin: 1, password_hash: odd, totp_sealed: null, totp_step: 5, created_at: NOW, created_by: odd, last_sign_in_at: null },
   memberships: { member_id: 'mem_1', account_id: ACCOUNT },
