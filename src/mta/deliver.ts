@@ -12,7 +12,7 @@ import type { OpenResult } from './connection/open-session.ts';
 import { noTimings, type PhaseTimeouts } from './connection/phases.ts';
 import type { Lease, Pool } from './connection/pool.ts';
 import type { Transfer } from './connection/session.ts';
-import { tlsNeed, type TlsNeed } from './connection/tls-policy.ts';
+import { tlsNeed, type TlsNeed, type TlsWish } from './connection/tls-policy.ts';
 import type { TlsClient } from './connection/tls.ts';
 import { laneName } from './sources.ts';
 import type { Transcripts } from './transcripts.ts';
@@ -20,6 +20,7 @@ import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type Place } from 
 import type { Ready } from './prepare.ts';
 import type { Host, Site } from './sites.ts';
 import { asksForLess } from './throttle.ts';
+import type { TlsSeen } from './tls-seen.ts';
 
 export interface DeliverDeps {
   clock: Clock;
@@ -36,6 +37,8 @@ export interface DeliverDeps {
   local?: () => { addresses: readonly string[]; families: readonly number[] };
   /** Who looks at dialogues. */
   transcripts?: Pick<Transcripts, 'of'>;
+  /** Hears how TLS went with each connection that was opened, and of hosts that a policy forbids. */
+  tlsSeen?: (seen: TlsSeen) => void;
 }
 
 export type Tried =
@@ -66,10 +69,14 @@ export async function deliver(
   for (const [at, host] of hosts.entries()) {
     if (breaker.readyAt(hostKey(host, deps.source), clock.now()) > clock.now()) continue;
     const otherHostsRemain = at < hosts.length - 1;
-    const need = needOf(site, host);
+    const need = needOf(site, host, mail.tlsWish);
     if (need.kind === 'refused') {
+      deps.tlsSeen?.({ site, host, need: null, opened: null });
+      const place = placeOf(host, host.addresses[0]?.ip ?? '', deps.source);
       last = (seen) =>
-        outcomeOfDial(seen, placeOf(host, host.addresses[0]?.ip ?? '', deps.source), forbidden(need.text));
+        mail.tlsWish === 'require'
+          ? outcomeOfTransfer(seen, place, notRequired)
+          : outcomeOfDial(seen, place, forbidden(need.text));
       continue;
     }
     let result = await tryHost(deps, site, host, need.need, mail, otherHostsRemain, connected);
@@ -94,7 +101,8 @@ export async function deliver(
       continue;
     }
     last = (seen) => outcomeOfTransfer(seen, result.place, result.transfer);
-    // Nothing is taken before the final dot: another host may take it at once.
+    // Nothing is taken before the final dot: another host may take it at once, or know REQUIRETLS.
+    if (result.transfer.kind === 'unsupported' && result.transfer.what === 'requiretls') continue;
     if (result.transfer.kind !== 'broken' || result.transfer.uncertain) break;
   }
   return last === null ? { kind: 'untried', refusal } : { kind: 'tried', outcome: last(frame(clock.now())) };
@@ -140,7 +148,7 @@ async function tryHost(
   const { breaker, clock } = deps;
   const target = targetOf(deps, site, host, need, otherHostsRemain);
   for (let fresh = isFresh; ; fresh = true) {
-    const leased = await leaseFor(deps, site, target, fresh, mail.messageId);
+    const leased = await leaseFor(deps, site, host, target, fresh, mail.messageId);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
     if (leased.kind === 'failed') {
       const { reply } = leased;
@@ -167,7 +175,8 @@ async function tryHost(
 async function carry(lease: Lease, mail: Ready): Promise<Transfer> {
   try {
     const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = mail;
-    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit });
+    const requireTls = mail.tlsWish === 'require';
+    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit, requireTls }); // prettier-ignore
   } finally {
     lease.giveBack();
   }
@@ -181,12 +190,14 @@ const endedBeforeMail = (transfer: Transfer): boolean =>
 
 function leaseFor(
   deps: DeliverDeps,
-  { operator, name }: Site,
+  site: Site,
+  of: Host,
   target: DialTarget,
   fresh: boolean,
   messageId: string,
 ): ReturnType<Pool['lease']> {
   const { pool, clock, tls, memory, breaker } = deps;
+  const { operator, name } = site;
   const host = hostKey({ name: target.host, port: target.port }, deps.source);
   return pool.lease({
     key: connectionKey(target),
@@ -199,7 +210,9 @@ function leaseFor(
       try {
         const trace = deps.transcripts?.of(target.host);
         trace?.begin?.(laneName(name, deps.source ?? null), messageId);
-        return await dial({ clock, tls, memory, trace }, { ...target, signal });
+        const opened = await dial({ clock, tls, memory, trace }, { ...target, signal });
+        deps.tlsSeen?.({ site, host: of, need: target.need, opened });
+        return opened;
       } catch (error) {
         // A bug, but a probe that never ends would keep the host closed for good.
         breaker.failed(host, clock.now());
@@ -227,13 +240,19 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, othe
 }
 
 /** What a connection to this host needs, or why it must not have the mail (RFC 8461 section 5). */
-export function needOf({ relay, sts = null, tls = null }: Site, host: Host): ReturnType<typeof tlsNeed> {
+export function needOf(
+  { relay, sts = null, tls = null }: Site,
+  host: Host,
+  wish: TlsWish | null = null,
+): ReturnType<typeof tlsNeed> {
+  const stsMatches = sts !== null && stsNames(sts, host.name);
   return tlsNeed({
     override: relay === null ? tls : relay.tls,
-    dane: null,
+    dane: host.dane ?? null,
     sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
-    stsMatches: sts !== null && stsNames(sts, host.name),
-    requireTls: false,
+    stsMatches,
+    wish,
+    isVouched: relay !== null || stsMatches || host.isValidated === true,
   });
 }
 
@@ -250,6 +269,8 @@ const unreachable: Extract<OpenResult, { kind: 'failed' }> = {
   tls: null,
   timings: noTimings(),
 };
+/** A message that asks for REQUIRETLS and must not go this way. */
+const notRequired: Transfer = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
 
 /** A host that was not dialled, since a policy forbids it. */
 const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({

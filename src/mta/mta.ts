@@ -30,6 +30,7 @@ import { simulate, simulatedEnd } from './simulator.ts';
 import { compileRules } from './shaping.ts';
 import type { Destination, Sites } from './sites.ts';
 import { DEFAULT_POOL, laneName, type Source, type Sources, type Wish } from './sources.ts';
+import type { TlsSeen } from './tls-seen.ts';
 import type { ThrottleLimits } from './throttle.ts';
 import { createTranscripts, type Transcripts } from './transcripts.ts';
 import { createWindows, type Job } from './windows.ts';
@@ -52,6 +53,8 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   random: () => number;
   /** Reads refusals, by the operator's rules too. */
   judge: Judge;
+  /** Hears how TLS went with each connection. */
+  tlsSeen?(seen: TlsSeen): void;
   /** Hears of every attempt that was made. */
   attempted?(outcome: Outcome): void;
 }
@@ -148,13 +151,14 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     breaker,
     transcripts,
     timeouts: options.timeouts,
+    ...(deps.tlsSeen === undefined ? {} : { tlsSeen: deps.tlsSeen }),
   };
   /** What a delivery by each source may touch. */
   const bySource = new Map<string | null, DeliverDeps>();
   const wishes = createBatchLoader<Wish>((ids) => loadWishes(deps, ids));
   const warnings = createSetUpWarnings({ clock, log });
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
-  const prepare = createPrepare({ ...deps, holdOf: deps.holds.of });
+  const prepare = createPrepare({ ...deps, holdOf: deps.holds.of, ownName: options.hostname });
   const worker: WorkerDeps = {
     clock,
     recorder: deps.recorder,
@@ -440,6 +444,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         text: facts.smtpReply,
         rule: 'grounds' in outcome ? outcome.grounds.rule : null,
         tls: facts.tls?.protocol ?? null,
+        tls_policy: facts.tls?.policy ?? null,
+        tls_verified: facts.tls?.verified ?? null,
         ms: facts.endedAt - facts.startedAt,
         timings: facts.timings,
         lane,

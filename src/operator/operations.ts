@@ -8,6 +8,7 @@ import { bookOperations } from './books.ts';
 import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
 import { holdOperations } from './holds.ts';
+import { inboundOperations } from './inbound.ts';
 import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
@@ -38,6 +39,7 @@ const table = {
   ...eventOperations,
   ...webhookOperations,
   ...bookOperations,
+  ...inboundOperations,
   ...statsOperations,
   ...suppressionOperations,
   ...reclassifyOperations,

@@ -96,11 +96,8 @@ describe('journey: interruptions', () => {
     clock.advance(60_000);
     await stopping;
     server.options.script = {};
-    // The wait for the next try begins when the connection was given up.
-    clock.advance(MINUTE);
     const later = await start();
-    await later.follow().of(id, 'delivered');
-    const { attempts } = await later.message(id);
+    const { attempts } = await later.nextAttempt(id);
     assert.deepEqual(attempts.map(({ outcome }) => outcome), ['uncertain', 'accepted']); // prettier-ignore
     await assertBalanced(later);
   });

@@ -67,10 +67,12 @@ export class Office {
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
       webhookChanged: (id) => void this.forgotten.push(id),
+      selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       mta: { resolve: () => Promise.resolve(this.resolved), lanes: () => this.lanes, lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
-        }, laneFacts: () => ({ parkedUntil: null, held: null }), sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) }, transcripts: createTranscripts({ clock }) },
+        }, laneOf: (domain: string) => `mx.${domain}`,
+      laneFacts: () => ({ parkedUntil: null, held: null }), sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) }, transcripts: createTranscripts({ clock }) },
       book, holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {
