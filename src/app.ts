@@ -390,13 +390,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
     },
   );
-  /** Where the MX listener is, once it is. */
-  let mxPlace: { host: string; port: number } | null = null;
+  let listening: InboundPorts = { mx: null, submission: null, submissions: null };
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
+    listening: () => listening,
     selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
-      mx: mxPlace, hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
+      mx: listening.mx === null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
+      hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
     }),
   }; // prettier-ignore
   const history = createHistory({
@@ -498,7 +499,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     }
     await mta.start();
     const ports = await inbound.start();
-    if (ports.mx !== null) mxPlace = { host: nearBy(config.smtp.mx.host), port: ports.mx };
+    listening = ports;
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');

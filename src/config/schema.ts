@@ -7,6 +7,7 @@
  */
 import path from 'node:path';
 import { z } from 'zod';
+import { parseEndpoint } from './endpoint.ts';
 import {
   bearerToken, count, dnsServer, duration, filePath, flag, hostName, ipNetwork, list, listenAddress, listenPort, mailAddress, map, oneOf,
   optional, remotePort, routes, size, text, webAddress,
@@ -31,6 +32,12 @@ const plan = z.strictObject({
 
 /** A plan: what an account may ask of the API. `null` mails mean no limit. */
 export type Plan = Readonly<z.output<typeof plan>>;
+
+/** `host:port` as it is held, or null. */
+function mailHostPort(written: string): string | null {
+  const endpoint = parseEndpoint(written);
+  return endpoint?.port == null ? null : written.toLowerCase();
+}
 
 const requestsOnly = (requestsPerMinute: number): Plan => ({
   requestsPerMinute,
@@ -174,6 +181,13 @@ export const settings = group('', {
   webhooks: group('Calls to the endpoints of customers.', {
     allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
     allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.'),
+  }),
+  doctor: group('What `posthorn doctor` asks of the outside.', {
+    mailHost: setting(text('host:port', mailHostPort), 'gmail-smtp-in.l.google.com:25', 'Mail host that is dialled to see whether outbound port 25 is open.'),
+    timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that our clock is held against.'),
+    blocklists: setting(list(hostName(), 20), ['zen.spamhaus.org', 'bl.spamcop.net', 'psbl.surriel.com'], 'DNS block lists that are asked about our public addresses.'),
+    signedZone: setting(hostName(), 'iana.org', 'A zone with DNSSEC, whose address a validating resolver marks as secure.'),
+    brokenZone: setting(hostName(), 'dnssec-failed.org', 'A zone whose signatures are wrong, which a validating resolver refuses.'),
   }),
   dashboard: group('The dashboard.', {
     port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),
