@@ -354,6 +354,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         return rate.over ? secondsLeft(rate, now) : null;
       },
       isVerified: accept.isVerified,
+      failed: report,
       ownAccount,
       forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,

@@ -47,7 +47,7 @@ export interface OperatorDeps extends StoreDeps {
   /** Tells whoever calls webhook endpoints that this one has changed. */
   webhookChanged(webhookId: string): void;
   /** Whether a bounce of our own is recognised when it comes back. */
-  selfTest(): Promise<{ ok: boolean; why: string | null; ms: number }>;
+  selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
 }
 
 /** A lane as the delivery engine shows it; times in milliseconds since the epoch. */
