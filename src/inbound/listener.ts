@@ -24,6 +24,8 @@ export interface Session<User> {
   readonly user: User | null;
   readonly sender: string;
   readonly recipients: readonly string[];
+  /** The mail must have TLS all the way (RFC 8689). */
+  readonly requireTls: boolean;
 }
 
 export interface Handlers<User> {
@@ -146,6 +148,7 @@ export function createListener<User>(
     allowInsecureAuth: true,
     disabledCommands: handlers.authenticate === undefined ? ['AUTH'] : [],
     hideENHANCEDSTATUSCODES: false,
+    hideREQUIRETLS: handlers.authenticate === undefined,
     disableReverseLookup: true,
     logger: false,
     onConnect(session, callback) {
@@ -340,7 +343,7 @@ export function createListener<User>(
   }
 
   function viewOf(session: SMTPServerSession): Session<User> {
-    const { mailFrom, rcptTo } = session.envelope;
+    const { mailFrom, rcptTo, requireTLS } = session.envelope;
     return {
       id: session.id,
       ip: session.remoteAddress,
@@ -350,6 +353,7 @@ export function createListener<User>(
       user: watches.get(session.id)?.user ?? null,
       sender: mailFrom === false ? '' : mailFrom.address,
       recipients: rcptTo.map(({ address }) => address),
+      requireTls: requireTLS === true,
     };
   }
 

@@ -5,6 +5,7 @@ import { accountOperations } from './accounts.ts';
 import { beginAct, type Acting } from './act.ts';
 import { adminOperations } from './admin.ts';
 import { bookOperations } from './books.ts';
+import { doctorOperations } from './doctor.ts';
 import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
 import { holdOperations } from './holds.ts';
@@ -40,6 +41,7 @@ const table = {
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,
+  ...doctorOperations,
 };
 
 export type OperationName = keyof typeof table;
