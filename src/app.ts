@@ -14,6 +14,7 @@ import { secondsLeft, Windows } from './base/windows.ts';
 import { readBounceRules } from './config/bounce-rules.ts';
 import { createSafeFetch } from './base/safe-fetch.ts';
 import { readCertificate } from './config/certificate.ts';
+import { watchCertificate, type CertificateWatch } from './config/certificate-watch.ts';
 import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
@@ -445,6 +446,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     ownResolver: overrides.resolver === undefined,
     meters,
     metrics: null,
+    certificateWatch: watchCertificate({
+      clock,
+      log,
+      files: () => current.tls,
+      changed: (renewed) => {
+        if (config.http.tls) api.setCertificate(renewed);
+        inbound.setCertificate(renewed);
+      },
+    }),
   };
   const reload = (next: Config): Changes => {
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
@@ -683,6 +693,7 @@ interface Running {
   ownResolver: boolean;
   meters: Meters | null;
   metrics: MetricsServer | null;
+  certificateWatch: CertificateWatch;
 }
 
 async function stopAll({
@@ -705,7 +716,9 @@ async function stopAll({
   ownResolver,
   meters,
   metrics,
+  certificateWatch,
 }: Running): Promise<void> {
+  certificateWatch.stop();
   disk.stop();
   dashboard.stop();
   meters?.stop();

@@ -9,8 +9,8 @@ export interface SmtpClient {
   say(line: string): Promise<string>;
   /** Sends octets as they are. */
   write(octets: string): void;
-  /** Begins TLS on the connection, after the server has said that it may. */
-  startTls(): Promise<void>;
+  /** Begins TLS on the connection, after the server has said that it may; gives the fingerprint of its certificate. */
+  startTls(): Promise<string>;
   end(): void;
   readonly closed: Promise<void>;
 }
@@ -57,6 +57,7 @@ export function smtpClient(port: number, options: { isSecure?: boolean; from?: s
       secure.on('data', heard);
       await new Promise((resolve) => secure.once('secureConnect', resolve));
       socket = secure;
+      return secure.getPeerCertificate().fingerprint256;
     },
     end: () => void socket.destroy(),
     closed,
