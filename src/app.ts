@@ -14,6 +14,7 @@ import { secondsLeft, Windows } from './base/windows.ts';
 import { readBounceRules } from './config/bounce-rules.ts';
 import { createSafeFetch } from './base/safe-fetch.ts';
 import { readCertificate } from './config/certificate.ts';
+import { watchCertificate, type CertificateWatch } from './config/certificate-watch.ts';
 import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
@@ -368,6 +369,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         return rate.over ? secondsLeft(rate, now) : null;
       },
       isVerified: accept.isVerified,
+      failed: report,
       ownAccount,
       forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,
@@ -452,6 +454,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     ownResolver: overrides.resolver === undefined,
     meters,
     metrics: null,
+    certificateWatch: watchCertificate({
+      clock,
+      log,
+      files: () => current.tls,
+      changed: (renewed) => {
+        if (config.http.tls) api.setCertificate(renewed);
+        inbound.setCertificate(renewed);
+      },
+    }),
   };
   const reload = (next: Config): Changes => {
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
@@ -701,6 +712,7 @@ interface Running {
   ownResolver: boolean;
   meters: Meters | null;
   metrics: MetricsServer | null;
+  certificateWatch: CertificateWatch;
 }
 
 async function stopAll({
@@ -723,7 +735,9 @@ async function stopAll({
   ownResolver,
   meters,
   metrics,
+  certificateWatch,
 }: Running): Promise<void> {
+  certificateWatch.stop();
   disk.stop();
   dashboard.stop();
   meters?.stop();
