@@ -26,6 +26,7 @@ import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { createIdempotencyStore } from './storage/idempotency-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from './accounts/account-store.ts';
 import { createAuditLog } from './accounts/audit-log.ts';
+import { createOwnAccount, OWN_ACCOUNT } from './accounts/own-account.ts';
 import { createQuotas } from './accounts/quota.ts';
 import { createAccountTracking } from './accounts/settings-store.ts';
 import { createStreams } from './accounts/stream-store.ts';
@@ -51,13 +52,15 @@ import { createJudge, type Judge } from './messages/classify.ts';
 import { createHolds, type Holds } from './messages/holds.ts';
 import { createHoldBook, type HoldBook } from './messages/hold-book.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
-import { returnPathKeys } from './messages/return-path.ts';
+import { returnPathKeys, type ReturnPathKey } from './messages/return-path.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
 import { createBotOf } from './tracking/bots.ts';
 import { createHits } from './tracking/hit.ts';
 import { trackingBase, trackingTargetOf } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
+import { withDane } from './mta/dns/dane.ts';
+import { selfTest } from './inbound/self-test.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
 import { createStsPolicies } from './mta/dns/sts.ts';
@@ -65,12 +68,15 @@ import { createStsFetch } from './mta/dns/sts-fetch.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
+import { createTlsReports } from './mta/tls-reports.ts';
+import { createTlsTally, type TlsTally } from './mta/tls-tally.ts';
 import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
+import { createHistory } from './operator/history.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
@@ -162,13 +168,18 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const idempotency = createIdempotencyStore({ db, clock });
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
+  const ownAccount = createOwnAccount({ db, clock });
+  const notices = { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } };
   const recorder = createRecorder({
     commit: db.commit,
     clock,
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
+      const due = recorded.flatMap(({ noticeTo: domain }) => (domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }])); // prettier-ignore
+      if (due.length > 0) bells.deliveries.ring(due);
       bells.events.ring();
     },
+    notices,
   });
 
   const accountTracking = createAccountTracking({ db, clock });
@@ -202,6 +213,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
+    notices,
   };
 
   const book = createHoldBook({
@@ -213,7 +225,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   await book.load();
   const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory });
+  const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
   const mta = buildMta({
+    tlsTally,
     config,
     overrides,
     clock,
@@ -345,6 +359,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
         return rate.over ? secondsLeft(rate, now) : null;
       },
+      isVerified: accept.isVerified,
+      ownAccount,
+      forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
     },
@@ -360,20 +377,41 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         smtputf8: config.delivery.smtputf8,
         recipients: config.limits.recipients,
         size: config.limits.messageBytes,
+        notify: submission.notify,
+        operatorAddress: config.smtp.operatorAddress,
       },
     },
   );
+  let listening: InboundPorts = { mx: null, submission: null, submissions: null };
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
+    listening: () => listening,
+    selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
+      mx: listening.mx === null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
+      hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
+    }),
   }; // prettier-ignore
+  const history = createHistory({
+    db,
+    clock,
+    mta,
+    families: meters === null ? null : () => meters.families(),
+    failed: (err) => {
+      log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted');
+    },
+  });
   const dashboard = createDashboard({
-    db, clock, log, keyring, operator, config, version,
+    db, clock, log, keyring, operator, config, version, history,
     routes: api.routes, passwords: createPasswords(), audit: auditLog,
   }); // prettier-ignore
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
 
+  const verifiedIn = async (name: string): Promise<string | null> => {
+    const domain = await directory.find(name);
+    return domain?.status === 'verified' ? domain.account_id : null;
+  };
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
@@ -381,11 +419,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
     oldSessions({ db, clock, keptMs: config.retention.audit }),
+    ...(config.smtp.operatorAddress === null || tlsTally === null ? [] : [createTlsReports({ db, clock, log, resolver, accept, fetch, random, accountOf: verifiedIn }, { from: config.smtp.operatorAddress, submitter: config.smtp.hostname })]), // prettier-ignore
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
   ]);
 
   const running: Running = {
+    tlsTally,
     api,
     dashboard,
     apart: null,
@@ -451,6 +491,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     }
     await mta.start();
     const ports = await inbound.start();
+    listening = ports;
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
@@ -469,10 +510,20 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
   return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
 }
 
+/** What listens everywhere is dialled on the loopback. */
+const nearBy = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+
+/** The key that return paths are made with now. */
+const signingKey = (keyring: Keyring): ReturnPathKey => ({
+  id: keyring.keyIds.length % 32,
+  secret: keyring.derive('return path'),
+});
+
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
 
 interface Parts {
+  tlsTally: TlsTally | null;
   config: Config;
   overrides: Overrides;
   clock: Clock;
@@ -538,7 +589,10 @@ function buildMta(parts: Parts): Mta {
     operators: readOperators(delivery.operatorsFile),
     tls: delivery.tls,
     ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
-    findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh }),
+    findHosts: async (domain, { fresh }) => {
+      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh });
+      return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
+    },
     findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
   });
   const { connection } = delivery;
@@ -546,10 +600,11 @@ function buildMta(parts: Parts): Mta {
     {
       db, clock, log, recorder, bells, sites, random, holds, trackingKey, judge,
       limitsOf: (lane) => book.limitsOf(lane),
+      ...(parts.tlsTally === null ? {} : { tlsSeen: parts.tlsTally.note }),
       ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
-      returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
+      returnPathKey: signingKey(keyring),
     },
     {
       epoch,
@@ -608,6 +663,7 @@ async function listen(api: Api, { host, port, tls }: Config['http']): Promise<st
 }
 
 interface Running {
+  tlsTally: TlsTally | null;
   api: Api;
   inbound: Inbound;
   dashboard: Dashboard;
@@ -629,6 +685,7 @@ interface Running {
 }
 
 async function stopAll({
+  tlsTally,
   api,
   inbound,
   dashboard,
@@ -661,7 +718,7 @@ async function stopAll({
     mta.stop(),
     webhooks.stop(),
   ]);
-  await Promise.all([callers.close(), hits.close(), auditLog.close(), renderer.close()]);
+  await Promise.all([tlsTally?.stop(), callers.close(), hits.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();
 }

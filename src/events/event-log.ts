@@ -143,16 +143,13 @@ async function matching(read: Knex, filter: EventFilter, part: Part): Promise<Ev
 
 /** Ids sort by time, so what is older or newer needs not be read to be passed over. */
 async function narrowed(read: Knex, { occurredAfter, occurredBefore }: EventFilter, part: Part): Promise<Part> {
-  const firstFrom = async (ms: number): Promise<number | undefined> => {
-    const row = (await read('events')
-      .select('sequence')
-      .where('id', '>=', idFloor('evt', ms))
-      .orderBy('id')
-      .first()) as { sequence: number } | undefined;
+  const firstFrom = async (floor: number, at: number): Promise<number | undefined> => {
+    const query = read('events').select('sequence').where('id', '>=', idFloor('evt', floor)).where('at', '>=', at);
+    const row = (await query.orderBy('id').first()) as { sequence: number } | undefined;
     return row?.sequence;
   };
-  const from = occurredAfter === undefined ? 1 : ((await firstFrom(occurredAfter - ID_DRIFT_MS)) ?? Infinity);
-  const to = occurredBefore === undefined ? undefined : await firstFrom(occurredBefore + ID_DRIFT_MS);
+  const from = occurredAfter === undefined ? 1 : ((await firstFrom(occurredAfter - ID_DRIFT_MS, 0)) ?? Infinity);
+  const to = occurredBefore === undefined ? undefined : await firstFrom(occurredBefore + ID_DRIFT_MS, occurredBefore);
   return { ...part, from: Math.max(part.from, Math.min(from - 1, part.to)), to: Math.min(part.to, to ?? part.to) };
 }
 

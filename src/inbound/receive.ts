@@ -15,10 +15,15 @@ import { addressKey } from '../mail/address.ts';
 import type { Happening } from '../messages/delivery.ts';
 import type { Recorder } from '../messages/record.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
+import { hintsOf, type DueHint } from '../messages/accept.ts';
+import { ownMailRows, type OwnMailRows } from '../messages/own-mail.ts';
+import type { RetryRule } from '../messages/retry.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
+import { insertRows } from '../storage/rows.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { findingRecord, type Finding } from './finding.ts';
+import { FORWARDED_AN_HOUR, forwardOf, isForOperator, type ForwardRule } from './forward.ts';
 import type { ReportReader } from './report-reader.ts';
 
 export interface ReceiveDeps {
@@ -26,9 +31,12 @@ export interface ReceiveDeps {
   log: Log;
   db: { commit: Committer; fast: Connection };
   recorder: Pick<Recorder, 'record'>;
-  bells: { reports: Bell };
+  bells: { reports: Bell; deliveries: Bell<readonly DueHint[]> };
   keys: readonly ReturnPathKey[];
   reader: ReportReader;
+  /** Where mail of people goes. */
+  forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
+  ownAccount: { ensure(): Promise<void> };
 }
 
 export interface Receiver {
@@ -42,8 +50,9 @@ const AT_ONCE = 4;
 const BATCH = 40;
 /** After a failure of storage. */
 const PATIENCE_MS = 1000;
+const HOUR_MS = 3_600_000;
 
-type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'sender' | 'recipients_json' | 'raw'>;
+type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & { stream: string };
 
 export function createReceiver(deps: ReceiveDeps): Receiver {
@@ -98,6 +107,10 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       return;
     }
     const { finding } = result;
+    if (isForOperator(row, finding)) {
+      await forward(row, finding);
+      return;
+    }
     const owner = await matched(deps, finding);
     const happening = owner === null ? null : await happeningOf(deps, row, finding, owner);
     if (owner !== null && happening !== null) await deps.recorder.record([{ deliveryId: owner.id, happening }]);
@@ -107,6 +120,22 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       'a mail to one of our addresses',
     ); // prettier-ignore
     await close(row.id, { state, kind: finding.kind, owner, detail: findingRecord(finding) });
+  }
+
+  /** In one transaction with its row, so that it goes once. */
+  async function forward(row: NewReport, finding: Finding): Promise<void> {
+    const now = clock.now();
+    const mail = forwardOf(deps.forward, row, now);
+    if (mail !== null) await deps.ownAccount.ensure();
+    const sent = await db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
+      const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, deps.forward.retry);
+      const state = rows === null ? 'kept' : 'forwarded';
+      await tx.run('UPDATE reports SET state = ?, kind = ?, detail_json = ? WHERE id = ?', [state, finding.kind, JSON.stringify(findingRecord(finding)), row.id]); // prettier-ignore
+      if (rows !== null) await insertRows(tx, [rows]);
+      return rows;
+    });
+    log.info({ event: 'report', report_id: row.id, kind: finding.kind, state: sent === null ? 'kept' : 'forwarded' }, 'a mail to one of our addresses'); // prettier-ignore
+    if (sent !== null) deps.bells.deliveries.ring(hintsOf(sent));
   }
 
   function close(
@@ -136,7 +165,12 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
 }
 
 const next = (db: Connection): Promise<NewReport[]> =>
-  db.all<NewReport>('SELECT id, received_at, sender, recipients_json, raw FROM reports WHERE kind IS NULL ORDER BY id LIMIT ?', [BATCH]); // prettier-ignore
+  db.all<NewReport>('SELECT id, received_at, client_ip, sender, recipients_json, size, raw FROM reports WHERE kind IS NULL ORDER BY id LIMIT ?', [BATCH]); // prettier-ignore
+
+async function isFloodOf(tx: Connection, now: number): Promise<boolean> {
+  const [row] = await tx.all<{ n: number }>("SELECT COUNT(*) AS n FROM reports WHERE state = 'forwarded' AND received_at > ?", [now - HOUR_MS]); // prettier-ignore
+  return (row?.n ?? 0) >= FORWARDED_AN_HOUR;
+}
 
 const needsOwner = ({ kind }: Finding): boolean =>
   kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';

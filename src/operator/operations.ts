@@ -5,9 +5,11 @@ import { accountOperations } from './accounts.ts';
 import { beginAct, type Acting } from './act.ts';
 import { adminOperations } from './admin.ts';
 import { bookOperations } from './books.ts';
+import { doctorOperations } from './doctor.ts';
 import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
 import { holdOperations } from './holds.ts';
+import { inboundOperations } from './inbound.ts';
 import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
@@ -34,10 +36,12 @@ const table = {
   ...eventOperations,
   ...webhookOperations,
   ...bookOperations,
+  ...inboundOperations,
   ...statsOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,
+  ...doctorOperations,
 };
 
 export type OperationName = keyof typeof table;

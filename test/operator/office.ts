@@ -64,11 +64,14 @@ export class Office {
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
+      listening: () => ({ mx: 25, submission: 587, submissions: 465 }),
       webhookChanged: (id) => void this.forgotten.push(id),
+      selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       mta: { resolve: () => Promise.resolve(this.resolved), lanes: () => this.lanes, lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
-        }, laneFacts: () => ({ parkedUntil: null, held: null }) },
+        }, laneOf: (domain: string) => `mx.${domain}`,
+      laneFacts: () => ({ parkedUntil: null, held: null }) },
       book, holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {

@@ -236,7 +236,7 @@ class Writer {
 
 const kindShares = Object.fromEntries(kinds.map(({ name, share }) => [name, share]));
 
-const emptyGathered = (): Gathered => ({ attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map() }); // prettier-ignore
+const emptyGathered = (): Gathered => ({ attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map(), failures: [] }); // prettier-ignore
 
 const emptyRows = () =>
   ({ batches: [], contents: [], messages: [], deliveries: [], message_tags: [], message_metadata: [], message_words: [], audit: [], suppressions: [] }) as {
