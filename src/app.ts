@@ -26,6 +26,7 @@ import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { createIdempotencyStore } from './storage/idempotency-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from './accounts/account-store.ts';
 import { createAuditLog } from './accounts/audit-log.ts';
+import { createOwnAccount, OWN_ACCOUNT } from './accounts/own-account.ts';
 import { createQuotas } from './accounts/quota.ts';
 import { createAccountTracking } from './accounts/settings-store.ts';
 import { createStreams } from './accounts/stream-store.ts';
@@ -51,13 +52,14 @@ import { createJudge, type Judge } from './messages/classify.ts';
 import { createHolds, type Holds } from './messages/holds.ts';
 import { createHoldBook, type HoldBook } from './messages/hold-book.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
-import { returnPathKeys } from './messages/return-path.ts';
+import { returnPathKeys, type ReturnPathKey } from './messages/return-path.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
 import { createBotOf } from './tracking/bots.ts';
 import { createHits } from './tracking/hit.ts';
 import { trackingBase, trackingTargetOf } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
+import { selfTest } from './inbound/self-test.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
 import { createStsPolicies } from './mta/dns/sts.ts';
@@ -162,13 +164,18 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const idempotency = createIdempotencyStore({ db, clock });
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
+  const ownAccount = createOwnAccount({ db, clock });
+  const notices = { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } };
   const recorder = createRecorder({
     commit: db.commit,
     clock,
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
+      const due = recorded.flatMap(({ noticeTo: domain }) => (domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }])); // prettier-ignore
+      if (due.length > 0) bells.deliveries.ring(due);
       bells.events.ring();
     },
+    notices,
   });
 
   const accountTracking = createAccountTracking({ db, clock });
@@ -202,6 +209,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
+    notices,
   };
 
   const book = createHoldBook({
@@ -239,6 +247,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
           { db, clock, log, mta, meters, version, url: config.storage.url, dataDir: config.dataDir },
           config.metrics.token,
         );
+  /** The ports for mail, once they are there. */
+  let listening: InboundPorts | null = null;
   const accountWindows = new Windows();
   const fetch = createSafeFetch(
     { resolver, clock },
@@ -262,7 +272,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: () => readiness(db, disk),
+      ready: () => readiness(db, disk, listening !== null),
       ...(meters === null
         ? {}
         : {
@@ -345,6 +355,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
         return rate.over ? secondsLeft(rate, now) : null;
       },
+      isVerified: accept.isVerified,
+      ownAccount,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
     },
@@ -360,14 +372,20 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         smtputf8: config.delivery.smtputf8,
         recipients: config.limits.recipients,
         size: config.limits.messageBytes,
+        notify: submission.notify,
+        operatorAddress: config.smtp.operatorAddress,
       },
     },
   );
-  let listening: InboundPorts = { mx: null, submission: null, submissions: null };
+  /** Where the MX listener is, once it is. */
+  let mxPlace: { host: string; port: number } | null = null;
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
-    listening: () => listening,
+    listening: () => listening ?? NOT_LISTENING,
+    selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
+      mx: mxPlace, hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
+    }),
   }; // prettier-ignore
   const dashboard = createDashboard({
     db, clock, log, keyring, operator, config, version,
@@ -454,6 +472,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     await mta.start();
     const ports = await inbound.start();
     listening = ports;
+    if (ports.mx !== null) mxPlace = { host: nearBy(config.smtp.mx.host), port: ports.mx };
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
@@ -471,6 +490,15 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
   if (mail.kind === 'ready') return { kind: 'bytes', data: mail.data };
   return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
 }
+
+/** What listens everywhere is dialled on the loopback. */
+const nearBy = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+
+/** The key that return paths are made with now. */
+const signingKey = (keyring: Keyring): ReturnPathKey => ({
+  id: keyring.keyIds.length % 32,
+  secret: keyring.derive('return path'),
+});
 
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
@@ -552,7 +580,7 @@ function buildMta(parts: Parts): Mta {
       ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
-      returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
+      returnPathKey: signingKey(keyring),
     },
     {
       epoch,
@@ -589,13 +617,19 @@ async function lookForIpv6(
   );
 }
 
-async function readiness(db: Database, disk: DiskGuard): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
+const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
+
+async function readiness(
+  db: Database,
+  disk: DiskGuard,
+  listeners: boolean,
+): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
   const database = await db.fast.all('SELECT 1').then(
     () => true,
     () => false,
   );
-  const checks = { database, disk: disk.hasRoom() };
-  return { ok: checks.database && checks.disk, checks };
+  const checks = { database, disk: disk.hasRoom(), listeners };
+  return { ok: Object.values(checks).every(Boolean), checks };
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {

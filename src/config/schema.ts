@@ -74,7 +74,7 @@ export const settings = group('', {
     : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' })),
   smtp: group('Who we are in SMTP, and what listens.', {
     hostname: setting(optional(hostName()), null, 'Name of this host in EHLO and Received; it should resolve to our address and back.', { fallbackText: "the system's fully qualified name" }),
-    operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this, for notices that have no better receiver.', { later: true }),
+    operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this: gets mail to postmaster@ and abuse@ that is no report, and notices that have no better receiver.', { fallbackText: 'none' }),
     mx: group('The listener for bounces and replies.', {
       host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
       port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', { fallbackText: '25, or 2525 when not privileged' }),
@@ -85,7 +85,7 @@ export const settings = group('', {
       tlsPort: setting(optional(listenPort()), null, 'Port for submission with TLS from the start; 0 takes a free one.', { fallbackText: '465, or 2465 when not privileged' }),
       trustedNetworks: setting(list(ipNetwork(), 100), [], 'Clients that may submit without TLS, and with `trustedKey` without signing in: addresses or CIDR ranges.'),
       trustedKey: setting(optional(text('the id of an API key', (written) => (/^key_[0-9a-z]{26}$/.test(written) ? written : null))), null, 'Key that clients of the trusted networks send with when they do not sign in.', { fallbackText: 'none' }),
-      notify: setting(oneOf('sender', 'operator', 'none'), 'sender', 'Who gets the notice about a final failure of a submitted mail.', { later: true }),
+      notify: setting(oneOf('sender', 'operator', 'none'), 'sender', 'Who gets the notice about a final failure of a submitted mail: `sender` is the sender of its envelope where that domain is verified, else the operator.'),
     }),
   }),
   delivery: group('The delivery engine.', {

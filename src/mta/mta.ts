@@ -137,7 +137,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   };
   const warnings = createSetUpWarnings({ clock, log });
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
-  const prepare = createPrepare({ ...deps, holdOf: deps.holds.of });
+  const prepare = createPrepare({ ...deps, holdOf: deps.holds.of, ownName: options.hostname });
   const worker: WorkerDeps = {
     clock,
     recorder: deps.recorder,

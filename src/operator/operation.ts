@@ -48,6 +48,8 @@ export interface OperatorDeps extends StoreDeps {
   webhookChanged(webhookId: string): void;
   /** The ports that mail is taken at; null for one that could not be had. */
   listening(): { mx: number | null; submission: number | null; submissions: number | null };
+  /** Whether a bounce of our own is recognised when it comes back. */
+  selfTest(): Promise<{ ok: boolean; why: string | null; ms: number }>;
 }
 
 /** A lane as the delivery engine shows it; times in milliseconds since the epoch. */

@@ -9,6 +9,7 @@ import { doctorOperations } from './doctor.ts';
 import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
 import { holdOperations } from './holds.ts';
+import { inboundOperations } from './inbound.ts';
 import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
@@ -35,6 +36,7 @@ const table = {
   ...eventOperations,
   ...webhookOperations,
   ...bookOperations,
+  ...inboundOperations,
   ...statsOperations,
   ...suppressionOperations,
   ...reclassifyOperations,

@@ -184,6 +184,10 @@ export interface MessageRow {
   tracking_url: string | null;
   /** How its recipients can unsubscribe (messages/unsubscribe.ts); null where that is off. */
   unsubscribe_json: string | null;
+  /** Whom a mail tells that it has failed in the end: of submitted mail, where there is somebody; else null. */
+  notice_to: string | null;
+  /** 1 for mail of our own (messages/own-mail.ts): nothing answers it. */
+  null_sender: number;
 }
 
 /** One message to one recipient: what the delivery engine works on. */
@@ -649,7 +653,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
   contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at', 'raw'],
   attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
-  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json'],
+  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json', 'notice_to', 'null_sender'],
   deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls', 'lead', 'held_by', 'held_at'],
   attempts: ['id', 'delivery_id', 'message_id', 'number', 'started_at', 'ended_at', 'mx', 'ip', 'source', 'tls_json', 'timings_json', 'outcome', 'smtp_code', 'enhanced_code', 'smtp_reply', 'class', 'reason', 'next_attempt_at'],
   events: ['id', 'account_id', 'type', 'at', 'test', 'message_id', 'delivery_id', 'status', 'machine', 'detail_json'],

@@ -66,6 +66,7 @@ export class Office {
       },
       listening: () => ({ mx: 25, submission: 587, submissions: 465 }),
       webhookChanged: (id) => void this.forgotten.push(id),
+      selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       mta: { resolve: () => Promise.resolve(this.resolved), lanes: () => this.lanes, lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };

@@ -67,6 +67,8 @@ export function messageRow(changes: Partial<MessageRow> = {}): MessageRow {
     bot_clicks: 0,
     tracking_url: null,
     unsubscribe_json: null,
+    notice_to: null,
+    null_sender: 0,
     ...changes,
   };
 }

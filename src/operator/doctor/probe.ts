@@ -7,19 +7,24 @@ import { checkFiles } from '../direct.ts';
 import type { OperatorDeps } from '../operation.ts';
 import { createMachine } from './machine.ts';
 import { createNetwork } from './network.ts';
-import type { Missing, Probes } from './probes.ts';
+import type { Missing, Probes, SelfTest } from './probes.ts';
 import { storeProbes } from './store.ts';
 
 /** Looks from inside of the server. */
 export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec: boolean }): Probes {
-  const { config, clock, resolver, db, selfTest } = deps;
+  const { config, clock, resolver, db } = deps;
   return {
     ...ground(config, clock),
     resolver,
     wantsDnssec,
     store: storeProbes(db),
-    server: { kind: 'server', ports: () => deps.listening(), selfTest },
+    server: { kind: 'server', ports: () => deps.listening(), selfTest: () => selfTest(deps) },
   };
+}
+
+async function selfTest(deps: Pick<OperatorDeps, 'selfTest'>): Promise<SelfTest> {
+  const { ok, why, ms } = await deps.selfTest();
+  return ok ? { kind: 'recognised', ms } : { kind: 'failed', why: why ?? 'nobody knows why' };
 }
 
 const ground = (config: Config, clock: Clock): Pick<Probes, 'config' | 'clock' | 'machine' | 'network'> => ({
