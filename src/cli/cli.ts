@@ -14,6 +14,7 @@ import { addAccounts } from './accounts.ts';
 import { addAdmin } from './admin.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
+import { addCompletion } from './completion.ts';
 import { addConfig } from './config.ts';
 import { addDoctor } from './doctor.ts';
 import { addDomains } from './domains.ts';
@@ -24,6 +25,7 @@ import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
 import { addResolve } from './resolve.ts';
+import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
 import { addStats } from './stats.ts';
@@ -171,6 +173,8 @@ export async function run(
   addDoctor(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);
+  addCompletion(program, context);
+  addSamples(program);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
