@@ -12,6 +12,7 @@ import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
 import { addAccounts } from './accounts.ts';
 import { addAdmin } from './admin.ts';
+import { addBench } from './bench.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
 import { addCompletion } from './completion.ts';
@@ -173,6 +174,7 @@ export async function run(
   addDoctor(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);
+  addBench(program, context, startApp);
   addCompletion(program, context);
   addSamples(program);
   try {

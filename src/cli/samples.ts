@@ -38,6 +38,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'queue resume': ['posthorn queue resume --domain example.net'],
   'queue release': ['posthorn queue release --stream broadcast'],
   'queue limit': ['posthorn queue limit --lane mx.example.net --connections 1 --for 6h', 'posthorn queue limit --lane mx.example.net'],
+  events: ['posthorn events tail --types bounced'],
   'events tail': ['posthorn events tail', 'posthorn events tail --types bounced,deferred --since 1h --no-follow --json'],
   'suppressions list': ['posthorn suppressions list --reason hard_bounce', 'posthorn suppressions list --json'],
   'suppressions add': ['posthorn suppressions add old@example.org --note "asked by phone"'],
@@ -47,6 +48,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'webhooks list': ['posthorn webhooks list', 'posthorn webhooks list --account Acme --json'],
   'webhooks pause': ['posthorn webhooks pause whk_01jz...'],
   'webhooks enable': ['posthorn webhooks enable whk_01jz...'],
+  'inbound self-test': ['posthorn inbound self-test'],
   books: ['posthorn books', 'posthorn books --json'],
 }; // prettier-ignore
 
