@@ -359,6 +359,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       ownAccount,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
+      submitted: (code) => meters?.submitted(code),
     },
     {
       certificate: smtpCertificate,
