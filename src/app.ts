@@ -59,6 +59,7 @@ import { createHits } from './tracking/hit.ts';
 import { trackingBase, trackingTargetOf } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
+import { withDane } from './mta/dns/dane.ts';
 import { selfTest } from './inbound/self-test.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
@@ -67,12 +68,15 @@ import { createStsFetch } from './mta/dns/sts-fetch.ts';
 import { namedIpv6Address } from './mta/ipv6.ts';
 import { createMta, type Mta } from './mta/mta.ts';
 import { createSites } from './mta/sites.ts';
+import { createTlsReports } from './mta/tls-reports.ts';
+import { createTlsTally, type TlsTally } from './mta/tls-tally.ts';
 import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
+import { createHistory } from './operator/history.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
@@ -221,7 +225,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   await book.load();
   const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory });
+  const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
   const mta = buildMta({
+    tlsTally,
     config,
     overrides,
     clock,
@@ -357,6 +363,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
       isVerified: accept.isVerified,
       ownAccount,
+      forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
       submitted: (code) => meters?.submitted(code),
@@ -378,23 +385,35 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
     },
   );
-  /** Where the MX listener is, once it is. */
-  let mxPlace: { host: string; port: number } | null = null;
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
     listening: () => listening ?? NOT_LISTENING,
     selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
-      mx: mxPlace, hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
+      mx: listening?.mx == null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
+      hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
     }),
   }; // prettier-ignore
+  const history = createHistory({
+    db,
+    clock,
+    mta,
+    families: meters === null ? null : () => meters.families(),
+    failed: (err) => {
+      log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted');
+    },
+  });
   const dashboard = createDashboard({
-    db, clock, log, keyring, operator, config, version,
+    db, clock, log, keyring, operator, config, version, history,
     routes: api.routes, passwords: createPasswords(), audit: auditLog,
   }); // prettier-ignore
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
 
+  const verifiedIn = async (name: string): Promise<string | null> => {
+    const domain = await directory.find(name);
+    return domain?.status === 'verified' ? domain.account_id : null;
+  };
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
@@ -402,11 +421,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
     oldSessions({ db, clock, keptMs: config.retention.audit }),
+    ...(config.smtp.operatorAddress === null || tlsTally === null ? [] : [createTlsReports({ db, clock, log, resolver, accept, fetch, random, accountOf: verifiedIn }, { from: config.smtp.operatorAddress, submitter: config.smtp.hostname })]), // prettier-ignore
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
   ]);
 
   const running: Running = {
+    tlsTally,
     api,
     dashboard,
     apart: null,
@@ -473,7 +494,6 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     await mta.start();
     const ports = await inbound.start();
     listening = ports;
-    if (ports.mx !== null) mxPlace = { host: nearBy(config.smtp.mx.host), port: ports.mx };
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
@@ -505,6 +525,7 @@ const signingKey = (keyring: Keyring): ReturnPathKey => ({
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
 
 interface Parts {
+  tlsTally: TlsTally | null;
   config: Config;
   overrides: Overrides;
   clock: Clock;
@@ -570,7 +591,10 @@ function buildMta(parts: Parts): Mta {
     operators: readOperators(delivery.operatorsFile),
     tls: delivery.tls,
     ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
-    findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh }),
+    findHosts: async (domain, { fresh }) => {
+      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh });
+      return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
+    },
     findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
   });
   const { connection } = delivery;
@@ -578,6 +602,7 @@ function buildMta(parts: Parts): Mta {
     {
       db, clock, log, recorder, bells, sites, random, holds, trackingKey, judge,
       limitsOf: (lane) => book.limitsOf(lane),
+      ...(parts.tlsTally === null ? {} : { tlsSeen: parts.tlsTally.note }),
       ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
@@ -646,6 +671,7 @@ async function listen(api: Api, { host, port, tls }: Config['http']): Promise<st
 }
 
 interface Running {
+  tlsTally: TlsTally | null;
   api: Api;
   inbound: Inbound;
   dashboard: Dashboard;
@@ -667,6 +693,7 @@ interface Running {
 }
 
 async function stopAll({
+  tlsTally,
   api,
   inbound,
   dashboard,
@@ -699,7 +726,7 @@ async function stopAll({
     mta.stop(),
     webhooks.stop(),
   ]);
-  await Promise.all([callers.close(), hits.close(), auditLog.close(), renderer.close()]);
+  await Promise.all([tlsTally?.stop(), callers.close(), hits.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();
 }

@@ -74,7 +74,7 @@ export const settings = group('', {
     : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' })),
   smtp: group('Who we are in SMTP, and what listens.', {
     hostname: setting(optional(hostName()), null, 'Name of this host in EHLO and Received; it should resolve to our address and back.', { fallbackText: "the system's fully qualified name" }),
-    operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this: gets mail to postmaster@ and abuse@ that is no report, and notices that have no better receiver.', { fallbackText: 'none' }),
+    operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this: gets mail to postmaster@ and abuse@ that is no report, and notices that have no better receiver. TLS reports come from it (`delivery.tlsReports`), if its domain is one of this server.', { fallbackText: 'none' }),
     mx: group('The listener for bounces and replies.', {
       host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
       port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', { fallbackText: '25, or 2525 when not privileged' }),
@@ -93,7 +93,7 @@ export const settings = group('', {
     dnsServers: setting(list(dnsServer(), 16), [], 'DNS servers to ask, each an IP address with an optional port.', { fallbackText: "the system's" }),
     routes: setting(routes(), {}, 'Where mail for a domain goes: domain, or `*` for all others, to `mx` (the hosts that DNS names), `discard`, `hold`, a smarthost `host:port`, or `{ host, port, tls, user, password }` with tls opportunistic, required, none or implicit.', { secret: true }),
     allowPrivate: setting(flag(), false, 'Whether mail hosts with loopback, private or link-local addresses are dialled.'),
-    dnssecResolver: setting(flag(), false, 'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE needs.', { later: true }),
+    dnssecResolver: setting(flag(), false, 'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE (RFC 7672) needs. With it on, hosts that publish TLSA records get mail only over TLS that matches them.'),
     ipv6: setting(oneOf('auto', 'never', 'always'), 'auto', 'Whether mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.'),
     maxConnections: setting(count(1, 50_000), 1000, 'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.'),
     maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
@@ -108,6 +108,7 @@ export const settings = group('', {
     }, ({ initialConcurrency, maxConcurrency }) => (initialConcurrency <= maxConcurrency ? null
       : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` })),
     mtaSts: setting(flag(), true, 'Whether the MTA-STS policies of recipient domains (RFC 8461) are looked for and obeyed.'),
+    tlsReports: setting(optional(flag()), null, 'Whether recipient domains that ask for it get a daily report on TLS (RFC 8460), by HTTPS or as a mail from `smtp.operatorAddress`, whose domain must be verified here.', { fallbackText: 'true where `smtp.operatorAddress` is given' }),
     tls: setting(map(z.enum(['none', 'opportunistic', 'required', 'verified']), { expected: 'none, opportunistic, required or verified', key: 'a domain in lower case', isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name) }), {}, 'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, or verified (a trusted certificate of that name).'),
     shaping: setting(shapingRules(), SHIPPED_RULES, 'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.', { fallbackText: 'blocklisted (5xx that names a block list, 3 within 10m: pause for 60m), many-blocks (class block, 20 within 10m: slow), still-too-fast (reason rate_limited, 30 within 5m: pause for 5m)' }),
     operatorsFile: setting(optional(filePath()), null, 'File with the table of large operators of mail hosts, in place of the one that is shipped.', { fallbackText: '`config/operators.yaml` of the program' }),
@@ -239,6 +240,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
     },
     delivery: {
       ...written.delivery,
+      tlsReports: smtp.operatorAddress !== null && written.delivery.tlsReports !== false,
       bounceRules: written.delivery.bounceRules.map(absolute),
       operatorsFile: written.delivery.operatorsFile === null ? null : absolute(written.delivery.operatorsFile),
     },

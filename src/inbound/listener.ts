@@ -24,6 +24,8 @@ export interface Session<User> {
   readonly user: User | null;
   readonly sender: string;
   readonly recipients: readonly string[];
+  /** The mail must have TLS all the way (RFC 8689). */
+  readonly requireTls: boolean;
 }
 
 export interface Handlers<User> {
@@ -144,6 +146,7 @@ export function createListener<User>(
     allowInsecureAuth: true,
     disabledCommands: handlers.authenticate === undefined ? ['AUTH'] : [],
     hideENHANCEDSTATUSCODES: false,
+    hideREQUIRETLS: handlers.authenticate === undefined,
     disableReverseLookup: true,
     logger: false,
     onConnect(session, callback) {
@@ -335,7 +338,7 @@ export function createListener<User>(
   }
 
   function viewOf(session: SMTPServerSession): Session<User> {
-    const { mailFrom, rcptTo } = session.envelope;
+    const { mailFrom, rcptTo, requireTLS } = session.envelope;
     return {
       id: session.id,
       ip: session.remoteAddress,
@@ -345,6 +348,7 @@ export function createListener<User>(
       user: watches.get(session.id)?.user ?? null,
       sender: mailFrom === false ? '' : mailFrom.address,
       recipients: rcptTo.map(({ address }) => address),
+      requireTls: requireTLS === true,
     };
   }
 

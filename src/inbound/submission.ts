@@ -221,6 +221,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       subject: mail.subject,
       content: nothingComposed(),
       source: { id, rfcMessageId, bytes: deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now) }), recipients, noticeTo }, // prettier-ignore
+      requireTls: session.requireTls ? true : mail.waivesTls ? false : null,
       headers: [],
       tags: options.tags,
       metadata: options.metadata,

@@ -34,6 +34,7 @@ import { count } from './record.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';
 import type { BulkDraft, MessageContent, MessageDraft } from './send-request.ts';
 import type { TrackingRule } from './tracking-rule.ts';
+import { tlsWishOf } from './tls-wish.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from './unsubscribe.ts';
 
 /** Deliveries of one domain, class and account that have just become due: a hint where to look. */
@@ -445,6 +446,7 @@ function messageRow(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
     bot_clicks: 0,
     tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
     unsubscribe_json: unsubscribeJson(unsubscribe),
+    require_tls: tlsWishOf(draft),
     notice_to: draft.source?.noticeTo ?? null,
     null_sender: 0,
   };

@@ -110,6 +110,7 @@ function messageRow({ id, from, to, subject, content }: OwnMail, contentId: stri
     unsubscribe_json: null,
     notice_to: null,
     null_sender: 1,
+    require_tls: null,
   };
 }
 

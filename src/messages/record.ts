@@ -75,7 +75,7 @@ export function createRecorder(deps: {
 }
 
 /** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
-type Loaded = DeliveryRow & {
+export type Loaded = DeliveryRow & {
   opens: number;
   clicks: number;
   stream: string;
@@ -87,7 +87,7 @@ type Loaded = DeliveryRow & {
 };
 
 /** One delivery of the group while its happenings are folded. */
-interface Folding {
+export interface Folding {
   row: Loaded;
   state: DeliveryState;
   statusAt: number;
@@ -102,7 +102,7 @@ interface Folding {
   sendAt: number | null;
 }
 
-interface Gathered {
+export interface Gathered {
   attempts: AttemptRow[];
   events: EventRow[];
   suppressions: SuppressionRow[];
@@ -174,25 +174,23 @@ async function load(db: Connection, units: readonly HappenUnit[], now: number): 
      FROM json_each(?) AS wanted JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id`,
     [now, JSON.stringify(ids)],
   );
-  return new Map(
-    rows.map((row) => [
-      row.id,
-      {
-        row,
-        state: stateOf(row),
-        statusAt: row.status_at,
-        tls: row.tls,
-        changed: false,
-        lastEvent: null,
-        opened: 0,
-        clicked: 0,
-        bots: { opens: 0, clicks: 0 },
-        hitAt: { opened: null, clicked: null },
-        sendAt: null,
-      },
-    ]),
-  );
+  return new Map(rows.map((row) => [row.id, beginFolding(row)]));
 }
+
+/** A delivery as it stands, before anything happens to it. */
+export const beginFolding = (row: Loaded): Folding => ({
+  row,
+  state: stateOf(row),
+  statusAt: row.status_at,
+  tls: row.tls,
+  changed: false,
+  lastEvent: null,
+  opened: 0,
+  clicked: 0,
+  bots: { opens: 0, clicks: 0 },
+  hitAt: { opened: null, clicked: null },
+  sendAt: null,
+});
 
 const stateOf = (row: Loaded): DeliveryState => ({
   status: row.status,
@@ -221,7 +219,8 @@ function withSuppression(happening: Happening, { suppressed }: Loaded): Happenin
   return { ...happening, suppressedBy: { id, reason: reason as SuppressionReason } };
 }
 
-function fold(one: Folding, decision: Decision, happening: Happening, now: number, gathered: Gathered): void {
+/** What a decision means for the rows: the delivery's own in `one`, all others in `gathered`. */
+export function fold(one: Folding, decision: Decision, happening: Happening, now: number, gathered: Gathered): void {
   const { row } = one;
   one.state = decision.state;
   if (decision.applied) one.changed = true;

@@ -12,12 +12,13 @@ import type { OpenResult } from './connection/open-session.ts';
 import { noTimings, type PhaseTimeouts } from './connection/phases.ts';
 import type { Lease, Pool } from './connection/pool.ts';
 import type { Transfer } from './connection/session.ts';
-import { tlsNeed, type TlsNeed } from './connection/tls-policy.ts';
+import { tlsNeed, type TlsNeed, type TlsWish } from './connection/tls-policy.ts';
 import type { TlsClient } from './connection/tls.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type Place } from './outcome.ts';
 import type { Ready } from './prepare.ts';
 import type { Host, Site } from './sites.ts';
 import { asksForLess } from './throttle.ts';
+import type { TlsSeen } from './tls-seen.ts';
 
 export interface DeliverDeps {
   clock: Clock;
@@ -30,6 +31,8 @@ export interface DeliverDeps {
   hostname: string;
   /** The address that IPv6 connections come from; null for the system's choice. */
   sourceIpv6?: () => string | null;
+  /** Hears how TLS went with each connection that was opened, and of hosts that a policy forbids. */
+  tlsSeen?: (seen: TlsSeen) => void;
 }
 
 export type Tried =
@@ -58,9 +61,14 @@ export async function deliver(
   for (const [at, host] of site.hosts.entries()) {
     if (breaker.readyAt(hostKey(host), clock.now()) > clock.now()) continue;
     const otherHostsRemain = at < site.hosts.length - 1;
-    const need = needOf(site, host);
+    const need = needOf(site, host, mail.tlsWish);
     if (need.kind === 'refused') {
-      last = (seen) => outcomeOfDial(seen, placeOf(host, host.addresses[0]?.ip ?? ''), forbidden(need.text));
+      deps.tlsSeen?.({ site, host, need: null, opened: null });
+      const place = placeOf(host, host.addresses[0]?.ip ?? '');
+      last = (seen) =>
+        mail.tlsWish === 'require'
+          ? outcomeOfTransfer(seen, place, notRequired)
+          : outcomeOfDial(seen, place, forbidden(need.text));
       continue;
     }
     let result = await tryHost(deps, site, host, need.need, mail, otherHostsRemain, connected);
@@ -85,7 +93,8 @@ export async function deliver(
       continue;
     }
     last = (seen) => outcomeOfTransfer(seen, result.place, result.transfer);
-    // Nothing is taken before the final dot: another host may take it at once.
+    // Nothing is taken before the final dot: another host may take it at once, or know REQUIRETLS.
+    if (result.transfer.kind === 'unsupported' && result.transfer.what === 'requiretls') continue;
     if (result.transfer.kind !== 'broken' || result.transfer.uncertain) break;
   }
   return last === null ? { kind: 'untried', refusal } : { kind: 'tried', outcome: last(frame(clock.now())) };
@@ -120,7 +129,7 @@ async function tryHost(
   const { breaker, clock } = deps;
   const target = targetOf(deps, site, host, need, otherHostsRemain);
   for (let fresh = isFresh; ; fresh = true) {
-    const leased = await leaseFor(deps, site, target, fresh);
+    const leased = await leaseFor(deps, site, host, target, fresh);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
     if (leased.kind === 'failed') {
       const { reply } = leased;
@@ -146,7 +155,8 @@ async function tryHost(
 async function carry(lease: Lease, mail: Ready): Promise<Transfer> {
   try {
     const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = mail;
-    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit });
+    const requireTls = mail.tlsWish === 'require';
+    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit, requireTls }); // prettier-ignore
   } finally {
     lease.giveBack();
   }
@@ -160,11 +170,13 @@ const endedBeforeMail = (transfer: Transfer): boolean =>
 
 function leaseFor(
   deps: DeliverDeps,
-  { operator }: Site,
+  site: Site,
+  of: Host,
   target: DialTarget,
   fresh: boolean,
 ): ReturnType<Pool['lease']> {
   const { pool, clock, tls, memory, breaker } = deps;
+  const { operator } = site;
   const host = `${target.host}:${String(target.port)}`;
   return pool.lease({
     key: connectionKey(target),
@@ -175,7 +187,9 @@ function leaseFor(
     open: async (signal) => {
       breaker.dialling(host);
       try {
-        return await dial({ clock, tls, memory }, { ...target, signal });
+        const opened = await dial({ clock, tls, memory }, { ...target, signal });
+        deps.tlsSeen?.({ site, host: of, need: target.need, opened });
+        return opened;
       } catch (error) {
         // A bug, but a probe that never ends would keep the host closed for good.
         breaker.failed(host, clock.now());
@@ -203,15 +217,24 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, othe
 }
 
 /** What a connection to this host needs, or why it must not have the mail (RFC 8461 section 5). */
-export function needOf({ relay, sts = null, tls = null }: Site, host: Host): ReturnType<typeof tlsNeed> {
+export function needOf(
+  { relay, sts = null, tls = null }: Site,
+  host: Host,
+  wish: TlsWish | null = null,
+): ReturnType<typeof tlsNeed> {
+  const stsMatches = sts !== null && stsNames(sts, host.name);
   return tlsNeed({
     override: relay === null ? tls : relay.tls,
-    dane: null,
+    dane: host.dane ?? null,
     sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
-    stsMatches: sts !== null && stsNames(sts, host.name),
-    requireTls: false,
+    stsMatches,
+    wish,
+    isVouched: relay !== null || stsMatches || host.isValidated === true,
   });
 }
+
+/** A message that asks for REQUIRETLS and must not go this way. */
+const notRequired: Transfer = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
 
 /** A host that was not dialled, since a policy forbids it. */
 const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({

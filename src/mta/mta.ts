@@ -28,6 +28,7 @@ import { createSetUpWarnings } from './set-up-warnings.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
 import { compileRules } from './shaping.ts';
 import type { Destination, Sites } from './sites.ts';
+import type { TlsSeen } from './tls-seen.ts';
 import type { ThrottleLimits } from './throttle.ts';
 import { createWindows, type Job } from './windows.ts';
 import { workLane, type Attempted, type WorkerDeps } from './worker.ts';
@@ -46,6 +47,8 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   random: () => number;
   /** Reads refusals, by the operator's rules too. */
   judge: Judge;
+  /** Hears how TLS went with each connection. */
+  tlsSeen?(seen: TlsSeen): void;
   /** Hears of every attempt that was made. */
   attempted?(outcome: Outcome): void;
 }
@@ -133,6 +136,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     breaker,
     timeouts: options.timeouts,
     hostname: options.hostname,
+    ...(deps.tlsSeen === undefined ? {} : { tlsSeen: deps.tlsSeen }),
     ...(options.sourceIpv6 === undefined ? {} : { sourceIpv6: options.sourceIpv6 }),
   };
   const warnings = createSetUpWarnings({ clock, log });
@@ -365,6 +369,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         text: facts.smtpReply,
         rule: 'grounds' in outcome ? outcome.grounds.rule : null,
         tls: facts.tls?.protocol ?? null,
+        tls_policy: facts.tls?.policy ?? null,
+        tls_verified: facts.tls?.verified ?? null,
         ms: facts.endedAt - facts.startedAt,
         timings: facts.timings,
         lane: destination.kind === 'site' ? destination.name : destination.kind,

@@ -19,6 +19,7 @@ import { createComposer, Unencodable } from './composer.ts';
 import type { Composed } from './compose.ts';
 import type { Hold, HoldOf } from '../messages/holds.ts';
 import type { TrackingKey } from '../tracking/token.ts';
+import type { TlsWish } from './connection/tls-policy.ts';
 import { listHeaders, trackingOf } from './tracking.ts';
 
 export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
@@ -49,6 +50,8 @@ export interface Ready {
   size: number;
   smtpUtf8: boolean;
   eightBit: boolean;
+  /** What it asks of TLS (RFC 8689). */
+  tlsWish?: TlsWish | null;
   test: boolean;
   testOutcome: string | null;
 }
@@ -75,7 +78,7 @@ type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'doma
     MessageRow,
     | 'account_id' | 'content_id' | 'from_name' | 'from_address' | 'from_domain' | 'to_name' | 'to_address' | 'cc_json' | 'reply_to_json'
     | 'subject' | 'headers_json' | 'stream' | 'test_outcome' | 'rfc_message_id' | 'created_at' | 'batch_id'
-    | 'track_opens' | 'track_clicks' | 'tracking_url' | 'unsubscribe_json' | 'null_sender'
+    | 'track_opens' | 'track_clicks' | 'tracking_url' | 'unsubscribe_json' | 'null_sender' | 'require_tls'
   >; // prettier-ignore
 
 /** A mail that no later try could build either. What storage or keys fail at is another matter: it passes. */
@@ -209,6 +212,7 @@ async function build(
     size: headBytes.length + content.body.length,
     smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
     eightBit,
+    tlsWish: row.require_tls === null ? null : row.require_tls === 1 ? 'require' : 'waive',
     test: row.test === 1,
     testOutcome: row.test_outcome,
   };
@@ -259,7 +263,8 @@ async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<M
   const rows = await db.all<Loaded>(
     `SELECT d.id, d.message_id, d.type, d.address, d.domain, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
        m.from_domain, m.to_name, m.to_address, m.cc_json, m.reply_to_json, m.subject, m.headers_json, m.stream, m.test_outcome,
-       m.rfc_message_id, m.created_at, m.batch_id, m.track_opens, m.track_clicks, m.tracking_url, m.unsubscribe_json, m.null_sender
+       m.rfc_message_id, m.created_at, m.batch_id, m.track_opens, m.track_clicks, m.tracking_url, m.unsubscribe_json, m.null_sender,
+       m.require_tls
      FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
     [JSON.stringify(ids)],
   );

@@ -7,7 +7,7 @@ import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver, TlsaRecord } from '../base/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps, DueHint } from '../messages/accept.ts';
 import type { Recorder } from '../messages/record.ts';
@@ -40,16 +40,18 @@ export interface OperatorDeps extends StoreDeps {
     resolve(domain: string): Promise<ResolvedDomain>;
     lanes(): readonly LaneState[];
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
+    /** The lane that mail to this domain goes through. */
+    laneOf(domain: string): string;
     laneFacts: LaneFactsOf;
   };
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
   /** Tells whoever calls webhook endpoints that this one has changed. */
   webhookChanged(webhookId: string): void;
-  /** The ports that mail is taken at; null for one that could not be had. */
-  listening(): { mx: number | null; submission: number | null; submissions: number | null };
   /** Whether a bounce of our own is recognised when it comes back. */
   selfTest(): Promise<{ ok: boolean; why: string | null; ms: number }>;
+  /** The ports that mail is taken at; null for one that could not be had. */
+  listening(): { mx: number | null; submission: number | null; submissions: number | null };
 }
 
 /** A lane as the delivery engine shows it; times in milliseconds since the epoch. */
@@ -87,7 +89,8 @@ export interface ResolvedDomain {
         relay: { tls: string } | null;
       };
   needs: readonly (
-    { kind: 'need'; need: { mode: string; verify: string; policy: string } } | { kind: 'refused'; text: string }
+    | { kind: 'need'; need: { mode: string; verify: string; policy: string; tlsa: readonly TlsaRecord[] } }
+    | { kind: 'refused'; text: string }
   )[];
   lane: LaneState | null;
 }

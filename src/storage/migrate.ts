@@ -13,6 +13,7 @@ import { up as tracking } from '../../migrations/008-tracking.ts';
 import { up as inbound } from '../../migrations/009-inbound.ts';
 import { renewViews, withoutViews } from './views.ts';
 import { up as engine } from '../../migrations/012-engine.ts';
+import { up as tls } from '../../migrations/013-tls.ts';
 import { up as dashboard } from '../../migrations/011-dashboard.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
 
@@ -32,6 +33,7 @@ const migrations: readonly Migration[] = [
   { name: '009-inbound', up: inbound },
   { name: '011-dashboard', up: dashboard },
   { name: '012-engine', up: engine },
+  { name: '013-tls', up: tls },
   { name: '015-own-mail', up: ownMail },
 ];
 

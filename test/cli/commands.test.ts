@@ -208,7 +208,7 @@ describe('the posthorn command beside a running server', () => {
         sts: { mode: 'enforce', mx: ['*.google.com'], maxAge: 86_400 },
         hosts: [{ name: 'mx.google.com', port: 25, preference: 5, addresses: [{ ip: '192.0.2.1' }] }, { name: 'mx.evil.test', port: 25, preference: 9, addresses: [] }],
       },
-      needs: [{ kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts' } }, { kind: 'refused', text: 'not named' }],
+      needs: [{ kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts', tlsa: [] } }, { kind: 'refused', text: 'not named' }],
       lane: null,
     }; // prettier-ignore
     const told = await good('resolve', 'dest.test');

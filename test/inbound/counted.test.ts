@@ -3,7 +3,7 @@ import { counted } from '../../src/inbound/counted.ts';
 import type { Handlers, Session } from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 
-const session: Session<string> = { id: '1', ip: '192.0.2.1', isSecure: true, helo: 'x', protocol: 'ESMTPSA', user: null, sender: '', recipients: [] }; // prettier-ignore
+const session: Session<string> = { id: '1', ip: '192.0.2.1', isSecure: true, helo: 'x', protocol: 'ESMTPSA', user: null, sender: '', recipients: [], requireTls: false }; // prettier-ignore
 const handlers: Handlers<string> = {
   authenticate: (_session, _name, password) =>
     Promise.resolve(password === 'right' ? { user: 'ana' } : refuse(535, '5.7.8 no')),

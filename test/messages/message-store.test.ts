@@ -25,7 +25,8 @@ describe('messages/message-store', () => {
     const base = Math.max(NOW, Date.now());
     const made = (at: number, changes: Partial<MessageRow>): MessageRow => {
       const row = messageRow({ created_at: base + at * 10, ...changes });
-      return { ...row, id: newId('msg', base + at * 10) };
+      const id = newId('msg', base + at * 10);
+      return { ...row, id, rfc_message_id: `<${id}@${row.from_domain}>` };
     };
     messages = [
       made(0, { subject: 'Your order 17', status: 'delivered', opens: 1, from_address: 'Shop@acme.test' }),

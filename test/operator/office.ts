@@ -70,7 +70,8 @@ export class Office {
       mta: { resolve: () => Promise.resolve(this.resolved), lanes: () => this.lanes, lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
-        }, laneFacts: () => ({ parkedUntil: null, held: null }) },
+        }, laneOf: (domain: string) => `mx.${domain}`,
+      laneFacts: () => ({ parkedUntil: null, held: null }) },
       book, holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {

@@ -46,7 +46,11 @@ export interface SessionTarget {
 }
 
 /** `ip` is the address that answered, or the last that did not. */
-export type OpenResult = { ip: string } & (
+export type OpenResult = {
+  ip: string;
+  /** Our own address, where a connection stood. */
+  localIp?: string;
+} & (
   | { kind: 'open'; session: Session }
   | {
       kind: 'failed';
@@ -79,6 +83,7 @@ class Opening {
   private extensions: Extensions = noExtensions;
   private tls: TlsResult | null = null;
   private ip = '';
+  private localIp: string | undefined;
 
   constructor(deps: OpenDeps, target: SessionTarget) {
     this.deps = deps;
@@ -92,6 +97,7 @@ class Opening {
     const connected = await connectFirst(this.deps, { ips, port, localAddress, timeoutMs: timeouts.connect, signal });
     this.ip = connected.ip;
     if (connected.kind === 'failed') return this.failed('connect', null, connected.text);
+    this.localIp = connected.socket.localAddress;
     const wire = new Wire(this.deps, connected.socket);
     const abandon = (): void => {
       wire.destroy(String(signal?.reason));
@@ -123,11 +129,11 @@ class Opening {
   }
 
   private opened(wire: Wire, banner: SmtpReply): OpenResult {
-    const { extensions, tls, timings, ip } = this;
+    const { extensions, tls, timings } = this;
     const { timeouts } = this.target;
     return {
       kind: 'open',
-      ip,
+      ...this.place(),
       session: new Session(this.deps, { wire, extensions, tls, timings, timeouts, banner: banner.text }),
     };
   }
@@ -215,8 +221,23 @@ class Opening {
   }
 
   private failed(phase: Phase, reply: SmtpReply | null, text: string): Failed {
-    const { tls, timings, ip } = this;
-    return { kind: 'failed', ip, phase, reply, text, tlsBroken: false, tlsUnsatisfied: false, tls, timings };
+    const { tls, timings } = this;
+    return {
+      kind: 'failed',
+      ...this.place(),
+      phase,
+      reply,
+      text,
+      tlsBroken: false,
+      tlsUnsatisfied: false,
+      tls,
+      timings,
+    };
+  }
+
+  private place(): { ip: string; localIp?: string } {
+    const { ip, localIp } = this;
+    return localIp === undefined ? { ip } : { ip, localIp };
   }
 
   private lap(part: 'connect' | 'banner' | 'tls'): void {

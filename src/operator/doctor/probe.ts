@@ -18,14 +18,12 @@ export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec:
     resolver,
     wantsDnssec,
     store: storeProbes(db),
-    server: { kind: 'server', ports: () => deps.listening(), selfTest: () => selfTest(deps) },
+    server: { kind: 'server', ports: () => deps.listening(), selfTest: async () => bounceTest(await deps.selfTest()) },
   };
 }
 
-async function selfTest(deps: Pick<OperatorDeps, 'selfTest'>): Promise<SelfTest> {
-  const { ok, why, ms } = await deps.selfTest();
-  return ok ? { kind: 'recognised', ms } : { kind: 'failed', why: why ?? 'nobody knows why' };
-}
+const bounceTest = ({ ok, why, ms }: Awaited<ReturnType<OperatorDeps['selfTest']>>): SelfTest =>
+  ok ? { kind: 'recognised', ms } : { kind: 'failed', why: why ?? 'it says no reason' };
 
 const ground = (config: Config, clock: Clock): Pick<Probes, 'config' | 'clock' | 'machine' | 'network'> => ({
   config,
