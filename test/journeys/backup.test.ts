@@ -134,7 +134,9 @@ describe('journey: backup', () => {
     assert.deepEqual(events, [...new Set(events)]);
   });
 
-  it('posthorn backup: create, verify and restore, with progress, JSON and exit codes', async () => {
+  it('posthorn backup: create, verify and restore, with progress, JSON and exit codes', async function () {
+    // The passphrase is made slow on purpose, and is used five times.
+    this.timeout(60_000);
     const first = await start('first');
     const { id } = await first.send();
     await first.follow().of(id, 'delivered');

@@ -5,7 +5,9 @@ import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
 
 const DAY = 86_400_000;
 
-describe('journey: retention', () => {
+describe('journey: retention', function () {
+  // Hundreds of commits, each with its fsync.
+  this.timeout(60_000);
   let server: FakeMailServer;
   let app: TestApp;
 
@@ -24,7 +26,10 @@ describe('journey: retention', () => {
   async function keepHouse(): Promise<void> {
     for (let round = 0; round < 300; round++) {
       app.clock.advance(round < 3 ? 3_600_000 : 1000);
+      // A turn of each reader and then of the writer: a step that has begun has ended after both.
       await app.app.db.fast.all('SELECT 1');
+      await Promise.all([app.app.db.read.raw('SELECT 1'), app.app.db.read.raw('SELECT 1')]);
+      await app.app.db.commit.transact(() => Promise.resolve());
       await new Promise((resolve) => setImmediate(resolve));
     }
   }

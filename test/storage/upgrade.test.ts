@@ -81,7 +81,16 @@ async function fill(knex: Knex): Promise<void> {
 
 async function everyRow(knex: Knex): Promise<Map<string, Row[]>> {
   const all = new Map<string, Row[]>();
-  for (const table of await tablesOf(knex)) all.set(table, (await knex(table).select('*').orderBy('rowid')) as Row[]);
+  for (const table of await tablesOf(knex)) {
+    // Not by rowid, which not every table has; the first column tells the rows that were filled in apart.
+    const [first] = await columnsOf(knex, table);
+    all.set(
+      table,
+      (await knex(table)
+        .select('*')
+        .orderBy(first?.name ?? '')) as Row[],
+    );
+  }
   return all;
 }
 
