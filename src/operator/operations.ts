@@ -13,6 +13,7 @@ import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
+import { reputationOperations } from './reputation.ts';
 import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
 import { statsOperations } from './stats.ts';
@@ -35,6 +36,7 @@ const table = {
   ...webhookOperations,
   ...bookOperations,
   ...statsOperations,
+  ...reputationOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,
