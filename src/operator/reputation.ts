@@ -113,7 +113,7 @@ async function dmarcLines(read: Knex, accountId: string, since: number): Promise
     .whereExists(ofAccount(read, accountId))
     .groupBy('r.domain', 'r.source_ip', 'r.org', 'r.dkim', 'r.spf', 'r.disposition', 'at')
     .orderBy([{ column: 'count', order: 'desc' }, { column: 'r.source_ip' }])
-    .limit(MOST_LINES)) as (Omit<DmarcLine, 'day'> & { at: number | string })[]; // prettier-ignore
+    .limit(MOST_LINES)) as (Omit<DmarcLine, 'day' | 'count'> & { at: number | string; count: number | string })[]; // prettier-ignore
   return inOrder(rows.map(({ at, count, ...row }) => ({ day: dayOf(Number(at) * DAY_MS), ...row, count: Number(count) })), since); // prettier-ignore
 }
 
@@ -126,7 +126,7 @@ async function tlsLines(read: Knex, accountId: string, since: number): Promise<T
     .whereExists(ofAccount(read, accountId))
     .groupBy('r.domain', 'r.org', 'r.policy', 'r.result', 'at')
     .orderBy([{ column: 'sessions', order: 'desc' }, { column: 'r.domain' }])
-    .limit(MOST_LINES)) as (Omit<TlsLine, 'day'> & { at: number | string })[]; // prettier-ignore
+    .limit(MOST_LINES)) as (Omit<TlsLine, 'day' | 'sessions'> & { at: number | string; sessions: number | string })[]; // prettier-ignore
   return inOrder(rows.map(({ at, sessions, result, ...row }) => ({ day: dayOf(Number(at) * DAY_MS), ...row, result: result || 'success', sessions: Number(sessions) })), since); // prettier-ignore
 }
 

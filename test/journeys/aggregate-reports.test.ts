@@ -45,7 +45,7 @@ describe('journey: aggregate reports', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
-  const rows = <Found>(sql: string): Promise<Found[]> => app.app.db.fast.all<Found & object>(sql) as Promise<Found[]>;
+  const rows = <Found>(sql: string): Promise<Found[]> => app.app.db.fast.all<Found & object>(sql);
 
   for (const [how, name, content, type] of [
     ['zip', 'isp.test!acme.test!1769817600!1769903999.zip', zip(Buffer.from(xml)), 'application/zip'],
