@@ -262,7 +262,7 @@ describe('commands in the documents', () => {
         });
       }
       it('sends mail that arrives, where it sends to example.net', async () => {
-        const expected = blocks.filter(({ text }) => text.includes('ana@example.net')).length;
+        const expected = blocks.filter(({ text, comment }) => text.includes('ana@example.net') && comment?.startsWith('not run') !== true).length; // prettier-ignore
         if (expected > 0) await reader.mailHost.reached('message', expected);
       });
     });

@@ -205,11 +205,13 @@ function problemStatuses(route: Route): number[] {
   const add = (...more: number[]): void => {
     for (const status of more) statuses.add(status);
   };
+  // Node answers it below the router, whatever the method.
+  add(417);
   if (route.scope !== null) add(401, 403);
   if (route.params !== undefined) add(404);
   if (route.method === 'POST') add(409);
   // Whether or not it wants one: a body that is sent is read.
-  if (takesBody(route.method)) add(408, 413, 415, 417, 504);
+  if (takesBody(route.method)) add(408, 413, 415, 504);
   if (route.deprecated !== undefined) add(410);
   for (const code of route.problems ?? []) add(catalogue[code].status);
   return [...statuses].sort((a, b) => a - b);

@@ -15,12 +15,16 @@ import { addressKey } from '../mail/address.ts';
 import type { Happening } from '../messages/delivery.ts';
 import type { Recorder } from '../messages/record.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
+import { hintsOf, type DueHint } from '../messages/accept.ts';
+import { ownMailRows, type OwnMailRows } from '../messages/own-mail.ts';
+import type { RetryRule } from '../messages/retry.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { aggregateRows, aggregateSummary, domainsOf, type Aggregate } from './aggregate.ts';
 import { findingRecord, type Finding } from './finding.ts';
+import { FORWARDED_AN_HOUR, forwardOf, isForOperator, type ForwardRule } from './forward.ts';
 import type { ReportReader } from './report-reader.ts';
 
 export interface ReceiveDeps {
@@ -28,9 +32,12 @@ export interface ReceiveDeps {
   log: Log;
   db: { commit: Committer; fast: Connection };
   recorder: Pick<Recorder, 'record'>;
-  bells: { reports: Bell };
+  bells: { reports: Bell; deliveries: Bell<readonly DueHint[]> };
   keys: readonly ReturnPathKey[];
   reader: ReportReader;
+  /** Where mail of people goes. */
+  forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
+  ownAccount: { ensure(): Promise<void> };
   /** Whether mail for this host is ours. */
   isOurHost(host: string): Promise<boolean>;
 }
@@ -46,8 +53,9 @@ const AT_ONCE = 4;
 const BATCH = 40;
 /** After a failure of storage. */
 const PATIENCE_MS = 1000;
+const HOUR_MS = 3_600_000;
 
-type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'sender' | 'recipients_json' | 'raw'>;
+type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & { stream: string };
 
 export function createReceiver(deps: ReceiveDeps): Receiver {
@@ -106,6 +114,10 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       await keep(row, finding, finding.aggregate);
       return;
     }
+    if (isForOperator(row, finding)) {
+      await forward(row, finding);
+      return;
+    }
     const owner = await matched(deps, finding);
     const happening = owner === null ? null : await happeningOf(deps, row, finding, owner);
     if (owner !== null && happening !== null) await deps.recorder.record([{ deliveryId: owner.id, happening }]);
@@ -115,6 +127,22 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       'a mail to one of our addresses',
     ); // prettier-ignore
     await close(row.id, { state, kind: finding.kind, owner, detail: findingRecord(finding) });
+  }
+
+  /** In one transaction with its row, so that it goes once. */
+  async function forward(row: NewReport, finding: Finding): Promise<void> {
+    const now = clock.now();
+    const mail = forwardOf(deps.forward, row, now);
+    if (mail !== null) await deps.ownAccount.ensure();
+    const sent = await db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
+      const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, deps.forward.retry);
+      const state = rows === null ? 'kept' : 'forwarded';
+      await tx.run('UPDATE reports SET state = ?, kind = ?, detail_json = ? WHERE id = ?', [state, finding.kind, JSON.stringify(findingRecord(finding)), row.id]); // prettier-ignore
+      if (rows !== null) await insertRows(tx, [rows]);
+      return rows;
+    });
+    log.info({ event: 'report', report_id: row.id, kind: finding.kind, state: sent === null ? 'kept' : 'forwarded' }, 'a mail to one of our addresses'); // prettier-ignore
+    if (sent !== null) deps.bells.deliveries.ring(hintsOf(sent));
   }
 
   /** A report about a domain that is not ours is kept as a mail, as one that belongs to nobody; one that came before adds nothing. */
@@ -159,7 +187,12 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
 }
 
 const next = (db: Connection): Promise<NewReport[]> =>
-  db.all<NewReport>('SELECT id, received_at, sender, recipients_json, raw FROM reports WHERE kind IS NULL ORDER BY id LIMIT ?', [BATCH]); // prettier-ignore
+  db.all<NewReport>('SELECT id, received_at, client_ip, sender, recipients_json, size, raw FROM reports WHERE kind IS NULL ORDER BY id LIMIT ?', [BATCH]); // prettier-ignore
+
+async function isFloodOf(tx: Connection, now: number): Promise<boolean> {
+  const [row] = await tx.all<{ n: number }>("SELECT COUNT(*) AS n FROM reports WHERE state = 'forwarded' AND received_at > ?", [now - HOUR_MS]); // prettier-ignore
+  return (row?.n ?? 0) >= FORWARDED_AN_HOUR;
+}
 
 /** Domains that send from here, those above them (where a DMARC policy may stand), and hosts that take mail for us. */
 async function ownDomains(

@@ -111,10 +111,13 @@ function encodeAnew(fields: readonly HeaderField[], body: Buffer, type: string):
     : body;
   const isText = type.startsWith('text/') && encoding !== 'base64';
   const text = isText ? wrap(encode(octets), LINE) : inLines(octets.toString('base64'));
-  return {
-    fields: withEncoding(fields, isText ? 'quoted-printable' : 'base64'),
-    body: Buffer.from(text.endsWith('\r\n') ? text : `${text}\r\n`, 'latin1'),
-  };
+  return { fields: withEncoding(fields, isText ? 'quoted-printable' : 'base64'), body: endedLike(body, text) };
+}
+
+/** The CRLF before a delimiter is the delimiter's: a part that had none of its own gets none. */
+function endedLike(body: Buffer, text: string): Buffer {
+  const bare = text.endsWith('\r\n') ? text.slice(0, -2) : text;
+  return Buffer.from(body.subarray(-2).toString('latin1') === '\r\n' ? `${bare}\r\n` : bare, 'latin1');
 }
 
 const LINE = 76;

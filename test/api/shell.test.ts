@@ -276,7 +276,7 @@ describe('API shell: answers', () => {
         description: 'Any.',
         tag: 'any',
         scope: ['send'],
-        responses: { 200: { description: 'Any.', schema: z.record(z.string(), z.string()), types: ['text/plain'] }, 204: { description: 'None.' }, 206: { description: 'Some.', schema: Empty } }, // prettier-ignore
+        responses: { 200: { description: 'Any.', schema: z.record(z.string(), z.string()), types: ['text/plain', 'text/event-stream', 'application/octet-stream'] }, 204: { description: 'None.' }, 206: { description: 'Some.', schema: Empty } }, // prettier-ignore
       },
       handler,
     );

@@ -57,6 +57,8 @@ describe('the examples of the OpenAPI document', () => {
         const isThere = operationId === 'createDomain' && answer.status === 409;
         assert.ok(answer.status < 300 || isThere, `${operationId}, example ${name}: ${answer.status} ${answer.text}`);
         seen.push(name);
+        // One example pauses the endpoint that others need.
+        if (operationId === 'updateWebhook') await app.request('PATCH', world.targetOf(path), { enabled: true });
         if (operationId === 'createTemplate') await app.request('POST', '/v1/templates/welcome/publish');
       }
     }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { simpleParser } from 'mailparser';
+import { simpleParser, type ParsedMail } from 'mailparser';
 import { hasLongLine } from '../../src/mail/long-lines.ts';
 import { finishSubmitted, readSubmitted, type SubmittedMail } from '../../src/mail/submitted.ts';
 
@@ -89,8 +89,16 @@ describe('mail/submitted', () => {
       const whole = finishSubmitted(mail, stamp);
       assert.ok(!hasLongLine(whole));
       const [before, after] = await Promise.all([simpleParser(`${FROM}${head}\r\n${body}`), simpleParser(whole)]);
-      assert.deepEqual([after.text?.trim(), after.html, after.attachments.map(({ content }) => content.toString('latin1').trim())], [before.text?.trim(), before.html, before.attachments.map(({ content }) => content.toString('latin1').trim())]); // prettier-ignore
+      assert.deepEqual(await saidBy(after), await saidBy(before));
     }); // prettier-ignore
+
+  /** What a reader sees; of a mail inside, what is said there. */
+  async function saidBy({ text, html, attachments }: ParsedMail): Promise<unknown[]> {
+    const inner = attachments.map(async ({ contentType, content }) =>
+      contentType === 'message/rfc822' ? saidBy(await simpleParser(content)) : content.toString('latin1').trim(),
+    );
+    return [text?.trim(), html, await Promise.all(inner)];
+  }
 
   for (const type of ['multipart/signed; boundary=b', 'multipart/encrypted; boundary=b', 'application/pkcs7-mime'])
     it(`does not mend ${type}`, () => {
