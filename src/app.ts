@@ -15,6 +15,7 @@ import { secondsLeft, Windows } from './base/windows.ts';
 import { readBounceRules } from './config/bounce-rules.ts';
 import { createSafeFetch } from './base/safe-fetch.ts';
 import { readCertificate } from './config/certificate.ts';
+import { watchCertificate, type CertificateWatch } from './config/certificate-watch.ts';
 import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
@@ -77,6 +78,7 @@ import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
+import { copyBeforeMigration } from './operator/before-migration.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import { createHistory } from './operator/history.ts';
@@ -136,7 +138,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
   const keyring = openKeyring(config.dataDir);
-  const db = await openDatabase({ url: config.storage.url, workOrder: [HAPPEN] });
+  const db = await openDatabase({
+    url: config.storage.url,
+    workOrder: [HAPPEN],
+    beforeMigration: () =>
+      copyBeforeMigration(config, (folder) => {
+        log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
+      }),
+  });
   const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
   const report = (error: unknown): void => {
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
@@ -263,6 +272,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
           { db, clock, log, mta, meters, version, url: config.storage.url, dataDir: config.dataDir },
           config.metrics.token,
         );
+  /** The ports for mail, once they are there. */
+  let listening: InboundPorts | null = null;
   const accountWindows = new Windows();
   const fetch = createSafeFetch(
     { resolver, clock },
@@ -286,7 +297,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: () => readiness(db, disk),
+      ready: () => readiness(db, disk, listening !== null),
       ...(meters === null
         ? {}
         : {
@@ -370,10 +381,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         return rate.over ? secondsLeft(rate, now) : null;
       },
       isVerified: accept.isVerified,
+      failed: report,
       ownAccount,
       forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
+      submitted: (code) => meters?.submitted(code),
     },
     {
       certificate: smtpCertificate,
@@ -392,13 +405,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
     },
   );
-  let listening: InboundPorts = { mx: null, submission: null, submissions: null };
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
-    listening: () => listening,
+    listening: () => listening ?? NOT_LISTENING,
     selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
-      mx: listening.mx === null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
+      mx: listening?.mx == null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
       hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
     }),
   }; // prettier-ignore
@@ -454,6 +466,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     ownResolver: overrides.resolver === undefined,
     meters,
     metrics: null,
+    certificateWatch: watchCertificate({
+      clock,
+      log,
+      files: () => current.tls,
+      changed: (renewed) => {
+        if (config.http.tls) api.setCertificate(renewed);
+        inbound.setCertificate(renewed);
+      },
+    }),
   };
   const reload = (next: Config): Changes => {
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
@@ -667,13 +688,19 @@ function buildSources({
   return createSources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
 }
 
-async function readiness(db: Database, disk: DiskGuard): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
+const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
+
+async function readiness(
+  db: Database,
+  disk: DiskGuard,
+  listeners: boolean,
+): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
   const database = await db.fast.all('SELECT 1').then(
     () => true,
     () => false,
   );
-  const checks = { database, disk: disk.hasRoom() };
-  return { ok: checks.database && checks.disk, checks };
+  const checks = { database, disk: disk.hasRoom(), listeners };
+  return { ok: Object.values(checks).every(Boolean), checks };
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {
@@ -708,6 +735,7 @@ interface Running {
   ownResolver: boolean;
   meters: Meters | null;
   metrics: MetricsServer | null;
+  certificateWatch: CertificateWatch;
 }
 
 async function stopAll({
@@ -730,7 +758,9 @@ async function stopAll({
   ownResolver,
   meters,
   metrics,
+  certificateWatch,
 }: Running): Promise<void> {
+  certificateWatch.stop();
   disk.stop();
   dashboard.stop();
   meters?.stop();

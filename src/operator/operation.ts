@@ -54,7 +54,7 @@ export interface OperatorDeps extends StoreDeps {
   /** Tells whoever calls webhook endpoints that this one has changed. */
   webhookChanged(webhookId: string): void;
   /** Whether a bounce of our own is recognised when it comes back. */
-  selfTest(): Promise<{ ok: boolean; why: string | null; ms: number }>;
+  selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
   /** The ports that mail is taken at; null for one that could not be had. */
   listening(): { mx: number | null; submission: number | null; submissions: number | null };
 }

@@ -472,6 +472,13 @@ export interface MessageMetadataRow {
   message_id: string;
 }
 
+/** A word of a message's subject, without case (messages/subject-words.ts). */
+export interface MessageWordRow {
+  account_id: string;
+  word: string;
+  message_id: string;
+}
+
 export interface TemplateRow {
   id: string;
   account_id: string;
@@ -727,6 +734,7 @@ export interface Tables {
   counters: CounterRow;
   message_tags: MessageTagRow;
   message_metadata: MessageMetadataRow;
+  message_words: MessageWordRow;
   settings: SettingRow;
   templates: TemplateRow;
   template_versions: TemplateVersionRow;
@@ -779,6 +787,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   counters: ['account_id', 'day', 'from_status', 'to_status', 'n'],
   message_tags: ['account_id', 'tag', 'message_id'],
   message_metadata: ['account_id', 'name', 'value', 'message_id'],
+  message_words: ['account_id', 'word', 'message_id'],
   settings: ['name', 'value'],
   templates: ['id', 'account_id', 'alias', 'name', 'latest_version', 'published_version', 'created_at', 'updated_at', 'published_at'],
   template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],
