@@ -7,6 +7,7 @@ import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
 import { createBell, type Bell } from './base/bell.ts';
 import { systemClock, type Clock } from './base/clock.ts';
+import { createGate } from './base/gate.ts';
 import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
@@ -225,6 +226,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
     findSuppressed: createSuppressionLookUp({ db, clock }),
     hasRoom: () => disk.hasRoom(),
+    intake: createGate({ most: MOST_ACCEPTED_AT_ONCE, waiting: MOST_WAITING_TO_BE_ACCEPTED }),
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
@@ -549,6 +551,11 @@ const signingKey = (keyring: Keyring): ReturnPathKey => ({
   id: keyring.keyIds.length % 32,
   secret: keyring.derive('return path'),
 });
+
+/** Acceptances written at once: enough to fill a group of commits, few beside the deliveries that wait for the same writer. */
+const MOST_ACCEPTED_AT_ONCE = 128;
+/** Beyond that a client is better off trying again in a second. */
+const MOST_WAITING_TO_BE_ACCEPTED = 1024;
 
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
