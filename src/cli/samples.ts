@@ -5,7 +5,7 @@ import { examples } from './options.ts';
 const samples: Readonly<Record<string, readonly string[]>> = {
   serve: ['posthorn serve', 'posthorn --config /etc/posthorn/posthorn.yaml serve'],
   config: ['posthorn config check', 'posthorn config show'],
-  'config check': ['posthorn config check', 'posthorn --config new.yaml config check && systemctl reload posthorn'],
+  'config check': ['posthorn config check', 'posthorn config check --json', 'posthorn --config new.yaml config check && systemctl reload posthorn'],
   'config show': ['posthorn config show', 'posthorn config show --json | jq .smtp'],
   migrate: ['posthorn migrate', 'posthorn migrate --json'],
   'admin create': ['posthorn admin create ana@example.net'],
@@ -48,6 +48,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'webhooks list': ['posthorn webhooks list', 'posthorn webhooks list --account Acme --json'],
   'webhooks pause': ['posthorn webhooks pause whk_01jz...'],
   'webhooks enable': ['posthorn webhooks enable whk_01jz...'],
+  'inbound parse': ['posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind'],
   'inbound self-test': ['posthorn inbound self-test'],
   books: ['posthorn books', 'posthorn books --json'],
 }; // prettier-ignore

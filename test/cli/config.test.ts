@@ -78,6 +78,15 @@ describe('posthorn config', () => {
     }
   });
 
+  it('check --json tells mistakes and warnings as data', async () => {
+    const good = await posthorn(['config', 'check', '--json'], { POSTHORN_HTTP__PROT: '1' });
+    const { valid, mistakes, warnings } = JSON.parse(good.out) as Record<string, unknown[]>;
+    assert.deepEqual([good.code, valid, mistakes, warnings?.length], [0, true, [], 1]);
+    const bad = await posthorn(['config', 'check', '--json'], { POSTHORN_HTTP__PORT: 'x' });
+    assert.equal(bad.code, 78);
+    assert.match(bad.out, /"valid": false[^]*http\.port/);
+  });
+
   it('a wrong command or option is a usage error, help is none', async () => {
     assert.equal((await posthorn(['confog'])).code, 64);
     assert.equal((await posthorn(['config', 'check', '--nonsense'])).code, 64);
