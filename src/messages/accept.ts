@@ -23,6 +23,7 @@ import type {
   MessageMetadataRow,
   MessageRow,
   MessageTagRow,
+  MessageWordRow,
   StatRow,
   SuppressionReason,
 } from '../storage/tables.ts';
@@ -33,6 +34,7 @@ import { ownMailRows, type OwnMailRows } from './own-mail.ts';
 import { count } from './record.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';
 import type { BulkDraft, MessageContent, MessageDraft } from './send-request.ts';
+import { wordRows } from './subject-words.ts';
 import type { TrackingRule } from './tracking-rule.ts';
 import { tlsWishOf } from './tls-wish.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from './unsubscribe.ts';
@@ -339,6 +341,7 @@ interface Plan {
   events: EventRow[];
   tags: MessageTagRow[];
   metadata: MessageMetadataRow[];
+  words: MessageWordRow[];
   counters: Map<string, CounterRow>;
   stats: Map<string, StatRow>;
   contentIds: Map<MessageContent, string>;
@@ -355,6 +358,7 @@ const newPlan = (): Plan => ({
   events: [],
   tags: [],
   metadata: [],
+  words: [],
   counters: new Map(),
   stats: new Map(),
   contentIds: new Map(),
@@ -391,6 +395,7 @@ function addMessage(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
   for (const [name, value] of Object.entries(draft.metadata)) {
     plan.metadata.push({ account_id: sender.accountId, name, value, message_id: row.id });
   }
+  plan.words.push(...wordRows(sender.accountId, row.id, row.subject));
   plan.bytes += 2048;
   return row;
 }
@@ -645,6 +650,7 @@ async function commitPlan(
     events,
     tags,
     metadata,
+    words,
     counters,
     stats,
     hints,
@@ -659,6 +665,7 @@ async function commitPlan(
     events,
     message_tags: tags,
     message_metadata: metadata,
+    message_words: words,
     counters: [...counters.values()],
     ...(stats.size === 0 ? {} : { stats: [...stats.values()] }),
   };
