@@ -97,6 +97,23 @@ describe('posthorn config', () => {
 });
 
 describe('posthorn migrate', () => {
+  it('shows how far it is', async () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-cli-'));
+    const seen: string[] = [];
+    const nothing = (): void => undefined;
+    const sinks = { out: nothing, note: nothing, status: (text: string) => void seen.push(text) };
+    const code = await run(
+      ['migrate'],
+      { POSTHORN_SMTP__HOSTNAME: 'mail.example.com', POSTHORN_DATA_DIR: folder },
+      sinks,
+    );
+    rmSync(folder, { recursive: true });
+    assert.equal(code, 0);
+    assert.match(seen[0] ?? '', /^migrating \[\.+\] 0 %$/);
+    assert.ok(seen.length > 8, seen.join());
+    assert.equal(seen.at(-1), '', 'the line is cleared');
+  });
+
   it('makes the database once, and then has nothing to do', async () => {
     const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-cli-'));
     try {
