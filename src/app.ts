@@ -46,6 +46,7 @@ import { oldAggregates } from './housekeeping/old-aggregates.ts';
 import { oldStats } from './housekeeping/old-stats.ts';
 import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
+import { spaceRules } from './housekeeping/space.ts';
 import { webhookLogRules } from './housekeeping/webhook-log.ts';
 import { createPasswords } from './members/password.ts';
 import { createRenderer } from './templates/renderer.ts';
@@ -435,7 +436,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     const domain = await directory.find(name);
     return domain?.status === 'verified' ? domain.account_id : null;
   };
-  const housekeeping = createHousekeeping({ clock, log }, [
+  const housekeeping = createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: forgetDomain }), // prettier-ignore
@@ -446,6 +447,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     ...(config.smtp.operatorAddress === null || tlsTally === null ? [] : [createTlsReports({ db, clock, log, resolver, accept, fetch, random, accountOf: verifiedIn }, { from: config.smtp.operatorAddress, submitter: config.smtp.hostname })]), // prettier-ignore
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
+    ...spaceRules({ db, clock }),
   ]);
 
   const running: Running = {
