@@ -58,6 +58,7 @@ try {
   for (const [where, limit] of queries) {
     const times: number[] = [];
     let said = '';
+    const used = appliance.cpu();
     for (let n = 0; n < TIMES; n++) {
       const begun = performance.now();
       const answer = await fetch(`${appliance.url}${where}`, { headers: { authorization: `Bearer ${key}` } });
@@ -67,7 +68,9 @@ try {
     }
     const median = times.sort((a, b) => a - b)[Math.floor(TIMES / 2)] ?? NaN;
     if (median > limit) slow++;
-    console.log(`${median > limit ? 'SLOW' : 'ok  '} ${median.toFixed(1).padStart(8)} ms  ${where}  ${said}`);
+    console.log(
+      `${median > limit ? 'SLOW' : 'ok  '} ${median.toFixed(1).padStart(8)} ms, ${((appliance.cpu() - used) / TIMES).toFixed(0).padStart(5)} ms of CPU  ${where}  ${said}`,
+    );
   }
   console.log(slow === 0 ? 'all within their limits' : `${String(slow)} over their limits`);
   if (slow > 0) process.exitCode = 1;
