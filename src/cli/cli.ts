@@ -12,8 +12,10 @@ import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
 import { addAccounts } from './accounts.ts';
 import { addAdmin } from './admin.ts';
+import { addBench } from './bench.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
+import { addCompletion } from './completion.ts';
 import { addConfig } from './config.ts';
 import { addDoctor } from './doctor.ts';
 import { addDomains } from './domains.ts';
@@ -24,6 +26,7 @@ import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
 import { addResolve } from './resolve.ts';
+import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
 import { addStats } from './stats.ts';
@@ -171,6 +174,9 @@ export async function run(
   addDoctor(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);
+  addBench(program, context, startApp);
+  addCompletion(program, context);
+  addSamples(program);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;

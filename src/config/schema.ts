@@ -14,6 +14,7 @@ import {
 } from './kind.ts'; // prettier-ignore
 import { group, notes, setting } from './setting.ts';
 import { shapingRules, SHIPPED_RULES } from './shaping.ts';
+import { sources } from './sources.ts';
 import type { SettingNote } from './setting.ts';
 
 /** Extensions that mail systems commonly block, so that a mail with such a file would be refused anyway. */
@@ -95,6 +96,7 @@ export const settings = group('', {
     allowPrivate: setting(flag(), false, 'Whether mail hosts with loopback, private or link-local addresses are dialled.'),
     dnssecResolver: setting(flag(), false, 'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE (RFC 7672) needs. With it on, hosts that publish TLSA records get mail only over TLS that matches them.'),
     ipv6: setting(oneOf('auto', 'never', 'always'), 'auto', 'Whether mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.'),
+    sources: setting(sources(), [], 'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), the pool it stands in (`default`), and `warmUp` (true, or the day it began) where receivers do not know it yet. A stream names its pool; one without sources uses the default pool.', { fallbackText: "none: the system chooses the address" }),
     maxConnections: setting(count(1, 50_000), 1000, 'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.'),
     maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
     smtputf8: setting(flag(), false, 'Whether addresses with a non-ASCII local part are accepted (SMTPUTF8).'),

@@ -20,7 +20,7 @@ export type Forwardable = Pick<ReportRow, 'received_at' | 'client_ip' | 'sender'
 /** In any hour at the most: whoever floods these addresses must not flood the operator. */
 export const FORWARDED_AN_HOUR = 20;
 
-const PERSONS = /^(?:postmaster|abuse)@/i;
+const PERSONS = /^(?:postmaster(?:@|$)|abuse@)/i;
 
 /**
  * Whether it is for a person to read: to such an address, by somebody (never a notice, which has no sender), and neither a

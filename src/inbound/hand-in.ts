@@ -41,7 +41,7 @@ export async function handIn({ clock }: { clock: Clock }, order: HandIn): Promis
       last = await reply();
     }
     if (last === null) return { kind: 'refused', why: end.why ?? 'the connection was closed' };
-    return /^250 /.test(last) ? { kind: 'taken', reply: last } : { kind: 'refused', why: last };
+    return last.startsWith('250 ') ? { kind: 'taken', reply: last } : { kind: 'refused', why: last };
   } finally {
     timer.cancel();
     socket.destroy();

@@ -100,12 +100,12 @@ function bounceOf(from: Mailbox, { address, domain }: Mailbox, now: number): Buf
 /** Looks at each ring for news of the event log, until its patience ends. */
 async function isReached({ db, clock, bells }: SelfTestDeps, deliveryId: string, status: string): Promise<boolean> {
   let wake: () => void = () => undefined;
-  let isOver = false;
+  const patience = { isOver: false };
   const unlisten = bells.events.listen(() => {
     wake();
   });
   const timer = clock.after(PATIENCE_MS, () => {
-    isOver = true;
+    patience.isOver = true;
     wake();
   });
   try {
@@ -113,7 +113,7 @@ async function isReached({ db, clock, bells }: SelfTestDeps, deliveryId: string,
       const rung = new Promise<void>((resolve) => (wake = resolve));
       const [row] = await db.fast.all<{ status: string }>('SELECT status FROM deliveries WHERE id = ?', [deliveryId]);
       if (row?.status === status) return true;
-      if (isOver) return false;
+      if (patience.isOver) return false;
       await rung;
     }
   } finally {

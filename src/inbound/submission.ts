@@ -32,6 +32,8 @@ export interface SubmissionDeps {
   audit: { write(row: AuditRow): Promise<void> };
   idempotency: { store: IdempotencyStore; onMismatch: 'replay' | 'error' };
   reader: SubmissionReader;
+  /** Takes what could not be written beside a session. */
+  failed: (error: unknown) => void;
   isVerified(accountId: string, domain: string): Promise<boolean>;
   /** The account of our own mail, which notices belong to. */
   ownAccount: { ensure(): Promise<void> };
@@ -119,6 +121,12 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       if (session.recipients.length >= settings.recipients)
         return Promise.resolve(refuse(452, `4.5.3 at most ${String(settings.recipients)} recipients at once`));
       return Promise.resolve(null);
+    },
+    tooLarge(session, step) {
+      const refusal = refuse(552, '5.3.4 the mail is too large');
+      void callerOf(session)
+        .then((standing) => refused(session, step, 'caller' in standing ? standing.caller : null, refusal))
+        .catch(deps.failed);
     },
     async data(session, bytes) {
       const started = deps.clock.monotonic();

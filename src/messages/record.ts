@@ -56,6 +56,8 @@ export function createRecorder(deps: {
   commit: Committer;
   clock: Clock;
   written: (recorded: readonly Recorded[]) => void;
+  /** Hears of each complaint that counted. */
+  complained?: (deliveryId: string) => void;
   /** How senders by SMTP are told of failures; without it they are not. */
   notices?: NoticeRule;
 }): Recorder {
@@ -69,6 +71,8 @@ export function createRecorder(deps: {
       const unit: HappenUnit = rows === undefined ? { occurrences } : { occurrences, rows };
       const recorded = await deps.commit.submit(work, unit, 1024 * occurrences.length);
       deps.written(recorded);
+      for (const [at, { deliveryId, happening }] of occurrences.entries())
+        if (happening.kind === 'complained' && recorded[at]?.applied === true) deps.complained?.(deliveryId);
       return recorded;
     },
   };

@@ -17,9 +17,11 @@ import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
+import { sourceOperations } from './sources.ts';
 import { statsOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { Unavailable } from './unavailable.ts';
+import { watchOperations } from './watch.ts';
 import { webhookOperations } from './webhooks.ts';
 
 export type { OperatorDeps, StoreDeps } from './operation.ts';
@@ -32,6 +34,8 @@ const table = {
   ...messageOperations,
   ...queueOperations,
   ...holdOperations,
+  ...sourceOperations,
+  ...watchOperations,
   ...resolveOperations,
   ...eventOperations,
   ...webhookOperations,

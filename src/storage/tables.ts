@@ -237,8 +237,8 @@ export interface DeliveryRow {
 export interface HoldRow {
   id: string;
   kind: 'hold' | 'limit';
-  scope: 'domain' | 'lane' | 'account' | 'stream' | 'message';
-  /** A recipient domain, a lane's name, an account's id, a stream's slug, a message's id. */
+  scope: 'domain' | 'lane' | 'account' | 'stream' | 'message' | 'source';
+  /** A recipient domain, a lane's or source's name, an account's id, a stream's slug, a message's id. */
   target: string;
   /** The account that is concerned, where there is one. */
   account_id: string | null;
@@ -252,6 +252,30 @@ export interface HoldRow {
   /** When it ends by itself, or null. */
   until: number | null;
   created_at: number;
+}
+
+/** What a source has sent to a site on a UTC day of its warm-up. */
+export interface WarmUpRow {
+  source: string;
+  /** The operator's name, or the site's. */
+  site: string;
+  /** `2026-01-31`. */
+  day: string;
+  /** Place in the list of daily caps. */
+  stage: number;
+  sent: number;
+  blocked: number;
+  deferred: number;
+  complained: number;
+}
+
+/** A source that a site refuses by a block list: left off it until then. The system's own address has an empty name. */
+export interface SourceBlockRow {
+  source: string;
+  site: string;
+  since: number;
+  until: number;
+  reply: string;
 }
 
 /** The MTA-STS policy of a recipient domain as it was last fetched. */
@@ -724,6 +748,8 @@ export interface Tables {
   holds: HoldRow;
   sts_policies: StsPolicyRow;
   host_tls: HostTlsRow;
+  warm_up: WarmUpRow;
+  source_blocks: SourceBlockRow;
   tls_sessions: TlsSessionRow;
   tls_policies: TlsPolicyRow;
   tls_reports: TlsReportRow;
@@ -775,6 +801,8 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   holds: ['id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at'],
   sts_policies: ['domain', 'policy_id', 'policy_json', 'fetched_at', 'expires_at'],
   host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
+  warm_up: ['source', 'site', 'day', 'stage', 'sent', 'blocked', 'deferred', 'complained'],
+  source_blocks: ['source', 'site', 'since', 'until', 'reply'],
   tls_sessions: ['day', 'domain', 'policy', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
   tls_policies: ['day', 'domain', 'policy', 'strings_json', 'mx_json'],
   tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],

@@ -33,6 +33,7 @@ describe('dashboard: the queue', () => {
     const id = await waiting();
     const queue = await browser.open('/queue');
     assert.match(queue.html, /href="\/queue\?domain=dest\.test"/);
+    assert.match(queue.html, /href="\/queue\/lane\?name&#x3D;mx\.dest\.test"/);
     assert.match(queue.html, /id="live" hx-get/);
     assert.deepEqual(htmlFaults(queue.html), []);
     const domain = await browser.open('/queue?domain=dest.test');

@@ -263,9 +263,9 @@ describe('journey: reports', () => {
         await send(port(), 'pat@people.test', to, letter);
       assert.deepEqual(await states(2), ['forwarded', 'forwarded']);
       while (toOperator().length < 2) await new Promise((resolve) => setImmediate(resolve));
-      const [mail] = toOperator();
-      assert.equal(mail?.from, '');
-      const parsed = await simpleParser(mail?.data ?? '');
+      const [mail = assert.fail()] = toOperator();
+      assert.equal(mail.from, '');
+      const parsed = await simpleParser(mail.data);
       assert.deepEqual([parsed.from?.value[0]?.address, parsed.subject, parsed.headers.get('auto-submitted')], ['postmaster@mail.posthorn.test', 'Mail to postmaster@rp.acme.test', 'auto-generated']); // prettier-ignore
       assert.match(parsed.text ?? '', /postmaster@rp\.acme\.test came on .* from 127\.0\.0\.1\.\nIts sender says to be <pat@people\.test>/); // prettier-ignore
       assert.deepEqual(parsed.attachments.map(({ contentType, content }) => [contentType, content.toString('latin1')]), [['message/rfc822', `${letter}\r\n`]]); // prettier-ignore

@@ -14,6 +14,7 @@ const ROWS = 100;
 /** Of a lane with many destinations the mail of so many is shown. */
 const MOST_DESTINATIONS = 5;
 const SHOWN_DOMAINS = 200;
+const SHOWN_LANES = 200;
 const HOUR_MS = 3_600_000;
 
 type Deps = Pick<DashboardDeps, 'history'>;
@@ -42,11 +43,11 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     'Queue',
     {
       ...sumOf(found),
-      lanes: found.data.filter(({ waiting, connections, parked_until: parked, cause }) => waiting > 0 || connections > 0 || parked !== null || cause !== 'start').map(withPlace), // prettier-ignore
+      lanes: rowsOf(found),
       domains: found.domains.slice(0, SHOWN_DOMAINS),
       domain,
       inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row)) },
-      lane: laneAtWork(found, domain),
+      lane: hrefOf(found.domains.find((one) => one.domain === domain)?.lane ?? '~'),
       plots: plotsOf(history.moments()),
       hasPlots: true,
       holds: holds.data.filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain)).map((row) => withTarget(visit, row)), // prettier-ignore
@@ -59,18 +60,42 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   );
 }
 
-/** The lane of a destination, where it has one in memory. */
-function laneAtWork({ data, domains }: Lanes, domain: string): string | null {
-  const name = domains.find((one) => one.domain === domain)?.lane;
-  return data.find((one) => one.name === name)?.name ?? null;
+interface LaneRow {
+  name: string;
+  href: string | null;
+  /** On disk and in memory. */
+  waiting: number;
+  due: number;
+  oldest: string | null;
+  /** Its limits and their reasons; null for a lane that has nothing to do now. */
+  state: Lanes['data'][number] | null;
 }
 
-const laneLink = (name: string): string => linkTo(LANE, new URLSearchParams({ name }));
-const withPlace = <Lane extends { name: string }>(one: Lane): Lane & { href: string } => ({
-  ...one,
-  href: laneLink(one.name),
-});
+/** A row a lane: those with mail, those at work, and those of which there is something to tell; the fullest first. */
+function rowsOf({ data, domains }: Lanes): LaneRow[] {
+  const rows = new Map<string, LaneRow>();
+  for (const state of data) {
+    const { name, waiting, connections, parked_until: parked, cause } = state;
+    if (waiting > 0 || connections > 0 || parked !== null || cause !== 'start')
+      rows.set(name, { name, href: hrefOf(name), waiting: 0, due: 0, oldest: null, state });
+  }
+  for (const { lane: name, waiting, due, oldest_due_at: oldest } of domains) {
+    const row = rows.get(name) ?? { name, href: hrefOf(name), waiting: 0, due: 0, oldest: null, state: data.find((one) => one.name === name) ?? null }; // prettier-ignore
+    const isOlder = row.oldest === null || oldest < row.oldest;
+    rows.set(name, {
+      ...row,
+      waiting: row.waiting + waiting,
+      due: row.due + due,
+      oldest: isOlder ? oldest : row.oldest,
+    });
+  }
+  return [...rows.values()].sort((a, b) => b.due - a.due || b.waiting - a.waiting).slice(0, SHOWN_LANES);
+}
 
+/** What has no mail host has no lane of its own to look at. */
+const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
+
+const laneLink = (name: string): string => linkTo(LANE, new URLSearchParams({ name }));
 /** Whose mail it is; to look at it an administrator goes over to that account. */
 function withAccount({ accounts, account }: Visit, row: ResultOf<'queue.list'>['data'][number]): object {
   const owner = accounts.find(({ id }) => id === row.account_id);

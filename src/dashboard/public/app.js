@@ -67,7 +67,16 @@ function ready(root = document) {
     if (button !== null) button.hidden = true;
   }
   for (const table of all('[data-tail]', root)) tail(table);
+  reachable(root);
 }
+// What has to be pushed sideways can be by keyboard.
+function reachable(root = document) {
+  for (const box of all('.scroll, pre', root)) {
+    if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 1) box.tabIndex = 0;
+    else box.removeAttribute('tabindex');
+  }
+}
+addEventListener('resize', () => reachable());
 
 // A preset ticks its boxes; ticking a box is a choice of one's own.
 for (const form of all('form[data-presets]')) {

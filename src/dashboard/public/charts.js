@@ -3,13 +3,17 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 const number = new Intl.NumberFormat('en-US', { maximumFractionDigits: 1 });
 const HEIGHT = 200;
 
+const STEP_S = { minute: 60, hour: 3600, day: 86400 };
+// A few points are seen better as points.
+const FEW = 45;
+
 // Each bar begins where the one below ends: uPlot is given sums, and tells the parts.
 function sums(series) {
   let below = null;
   return series.map(({ values }) => (below = values.map((value, at) => (value ?? 0) + (below?.[at] ?? 0))));
 }
 
-function optionsOf({ kind, unit, step, series }, width) {
+function optionsOf({ kind, unit, step, times, series }, width) {
   const isBars = kind === 'bars';
   // The highest sum is drawn first, and lower ones over it.
   const order = isBars ? series.map((_, at) => series.length - 1 - at) : series.map((_, at) => at);
@@ -26,9 +30,12 @@ function optionsOf({ kind, unit, step, series }, width) {
     // A day here is a day of UTC, wherever one looks at it.
     ...(step === 'day' ? { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') } : {}),
     cursor: { y: false, points: { show: !isBars } },
-    scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+    scales: {
+      x: { range: (_, first, last) => [first, last + (isBars ? STEP_S[step] : 0)] },
+      y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] },
+    },
     axes: [
-      axis,
+      { ...axis, values: step === 'day' ? DAYS : HOURS },
       {
         ...axis,
         size: 56,
@@ -48,7 +55,7 @@ function optionsOf({ kind, unit, step, series }, width) {
           stroke: paint,
           width: isBars ? 0 : 1.5,
           ...(isBars ? { fill: paint, paths: uPlot.paths.bars({ size: [0.9, 60], align: 1 }) } : {}),
-          points: { show: false },
+          points: { show: !isBars && times.length <= FEW, size: 5, fill: paint },
           value: (_, __, ___, place) =>
             place === null || values[place] == null
               ? '–'
@@ -59,6 +66,12 @@ function optionsOf({ kind, unit, step, series }, width) {
   };
 }
 
+// uPlot's forms of labels by the distance of ticks in seconds: least distance, label, what is added where the year or day changes.
+const DAYS = [[86400, '{MM}-{DD}', '\n{YYYY}', null, null, null, null, null, 1]];
+const HOURS = [
+  [3600, '{HH}:{mm}', '\n{MM}-{DD}', null, '\n{MM}-{DD}', null, null, null, 1],
+  [60, '{HH}:{mm}', '\n{MM}-{DD}', null, '\n{MM}-{DD}', null, null, null, 1],
+];
 const shown = new Map();
 
 function draw(figure) {
