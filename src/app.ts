@@ -77,6 +77,7 @@ import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
+import { copyBeforeMigration } from './operator/before-migration.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import { createHistory } from './operator/history.ts';
@@ -136,7 +137,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
   const keyring = openKeyring(config.dataDir);
-  const db = await openDatabase({ url: config.storage.url, workOrder: [HAPPEN] });
+  const db = await openDatabase({
+    url: config.storage.url,
+    workOrder: [HAPPEN],
+    beforeMigration: () =>
+      copyBeforeMigration(config, (folder) => {
+        log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
+      }),
+  });
   const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
   const report = (error: unknown): void => {
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
