@@ -14,6 +14,7 @@ import { secondsLeft, Windows } from './base/windows.ts';
 import { readBounceRules } from './config/bounce-rules.ts';
 import { createSafeFetch } from './base/safe-fetch.ts';
 import { readCertificate } from './config/certificate.ts';
+import { watchCertificate, type CertificateWatch } from './config/certificate-watch.ts';
 import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
@@ -26,6 +27,7 @@ import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { createIdempotencyStore } from './storage/idempotency-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from './accounts/account-store.ts';
 import { createAuditLog } from './accounts/audit-log.ts';
+import { createOwnAccount, OWN_ACCOUNT } from './accounts/own-account.ts';
 import { createQuotas } from './accounts/quota.ts';
 import { createAccountTracking } from './accounts/settings-store.ts';
 import { createStreams } from './accounts/stream-store.ts';
@@ -51,20 +53,26 @@ import { createJudge, type Judge } from './messages/classify.ts';
 import { createHolds, type Holds } from './messages/holds.ts';
 import { createHoldBook, type HoldBook } from './messages/hold-book.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
-import { returnPathKeys } from './messages/return-path.ts';
+import { returnPathKeys, type ReturnPathKey } from './messages/return-path.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
 import { createBotOf } from './tracking/bots.ts';
 import { createHits } from './tracking/hit.ts';
 import { trackingBase, trackingTargetOf } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
+import { withDane } from './mta/dns/dane.ts';
+import { selfTest } from './inbound/self-test.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
 import { createStsPolicies } from './mta/dns/sts.ts';
 import { createStsFetch } from './mta/dns/sts-fetch.ts';
-import { namedIpv6Address } from './mta/ipv6.ts';
-import { createMta, type Mta } from './mta/mta.ts';
+import { createMta, type Mta, type MtaDeps } from './mta/mta.ts';
+import { createLocalAddresses, type LocalAddresses } from './mta/local-addresses.ts';
+import { createSources, DEFAULT_POOL, type Sources } from './mta/sources.ts';
+import { createWarmUp } from './mta/warm-up.ts';
 import { createSites } from './mta/sites.ts';
+import { createTlsReports } from './mta/tls-reports.ts';
+import { createTlsTally, type TlsTally } from './mta/tls-tally.ts';
 import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
@@ -163,13 +171,21 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const idempotency = createIdempotencyStore({ db, clock });
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
+  const ownAccount = createOwnAccount({ db, clock });
+  const notices = { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } };
   const recorder = createRecorder({
     commit: db.commit,
     clock,
+    complained: (deliveryId) => {
+      mta.complained(deliveryId);
+    },
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
+      const due = recorded.flatMap(({ noticeTo: domain }) => (domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }])); // prettier-ignore
+      if (due.length > 0) bells.deliveries.ring(due);
       bells.events.ring();
     },
+    notices,
   });
 
   const accountTracking = createAccountTracking({ db, clock });
@@ -203,6 +219,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
+    notices,
   };
 
   const book = createHoldBook({
@@ -213,8 +230,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
   });
   await book.load();
-  const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory });
+  const sources = buildSources({ config, db, clock, log, book });
+  const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory, poolHold: (by) => sources.holdOf(by) }); // prettier-ignore
+  const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
   const mta = buildMta({
+    tlsTally,
     config,
     overrides,
     clock,
@@ -228,6 +248,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     signers,
     holds,
     book,
+    sources,
+    poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
     trackingKey: trackKeys[0],
     epoch,
     judge: (refusal) => judge(refusal),
@@ -284,7 +306,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       renderer,
       holdOf: holds.of,
       change: { db, clock, recorder, bells, retry: accept.retry },
-      laneFacts: (domain) => mta.laneFacts(domain),
+      laneFacts: (domain, mark) => mta.laneFacts(domain, mark),
       wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
       db,
       clock,
@@ -346,6 +368,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
         return rate.over ? secondsLeft(rate, now) : null;
       },
+      isVerified: accept.isVerified,
+      failed: report,
+      ownAccount,
+      forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
     },
@@ -361,12 +387,20 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         smtputf8: config.delivery.smtputf8,
         recipients: config.limits.recipients,
         size: config.limits.messageBytes,
+        notify: submission.notify,
+        operatorAddress: config.smtp.operatorAddress,
       },
     },
   );
+  let listening: InboundPorts = { mx: null, submission: null, submissions: null };
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
+    listening: () => listening,
+    selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
+      mx: listening.mx === null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
+      hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
+    }),
   }; // prettier-ignore
   const history = createHistory({
     db,
@@ -384,6 +418,10 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
 
+  const verifiedIn = async (name: string): Promise<string | null> => {
+    const domain = await directory.find(name);
+    return domain?.status === 'verified' ? domain.account_id : null;
+  };
   const housekeeping = createHousekeeping({ clock, log }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
@@ -391,11 +429,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
     oldSessions({ db, clock, keptMs: config.retention.audit }),
+    ...(config.smtp.operatorAddress === null || tlsTally === null ? [] : [createTlsReports({ db, clock, log, resolver, accept, fetch, random, accountOf: verifiedIn }, { from: config.smtp.operatorAddress, submitter: config.smtp.hostname })]), // prettier-ignore
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
   ]);
 
   const running: Running = {
+    tlsTally,
     api,
     dashboard,
     apart: null,
@@ -414,6 +454,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     ownResolver: overrides.resolver === undefined,
     meters,
     metrics: null,
+    certificateWatch: watchCertificate({
+      clock,
+      log,
+      files: () => current.tls,
+      changed: (renewed) => {
+        if (config.http.tls) api.setCertificate(renewed);
+        inbound.setCertificate(renewed);
+      },
+    }),
   };
   const reload = (next: Config): Changes => {
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
@@ -461,6 +510,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     }
     await mta.start();
     const ports = await inbound.start();
+    listening = ports;
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
@@ -479,10 +529,20 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
   return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
 }
 
+/** What listens everywhere is dialled on the loopback. */
+const nearBy = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+
+/** The key that return paths are made with now. */
+const signingKey = (keyring: Keyring): ReturnPathKey => ({
+  id: keyring.keyIds.length % 32,
+  secret: keyring.derive('return path'),
+});
+
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
 
 interface Parts {
+  tlsTally: TlsTally | null;
   config: Config;
   overrides: Overrides;
   clock: Clock;
@@ -496,6 +556,8 @@ interface Parts {
   signers: ReturnType<typeof createDkimSigners>;
   holds: Holds;
   book: HoldBook;
+  sources: Sources;
+  poolOf: MtaDeps['poolOf'];
   trackingKey: TrackingKey;
   epoch: number;
   judge: Judge;
@@ -517,14 +579,15 @@ function buildMta(parts: Parts): Mta {
     signers,
     holds,
     book,
+    sources,
+    poolOf,
     trackingKey,
     epoch,
     judge,
   } = parts;
   const { delivery, smtp } = config;
   const random = overrides.random ?? Math.random;
-  const six = { isUsed: delivery.ipv6 === 'always', source: null as string | null };
-  if (delivery.ipv6 === 'auto') void lookForIpv6({ log, resolver }, six);
+  const six = localAddresses({ log, resolver }, config);
   const dial = {
     ownHostname: smtp.hostname,
     ownAddresses: [],
@@ -548,18 +611,22 @@ function buildMta(parts: Parts): Mta {
     operators: readOperators(delivery.operatorsFile),
     tls: delivery.tls,
     ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
-    findHosts: (domain, { fresh }) => findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh }),
-    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
+    findHosts: async (domain, { fresh }) => {
+      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed(), fresh });
+      return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
+    },
+    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed() }),
   });
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sites, random, holds, trackingKey, judge,
+      db, clock, log, recorder, bells, sites, sources, poolOf, random, holds, trackingKey, judge,
       limitsOf: (lane) => book.limitsOf(lane),
+      ...(parts.tlsTally === null ? {} : { tlsSeen: parts.tlsTally.note }),
       ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
-      returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
+      returnPathKey: signingKey(keyring),
     },
     {
       epoch,
@@ -569,7 +636,7 @@ function buildMta(parts: Parts): Mta {
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
       shaping: delivery.shaping,
       maxConnections: delivery.maxConnections,
-      sourceIpv6: () => six.source,
+      localOf: (source) => six.of(source),
       retry: { schedule: delivery.retry.schedule },
       simulatorDomain: config.simulator.domain,
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
@@ -581,19 +648,27 @@ function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
 }
 
-/** Not waited for: mail may leave over IPv4 meanwhile. */
-async function lookForIpv6(
-  { log, resolver }: Pick<Parts, 'log' | 'resolver'>,
-  six: { isUsed: boolean; source: string | null },
-): Promise<void> {
-  six.source = await namedIpv6Address({ resolver }, ownAddresses());
-  six.isUsed = six.source !== null;
-  log.debug(
-    { event: 'ipv6', source: six.source },
-    six.isUsed
-      ? 'mail hosts are dialled over IPv6 too'
-      : 'no IPv6 address of this machine has a name that leads back to it',
+function localAddresses({ log, resolver }: Pick<Parts, 'log' | 'resolver'>, { delivery }: Config): LocalAddresses {
+  return createLocalAddresses(
+    { log, resolver },
+    { ipv6: delivery.ipv6, sources: delivery.sources, own: ownAddresses() },
   );
+}
+
+function buildSources({
+  config,
+  db,
+  clock,
+  log,
+  book,
+}: Pick<Parts, 'config' | 'db' | 'clock' | 'log' | 'book'>): Sources {
+  const { delivery, smtp } = config;
+  const warming = new Map(
+    delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
+  );
+  const warmUp = createWarmUp({ db, clock, log }, warming);
+  const sources = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
+  return createSources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
 }
 
 async function readiness(db: Database, disk: DiskGuard): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
@@ -618,6 +693,7 @@ async function listen(api: Api, { host, port, tls }: Config['http']): Promise<st
 }
 
 interface Running {
+  tlsTally: TlsTally | null;
   api: Api;
   inbound: Inbound;
   dashboard: Dashboard;
@@ -636,9 +712,11 @@ interface Running {
   ownResolver: boolean;
   meters: Meters | null;
   metrics: MetricsServer | null;
+  certificateWatch: CertificateWatch;
 }
 
 async function stopAll({
+  tlsTally,
   api,
   inbound,
   dashboard,
@@ -657,7 +735,9 @@ async function stopAll({
   ownResolver,
   meters,
   metrics,
+  certificateWatch,
 }: Running): Promise<void> {
+  certificateWatch.stop();
   disk.stop();
   dashboard.stop();
   meters?.stop();
@@ -671,7 +751,7 @@ async function stopAll({
     mta.stop(),
     webhooks.stop(),
   ]);
-  await Promise.all([callers.close(), hits.close(), auditLog.close(), renderer.close()]);
+  await Promise.all([tlsTally?.stop(), callers.close(), hits.close(), auditLog.close(), renderer.close()]);
   if (ownResolver) await resolver.close();
   await db.close();
 }

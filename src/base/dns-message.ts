@@ -26,6 +26,8 @@ export interface RecordOf {
   AAAA: string;
   TXT: string;
   PTR: string;
+  /** The alias itself: where it leads, whatever is there. */
+  CNAME: string;
   TLSA: TlsaRecord;
 }
 
@@ -50,7 +52,8 @@ export type Reply<T> =
   | { kind: 'records'; records: T[]; name: string; ttl: number; secure: boolean }
   /** An alias whose target the reply does not speak of: ask for `name`. */
   | { kind: 'alias'; name: string; ttl: number; secure: boolean }
-  | { kind: 'no_data' | 'no_domain'; ttl: number };
+  | { kind: 'no_data'; ttl: number; secure?: true }
+  | { kind: 'no_domain'; ttl: number };
 
 /** The bytes of a query. AD asks for the AD bit in the answer without fetching signatures (RFC 6840 section 5.7). */
 export function writeQuery(query: { id: number; name: string; type: RecordType; edns: boolean }): Buffer {
@@ -127,7 +130,7 @@ function readAnswers<T extends RecordType>(
   nameError: boolean,
 ): Reply<RecordOf[T]> {
   const answers = packet.answers ?? [];
-  const alias = followAliases(asked, answers);
+  const alias = type === 'CNAME' ? { name: asked, ttl: Number.MAX_SAFE_INTEGER } : followAliases(asked, answers);
   if (alias === null) return { kind: 'failure', why: 'malformed', text: 'the aliases of the name go in a circle' };
   let ttl = alias.ttl;
   const records: RecordOf[T][] = [];
@@ -143,7 +146,7 @@ function readAnswers<T extends RecordType>(
   const negative = negativeTtl(packet.authorities ?? []);
   if (nameError) return { kind: 'no_domain', ttl: negative ?? 0 };
   if (alias.name !== asked && negative === null) return { kind: 'alias', name: alias.name, ttl, secure };
-  return { kind: 'no_data', ttl: negative ?? 0 };
+  return { kind: 'no_data', ttl: negative ?? 0, ...(secure ? { secure } : {}) };
 }
 
 const readers: { [T in RecordType]: (answer: Answer) => RecordOf[T] | null } = {
@@ -151,6 +154,7 @@ const readers: { [T in RecordType]: (answer: Answer) => RecordOf[T] | null } = {
     answer.type === 'MX' ? { preference: answer.data.preference ?? 0, exchange: fold(answer.data.exchange) } : null,
   A: (answer) => (answer.type === 'A' ? answer.data : null),
   AAAA: (answer) => (answer.type === 'AAAA' ? answer.data : null),
+  CNAME: (answer) => (answer.type === 'CNAME' ? fold(answer.data) : null),
   PTR: (answer) => (answer.type === 'PTR' ? fold(answer.data) : null),
   TLSA: (answer) => (answer.type === 'TLSA' ? answer.data : null),
   TXT: (answer) =>

@@ -26,7 +26,8 @@ export type DnsAnswer<T> =
       /** The AD bit: the resolver says it validated the answer. Worth only what the way to that resolver is worth. */
       secure: boolean;
     }
-  | { kind: 'no_data' }
+  /** `secure` as above: there certainly is none. */
+  | { kind: 'no_data'; secure?: true }
   /** `fresh`: asked just now, not taken from the cache. */
   | { kind: 'no_domain'; fresh: boolean }
   | Trouble;
@@ -44,6 +45,8 @@ export interface Resolver {
   txt(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
   /** Names of an IPv4 or IPv6 address. Throws on text that is no address. */
   ptr(ip: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
+  /** Where the name itself leads as an alias, not what stands there. */
+  cname(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
   tlsa(name: string, options?: LookupOptions): Promise<DnsAnswer<TlsaRecord>>;
   /** Ends what is under way with trouble and leaves nothing open. */
   close(): Promise<void>;
@@ -135,6 +138,7 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
     aaaa: (name, options) => lookUp('AAAA', name, options),
     txt: (name, options) => lookUp('TXT', name, options),
     ptr: (ip, options) => lookUp('PTR', reverseName(ip), options),
+    cname: (name, options) => lookUp('CNAME', name, options),
     tlsa: (name, options) => lookUp('TLSA', name, options),
     async close() {
       closed = true;
@@ -175,7 +179,10 @@ function kept<T>(found: Exclude<Found<T>, { kind: 'alias' }>, aliasTtl: number, 
       return { answer: { kind: 'found', records, name, ttl, secure: found.secure && aliasSecure }, seconds: ttl };
     }
     case 'no_data':
-      return { answer: { kind: 'no_data' }, seconds: negativeSeconds(found.ttl) };
+      return {
+        answer: { kind: 'no_data', ...(found.secure === true && aliasSecure ? { secure: true } : {}) },
+        seconds: negativeSeconds(found.ttl),
+      };
     case 'no_domain':
       return { answer: { kind: 'no_domain', fresh: true }, seconds: negativeSeconds(found.ttl) };
     case 'trouble':

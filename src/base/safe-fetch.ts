@@ -27,6 +27,8 @@ export interface SafeRequest {
   url: string;
   headers: Readonly<Record<string, string>>;
   body?: string;
+  /** In place of `body`. */
+  bytes?: Buffer;
 }
 
 export type Fetched =
@@ -158,7 +160,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
       message.on('close', () => {
         end({ kind: 'failed', why: 'broken', text: 'the connection ended before an answer' });
       });
-      message.end(request.body);
+      message.end(request.bytes ?? request.body);
     });
   }
 

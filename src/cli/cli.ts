@@ -15,6 +15,7 @@ import { addAdmin } from './admin.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
 import { addConfig } from './config.ts';
+import { addDoctor } from './doctor.ts';
 import { addDomains } from './domains.ts';
 import { addEvents } from './events.ts';
 import { addInbound, type OpenReportParser } from './inbound.ts';
@@ -167,6 +168,7 @@ export async function run(
   addSuppressions(program, context);
   addWebhooks(program, context);
   addBooks(program, context);
+  addDoctor(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);
   try {

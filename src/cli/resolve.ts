@@ -27,6 +27,7 @@ function lines(resolved: ResultOf<'resolve'>): string[] {
     ['lane', resolved.lane],
     ['operator', resolved.operator],
     ['MTA-STS', sts === null ? 'none' : `${sts.mode}: ${sts.mx.join(', ')}`],
+    ['TLSA', resolved.hosts.flatMap(({ name, tlsa }) => tlsa.map((record) => `${name} ${record}`)).join(', ') || null],
     ['source', resolved.source ?? "the system's choice"],
     ['connections', limits?.connections ?? null],
     ['mails a minute', limits?.per_minute ?? null],

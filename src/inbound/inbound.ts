@@ -17,7 +17,7 @@ export interface Certificate {
 }
 
 export interface InboundDeps
-  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db'>, Omit<ReceiveDeps, 'reader' | 'db'> {
+  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db' | 'bells'>, Omit<ReceiveDeps, 'reader' | 'db'> {
   clock: Clock;
   log: Log;
   db: ReceiveDeps['db'];

@@ -8,6 +8,9 @@ export interface StsPolicy {
   maxAge: number;
 }
 
+/** Why there is no policy although a record announces one, in the words of RFC 8460 section 4.3.2.2. */
+export type StsFault = 'sts-policy-fetch-error' | 'sts-policy-invalid' | 'sts-webpki-invalid';
+
 /** A year: more is cut (section 3.2). */
 const LONGEST_AGE_S = 31_557_600;
 const MOST_MX = 100;

@@ -29,6 +29,8 @@ export interface SubmittedMail {
   /** With angle brackets, or null where it has none yet. */
   messageId: string | null;
   hasDate: boolean;
+  /** `TLS-Required: No` (RFC 8689 section 5). */
+  waivesTls: boolean;
   options: SubmissionOptions;
 }
 
@@ -79,6 +81,7 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
     cc: new Set(mailboxesOf(named('cc')).map(({ address }) => addressKey(address))),
     messageId: /<[^<>\s]{1,990}>/.exec(named('message-id')[0]?.value ?? '')?.[0] ?? null,
     hasDate: named('date').length > 0,
+    waivesTls: named('tls-required').some(({ value }) => value.trim().toLowerCase() === 'no'),
     options: optionsOf(fields),
   };
 }

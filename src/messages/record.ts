@@ -20,6 +20,7 @@ import { newId } from '../base/id.ts';
 import { addToStats, statTypesOf, type StatFacts } from '../events/stats.ts';
 import { decide, type Decision } from './decide.ts';
 import type { DeliveryState, Happening } from './delivery.ts';
+import { isFailure, noticeRows, type Failure, type NoticeRule } from './failure-notice.ts';
 
 /** What happened to which delivery. */
 export interface Occurrence {
@@ -33,6 +34,8 @@ export interface Recorded {
   state: DeliveryState | null;
   /** The class of the bounce that it meant, where it meant one. */
   bounced?: string;
+  /** Set where a notice of its failure was written: the domain that it goes to. */
+  noticeTo?: string;
 }
 
 /** Happenings that belong together, in order, with rows (an audit line, say) to be written in the same transaction. */
@@ -53,17 +56,23 @@ export function createRecorder(deps: {
   commit: Committer;
   clock: Clock;
   written: (recorded: readonly Recorded[]) => void;
+  /** Hears of each complaint that counted. */
+  complained?: (deliveryId: string) => void;
+  /** How senders by SMTP are told of failures; without it they are not. */
+  notices?: NoticeRule;
 }): Recorder {
   const work: Work<HappenUnit, readonly Recorded[], Map<string, Folding>> = {
     name: HAPPEN,
     read: (db, units) => load(db, units, deps.clock.now()),
-    run: (tx, units, folding) => writeGroup(tx, units, folding, deps.clock.now()),
+    run: (tx, units, folding) => writeGroup(tx, units, folding, deps.clock.now(), deps.notices),
   };
   return {
     async record(occurrences, rows) {
       const unit: HappenUnit = rows === undefined ? { occurrences } : { occurrences, rows };
       const recorded = await deps.commit.submit(work, unit, 1024 * occurrences.length);
       deps.written(recorded);
+      for (const [at, { deliveryId, happening }] of occurrences.entries())
+        if (happening.kind === 'complained' && recorded[at]?.applied === true) deps.complained?.(deliveryId);
       return recorded;
     },
   };
@@ -78,6 +87,7 @@ export type Loaded = DeliveryRow & {
   tags_json: string;
   suppressed: string | null;
   expires_at: number | null;
+  notice_to: string | null;
 };
 
 /** One delivery of the group while its happenings are folded. */
@@ -102,6 +112,8 @@ export interface Gathered {
   suppressions: SuppressionRow[];
   counters: Map<string, CounterRow>;
   stats: Map<string, StatRow>;
+  /** Of mail whose sender is to be told. */
+  failures: Failure[];
 }
 
 async function writeGroup(
@@ -109,8 +121,9 @@ async function writeGroup(
   units: readonly HappenUnit[],
   folding: ReadonlyMap<string, Folding>,
   now: number,
+  notices: NoticeRule | undefined,
 ): Promise<(readonly Recorded[])[]> {
-  const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map() };
+  const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map(), failures: [] }; // prettier-ignore
 
   const results = units.map((unit) =>
     unit.occurrences.map(({ deliveryId, happening }): Recorded => {
@@ -120,12 +133,16 @@ async function writeGroup(
       fold(one, decision, happening, now, gathered);
       const bounce = decision.events.find(({ type }) => type === 'bounced');
       const bounced = bounce === undefined ? {} : { bounced: String(bounce.detail['class']) };
-      return { applied: decision.applied, state: decision.state, ...bounced };
+      const isTold = notices !== undefined && noteFailure(one.row, decision, gathered);
+      const noticeTo = isTold ? { noticeTo: domainOf(one.row.notice_to ?? '') } : {};
+      return { applied: decision.applied, state: decision.state, ...bounced, ...noticeTo };
     }),
   );
 
   const changed = [...folding.values()].filter((one) => one.changed);
+  const told = notices === undefined || gathered.failures.length === 0 ? [] : await noticeRows(tx, notices, gathered.failures, now); // prettier-ignore
   const writes = insertRows(tx, [
+    ...told,
     {
       attempts: gathered.attempts,
       events: gathered.events,
@@ -139,11 +156,21 @@ async function writeGroup(
   return results;
 }
 
+/** Whether this is an end that the sender is told of. Simulated mail tells nobody: nothing of it may leave. */
+function noteFailure(row: Loaded, { steps, state, events }: Decision, gathered: Gathered): boolean {
+  const [event] = events;
+  if (row.notice_to === null || row.test === 1 || steps.length === 0 || event === undefined || !isFailure(state.status)) return false; // prettier-ignore
+  gathered.failures.push({ messageId: row.message_id, address: row.address, event });
+  return true;
+}
+
+const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
+
 /** Claims look at the suppression list once more: an address may have been added since its mail was accepted. */
 async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
   const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
   const rows = await db.all<Loaded>(
-    `SELECT d.*, m.opens, m.clicks, m.stream, m.from_domain, m.tags_json, m.expires_at, (
+    `SELECT d.*, m.opens, m.clicks, m.stream, m.from_domain, m.tags_json, m.expires_at, m.notice_to, (
        SELECT s.id || ' ' || s.reason FROM suppressions s
        WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
          AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)

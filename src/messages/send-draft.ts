@@ -36,6 +36,8 @@ export interface MessageSource {
   bytes: Buffer;
   /** The envelope's recipients with the field of the header that names them; the message's status is that of the first. */
   recipients: readonly { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[];
+  /** Who gets a notice where it fails in the end, or null. */
+  noticeTo: string | null;
 }
 
 /** One message to be accepted. */
@@ -51,6 +53,8 @@ export interface MessageDraft {
   template?: { id: string; version: number };
   /** Mail that was submitted whole: sent as it is, and the members above only say what stands in it. */
   source?: MessageSource;
+  /** RFC 8689: true for REQUIRETLS, false for `TLS-Required: No` in a submitted mail; where it is absent the headers say. */
+  requireTls?: boolean | null;
   headers: readonly HeaderPair[];
   tags: readonly string[];
   metadata: Readonly<Record<string, string>>;

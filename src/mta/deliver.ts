@@ -12,12 +12,15 @@ import type { OpenResult } from './connection/open-session.ts';
 import { noTimings, type PhaseTimeouts } from './connection/phases.ts';
 import type { Lease, Pool } from './connection/pool.ts';
 import type { Transfer } from './connection/session.ts';
-import { tlsNeed, type TlsNeed } from './connection/tls-policy.ts';
+import { tlsNeed, type TlsNeed, type TlsWish } from './connection/tls-policy.ts';
 import type { TlsClient } from './connection/tls.ts';
+import { laneName } from './sources.ts';
+import type { Transcripts } from './transcripts.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type Place } from './outcome.ts';
 import type { Ready } from './prepare.ts';
 import type { Host, Site } from './sites.ts';
 import { asksForLess } from './throttle.ts';
+import type { TlsSeen } from './tls-seen.ts';
 
 export interface DeliverDeps {
   clock: Clock;
@@ -28,8 +31,14 @@ export interface DeliverDeps {
   timeouts: PhaseTimeouts;
   /** Our name in EHLO. */
   hostname: string;
-  /** The address that IPv6 connections come from; null for the system's choice. */
-  sourceIpv6?: () => string | null;
+  /** The source that mail leaves from; null for the address that the system chooses. */
+  source?: string | null;
+  /** The addresses of this machine that connections come from, and the families that may be dialled; all where left out. */
+  local?: () => { addresses: readonly string[]; families: readonly number[] };
+  /** Who looks at dialogues. */
+  transcripts?: Pick<Transcripts, 'of'>;
+  /** Hears how TLS went with each connection that was opened, and of hosts that a policy forbids. */
+  tlsSeen?: (seen: TlsSeen) => void;
 }
 
 export type Tried =
@@ -55,12 +64,19 @@ export async function deliver(
   /** What the last host that was dialled did. */
   let last: ((frame: AttemptFrame) => Outcome) | null = null;
   let refusal: string | null = null;
-  for (const [at, host] of site.hosts.entries()) {
-    if (breaker.readyAt(hostKey(host), clock.now()) > clock.now()) continue;
-    const otherHostsRemain = at < site.hosts.length - 1;
-    const need = needOf(site, host);
+  const hosts = ofOurFamilies(deps, site.hosts);
+  if (hosts.length === 0) last = (seen) => outcomeOfDial(seen, placeOf(noHost, '', deps.source), unreachable);
+  for (const [at, host] of hosts.entries()) {
+    if (breaker.readyAt(hostKey(host, deps.source), clock.now()) > clock.now()) continue;
+    const otherHostsRemain = at < hosts.length - 1;
+    const need = needOf(site, host, mail.tlsWish);
     if (need.kind === 'refused') {
-      last = (seen) => outcomeOfDial(seen, placeOf(host, host.addresses[0]?.ip ?? ''), forbidden(need.text));
+      deps.tlsSeen?.({ site, host, need: null, opened: null });
+      const place = placeOf(host, host.addresses[0]?.ip ?? '', deps.source);
+      last = (seen) =>
+        mail.tlsWish === 'require'
+          ? outcomeOfTransfer(seen, place, notRequired)
+          : outcomeOfDial(seen, place, forbidden(need.text));
       continue;
     }
     let result = await tryHost(deps, site, host, need.need, mail, otherHostsRemain, connected);
@@ -85,10 +101,22 @@ export async function deliver(
       continue;
     }
     last = (seen) => outcomeOfTransfer(seen, result.place, result.transfer);
-    // Nothing is taken before the final dot: another host may take it at once.
+    // Nothing is taken before the final dot: another host may take it at once, or know REQUIRETLS.
+    if (result.transfer.kind === 'unsupported' && result.transfer.what === 'requiretls') continue;
     if (result.transfer.kind !== 'broken' || result.transfer.uncertain) break;
   }
   return last === null ? { kind: 'untried', refusal } : { kind: 'tried', outcome: last(frame(clock.now())) };
+}
+
+/** Hosts with those of their addresses that we may dial: a source may have an address of one family only. */
+function ofOurFamilies(deps: DeliverDeps, hosts: readonly Host[]): readonly Host[] {
+  const families = deps.local?.().families;
+  if (families === undefined || families.length > 1) return hosts;
+  return hosts.flatMap((host) => {
+    const addresses = host.addresses.filter(({ family }) => families.includes(family));
+    if (addresses.length === host.addresses.length) return [host];
+    return addresses.length === 0 ? [] : [{ ...host, addresses }];
+  });
 }
 
 type HostResult =
@@ -120,33 +148,35 @@ async function tryHost(
   const { breaker, clock } = deps;
   const target = targetOf(deps, site, host, need, otherHostsRemain);
   for (let fresh = isFresh; ; fresh = true) {
-    const leased = await leaseFor(deps, site, target, fresh);
+    const leased = await leaseFor(deps, site, host, target, fresh, mail.messageId);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
     if (leased.kind === 'failed') {
       const { reply } = leased;
       if (
         reply !== null &&
         asksForLess(reply.code, reply.enhanced, reply.text, '') &&
-        deps.pool.count(hostKey(host)) > 0
+        deps.pool.count(hostKey(host, deps.source)) > 0
       )
         return { kind: 'crowded', reply: reply.text };
-      breaker.failed(hostKey(host), clock.now());
-      return { kind: 'unreachable', place: placeOf(host, leased.ip), failed: leased };
+      breaker.failed(hostKey(host, deps.source), clock.now());
+      return { kind: 'unreachable', place: placeOf(host, leased.ip, deps.source), failed: leased };
     }
     const { lease } = leased;
     connected();
+    lease.session.trace?.begin?.(laneName(site.name, deps.source ?? null), mail.messageId);
     const transfer = await carry(lease, mail);
     // A kept connection may have died, or been told to close, while nobody looked: that says nothing about host or mail.
     if (lease.reused && !fresh && endedBeforeMail(transfer)) continue;
-    breaker.succeeded(hostKey(host));
-    return { kind: 'carried', place: placeOf(host, lease.ip), transfer };
+    breaker.succeeded(hostKey(host, deps.source));
+    return { kind: 'carried', place: placeOf(host, lease.ip, deps.source), transfer };
   }
 }
 
 async function carry(lease: Lease, mail: Ready): Promise<Transfer> {
   try {
     const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = mail;
-    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit });
+    const requireTls = mail.tlsWish === 'require';
+    return await lease.session.send({ envelopeFrom, recipients: [recipient], data, size, smtpUtf8, eightBit, requireTls }); // prettier-ignore
   } finally {
     lease.giveBack();
   }
@@ -160,12 +190,15 @@ const endedBeforeMail = (transfer: Transfer): boolean =>
 
 function leaseFor(
   deps: DeliverDeps,
-  { operator }: Site,
+  site: Site,
+  of: Host,
   target: DialTarget,
   fresh: boolean,
+  messageId: string,
 ): ReturnType<Pool['lease']> {
   const { pool, clock, tls, memory, breaker } = deps;
-  const host = `${target.host}:${String(target.port)}`;
+  const { operator, name } = site;
+  const host = hostKey({ name: target.host, port: target.port }, deps.source);
   return pool.lease({
     key: connectionKey(target),
     host,
@@ -175,7 +208,11 @@ function leaseFor(
     open: async (signal) => {
       breaker.dialling(host);
       try {
-        return await dial({ clock, tls, memory }, { ...target, signal });
+        const trace = deps.transcripts?.of(target.host);
+        trace?.begin?.(laneName(name, deps.source ?? null), messageId);
+        const opened = await dial({ clock, tls, memory, trace }, { ...target, signal });
+        deps.tlsSeen?.({ site, host: of, need: target.need, opened });
+        return opened;
       } catch (error) {
         // A bug, but a probe that never ends would keep the host closed for good.
         breaker.failed(host, clock.now());
@@ -187,7 +224,7 @@ function leaseFor(
 
 function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, otherHostsRemain: boolean): DialTarget {
   const auth = site.relay?.auth ?? null;
-  const localAddress = deps.sourceIpv6?.() ?? null;
+  const { addresses } = deps.local?.() ?? { addresses: [] };
   return {
     host: host.name,
     port: host.port,
@@ -198,20 +235,42 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, othe
     otherHostsRemain,
     // A route that says `tls: none` has said that its password goes in the clear.
     ...(auth === null ? {} : { auth: { ...auth, inPlaintext: site.relay?.tls === 'none' } }),
-    ...(localAddress === null ? {} : { localAddress }),
+    ...(addresses.length === 0 ? {} : { localAddresses: addresses }),
   };
 }
 
 /** What a connection to this host needs, or why it must not have the mail (RFC 8461 section 5). */
-export function needOf({ relay, sts = null, tls = null }: Site, host: Host): ReturnType<typeof tlsNeed> {
+export function needOf(
+  { relay, sts = null, tls = null }: Site,
+  host: Host,
+  wish: TlsWish | null = null,
+): ReturnType<typeof tlsNeed> {
+  const stsMatches = sts !== null && stsNames(sts, host.name);
   return tlsNeed({
     override: relay === null ? tls : relay.tls,
-    dane: null,
+    dane: host.dane ?? null,
     sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
-    stsMatches: sts !== null && stsNames(sts, host.name),
-    requireTls: false,
+    stsMatches,
+    wish,
+    isVouched: relay !== null || stsMatches || host.isValidated === true,
   });
 }
+
+/** None of the hosts has an address that the source can reach. */
+const noHost = { name: '', port: 0 };
+const unreachable: Extract<OpenResult, { kind: 'failed' }> = {
+  kind: 'failed',
+  ip: '',
+  phase: 'connect',
+  reply: null,
+  text: 'no mail host has an address of a family that the source sends over',
+  tlsBroken: false,
+  tlsUnsatisfied: false,
+  tls: null,
+  timings: noTimings(),
+};
+/** A message that asks for REQUIRETLS and must not go this way. */
+const notRequired: Transfer = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
 
 /** A host that was not dialled, since a policy forbids it. */
 const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({
@@ -226,7 +285,12 @@ const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({
   timings: noTimings(),
 });
 
-/** How breaker and pool name a host. */
-export const hostKey = ({ name, port }: Host): string => `${name}:${String(port)}`;
+/** How breaker and pool name a host: receivers count what comes from each of our addresses by itself. */
+export const hostKey = ({ name, port }: Pick<Host, 'name' | 'port'>, source: string | null = null): string =>
+  source === null ? `${name}:${String(port)}` : `${name}:${String(port)}/${source}`;
 
-const placeOf = ({ name }: Host, ip: string): Place => ({ mx: name, ip, source: null });
+const placeOf = ({ name }: Pick<Host, 'name'>, ip: string, source: string | null = null): Place => ({
+  mx: name,
+  ip,
+  source,
+});

@@ -19,6 +19,7 @@ import { createComposer, Unencodable } from './composer.ts';
 import type { Composed } from './compose.ts';
 import type { Hold, HoldOf } from '../messages/holds.ts';
 import type { TrackingKey } from '../tracking/token.ts';
+import type { TlsWish } from './connection/tls-policy.ts';
 import { listHeaders, trackingOf } from './tracking.ts';
 
 export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
@@ -35,6 +36,8 @@ export interface PrepareDeps {
   trackingKey: TrackingKey;
   /** What holds this mail now, or null. */
   holdOf?: HoldOf;
+  /** Our own name, `smtp.hostname`: mail of our own from it may go unsigned. */
+  ownName?: string;
 }
 
 /** A mail ready to be sent. */
@@ -47,6 +50,8 @@ export interface Ready {
   size: number;
   smtpUtf8: boolean;
   eightBit: boolean;
+  /** What it asks of TLS (RFC 8689). */
+  tlsWish?: TlsWish | null;
   test: boolean;
   testOutcome: string | null;
 }
@@ -73,7 +78,7 @@ type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'doma
     MessageRow,
     | 'account_id' | 'content_id' | 'from_name' | 'from_address' | 'from_domain' | 'to_name' | 'to_address' | 'cc_json' | 'reply_to_json'
     | 'subject' | 'headers_json' | 'stream' | 'test_outcome' | 'rfc_message_id' | 'created_at' | 'batch_id'
-    | 'track_opens' | 'track_clicks' | 'tracking_url' | 'unsubscribe_json'
+    | 'track_opens' | 'track_clicks' | 'tracking_url' | 'unsubscribe_json' | 'null_sender' | 'require_tls'
   >; // prettier-ignore
 
 /** A mail that no later try could build either. What storage or keys fail at is another matter: it passes. */
@@ -184,8 +189,10 @@ async function build(
   { content, bodyHash, isWhole, eightBit = false }: Composed,
 ): Promise<Prepared> {
   const signing = await deps.signersFor(row.from_domain, row.class);
-  // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature.
-  if (signing.kind === 'unavailable' && row.test === 0) return { kind: 'unsigned', why: signing.why };
+  // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature. Nor has our own
+  // name a key, unless it is a sending domain too.
+  const isOwn = row.null_sender === 1 && row.from_domain === deps.ownName;
+  if (signing.kind === 'unavailable' && row.test === 0 && !isOwn) return { kind: 'unsigned', why: signing.why };
   const signers = signing.kind === 'ready' ? signing.signers : [];
   const returnPath = await deps.returnPathDomain(row.from_domain);
   const lines = listHeaders(deps, row, returnPath) + content.headers;
@@ -199,12 +206,13 @@ async function build(
   return {
     kind: 'ready',
     messageId: row.message_id,
-    envelopeFrom: `${returnPathFor(deps.returnPathKey, row.id)}@${returnPath}`,
+    envelopeFrom: row.null_sender === 1 ? '' : `${returnPathFor(deps.returnPathKey, row.id)}@${returnPath}`,
     recipient: row.address,
     data: [headBytes, content.body],
     size: headBytes.length + content.body.length,
     smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
     eightBit,
+    tlsWish: row.require_tls === null ? null : row.require_tls === 1 ? 'require' : 'waive',
     test: row.test === 1,
     testOutcome: row.test_outcome,
   };
@@ -255,7 +263,8 @@ async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<M
   const rows = await db.all<Loaded>(
     `SELECT d.id, d.message_id, d.type, d.address, d.domain, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
        m.from_domain, m.to_name, m.to_address, m.cc_json, m.reply_to_json, m.subject, m.headers_json, m.stream, m.test_outcome,
-       m.rfc_message_id, m.created_at, m.batch_id, m.track_opens, m.track_clicks, m.tracking_url, m.unsubscribe_json
+       m.rfc_message_id, m.created_at, m.batch_id, m.track_opens, m.track_clicks, m.tracking_url, m.unsubscribe_json, m.null_sender,
+       m.require_tls
      FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
     [JSON.stringify(ids)],
   );

@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery.ts';
-import type { StsPolicy } from '../mail/sts-policy.ts';
-import type { TlsFacts } from './connection/tls-policy.ts';
+import type { StsFault, StsPolicy } from '../mail/sts-policy.ts';
+import type { HostDane, TlsFacts } from './connection/tls-policy.ts';
 import type { HostAddress } from './dns/mx.ts';
 import type { MailRoute } from './dns/mx.ts';
 import { operatorOf, type MailOperator } from './operators.ts';
@@ -15,6 +15,10 @@ export interface Host {
   name: string;
   port: number;
   addresses: readonly HostAddress[];
+  /** What DANE says of it; null or absent where nothing. */
+  dane?: HostDane | null;
+  /** DNSSEC vouches that this is a mail host of the domain, and for its addresses. */
+  isValidated?: boolean;
 }
 
 /** Hosts under one set of limits. */
@@ -23,8 +27,12 @@ export interface Site {
   /** The lane's name: the MX set, or `host:port` of a smarthost. */
   name: string;
   hosts: readonly Host[];
+  /** The recipient domain; absent for a smarthost. */
+  domain?: string;
   /** The recipient domain's MTA-STS policy. */
   sts?: StsPolicy | null;
+  /** Why a policy that the domain announces could not be had, or null. */
+  stsFault?: StsFault | null;
   /** What the operator says about TLS to the hosts of this domain, or null. */
   tls?: TlsOverride | null;
   /** Whose hosts these are, where the table of operators knows. */
@@ -64,7 +72,7 @@ export interface SitesDeps {
   /** `delivery.tls`: by recipient domain. */
   tls?: Readonly<Record<string, TlsOverride>>;
   /** The MTA-STS policy of a domain (mta/dns/sts.ts). */
-  findPolicy?: (domain: string) => Promise<StsPolicy | null>;
+  findPolicy?: (domain: string) => Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
   /** By MX records (mta/dns/mx.ts). */
   findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
   /** The addresses of a smarthost given by name. */
@@ -131,8 +139,13 @@ export function createSites(deps: SitesDeps): Sites {
     const found = await deps.findHosts(domain, { fresh: false });
     // "No such domain" counts towards a bounce only when asked for afresh.
     const sure = found.kind === 'no_domain' && !found.fresh ? await deps.findHosts(domain, { fresh: true }) : found;
-    const sts = sure.kind === 'hosts' ? ((await deps.findPolicy?.(domain)) ?? null) : null;
-    return keep(key, asked, sure, null, null, { sts, tls: overrideOf(domain) });
+    const announced = sure.kind === 'hosts' ? await deps.findPolicy?.(domain) : undefined;
+    return keep(key, asked, sure, null, null, {
+      domain,
+      sts: announced?.policy ?? null,
+      stsFault: announced?.fault ?? null,
+      tls: overrideOf(domain),
+    });
   }
 
   function keep(
@@ -141,7 +154,7 @@ export function createSites(deps: SitesDeps): Sites {
     route: MailRoute,
     relayName: string | null,
     relay: Site['relay'],
-    secured: Pick<Site, 'sts' | 'tls'> = {},
+    secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'> = {},
   ): Destination {
     const destination: Destination =
       route.kind === 'hosts' ? { ...siteFrom(route, relayName, relay), ...secured } : { kind: 'nowhere', route };

@@ -7,7 +7,7 @@ import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver, TlsaRecord } from '../base/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps, DueHint } from '../messages/accept.ts';
 import type { Recorder } from '../messages/record.ts';
@@ -35,7 +35,7 @@ export interface OperatorDeps extends StoreDeps {
   log: Log;
   accept: AcceptDeps;
   recorder: Recorder;
-  bells: { deliveries: Bell<readonly DueHint[]> };
+  bells: { deliveries: Bell<readonly DueHint[]>; holds: Bell };
   mta: {
     resolve(domain: string): Promise<ResolvedDomain>;
     lanes(): readonly LaneState[];
@@ -43,16 +43,54 @@ export interface OperatorDeps extends StoreDeps {
     /** The lane that mail to this domain goes through. */
     laneOf(domain: string): string;
     laneFacts: LaneFactsOf;
+    sources: { list(): readonly SourceState[]; unblock(name: string | null): Promise<number> };
+    transcripts: {
+      watch(what: { lane: string } | { messageId: string }): number | null;
+      read(watch: number, after: number, waitMs: number): Promise<TranscriptPage | null>;
+    };
   };
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
   /** Tells whoever calls webhook endpoints that this one has changed. */
   webhookChanged(webhookId: string): void;
+  /** Whether a bounce of our own is recognised when it comes back. */
+  selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
+  /** The ports that mail is taken at; null for one that could not be had. */
+  listening(): { mx: number | null; submission: number | null; submissions: number | null };
+}
+
+/** A source as the delivery engine shows it; times in milliseconds since the epoch. */
+export interface SourceState {
+  name: string | null;
+  pool: string;
+  ipv4: string | null;
+  ipv6: string | null;
+  ehlo: string;
+  paused: boolean;
+  blocks: readonly { site: string; since: number; until: number; reply: string }[];
+  warmUp: readonly { site: string; sent: number; cap: number | null }[];
+}
+
+/** Lines of SMTP dialogues as they were said. */
+export interface TranscriptPage {
+  lines: readonly {
+    at: number;
+    connection: number;
+    lane: string;
+    host: string;
+    messageId: string;
+    side: '<' | '>';
+    text: string;
+  }[];
+  position: number;
+  lost: number;
 }
 
 /** A lane as the delivery engine shows it; times in milliseconds since the epoch. */
 export interface LaneState {
   name: string;
+  /** The source it sends by; null for the system's address. */
+  source: string | null;
   /** Deliveries of it that are in memory; more may wait on disk. */
   waiting: number;
   /** Workers busy now. */
@@ -85,7 +123,8 @@ export interface ResolvedDomain {
         relay: { tls: string } | null;
       };
   needs: readonly (
-    { kind: 'need'; need: { mode: string; verify: string; policy: string } } | { kind: 'refused'; text: string }
+    | { kind: 'need'; need: { mode: string; verify: string; policy: string; tlsa: readonly TlsaRecord[] } }
+    | { kind: 'refused'; text: string }
   )[];
   lane: LaneState | null;
 }
@@ -93,7 +132,7 @@ export interface ResolvedDomain {
 /** One change of a lane's limits. */
 export interface LaneChange {
   at: number;
-  what: 'connections' | 'pace' | 'pause' | 'rule';
+  what: 'connections' | 'pace' | 'pause' | 'rule' | 'source';
   to: string;
   cause: string;
 }

@@ -13,6 +13,8 @@ import { onServer, onStore, type LaneState, type OperatorDeps, type StoreDeps } 
 export interface LaneRecord {
   object: 'lane';
   name: string;
+  /** The source it sends by; null for the system's address. */
+  source: string | null;
   /** In memory; the rest of a long queue waits on disk, see `domains`. */
   waiting: number;
   connections: number;
@@ -149,6 +151,7 @@ function laneRecord(lane: LaneState): LaneRecord {
   return {
     object: 'lane',
     name: lane.name,
+    source: lane.source,
     waiting: lane.waiting,
     connections: lane.slots,
     limit: lane.limit,

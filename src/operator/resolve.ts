@@ -1,5 +1,6 @@
 /** The operation that tells where mail for a domain goes: hosts, lane, TLS policy, source, limits. */
 import { z } from 'zod';
+import type { TlsaRecord } from '../base/resolver.ts';
 import { onServer, type ResolvedDomain } from './operation.ts';
 
 export interface ResolveRecord {
@@ -11,9 +12,18 @@ export interface ResolveRecord {
   /** The lane its mail waits in. */
   lane: string | null;
   operator: string | null;
-  hosts: { name: string; port: number; preference: number | null; addresses: string[]; tls: string; policy: string }[];
+  hosts: {
+    name: string;
+    port: number;
+    preference: number | null;
+    addresses: string[];
+    tls: string;
+    policy: string;
+    /** The TLSA records that its certificate has to match, as in a zone file; none where DANE does not decide. */
+    tlsa: string[];
+  }[];
   sts: { mode: string; mx: readonly string[]; max_age: number } | null;
-  /** The local address that mail is sent from, or null where the system chooses. */
+  /** The source of the default pool whose turn it is, or null where the system chooses the address. */
   source: string | null;
   limits: { connections: number; per_minute: number | null; messages_per_connection: number } | null;
 }
@@ -42,7 +52,7 @@ export const resolveOperations = {
         operator: operator?.name ?? null,
         hosts: destination.hosts.map((host, at) => hostRecord(host, resolved.needs[at])),
         sts: sts === null ? null : { mode: sts.mode, mx: sts.mx, max_age: sts.maxAge },
-        source: null,
+        source: resolved.lane?.source ?? null,
         limits: {
           connections: resolved.lane?.limit ?? Math.min(most.initialConcurrency, operator?.maxConnections ?? Infinity),
           per_minute: resolved.lane?.perMinute ?? null,
@@ -59,9 +69,12 @@ function hostRecord(
   { name, port, preference, addresses }: Hosts[number],
   need: ResolvedDomain['needs'][number] | undefined,
 ): ResolveRecord['hosts'][number] {
-  const [tls, policy] =
-    need === undefined || need.kind === 'refused'
-      ? ['never: no mail goes there', need?.text ?? '']
-      : [need.need.verify === 'no' ? need.need.mode : `${need.need.mode}, verified`, need.need.policy];
-  return { name, port, preference: preference ?? null, addresses: addresses.map(({ ip }) => ip), tls, policy };
+  const place = { name, port, preference: preference ?? null, addresses: addresses.map(({ ip }) => ip) };
+  if (need === undefined || need.kind === 'refused')
+    return { ...place, tls: 'never: no mail goes there', policy: need?.text ?? '', tlsa: [] };
+  const { mode, verify, policy, tlsa } = need.need;
+  return { ...place, tls: verify === 'no' ? mode : `${mode}, verified`, policy, tlsa: tlsa.map(zoneText) };
 }
+
+const zoneText = ({ usage, selector, matchingType, certificate }: TlsaRecord): string =>
+  `${[usage, selector, matchingType].map(String).join(' ')} ${certificate.toString('hex')}`;

@@ -19,6 +19,10 @@ const ROWS_BOUND_AT_ONCE = 32;
 const onConflict: Partial<Record<TableName, string>> = {
   counters: ' ON CONFLICT (account_id, day, from_status, to_status) DO UPDATE SET n = counters.n + excluded.n',
   stats: ` ON CONFLICT (account_id, span, at, type, test, stream, domain, provider, tag) DO UPDATE SET n = stats.n + excluded.n`,
+  tls_sessions: ` ON CONFLICT (day, domain, policy, result, mx, ip, local_ip, reason) DO UPDATE SET sessions = tls_sessions.sessions + excluded.sessions`,
+  tls_policies:
+    ' ON CONFLICT (day, domain, policy) DO UPDATE SET strings_json = excluded.strings_json, mx_json = excluded.mx_json',
+  tls_reports: ' ON CONFLICT (day, domain) DO NOTHING',
   suppressions: ` ON CONFLICT (account_id, address_key, scope) DO UPDATE SET id = excluded.id, email = excluded.email,
     reason = excluded.reason, source_message_id = excluded.source_message_id, note = excluded.note,
     created_at = excluded.created_at, created_by = excluded.created_by, expires_at = excluded.expires_at

@@ -184,6 +184,12 @@ export interface MessageRow {
   tracking_url: string | null;
   /** How its recipients can unsubscribe (messages/unsubscribe.ts); null where that is off. */
   unsubscribe_json: string | null;
+  /** RFC 8689: 1 for REQUIRETLS, 0 for `TLS-Required: No`, else null. */
+  require_tls: number | null;
+  /** Whom a mail tells that it has failed in the end: of submitted mail, where there is somebody; else null. */
+  notice_to: string | null;
+  /** 1 for mail of our own (messages/own-mail.ts): nothing answers it. */
+  null_sender: number;
 }
 
 /** One message to one recipient: what the delivery engine works on. */
@@ -231,8 +237,8 @@ export interface DeliveryRow {
 export interface HoldRow {
   id: string;
   kind: 'hold' | 'limit';
-  scope: 'domain' | 'lane' | 'account' | 'stream' | 'message';
-  /** A recipient domain, a lane's name, an account's id, a stream's slug, a message's id. */
+  scope: 'domain' | 'lane' | 'account' | 'stream' | 'message' | 'source';
+  /** A recipient domain, a lane's or source's name, an account's id, a stream's slug, a message's id. */
   target: string;
   /** The account that is concerned, where there is one. */
   account_id: string | null;
@@ -246,6 +252,30 @@ export interface HoldRow {
   /** When it ends by itself, or null. */
   until: number | null;
   created_at: number;
+}
+
+/** What a source has sent to a site on a UTC day of its warm-up. */
+export interface WarmUpRow {
+  source: string;
+  /** The operator's name, or the site's. */
+  site: string;
+  /** `2026-01-31`. */
+  day: string;
+  /** Place in the list of daily caps. */
+  stage: number;
+  sent: number;
+  blocked: number;
+  deferred: number;
+  complained: number;
+}
+
+/** A source that a site refuses by a block list: left off it until then. The system's own address has an empty name. */
+export interface SourceBlockRow {
+  source: string;
+  site: string;
+  since: number;
+  until: number;
+  reply: string;
 }
 
 /** The MTA-STS policy of a recipient domain as it was last fetched. */
@@ -266,6 +296,89 @@ export interface HostTlsRow {
   workaround_until: number | null;
   /** When it last offered STARTTLS. */
   offered_at: number | null;
+}
+
+/** TLS sessions of one UTC day that came out alike, for the reports of RFC 8460. */
+export interface TlsSessionRow {
+  /** `2026-01-31` */
+  day: string;
+  /** The recipient domain. */
+  domain: string;
+  policy: 'tlsa' | 'sts' | 'no-policy-found';
+  /** Empty for success, and then so are the next four. */
+  result: string;
+  mx: string;
+  ip: string;
+  local_ip: string;
+  reason: string;
+  sessions: number;
+}
+
+/** The policy that sessions of a day were held against. */
+export interface TlsPolicyRow {
+  day: string;
+  domain: string;
+  policy: TlsSessionRow['policy'];
+  /** The policy's lines. */
+  strings_json: string;
+  mx_json: string;
+}
+
+/** Our report to a domain about a day. */
+export interface TlsReportRow {
+  day: string;
+  domain: string;
+  /** `sending` that is found at a start has gone out, as far as anybody knows; `unwanted`: the domain asks for no reports. */
+  state: 'planned' | 'sending' | 'sent' | 'unwanted' | 'failed';
+  due_at: number;
+  tries: number;
+  detail: string | null;
+}
+
+/** What somebody else's TLS report says of mail to us: sessions that came out alike. */
+export interface TlsReportLineRow {
+  id: string;
+  /** The mail that brought it (`reports.id`). */
+  report_id: string;
+  org: string;
+  /** The reporter's own name for the report. */
+  report_key: string;
+  domain: string;
+  from_at: number;
+  until_at: number;
+  policy: string;
+  /** Empty for success. */
+  result: string;
+  mx: string;
+  source_ip: string;
+  ip: string;
+  reason: string;
+  sessions: number;
+}
+
+/** What a DMARC aggregate report says of mail in our name: one record of it. */
+export interface DmarcRow {
+  id: string;
+  report_id: string;
+  org: string;
+  report_key: string;
+  domain: string;
+  from_at: number;
+  until_at: number;
+  source_ip: string;
+  count: number;
+  disposition: string;
+  /** Aligned: `pass` or `fail`. */
+  dkim: string;
+  spf: string;
+  header_from: string;
+  envelope_from: string;
+  /** Of the first signature and the first SPF check, aligned or not. */
+  dkim_domain: string;
+  dkim_selector: string;
+  dkim_result: string;
+  spf_domain: string;
+  spf_result: string;
 }
 
 export interface AttemptRow {
@@ -359,6 +472,13 @@ export interface MessageMetadataRow {
   message_id: string;
 }
 
+/** A word of a message's subject, without case (messages/subject-words.ts). */
+export interface MessageWordRow {
+  account_id: string;
+  word: string;
+  message_id: string;
+}
+
 export interface TemplateRow {
   id: string;
   account_id: string;
@@ -435,7 +555,8 @@ export interface ReportRow {
   recipients_json: string;
   /** Bytes that came; `raw` has at most the first 512 KiB of them. */
   size: number;
-  state: 'new' | 'done' | 'unmatched' | 'unreadable';
+  /** `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much. */
+  state: 'new' | 'done' | 'unmatched' | 'unreadable' | 'forwarded' | 'kept';
   kind: string | null;
   account_id: string | null;
   message_id: string | null;
@@ -613,6 +734,7 @@ export interface Tables {
   counters: CounterRow;
   message_tags: MessageTagRow;
   message_metadata: MessageMetadataRow;
+  message_words: MessageWordRow;
   settings: SettingRow;
   templates: TemplateRow;
   template_versions: TemplateVersionRow;
@@ -626,6 +748,13 @@ export interface Tables {
   holds: HoldRow;
   sts_policies: StsPolicyRow;
   host_tls: HostTlsRow;
+  warm_up: WarmUpRow;
+  source_blocks: SourceBlockRow;
+  tls_sessions: TlsSessionRow;
+  tls_policies: TlsPolicyRow;
+  tls_reports: TlsReportRow;
+  tls_report_rows: TlsReportLineRow;
+  dmarc_rows: DmarcRow;
   members: MemberRow;
   memberships: MembershipRow;
   sessions: SessionRow;
@@ -649,7 +778,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
   contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at', 'raw'],
   attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
-  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json'],
+  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json', 'require_tls', 'notice_to', 'null_sender'],
   deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls', 'lead', 'held_by', 'held_at'],
   attempts: ['id', 'delivery_id', 'message_id', 'number', 'started_at', 'ended_at', 'mx', 'ip', 'source', 'tls_json', 'timings_json', 'outcome', 'smtp_code', 'enhanced_code', 'smtp_reply', 'class', 'reason', 'next_attempt_at'],
   events: ['id', 'account_id', 'type', 'at', 'test', 'message_id', 'delivery_id', 'status', 'machine', 'detail_json'],
@@ -658,6 +787,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   counters: ['account_id', 'day', 'from_status', 'to_status', 'n'],
   message_tags: ['account_id', 'tag', 'message_id'],
   message_metadata: ['account_id', 'name', 'value', 'message_id'],
+  message_words: ['account_id', 'word', 'message_id'],
   settings: ['name', 'value'],
   templates: ['id', 'account_id', 'alias', 'name', 'latest_version', 'published_version', 'created_at', 'updated_at', 'published_at'],
   template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],
@@ -671,6 +801,13 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   holds: ['id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at'],
   sts_policies: ['domain', 'policy_id', 'policy_json', 'fetched_at', 'expires_at'],
   host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
+  warm_up: ['source', 'site', 'day', 'stage', 'sent', 'blocked', 'deferred', 'complained'],
+  source_blocks: ['source', 'site', 'since', 'until', 'reply'],
+  tls_sessions: ['day', 'domain', 'policy', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
+  tls_policies: ['day', 'domain', 'policy', 'strings_json', 'mx_json'],
+  tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],
+  tls_report_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'policy', 'result', 'mx', 'source_ip', 'ip', 'reason', 'sessions'],
+  dmarc_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'source_ip', 'count', 'disposition', 'dkim', 'spf', 'header_from', 'envelope_from', 'dkim_domain', 'dkim_selector', 'dkim_result', 'spf_domain', 'spf_result'],
   members: ['id', 'email', 'email_key', 'is_admin', 'password_hash', 'totp_sealed', 'totp_step', 'created_at', 'created_by', 'last_sign_in_at'],
   memberships: ['member_id', 'account_id'],
   sessions: ['token_hash', 'id', 'member_id', 'stage', 'account_id', 'created_at', 'seen_at', 'ip', 'user_agent'],

@@ -254,7 +254,7 @@ describe('api/webhooks', () => {
     assert.deepEqual(Object.keys(body.webhooks), allEventTypes);
     for (const type of allEventTypes) {
       const { post: call } = body.webhooks[type] as { post: { parameters: { name: string }[]; requestBody: { content: { 'application/json': { examples: Record<string, { value: unknown }> } } } } };
-      assert.deepEqual(call.parameters.map(({ name }) => name), ['webhook-id', 'webhook-timestamp', 'webhook-signature', 'webhook-attempt']);
+      assert.deepEqual(call.parameters.map(({ name }) => name), ['webhook-id', 'webhook-timestamp', 'webhook-signature']);
       const sample = call.requestBody.content['application/json'].examples[type]?.value;
       assert.deepEqual(Event.parse(sample), sample);
     }

@@ -154,7 +154,7 @@ describe('the posthorn command beside a running server', () => {
 
   it('queue: lanes, list, flush', async () => {
     const now = office.clock.now();
-    office.lanes = [{ name: 'mx1.dest.test', waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
+    office.lanes = [{ name: 'mx1.dest.test', source: null, waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
     assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains']);
     assert.match(
       await good('queue', 'lanes'),
@@ -208,7 +208,7 @@ describe('the posthorn command beside a running server', () => {
         sts: { mode: 'enforce', mx: ['*.google.com'], maxAge: 86_400 },
         hosts: [{ name: 'mx.google.com', port: 25, preference: 5, addresses: [{ ip: '192.0.2.1' }] }, { name: 'mx.evil.test', port: 25, preference: 9, addresses: [] }],
       },
-      needs: [{ kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts' } }, { kind: 'refused', text: 'not named' }],
+      needs: [{ kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts', tlsa: [] } }, { kind: 'refused', text: 'not named' }],
       lane: null,
     }; // prettier-ignore
     const told = await good('resolve', 'dest.test');

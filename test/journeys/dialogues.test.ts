@@ -6,14 +6,16 @@
  *   message: "250 ok\r\n" | reset    in quotes, with * n for so many times; after the | what follows
  *   offer: PIPELINING                the extensions; tls, certificate (expired), need (`delivery.tls`), to (local part),
  *   second: yes                      and whether there is a second MX host, which takes everything
+ *   dane: key                        what its TLSA records match, in a secure zone: key, anchor, other, unusable; or SERVFAIL
  *
  *   = status deferred                of the recipient; attempt, code, enhanced, text (part of it), class (or `not hard`),
- *   = next 60                        reason, mx (part), tls (part, or none), event; seconds to the next try or -; mails taken
+ *   = next 60                        reason, mx (part), tls (part, or none), policy, verified, event; seconds to the next try or -; mails taken
  */
 import assert from 'node:assert/strict';
+import { X509Certificate, createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { expired, server as certificate } from '../support/certificate.ts';
+import { expired, server as certificate, testCa } from '../support/certificate.ts';
 import {
   startMailServer,
   type Action,
@@ -21,6 +23,8 @@ import {
   type MailServerOptions,
   type Stage,
 } from '../support/fake-mail-server.ts';
+import { FakeResolver } from '../support/fake-resolver.ts';
+import type { ZoneFault } from '../support/zones.ts';
 import { startTestApp, type TestApp } from '../support/app.ts';
 
 const folder = path.join(import.meta.dirname, '../dialogues');
@@ -35,6 +39,17 @@ const stages: ReadonlySet<string> = new Set([
   'message',
   'quit',
 ]);
+
+const leaf = new X509Certificate(certificate.cert);
+const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+/** Values of `dane`. */
+const tlsaRecords: Readonly<Record<string, readonly string[] | ZoneFault>> = {
+  key: [`3 1 1 ${sha256(leaf.publicKey.export({ type: 'spki', format: 'der' }))}`],
+  anchor: [`2 0 1 ${sha256(new X509Certificate(testCa).raw)}`],
+  other: [`3 1 1 ${'ab'.repeat(32)}`],
+  unusable: [`1 1 1 ${'ab'.repeat(32)}`],
+  SERVFAIL: 'SERVFAIL',
+};
 
 interface Dialogue {
   name: string;
@@ -89,10 +104,17 @@ describe('dialogues', () => {
       [`mx1.${domainOf(at)} A`, [`127.1.1.${String(at + 1)}`]],
       [`mx2.${domainOf(at)} A`, [`127.1.2.${String(at + 1)}`]],
     ]); // prettier-ignore
+    const resolver = new FakeResolver(Object.fromEntries(names));
+    for (const [at, { settings }] of dialogues.entries()) {
+      if (settings['dane'] === undefined) continue;
+      const name = `_25._tcp.mx1.${domainOf(at)}`;
+      resolver.zones[`${name} TLSA`] = tlsaRecords[settings['dane']] ?? [];
+      for (const one of [domainOf(at), `mx1.${domainOf(at)}`, name]) resolver.secure.add(one);
+    }
     app = await startTestApp({
       mailPort,
-      zones: Object.fromEntries(names),
-      settings: { delivery: { smtputf8: true, tls: Object.fromEntries(needs) as unknown } },
+      resolver,
+      settings: { delivery: { dnssecResolver: true, smtputf8: true, tls: Object.fromEntries(needs) as unknown } },
     });
   });
   after(() => app.stop());
@@ -133,7 +155,8 @@ describe('dialogues', () => {
       const server = await listen(`127.1.1.${String(at + 1)}`, {
         script,
         tls: tls as 'none',
-        certificate: settings['certificate'] === 'expired' ? expired : certificate,
+        certificate:
+          settings['certificate'] === 'expired' ? expired : { ...certificate, cert: certificate.cert + testCa },
         ...(offer === undefined ? {} : { extensions: offer === '' ? [] : offer.split(', ') }),
       });
       if (settings['second'] !== undefined) await listen(`127.1.2.${String(at + 1)}`, {});
@@ -159,6 +182,8 @@ describe('dialogues', () => {
         reason: String(attempt.reason),
         mx: String(attempt.mx),
         tls: typeof line['tls'] === 'string' ? line['tls'] : 'none',
+        policy: String(line['tls_policy']),
+        verified: String(line['tls_verified']),
         next: wait,
         mails: String(server.sessions.flatMap(({ mails }) => mails.filter(({ data }) => data !== '')).length),
       };

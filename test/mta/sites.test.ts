@@ -10,6 +10,8 @@ const host = (name: string): MailHost => ({
   addresses: [{ ip: '192.0.2.25', family: 4 }],
   port: 25,
   secure: false,
+  isNamedSecurely: false,
+  canonical: name,
 });
 const hosts = (name: string, ttl = 300): MailRoute => ({
   kind: 'hosts',

@@ -78,6 +78,7 @@ function accepted({ at, suppression, stream, fromDomain, tags }: Letter, { row }
 
 const loadedOf = ({ stream, fromDomain, tags }: Letter, row: DeliveryRow): Loaded => ({
   ...row,
+  notice_to: null,
   opens: 0,
   clicks: 0,
   stream,
@@ -138,6 +139,9 @@ function messageRow(letter: Letter): MessageRow {
     last_event_type: null, last_event_at: null, opens: 0, clicks: 0, first_opened_at: null, last_opened_at: null,
     first_clicked_at: null, bot_opens: 0, bot_clicks: 0, tracking_url: null,
     unsubscribe_json: null,
+    require_tls: null,
+    notice_to: null,
+    null_sender: 0,
   }; // prettier-ignore
 }
 

@@ -4,6 +4,7 @@
  */
 import { newId } from '../../src/base/id.ts';
 import type { Gathered } from '../../src/messages/record.ts';
+import { wordRows } from '../../src/messages/subject-words.ts';
 import type { Rows } from '../../src/storage/rows.ts';
 import type { AuditRow, EventRow } from '../../src/storage/tables.ts';
 import { chanceOf, type Chance } from './chance.ts';
@@ -130,9 +131,10 @@ class Writer {
     this.rows.messages.push(message);
     this.rows.deliveries.push(...deliveries);
     for (const tag of letter.tags)
-      this.rows.message_tags.push({ account_id: sender.accountId, tag, message_id: message.id });
+      this.rows.message_tags.push({ account_id: letter.accountId, tag, message_id: message.id });
     for (const [name, value] of Object.entries(letter.metadata))
-      this.rows.message_metadata.push({ account_id: sender.accountId, name, value, message_id: message.id });
+      this.rows.message_metadata.push({ account_id: letter.accountId, name, value, message_id: message.id });
+    this.rows.message_words.push(...wordRows(letter.accountId, message.id, message.subject));
     if (letter.batchId === null) this.rows.audit.push(auditRow(letter, message.request_id ?? ''));
     this.remember();
     return this.rows.messages.length >= AT_ONCE;
@@ -234,11 +236,11 @@ class Writer {
 
 const kindShares = Object.fromEntries(kinds.map(({ name, share }) => [name, share]));
 
-const emptyGathered = (): Gathered => ({ attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map() }); // prettier-ignore
+const emptyGathered = (): Gathered => ({ attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map(), failures: [] }); // prettier-ignore
 
 const emptyRows = () =>
-  ({ batches: [], contents: [], messages: [], deliveries: [], message_tags: [], message_metadata: [], audit: [], suppressions: [] }) as {
-    [T in 'batches' | 'contents' | 'messages' | 'deliveries' | 'message_tags' | 'message_metadata' | 'audit' | 'suppressions']: NonNullable<Rows[T]>[number][];
+  ({ batches: [], contents: [], messages: [], deliveries: [], message_tags: [], message_metadata: [], message_words: [], audit: [], suppressions: [] }) as {
+    [T in 'batches' | 'contents' | 'messages' | 'deliveries' | 'message_tags' | 'message_metadata' | 'message_words' | 'audit' | 'suppressions']: NonNullable<Rows[T]>[number][];
   }; // prettier-ignore
 
 const auditRow = ({ accountId, keyId, at }: Letter, requestId: string): AuditRow => ({

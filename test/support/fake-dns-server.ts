@@ -189,6 +189,7 @@ function recordFrom(type: string, name: string, ttl: number, text: string): Answ
   switch (type) {
     case 'A':
     case 'AAAA':
+    case 'CNAME':
     case 'PTR':
       return { type, name, ttl, data: text };
     case 'MX':

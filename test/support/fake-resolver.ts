@@ -17,7 +17,7 @@ export class FakeResolver implements Resolver {
   /** Every question, as `name TYPE`. */
   readonly asked: string[] = [];
   ttl = 300;
-  /** Names whose answers have the AD bit. */
+  /** Names whose answers have the AD bit; over aliases all of them must be here. */
   readonly secure = new Set<string>();
 
   constructor(zones: Zones = {}) {
@@ -45,6 +45,10 @@ export class FakeResolver implements Resolver {
     return this.answer(this.zones[`${ip} PTR`] === undefined ? reverseName(ip) : ip, 'PTR', (text) => text);
   }
 
+  cname(name: string): Promise<DnsAnswer<string>> {
+    return this.answer(name, 'CNAME', (text) => text);
+  }
+
   tlsa(name: string): Promise<DnsAnswer<TlsaRecord>> {
     return this.answer(name, 'TLSA', tlsaFrom);
   }
@@ -58,7 +62,7 @@ export class FakeResolver implements Resolver {
     const found = lookInZones(this.zones, name, type);
     switch (found.kind) {
       case 'records': {
-        const secure = this.secure.has(name.toLowerCase());
+        const secure = [name.toLowerCase(), ...found.aliases.map(({ to }) => to)].every((one) => this.secure.has(one));
         return Promise.resolve({
           kind: 'found',
           records: found.records.map(read),
@@ -68,7 +72,7 @@ export class FakeResolver implements Resolver {
         });
       }
       case 'no_data':
-        return Promise.resolve({ kind: 'no_data' });
+        return Promise.resolve({ kind: 'no_data', ...(this.secure.has(name.toLowerCase()) ? { secure: true } : {}) });
       case 'no_domain':
         return Promise.resolve({ kind: 'no_domain', fresh: true });
       case 'fault':

@@ -67,6 +67,9 @@ export function messageRow(changes: Partial<MessageRow> = {}): MessageRow {
     bot_clicks: 0,
     tracking_url: null,
     unsubscribe_json: null,
+    require_tls: null,
+    notice_to: null,
+    null_sender: 0,
     ...changes,
   };
 }

@@ -6,11 +6,11 @@ const DANE_TA = 2;
 
 /**
  * Null if the chain (leaf first, DER) matches, else why not. For DANE-EE(3) name and dates do not count (RFC 7672 section
- * 3.1.1); for DANE-TA(2) the chain must lead to the matched certificate, be in date, and the leaf must name the host.
+ * 3.1.1); for DANE-TA(2) the chain must lead to the matched certificate, be in date, and the leaf must have one of the names.
  */
 export function daneFault(
   chain: readonly Buffer[],
-  host: string,
+  names: readonly string[],
   records: readonly TlsaRecord[],
   now: number,
 ): string | null {
@@ -23,7 +23,11 @@ export function daneFault(
       continue;
     }
     const anchor = certificates.findIndex((certificate) => matches(certificate, record));
-    if (anchor >= 0 && leadsTo(certificates.slice(0, anchor + 1), now) && leaf.checkHost(host) !== undefined)
+    if (
+      anchor >= 0 &&
+      leadsTo(certificates.slice(0, anchor + 1), now) &&
+      names.some((name) => leaf.checkHost(name) !== undefined)
+    )
       return null;
   }
   return 'the certificate matches no TLSA record';

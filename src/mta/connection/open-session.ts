@@ -20,7 +20,8 @@ import type { Broken, Trace } from './wire.ts';
 export interface OpenDeps {
   clock: Clock;
   tls: TlsClient;
-  trace?: Trace;
+  /** Sees the dialogue. */
+  trace?: Trace | undefined;
 }
 
 export interface SessionTarget {
@@ -29,8 +30,8 @@ export interface SessionTarget {
   /** Its addresses, in the order to try; at least one. */
   ips: readonly string[];
   port: number;
-  /** The address to send from over its family; the system's choice where it is not given. */
-  localAddress?: string;
+  /** The addresses to send from, each over its family; the system's choice where none is given. */
+  localAddresses?: readonly string[];
   /** The name we give in EHLO. */
   ehlo: string;
   need: TlsNeed;
@@ -46,7 +47,11 @@ export interface SessionTarget {
 }
 
 /** `ip` is the address that answered, or the last that did not. */
-export type OpenResult = { ip: string } & (
+export type OpenResult = {
+  ip: string;
+  /** Our own address, where a connection stood. */
+  localIp?: string;
+} & (
   | { kind: 'open'; session: Session }
   | {
       kind: 'failed';
@@ -79,6 +84,7 @@ class Opening {
   private extensions: Extensions = noExtensions;
   private tls: TlsResult | null = null;
   private ip = '';
+  private localIp: string | undefined;
 
   constructor(deps: OpenDeps, target: SessionTarget) {
     this.deps = deps;
@@ -88,11 +94,14 @@ class Opening {
   }
 
   async run(): Promise<OpenResult> {
-    const { ips, port, localAddress, timeouts, signal } = this.target;
-    const connected = await connectFirst(this.deps, { ips, port, localAddress, timeoutMs: timeouts.connect, signal });
+    const { ips, port, localAddresses, timeouts, signal } = this.target;
+    const { clock, trace } = this.deps;
+    const connected = await connectFirst(this.deps, { ips, port, localAddresses, timeoutMs: timeouts.connect, signal });
     this.ip = connected.ip;
     if (connected.kind === 'failed') return this.failed('connect', null, connected.text);
-    const wire = new Wire(this.deps, connected.socket);
+    this.localIp = connected.socket.localAddress;
+    if (trace?.on === true) trace.line('>', `(connected to ${connected.ip}:${String(port)})`);
+    const wire = new Wire({ clock, trace }, connected.socket);
     const abandon = (): void => {
       wire.destroy(String(signal?.reason));
     };
@@ -123,11 +132,11 @@ class Opening {
   }
 
   private opened(wire: Wire, banner: SmtpReply): OpenResult {
-    const { extensions, tls, timings, ip } = this;
+    const { extensions, tls, timings } = this;
     const { timeouts } = this.target;
     return {
       kind: 'open',
-      ip,
+      ...this.place(),
       session: new Session(this.deps, { wire, extensions, tls, timings, timeouts, banner: banner.text }),
     };
   }
@@ -172,6 +181,7 @@ class Opening {
     if (secured.kind === 'failed') return { ...this.failed('tls', null, secured.text), tlsBroken: true };
     wire.adopt(secured.socket);
     this.tls = secured.result;
+    wire.note(`(TLS: ${secured.result.protocol} ${secured.result.cipher})`);
     if (need.verify !== 'no' && !secured.result.verified)
       return this.unsatisfied(null, secured.result.fault ?? 'the certificate does not satisfy the policy');
     return null;
@@ -215,8 +225,23 @@ class Opening {
   }
 
   private failed(phase: Phase, reply: SmtpReply | null, text: string): Failed {
-    const { tls, timings, ip } = this;
-    return { kind: 'failed', ip, phase, reply, text, tlsBroken: false, tlsUnsatisfied: false, tls, timings };
+    const { tls, timings } = this;
+    return {
+      kind: 'failed',
+      ...this.place(),
+      phase,
+      reply,
+      text,
+      tlsBroken: false,
+      tlsUnsatisfied: false,
+      tls,
+      timings,
+    };
+  }
+
+  private place(): { ip: string; localIp?: string } {
+    const { ip, localIp } = this;
+    return localIp === undefined ? { ip } : { ip, localIp };
   }
 
   private lap(part: 'connect' | 'banner' | 'tls'): void {

@@ -2,6 +2,7 @@
  * How a connection to one mail host has to be protected, and whether it is. Weighs, strongest first: the operator's word,
  * DANE (RFC 7672), MTA-STS (RFC 8461), and otherwise opportunistic STARTTLS (RFC 7435). Pure.
  */
+import { createHash } from 'node:crypto';
 import type { TlsaRecord } from '../../base/resolver.ts';
 
 export type PolicyName = 'none' | 'opportunistic' | 'operator' | 'mta-sts' | 'dane' | 'requiretls';
@@ -12,8 +13,17 @@ export interface TlsNeed {
   /** `name`: a trusted chain and the host's name in the certificate. `dane`: a match with one of `tlsa`. */
   verify: 'no' | 'name' | 'dane';
   tlsa: readonly TlsaRecord[];
+  /** The names that a certificate under a DANE trust anchor may have; the first is asked for (SNI). Where not given, the host's. */
+  names?: readonly string[];
   policy: PolicyName;
 }
+
+/** What DNS says of one host's certificate (mta/dns/dane.ts). */
+export type HostDane =
+  /** At least one record, all validated. */
+  | { kind: 'records'; records: readonly TlsaRecord[]; names: readonly string[] }
+  /** Nobody knows whether there are any: somebody may be in the way, so the host must not have the mail. */
+  | { kind: 'trouble'; text: string };
 
 /** What became of it, for the attempt's record. */
 export interface TlsResult {
@@ -29,33 +39,56 @@ export interface TlsResult {
 export interface TlsFacts {
   /** The operator's setting for this domain or route, or null. `verified` asks for the name, too. */
   override: 'none' | 'opportunistic' | 'required' | 'verified' | 'implicit' | null;
-  /** TLSA records of `_25._tcp.<host>`, only if MX, address and TLSA answers were all validated; null otherwise. */
-  dane: readonly TlsaRecord[] | null;
+  /** Null where the domain has no DANE, or DNS answers are not validated. */
+  dane: HostDane | null;
   sts: 'none' | 'testing' | 'enforce';
   /** Whether the host matches a pattern of the MTA-STS policy. */
   stsMatches: boolean;
-  /** The message asks for REQUIRETLS (RFC 8689). */
-  requireTls: boolean;
+  /** What the message asks for. */
+  wish: TlsWish | null;
+  /** DNSSEC, MTA-STS or the operator vouch that this host is where the domain's mail goes. */
+  isVouched: boolean;
 }
+
+/** RFC 8689. `require`: handed on over TLS all the way or not at all. `waive`: rather arrive than obey the domain's policies. */
+export type TlsWish = 'require' | 'waive';
 
 /** The need, or `refused` where MTA-STS forbids this host (RFC 8461 section 5): try the next one. */
 export function tlsNeed(facts: TlsFacts): { kind: 'need'; need: TlsNeed } | { kind: 'refused'; text: string } {
+  if (facts.wish === 'require') return strictNeed(facts);
   if (facts.override !== null) return need(overridden(facts.override));
-  const usable = usableTlsa(facts.dane ?? []);
-  // RFC 7672 section 2.2: DANE takes precedence over MTA-STS; unusable records still demand TLS (section 2.2.1).
-  if (facts.dane !== null && facts.dane.length > 0)
-    return need({ mode: 'required', verify: usable.length > 0 ? 'dane' : 'no', tlsa: usable, policy: 'dane' });
+  if (facts.wish === 'waive') return need(opportunistic('opportunistic'));
+  return policyNeed(facts);
+}
+
+/** REQUIRETLS, RFC 8689 section 4.2.1: whatever else holds, TLS with a certificate that is verified, on a way that is vouched for. */
+function strictNeed(facts: TlsFacts): ReturnType<typeof tlsNeed> {
+  if (!facts.isVouched)
+    return { kind: 'refused', text: 'REQUIRETLS: neither DNSSEC nor MTA-STS vouches for this host' };
+  const asked = facts.override === null ? policyNeed(facts) : need(overridden(facts.override));
+  if (asked.kind === 'refused' || asked.need.verify !== 'no') return asked;
+  const mode = asked.need.mode === 'implicit' ? 'implicit' : 'required';
+  return need({ mode, verify: 'name', tlsa: [], policy: 'requiretls' });
+}
+
+/** What the domain's policies ask for. */
+function policyNeed(facts: TlsFacts): ReturnType<typeof tlsNeed> {
+  // RFC 7672 section 2.2: DANE takes precedence over MTA-STS.
+  if (facts.dane?.kind === 'trouble') return { kind: 'refused', text: facts.dane.text };
+  if (facts.dane !== null) return need(daneNeed(facts.dane));
   if (facts.sts === 'enforce') {
     if (!facts.stsMatches) return { kind: 'refused', text: 'the MTA-STS policy of the domain does not name this host' };
     return need({ mode: 'required', verify: 'name', tlsa: [], policy: 'mta-sts' });
   }
-  if (facts.requireTls) return need({ mode: 'required', verify: 'name', tlsa: [], policy: 'requiretls' });
-  return need({
-    mode: 'opportunistic',
-    verify: 'no',
-    tlsa: [],
-    policy: facts.sts === 'testing' ? 'mta-sts' : 'opportunistic',
-  });
+  return need(opportunistic(facts.sts === 'testing' ? 'mta-sts' : 'opportunistic'));
+}
+
+const opportunistic = (policy: PolicyName): TlsNeed => ({ mode: 'opportunistic', verify: 'no', tlsa: [], policy });
+
+/** Records that cannot be used still demand TLS (RFC 7672 section 2.2). */
+function daneNeed({ records, names }: Extract<HostDane, { kind: 'records' }>): TlsNeed {
+  const tlsa = usableTlsa(records);
+  return { mode: 'required', verify: tlsa.length > 0 ? 'dane' : 'no', tlsa, names, policy: 'dane' };
 }
 
 function need(of: TlsNeed): { kind: 'need'; need: TlsNeed } {
@@ -95,6 +128,12 @@ export function satisfies(result: TlsResult | null, of: TlsNeed): boolean {
 
 /** Part of a connection's pool key: equal for needs that the same connection meets by design. */
 export function needKey(of: TlsNeed): string {
-  const tlsa = of.tlsa.map((record) => record.certificate.toString('base64', 0, 24)).sort();
-  return [of.mode, of.verify, of.policy, ...tlsa].join(':');
+  const key = [of.mode, of.verify, of.policy, ...(of.names ?? [])].join(':');
+  if (of.tlsa.length === 0) return key;
+  // Records may be whole certificates, which begin alike.
+  return `${key}:${createHash('sha256').update(of.tlsa.map(tlsaText).sort().join()).digest('base64')}`;
 }
+
+/** As in a zone file: `3 1 1 0a1b...`. */
+export const tlsaText = ({ usage, selector, matchingType, certificate }: TlsaRecord): string =>
+  `${[usage, selector, matchingType].map(String).join(' ')} ${certificate.toString('hex')}`;

@@ -73,7 +73,7 @@ export function handshake(
   const socket = connect({
     socket: raw,
     host: target.host,
-    ...(isIP(target.host) === 0 ? { servername: target.host } : {}),
+    ...(isIP(target.host) === 0 ? { servername: target.need.names?.[0] ?? target.host } : {}),
     secureContext: tls.contextFor(target.hello),
     ...(resumed === null ? {} : { session: resumed.session }),
     rejectUnauthorized: false,
@@ -126,7 +126,8 @@ function resultOf(
 }
 
 function certificateFault(socket: TLSSocket, target: HandshakeTarget, now: number): string | null {
-  if (target.need.verify === 'dane') return daneFault(chainOf(socket), target.host, target.need.tlsa, now);
+  const { verify, names = [target.host], tlsa } = target.need;
+  if (verify === 'dane') return daneFault(chainOf(socket), names, tlsa, now);
   if (socket.authorized) return null;
   // Node sets an Error here, or only its code, whatever the types say.
   const error: unknown = socket.authorizationError;

@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { isPublicAddress } from '../../base/ip.ts';
+import type { HostDane } from '../connection/tls-policy.ts';
 import type { DnsAnswer, LookupOptions, MxRecord, Resolver } from '../../base/resolver.ts';
 
 export interface MailHost {
@@ -16,6 +17,14 @@ export interface MailHost {
   port: number;
   /** MX and address answers were both validated (AD bit): the ground DANE stands on (RFC 7672 section 2.2). */
   secure: boolean;
+  /** The answer that names it (of a domain without MX: that there is none) was validated, whatever became of its addresses. */
+  isNamedSecurely: boolean;
+  /** The name its addresses stand at: another where its own is an alias. */
+  canonical: string;
+  /** Filled in by `withDane` (dane.ts). */
+  dane?: HostDane | null;
+  /** `secure`, from a resolver that is trusted to validate. Filled in by `withDane`. */
+  isValidated?: boolean;
 }
 
 export interface HostAddress {
@@ -76,7 +85,7 @@ export async function findMailHosts(
     case 'no_domain':
       return mx;
     case 'no_data':
-      return findImplicitHost(deps, domain, options);
+      return findImplicitHost(deps, domain, mx.secure === true, options);
     case 'found':
       return findMxHosts(deps, domain, mx, options);
   }
@@ -86,12 +95,13 @@ export async function findMailHosts(
 async function findImplicitHost(
   deps: { resolver: Resolver },
   domain: string,
+  hasSurelyNoMx: boolean,
   options: MailHostOptions,
 ): Promise<MailRoute> {
   const host = { exchange: domain, preference: 0 };
-  const found = await lookUpHost(deps, host, false, options);
+  const found = await lookUpHost(deps, host, hasSurelyNoMx, options);
   if (found.kind === 'no_domain') return { kind: 'no_domain', fresh: found.fresh };
-  const canonical = found.kind === 'usable' ? found.canonical : domain;
+  const canonical = found.kind === 'usable' ? found.host.canonical : domain;
   return concluded(domain, withoutOurselves([host], options), [found], {
     site: siteOf([canonical]),
     ttl: Infinity,
@@ -121,7 +131,7 @@ async function findMxHosts(
 }
 
 type HostLookup =
-  | { kind: 'usable'; host: MailHost; canonical: string; ttl: number }
+  | { kind: 'usable'; host: MailHost; ttl: number }
   /** Resolves to where we listen. */
   | { kind: 'own'; preference: number }
   | { kind: 'private' | 'no_data' }
@@ -148,8 +158,15 @@ async function lookUpHost(
     const secure = mxSecure && found.every((answer) => answer.secure);
     return {
       kind: 'usable',
-      host: { name, preference: record.preference, addresses: allowed, port: options.remotePort, secure },
-      canonical: found[0]?.name ?? name,
+      host: {
+        name,
+        preference: record.preference,
+        addresses: allowed,
+        port: options.remotePort,
+        secure,
+        isNamedSecurely: mxSecure,
+        canonical: found[0]?.name ?? name,
+      },
       ttl: Math.min(...found.map((answer) => answer.ttl)),
     };
   }

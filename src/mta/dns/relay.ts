@@ -33,7 +33,7 @@ const addressesOf = (answer: DnsAnswer<string>, family: 4 | 6): HostAddress[] =>
 const routeTo = (name: string, port: number, addresses: readonly HostAddress[], ttl: number): MailRoute => ({
   kind: 'hosts',
   site: name,
-  hosts: [{ name, preference: 0, port, secure: false, addresses }],
+  hosts: [{ name, preference: 0, port, secure: false, isNamedSecurely: false, canonical: name, addresses }],
   ttl,
   fromMx: false,
 });

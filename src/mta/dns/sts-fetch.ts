@@ -8,7 +8,10 @@ import type { Clock } from '../../base/clock.ts';
 import { isPublicAddress } from '../../base/ip.ts';
 import type { Resolver } from '../../base/resolver.ts';
 
-export type StsFetched = { kind: 'text'; text: string } | { kind: 'failed'; why: string };
+export type StsFetched =
+  | { kind: 'text'; text: string }
+  /** `isUntrusted`: the web server's certificate is at fault. */
+  | { kind: 'failed'; why: string; isUntrusted?: true };
 export type StsFetch = (domain: string) => Promise<StsFetched>;
 
 const LONGEST_MS = 60_000;
@@ -64,7 +67,7 @@ function get({ clock }: { clock: Clock }, { host, address, port, ca }: Target): 
       end(failed('no policy within 60 s'));
     });
     request.on('error', (error) => {
-      end(failed(error.message));
+      end(isCertificateFault(error) ? { ...failed(error.message), isUntrusted: true } : failed(error.message));
     });
     request.on('response', (response) => {
       if (response.statusCode !== 200) {
@@ -93,4 +96,8 @@ function get({ clock }: { clock: Clock }, { host, address, port, ca }: Target): 
   });
 }
 
-const failed = (why: string): StsFetched => ({ kind: 'failed', why });
+/** Of OpenSSL's verification, or of the comparison of names. */
+const isCertificateFault = (error: Error & { code?: string }): boolean =>
+  /^(?:CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERR_TLS_CERT_ALTNAME)/.test(error.code ?? '');
+
+const failed = (why: string): Extract<StsFetched, { kind: 'failed' }> => ({ kind: 'failed', why });

@@ -6,14 +6,17 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Resolver } from '../../base/resolver.ts';
-import { readStsPolicy, readStsRecord, type StsPolicy } from '../../mail/sts-policy.ts';
+import { readStsPolicy, readStsRecord, type StsFault, type StsPolicy } from '../../mail/sts-policy.ts';
 import type { Database } from '../../storage/database.ts';
 import type { StsPolicyRow } from '../../storage/tables.ts';
-import type { StsFetch } from './sts-fetch.ts';
+import type { StsFetch, StsFetched } from './sts-fetch.ts';
 
 export interface StsPolicies {
-  /** The policy in force for a domain, or null. Never rejects for what the world does. */
-  find(domain: string): Promise<StsPolicy | null>;
+  /**
+   * The policy in force for a domain, or null; then `fault` says why one that is announced could not be had. Never rejects for
+   * what the world does.
+   */
+  find(domain: string): Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
 }
 
 interface Known {
@@ -38,8 +41,8 @@ export function createStsPolicies(deps: {
   const { db, clock, log } = deps;
   /** Null: there is none, as far as the database knows. */
   const known = new Map<string, Known | null>();
-  const failedAt = new Map<string, number>();
-  const asking = new Map<string, Promise<StsPolicy | null>>();
+  const failed = new Map<string, { at: number; fault: StsFault }>();
+  const asking = new Map<string, ReturnType<StsPolicies['find']>>();
 
   function remember<V>(map: Map<string, V>, domain: string, value: V): void {
     map.delete(domain);
@@ -60,16 +63,17 @@ export function createStsPolicies(deps: {
     return found;
   }
 
-  async function look(domain: string): Promise<StsPolicy | null> {
+  async function look(domain: string): ReturnType<StsPolicies['find']> {
     const before = await stored(domain);
     const now = clock.now();
     const valid = before !== null && before.expiresAt > now ? before : null;
     const answer = await deps.resolver.txt(`_mta-sts.${domain}`);
     const id = answer.kind === 'found' ? readStsRecord(answer.records) : null;
-    if (id === null) return inForce(valid);
+    if (id === null) return inForce(valid, null);
     const isFresh = valid?.id === id && now - valid.fetchedAt < REFRESH_MS;
-    if (isFresh || now - (failedAt.get(domain) ?? -Infinity) < PAUSE_MS) return inForce(valid);
-    return inForce((await fetchPolicy(domain, id)) ?? valid);
+    const isPaused = now - (failed.get(domain)?.at ?? -Infinity) < PAUSE_MS;
+    const newest = isFresh || isPaused ? valid : ((await fetchPolicy(domain, id)) ?? valid);
+    return inForce(newest, failed.get(domain)?.fault ?? null);
   }
 
   async function fetchPolicy(domain: string, id: string): Promise<Known | null> {
@@ -77,13 +81,13 @@ export function createStsPolicies(deps: {
     const read = fetched.kind === 'text' ? readStsPolicy(fetched.text) : { kind: 'bad' as const, why: fetched.why };
     const now = clock.now();
     if (read.kind === 'bad') {
-      remember(failedAt, domain, now);
+      remember(failed, domain, { at: now, fault: faultOf(fetched) });
       log.warn({ event: 'sts_policy_failed', domain, reason: read.why }, 'an MTA-STS policy could not be had');
       return null;
     }
     const { policy } = read;
     const fresh: Known = { id, policy, fetchedAt: now, expiresAt: now + policy.maxAge * 1000 };
-    failedAt.delete(domain);
+    failed.delete(domain);
     remember(known, domain, fresh);
     await store(domain, fresh);
     log.info({ event: 'sts_policy', domain, mode: policy.mode, mx: policy.mx }, 'an MTA-STS policy was fetched');
@@ -114,8 +118,15 @@ export function createStsPolicies(deps: {
 }
 
 /** Mode `none` is the domain's way to take a policy back. */
-const inForce = (known: Known | null): StsPolicy | null =>
-  known === null || known.policy.mode === 'none' ? null : known.policy;
+const inForce = (known: Known | null, fault: StsFault | null): Awaited<ReturnType<StsPolicies['find']>> =>
+  known === null
+    ? { policy: null, fault }
+    : { policy: known.policy.mode === 'none' ? null : known.policy, fault: null };
+
+function faultOf(fetched: StsFetched): StsFault {
+  if (fetched.kind === 'text') return 'sts-policy-invalid';
+  return fetched.isUntrusted === true ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
+}
 
 const fromRow = (row: StsPolicyRow): Known => ({
   id: row.policy_id,

@@ -52,7 +52,7 @@ describe('mta/connection/dane', () => {
     it(`${reason}: ${good ? 'matches' : 'does not match'}`, () => {
       const fault = daneFault(
         chain.map((each) => each.raw),
-        host,
+        ['other.test', host],
         [tlsa],
         now,
       );
@@ -60,7 +60,7 @@ describe('mta/connection/dane', () => {
     });
 
   it('does not stumble over what is no certificate', () => {
-    assert.match(daneFault([Buffer.from('x')], 'mx1.dest.test', [], now) ?? '', /can be read/);
+    assert.match(daneFault([Buffer.from('x')], ['mx1.dest.test'], [], now) ?? '', /can be read/);
   });
 
   it('decides over a real connection', async () => {

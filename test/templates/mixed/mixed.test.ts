@@ -14,7 +14,8 @@ const options = (variables: object, more: Partial<RenderOptions> = {}): RenderOp
   locale: 'en',
   timezone: 'UTC',
   now: NOW,
-  monotonic: () => performance.now(),
+  // A clock that stands still: what is told here must not hang on how busy the machine is.
+  monotonic: () => 0,
   ...more,
 });
 

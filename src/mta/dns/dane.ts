@@ -1,0 +1,68 @@
+/**
+ * DANE for SMTP (RFC 7672): which mail hosts of a domain publish TLSA records that can be trusted. Asks only where the whole way
+ * to the host was validated by the resolver (`delivery.dnssecResolver`); where it was not, nobody could know who wrote the records.
+ */
+import type { DnsAnswer, Resolver, TlsaRecord } from '../../base/resolver.ts';
+import type { HostDane } from '../connection/tls-policy.ts';
+import type { MailHost, MailRoute } from './mx.ts';
+
+export type DaneResolver = Pick<Resolver, 'tlsa' | 'cname'>;
+
+/** Mail hosts offer SMTP at this port, wherever a test dials them. */
+const SERVICE = '_25._tcp';
+/** After trouble the records are asked for again at the next attempt. */
+const TROUBLE_TTL_S = 5;
+
+/** The route with what DANE says of each host. Never throws for what DNS says. */
+export async function withDane(deps: { resolver: DaneResolver }, domain: string, route: MailRoute): Promise<MailRoute> {
+  if (route.kind !== 'hosts') return route;
+  const found = await Promise.all(route.hosts.map((host) => daneOf(deps.resolver, domain, host)));
+  return {
+    ...route,
+    hosts: route.hosts.map((host, at) => ({ ...host, dane: found[at]?.dane ?? null, isValidated: host.secure })),
+    ttl: Math.min(route.ttl, ...found.map(({ ttl }) => ttl)),
+  };
+}
+
+interface Found {
+  dane: HostDane | null;
+  ttl: number;
+}
+
+const none: Found = { dane: null, ttl: Infinity };
+
+async function daneOf(resolver: DaneResolver, domain: string, host: MailHost): Promise<Found> {
+  const bases = await baseDomains(resolver, host);
+  if ('text' in bases) return trouble(host.name, bases.text);
+  for (const base of bases) {
+    const answer = await resolver.tlsa(`${SERVICE}.${base}`);
+    if (answer.kind === 'trouble') return trouble(host.name, answer.text);
+    if (answer.kind === 'found' && answer.secure) return usable(answer, [base, host.name, domain]);
+  }
+  return none;
+}
+
+/**
+ * TLSA base domains to ask for, best first (RFC 7672 section 2.2.3): where aliases lead if all of that is secure, then the host's
+ * own name. Where the target of an alias is not secure, the alias itself may be.
+ */
+async function baseDomains(resolver: DaneResolver, host: MailHost): Promise<string[] | { text: string }> {
+  const { name, canonical, secure, isNamedSecurely } = host;
+  if (secure) return canonical === name ? [name] : [canonical, name];
+  if (!isNamedSecurely || canonical === name) return [];
+  const alias = await resolver.cname(name);
+  if (alias.kind === 'trouble') return { text: alias.text };
+  return alias.kind === 'found' && alias.secure ? [name] : [];
+}
+
+/** Names as in RFC 7672 section 3.2.2. */
+const usable = (answer: Extract<DnsAnswer<TlsaRecord>, { kind: 'found' }>, names: readonly string[]): Found => ({
+  dane: { kind: 'records', records: answer.records, names: [...new Set(names)] },
+  ttl: answer.ttl,
+});
+
+/** Section 2.1.1: a look-up that fails may have been made to fail, so the host is passed over as if it could not be reached. */
+const trouble = (name: string, text: string): Found => ({
+  dane: { kind: 'trouble', text: `the TLSA records of ${name} cannot be had: ${text}` },
+  ttl: TROUBLE_TTL_S,
+});

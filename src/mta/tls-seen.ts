@@ -1,0 +1,91 @@
+/**
+ * How TLS went with one connection, in the words of RFC 8460: which policy of the recipient domain it was held against, and the
+ * result. Nothing is said where TLS was never the question: no connection, a smarthost, the operator's own rule. Pure.
+ */
+import type { TlsFailure, TlsPolicyType } from '../mail/tls-report.ts';
+import { stsNames } from '../mail/sts-policy.ts';
+import type { OpenResult } from './connection/open-session.ts';
+import { tlsaText, type TlsNeed } from './connection/tls-policy.ts';
+import type { Host, Site } from './sites.ts';
+
+export interface TlsSeen {
+  site: Site;
+  host: Host;
+  /** What the connection needed, and what became of it; both null for a host that a policy forbids. */
+  need: TlsNeed | null;
+  opened: OpenResult | null;
+}
+
+export interface TlsFinding {
+  domain: string;
+  policy: TlsPolicyType;
+  /** The policy's lines as they were obeyed, and the hosts that it names. */
+  strings: readonly string[];
+  mxHosts: readonly string[];
+  /** Null is success. */
+  failure: { result: TlsFailure; reason: string } | null;
+  mx: string;
+  ip: string;
+  localIp: string;
+}
+
+/** Null where there is nothing to report. */
+export function tlsFinding(seen: TlsSeen): TlsFinding | null {
+  const { site, host, need, opened } = seen;
+  if (site.domain === undefined || site.relay !== null || need?.policy === 'operator' || need?.mode === 'none')
+    return null;
+  if (opened?.kind === 'failed' && !opened.tlsBroken && !opened.tlsUnsatisfied) return null;
+  const policy = policyOf(seen);
+  const { strings, mxHosts } = linesOf(site, host, policy);
+  const place = { mx: host.name, ip: opened?.ip ?? '', localIp: opened?.localIp ?? '' };
+  return { domain: site.domain, policy, strings, mxHosts, failure: failureOf(seen, policy), ...place };
+}
+
+function policyOf({ site, host }: TlsSeen): TlsPolicyType {
+  if (host.dane != null) return 'tlsa';
+  return site.sts != null || site.stsFault != null ? 'sts' : 'no-policy-found';
+}
+
+function linesOf({ sts }: Site, { name, dane }: Host, policy: TlsPolicyType): Pick<TlsFinding, 'strings' | 'mxHosts'> {
+  if (policy === 'tlsa')
+    return { strings: dane?.kind === 'records' ? dane.records.map(tlsaText) : [], mxHosts: [name] };
+  if (policy === 'no-policy-found' || sts == null) return { strings: [], mxHosts: [] };
+  const lines = ['version: STSv1', `mode: ${sts.mode}`, ...sts.mx.map((mx) => `mx: ${mx}`), `max_age: ${String(sts.maxAge)}`]; // prettier-ignore
+  return { strings: lines, mxHosts: sts.mx };
+}
+
+function failureOf({ site, host, need, opened }: TlsSeen, policy: TlsPolicyType): TlsFinding['failure'] {
+  if (host.dane?.kind === 'trouble') return { result: 'dnssec-invalid', reason: host.dane.text };
+  if (policy === 'sts' && site.sts == null) return { result: site.stsFault ?? 'sts-policy-fetch-error', reason: '' };
+  if (policy === 'sts' && site.sts != null && !stsNames(site.sts, host.name))
+    return { result: 'validation-failure', reason: 'the policy does not name this host' };
+  const faulty = opened === null ? null : brokenOrMissing(opened);
+  if (faulty !== null) return faulty;
+  if (policy === 'tlsa' && need?.verify === 'no')
+    return { result: 'tlsa-invalid', reason: 'none of the records can be used' };
+  const tls = opened?.kind === 'open' ? opened.session.tls : (opened?.tls ?? null);
+  // Without a policy any certificate will do (RFC 7435).
+  if (policy === 'no-policy-found' || tls === null || tls.fault === null) return null;
+  return { result: policy === 'tlsa' ? 'validation-failure' : certificateFailure(tls.fault), reason: tls.fault };
+}
+
+/** No TLS was had, whatever the certificate. */
+function brokenOrMissing(opened: OpenResult): TlsFinding['failure'] {
+  if (opened.kind === 'failed')
+    return opened.tlsBroken
+      ? { result: 'validation-failure', reason: opened.text }
+      : opened.tls === null
+        ? { result: 'starttls-not-supported', reason: '' }
+        : null;
+  const { tls, extensions } = opened.session;
+  if (tls !== null) return null;
+  return extensions.startTls
+    ? { result: 'validation-failure', reason: 'the handshake failed: the mail went in plaintext' }
+    : { result: 'starttls-not-supported', reason: '' };
+}
+
+/** From Node's code or message for a certificate. */
+export function certificateFailure(fault: string): TlsFailure {
+  if (/HAS_EXPIRED|NOT_YET_VALID/.test(fault)) return 'certificate-expired';
+  return /ALTNAME|altnames/.test(fault) ? 'certificate-host-mismatch' : 'certificate-not-trusted';
+}
