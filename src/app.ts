@@ -41,6 +41,7 @@ import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
 import { domainChecks } from './housekeeping/domain-checks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
 import { oldSessions } from './housekeeping/old-sessions.ts';
+import { oldAggregates } from './housekeeping/old-aggregates.ts';
 import { oldStats } from './housekeeping/old-stats.ts';
 import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
@@ -428,6 +429,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: forgetDomain }), // prettier-ignore
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
+    oldAggregates({ db, clock }),
     oldSessions({ db, clock, keptMs: config.retention.audit }),
     ...(config.smtp.operatorAddress === null || tlsTally === null ? [] : [createTlsReports({ db, clock, log, resolver, accept, fetch, random, accountOf: verifiedIn }, { from: config.smtp.operatorAddress, submitter: config.smtp.hostname })]), // prettier-ignore
     ...retentionRules({ db, clock, retention: config.retention }),

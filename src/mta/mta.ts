@@ -54,7 +54,7 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   /** Reads refusals, by the operator's rules too. */
   judge: Judge;
   /** Hears how TLS went with each connection. */
-  tlsSeen?(seen: TlsSeen): void;
+  tlsSeen?: (seen: TlsSeen) => void;
   /** Hears of every attempt that was made. */
   attempted?(outcome: Outcome): void;
 }
