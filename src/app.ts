@@ -78,6 +78,7 @@ import { createWebhooks } from './webhooks/dispatcher.ts';
 import { createApi, type Api } from './api/server.ts';
 import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
+import { copyBeforeMigration } from './operator/before-migration.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import { createHistory } from './operator/history.ts';
@@ -137,7 +138,14 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
   const keyring = openKeyring(config.dataDir);
-  const db = await openDatabase({ url: config.storage.url, workOrder: [HAPPEN] });
+  const db = await openDatabase({
+    url: config.storage.url,
+    workOrder: [HAPPEN],
+    beforeMigration: () =>
+      copyBeforeMigration(config, (folder) => {
+        log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
+      }),
+  });
   const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
   const report = (error: unknown): void => {
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
@@ -263,6 +271,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
           { db, clock, log, mta, meters, version, url: config.storage.url, dataDir: config.dataDir },
           config.metrics.token,
         );
+  /** The ports for mail, once they are there. */
+  let listening: InboundPorts | null = null;
   const accountWindows = new Windows();
   const fetch = createSafeFetch(
     { resolver, clock },
@@ -286,7 +296,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: () => readiness(db, disk),
+      ready: () => readiness(db, disk, listening !== null),
       ...(meters === null
         ? {}
         : {
@@ -375,6 +385,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
+      submitted: (code) => meters?.submitted(code),
     },
     {
       certificate: smtpCertificate,
@@ -393,13 +404,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       },
     },
   );
-  let listening: InboundPorts = { mx: null, submission: null, submissions: null };
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
-    listening: () => listening,
+    listening: () => listening ?? NOT_LISTENING,
     selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
-      mx: listening.mx === null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
+      mx: listening?.mx == null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
       hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
     }),
   }; // prettier-ignore
@@ -673,13 +683,19 @@ function buildSources({
   return createSources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
 }
 
-async function readiness(db: Database, disk: DiskGuard): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
+const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
+
+async function readiness(
+  db: Database,
+  disk: DiskGuard,
+  listeners: boolean,
+): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
   const database = await db.fast.all('SELECT 1').then(
     () => true,
     () => false,
   );
-  const checks = { database, disk: disk.hasRoom() };
-  return { ok: checks.database && checks.disk, checks };
+  const checks = { database, disk: disk.hasRoom(), listeners };
+  return { ok: Object.values(checks).every(Boolean), checks };
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {

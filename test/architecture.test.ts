@@ -46,11 +46,12 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   inbound: ['messages', 'keys', ...ground],
   webhooks: ['events', 'storage', 'base'],
   housekeeping: [...stores, 'webhooks', 'storage', 'base'],
+  backup: ['messages', 'storage', 'base'],
   // 4: who asks and operates; never mta or inbound
   api: [...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
-  operator: [...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
+  operator: [...stores, 'webhooks', 'backup', 'config', 'mail', 'storage', 'base', 'version'],
   dashboard: ['operator', 'api', ...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
-  cli: ['operator', 'client', 'config', 'mail', 'storage', 'base', 'version'],
+  cli: ['operator', 'backup', 'client', 'config', 'mail', 'storage', 'base', 'version'],
   // 5: builds and starts; `cli` gets what it serves handed in by `main`
   app: [
     'api',
@@ -86,6 +87,7 @@ const pure = [
   'webhooks/sample-event.ts',
   'mta/dns/dane.ts', 'mta/tls-seen.ts', 'inbound/aggregate.ts', 'messages/tls-wish.ts', 'mta/connection/dane.ts',
   'mta/pace.ts', 'mta/shaping.ts', 'mta/operators.ts',
+  'backup/manifest.ts',
   'members/totp.ts', 'dashboard/chart.ts', 'dashboard/words.ts',
 ]; // prettier-ignore
 const impureModules =

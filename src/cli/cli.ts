@@ -10,10 +10,14 @@ import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
+import { NewerDatabase } from '../storage/migrate.ts';
 import { addAccounts } from './accounts.ts';
 import { addAdmin } from './admin.ts';
+import { addBench } from './bench.ts';
+import { addBackup } from './backup.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
+import { addCompletion } from './completion.ts';
 import { addConfig } from './config.ts';
 import { addDoctor } from './doctor.ts';
 import { addDomains } from './domains.ts';
@@ -25,6 +29,7 @@ import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
 import { addReputation } from './reputation.ts';
 import { addResolve } from './resolve.ts';
+import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
 import { addStats } from './stats.ts';
@@ -156,6 +161,7 @@ export async function run(
   addServe(program, context, startApp);
   addConfig(program, context);
   addMigrate(program, context);
+  addBackup(program, context);
   addAdmin(program, context);
   addAccounts(program, context);
   addKeys(program, context);
@@ -173,6 +179,9 @@ export async function run(
   addDoctor(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);
+  addBench(program, context, startApp);
+  addCompletion(program, context);
+  addSamples(program);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
@@ -202,6 +211,10 @@ function failed(error: unknown, { note }: Output): number {
     note(`posthorn: ${error.message}`);
     return unavailable[error.why];
   }
+  if (error instanceof NewerDatabase) {
+    note(`posthorn: ${error.message}`);
+    return exitCodes.config;
+  }
   if (error instanceof Problem) return told(error, note);
   note(error instanceof Error ? (error.stack ?? error.message) : String(error));
   return exitCodes.software;
@@ -212,6 +225,7 @@ const unavailable: Readonly<Record<UnavailableWhy, number>> = {
   already_running: exitCodes.cannotCreate,
   no_database: exitCodes.noInput,
   no_access: exitCodes.noPermission,
+  no_backup: exitCodes.cannotCreate,
 };
 
 /** The message says what is wrong here; cause and cure are those of the catalogue. */

@@ -15,7 +15,14 @@ export function addMigrate(program: Command, context: Context): void {
         throw new Unavailable('already_running', 'the server is running: it migrates when it starts; stop it first');
       }
       const { openDatabase } = await import('../storage/database.ts');
-      const database = await openDatabase({ url: config.storage.url });
+      const { copyBeforeMigration } = await import('../operator/before-migration.ts');
+      const database = await openDatabase({
+        url: config.storage.url,
+        beforeMigration: () =>
+          copyBeforeMigration(config, (folder) => {
+            context.note(`copied to ${folder} first`);
+          }),
+      });
       await database.close();
       const { migrated } = database;
       if (json === true) context.out(JSON.stringify({ migrated }));

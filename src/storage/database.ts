@@ -26,18 +26,20 @@ export interface DatabaseOptions {
   url: string;
   /** The order in which kinds of work run inside one commit (storage/commit.ts). */
   workOrder?: readonly string[];
+  /** Runs before a database that holds something is changed; where it throws, nothing is. */
+  beforeMigration?: () => Promise<void>;
 }
 
 /** Readers for built queries; SQLite serves each from its own snapshot, and the thread pool has room for them. */
 const READERS = 2;
 
 /** Opens and migrates. Throws where the file cannot be opened or written. */
-export async function openDatabase({ url, workOrder }: DatabaseOptions): Promise<Database> {
+export async function openDatabase({ url, workOrder, beforeMigration }: DatabaseOptions): Promise<Database> {
   const file = sqliteFile(url);
   mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
 
   const migrator = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', ...durable]);
-  const migrated = await migrate(migrator).finally(() => migrator.destroy());
+  const migrated = await migrate(migrator, beforeMigration).finally(() => migrator.destroy());
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON']);
   const read = connect(file, READERS, readOnly);

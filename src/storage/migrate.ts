@@ -52,12 +52,21 @@ const source: Knex.MigrationSource<Migration> = {
     Promise.resolve({ up, down: () => Promise.reject(new Error('migrations only go forward')) }),
 };
 
-/** Brings the database up to date; returns the names of the steps that were taken. */
-export async function migrate(knex: Knex): Promise<string[]> {
-  if ((await migrationState(knex)).every(({ taken }) => taken)) {
+/** The database was changed by a version that came after this one. */
+export class NewerDatabase extends Error {}
+
+/**
+ * Brings the database up to date; returns the names of the steps that were taken. `before` runs first where there is
+ * something to lose. Throws `NewerDatabase` where the database has taken steps that are not known here.
+ */
+export async function migrate(knex: Knex, before?: () => Promise<void>): Promise<string[]> {
+  const state = await migrationState(knex);
+  await refuseNewer(knex);
+  if (state.every(({ taken }) => taken)) {
     await renewViews(knex);
     return [];
   }
+  if (state.some(({ taken }) => taken)) await before?.();
   return await withoutViews(knex, async () => {
     const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
       number,
@@ -65,6 +74,15 @@ export async function migrate(knex: Knex): Promise<string[]> {
     ];
     return names;
   });
+}
+
+async function refuseNewer(knex: Knex): Promise<void> {
+  const rows = (await knex('migrations').select('name').orderBy('id')) as { name: string }[];
+  const unknown = rows.map(({ name }) => name).filter((name) => !migrationNames.includes(name));
+  if (unknown.length === 0) return;
+  throw new NewerDatabase(
+    `the database was changed by a later version (${unknown.join(', ')}): start that version, or restore the backup that was made before`,
+  );
 }
 
 /** The steps this program knows and which of them the database has taken. */

@@ -12,13 +12,13 @@ import { storeProbes } from './store.ts';
 
 /** Looks from inside of the server. */
 export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec: boolean }): Probes {
-  const { config, clock, resolver, db, selfTest } = deps;
+  const { config, clock, resolver, db } = deps;
   return {
     ...ground(config, clock),
     resolver,
     wantsDnssec,
     store: storeProbes(db),
-    server: { kind: 'server', ports: () => deps.listening(), selfTest: async () => bounceTest(await selfTest()) },
+    server: { kind: 'server', ports: () => deps.listening(), selfTest: async () => bounceTest(await deps.selfTest()) },
   };
 }
 

@@ -96,8 +96,8 @@ export interface Server {
   kind: 'server';
   /** The ports that are listened on; null for one that could not be had. */
   ports(): { mx: number | null; submission: number | null; submissions: number | null };
-  /** Sends a bounce to itself through the listener, and tells what became of it; null where it cannot be tried. */
-  selfTest: (() => Promise<SelfTest>) | null;
+  /** Sends a bounce to itself through the listener, and tells what became of it. */
+  selfTest(): Promise<SelfTest>;
 }
 
 export type SelfTest = { kind: 'recognised'; ms: number } | { kind: 'failed'; why: string };
