@@ -56,7 +56,8 @@ export async function setUp(page: Page, link: string, email = 'ana@example.net')
   await page.waitForURL('**/welcome');
 }
 
-const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const require = createRequire(import.meta.url);
+const axeSource = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 interface Finding {
   id: string;
