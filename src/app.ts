@@ -382,7 +382,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
         return rate.over ? secondsLeft(rate, now) : null;
       },
-      isVerified: accept.isVerified,
+      isVerified: (accountId, domain) => accept.isVerified(accountId, domain),
       failed: report,
       ownAccount,
       forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
