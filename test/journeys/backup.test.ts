@@ -89,9 +89,9 @@ describe('journey: backup', () => {
     await stop(first);
 
     const still = openStill(path.join(made.folder, 'posthorn.db'));
-    const copied = (await still('messages as m')
+    const copied = await still('messages as m')
       .join('deliveries as d', 'd.message_id', 'm.id')
-      .select('m.id', 'm.rfc_message_id', 'd.status')) as { id: string; rfc_message_id: string; status: string }[];
+      .select<{ id: string; rfc_message_id: string; status: string }[]>('m.id', 'm.rfc_message_id', 'd.status');
     await still.destroy();
     const finished = copied.filter(({ status }) => status === 'delivered').map((row) => row.rfc_message_id);
     const open = copied.filter(({ status }) => status !== 'delivered').map((row) => row.rfc_message_id);
