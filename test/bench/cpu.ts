@@ -2,6 +2,7 @@
  * `npm run bench:cpu`: CPU time of the server for one mail from POST to its `delivered` event, by kind of thread. Time on the
  * CPU moves far less with what else the machine does than a rate; what is left of it is told by the time of one signature.
  */
+import { spawn, type ChildProcess } from 'node:child_process';
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
@@ -18,6 +19,7 @@ const { values: options } = parseArgs({
     sessions: { type: 'string', default: '50' },
     connections: { type: 'string', default: '50' },
     profile: { type: 'string' },
+    perf: { type: 'string' },
     node: { type: 'string', multiple: true, default: [] },
   },
 });
@@ -62,6 +64,10 @@ function signatureMs(): number {
   return (user + system) / 1000 / 200;
 }
 
+/** Linux's profiler sees the threads of SQLite and of V8 too; `--node=--perf-basic-prof` gives it the names of compiled functions. */
+const startPerf = (pid: number, file: string): ChildProcess =>
+  spawn('perf', ['record', '-F', '499', '-p', String(pid), '-o', file], { stdio: 'ignore' });
+
 async function run(): Promise<void> {
   const sink = await startSink();
   const appliance = await startAppliance({
@@ -85,11 +91,13 @@ async function run(): Promise<void> {
     await delivered(warm);
     const before = timesOf(appliance.pid);
     const signature = signatureMs();
+    const perf = options.perf === undefined ? null : startPerf(appliance.pid, options.perf);
     const started = performance.now();
     const answers = await load({ ...common, count: messages, offset: warm });
     await delivered(messages);
     const rate = (messages / (performance.now() - started)) * 1000;
     const after = timesOf(appliance.pid);
+    perf?.kill('SIGINT');
     const each = (kind: keyof Times): number => (after[kind] - before[kind]) / messages;
     const kinds = ['main', 'pool', 'v8', 'workers'] as const;
     const all = kinds.reduce((sum, kind) => sum + each(kind), 0);
