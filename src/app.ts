@@ -14,6 +14,7 @@ import { secondsLeft, Windows } from './base/windows.ts';
 import { readBounceRules } from './config/bounce-rules.ts';
 import { createSafeFetch } from './base/safe-fetch.ts';
 import { readCertificate } from './config/certificate.ts';
+import { watchCertificate, type CertificateWatch } from './config/certificate-watch.ts';
 import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
@@ -26,6 +27,7 @@ import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { createIdempotencyStore } from './storage/idempotency-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from './accounts/account-store.ts';
 import { createAuditLog } from './accounts/audit-log.ts';
+import { createOwnAccount, OWN_ACCOUNT } from './accounts/own-account.ts';
 import { createQuotas } from './accounts/quota.ts';
 import { createAccountTracking } from './accounts/settings-store.ts';
 import { createStreams } from './accounts/stream-store.ts';
@@ -51,7 +53,7 @@ import { createJudge, type Judge } from './messages/classify.ts';
 import { createHolds, type Holds } from './messages/holds.ts';
 import { createHoldBook, type HoldBook } from './messages/hold-book.ts';
 import { createRecorder, HAPPEN } from './messages/record.ts';
-import { returnPathKeys } from './messages/return-path.ts';
+import { returnPathKeys, type ReturnPathKey } from './messages/return-path.ts';
 import { createTrackingRule } from './messages/tracking-rule.ts';
 import { createBotOf } from './tracking/bots.ts';
 import { createHits } from './tracking/hit.ts';
@@ -59,12 +61,15 @@ import { trackingBase, trackingTargetOf } from './tracking/host.ts';
 import { trackingKeys, type TrackingKey } from './tracking/token.ts';
 import { createInbound, type Inbound, type InboundPorts } from './inbound/inbound.ts';
 import { withDane } from './mta/dns/dane.ts';
+import { selfTest } from './inbound/self-test.ts';
 import { findMailHosts } from './mta/dns/mx.ts';
 import { findRelay } from './mta/dns/relay.ts';
 import { createStsPolicies } from './mta/dns/sts.ts';
 import { createStsFetch } from './mta/dns/sts-fetch.ts';
-import { namedIpv6Address } from './mta/ipv6.ts';
-import { createMta, type Mta } from './mta/mta.ts';
+import { createMta, type Mta, type MtaDeps } from './mta/mta.ts';
+import { createLocalAddresses, type LocalAddresses } from './mta/local-addresses.ts';
+import { createSources, DEFAULT_POOL, type Sources } from './mta/sources.ts';
+import { createWarmUp } from './mta/warm-up.ts';
 import { createSites } from './mta/sites.ts';
 import { createTlsReports } from './mta/tls-reports.ts';
 import { createTlsTally, type TlsTally } from './mta/tls-tally.ts';
@@ -74,6 +79,7 @@ import type { WireBytes } from './api/erase.ts';
 import { apiRoutes } from './api/routes.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
+import { createHistory } from './operator/history.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
@@ -165,13 +171,21 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const idempotency = createIdempotencyStore({ db, clock });
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
+  const ownAccount = createOwnAccount({ db, clock });
+  const notices = { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } };
   const recorder = createRecorder({
     commit: db.commit,
     clock,
+    complained: (deliveryId) => {
+      mta.complained(deliveryId);
+    },
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
+      const due = recorded.flatMap(({ noticeTo: domain }) => (domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }])); // prettier-ignore
+      if (due.length > 0) bells.deliveries.ring(due);
       bells.events.ring();
     },
+    notices,
   });
 
   const accountTracking = createAccountTracking({ db, clock });
@@ -205,6 +219,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
+    notices,
   };
 
   const book = createHoldBook({
@@ -215,7 +230,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
   });
   await book.load();
-  const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory });
+  const sources = buildSources({ config, db, clock, log, book });
+  const holds = createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory, poolHold: (by) => sources.holdOf(by) }); // prettier-ignore
   const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
   const mta = buildMta({
     tlsTally,
@@ -232,6 +248,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     signers,
     holds,
     book,
+    sources,
+    poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
     trackingKey: trackKeys[0],
     epoch,
     judge: (refusal) => judge(refusal),
@@ -244,6 +262,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
           { db, clock, log, mta, meters, version, url: config.storage.url, dataDir: config.dataDir },
           config.metrics.token,
         );
+  /** The ports for mail, once they are there. */
+  let listening: InboundPorts | null = null;
   const accountWindows = new Windows();
   const fetch = createSafeFetch(
     { resolver, clock },
@@ -267,7 +287,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: () => readiness(db, disk),
+      ready: () => readiness(db, disk, listening !== null),
       ...(meters === null
         ? {}
         : {
@@ -288,7 +308,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       renderer,
       holdOf: holds.of,
       change: { db, clock, recorder, bells, retry: accept.retry },
-      laneFacts: (domain) => mta.laneFacts(domain),
+      laneFacts: (domain, mark) => mta.laneFacts(domain, mark),
       wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
       db,
       clock,
@@ -350,8 +370,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
         return rate.over ? secondsLeft(rate, now) : null;
       },
+      isVerified: accept.isVerified,
+      failed: report,
+      ownAccount,
+      forward: { operatorAddress: config.smtp.operatorAddress, ...notices },
       audit: auditLog,
       idempotency: { store: idempotency, onMismatch: config.idempotency.onMismatch },
+      submitted: (code) => meters?.submitted(code),
     },
     {
       certificate: smtpCertificate,
@@ -365,15 +390,31 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         smtputf8: config.delivery.smtputf8,
         recipients: config.limits.recipients,
         size: config.limits.messageBytes,
+        notify: submission.notify,
+        operatorAddress: config.smtp.operatorAddress,
       },
     },
   );
   const operator: OperatorDeps = {
     db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
     forgetKey, forgetDomain, webhookChanged,
+    listening: () => listening ?? NOT_LISTENING,
+    selfTest: () => selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
+      mx: listening?.mx == null ? null : { host: nearBy(config.smtp.mx.host), port: listening.mx },
+      hostname: config.smtp.hostname, simulatorDomain: config.simulator.domain,
+    }),
   }; // prettier-ignore
+  const history = createHistory({
+    db,
+    clock,
+    mta,
+    families: meters === null ? null : () => meters.families(),
+    failed: (err) => {
+      log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted');
+    },
+  });
   const dashboard = createDashboard({
-    db, clock, log, keyring, operator, config, version,
+    db, clock, log, keyring, operator, config, version, history,
     routes: api.routes, passwords: createPasswords(), audit: auditLog,
   }); // prettier-ignore
   const isApart = config.dashboard.port !== config.http.port;
@@ -415,6 +456,15 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     ownResolver: overrides.resolver === undefined,
     meters,
     metrics: null,
+    certificateWatch: watchCertificate({
+      clock,
+      log,
+      files: () => current.tls,
+      changed: (renewed) => {
+        if (config.http.tls) api.setCertificate(renewed);
+        inbound.setCertificate(renewed);
+      },
+    }),
   };
   const reload = (next: Config): Changes => {
     const renewed = config.http.tls && next.tls !== null ? readCertificate(next.tls) : null;
@@ -462,6 +512,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     }
     await mta.start();
     const ports = await inbound.start();
+    listening = ports;
     await webhooks.start();
     housekeeping.start();
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
@@ -479,6 +530,15 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
   if (mail.kind === 'ready') return { kind: 'bytes', data: mail.data };
   return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
 }
+
+/** What listens everywhere is dialled on the loopback. */
+const nearBy = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+
+/** The key that return paths are made with now. */
+const signingKey = (keyring: Keyring): ReturnPathKey => ({
+  id: keyring.keyIds.length % 32,
+  secret: keyring.derive('return path'),
+});
 
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
@@ -498,6 +558,8 @@ interface Parts {
   signers: ReturnType<typeof createDkimSigners>;
   holds: Holds;
   book: HoldBook;
+  sources: Sources;
+  poolOf: MtaDeps['poolOf'];
   trackingKey: TrackingKey;
   epoch: number;
   judge: Judge;
@@ -519,14 +581,15 @@ function buildMta(parts: Parts): Mta {
     signers,
     holds,
     book,
+    sources,
+    poolOf,
     trackingKey,
     epoch,
     judge,
   } = parts;
   const { delivery, smtp } = config;
   const random = overrides.random ?? Math.random;
-  const six = { isUsed: delivery.ipv6 === 'always', source: null as string | null };
-  if (delivery.ipv6 === 'auto') void lookForIpv6({ log, resolver }, six);
+  const six = localAddresses({ log, resolver }, config);
   const dial = {
     ownHostname: smtp.hostname,
     ownAddresses: [],
@@ -551,21 +614,21 @@ function buildMta(parts: Parts): Mta {
     tls: delivery.tls,
     ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
     findHosts: async (domain, { fresh }) => {
-      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed, fresh });
+      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed(), fresh });
       return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
     },
-    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed }),
+    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed() }),
   });
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sites, random, holds, trackingKey, judge,
+      db, clock, log, recorder, bells, sites, sources, poolOf, random, holds, trackingKey, judge,
       limitsOf: (lane) => book.limitsOf(lane),
       ...(parts.tlsTally === null ? {} : { tlsSeen: parts.tlsTally.note }),
       ...(parts.meters === null ? {} : { attempted: (outcome) => parts.meters?.attempted(outcome) }),
       signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
       returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
-      returnPathKey: { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') },
+      returnPathKey: signingKey(keyring),
     },
     {
       epoch,
@@ -575,7 +638,7 @@ function buildMta(parts: Parts): Mta {
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
       shaping: delivery.shaping,
       maxConnections: delivery.maxConnections,
-      sourceIpv6: () => six.source,
+      localOf: (source) => six.of(source),
       retry: { schedule: delivery.retry.schedule },
       simulatorDomain: config.simulator.domain,
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
@@ -587,28 +650,42 @@ function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
 }
 
-/** Not waited for: mail may leave over IPv4 meanwhile. */
-async function lookForIpv6(
-  { log, resolver }: Pick<Parts, 'log' | 'resolver'>,
-  six: { isUsed: boolean; source: string | null },
-): Promise<void> {
-  six.source = await namedIpv6Address({ resolver }, ownAddresses());
-  six.isUsed = six.source !== null;
-  log.debug(
-    { event: 'ipv6', source: six.source },
-    six.isUsed
-      ? 'mail hosts are dialled over IPv6 too'
-      : 'no IPv6 address of this machine has a name that leads back to it',
+function localAddresses({ log, resolver }: Pick<Parts, 'log' | 'resolver'>, { delivery }: Config): LocalAddresses {
+  return createLocalAddresses(
+    { log, resolver },
+    { ipv6: delivery.ipv6, sources: delivery.sources, own: ownAddresses() },
   );
 }
 
-async function readiness(db: Database, disk: DiskGuard): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
+function buildSources({
+  config,
+  db,
+  clock,
+  log,
+  book,
+}: Pick<Parts, 'config' | 'db' | 'clock' | 'log' | 'book'>): Sources {
+  const { delivery, smtp } = config;
+  const warming = new Map(
+    delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
+  );
+  const warmUp = createWarmUp({ db, clock, log }, warming);
+  const sources = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
+  return createSources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
+}
+
+const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
+
+async function readiness(
+  db: Database,
+  disk: DiskGuard,
+  listeners: boolean,
+): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
   const database = await db.fast.all('SELECT 1').then(
     () => true,
     () => false,
   );
-  const checks = { database, disk: disk.hasRoom() };
-  return { ok: checks.database && checks.disk, checks };
+  const checks = { database, disk: disk.hasRoom(), listeners };
+  return { ok: Object.values(checks).every(Boolean), checks };
 }
 
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {
@@ -643,6 +720,7 @@ interface Running {
   ownResolver: boolean;
   meters: Meters | null;
   metrics: MetricsServer | null;
+  certificateWatch: CertificateWatch;
 }
 
 async function stopAll({
@@ -665,7 +743,9 @@ async function stopAll({
   ownResolver,
   meters,
   metrics,
+  certificateWatch,
 }: Running): Promise<void> {
+  certificateWatch.stop();
   disk.stop();
   dashboard.stop();
   meters?.stop();

@@ -84,7 +84,7 @@ const pure = [
   'webhooks/signature.ts',
   'base/public-address.ts', 'base/safe-url.ts', 'webhooks/custom-header.ts', 'webhooks/curl.ts', 'webhooks/endpoint.ts', 'webhooks/feed.ts', 'webhooks/retry.ts',
   'webhooks/sample-event.ts',
-  'mta/dns/dane.ts', 'mta/connection/dane.ts',
+  'mta/dns/dane.ts', 'mta/tls-seen.ts', 'inbound/aggregate.ts', 'messages/tls-wish.ts', 'mta/connection/dane.ts',
   'mta/pace.ts', 'mta/shaping.ts', 'mta/operators.ts',
   'members/totp.ts', 'dashboard/chart.ts', 'dashboard/words.ts',
 ]; // prettier-ignore

@@ -109,7 +109,7 @@ export async function pageOfStreams(
   return { rows, hasMore };
 }
 
-/** Priority and pool are for mail accepted from then on; a pause is for all that is not on its way yet. Throws `not_found`. */
+/** Priority is for mail accepted from then on, the pool for all that has not left; a pause is for all that is not on its way yet. Throws `not_found`. */
 export async function updateStream(
   deps: StreamDeps,
   { accountId, id }: { accountId: string; id: string },

@@ -30,7 +30,7 @@ export function healthRoutes(deps: Pick<ApiDeps, 'ready'>): Route[] {
         operationId: 'getReadiness',
         summary: 'Can it do its work?',
         description:
-          'Looks at the database and at the room on the disk. It answers at all only while the listener is there.',
+          'Looks at the database, at the room on the disk, and whether mail is taken by SMTP yet. It answers at all only while the listener of the API is there.',
         responses: {
           200: { description: 'Ready.', schema: Health },
           503: { description: 'Not ready: the failed checks are false.', schema: Health },

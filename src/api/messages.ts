@@ -4,14 +4,8 @@ import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps, type Sender } from '../messages/accept.ts';
 import { messageRecord } from '../messages/message.ts';
-import {
-  attemptsOf,
-  contentOf,
-  findMessage,
-  listMessages,
-  recipientsOf,
-  type MessageFilter,
-} from '../messages/message-store.ts';
+import { listMessages, type MessageFilter } from '../messages/message-list.ts';
+import { attemptsOf, contentOf, findMessage, recipientsOf } from '../messages/message-store.ts';
 import { checkSendGently, type MessageDraft, type SendRules } from '../messages/send-request.ts';
 import type { SendDraft } from '../messages/send-draft.ts';
 import { expandSend, isTemplated } from '../messages/templated-send.ts';

@@ -146,12 +146,15 @@ function findRoute(routes: readonly Route[], router: Router<ShellState>): Middle
     routes.filter(({ path }) => !path.includes('{')).map((route) => [`${route.method} ${route.path}`, route]),
   );
   const search = router.routes();
-  return (ctx, next) => {
+  return async (ctx, next) => {
     const { exchange } = ctx.state;
     const route = fixed.get(`${exchange.method} ${exchange.path}`);
-    if (route === undefined) return search(ctx as Parameters<typeof search>[0], next);
+    if (route === undefined) {
+      await search(ctx as Parameters<typeof search>[0], next);
+      return;
+    }
     exchange.route = route;
-    return next();
+    await next();
   };
 }
 

@@ -36,7 +36,7 @@ const Stream = z
   .meta({ id: 'Stream', description: 'A kind of mail that is kept apart.' });
 
 const name = () => z.string().min(1).max(100).describe('For people.');
-const pool = () => z.string().regex(slugForm).describe('Name of the sources it is sent from.');
+const pool = () => z.string().regex(slugForm).describe('Name of the sources it is sent from; the default pool where the server has none of that name.');
 const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.');
 
 const params = z.object({ id: z.string().max(64).describe('Id of the stream.') });
@@ -134,7 +134,7 @@ function changeRoute(deps: StreamsDeps): Route {
       operationId: 'updateStream',
       summary: 'Change or pause a stream',
       description:
-        'Priority and pool are for mail accepted from then on. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time to give up goes on.',
+        'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time to give up goes on.',
       tag: 'streams',
       scope: ['stream'],
       params,

@@ -47,6 +47,13 @@ export function openKeyring(dataDir: string): Keyring {
   return keyringOf(parseKeys(readKeyFile(file) ?? makeKeyFile(file), file));
 }
 
+/** The ids of the keys in the file, the current one first; null where there is no file. Makes none. Throws as `openKeyring`. */
+export function keyIdsIn(dataDir: string): readonly string[] | null {
+  const file = path.join(dataDir, FILE_NAME);
+  const text = readKeyFile(file);
+  return text === null ? null : keyringOf(parseKeys(text, file)).keyIds;
+}
+
 function keyringOf(masters: ReadonlyMap<string, Buffer>): Keyring {
   const keyIds = [...masters.keys()].reverse();
   const currentId = keyIds[0] ?? '';

@@ -36,6 +36,8 @@ export type OpenReportParser = (keyring: Keyring | null) => Promise<ReportParser
 const MOST_BYTES = 512 * 1024;
 /** Files in memory at once. */
 const WINDOW = 16;
+/** What was tried does not work. */
+const FAILED = 1;
 
 export function addInbound(program: Command, context: Context, openParser: OpenReportParser | undefined): void {
   const inbound = program
@@ -43,8 +45,19 @@ export function addInbound(program: Command, context: Context, openParser: OpenR
     .description('mail that comes back: bounces, complaints, automatic answers');
   inbound.addHelpText(
     'after',
-    examples('posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind'),
-  );
+    examples('posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind', 'posthorn inbound self-test'),
+  ); // prettier-ignore
+  inbound
+    .command('self-test')
+    .description('send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not')
+    .option('--json', 'as one JSON object')
+    .action(async ({ json }: { json?: true }) => {
+      const result = await context.operate((operator) => operator.call('inbound.selfTest', {}));
+      context.print(json, result, () => [
+        result.ok ? `a bounce was recognised (${String(result.ms)} ms)` : `failed: ${result.why ?? ''}`,
+      ]);
+      if (!result.ok) context.end(FAILED);
+    });
   inbound
     .command('parse')
     .description('say what the listener would make of mails in files')

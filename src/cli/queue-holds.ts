@@ -11,6 +11,7 @@ interface Part {
   account?: string;
   stream?: string;
   message?: string;
+  source?: string;
 }
 
 interface HoldOptions extends Part {
@@ -44,8 +45,9 @@ export function addHolds(queue: Command, context: Context): void {
   withPart(queue.command('cancel').description('cancel mail that waits; what is on the wire cannot be called back'))
     .option('--json', 'as one JSON object')
     .action(async ({ json, ...part }: Part & { json?: true }) => {
-      const { lane, ...others } = partOf(part);
-      if (lane !== undefined) queue.error("error: a lane's mail is canceled by its domains: --domain");
+      const { lane, source, ...others } = partOf(part);
+      if (lane !== undefined || source !== undefined)
+        queue.error('error: mail of a lane or source is canceled by its domains: --domain');
       const result = await context.operate((operator) => operator.call('queue.cancel', others));
       context.print(json, result, () => [`${String(result.canceled)} deliveries are canceled`]);
     });
@@ -108,7 +110,8 @@ const withPart = (command: Command): Command =>
     .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
     .option('--account <account>', 'of this account, name or id')
     .option('--stream <stream>', 'of this stream of the account (default: default)')
-    .option('--message <id>', 'of this message');
+    .option('--message <id>', 'of this message')
+    .option('--source <source>', 'of this source of `delivery.sources`');
 
 const withHold = (command: Command): Command =>
   withPart(command)
@@ -116,12 +119,13 @@ const withHold = (command: Command): Command =>
     .option('--note <text>', 'why, for others')
     .option('--json', 'as one JSON object');
 
-const partOf = ({ domain, lane, account, stream, message }: Part) => ({
+const partOf = ({ domain, lane, account, stream, message, source }: Part) => ({
   domain,
   lane,
   account,
   stream,
   message_id: message,
+  source,
 });
 
 function holdLines(holds: ResultOf<'queue.holds'>['data']): string[] {

@@ -4,6 +4,7 @@ import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
 import { examples, limitOption, listOption } from './options.ts';
 import { addHolds } from './queue-holds.ts';
+import { addWatch } from './queue-watch.ts';
 import { table } from './table.ts';
 
 interface ListOptions {
@@ -32,9 +33,11 @@ export function addQueue(program: Command, context: Context): void {
       'posthorn queue flush --domain example.net',
       'posthorn queue pause --domain example.net --for 2h',
       'posthorn queue limit --lane mx.example.net --connections 1',
+      'posthorn queue watch --lane mx.example.net',
     ),
   );
   addHolds(queue, context);
+  addWatch(queue, context);
   queue
     .command('lanes')
     .description('show each lane with its limit and the reason for it, and what waits by domain')

@@ -1674,7 +1674,7 @@ export interface NewStream {
   name: string;
   type: 'transactional' | 'broadcast';
 
-  /** Name of the sources it is sent from. */
+  /** Name of the sources it is sent from; the default pool where the server has none of that name. */
   pool?: string | undefined;
 
   /** 0 goes first; 1 gets every fifth turn while mail of 0 waits. */
@@ -1685,7 +1685,7 @@ export interface StreamChanges {
   /** For people. */
   name?: string | undefined;
 
-  /** Name of the sources it is sent from. */
+  /** Name of the sources it is sent from; the default pool where the server has none of that name. */
   pool?: string | undefined;
 
   /** 0 goes first; 1 gets every fifth turn while mail of 0 waits. */

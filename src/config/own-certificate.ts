@@ -4,12 +4,13 @@ import path from 'node:path';
 import { makeSelfSigned } from '../base/self-signed.ts';
 import type { Certificate } from './certificate.ts';
 
-const CERT_FILE = 'self-signed-cert.pem';
+/** Its name in the data folder. */
+export const OWN_CERT_FILE = 'self-signed-cert.pem';
 const KEY_FILE = 'self-signed-key.pem';
 
 /** Reads it, or makes it for this host name. Throws where the folder cannot be written. */
 export function ownCertificate(dataDir: string, hostname: string, now: number): Certificate {
-  const certFile = path.join(dataDir, CERT_FILE);
+  const certFile = path.join(dataDir, OWN_CERT_FILE);
   const keyFile = path.join(dataDir, KEY_FILE);
   try {
     return { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };

@@ -7,12 +7,14 @@
  */
 import path from 'node:path';
 import { z } from 'zod';
+import { parseEndpoint } from './endpoint.ts';
 import {
   bearerToken, count, dnsServer, duration, filePath, flag, hostName, ipNetwork, list, listenAddress, listenPort, mailAddress, map, oneOf,
   optional, remotePort, routes, size, text, webAddress,
 } from './kind.ts'; // prettier-ignore
 import { group, notes, setting } from './setting.ts';
 import { shapingRules, SHIPPED_RULES } from './shaping.ts';
+import { sources } from './sources.ts';
 import type { SettingNote } from './setting.ts';
 
 /** Extensions that mail systems commonly block, so that a mail with such a file would be refused anyway. */
@@ -30,6 +32,12 @@ const plan = z.strictObject({
 
 /** A plan: what an account may ask of the API. `null` mails mean no limit. */
 export type Plan = Readonly<z.output<typeof plan>>;
+
+/** `host:port` as it is held, or null. */
+function mailHostPort(written: string): string | null {
+  const endpoint = parseEndpoint(written);
+  return endpoint?.port == null ? null : written.toLowerCase();
+}
 
 const requestsOnly = (requestsPerMinute: number): Plan => ({
   requestsPerMinute,
@@ -67,7 +75,7 @@ export const settings = group('', {
     : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' })),
   smtp: group('Who we are in SMTP, and what listens.', {
     hostname: setting(optional(hostName()), null, 'Name of this host in EHLO and Received; it should resolve to our address and back.', { fallbackText: "the system's fully qualified name" }),
-    operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this, for notices that have no better receiver; TLS reports come from it (`delivery.tlsReports`), if its domain is one of this server.'),
+    operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this: gets mail to postmaster@ and abuse@ that is no report, and notices that have no better receiver. TLS reports come from it (`delivery.tlsReports`), if its domain is one of this server.', { fallbackText: 'none' }),
     mx: group('The listener for bounces and replies.', {
       host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
       port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', { fallbackText: '25, or 2525 when not privileged' }),
@@ -78,7 +86,7 @@ export const settings = group('', {
       tlsPort: setting(optional(listenPort()), null, 'Port for submission with TLS from the start; 0 takes a free one.', { fallbackText: '465, or 2465 when not privileged' }),
       trustedNetworks: setting(list(ipNetwork(), 100), [], 'Clients that may submit without TLS, and with `trustedKey` without signing in: addresses or CIDR ranges.'),
       trustedKey: setting(optional(text('the id of an API key', (written) => (/^key_[0-9a-z]{26}$/.test(written) ? written : null))), null, 'Key that clients of the trusted networks send with when they do not sign in.', { fallbackText: 'none' }),
-      notify: setting(oneOf('sender', 'operator', 'none'), 'sender', 'Who gets the notice about a final failure of a submitted mail.', { later: true }),
+      notify: setting(oneOf('sender', 'operator', 'none'), 'sender', 'Who gets the notice about a final failure of a submitted mail: `sender` is the sender of its envelope where that domain is verified, else the operator.'),
     }),
   }),
   delivery: group('The delivery engine.', {
@@ -88,6 +96,7 @@ export const settings = group('', {
     allowPrivate: setting(flag(), false, 'Whether mail hosts with loopback, private or link-local addresses are dialled.'),
     dnssecResolver: setting(flag(), false, 'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE (RFC 7672) needs. With it on, hosts that publish TLSA records get mail only over TLS that matches them.'),
     ipv6: setting(oneOf('auto', 'never', 'always'), 'auto', 'Whether mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.'),
+    sources: setting(sources(), [], 'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), the pool it stands in (`default`), and `warmUp` (true, or the day it began) where receivers do not know it yet. A stream names its pool; one without sources uses the default pool.', { fallbackText: "none: the system chooses the address" }),
     maxConnections: setting(count(1, 50_000), 1000, 'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.'),
     maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
     smtputf8: setting(flag(), false, 'Whether addresses with a non-ASCII local part are accepted (SMTPUTF8).'),
@@ -172,6 +181,13 @@ export const settings = group('', {
   webhooks: group('Calls to the endpoints of customers.', {
     allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
     allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.'),
+  }),
+  doctor: group('What `posthorn doctor` asks of the outside.', {
+    mailHost: setting(text('host:port', mailHostPort), 'gmail-smtp-in.l.google.com:25', 'Mail host that is dialled to see whether outbound port 25 is open.'),
+    timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that our clock is held against.'),
+    blocklists: setting(list(hostName(), 20), ['zen.spamhaus.org', 'bl.spamcop.net', 'psbl.surriel.com'], 'DNS block lists that are asked about our public addresses.'),
+    signedZone: setting(hostName(), 'iana.org', 'A zone with DNSSEC, whose address a validating resolver marks as secure.'),
+    brokenZone: setting(hostName(), 'dnssec-failed.org', 'A zone whose signatures are wrong, which a validating resolver refuses.'),
   }),
   dashboard: group('The dashboard.', {
     port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),

@@ -1,10 +1,17 @@
-/** The style sheet and the script: read once at start, named by their content, so that browsers may keep them for a year. */
+/**
+ * Style sheets and scripts, ours and those of two packages: read once at start, named by their content, so that browsers may
+ * keep them for a year, and compressed once, so that nobody waits for that.
+ */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import path from 'node:path';
+import { gzipSync } from 'node:zlib';
 
 export interface Asset {
   bytes: Buffer;
+  /** The same bytes compressed (gzip). */
+  gzip: Buffer;
   type: string;
 }
 
@@ -14,23 +21,32 @@ export interface Assets {
   at(path: string): Asset | null;
 }
 
-const FOLDER = path.join(import.meta.dirname, 'public');
-const files = [
-  ['style.css', 'text/css; charset=utf-8'],
-  ['app.js', 'text/javascript; charset=utf-8'],
-  ['icon.svg', 'image/svg+xml'],
-] as const;
+const CSS = 'text/css; charset=utf-8';
+const JS = 'text/javascript; charset=utf-8';
+const { resolve } = createRequire(import.meta.url);
+const own = (name: string): string => path.join(import.meta.dirname, 'public', name);
 
+const files: readonly (readonly [name: string, file: () => string, type: string])[] = [
+  ['style.css', () => own('style.css'), CSS],
+  ['app.js', () => own('app.js'), JS],
+  ['charts.js', () => own('charts.js'), JS],
+  ['icon.svg', () => own('icon.svg'), 'image/svg+xml'],
+  ['htmx.js', () => resolve('htmx.org/dist/htmx.min.js'), JS],
+  ['uplot.js', () => resolve('uplot/dist/uPlot.iife.min.js'), JS],
+  ['uplot.css', () => resolve('uplot/dist/uPlot.min.css'), CSS],
+];
+
+/** Throws where one cannot be read. */
 export function loadAssets(): Assets {
   const urls = new Map<string, string>();
   const assets = new Map<string, Asset>();
-  for (const [name, type] of files) {
-    const bytes = readFileSync(path.join(FOLDER, name));
+  for (const [name, file, type] of files) {
+    const bytes = readFileSync(file());
     const print = createHash('sha256').update(bytes).digest('hex').slice(0, 12);
     const { name: stem, ext } = path.parse(name);
     const url = `/assets/${stem}.${print}${ext}`;
     urls.set(name, url);
-    assets.set(url, { bytes, type });
+    assets.set(url, { bytes, gzip: gzipSync(bytes), type });
   }
   return {
     url: (name) => urls.get(name) ?? '',

@@ -1,10 +1,55 @@
-/** Charts as SVG, drawn on the server: they need no script, print well and read as a table of titles. Pure. */
-import { numberText } from './words.ts';
+/**
+ * Charts: drawn here as SVG with their numbers as a table, so that they need no script, print well and can be read aloud;
+ * where scripts run, public/charts.js draws the same numbers with a cursor and zoom. Pure.
+ */
+import { numberText, utcText } from './words.ts';
+
+/** What a chart shows. */
+export interface Plot {
+  /** Says what it shows, for who does not see it. */
+  about: string;
+  /** Bars stand on each other; lines stand for themselves. */
+  kind: 'bars' | 'lines';
+  /** What stands after a number: `ms`. */
+  unit?: string;
+  /** How long a step is: days have no time of day. */
+  step: 'minute' | 'hour' | 'day';
+  /** Begins of the steps, milliseconds since the epoch. */
+  times: readonly number[];
+  series: readonly Series[];
+}
+
+/** The chart with its table. Everything in it is escaped. */
+export function figure(plot: Plot): string {
+  const { about, kind, unit = '', step, times, series } = plot;
+  const labels = times.map((at) => stepLabel(at, step));
+  const drawing = kind === 'bars' ? barChart(labels, series, about) : lineChart(labels, series, about);
+  const data = JSON.stringify({ kind, unit, step, times: times.map((at) => at / 1000), series });
+  const legend = series.map(({ name }) => `<span class="k-${name}">${name}</span>`).join('');
+  return `<figure class="plot" data-plot="${escaped(data)}" aria-label="${escaped(about)}"><div class="drawn">${drawing}<p class="legend">${legend}</p></div>${numbers(plot)}</figure>`;
+}
+
+/** The last steps come first: that is what one looks for. */
+function numbers({ step, times, series, unit = '' }: Plot): string {
+  const rows = times.map((at, place) => {
+    const cells = series.map(
+      ({ values }) => `<td class="n">${values[place] == null ? '–' : numberText(values[place])}`,
+    );
+    const text = step === 'day' ? utcText(at).slice(0, 10) : utcText(at).slice(0, 16);
+    return `<tr><td>${text}${cells.join('')}</tr>`;
+  });
+  const head = series.map(({ name }) => `<th class="n">${name}${unit === '' ? '' : ` (${unit})`}`).join('');
+  return `<details><summary>As a table</summary><div class="scroll"><table><thead><tr><th>Time (UTC)${head}</tr></thead><tbody>${rows.reverse().join('')}</tbody></table></div></details>`;
+}
+
+const stepLabel = (at: number, step: Plot['step']): string =>
+  step === 'day' ? utcText(at).slice(5, 10) : utcText(at).slice(11, 16);
 
 export interface Series {
   /** Shown in titles; also its colour, by the class `c-<name>`. */
   name: string;
-  values: readonly number[];
+  /** Null where nothing was measured. */
+  values: readonly (number | null)[];
 }
 
 const WIDTH = 720;
@@ -21,6 +66,27 @@ export function barChart(labels: readonly string[], series: readonly Series[], a
   const scale = (HEIGHT - TOP - BOTTOM) / top;
   const bars = labels.map((label, at) => stack(series, at, { label, x: LEFT + at * width, width, scale }));
   return svg(about, [...grid(top), ...bars, ...axis(labels, width)]);
+}
+
+/** A line a series; where nothing was measured it is broken. */
+export function lineChart(labels: readonly string[], series: readonly Series[], about: string): string {
+  const top = niceTop(Math.max(1, ...series.flatMap(({ values }) => values.map((value) => value ?? 0))));
+  const width = (WIDTH - LEFT) / Math.max(1, labels.length - 1);
+  const scale = (HEIGHT - TOP - BOTTOM) / top;
+  const lines = series.map(({ name, values }) => {
+    let pen = 'M';
+    const path = values.flatMap((value, at) => {
+      if (value === null) {
+        pen = 'M';
+        return [];
+      }
+      const point = `${pen}${fixed(LEFT + at * width)} ${fixed(HEIGHT - BOTTOM - value * scale)}`;
+      pen = 'L';
+      return [point];
+    });
+    return `<path class="line s-${name}" d="${path.join('')}"/>`;
+  });
+  return svg(about, [...grid(top), ...lines, ...axis(labels, width)]);
 }
 
 function stack(

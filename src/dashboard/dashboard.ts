@@ -98,6 +98,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     handle: (request, response) => void handle(request, response),
     stop() {
       for (const end of [...house.endings]) end();
+      deps.history.stop();
     },
   };
 }
@@ -138,8 +139,11 @@ function assetLayer({ assets }: House): Layer {
       return;
     }
     ctx.set('Cache-Control', 'public, max-age=31536000, immutable');
+    ctx.vary('Accept-Encoding');
     ctx.type = asset.type;
-    ctx.body = asset.bytes;
+    const isGzip = ctx.acceptsEncodings('gzip') === 'gzip';
+    if (isGzip) ctx.set('Content-Encoding', 'gzip');
+    ctx.body = isGzip ? asset.gzip : asset.bytes;
   };
 }
 
@@ -162,7 +166,10 @@ function visitor(house: House): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
     state.sessionToken = readCookie(ctx.get('cookie'), 'session', state.isSecure);
-    state.session = state.sessionToken === '' ? null : await findSession(house.deps, state.sessionToken);
+    state.session =
+      state.sessionToken === ''
+        ? null
+        : await findSession(house.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
     const { page } = state;
     if (page === null) throw state.session?.row.stage === 'open' ? noSuchPage() : signInFirst(ctx);
     if (page.who !== 'anyone') {
@@ -302,6 +309,8 @@ function frameOf({ deps, assets, tokens }: House, ctx: Context, title: string): 
     token: tokens.for(boundToOrNew(ctx)),
     style: assets.url('style.css'),
     script: assets.url('app.js'),
+    htmx: assets.url('htmx.js'),
+    charts: { library: assets.url('uplot.js'), style: assets.url('uplot.css'), script: assets.url('charts.js') },
     icon: assets.url('icon.svg'),
     version: deps.version,
     here: ctx.path,
@@ -335,7 +344,7 @@ function put(house: House, ctx: Context, shown: Shown): void {
     case 'view':
       ctx.status = shown.status ?? 200;
       ctx.type = 'text/html; charset=utf-8';
-      ctx.body = house.views.page(shown.view, shown.data, frameOf(house, ctx, shown.title));
+      ctx.body = drawn(house, ctx, shown.view, shown.data, shown.title);
       return;
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
@@ -360,7 +369,23 @@ function put(house: House, ctx: Context, shown: Shown): void {
   }
 }
 
+/** htmx asks for what stands inside of the page alone; for a step back in the history it wants all of it. */
+const isPart = (ctx: Context): boolean =>
+  ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
+
+function drawn(house: House, ctx: Context, name: string, data: object, title: string): string {
+  const { views } = house;
+  const frame = frameOf(house, ctx, title);
+  return isPart(ctx) ? views.part(name, data, frame) : views.page(name, data, frame);
+}
+
 function redirect(ctx: Context, to: string): void {
+  if (isPart(ctx)) {
+    // A redirect would be followed unseen, and a whole page be put where a part belongs.
+    ctx.set('HX-Redirect', to);
+    ctx.status = 204;
+    return;
+  }
   ctx.status = 303;
   ctx.set('Location', to);
   ctx.body = '';
@@ -378,7 +403,7 @@ function showProblem(house: House, ctx: Context, error: unknown): void {
   const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = house.views.page('problem', data, frameOf(house, ctx, 'That did not work'));
+  ctx.body = drawn(house, ctx, 'problem', data, 'That did not work');
 }
 
 function broken({ deps }: House, ctx: Context, error: unknown): Problem {

@@ -6,6 +6,7 @@ import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Config } from '../config/schema.ts';
 import type { Passwords } from '../members/password.ts';
+import type { History } from '../operator/history.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
 import type { Database } from '../storage/database.ts';
 
@@ -19,6 +20,8 @@ export interface DashboardDeps {
   routes: readonly Route[];
   audit: AuditSink;
   operator: OperatorDeps;
+  /** How the queue and the times of acceptance were in the last day; stopped with the dashboard. */
+  history: History;
   config: Config;
   version: string;
 }

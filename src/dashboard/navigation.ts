@@ -11,10 +11,12 @@ const forAll = [
   ['Messages', '/messages'],
   ['Events', '/events'],
   ['Stats', '/stats'],
+  ['Reputation', '/reputation'],
   ['Templates', '/templates'],
   ['Suppressions', '/suppressions'],
   ['Domains', '/domains'],
   ['Streams', '/streams'],
+  ['Webhooks', '/webhooks'],
   ['Developer', '/developer'],
   ['Settings', '/settings'],
 ] as const;

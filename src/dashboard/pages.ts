@@ -9,6 +9,7 @@ import { messagePages } from './pages/messages.ts';
 import { overviewPages } from './pages/overview.ts';
 import { profilePages } from './pages/profile.ts';
 import { queuePages } from './pages/queue.ts';
+import { reputationPages } from './pages/reputation.ts';
 import { requestLogPages } from './pages/request-log.ts';
 import { setUpPages } from './pages/set-up.ts';
 import { settingsPages } from './pages/settings.ts';
@@ -18,25 +19,28 @@ import { streamPages } from './pages/streams.ts';
 import { suppressionPages } from './pages/suppressions.ts';
 import { teamPages } from './pages/team.ts';
 import { templatePages } from './pages/templates.ts';
+import { webhookPages } from './pages/webhooks.ts';
 
 export function pagesOf(deps: DashboardDeps): Page[] {
   return [
     ...setUpPages(deps),
     ...signInPages(deps),
-    ...overviewPages(),
+    ...overviewPages(deps),
     ...messagePages(),
     ...eventPages(),
     ...statsPages(),
+    ...reputationPages(),
     ...templatePages(deps),
     ...suppressionPages(),
     ...domainPages(),
     ...streamPages(),
+    ...webhookPages(),
     ...keyPages(deps),
     ...requestLogPages(),
     ...apiPages(deps),
     ...settingsPages(deps),
     ...profilePages(deps),
-    ...queuePages(),
+    ...queuePages(deps),
     ...teamPages(deps),
   ];
 }

@@ -10,6 +10,8 @@ import { helpers } from './words.ts';
 export interface Views {
   /** The page's HTML. `frame` is what the layout shows around it. */
   page(view: string, data: object, frame: object): string;
+  /** The inside of the page alone, with its title before it. */
+  part(view: string, data: object, frame: object): string;
 }
 
 const FOLDER = path.join(import.meta.dirname, 'views');
@@ -31,6 +33,11 @@ export function loadViews(): Views {
     return template(data);
   };
   return {
-    page: (view, data, frame) => render('layout', { ...frame, content: render(view, { ...frame, ...data }) }),
+    page: (view, data, frame) =>
+      render('layout', { ...frame, ...hasPlots(data), content: render(view, { ...frame, ...data }) }),
+    part: (view, data, frame) => render('part', { ...frame, content: render(view, { ...frame, ...data }) }),
   };
 }
+
+/** Charts want a library of 50 KB; pages without one go without it. */
+const hasPlots = (data: object): { hasPlots: boolean } => ({ hasPlots: 'hasPlots' in data && data.hasPlots === true });

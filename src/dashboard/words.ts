@@ -49,6 +49,10 @@ const millis = (value: unknown): number | null => {
   return Number.isNaN(ms) ? null : ms;
 };
 
+/** Text of the API's description: what stands between backticks is code. */
+export const proseHtml = (text: string): string =>
+  escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
+
 interface Options {
   data: { root: { now?: number } };
   hash: Record<string, unknown>;
@@ -89,9 +93,10 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   eq: (a: unknown, b: unknown) => a === b,
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
+  prose: (value: unknown) => new SafeString(proseHtml(typeof value === 'string' ? value : '')),
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
-  /** Draws of chart.ts: nothing in them comes from outside unescaped. */
+  /** Figures of chart.ts: nothing in them comes from outside unescaped. */
   drawing: (value: unknown) => new SafeString(String(value)),
 };

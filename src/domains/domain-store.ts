@@ -90,7 +90,7 @@ export async function findDomain(
 
 /** Newest first. `status`: only those, e.g. `verified`. `after`: the id of the last one seen. */
 export async function listDomains(
-  { db }: Pick<DomainDeps, 'db'>,
+  { db }: { db: Pick<DomainDeps['db'], 'read'> },
   filter: { accountId: string | null; status?: DomainRow['status']; limit: number; after?: string },
 ): Promise<DomainWithKeys[]> {
   const query = db.read<DomainRow>('domains');
@@ -256,7 +256,7 @@ export async function activateKeys(
   });
 }
 
-async function withKeys(db: DomainDeps['db'], rows: readonly DomainRow[]): Promise<DomainWithKeys[]> {
+async function withKeys(db: Pick<DomainDeps['db'], 'read'>, rows: readonly DomainRow[]): Promise<DomainWithKeys[]> {
   if (rows.length === 0) return [];
   const keys = await db
     .read<DkimKeyRow>('dkim_keys')

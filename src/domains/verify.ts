@@ -4,7 +4,7 @@
  */
 import type { DnsAnswer, Resolver } from '../base/resolver.ts';
 import type { DomainRow } from '../storage/tables.ts';
-import { compareRecord, type DnsRecord } from './dns-records.ts';
+import { compareRecord, type Comparison, type DnsRecord } from './dns-records.ts';
 import { checkOf, recordsOf, storedChecks, type DomainWithKeys, type RecordCheck } from './domain-record.ts';
 import { activateKeys, findDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 
@@ -56,7 +56,20 @@ export function statusAfter(
   }
 }
 
-async function lookUp(deps: VerifyDeps, record: DnsRecord): Promise<Looked> {
+/** What DNS shows for a record now; `unknown` where it does not answer. */
+export type Found = Comparison | { status: 'unknown' };
+
+/** Looks for these records, in their order, and writes nothing. Never rejects for what DNS says. */
+export function lookUpRecords(deps: Pick<VerifyDeps, 'resolver'>, wanted: readonly DnsRecord[]): Promise<Found[]> {
+  return Promise.all(
+    wanted.map(async (record) => {
+      const looked = await lookUp(deps, record);
+      return looked.kind === 'answers' ? compareRecord(record, looked.values) : { status: 'unknown' };
+    }),
+  );
+}
+
+async function lookUp(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
   if (record.type === 'MX') return lookUpMx(deps, record.host);
   if (record.type === 'CNAME') return lookUpAlias(deps, record);
   const found = values(await deps.resolver.txt(record.host, { fresh: true }));
@@ -66,14 +79,14 @@ async function lookUp(deps: VerifyDeps, record: DnsRecord): Promise<Looked> {
 }
 
 /** A domain without a DMARC record has that of the organization above it (RFC 7489 section 6.6.3): the next one up is tried. */
-async function lookUpDmarcAbove(deps: VerifyDeps, host: string): Promise<Looked> {
+async function lookUpDmarcAbove(deps: Pick<VerifyDeps, 'resolver'>, host: string): Promise<Looked> {
   const above = host.split('.').slice(2);
   if (above.length < 2) return { kind: 'answers', values: [] };
   return values(await deps.resolver.txt(`_dmarc.${above.join('.')}`, { fresh: true }));
 }
 
 /** A host without MX is its own MX of preference 0 (RFC 5321 section 5.1): so a CNAME to our host counts. */
-async function lookUpMx({ resolver }: VerifyDeps, host: string): Promise<Looked> {
+async function lookUpMx({ resolver }: Pick<VerifyDeps, 'resolver'>, host: string): Promise<Looked> {
   const found = await resolver.mx(host, { fresh: true });
   if (found.kind === 'found')
     return { kind: 'answers', values: found.records.map((mx) => `${String(mx.preference)} ${mx.exchange}`) };
@@ -88,7 +101,7 @@ async function lookUpMx({ resolver }: VerifyDeps, host: string): Promise<Looked>
  * What counts is that the name leads to us: by an alias, also over others, or by the same addresses. Which alias was
  * published the resolver does not say.
  */
-async function lookUpAlias({ resolver }: VerifyDeps, { host, value }: DnsRecord): Promise<Looked> {
+async function lookUpAlias({ resolver }: Pick<VerifyDeps, 'resolver'>, { host, value }: DnsRecord): Promise<Looked> {
   const addressesOf = (name: string) =>
     Promise.all([resolver.a(name, { fresh: true }), resolver.aaaa(name, { fresh: true })]);
   const own = await addressesOf(host);

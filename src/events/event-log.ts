@@ -44,11 +44,7 @@ export async function sequenceOf(read: Knex, accountId: string, eventId: string)
 /** Up to `limit` events after position `after`, in sequence order. */
 export async function eventsAfter(read: Knex, filter: EventFilter, after: number, limit: number): Promise<EventPage> {
   const last = await lastSequence(read);
-  const events = (await matching(read, filter)
-    .where('e.sequence', '>', after)
-    .where('e.sequence', '<=', last)
-    .orderBy('e.sequence')
-    .limit(limit + 1)) as EventSource[];
+  const events = await matching(read, filter, { from: after, to: last + 1, descending: false, limit: limit + 1 });
   const hasMore = events.length > limit;
   if (hasMore) events.length = limit;
   const end = events.at(-1)?.sequence ?? after;
@@ -57,10 +53,7 @@ export async function eventsAfter(read: Knex, filter: EventFilter, after: number
 
 /** Up to `limit` events before position `before`, in sequence order. */
 export async function eventsBefore(read: Knex, filter: EventFilter, before: number, limit: number): Promise<EventPage> {
-  const events = (await matching(read, filter)
-    .where('e.sequence', '<', before)
-    .orderBy('e.sequence', 'desc')
-    .limit(limit + 1)) as EventSource[];
+  const events = await matching(read, filter, { from: 0, to: before, descending: true, limit: limit + 1 });
   const hasMore = events.length > limit;
   if (hasMore) events.length = limit;
   events.reverse();
@@ -127,30 +120,92 @@ export async function lastEventsOf(read: Knex, messageId: string): Promise<Event
 /** Events of one commit have their ids and their times some milliseconds apart. */
 const ID_DRIFT_MS = 60_000;
 
-function matching(read: Knex, filter: EventFilter): Knex.QueryBuilder {
-  const { types = [], messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
-  const query = sources(read)
-    .where('e.account_id', filter.accountId)
-    .whereIn('e.type', types.length === 0 ? eventTypes : types);
+/** Which numbers, both ends exclusive, from which end, and how many at most. */
+interface Part {
+  from: number;
+  to: number;
+  descending: boolean;
+  limit: number;
+}
+
+/** The numbers that fit are found in an index first; only then are events read, with their messages and recipients. */
+async function matching(read: Knex, filter: EventFilter, part: Part): Promise<EventSource[]> {
+  const within = await narrowed(read, filter, part);
+  const byTag = filter.tag !== undefined && (await hasFew(read, filter.accountId, filter.tag));
+  const numbers = numbersOf(read, filter, within, byTag);
+  const order = part.descending ? 'desc' : 'asc';
+  const found = (await numbers.orderBy('sequence', order).limit(part.limit)) as { sequence: number }[];
+  if (found.length === 0) return [];
+  return (await sources(read)
+    .whereRaw('e.sequence IN (SELECT value FROM json_each(?))', [JSON.stringify(found.map(({ sequence }) => sequence))])
+    .orderBy('e.sequence', order)) as EventSource[];
+}
+
+/** Ids sort by time, so what is older or newer needs not be read to be passed over. */
+async function narrowed(read: Knex, { occurredAfter, occurredBefore }: EventFilter, part: Part): Promise<Part> {
+  const firstFrom = async (floor: number, at: number): Promise<number | undefined> => {
+    const query = read('events').select('sequence').where('id', '>=', idFloor('evt', floor)).where('at', '>=', at);
+    const row = (await query.orderBy('id').first()) as { sequence: number } | undefined;
+    return row?.sequence;
+  };
+  const from = occurredAfter === undefined ? 1 : ((await firstFrom(occurredAfter - ID_DRIFT_MS, 0)) ?? Infinity);
+  const to = occurredBefore === undefined ? undefined : await firstFrom(occurredBefore + ID_DRIFT_MS, occurredBefore);
+  return { ...part, from: Math.max(part.from, Math.min(from - 1, part.to)), to: Math.min(part.to, to ?? part.to) };
+}
+
+/** Messages with a tag up to which their events are read one message after the other; beyond, the log is read in its order. */
+const FEW_MESSAGES = 20_000;
+
+function numbersOf(read: Knex, filter: EventFilter, part: Part, byTag: boolean): Knex.QueryBuilder {
+  const { accountId, messageId, recipient, batchId, tag } = filter;
+  const few = (from: string, ...values: (string | number)[]): Knex.QueryBuilder =>
+    suitable(read.from(read.raw(from, values) as unknown as string), filter, part).whereIn('e.type', typesOf(filter));
+  const EVENTS = 'cross join events as e indexed by events_by_message on e.message_id';
+  if (messageId !== undefined) return few('events as e indexed by events_by_message').where('e.message_id', messageId);
+  if (recipient !== undefined)
+    return few(`deliveries as d indexed by deliveries_by_address ${EVENTS} = d.message_id and e.delivery_id = d.id`).where('d.address_key', recipient); // prettier-ignore
+  if (batchId !== undefined)
+    return few(`messages as m indexed by messages_by_batch ${EVENTS} = m.id`).where('m.batch_id', batchId);
+  if (tag !== undefined && byTag)
+    return few(`message_tags as t ${EVENTS} = t.message_id`).where({ 't.account_id': accountId, 't.tag': tag });
+  return inOrder(read, filter, part);
+}
+
+const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
+
+/** Each kind is a run of its own in the index, in the order of the log; together they are as many as one page has. */
+function inOrder(read: Knex, filter: EventFilter, part: Part): Knex.QueryBuilder {
+  const tests = filter.test === undefined ? [0, 1] : [filter.test ? 1 : 0];
+  const runs = typesOf(filter).flatMap((type) =>
+    tests.map((test) => {
+      const from = read.raw('events as e indexed by events_by_account') as unknown as string;
+      const run = suitable(read.from(from), filter, part).where({ 'e.test': test, 'e.type': type });
+      return read.select('sequence').from(run.orderBy('e.sequence', part.descending ? 'desc' : 'asc').limit(part.limit).as('run')); // prettier-ignore
+    }),
+  );
+  return read.select('sequence').from(read.unionAll(runs).as('runs'));
+}
+
+/** The numbers of what fits apart from its kind. */
+function suitable(query: Knex.QueryBuilder, filter: EventFilter, { from, to }: Part): Knex.QueryBuilder {
+  const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
+  const has = (sql: string, ...values: string[]): Knex.QueryBuilder => query.whereRaw(`EXISTS (SELECT 1 ${sql})`, values); // prettier-ignore
+  query.select('e.sequence').where('e.account_id', accountId).where('e.sequence', '>', from).where('e.sequence', '<', to); // prettier-ignore
   if (messageId !== undefined) query.where('e.message_id', messageId);
-  if (recipient !== undefined) query.where('d.address_key', recipient);
-  if (batchId !== undefined) query.where('m.batch_id', batchId);
-  if (tag !== undefined) {
-    query.whereIn(
-      'e.message_id',
-      read('message_tags').select('message_id').where({ account_id: filter.accountId, tag }),
-    );
-  }
-  if (occurredAfter !== undefined) {
-    // Ids sort by time, so what is older needs not be read to be passed over.
-    const floor = read('events')
-      .select('sequence')
-      .where('id', '>=', idFloor('evt', occurredAfter - ID_DRIFT_MS));
-    query.where('e.at', '>=', occurredAfter).where('e.sequence', '>=', floor.orderBy('id').limit(1));
-  }
+  if (recipient !== undefined) has('FROM deliveries x WHERE x.id = e.delivery_id AND x.address_key = ?', recipient);
+  if (batchId !== undefined) has('FROM messages x WHERE x.id = e.message_id AND x.batch_id = ?', batchId);
+  if (tag !== undefined)
+    has('FROM message_tags x WHERE x.account_id = ? AND x.tag = ? AND x.message_id = e.message_id', accountId, tag);
+  if (occurredAfter !== undefined) query.where('e.at', '>=', occurredAfter);
   if (occurredBefore !== undefined) query.where('e.at', '<', occurredBefore);
   if (test !== undefined) query.where('e.test', test ? 1 : 0);
   return query;
+}
+
+async function hasFew(read: Knex, accountId: string, tag: string): Promise<boolean> {
+  const some = read('message_tags').select(read.raw('1')).where({ account_id: accountId, tag }).limit(FEW_MESSAGES);
+  const row = (await read.count({ n: '*' }).from(some.as('s')).first()) as { n: number } | undefined;
+  return (row?.n ?? 0) < FEW_MESSAGES;
 }
 
 const sources = (read: Knex): Knex.QueryBuilder =>

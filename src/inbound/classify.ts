@@ -8,6 +8,7 @@
 import { isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { fieldOf, fieldsOf, ownPartsOf, readMail, wordsOf, type MailPart } from '../mail/mime-read.ts';
+import { aggregateIn } from './aggregate.ts';
 import { namedRecipients, reportedRecipients } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
@@ -75,7 +76,9 @@ function aggregateReport({ mail, subject }: Notice): Answer | null {
   const isTls =
     fieldOf(mail.headers, 'tls-report-domain') !== null || mail.params.get('report-type')?.toLowerCase() === 'tlsrpt';
   const isDmarc = /^\s*(?:\[[^\]]{0,40}\]\s*)?report[- ]domain:/i.test(subject);
-  return isTls || isDmarc || [...ownPartsOf(mail)].some(isAggregatePart) ? { kind: 'report' } : null;
+  if (!isTls && !isDmarc && ![...ownPartsOf(mail)].some(isAggregatePart)) return null;
+  const aggregate = aggregateIn(mail);
+  return aggregate === null ? { kind: 'report' } : { kind: 'report', aggregate };
 }
 
 function isAggregatePart({ type, params, headers }: MailPart): boolean {

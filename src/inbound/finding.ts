@@ -1,4 +1,5 @@
 /** What the listener makes of a mail. `posthorn inbound parse` prints it; `receive` turns it into happenings. */
+import type { Aggregate } from './aggregate.ts';
 import type { ReportAction } from '../mail/delivery-report.ts';
 import type { Verdict } from '../messages/delivery.ts';
 
@@ -51,6 +52,8 @@ export interface Finding {
   feedback: Feedback | null;
   /** `multipart/report; report-type=delivery-status` with a recipient in it (RFC 3464, RFC 6522): counts whoever sent it. */
   isWellFormed: boolean;
+  /** Of kind `report`: what it says, where that can be read. */
+  aggregate?: Aggregate;
 }
 
 /** A finding as programs get it: the line of `posthorn inbound parse --json` without the file. */

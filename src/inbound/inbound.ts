@@ -3,6 +3,7 @@ import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
+import { counted } from './counted.ts';
 import { createListener, type Listener, type ListenerLimits } from './listener.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
 import { createReceiver, type ReceiveDeps } from './receive.ts';
@@ -17,12 +18,14 @@ export interface Certificate {
 }
 
 export interface InboundDeps
-  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db'>, Omit<ReceiveDeps, 'reader' | 'db'> {
+  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db' | 'bells'>, Omit<ReceiveDeps, 'reader' | 'db'> {
   clock: Clock;
   log: Log;
   db: ReceiveDeps['db'];
   /** Rings when a key was revoked or changed. */
   keyChanges: Bell;
+  /** A submission has ended with this code of SMTP. */
+  submitted?: (code: number) => void;
 }
 
 export interface InboundSettings {
@@ -61,7 +64,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
   const { clock, log } = deps;
   const reader = createSubmissionReader({ clock });
   const { submission, certificate } = settings;
-  const submit = submissionHandlers({ ...deps, reader }, submission);
+  const handlers = submissionHandlers({ ...deps, reader }, submission);
+  const submit = deps.submitted === undefined ? handlers : counted(handlers, deps.submitted);
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
     createListener(
       { clock, log },

@@ -37,6 +37,8 @@ export interface Handlers<User> {
   recipient(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
   /** The mail, cut at `keepBytes`; `size` is that of all of it. The text of the 250, or the refusal. */
   data(session: Session<User>, mail: Buffer, size: number): Promise<string | SmtpRefusal>;
+  /** A mail was refused for its size, which the client announced or showed. */
+  tooLarge?(session: Session<User>, step: 'MAIL' | 'DATA'): void;
 }
 
 export interface ListenerOptions {
@@ -80,7 +82,7 @@ export const listenerLimits: ListenerLimits = {
   heldBytes: 256 * 1024 * 1024,
   idleMs: 30_000,
   greetingToMailMs: 60_000,
-  commandMs: 60_000,
+  commandMs: 30_000,
   dataMs: 10 * 60_000,
   sessionMs: 30 * 60_000,
 };
@@ -191,7 +193,7 @@ export function createListener<User>(
     if (closing) return refuse(421, '4.3.2 the service is stopping');
     const connection = [...server.connections].find(({ id }) => id === session.id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
-    speakExactly(connection, session.id);
+    speakExactly(connection, session);
     if (guessers.isShutOut(ip, now)) return refuse(421, '4.7.0 too many failed sign-ins: come back later');
     if (arrivals.take(bucket, limits.connectionsPerMinute, now).over) return refuse(421, '4.7.0 too many connections: come back in a minute'); // prettier-ignore
     const open = perAddress.get(bucket) ?? 0;
@@ -216,7 +218,7 @@ export function createListener<User>(
   }
 
   /** Its own replies get a code by their number alone; where ours begins with one, that is the one. */
-  function speakExactly(connection: Connection, id: string): void {
+  function speakExactly(connection: Connection, session: SMTPServerSession): void {
     const send = connection.send.bind(connection);
     const coded = connection._getEnhancedStatusCode.bind(connection);
     let isCoded = false;
@@ -224,8 +226,10 @@ export function createListener<User>(
     connection.send = (code, data, context) => {
       isCoded = typeof data === 'string' && ENHANCED.test(data);
       send(code, data, context);
+      // The size that MAIL announces is looked at by smtp-server itself, which asks nobody.
+      if (code === 552 && !isCoded && !session.envelope.mailFrom) handlers.tooLarge?.(viewOf(session), 'MAIL');
       isCoded = false;
-      if (code >= 500) fault(id);
+      if (code >= 500) fault(session.id);
     };
   }
 
@@ -317,6 +321,7 @@ export function createListener<User>(
         held += part.length;
       }
       if (isFull) return refuse(452, '4.3.1 too much mail at once: try again later');
+      if (size > options.size) handlers.tooLarge?.(viewOf(session), 'DATA');
       if (size > options.size) return refuse(552, `5.3.4 the mail is larger than ${String(options.size)} octets`);
       return await guarded(() => handlers.data(viewOf(session), Buffer.concat(chunks), size));
     } finally {

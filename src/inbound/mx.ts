@@ -27,6 +27,8 @@ export function mxHandlers(deps: MxDeps): Handlers<never> {
   return {
     sender: () => Promise.resolve(null),
     async recipient(_session, address) {
+      // RFC 5321 section 4.5.1: everybody has one, also without a domain.
+      if (/^postmaster$/i.test(address)) return null;
       const at = address.lastIndexOf('@');
       // Percent hacks, bang paths and source routes are local parts of nobody here, and so refused with everybody else.
       const parsed = parseMailbox(address, { smtputf8: true });

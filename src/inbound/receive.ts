@@ -15,10 +15,16 @@ import { addressKey } from '../mail/address.ts';
 import type { Happening } from '../messages/delivery.ts';
 import type { Recorder } from '../messages/record.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
+import { hintsOf, type DueHint } from '../messages/accept.ts';
+import { ownMailRows, type OwnMailRows } from '../messages/own-mail.ts';
+import type { RetryRule } from '../messages/retry.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
+import { aggregateRows, aggregateSummary, domainsOf, type Aggregate } from './aggregate.ts';
 import { findingRecord, type Finding } from './finding.ts';
+import { FORWARDED_AN_HOUR, forwardOf, isForOperator, type ForwardRule } from './forward.ts';
 import type { ReportReader } from './report-reader.ts';
 
 export interface ReceiveDeps {
@@ -26,9 +32,14 @@ export interface ReceiveDeps {
   log: Log;
   db: { commit: Committer; fast: Connection };
   recorder: Pick<Recorder, 'record'>;
-  bells: { reports: Bell };
+  bells: { reports: Bell; deliveries: Bell<readonly DueHint[]> };
   keys: readonly ReturnPathKey[];
   reader: ReportReader;
+  /** Where mail of people goes. */
+  forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
+  ownAccount: { ensure(): Promise<void> };
+  /** Whether mail for this host is ours. */
+  isOurHost(host: string): Promise<boolean>;
 }
 
 export interface Receiver {
@@ -42,8 +53,9 @@ const AT_ONCE = 4;
 const BATCH = 40;
 /** After a failure of storage. */
 const PATIENCE_MS = 1000;
+const HOUR_MS = 3_600_000;
 
-type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'sender' | 'recipients_json' | 'raw'>;
+type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & { stream: string };
 
 export function createReceiver(deps: ReceiveDeps): Receiver {
@@ -98,6 +110,14 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       return;
     }
     const { finding } = result;
+    if (finding.aggregate !== undefined) {
+      await keep(row, finding, finding.aggregate);
+      return;
+    }
+    if (isForOperator(row, finding)) {
+      await forward(row, finding);
+      return;
+    }
     const owner = await matched(deps, finding);
     const happening = owner === null ? null : await happeningOf(deps, row, finding, owner);
     if (owner !== null && happening !== null) await deps.recorder.record([{ deliveryId: owner.id, happening }]);
@@ -109,16 +129,47 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     await close(row.id, { state, kind: finding.kind, owner, detail: findingRecord(finding) });
   }
 
+  /** In one transaction with its row, so that it goes once. */
+  async function forward(row: NewReport, finding: Finding): Promise<void> {
+    const now = clock.now();
+    const mail = forwardOf(deps.forward, row, now);
+    if (mail !== null) await deps.ownAccount.ensure();
+    const sent = await db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
+      const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, deps.forward.retry);
+      const state = rows === null ? 'kept' : 'forwarded';
+      await tx.run('UPDATE reports SET state = ?, kind = ?, detail_json = ? WHERE id = ?', [state, finding.kind, JSON.stringify(findingRecord(finding)), row.id]); // prettier-ignore
+      if (rows !== null) await insertRows(tx, [rows]);
+      return rows;
+    });
+    log.info({ event: 'report', report_id: row.id, kind: finding.kind, state: sent === null ? 'kept' : 'forwarded' }, 'a mail to one of our addresses'); // prettier-ignore
+    if (sent !== null) deps.bells.deliveries.ring(hintsOf(sent));
+  }
+
+  /** A report about a domain that is not ours is kept as a mail, as one that belongs to nobody; one that came before adds nothing. */
+  async function keep(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<void> {
+    const about = domainsOf(aggregate);
+    const own = new Set(await ownDomains(deps, about));
+    const isKnown = await isStored(db.fast, aggregate, about);
+    const rows = isKnown ? {} : aggregateRows(row.id, aggregate, own);
+    const state = own.size === 0 ? 'unmatched' : 'done';
+    const counted = (rows.dmarc_rows?.length ?? 0) + (rows.tls_report_rows?.length ?? 0);
+    log.info({ event: 'report', report_id: row.id, kind: finding.kind, state, ...aggregateSummary(aggregate), rows: counted }, 'a mail to one of our addresses'); // prettier-ignore
+    const detail = { ...findingRecord(finding), aggregate: aggregateSummary(aggregate) };
+    await close(row.id, { state, kind: finding.kind, owner: null, detail }, rows);
+  }
+
   function close(
     id: string,
     end: { state: ReportRow['state']; kind: Finding['kind']; owner: Owner | null; detail: object },
+    rows: Rows = {},
   ): Promise<unknown> {
     const { state, kind, owner, detail } = end;
-    return db.commit.transact((tx) =>
-      tx.run('UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ? WHERE id = ?', [
+    return db.commit.transact(async (tx) => {
+      await insertRows(tx, [rows]);
+      await tx.run('UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ? WHERE id = ?', [
         state, kind, owner?.account_id ?? null, owner?.message_id ?? null, owner?.id ?? null, JSON.stringify(detail), id,
-      ]),
-    ); // prettier-ignore
+      ]);
+    }); // prettier-ignore
   }
 
   return {
@@ -136,7 +187,35 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
 }
 
 const next = (db: Connection): Promise<NewReport[]> =>
-  db.all<NewReport>('SELECT id, received_at, sender, recipients_json, raw FROM reports WHERE kind IS NULL ORDER BY id LIMIT ?', [BATCH]); // prettier-ignore
+  db.all<NewReport>('SELECT id, received_at, client_ip, sender, recipients_json, size, raw FROM reports WHERE kind IS NULL ORDER BY id LIMIT ?', [BATCH]); // prettier-ignore
+
+async function isFloodOf(tx: Connection, now: number): Promise<boolean> {
+  const [row] = await tx.all<{ n: number }>("SELECT COUNT(*) AS n FROM reports WHERE state = 'forwarded' AND received_at > ?", [now - HOUR_MS]); // prettier-ignore
+  return (row?.n ?? 0) >= FORWARDED_AN_HOUR;
+}
+
+/** Domains that send from here, those above them (where a DMARC policy may stand), and hosts that take mail for us. */
+async function ownDomains(
+  { db, isOurHost }: Pick<ReceiveDeps, 'db' | 'isOurHost'>,
+  about: readonly string[],
+): Promise<string[]> {
+  const own: string[] = [];
+  for (const domain of about.slice(0, MOST_DOMAINS)) {
+    if (!/^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(domain)) continue;
+    const found = await db.fast.all("SELECT 1 FROM domains WHERE name = ? OR substr(name, -length(?)) = ? LIMIT 1", [domain, `.${domain}`, `.${domain}`]); // prettier-ignore
+    if (found.length > 0 || (await isOurHost(domain))) own.push(domain);
+  }
+  return own;
+}
+
+const MOST_DOMAINS = 50;
+
+/** Reporters send again what they are not sure of. */
+async function isStored(db: Connection, { kind, report }: Aggregate, about: readonly string[]): Promise<boolean> {
+  const table = kind === 'dmarc' ? 'dmarc_rows' : 'tls_report_rows';
+  const rows = await db.all(`SELECT 1 FROM ${table} WHERE org = ? AND report_key = ? AND domain IN (SELECT value FROM json_each(?)) LIMIT 1`, [report.organization, report.id, JSON.stringify(about)]); // prettier-ignore
+  return rows.length > 0;
+}
 
 const needsOwner = ({ kind }: Finding): boolean =>
   kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';

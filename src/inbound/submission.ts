@@ -32,6 +32,11 @@ export interface SubmissionDeps {
   audit: { write(row: AuditRow): Promise<void> };
   idempotency: { store: IdempotencyStore; onMismatch: 'replay' | 'error' };
   reader: SubmissionReader;
+  /** Takes what could not be written beside a session. */
+  failed: (error: unknown) => void;
+  isVerified(accountId: string, domain: string): Promise<boolean>;
+  /** The account of our own mail, which notices belong to. */
+  ownAccount: { ensure(): Promise<void> };
 }
 
 export interface SubmissionSettings {
@@ -40,6 +45,9 @@ export interface SubmissionSettings {
   trustedNetworks: readonly string[];
   smtputf8: boolean;
   recipients: number;
+  /** Who is told where a mail has failed in the end. */
+  notify: 'sender' | 'operator' | 'none';
+  operatorAddress: string | null;
 }
 
 /** Who has signed in: the key itself is kept to ask anew before each mail, since it may be revoked meanwhile. */
@@ -114,6 +122,12 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
         return Promise.resolve(refuse(452, `4.5.3 at most ${String(settings.recipients)} recipients at once`));
       return Promise.resolve(null);
     },
+    tooLarge(session, step) {
+      const refusal = refuse(552, '5.3.4 the mail is too large');
+      void callerOf(session)
+        .then((standing) => refused(session, step, 'caller' in standing ? standing.caller : null, refusal))
+        .catch(deps.failed);
+    },
     async data(session, bytes) {
       const started = deps.clock.monotonic();
       const standing = await callerOf(session);
@@ -166,8 +180,9 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       await deps.audit.write(auditRow(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true })); // prettier-ignore
       return (JSON.parse(before.body) as { id: string }).id;
     }
+    const noticeTo = await noticeAddress(session, caller);
     const now = clock.now();
-    const draft = draftOf(session, mail, options, { id: newId('msg', now), now, hostname: settings.hostname });
+    const draft = draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo });
     const sender = { ...caller, requestId: newId('req', now) };
     const together = (): Rows => ({
       audit: [auditRow(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, requestId: sender.requestId })], // prettier-ignore
@@ -177,11 +192,22 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     return id;
   }
 
+  /** RFC 5321 section 6.1: to the sender of the envelope, if that is one of the account's own; never for a notice. */
+  async function noticeAddress({ sender }: Session<Submitter>, { accountId }: Caller): Promise<string | null> {
+    const { notify, operatorAddress } = settings;
+    const parsed = parseMailbox(sender, { smtputf8: true });
+    if (notify === 'none' || parsed.kind === 'bad') return null;
+    const isOwn = notify === 'sender' && (await deps.isVerified(accountId, parsed.mailbox.domain));
+    const address = isOwn ? parsed.mailbox.address : operatorAddress;
+    if (address !== null) await deps.ownAccount.ensure();
+    return address;
+  }
+
   function draftOf(
     session: Session<Submitter>,
     mail: SubmittedMail,
     options: ReturnType<typeof submissionOptions>,
-    { id, now, hostname }: { id: string; now: number; hostname: string },
+    { id, now, noticeTo }: { id: string; now: number; noticeTo: string | null },
   ): MessageDraft {
     const recipients = session.recipients.map((address) => {
       const parsed = parseMailbox(address, settings);
@@ -193,7 +219,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     if (first === undefined) throw new Error('a mail without recipients');
     const of = (type: 'cc' | 'bcc'): Mailbox[] => recipients.slice(1).flatMap((one) => (one.type === type ? [one.mailbox] : [])); // prettier-ignore
     const rfcMessageId = mail.messageId ?? `<${id}@${mail.from.domain}>`;
-    const received = receivedBy(session, { id, now, hostname });
+    const received = receivedBy(session, { id, now, hostname: settings.hostname });
     return {
       from: mail.from,
       to: first.mailbox,
@@ -202,7 +228,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       replyTo: mail.replyTo,
       subject: mail.subject,
       content: nothingComposed(),
-      source: { id, rfcMessageId, bytes: deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now) }), recipients }, // prettier-ignore
+      source: { id, rfcMessageId, bytes: deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now) }), recipients, noticeTo }, // prettier-ignore
       requireTls: session.requireTls ? true : mail.waivesTls ? false : null,
       headers: [],
       tags: options.tags,

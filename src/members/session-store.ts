@@ -54,8 +54,12 @@ export async function openSession(
   return { token, row };
 }
 
-/** Null for a cookie that is unknown or whose session has ended. */
-export async function findSession({ db, clock }: SessionDeps, token: string): Promise<Session | null> {
+/** Null for a cookie that is unknown or whose session has ended. `isPoll`: a page asks by itself, which keeps no session open. */
+export async function findSession(
+  { db, clock }: SessionDeps,
+  token: string,
+  { isPoll = false }: { isPoll?: boolean } = {},
+): Promise<Session | null> {
   if (!tokenForm.test(token)) return null;
   const hash = sha256Hex(token);
   const [row] = await db.fast.all<SessionRow>('SELECT * FROM sessions WHERE token_hash = ?', [hash]);
@@ -63,7 +67,7 @@ export async function findSession({ db, clock }: SessionDeps, token: string): Pr
   if (row === undefined || row.seen_at + (row.stage === 'code' ? CODE_MS : IDLE_MS) <= now) return null;
   const [member] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE id = ?', [row.member_id]);
   if (member === undefined) return null;
-  if (row.stage === 'open' && row.seen_at + NOTE_MS <= now) await note({ db, clock }, hash, now);
+  if (!isPoll && row.stage === 'open' && row.seen_at + NOTE_MS <= now) await note({ db, clock }, hash, now);
   return { row, member };
 }
 

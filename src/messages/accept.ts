@@ -23,14 +23,18 @@ import type {
   MessageMetadataRow,
   MessageRow,
   MessageTagRow,
+  MessageWordRow,
   StatRow,
   SuppressionReason,
 } from '../storage/tables.ts';
 import { SIMULATOR_DOMAIN } from './delivery.ts';
+import { failureNotice, type NoticeRule } from './failure-notice.ts';
 import { messageRecord, type MessageRecord } from './message.ts';
+import { ownMailRows, type OwnMailRows } from './own-mail.ts';
 import { count } from './record.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';
 import type { BulkDraft, MessageContent, MessageDraft } from './send-request.ts';
+import { wordRows } from './subject-words.ts';
 import type { TrackingRule } from './tracking-rule.ts';
 import { tlsWishOf } from './tls-wish.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from './unsubscribe.ts';
@@ -66,6 +70,8 @@ export interface AcceptDeps {
   hasRoom(): boolean;
   retry: Pick<RetryRule, 'maxAge'>;
   simulatorDomain: string;
+  /** How senders by SMTP are told of recipients who are not mailed; without it they are not. */
+  notices?: NoticeRule;
 }
 
 /** Who sends, as far as it matters here. */
@@ -123,8 +129,23 @@ export async function acceptSingle(
   const plan = newPlan();
   const message = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed, now, batchId: null });
   const record = messageRecord(message);
-  await commitPlan(deps, sender, plan, together(record));
+  await commitPlan(deps, sender, plan, together(record), suppressionNotice(deps, plan, message, now));
   return record;
+}
+
+/** Tells who submitted it of the recipients on the suppression list; null where there are none, or nobody is to be told. */
+function suppressionNotice(deps: AcceptDeps, plan: Plan, message: MessageRow, now: number): OwnMailRows | null {
+  const { notice_to: noticeTo } = message;
+  if (deps.notices === undefined || noticeTo === null) return null;
+  const failures = plan.events.flatMap(({ type, test, delivery_id: id, detail_json: detail }) => {
+    const address = plan.deliveries.find((delivery) => delivery.id === id)?.address;
+    if (type !== 'suppressed' || test === 1 || address === undefined) return [];
+    return [{ messageId: message.id, address, event: { type, detail: JSON.parse(detail) as Record<string, unknown> } }];
+  });
+  if (failures.length === 0) return null;
+  const mail = { ...message, notice_to: noticeTo, front: plan.contents[0]?.raw ?? null };
+  const notice = failureNotice(deps.notices, mail, failures, now);
+  return notice === null ? null : ownMailRows(notice, now, deps.notices.retry);
 }
 
 /** Accepts a bulk send: each entry is a message of its own. Throws Problem where the whole request is refused. */
@@ -320,6 +341,7 @@ interface Plan {
   events: EventRow[];
   tags: MessageTagRow[];
   metadata: MessageMetadataRow[];
+  words: MessageWordRow[];
   counters: Map<string, CounterRow>;
   stats: Map<string, StatRow>;
   contentIds: Map<MessageContent, string>;
@@ -336,6 +358,7 @@ const newPlan = (): Plan => ({
   events: [],
   tags: [],
   metadata: [],
+  words: [],
   counters: new Map(),
   stats: new Map(),
   contentIds: new Map(),
@@ -372,6 +395,7 @@ function addMessage(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
   for (const [name, value] of Object.entries(draft.metadata)) {
     plan.metadata.push({ account_id: sender.accountId, name, value, message_id: row.id });
   }
+  plan.words.push(...wordRows(sender.accountId, row.id, row.subject));
   plan.bytes += 2048;
   return row;
 }
@@ -428,6 +452,8 @@ function messageRow(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
     tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
     unsubscribe_json: unsubscribeJson(unsubscribe),
     require_tls: tlsWishOf(draft),
+    notice_to: draft.source?.noticeTo ?? null,
+    null_sender: 0,
   };
 }
 
@@ -608,7 +634,13 @@ function rejected(index: number, to: string | null, problem: Problem, sender: Se
   };
 }
 
-async function commitPlan(deps: AcceptDeps, sender: Sender, plan: Plan, together: Rows): Promise<void> {
+async function commitPlan(
+  deps: AcceptDeps,
+  sender: Sender,
+  plan: Plan,
+  together: Rows,
+  notice: OwnMailRows | null = null,
+): Promise<void> {
   const {
     batches,
     contents,
@@ -618,6 +650,7 @@ async function commitPlan(deps: AcceptDeps, sender: Sender, plan: Plan, together
     events,
     tags,
     metadata,
+    words,
     counters,
     stats,
     hints,
@@ -632,20 +665,34 @@ async function commitPlan(deps: AcceptDeps, sender: Sender, plan: Plan, together
     events,
     message_tags: tags,
     message_metadata: metadata,
+    message_words: words,
     counters: [...counters.values()],
     ...(stats.size === 0 ? {} : { stats: [...stats.values()] }),
   };
   if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
   const giveBack = await takeQuota(deps, sender, deliveries);
   try {
-    await store(deps, { ...own, ...together }, bytes);
+    await store(deps, { ...withNotice(own, notice), ...together }, bytes);
   } catch (error) {
     giveBack();
     throw error;
   }
-  deps.bells.deliveries.ring([...hints.values()]);
+  deps.bells.deliveries.ring([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
   if (events.length > 0) deps.bells.events.ring();
 }
+
+const withNotice = (own: Rows, notice: OwnMailRows | null): Rows =>
+  notice === null ? own : {
+    ...own,
+    contents: [...(own.contents ?? []), ...notice.contents],
+    messages: [...(own.messages ?? []), ...notice.messages],
+    deliveries: [...(own.deliveries ?? []), ...notice.deliveries],
+    counters: [...(own.counters ?? []), ...notice.counters],
+  }; // prettier-ignore
+
+/** Where to look for what these rows add. */
+export const hintsOf = ({ deliveries }: OwnMailRows): DueHint[] =>
+  deliveries.map(({ domain, class: order, account_id: accountId, due_at: dueAt }) => ({ domain, class: order, accountId, dueAt: dueAt ?? 0 })); // prettier-ignore
 
 const nothing = (): void => undefined;
 

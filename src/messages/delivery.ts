@@ -176,4 +176,5 @@ export interface DeliveryState {
 export const HELD_WITHOUT_END = Date.UTC(9999, 11, 31, 23, 59, 59);
 
 /** Whether what holds a mail is the operator's own doing: then the time until it is given up stands still. */
-export const stopsClock = (heldBy: string): boolean => heldBy.startsWith('hld_') || heldBy.startsWith('account:');
+export const stopsClock = (heldBy: string): boolean =>
+  heldBy.startsWith('hld_') || heldBy.startsWith('account:') || heldBy.startsWith('paused:');

@@ -13,6 +13,7 @@ import { insertRows, type Rows } from '../storage/rows.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../storage/tables.ts';
 import type { ChangeDeps } from './change-message.ts';
 import { storedMailboxes } from './message.ts';
+import { subjectWords } from './subject-words.ts';
 
 export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
   db: { commit: Committer; fast: Connection };
@@ -145,13 +146,13 @@ function erasedDetail(type: string, detailJson: string): string {
 
 type Named = Pick<
   MessageRow,
-  'id' | 'account_id' | 'batch_id' | 'content_id' | 'cc_json' | 'bcc_json' | 'metadata_json'
+  'id' | 'account_id' | 'batch_id' | 'content_id' | 'cc_json' | 'bcc_json' | 'metadata_json' | 'subject'
 > & { waits: number };
 
 async function eraseMessages(tx: Connection, held: readonly Held[], key: string): Promise<void> {
   const asTo = new Set(held.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
   const rows = await tx.all<Named>(
-    `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json,
+    `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json, m.subject,
        EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
      FROM json_each(?) AS w JOIN messages m ON m.id = w.value`,
     [JSON.stringify([...new Set(held.map(({ message_id }) => message_id))])],
@@ -164,6 +165,8 @@ async function eraseMessages(tx: Connection, held: readonly Held[], key: string)
       "UPDATE messages SET to_name = NULL, to_address = ?, subject = '', headers_json = '[]', metadata_json = '{}' WHERE id = ?",
       [ERASED_ADDRESS, row.id],
     );
+    for (const word of subjectWords(row.subject))
+      await tx.run('DELETE FROM message_words WHERE account_id = ? AND word = ? AND message_id = ?', [row.account_id, word, row.id]); // prettier-ignore
     const names = Object.entries(JSON.parse(row.metadata_json) as Record<string, string>);
     for (const [name, value] of names)
       await tx.run('DELETE FROM message_metadata WHERE account_id = ? AND name = ? AND value = ? AND message_id = ?', [row.account_id, name, value, row.id]); // prettier-ignore

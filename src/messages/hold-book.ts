@@ -34,6 +34,8 @@ export interface HoldBook {
   find(mail: MailFacts): HoldRow | null;
   /** The hold of a lane, or null. Lanes are held as a whole: what comes later too. */
   ofLane(lane: string): HoldRow | null;
+  /** The pause of a source, or null. */
+  ofSource(source: string): HoldRow | null;
   limitsOf(lane: string): LaneLimits | null;
   /** Whether a hold with this id is in force. */
   stands(id: string): boolean;
@@ -93,6 +95,7 @@ export function createHoldBook(deps: {
       return null;
     },
     ofLane: (lane) => inForce(`hold lane ${lane}`)[0] ?? null,
+    ofSource: (source) => inForce(`hold source ${source}`)[0] ?? null,
     limitsOf(lane) {
       const row = inForce(`limit lane ${lane}`).at(-1);
       return row === undefined ? null : { connections: row.connections, perMinute: row.per_minute, until: row.until };

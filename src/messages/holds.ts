@@ -1,6 +1,6 @@
 /**
  * What holds mail that was accepted: the operator's holds, a pause of its account or stream, a sending domain that lost its
- * verification. Held mail keeps its status. It is marked once, when its turn comes, with what holds it, and rests until that
+ * verification, a pool of sources none of which may send to the site now. Held mail keeps its status. It is marked once, when its turn comes, with what holds it, and rests until that
  * ends by itself or until `freeHeld` finds that it stands no more; nothing is rewritten meanwhile.
  */
 import type { Bell } from '../base/bell.ts';
@@ -16,7 +16,9 @@ import type { Recorder } from './record.ts';
 
 /** One reason to keep a mail back. */
 export interface Hold {
-  /** Marks the mail: `hld_...`, `account:<id>`, `stream:<account id>/<slug>` or `domain:<sending domain>`. */
+  /**
+   * Marks the mail: `hld_...`, `account:<id>`, `stream:<account id>/<slug>`, `domain:<sending domain>` `pool:<pool>@<site>` or
+   * `paused:<pool>@<site>`. */
   by: string;
   why: string;
   /** From when on it holds. */
@@ -42,10 +44,12 @@ export interface HoldDeps {
   pauses: AccountPauses;
   streams: Pick<Streams, 'find'>;
   directory: Pick<DomainDirectory, 'find'>;
+  /** What a mark `pool:...` or `paused:...` stands for now, or null where the mail may go. */
+  poolHold?: (by: string) => Hold | null;
 }
 
 /** Asked before every attempt: all answers come from memory nearly always. */
-export function createHolds({ clock, book, pauses, streams, directory }: HoldDeps): Holds {
+export function createHolds({ clock, book, pauses, streams, directory, poolHold }: HoldDeps): Holds {
   const isPausedStream = async (accountId: string, slug: string): Promise<boolean> =>
     (await streams.find(accountId, slug))?.paused === 1;
   const isUnverified = async (name: string): Promise<boolean> => {
@@ -72,6 +76,7 @@ export function createHolds({ clock, book, pauses, streams, directory }: HoldDep
     },
     async stands(by) {
       if (by.startsWith('hld_')) return book.stands(by);
+      if (by.startsWith('pool:') || by.startsWith('paused:')) return poolHold !== undefined && poolHold(by) !== null;
       const [kind = '', rest = ''] = split(by, ':');
       if (kind === 'account') return pauses.isPaused(rest);
       if (kind === 'domain') return isUnverified(rest);

@@ -8,6 +8,7 @@ import type { Committer } from '../storage/commit.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { CounterRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { count } from './record.ts';
+import { subjectWords } from './subject-words.ts';
 
 /** In the books: accepted attempts that went, and statuses of recipients that went. */
 export const PURGED = 'purged';
@@ -88,10 +89,15 @@ async function removeMessages(tx: Connection, rows: readonly MessageRow[], now: 
   await insertRows(tx, [{ counters: [...counters.values()] }]);
 }
 
-/** Tags and metadata are indexed by themselves, not by message: their keys stand in the message's row. */
+/** Tags, metadata and words are indexed by themselves, not by message: their keys stand in the message's row. */
 async function removeMarks(tx: Connection, rows: readonly MessageRow[]): Promise<void> {
   const tags = rows.flatMap(({ account_id, id, tags_json }) => (JSON.parse(tags_json) as string[]).map((tag) => [account_id, tag, id])); // prettier-ignore
   const metadata = rows.flatMap(({ account_id, id, metadata_json }) => Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => [account_id, name, value, id])); // prettier-ignore
+  const words = rows.flatMap(({ account_id, id, subject }) => subjectWords(subject).map((word) => [account_id, word, id])); // prettier-ignore
+  await tx.run(
+    'DELETE FROM message_words WHERE (account_id, word, message_id) IN (SELECT value->>0, value->>1, value->>2 FROM json_each(?))',
+    [JSON.stringify(words)],
+  );
   if (tags.length > 0)
     await tx.run(
       'DELETE FROM message_tags WHERE (account_id, tag, message_id) IN (SELECT value->>0, value->>1, value->>2 FROM json_each(?))',

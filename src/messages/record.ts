@@ -22,6 +22,7 @@ import { newId } from '../base/id.ts';
 import { addToStats, statTypesOf, type StatFacts } from '../events/stats.ts';
 import { decide, type Decision } from './decide.ts';
 import type { DeliveryState, Happening } from './delivery.ts';
+import { isFailure, noticeRows, type Failure, type NoticeRule } from './failure-notice.ts';
 
 /** What happened to which delivery. */
 export interface Occurrence {
@@ -35,6 +36,8 @@ export interface Recorded {
   state: DeliveryState | null;
   /** The class of the bounce that it meant, where it meant one. */
   bounced?: string;
+  /** Set where a notice of its failure was written: the domain that it goes to. */
+  noticeTo?: string;
 }
 
 /** Happenings that belong together, in order, with rows (an audit line, say) to be written in the same transaction. */
@@ -55,17 +58,23 @@ export function createRecorder(deps: {
   commit: Committer;
   clock: Clock;
   written: (recorded: readonly Recorded[]) => void;
+  /** Hears of each complaint that counted. */
+  complained?: (deliveryId: string) => void;
+  /** How senders by SMTP are told of failures; without it they are not. */
+  notices?: NoticeRule;
 }): Recorder {
   const work: Work<HappenUnit, readonly Recorded[], Map<string, Folding>> = {
     name: HAPPEN,
     read: (db, units) => load(db, units, deps.clock.now()),
-    run: (tx, units, folding) => writeGroup(tx, units, folding, deps.clock.now()),
+    run: (tx, units, folding) => writeGroup(tx, units, folding, deps.clock.now(), deps.notices),
   };
   return {
     async record(occurrences, rows) {
       const unit: HappenUnit = rows === undefined ? { occurrences } : { occurrences, rows };
       const recorded = await deps.commit.submit(work, unit, 1024 * occurrences.length);
       deps.written(recorded);
+      for (const [at, { deliveryId, happening }] of occurrences.entries())
+        if (happening.kind === 'complained' && recorded[at]?.applied === true) deps.complained?.(deliveryId);
       return recorded;
     },
   };
@@ -77,15 +86,15 @@ const DELIVERY_COLUMNS = [
   'held_by', 'held_at',
 ] as const satisfies readonly (keyof DeliveryRow)[]; // prettier-ignore
 const MESSAGE_COLUMNS = [
-  'opens', 'clicks', 'stream', 'from_domain', 'tags_json', 'expires_at',
+  'opens', 'clicks', 'stream', 'from_domain', 'tags_json', 'expires_at', 'notice_to',
 ] as const satisfies readonly (keyof MessageRow)[]; // prettier-ignore
 
 /** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
-type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
+export type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
   Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]> & { suppressed: string | null };
 
 /** One delivery of the group while its happenings are folded. */
-interface Folding {
+export interface Folding {
   row: Loaded;
   state: DeliveryState;
   statusAt: number;
@@ -100,12 +109,14 @@ interface Folding {
   sendAt: number | null;
 }
 
-interface Gathered {
+export interface Gathered {
   attempts: AttemptRow[];
   events: EventRow[];
   suppressions: SuppressionRow[];
   counters: Map<string, CounterRow>;
   stats: Map<string, StatRow>;
+  /** Of mail whose sender is to be told. */
+  failures: Failure[];
 }
 
 async function writeGroup(
@@ -113,8 +124,9 @@ async function writeGroup(
   units: readonly HappenUnit[],
   folding: ReadonlyMap<string, Folding>,
   now: number,
+  notices: NoticeRule | undefined,
 ): Promise<(readonly Recorded[])[]> {
-  const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map() };
+  const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map(), failures: [] }; // prettier-ignore
 
   const results = units.map((unit) =>
     unit.occurrences.map(({ deliveryId, happening }): Recorded => {
@@ -124,12 +136,16 @@ async function writeGroup(
       fold(one, decision, happening, now, gathered);
       const bounce = decision.events.find(({ type }) => type === 'bounced');
       const bounced = bounce === undefined ? {} : { bounced: String(bounce.detail['class']) };
-      return { applied: decision.applied, state: decision.state, ...bounced };
+      const isTold = notices !== undefined && noteFailure(one.row, decision, gathered);
+      const noticeTo = isTold ? { noticeTo: domainOf(one.row.notice_to ?? '') } : {};
+      return { applied: decision.applied, state: decision.state, ...bounced, ...noticeTo };
     }),
   );
 
   const changed = [...folding.values()].filter((one) => one.changed);
+  const told = notices === undefined || gathered.failures.length === 0 ? [] : await noticeRows(tx, notices, gathered.failures, now); // prettier-ignore
   const writes = insertRows(tx, [
+    ...told,
     {
       attempts: gathered.attempts,
       events: gathered.events,
@@ -142,6 +158,16 @@ async function writeGroup(
   await allDone([updateDeliveries(tx, changed), updateMessages(tx, changed), writes]);
   return results;
 }
+
+/** Whether this is an end that the sender is told of. Simulated mail tells nobody: nothing of it may leave. */
+function noteFailure(row: Loaded, { steps, state, events }: Decision, gathered: Gathered): boolean {
+  const [event] = events;
+  if (row.notice_to === null || row.test === 1 || steps.length === 0 || event === undefined || !isFailure(state.status)) return false; // prettier-ignore
+  gathered.failures.push({ messageId: row.message_id, address: row.address, event });
+  return true;
+}
+
+const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 
 /** Claims look at the suppression list once more: an address may have been added since its mail was accepted. */
 const readLoaded = jsonReader<Loaded>(
@@ -160,25 +186,23 @@ const readLoaded = jsonReader<Loaded>(
 async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
   const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
   const rows = await readLoaded(db, [now, JSON.stringify(ids)]);
-  return new Map(
-    rows.map((row) => [
-      row.id,
-      {
-        row,
-        state: stateOf(row),
-        statusAt: row.status_at,
-        tls: row.tls,
-        changed: false,
-        lastEvent: null,
-        opened: 0,
-        clicked: 0,
-        bots: { opens: 0, clicks: 0 },
-        hitAt: { opened: null, clicked: null },
-        sendAt: null,
-      },
-    ]),
-  );
+  return new Map(rows.map((row) => [row.id, beginFolding(row)]));
 }
+
+/** A delivery as it stands, before anything happens to it. */
+export const beginFolding = (row: Loaded): Folding => ({
+  row,
+  state: stateOf(row),
+  statusAt: row.status_at,
+  tls: row.tls,
+  changed: false,
+  lastEvent: null,
+  opened: 0,
+  clicked: 0,
+  bots: { opens: 0, clicks: 0 },
+  hitAt: { opened: null, clicked: null },
+  sendAt: null,
+});
 
 const stateOf = (row: Loaded): DeliveryState => ({
   status: row.status,
@@ -207,7 +231,8 @@ function withSuppression(happening: Happening, { suppressed }: Loaded): Happenin
   return { ...happening, suppressedBy: { id, reason: reason as SuppressionReason } };
 }
 
-function fold(one: Folding, decision: Decision, happening: Happening, now: number, gathered: Gathered): void {
+/** What a decision means for the rows: the delivery's own in `one`, all others in `gathered`. */
+export function fold(one: Folding, decision: Decision, happening: Happening, now: number, gathered: Gathered): void {
   const { row } = one;
   one.state = decision.state;
   if (decision.applied) one.changed = true;

@@ -36,6 +36,8 @@ export interface MessageSource {
   bytes: Buffer;
   /** The envelope's recipients with the field of the header that names them; the message's status is that of the first. */
   recipients: readonly { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[];
+  /** Who gets a notice where it fails in the end, or null. */
+  noticeTo: string | null;
 }
 
 /** One message to be accepted. */

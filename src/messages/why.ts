@@ -64,7 +64,11 @@ export function reasonOf(delivery: DeliveryRow, { held, now, parkedUntil }: Arou
 }
 
 /** Of the lane of a recipient's domain: until when it is parked, and what of the operator's holds it. */
-export type LaneFactsOf = (domain: string) => { parkedUntil: number | null; held: Hold | null };
+export type LaneFactsOf = (
+  domain: string,
+  /** What the mail was marked with as held. */
+  mark?: string | null,
+) => { parkedUntil: number | null; held: Hold | null };
 
 export interface WhyDeps {
   db: { fast: Connection };
@@ -88,7 +92,7 @@ export async function whyWaiting(
   ]);
   return Promise.all(
     deliveries.map(async (delivery): Promise<Waiting> => {
-      const lane = laneFacts(delivery.domain);
+      const lane = laneFacts(delivery.domain, delivery.held_by);
       const held = delivery.test === 1 ? null : ((await holdOf(factsOf(message, delivery.domain))) ?? lane.held);
       const { address: email, status } = delivery;
       return { email, status, ...reasonOf(delivery, { held, now, parkedUntil: lane.parkedUntil }) };

@@ -14,6 +14,8 @@ import type { Lease, Pool } from './connection/pool.ts';
 import type { Transfer } from './connection/session.ts';
 import { tlsNeed, type TlsNeed, type TlsWish } from './connection/tls-policy.ts';
 import type { TlsClient } from './connection/tls.ts';
+import { laneName } from './sources.ts';
+import type { Transcripts } from './transcripts.ts';
 import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type Place } from './outcome.ts';
 import type { Ready } from './prepare.ts';
 import type { Host, Site } from './sites.ts';
@@ -29,8 +31,12 @@ export interface DeliverDeps {
   timeouts: PhaseTimeouts;
   /** Our name in EHLO. */
   hostname: string;
-  /** The address that IPv6 connections come from; null for the system's choice. */
-  sourceIpv6?: () => string | null;
+  /** The source that mail leaves from; null for the address that the system chooses. */
+  source?: string | null;
+  /** The addresses of this machine that connections come from, and the families that may be dialled; all where left out. */
+  local?: () => { addresses: readonly string[]; families: readonly number[] };
+  /** Who looks at dialogues. */
+  transcripts?: Pick<Transcripts, 'of'>;
   /** Hears how TLS went with each connection that was opened, and of hosts that a policy forbids. */
   tlsSeen?: (seen: TlsSeen) => void;
 }
@@ -58,13 +64,15 @@ export async function deliver(
   /** What the last host that was dialled did. */
   let last: ((frame: AttemptFrame) => Outcome) | null = null;
   let refusal: string | null = null;
-  for (const [at, host] of site.hosts.entries()) {
-    if (breaker.readyAt(hostKey(host), clock.now()) > clock.now()) continue;
-    const otherHostsRemain = at < site.hosts.length - 1;
+  const hosts = ofOurFamilies(deps, site.hosts);
+  if (hosts.length === 0) last = (seen) => outcomeOfDial(seen, placeOf(noHost, '', deps.source), unreachable);
+  for (const [at, host] of hosts.entries()) {
+    if (breaker.readyAt(hostKey(host, deps.source), clock.now()) > clock.now()) continue;
+    const otherHostsRemain = at < hosts.length - 1;
     const need = needOf(site, host, mail.tlsWish);
     if (need.kind === 'refused') {
       deps.tlsSeen?.({ site, host, need: null, opened: null });
-      const place = placeOf(host, host.addresses[0]?.ip ?? '');
+      const place = placeOf(host, host.addresses[0]?.ip ?? '', deps.source);
       last = (seen) =>
         mail.tlsWish === 'require'
           ? outcomeOfTransfer(seen, place, notRequired)
@@ -100,6 +108,17 @@ export async function deliver(
   return last === null ? { kind: 'untried', refusal } : { kind: 'tried', outcome: last(frame(clock.now())) };
 }
 
+/** Hosts with those of their addresses that we may dial: a source may have an address of one family only. */
+function ofOurFamilies(deps: DeliverDeps, hosts: readonly Host[]): readonly Host[] {
+  const families = deps.local?.().families;
+  if (families === undefined || families.length > 1) return hosts;
+  return hosts.flatMap((host) => {
+    const addresses = host.addresses.filter(({ family }) => families.includes(family));
+    if (addresses.length === host.addresses.length) return [host];
+    return addresses.length === 0 ? [] : [{ ...host, addresses }];
+  });
+}
+
 type HostResult =
   | { kind: 'busy' }
   /** It refused one connection more than those that stand: that is about their number, not about the mail. */
@@ -129,26 +148,27 @@ async function tryHost(
   const { breaker, clock } = deps;
   const target = targetOf(deps, site, host, need, otherHostsRemain);
   for (let fresh = isFresh; ; fresh = true) {
-    const leased = await leaseFor(deps, site, host, target, fresh);
+    const leased = await leaseFor(deps, site, host, target, fresh, mail.messageId);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
     if (leased.kind === 'failed') {
       const { reply } = leased;
       if (
         reply !== null &&
         asksForLess(reply.code, reply.enhanced, reply.text, '') &&
-        deps.pool.count(hostKey(host)) > 0
+        deps.pool.count(hostKey(host, deps.source)) > 0
       )
         return { kind: 'crowded', reply: reply.text };
-      breaker.failed(hostKey(host), clock.now());
-      return { kind: 'unreachable', place: placeOf(host, leased.ip), failed: leased };
+      breaker.failed(hostKey(host, deps.source), clock.now());
+      return { kind: 'unreachable', place: placeOf(host, leased.ip, deps.source), failed: leased };
     }
     const { lease } = leased;
     connected();
+    lease.session.trace?.begin?.(laneName(site.name, deps.source ?? null), mail.messageId);
     const transfer = await carry(lease, mail);
     // A kept connection may have died, or been told to close, while nobody looked: that says nothing about host or mail.
     if (lease.reused && !fresh && endedBeforeMail(transfer)) continue;
-    breaker.succeeded(hostKey(host));
-    return { kind: 'carried', place: placeOf(host, lease.ip), transfer };
+    breaker.succeeded(hostKey(host, deps.source));
+    return { kind: 'carried', place: placeOf(host, lease.ip, deps.source), transfer };
   }
 }
 
@@ -174,10 +194,11 @@ function leaseFor(
   of: Host,
   target: DialTarget,
   fresh: boolean,
+  messageId: string,
 ): ReturnType<Pool['lease']> {
   const { pool, clock, tls, memory, breaker } = deps;
-  const { operator } = site;
-  const host = `${target.host}:${String(target.port)}`;
+  const { operator, name } = site;
+  const host = hostKey({ name: target.host, port: target.port }, deps.source);
   return pool.lease({
     key: connectionKey(target),
     host,
@@ -187,7 +208,9 @@ function leaseFor(
     open: async (signal) => {
       breaker.dialling(host);
       try {
-        const opened = await dial({ clock, tls, memory }, { ...target, signal });
+        const trace = deps.transcripts?.of(target.host);
+        trace?.begin?.(laneName(name, deps.source ?? null), messageId);
+        const opened = await dial({ clock, tls, memory, trace }, { ...target, signal });
         deps.tlsSeen?.({ site, host: of, need: target.need, opened });
         return opened;
       } catch (error) {
@@ -201,7 +224,7 @@ function leaseFor(
 
 function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, otherHostsRemain: boolean): DialTarget {
   const auth = site.relay?.auth ?? null;
-  const localAddress = deps.sourceIpv6?.() ?? null;
+  const { addresses } = deps.local?.() ?? { addresses: [] };
   return {
     host: host.name,
     port: host.port,
@@ -212,7 +235,7 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, othe
     otherHostsRemain,
     // A route that says `tls: none` has said that its password goes in the clear.
     ...(auth === null ? {} : { auth: { ...auth, inPlaintext: site.relay?.tls === 'none' } }),
-    ...(localAddress === null ? {} : { localAddress }),
+    ...(addresses.length === 0 ? {} : { localAddresses: addresses }),
   };
 }
 
@@ -233,6 +256,19 @@ export function needOf(
   });
 }
 
+/** None of the hosts has an address that the source can reach. */
+const noHost = { name: '', port: 0 };
+const unreachable: Extract<OpenResult, { kind: 'failed' }> = {
+  kind: 'failed',
+  ip: '',
+  phase: 'connect',
+  reply: null,
+  text: 'no mail host has an address of a family that the source sends over',
+  tlsBroken: false,
+  tlsUnsatisfied: false,
+  tls: null,
+  timings: noTimings(),
+};
 /** A message that asks for REQUIRETLS and must not go this way. */
 const notRequired: Transfer = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
 
@@ -249,7 +285,12 @@ const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({
   timings: noTimings(),
 });
 
-/** How breaker and pool name a host. */
-export const hostKey = ({ name, port }: Host): string => `${name}:${String(port)}`;
+/** How breaker and pool name a host: receivers count what comes from each of our addresses by itself. */
+export const hostKey = ({ name, port }: Pick<Host, 'name' | 'port'>, source: string | null = null): string =>
+  source === null ? `${name}:${String(port)}` : `${name}:${String(port)}/${source}`;
 
-const placeOf = ({ name }: Host, ip: string): Place => ({ mx: name, ip, source: null });
+const placeOf = ({ name }: Pick<Host, 'name'>, ip: string, source: string | null = null): Place => ({
+  mx: name,
+  ip,
+  source,
+});

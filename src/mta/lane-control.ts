@@ -24,7 +24,7 @@ import {
 /** One change of a lane's limits. */
 export interface LaneChange {
   at: number;
-  what: 'connections' | 'pace' | 'pause' | 'rule';
+  what: 'connections' | 'pace' | 'pause' | 'rule' | 'source';
   /** What it is from then on, in words: `4 connections`. */
   to: string;
   cause: string;
@@ -32,6 +32,8 @@ export interface LaneChange {
 
 /** A lane's limits for people; times in ms since the epoch. */
 export interface LaneLimitsReport {
+  /** The source it sends by; null for the system's address. */
+  source: string | null;
   limit: number;
   cause: string;
   causeAt: number | null;
@@ -45,6 +47,8 @@ export interface LaneLimitsReport {
 
 interface LaneState {
   site: Site | null;
+  /** The source it sends by; null for the system's address. */
+  source: string | null;
   throttle: Throttle;
   pace: Pace;
   shaping: ShapingMemory;
@@ -58,8 +62,10 @@ interface LaneState {
 }
 
 export interface LaneControl {
-  /** A lane is met on the way to this site. */
-  meet(site: Site): void;
+  /** A lane is met on the way to this site, by this source. */
+  meet(lane: string, site: Site, source: string | null): void;
+  /** What the lane leads to, where it is known. */
+  wayOf(lane: string): { site: string; source: string | null } | null;
   /** Workers it may have now. */
   slots(lane: string): number;
   /** A mail is about to be tried. */
@@ -68,6 +74,8 @@ export interface LaneControl {
   note(lane: string, outcome: Outcome): void;
   /** A connection more than those that stand was refused: no mail has been tried. */
   refused(lane: string, reply: string): void;
+  /** Something happened to the lane's source. */
+  told(lane: string, to: string, cause: string): void;
   report(lane: string): LaneLimitsReport | null;
   /** The changes of a lane's limits, oldest first; of all lanes without a name. */
   history(lane: string): LaneChange[];
@@ -109,6 +117,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     const now = clock.now();
     const state: LaneState = {
       site: null,
+      source: null,
       throttle: newThrottle(options.lane, now),
       pace: newPace(now),
       shaping: new Map(),
@@ -165,7 +174,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
   /** Parked: while every host of its site is left alone, or it rests by a rule, its mail waits without spending attempts. */
   function parkedUntil(state: LaneState): number | null {
     const now = clock.now();
-    const hosts = (state.site?.hosts ?? []).map((host) => breaker.readyAt(hostKey(host), now));
+    const hosts = (state.site?.hosts ?? []).map((host) => breaker.readyAt(hostKey(host, state.source), now));
     const ready = Math.max(state.restUntil, hosts.length === 0 ? 0 : Math.min(...hosts));
     return ready > now ? ready : null;
   }
@@ -192,9 +201,14 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
   }
 
   return {
-    meet(site) {
-      const state = stateOf(site.name);
+    meet(lane, site, source) {
+      const state = stateOf(lane);
       state.site = site;
+      state.source = source;
+    },
+    wayOf(lane) {
+      const state = states.get(lane);
+      return state?.site == null ? null : { site: state.site.name, source: state.source };
     },
     slots(lane) {
       const state = states.get(lane);
@@ -237,6 +251,9 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       state.lastReply = reply;
       askedForLess(lane, state, reply);
     },
+    told(lane, to, cause) {
+      changed(lane, stateOf(lane), { what: 'source', to, cause });
+    },
     report(lane) {
       const state = states.get(lane);
       if (state?.site == null) return null;
@@ -245,6 +262,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       const isGiven = given?.connections != null && given.connections < throttle.limit;
       const paces = [pace.perMinute, given?.perMinute ?? null].filter((one) => one !== null);
       return {
+        source: state.source,
         limit: isGiven ? (given.connections ?? throttle.limit) : throttle.limit,
         cause: isGiven ? 'set by the operator' : throttle.cause,
         causeAt: throttle.causeAt,

@@ -15,11 +15,12 @@ import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
 import type { LaneLimits, MailFacts } from '../messages/hold-book.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
+import { createBatchLoader } from '../base/batch-loader.ts';
 import { createBreaker } from './breaker.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import { createPool, type PoolLimits } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { deliver, needOf } from './deliver.ts';
+import { deliver, needOf, type DeliverDeps } from './deliver.ts';
 import { createHostTls } from './host-tls.ts';
 import { createLaneControl, type LaneChange, type LaneLimitsReport } from './lane-control.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
@@ -28,10 +29,12 @@ import { createSetUpWarnings } from './set-up-warnings.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
 import { compileRules } from './shaping.ts';
 import type { Destination, Sites } from './sites.ts';
+import { DEFAULT_POOL, laneName, type Source, type Sources, type Wish } from './sources.ts';
 import type { TlsSeen } from './tls-seen.ts';
 import type { ThrottleLimits } from './throttle.ts';
+import { createTranscripts, type Transcripts } from './transcripts.ts';
 import { createWindows, type Job } from './windows.ts';
-import { workLane, type Attempted, type WorkerDeps } from './worker.ts';
+import { workLane, type Attempted, type Elsewhere, type WorkerDeps } from './worker.ts';
 
 export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   db: Pick<Database, 'fast' | 'commit'>;
@@ -44,6 +47,9 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   /** What the operator allows a lane. */
   limitsOf: (lane: string) => LaneLimits | null;
   sites: Sites;
+  sources: Sources;
+  /** The pool that a stream of an account names. */
+  poolOf(accountId: string, stream: string): Promise<string>;
   random: () => number;
   /** Reads refusals, by the operator's rules too. */
   judge: Judge;
@@ -61,8 +67,8 @@ export interface MtaOptions {
   lane: ThrottleLimits;
   shaping: Parameters<typeof compileRules>[0];
   maxConnections: number;
-  /** The address that IPv6 connections come from; null for the system's choice. */
-  sourceIpv6?: () => string | null;
+  /** The addresses of this machine that a source's connections come from, and the families it may dial. */
+  localOf: (source: Source) => { addresses: readonly string[]; families: readonly number[] };
   retry: Pick<RetryRule, 'schedule'>;
   simulatorDomain: string;
   /** PEM certificates that mail hosts' certificates may chain to, beside the system's; for private networks. */
@@ -85,10 +91,17 @@ export interface Mta {
   lane(name: string): { now: LaneReport; changes: LaneChange[] } | null;
   /** What a delivery puts on the wire, whether or not it may go now. */
   wireBytes(deliveryId: string): Promise<Prepared>;
-  /** Of the lane of this domain, as far as it is known: until when every mail host is left alone, and what holds it. */
-  laneFacts(domain: string): { parkedUntil: number | null; held: Hold | null };
+  /** Of the lanes of this domain, as far as they are known: until when every mail host is left alone, and what holds them; `mark` is
+   * what its mail was marked with as held. */
+  laneFacts(domain: string, mark?: string | null): { parkedUntil: number | null; held: Hold | null };
   /** The way of a domain's mail, asked for now. */
   resolve(domain: string): Promise<Resolved>;
+  /** The sources that mail leaves from. */
+  sources: Pick<Sources, 'list' | 'unblock'>;
+  /** What is said on the wire, for who wants to watch. */
+  transcripts: Pick<Transcripts, 'watch' | 'read' | 'end'>;
+  /** A recipient has complained of this delivery. */
+  complained(deliveryId: string): void;
   /** The lane that mail for this domain is in now; a name with `~` where it has none. */
   laneOf(domain: string): string;
   sizes(): { groups: number; jobs: number; connections: number };
@@ -128,27 +141,38 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const hostTls = createHostTls(deps);
   const pool = createPool({ clock }, options.pool);
   const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
+  const transcripts = createTranscripts({ clock });
+  const { sources } = deps;
   const deliverDeps = {
     clock,
     pool,
     tls,
     memory: hostTls.memory,
     breaker,
+    transcripts,
     timeouts: options.timeouts,
-    hostname: options.hostname,
     ...(deps.tlsSeen === undefined ? {} : { tlsSeen: deps.tlsSeen }),
-    ...(options.sourceIpv6 === undefined ? {} : { sourceIpv6: options.sourceIpv6 }),
   };
+  /** What a delivery by each source may touch. */
+  const bySource = new Map<string | null, DeliverDeps>();
+  const wishes = createBatchLoader<Wish>((ids) => loadWishes(deps, ids));
   const warnings = createSetUpWarnings({ clock, log });
   const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
-  const prepare = createPrepare({ ...deps, holdOf: deps.holds.of });
+  const prepare = createPrepare({ ...deps, holdOf: deps.holds.of, ownName: options.hostname });
   const worker: WorkerDeps = {
     clock,
     recorder: deps.recorder,
-    windows,
+    windows: {
+      ...windows,
+      done(job, dueAt) {
+        giveUpPlace(job);
+        windows.done(job, dueAt);
+      },
+    },
     epoch: options.epoch,
     leaseMs: options.timeouts.attempt + LEASE_MARGIN_MS,
-    prepare: async (job) => heldByLane(job) ?? (await prepare(job.id)),
+    prepare: async (job) => stopsHere(job) ?? (await prepare(job.id)),
+    elsewhere: place,
     attempt,
     failed: storageFailed,
   };
@@ -168,7 +192,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       clock,
       log,
       breaker,
-      limitsOf: deps.limitsOf,
+      limitsOf: (lane) =>
+        deps.limitsOf(lane) ?? (lane.includes('/') ? deps.limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
       pump: (lane) => {
         lanes.pump(lane);
       },
@@ -181,10 +206,37 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   let watch: Timer | null = null;
   let stopping = false;
 
-  function heldByLane({ domain }: Job): Held | null {
+  /** What keeps the job from being tried in its lane: a hold of all lanes of its site, or its source may not send there now. */
+  function stopsHere(job: Job): Held | Elsewhere | null {
+    const { domain, source = null, wish } = job;
+    giveUpPlace(job);
     const known = deps.sites.known(domain);
-    const hold = known?.kind === 'site' ? deps.holds.ofLane(known.name) : null;
-    return hold === null ? null : { kind: 'held', hold };
+    if (known?.kind !== 'site') return null;
+    const hold = deps.holds.ofLane(known.name);
+    if (hold !== null) return { kind: 'held', hold };
+    if (sources.take(source, known.name)) {
+      if (source !== null) job.placeAt = known.name;
+      return null;
+    }
+    const none = sources.heldBy(wish?.pool ?? DEFAULT_POOL, known.name);
+    return none === null ? { kind: 'elsewhere' } : { kind: 'held', hold: none };
+  }
+
+  /** A job that is not sent after all leaves its place among the day's mails of its source to another. */
+  function giveUpPlace(job: Job): void {
+    if (job.placeAt === undefined) return;
+    sources.putBack(job.source ?? null, job.placeAt);
+    delete job.placeAt;
+  }
+
+  function deliverDepsOf(name: string | null): DeliverDeps {
+    let known = bySource.get(name);
+    if (known === undefined) {
+      const source = sources.find(name);
+      known = { ...deliverDeps, hostname: source.ehlo, source: name, local: () => options.localOf(source) };
+      bySource.set(name, known);
+    }
+    return known;
   }
 
   /** The operator has set or ended something: what was held may go, and lanes have other limits. */
@@ -213,9 +265,9 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   /** Brings a job into the lane of its destination, once that is known. */
   function place(job: Job): void {
     const known = deps.sites.known(job.domain);
-    if (known !== null) offer(job, known);
+    if (known !== null && !(known.kind === 'site' && sources.named && job.wish === undefined)) offer(job, known);
     else
-      deps.sites.find(job.domain).then(
+      findPlace(job).then(
         (found) => {
           offer(job, found);
         },
@@ -226,12 +278,19 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       );
   }
 
+  async function findPlace(job: Job): Promise<Destination> {
+    const found = await deps.sites.find(job.domain);
+    if (found.kind === 'site' && sources.named)
+      job.wish ??= (await wishes.load(job.id)) ?? { pool: DEFAULT_POOL, last: null };
+    return found;
+  }
+
   function offer(job: Job, destination: Destination): void {
     if (stopping) return;
     // Held mail stays in the queue and is looked at again by the sweeper.
     if (destination.kind === 'hold') windows.rest(job, clock.now() + SWEEP_MS);
     else {
-      lanes.offer(laneFor(destination), job);
+      lanes.offer(laneFor(destination, job), job);
       if (lanes.starving() > 0) watchWaiting();
     }
   }
@@ -254,7 +313,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     });
   }
 
-  function laneFor(destination: Exclude<Destination, { kind: 'hold' }>): string {
+  function laneFor(destination: Exclude<Destination, { kind: 'hold' }>, job: Job | null): string {
     switch (destination.kind) {
       case 'simulator':
         return SIMULATOR_LANE;
@@ -262,15 +321,23 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         return DISCARD_LANE;
       case 'nowhere':
         return NOWHERE_LANE;
-      case 'site':
-        control.meet(destination);
-        return destination.name;
+      case 'site': {
+        const site = destination.name;
+        const wish = job?.wish ?? { pool: DEFAULT_POOL, last: null };
+        const { name: source } = sources.choose(wish, site, ({ name }) => lanes.load(laneName(site, name)));
+        const lane = laneName(site, source);
+        if (job !== null) job.source = source;
+        control.meet(lane, destination, source);
+        return lane;
+      }
     }
   }
 
   function slotsOf(lane: string): number {
-    // Held mail leaves the lane by its workers, which mark it.
-    return deps.holds.ofLane(lane) === null ? control.slots(lane) : 1;
+    const way = control.wayOf(lane);
+    // Held mail leaves the lane by its workers, which mark it or find it another lane.
+    if (way !== null && (deps.holds.ofLane(way.site) !== null || !sources.isFree(way.source, way.site))) return 1;
+    return control.slots(lane);
   }
 
   async function attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted> {
@@ -288,12 +355,13 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     const done = (outcome: Outcome): Attempted => ({ kind: 'done', outcome, followUps: [] });
     if (mail.kind !== 'ready') return done(notReady(frame(clock.now()), job, mail));
     const destination = await deps.sites.find(job.domain);
-    const attempted = await toDestination(destination, mail, number, frame, connected);
+    const attempted = await toDestination(job, destination, mail, number, frame, connected);
     if (attempted.kind === 'done') note(job, mail, destination, number, attempted.outcome);
     return attempted;
   }
 
   async function toDestination(
+    job: Job,
     destination: Destination,
     mail: Ready,
     number: number,
@@ -315,9 +383,11 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         return { kind: 'done', outcome: outcomeOfRoute(frame(now), destination.route), followUps: [] };
       case 'site': {
         const relayed = destination.relay !== null;
-        control.begin(destination.name);
+        const { source = null } = job;
+        const lane = laneName(destination.name, source);
+        control.begin(lane);
         const tried = await deliver(
-          deliverDeps,
+          deliverDepsOf(source),
           destination,
           mail,
           (endedAt) => frame(endedAt, relayed),
@@ -325,9 +395,11 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
           number === 1,
         );
         if (tried.kind === 'untried') {
-          if (tried.refusal !== null) control.refused(destination.name, tried.refusal);
+          if (tried.refusal !== null) control.refused(lane, tried.refusal);
           return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
         }
+        // Its place is used up.
+        delete job.placeAt;
         return { kind: 'done', outcome: tried.outcome, followUps: [] };
       }
     }
@@ -353,6 +425,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
 
   function note(job: Job, mail: Ready, destination: Destination, number: number, outcome: Outcome): void {
     const { facts } = outcome;
+    const { source = null } = job;
+    const lane = destination.kind === 'site' ? laneName(destination.name, source) : destination.kind;
     deps.attempted?.(outcome);
     log.info(
       {
@@ -364,6 +438,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         outcome: outcome.kind,
         host: facts.mx,
         ip: facts.ip,
+        source: facts.source,
         code: facts.smtpCode,
         enhanced: facts.enhancedCode,
         text: facts.smtpReply,
@@ -373,13 +448,18 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         tls_verified: facts.tls?.verified ?? null,
         ms: facts.endedAt - facts.startedAt,
         timings: facts.timings,
-        lane: destination.kind === 'site' ? destination.name : destination.kind,
+        lane,
       },
       'delivery attempt',
     );
     if (destination.kind !== 'site') return;
-    warnings.note(destination.name, outcome);
-    control.note(destination.name, outcome);
+    warnings.note(lane, outcome);
+    control.note(lane, outcome);
+    const block = sources.note(source, destination.name, outcome);
+    if (block !== null) {
+      control.told(lane, `sends nothing until ${new Date(block.until).toISOString()}`, block.reply);
+      lanes.pump(lane);
+    }
     const port = destination.hosts.find(({ name }) => name === facts.mx)?.port;
     if (outcome.kind === 'accepted' && port !== undefined && destination.relay === null && destination.tls !== 'none')
       hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
@@ -447,10 +527,20 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     return { deliveryId: id, happening: { kind: 'held', by, since, until } };
   }
 
-  function laneFacts(domain: string): { parkedUntil: number | null; held: Hold | null } {
+  function laneFacts(domain: string, mark: string | null = null): { parkedUntil: number | null; held: Hold | null } {
     const known = deps.sites.known(domain);
     if (known?.kind !== 'site') return { parkedUntil: null, held: null };
-    return { parkedUntil: control.parkedUntil(known.name), held: deps.holds.ofLane(known.name) };
+    const held = deps.holds.ofLane(known.name) ?? (mark === null ? null : sources.holdOf(mark));
+    return { parkedUntil: parkedUntil(known.name), held };
+  }
+
+  /** Until when the site gets nothing: while one of its lanes may go on, it does. */
+  function parkedUntil(site: string): number | null {
+    if (!sources.named) return control.parkedUntil(site);
+    const lanesOfSite = sources.list().map(({ name }) => laneName(site, name));
+    const times = lanesOfSite.filter((lane) => control.wayOf(lane) !== null).map((lane) => control.parkedUntil(lane));
+    const parked = times.filter((time) => time !== null);
+    return parked.length === times.length && parked.length > 0 ? Math.min(...parked) : null;
   }
 
   function oneLane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
@@ -458,6 +548,19 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     if (report === null) return null;
     const view = lanes.views().find((one) => one.name === name) ?? { name, waiting: 0, slots: 0 };
     return { now: { ...view, ...report }, changes: control.history(name) };
+  }
+
+  /** A complaint counts against the source that the mail left from. */
+  async function noteComplaint(deliveryId: string): Promise<void> {
+    if (!sources.named) return;
+    const [row] = await deps.db.fast.all<{ source: string | null; domain: string }>(
+      `SELECT a.source, d.domain FROM deliveries d JOIN attempts a ON a.message_id = d.message_id AND a.delivery_id = d.id
+       WHERE d.id = ? AND a.outcome = 'accepted' ORDER BY a.id DESC LIMIT 1`,
+      [deliveryId],
+    );
+    if (row?.source == null) return;
+    const destination = await deps.sites.find(row.domain);
+    if (destination.kind === 'site') sources.complained(row.source, destination.name);
   }
 
   function tellStalled(): void {
@@ -475,6 +578,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     async start() {
       await takeBack();
       await hostTls.load();
+      await sources.load();
       unlisten = [
         deps.bells.deliveries.listen((hints) => {
           windows.hint(hints);
@@ -490,6 +594,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       sweeper?.cancel();
       watch?.cancel();
       control.stop();
+      transcripts.stop();
       const timers = [
         clock.after(STOP_GIVE_UP_MS, () => {
           pool.abandon();
@@ -503,7 +608,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       );
       await Promise.race([lanes.stop().then(() => pool.drain()), tooLong]);
       for (const timer of timers) timer.cancel();
-      await Promise.all([prepare.close(), freeing?.catch(storageFailed)]);
+      await Promise.all([prepare.close(), sources.close(), freeing?.catch(storageFailed)]);
     },
     reroute(routes) {
       deps.sites.reroute(routes);
@@ -513,7 +618,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     async resolve(domain) {
       const destination = await deps.sites.find(domain);
       if (destination.kind !== 'site') return { destination, needs: [], lane: null };
-      const lane = control.report(destination.name) === null ? null : oneLane(destination.name);
+      const name = laneFor(destination, null);
+      const lane = oneLane(name);
       return {
         destination,
         needs: destination.hosts.map((host) => needOf(destination, host)),
@@ -522,19 +628,43 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     wireBytes: (deliveryId) => prepare.look(deliveryId),
     laneFacts,
+    sources,
+    transcripts,
+    complained(deliveryId) {
+      void noteComplaint(deliveryId).catch(storageFailed);
+    },
     lanes: () => lanes.views().map((view) => ({ ...view, ...(control.report(view.name) ?? noNetwork) })),
     lane: oneLane,
     laneOf(domain) {
       const known = deps.sites.known(domain);
       if (known === null) return '~unresolved';
-      return known.kind === 'hold' ? '~hold' : known.kind === 'site' ? known.name : laneFor(known);
+      return known.kind === 'hold' ? '~hold' : known.kind === 'site' ? known.name : laneFor(known, null);
     },
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
   };
 }
 
+/** The pool of each delivery's stream, and the source of its last attempt. */
+async function loadWishes(
+  { db, poolOf }: Pick<MtaDeps, 'db' | 'poolOf'>,
+  ids: readonly string[],
+): Promise<Map<string, Wish>> {
+  const rows = await db.fast.all<{ id: string; account_id: string; stream: string; last: string | null }>(
+    `SELECT d.id, m.account_id, m.stream, CASE WHEN d.attempt_count = 0 THEN NULL ELSE
+       (SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END AS last
+     FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
+    [JSON.stringify(ids)],
+  );
+  const wishes = rows.map(async ({ id, account_id: account, stream, last }): Promise<[string, Wish]> => [
+    id,
+    { pool: await poolOf(account, stream), last },
+  ]);
+  return new Map(await Promise.all(wishes));
+}
+
 /** Of lanes whose mail needs no connection. */
 const noNetwork: LaneLimitsReport = {
+  source: null,
   limit: INNER_SLOTS,
   cause: 'no network',
   causeAt: null,

@@ -37,6 +37,8 @@ export interface PrepareDeps {
   trackingKey: TrackingKey;
   /** What holds this mail now, or null. */
   holdOf?: HoldOf;
+  /** Our own name, `smtp.hostname`: mail of our own from it may go unsigned. */
+  ownName?: string;
 }
 
 /** A mail ready to be sent. */
@@ -78,7 +80,7 @@ const DELIVERY_COLUMNS = [
 const MESSAGE_COLUMNS = [
   'account_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'reply_to_json',
   'subject', 'headers_json', 'stream', 'test_outcome', 'rfc_message_id', 'created_at', 'batch_id', 'track_opens', 'track_clicks',
-  'tracking_url', 'unsubscribe_json', 'require_tls',
+  'tracking_url', 'unsubscribe_json', 'null_sender', 'require_tls',
 ] as const satisfies readonly (keyof MessageRow)[]; // prettier-ignore
 
 type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> & Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]>;
@@ -191,8 +193,10 @@ async function build(
   { content, bodyHash, isWhole, eightBit = false }: Composed,
 ): Promise<Prepared> {
   const signing = await deps.signersFor(row.from_domain, row.class);
-  // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature.
-  if (signing.kind === 'unavailable' && row.test === 0) return { kind: 'unsigned', why: signing.why };
+  // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature. Nor has our own
+  // name a key, unless it is a sending domain too.
+  const isOwn = row.null_sender === 1 && row.from_domain === deps.ownName;
+  if (signing.kind === 'unavailable' && row.test === 0 && !isOwn) return { kind: 'unsigned', why: signing.why };
   const signers = signing.kind === 'ready' ? signing.signers : [];
   const returnPath = await deps.returnPathDomain(row.from_domain);
   const lines = listHeaders(deps, row, returnPath) + content.headers;
@@ -206,7 +210,7 @@ async function build(
   return {
     kind: 'ready',
     messageId: row.message_id,
-    envelopeFrom: `${returnPathFor(deps.returnPathKey, row.id)}@${returnPath}`,
+    envelopeFrom: row.null_sender === 1 ? '' : `${returnPathFor(deps.returnPathKey, row.id)}@${returnPath}`,
     recipient: row.address,
     data: [headBytes, content.body],
     size: headBytes.length + content.body.length,

@@ -125,7 +125,7 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
         {
           from, to, cc: [], bcc: [], replyTo: [], headers: [], tags: ['tls-report'], metadata: {}, stream: null,
           subject: `Report Domain: ${row.domain}`, content: { html: null, text: null, autoText: false, attachments: [] },
-          source: { id, rfcMessageId: messageId, bytes, recipients: [{ type: 'to', mailbox: to }] }, requireTls: false,
+          source: { id, rfcMessageId: messageId, bytes, recipients: [{ type: 'to', mailbox: to }], noticeTo: null }, requireTls: false,
           sendAt: null, expiresAt: null, trackOpens: false, trackClicks: false, unsubscribe: false, onSuppressed: 'reject', test: null,
         },
         () => ({}),

@@ -13,12 +13,19 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../base/lanes.ts';
 import type { DueHint } from '../messages/accept.ts';
 import type { Connection } from '../storage/connection.ts';
+import type { Wish } from './sources.ts';
 
 /** A delivery in memory: what is needed to find its lane and its turn. */
 export interface Job extends LaneJob {
   readonly domain: string;
   /** Its group, for giving it back. */
   readonly group: Group;
+  /** Which sources it asks for, once that is known. */
+  wish?: Wish;
+  /** The source of the lane it waits in; null for the system's address. */
+  source?: string | null;
+  /** The site at which it has a place among the mails that its source may send today. */
+  placeAt?: string;
 }
 
 interface Group {

@@ -19,7 +19,9 @@ export interface WorkerDeps {
   epoch: number;
   /** How long a claim lasts: longer than any attempt. */
   leaseMs: number;
-  prepare(job: Job): Promise<Prepared | Held>;
+  prepare(job: Job): Promise<Prepared | Held | Elsewhere>;
+  /** Finds the job another lane. */
+  elsewhere(job: Job): void;
   /** Tries the mail once. `connected` is called when it is on the wire. Throws only for a bug. */
   attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted>;
   /** Writing failed; it is tried again. */
@@ -31,10 +33,15 @@ export type Attempted =
   /** Nothing was tried: it falls due again at `dueAt` and no attempt is spent. */
   | { kind: 'untried'; dueAt: number };
 
+/** The source of this lane may not send it, but another may. */
+export interface Elsewhere {
+  kind: 'elsewhere';
+}
+
 /** A job whose mail is being made ready. */
 interface Begun {
   job: Job;
-  prepared: Promise<Prepared | Held>;
+  prepared: Promise<Prepared | Held | Elsewhere>;
   isReady: boolean;
 }
 
@@ -53,10 +60,11 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
   while (next !== null) {
     const { job, prepared } = next;
     const mail = await prepared;
-    if (mail.kind === 'held') {
+    if (mail.kind === 'held' || mail.kind === 'elsewhere') {
       if (finished !== null) await settle(deps, finished);
       finished = null;
-      await settle(deps, { job, occurrences: [heldNow(job, mail.hold)] });
+      if (mail.kind === 'elsewhere') deps.elsewhere(job);
+      else await settle(deps, { job, occurrences: [heldNow(job, mail.hold)] });
       next = begin(deps, lane.take());
       continue;
     }
@@ -110,7 +118,7 @@ async function attemptClaimed(
 }
 
 /** Loading may fail when the database does; the mail then waits like one that cannot be signed. */
-async function readyOrNot(deps: WorkerDeps, job: Job): Promise<Prepared | Held> {
+async function readyOrNot(deps: WorkerDeps, job: Job): Promise<Prepared | Held | Elsewhere> {
   try {
     return await deps.prepare(job);
   } catch (error) {

@@ -58,6 +58,7 @@ function waitingOf({ scope, target, account_id: account }: Parameters<typeof can
         values: [account, target],
       };
     case 'lane':
-      throw new Error('which domains a lane takes is known to the engine only');
+    case 'source':
+      throw new Error('which mail a lane or a source takes is known to the engine only');
   }
 }

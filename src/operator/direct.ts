@@ -45,8 +45,8 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   };
 }
 
-/** Files that root makes beside those of a service user would keep the service from starting. */
-function checkFiles(file: string, mayMake: boolean): void {
+/** Throws `Unavailable`. Files that root makes beside those of a service user would keep the service from starting. */
+export function checkFiles(file: string, mayMake: boolean): void {
   if (!existsSync(file)) {
     if (mayMake) return;
     throw new Unavailable(

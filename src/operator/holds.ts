@@ -39,6 +39,7 @@ const part = {
   account: z.string().min(1).max(200).optional(),
   stream: z.string().min(1).max(100).optional(),
   message_id: z.string().max(100).optional(),
+  source: z.string().min(1).max(100).optional(),
 };
 type PartNamed = z.output<z.ZodObject<typeof part>>;
 
@@ -50,7 +51,12 @@ export const holdOperations = {
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
       const about = await partNamed(deps, named);
       if (about.account_id !== null) act.concerns(about.account_id);
-      const row = holdRow(deps, { ...about, catches_new: Number(catchesNew || about.scope === 'lane') }, forMs, note);
+      const row = holdRow(
+        deps,
+        { ...about, catches_new: Number(catchesNew || about.scope === 'lane' || about.scope === 'source') },
+        forMs,
+        note,
+      );
       await deps.book.add(row, act.rows());
       tell(deps, 'queue_held', row);
       return holdRecord(row);
@@ -117,16 +123,21 @@ export const holdOperations = {
 type Part = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
 
 /** Throws `invalid_field` where it is not one part, `not_found` where there is no such thing. */
-async function partNamed({ db }: Pick<OperatorDeps, 'db'>, named: PartNamed): Promise<Part> {
-  const { domain, lane, account, stream, message_id: messageId } = named;
-  const given = [domain, lane, stream ?? account, messageId].filter((one) => one !== undefined);
+async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, named: PartNamed): Promise<Part> {
+  const { domain, lane, account, stream, message_id: messageId, source } = named;
+  const given = [domain, lane, stream ?? account, messageId, source].filter((one) => one !== undefined);
   if (given.length !== 1)
     throw new Problem(
       'invalid_field',
-      'say of what: one of a domain, lane, account, stream (of an account), or message',
+      'say of what: one of a domain, lane, account, stream (of an account), message, or source',
     );
   if (domain !== undefined) return { scope: 'domain', target: domain, account_id: null };
   if (lane !== undefined) return { scope: 'lane', target: lane, account_id: null };
+  if (source !== undefined) {
+    if (!config.delivery.sources.some(({ name }) => name === source))
+      throw new Problem('not_found', `there is no source ${JSON.stringify(source)}`, { field: 'source' });
+    return { scope: 'source', target: source, account_id: null };
+  }
   if (messageId !== undefined) {
     const row = (await db.read('messages').select('account_id').where({ id: messageId }).first()) as
       { account_id: string } | undefined;

@@ -4,10 +4,10 @@ import { Problem } from '../base/problem.ts';
 import { allEventTypes } from '../events/event.ts';
 import { eventsBefore } from '../events/event-log.ts';
 import { messageRecord, type MessageRecord } from '../messages/message.ts';
+import { listMessages } from '../messages/message-list.ts';
 import {
   attemptsOf,
   findAnyMessage,
-  listMessages,
   recipientsOf,
   type AttemptRecord,
   type RecipientRecord,

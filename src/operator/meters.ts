@@ -19,6 +19,8 @@ export interface Meters {
   answered(request: Answered): void;
   /** A recipient's mail bounced, with this class. */
   bounced(bounceClass: string): void;
+  /** A submission by SMTP ended with this code. */
+  submitted(code: number): void;
   families(): Family[];
   stop(): void;
 }
@@ -40,6 +42,7 @@ export function createMeters({ clock }: { clock: Clock }): Meters {
   const requests = new Counts();
   const attempts = new Counts(OUTCOMES.map((outcome) => ({ outcome })));
   const bounces = new Counts(BOUNCE_CLASSES.map((name) => ({ class: name })));
+  const submissions = new Counts([{ code: '250' }]);
   const accept = new Histogram(ACCEPT_SECONDS);
   const phases = new Map(PHASES.map((phase) => [phase, new Histogram(PHASE_SECONDS)]));
   const lag = new Histogram(LAG_SECONDS);
@@ -72,12 +75,16 @@ export function createMeters({ clock }: { clock: Clock }): Meters {
     bounced(bounceClass) {
       bounces.add({ class: bounceClass });
     },
+    submitted(code) {
+      submissions.add({ code: String(code) });
+    },
     families: () => [
       { name: 'posthorn_http_requests_total', type: 'counter', help: 'Requests answered, by operation of the API and status code.', samples: requests.samples() },
       { name: 'posthorn_accept_seconds', type: 'histogram', help: 'Time from the arrival of a send request to its 202, by which the mail is on disk.', samples: accept.samples() },
       { name: 'posthorn_attempts_total', type: 'counter', help: 'Delivery attempts by outcome, simulated ones included.', samples: attempts.samples() },
       { name: 'posthorn_attempt_phase_seconds', type: 'histogram', help: 'Time that each phase of an SMTP attempt took.', samples: [...phases].flatMap(([phase, histogram]) => histogram.samples({ phase })) },
       { name: 'posthorn_bounced_total', type: 'counter', help: 'Recipients whose mail bounced, by class, since the start.', samples: bounces.samples() },
+      { name: 'posthorn_submissions_total', type: 'counter', help: 'Submissions by SMTP by the code they ended with; 250 is a mail that was taken.', samples: submissions.samples() },
       { name: 'posthorn_event_loop_lag_seconds', type: 'histogram', help: 'How late the event loop was, looked at ten times a second.', samples: lag.samples() },
     ],
     stop() {

@@ -5,11 +5,13 @@
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Clock } from '../base/clock.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from '../base/exposition.ts';
 import type { Log } from '../base/log.ts';
 import { equalInConstantTime } from '../base/secret.ts';
 import { bookFigures, commitFigures, fileFigures, processFigures, queueFigures, type FigureDeps } from './figures.ts';
 import type { Meters } from './meters.ts';
+import { balanceFigures, reportFigures, webhookFigures } from './service-figures.ts';
 
 export interface MetricsDeps extends FigureDeps {
   log: Log;
@@ -22,20 +24,22 @@ export type MetricsHandler = (request: IncomingMessage, response: ServerResponse
 
 /** A second scrape within this time sees the same queue. */
 const FRESH_MS = 5_000;
+/** What takes a pass over more rows. */
+const SELDOM_MS = 30_000;
+const HOUR_MS = 3_600_000;
 
 /** `token` null lets everybody read who reaches the port. */
 export function metricsHandler(deps: MetricsDeps, token: string | null): MetricsHandler {
   const { clock } = deps;
   const startedAt = clock.now();
-  let kept: { at: number; figures: Promise<Family[]> } | null = null;
+  const groups = [
+    remembered(clock, FRESH_MS, () => read(deps)),
+    remembered(clock, SELDOM_MS, () => readSeldom(deps)),
+    remembered(clock, HOUR_MS, () => balanceFigures(deps)),
+  ];
 
-  function figures(): Promise<Family[]> {
-    if (kept === null || clock.monotonic() - kept.at > FRESH_MS) {
-      const reading = read(deps);
-      kept = { at: clock.monotonic(), figures: reading };
-      reading.catch(() => (kept = null));
-    }
-    return kept.figures;
+  async function figures(): Promise<Family[]> {
+    return (await Promise.all(groups.map((group) => group()))).flat();
   }
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -60,9 +64,25 @@ export function metricsHandler(deps: MetricsDeps, token: string | null): Metrics
   };
 }
 
+/** Reads at most once in `ms`, however many ask; a reading that failed is not kept. */
+function remembered(clock: Clock, ms: number, read: () => Promise<Family[]>): () => Promise<Family[]> {
+  let kept: { at: number; figures: Promise<Family[]> } | null = null;
+  return () => {
+    if (kept !== null && clock.monotonic() - kept.at <= ms) return kept.figures;
+    const figures = read();
+    kept = { at: clock.monotonic(), figures };
+    figures.catch(() => (kept = null));
+    return figures;
+  };
+}
+
 async function read(deps: MetricsDeps): Promise<Family[]> {
   const [books, queue, files] = await Promise.all([bookFigures(deps), queueFigures(deps), fileFigures(deps)]);
   return [...books, ...queue, ...commitFigures(deps), ...files];
+}
+
+async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
+  return (await Promise.all([webhookFigures(deps), reportFigures(deps)])).flat();
 }
 
 const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0] ?? '';

@@ -35,22 +35,62 @@ export interface OperatorDeps extends StoreDeps {
   log: Log;
   accept: AcceptDeps;
   recorder: Recorder;
-  bells: { deliveries: Bell<readonly DueHint[]> };
+  bells: { deliveries: Bell<readonly DueHint[]>; holds: Bell };
   mta: {
     resolve(domain: string): Promise<ResolvedDomain>;
     lanes(): readonly LaneState[];
     lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
+    /** The lane that mail to this domain goes through. */
+    laneOf(domain: string): string;
     laneFacts: LaneFactsOf;
+    sources: { list(): readonly SourceState[]; unblock(name: string | null): Promise<number> };
+    transcripts: {
+      watch(what: { lane: string } | { messageId: string }): number | null;
+      read(watch: number, after: number, waitMs: number): Promise<TranscriptPage | null>;
+    };
   };
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
   /** Tells whoever calls webhook endpoints that this one has changed. */
   webhookChanged(webhookId: string): void;
+  /** Whether a bounce of our own is recognised when it comes back. */
+  selfTest: () => Promise<{ ok: boolean; why: string | null; ms: number }>;
+  /** The ports that mail is taken at; null for one that could not be had. */
+  listening(): { mx: number | null; submission: number | null; submissions: number | null };
+}
+
+/** A source as the delivery engine shows it; times in milliseconds since the epoch. */
+export interface SourceState {
+  name: string | null;
+  pool: string;
+  ipv4: string | null;
+  ipv6: string | null;
+  ehlo: string;
+  paused: boolean;
+  blocks: readonly { site: string; since: number; until: number; reply: string }[];
+  warmUp: readonly { site: string; sent: number; cap: number | null }[];
+}
+
+/** Lines of SMTP dialogues as they were said. */
+export interface TranscriptPage {
+  lines: readonly {
+    at: number;
+    connection: number;
+    lane: string;
+    host: string;
+    messageId: string;
+    side: '<' | '>';
+    text: string;
+  }[];
+  position: number;
+  lost: number;
 }
 
 /** A lane as the delivery engine shows it; times in milliseconds since the epoch. */
 export interface LaneState {
   name: string;
+  /** The source it sends by; null for the system's address. */
+  source: string | null;
   /** Deliveries of it that are in memory; more may wait on disk. */
   waiting: number;
   /** Workers busy now. */
@@ -92,7 +132,7 @@ export interface ResolvedDomain {
 /** One change of a lane's limits. */
 export interface LaneChange {
   at: number;
-  what: 'connections' | 'pace' | 'pause' | 'rule';
+  what: 'connections' | 'pace' | 'pause' | 'rule' | 'source';
   to: string;
   cause: string;
 }

@@ -5,9 +5,11 @@ import { accountOperations } from './accounts.ts';
 import { beginAct, type Acting } from './act.ts';
 import { adminOperations } from './admin.ts';
 import { bookOperations } from './books.ts';
+import { doctorOperations } from './doctor.ts';
 import { domainOperations } from './domains.ts';
 import { eventOperations } from './events.ts';
 import { holdOperations } from './holds.ts';
+import { inboundOperations } from './inbound.ts';
 import { keyOperations } from './keys.ts';
 import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
@@ -15,9 +17,11 @@ import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
+import { sourceOperations } from './sources.ts';
 import { statsOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { Unavailable } from './unavailable.ts';
+import { watchOperations } from './watch.ts';
 import { webhookOperations } from './webhooks.ts';
 
 export type { OperatorDeps, StoreDeps } from './operation.ts';
@@ -30,14 +34,18 @@ const table = {
   ...messageOperations,
   ...queueOperations,
   ...holdOperations,
+  ...sourceOperations,
+  ...watchOperations,
   ...resolveOperations,
   ...eventOperations,
   ...webhookOperations,
   ...bookOperations,
+  ...inboundOperations,
   ...statsOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,
+  ...doctorOperations,
 };
 
 export type OperationName = keyof typeof table;

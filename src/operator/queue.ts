@@ -13,6 +13,8 @@ import { onServer, onStore, type LaneState, type OperatorDeps, type StoreDeps } 
 export interface LaneRecord {
   object: 'lane';
   name: string;
+  /** The source it sends by; null for the system's address. */
+  source: string | null;
   /** In memory; the rest of a long queue waits on disk, see `domains`. */
   waiting: number;
   connections: number;
@@ -30,6 +32,8 @@ export interface LaneRecord {
 
 export interface WaitingDomain {
   domain: string;
+  /** The lane it goes through. */
+  lane: string;
   waiting: number;
   /** Of these, how many are due now. */
   due: number;
@@ -123,7 +127,11 @@ async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: A
 }
 
 /** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
-async function waitingDomains({ db, clock }: Pick<OperatorDeps, 'db' | 'clock'>): Promise<WaitingDomain[]> {
+async function waitingDomains({
+  db,
+  clock,
+  mta,
+}: Pick<OperatorDeps, 'db' | 'clock' | 'mta'>): Promise<WaitingDomain[]> {
   const rows = await db.read.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
     `SELECT domain, COUNT(*) AS waiting, SUM(due_at <= ?) AS due, MIN(due_at) AS oldest, SUM(held_by IS NOT NULL) AS held FROM deliveries
      WHERE due_at IS NOT NULL GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
@@ -131,6 +139,7 @@ async function waitingDomains({ db, clock }: Pick<OperatorDeps, 'db' | 'clock'>)
   );
   return rows.map(({ domain, waiting, due, oldest, held }) => ({
     domain,
+    lane: mta.laneOf(domain),
     waiting,
     due,
     held,
@@ -142,6 +151,7 @@ function laneRecord(lane: LaneState): LaneRecord {
   return {
     object: 'lane',
     name: lane.name,
+    source: lane.source,
     waiting: lane.waiting,
     connections: lane.slots,
     limit: lane.limit,

@@ -23,7 +23,7 @@ export interface ResolveRecord {
     tlsa: string[];
   }[];
   sts: { mode: string; mx: readonly string[]; max_age: number } | null;
-  /** The local address that mail is sent from, or null where the system chooses. */
+  /** The source of the default pool whose turn it is, or null where the system chooses the address. */
   source: string | null;
   limits: { connections: number; per_minute: number | null; messages_per_connection: number } | null;
 }
@@ -52,7 +52,7 @@ export const resolveOperations = {
         operator: operator?.name ?? null,
         hosts: destination.hosts.map((host, at) => hostRecord(host, resolved.needs[at])),
         sts: sts === null ? null : { mode: sts.mode, mx: sts.mx, max_age: sts.maxAge },
-        source: null,
+        source: resolved.lane?.source ?? null,
         limits: {
           connections: resolved.lane?.limit ?? Math.min(most.initialConcurrency, operator?.maxConnections ?? Infinity),
           per_minute: resolved.lane?.perMinute ?? null,

@@ -7,7 +7,7 @@ import path from 'node:path';
 import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
 import { takeConnection, type Connection } from './connection.ts';
-import { migrate } from './migrate.ts';
+import { migrate, migrationState } from './migrate.ts';
 
 export interface Database {
   /** All writes. */
@@ -62,6 +62,39 @@ export async function openDatabase({ url, workOrder }: DatabaseOptions): Promise
   };
 }
 
+/** A database that is only looked at, beside a server or without one: nothing is written, nothing migrated. */
+export interface Reader {
+  readonly read: Knex;
+  /** Migrations that it has not taken yet. */
+  readonly waiting: readonly string[];
+  close(): Promise<void>;
+}
+
+/** Rejects where there is no such file, or it cannot be read. */
+export async function openReader({ url }: Pick<DatabaseOptions, 'url'>): Promise<Reader> {
+  // The driver's own flag cannot be had through knex, which always adds the right to write.
+  const name = encodeURI(sqliteFile(url)).replaceAll(/[?#]/g, encodeURIComponent);
+  const read = connect(`file:${name}?mode=ro`, READERS, readOnly, ['OPEN_URI']);
+  try {
+    const waiting = (await migrationState(read)).filter(({ taken }) => !taken).map(({ name }) => name);
+    return { read, waiting, close: () => read.destroy() };
+  } catch (error) {
+    await read.destroy();
+    throw error;
+  }
+}
+
+/** The version of SQLite that the driver brings. */
+export async function sqliteVersion(): Promise<string> {
+  const nowhere = connect(':memory:', 1, []);
+  try {
+    const rows = await nowhere.raw<{ version: string }[]>('SELECT sqlite_version() AS version');
+    return rows[0]?.version ?? '';
+  } finally {
+    await nowhere.destroy();
+  }
+}
+
 /** WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 8 MiB of WAL. */
 const durable = [
   'PRAGMA busy_timeout = 5000',
@@ -92,10 +125,10 @@ interface Raw {
   exec(sql: string, done: (error: Error | null) => void): void;
 }
 
-function connect(filename: string, size: number, pragmas: readonly string[]): Knex {
+function connect(filename: string, size: number, pragmas: readonly string[], flags: string[] = []): Knex {
   return knexPackage({
     client: 'sqlite3',
-    connection: { filename },
+    connection: { filename, ...(flags.length === 0 ? {} : { flags }) },
     useNullAsDefault: true,
     // What goes wrong rejects as well; printing it besides would only garble our own log.
     log: silent,

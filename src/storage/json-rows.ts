@@ -6,7 +6,7 @@
 import type { Connection, Value } from './connection.ts';
 
 /** What to read for each member of the row, as SQL. */
-export type Columns<Row> = { readonly [Member in keyof Row & string]: string };
+export type Columns<Row> = Readonly<Record<keyof Row & string, string>>;
 
 /** Columns of one table under its alias, each under its own name. */
 export function columnsFrom<Name extends string>(alias: string, names: readonly Name[]): Record<Name, string> {

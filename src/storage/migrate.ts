@@ -14,7 +14,10 @@ import { up as inbound } from '../../migrations/009-inbound.ts';
 import { renewViews, withoutViews } from './views.ts';
 import { up as engine } from '../../migrations/012-engine.ts';
 import { up as tls } from '../../migrations/013-tls.ts';
+import { up as sources } from '../../migrations/014-sources.ts';
+import { up as lists } from '../../migrations/016-lists.ts';
 import { up as dashboard } from '../../migrations/011-dashboard.ts';
+import { up as ownMail } from '../../migrations/015-own-mail.ts';
 
 interface Migration {
   name: string;
@@ -33,6 +36,9 @@ const migrations: readonly Migration[] = [
   { name: '011-dashboard', up: dashboard },
   { name: '012-engine', up: engine },
   { name: '013-tls', up: tls },
+  { name: '014-sources', up: sources },
+  { name: '015-own-mail', up: ownMail },
+  { name: '016-lists', up: lists },
 ];
 
 /** In order. */

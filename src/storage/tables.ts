@@ -186,6 +186,10 @@ export interface MessageRow {
   unsubscribe_json: string | null;
   /** RFC 8689: 1 for REQUIRETLS, 0 for `TLS-Required: No`, else null. */
   require_tls: number | null;
+  /** Whom a mail tells that it has failed in the end: of submitted mail, where there is somebody; else null. */
+  notice_to: string | null;
+  /** 1 for mail of our own (messages/own-mail.ts): nothing answers it. */
+  null_sender: number;
 }
 
 /** One message to one recipient: what the delivery engine works on. */
@@ -233,8 +237,8 @@ export interface DeliveryRow {
 export interface HoldRow {
   id: string;
   kind: 'hold' | 'limit';
-  scope: 'domain' | 'lane' | 'account' | 'stream' | 'message';
-  /** A recipient domain, a lane's name, an account's id, a stream's slug, a message's id. */
+  scope: 'domain' | 'lane' | 'account' | 'stream' | 'message' | 'source';
+  /** A recipient domain, a lane's or source's name, an account's id, a stream's slug, a message's id. */
   target: string;
   /** The account that is concerned, where there is one. */
   account_id: string | null;
@@ -248,6 +252,30 @@ export interface HoldRow {
   /** When it ends by itself, or null. */
   until: number | null;
   created_at: number;
+}
+
+/** What a source has sent to a site on a UTC day of its warm-up. */
+export interface WarmUpRow {
+  source: string;
+  /** The operator's name, or the site's. */
+  site: string;
+  /** `2026-01-31`. */
+  day: string;
+  /** Place in the list of daily caps. */
+  stage: number;
+  sent: number;
+  blocked: number;
+  deferred: number;
+  complained: number;
+}
+
+/** A source that a site refuses by a block list: left off it until then. The system's own address has an empty name. */
+export interface SourceBlockRow {
+  source: string;
+  site: string;
+  since: number;
+  until: number;
+  reply: string;
 }
 
 /** The MTA-STS policy of a recipient domain as it was last fetched. */
@@ -444,6 +472,13 @@ export interface MessageMetadataRow {
   message_id: string;
 }
 
+/** A word of a message's subject, without case (messages/subject-words.ts). */
+export interface MessageWordRow {
+  account_id: string;
+  word: string;
+  message_id: string;
+}
+
 export interface TemplateRow {
   id: string;
   account_id: string;
@@ -520,7 +555,8 @@ export interface ReportRow {
   recipients_json: string;
   /** Bytes that came; `raw` has at most the first 512 KiB of them. */
   size: number;
-  state: 'new' | 'done' | 'unmatched' | 'unreadable';
+  /** `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much. */
+  state: 'new' | 'done' | 'unmatched' | 'unreadable' | 'forwarded' | 'kept';
   kind: string | null;
   account_id: string | null;
   message_id: string | null;
@@ -698,6 +734,7 @@ export interface Tables {
   counters: CounterRow;
   message_tags: MessageTagRow;
   message_metadata: MessageMetadataRow;
+  message_words: MessageWordRow;
   settings: SettingRow;
   templates: TemplateRow;
   template_versions: TemplateVersionRow;
@@ -711,6 +748,8 @@ export interface Tables {
   holds: HoldRow;
   sts_policies: StsPolicyRow;
   host_tls: HostTlsRow;
+  warm_up: WarmUpRow;
+  source_blocks: SourceBlockRow;
   tls_sessions: TlsSessionRow;
   tls_policies: TlsPolicyRow;
   tls_reports: TlsReportRow;
@@ -739,7 +778,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
   contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at', 'raw'],
   attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
-  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json', 'require_tls'],
+  messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json', 'require_tls', 'notice_to', 'null_sender'],
   deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls', 'lead', 'held_by', 'held_at'],
   attempts: ['id', 'delivery_id', 'message_id', 'number', 'started_at', 'ended_at', 'mx', 'ip', 'source', 'tls_json', 'timings_json', 'outcome', 'smtp_code', 'enhanced_code', 'smtp_reply', 'class', 'reason', 'next_attempt_at'],
   events: ['id', 'account_id', 'type', 'at', 'test', 'message_id', 'delivery_id', 'status', 'machine', 'detail_json'],
@@ -748,6 +787,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   counters: ['account_id', 'day', 'from_status', 'to_status', 'n'],
   message_tags: ['account_id', 'tag', 'message_id'],
   message_metadata: ['account_id', 'name', 'value', 'message_id'],
+  message_words: ['account_id', 'word', 'message_id'],
   settings: ['name', 'value'],
   templates: ['id', 'account_id', 'alias', 'name', 'latest_version', 'published_version', 'created_at', 'updated_at', 'published_at'],
   template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],
@@ -761,6 +801,8 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   holds: ['id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at'],
   sts_policies: ['domain', 'policy_id', 'policy_json', 'fetched_at', 'expires_at'],
   host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
+  warm_up: ['source', 'site', 'day', 'stage', 'sent', 'blocked', 'deferred', 'complained'],
+  source_blocks: ['source', 'site', 'since', 'until', 'reply'],
   tls_sessions: ['day', 'domain', 'policy', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
   tls_policies: ['day', 'domain', 'policy', 'strings_json', 'mx_json'],
   tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],

@@ -123,7 +123,7 @@ describe('corpora/bounces', () => {
     ['recipient', 97],
     ['some recipient', 97],
     ['message', 99],
-    ['class', 88],
+    ['class', 94],
     ['not hard by mistake', 98],
   ] as const) {
     it(`${name}: at least ${String(least)} %`, () => {

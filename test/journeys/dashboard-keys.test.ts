@@ -114,6 +114,7 @@ describe('dashboard: API keys', () => {
     app.clock.advance(60_000);
     const page = await browser.open(`/developer/keys/${id}`);
     assert.match(page.html, /Revoke this key…/);
+    assert.match(page.html, new RegExp(`href="/developer/log\\?key_id&#x3D;${id}"`));
     await browser.submit(`/developer/keys/${id}/revoke`);
     assert.match(browser.last.html, /Revoked/);
     assert.equal((await send(key)).body.error.code, 'key_revoked');

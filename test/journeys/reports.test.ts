@@ -1,6 +1,7 @@
 /** Mail that comes back: a bounce, a complaint, a wish to be left alone, and what must change nothing. */
 import assert from 'node:assert/strict';
 import net from 'node:net';
+import { simpleParser } from 'mailparser';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
 
@@ -245,6 +246,61 @@ describe('journey: reports', () => {
     }
     await read(6);
     assert.equal((await app.message(id)).status, 'delivered');
+  });
+
+  describe('to postmaster@ and abuse@', () => {
+    const letter = 'From: pat@people.test\r\nSubject: Bitte um R=C3=BCckruf\r\n\r\nYour mail is broken.\r\n.a dot';
+    const restart = async (smtp: object): Promise<void> => {
+      await app.stop();
+      app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test', 'op.test'), settings: { smtp } });
+    };
+    const toOperator = () => server.sessions.flatMap(({ mails }) => mails).filter(({ to }) => to[0] === 'root@op.test');
+    const states = async (count: number): Promise<string[]> => (await read(count)).map(({ state }) => state);
+
+    it('mail of people goes on to the operator, attached as it came, from nobody', async () => {
+      await restart({ operatorAddress: 'root@op.test' });
+      for (const to of ['postmaster@rp.acme.test', 'Abuse@mail.posthorn.test'])
+        await send(port(), 'pat@people.test', to, letter);
+      assert.deepEqual(await states(2), ['forwarded', 'forwarded']);
+      while (toOperator().length < 2) await new Promise((resolve) => setImmediate(resolve));
+      const [mail = assert.fail()] = toOperator();
+      assert.equal(mail.from, '');
+      const parsed = await simpleParser(mail.data);
+      assert.deepEqual([parsed.from?.value[0]?.address, parsed.subject, parsed.headers.get('auto-submitted')], ['postmaster@mail.posthorn.test', 'Mail to postmaster@rp.acme.test', 'auto-generated']); // prettier-ignore
+      assert.match(parsed.text ?? '', /postmaster@rp\.acme\.test came on .* from 127\.0\.0\.1\.\nIts sender says to be <pat@people\.test>/); // prettier-ignore
+      assert.deepEqual(parsed.attachments.map(({ contentType, content }) => [contentType, content.toString('latin1')]), [['message/rfc822', `${letter}\r\n`]]); // prettier-ignore
+      assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/messages')).body.data, []);
+      await app.settled();
+      await balanced();
+    });
+
+    for (const [what, from, to, mail, kind] of [
+      ['a notice', '', 'postmaster@rp.acme.test', letter, 'done'],
+      ['an automatic answer', 'ana@dest.test', 'abuse@rp.acme.test', `Auto-Submitted: auto-replied\r\n${letter}`, 'done'],
+      ['a complaint', 'fbl@provider.test', 'abuse@rp.acme.test', arf(['To: ana@dest.test']), 'unmatched'],
+      ['a bounce', 'mailer-daemon@mx.test', 'postmaster@rp.acme.test', dsn('ana@dest.test'), 'unmatched'],
+      ['mail to other addresses of ours', 'pat@people.test', 'fbl@rp.acme.test', letter, 'done'],
+    ] as const)
+      it(`${what} does not`, async () => {
+        await restart({ operatorAddress: 'root@op.test' });
+        await send(port(), from, to, mail);
+        assert.deepEqual(await states(1), [kind]);
+        await app.settled();
+        assert.deepEqual(toOperator(), []);
+      }); // prettier-ignore
+
+    it('is kept where there is no operator, and from the 21st of an hour on', async () => {
+      await send(port(), 'pat@people.test', 'abuse@rp.acme.test', letter);
+      assert.deepEqual(await states(1), ['kept']);
+      await restart({ operatorAddress: 'root@op.test' });
+      for (let count = 0; count < 22; count++) await send(port(), 'pat@people.test', 'abuse@rp.acme.test', letter);
+      const all = await states(22);
+      assert.deepEqual([all.filter((one) => one === 'forwarded').length, all.filter((one) => one === 'kept').length], [20, 2]); // prettier-ignore
+      app.clock.advance(3_600_001);
+      await send(port(), 'pat@people.test', 'abuse@rp.acme.test', letter);
+      assert.equal((await states(23)).filter((one) => one === 'forwarded').length, 21);
+      await app.settled();
+    });
   });
 
   it('reads after a restart what came before it', async () => {

@@ -5,6 +5,7 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { createTransport } from 'nodemailer';
 import { simpleParser } from 'mailparser';
+import type { AuditRow } from '../../src/storage/tables.ts';
 import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fake-mail-server.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/app.ts';
 
@@ -82,6 +83,15 @@ describe('journey: submission', () => {
     );
   const mail = { from: 'Acme <hi@acme.test>', to: 'ana@dest.test', subject: 'Héllo', text: 'Good day.\n.\nä' };
   const idOf = (response: string): string => /msg_[0-9a-z]{26}/.exec(response)?.[0] ?? assert.fail(response);
+
+  /** The audit lines of SMTP, once there are so many. */
+  const audited = async (count = 1): Promise<string[]> => {
+    for (;;) {
+      const lines = await app.app.db.read<AuditRow>('audit').where({ method: 'SMTP' }).orderBy('id');
+      if (lines.length >= count) return lines.map(({ endpoint, status }) => `${endpoint} ${String(status)}`);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
 
   it('takes a mail by TLS and by STARTTLS, and hands it on as it came', async () => {
     await begin();
@@ -203,6 +213,9 @@ describe('journey: submission', () => {
     }
     const { body } = await app.get<{ data: { status: number }[] }>('/v1/audit?method=SMTP&result=refused');
     assert.equal(body.data.filter(({ status }) => status === 535).length, 3, 'of keys of this account');
+    assert.deepEqual(await audited(), [
+      ...rows.map(([, , code]) => `${code === 535 ? 'AUTH' : 'DATA'} ${String(code)}`),
+    ]);
   });
 
   it('refuses keys in the clear, mail without sign-in, strangers’ domains, and what breaks a rule', async () => {
@@ -244,6 +257,7 @@ describe('journey: submission', () => {
     await transport().sendMail(mail);
     const error = await refusal(transport().sendMail(mail));
     assert.deepEqual([error.responseCode, /4\.7\.1 rate limit: try again in \d+ seconds/.test(error.response ?? '')], [450, true]); // prettier-ignore
+    assert.deepEqual(await audited(), ['DATA 250', 'MAIL 450']);
   });
 
   it('lets a trusted network send in the clear and without sign-in, by the key named for it', async () => {
@@ -276,5 +290,10 @@ describe('journey: submission', () => {
     const read = await simpleParser(arrived()[0]?.data ?? '');
     assert.equal(read.attachments[0]?.content.length, 1_000_000);
     assert.equal((await refusal(transport().sendMail(file(3_000_000)))).responseCode, 552);
+    const replies = await dialogue(app.app.ports.submissions ?? 0, ['EHLO a.test', plain('apikey', app.key), 'MAIL FROM:<hi@acme.test>', 'RCPT TO:<ana@dest.test>', 'DATA', `From: hi@acme.test\r\n\r\n${'x'.repeat(900).concat('\r\n').repeat(2500)}.`], true); // prettier-ignore
+    assert.match(replies.at(-1) ?? '', /^552 5\.3\.4 /);
+    const announced = await dialogue(app.app.ports.submissions ?? 0, ['EHLO a.test', plain('apikey', app.key), 'MAIL FROM:<hi@acme.test> SIZE=3000000'], true); // prettier-ignore
+    assert.match(announced.at(-1) ?? '', /^552 5\.3\.4 /);
+    assert.deepEqual(await audited(4), ['DATA 250', 'DATA 552', 'DATA 552', 'MAIL 552']);
   });
 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
-import {
-  attemptsOf, contentOf, findAnyMessage, findMessage, listMessages, recipientsOf, type MessageFilter, type PageRequest,
-} from '../../src/messages/message-store.ts'; // prettier-ignore
+import { listMessages, type MessageFilter, type PageRequest } from '../../src/messages/message-list.ts';
+import { attemptsOf, contentOf, findAnyMessage, findMessage, recipientsOf } from '../../src/messages/message-store.ts';
+import { wordRows } from '../../src/messages/subject-words.ts';
 import type { AttemptRow, MessageRow } from '../../src/storage/tables.ts';
 import { ACCOUNT, NOW, contentRow, deliveryRow, messageRow } from '../support/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
@@ -18,7 +18,15 @@ describe('messages/message-store', () => {
 
   let messages: MessageRow[];
   beforeEach(async () => {
-    const tables = ['messages', 'deliveries', 'attempts', 'message_tags', 'message_metadata', 'contents'];
+    const tables = [
+      'messages',
+      'deliveries',
+      'attempts',
+      'message_tags',
+      'message_metadata',
+      'message_words',
+      'contents',
+    ];
     await temp.db.commit.transact(async (tx) => {
       for (const table of tables) await tx.run(`DELETE FROM ${table}`);
     });
@@ -41,6 +49,7 @@ describe('messages/message-store', () => {
       deliveries: messages.map(({ id }, at) =>
         deliveryRow({ message_id: id, address: `R${at}@dest.test`, address_key: `r${at}@dest.test` }),
       ),
+      message_words: messages.flatMap((row) => wordRows(row.account_id, row.id, row.subject)),
       message_tags: [
         { account_id: ACCOUNT, tag: 'a', message_id: first!.id },
         { account_id: ACCOUNT, tag: 'b', message_id: first!.id },

@@ -44,6 +44,7 @@ class Bench {
   readonly attempts: string[] = [];
   /** What the attempts were given to send. */
   readonly kinds: Prepared['kind'][] = [];
+  readonly moved: string[] = [];
   readonly done: [id: string, dueAt: number | null][] = [];
   readonly failures: unknown[] = [];
   readonly laneFailures: unknown[] = [];
@@ -74,6 +75,7 @@ class Bench {
       epoch: EPOCH,
       leaseMs: HOUR,
       prepare: (job) => this.prepare(job.id),
+      elsewhere: (job) => this.moved.push(job.id),
       attempt: (job, mail, number, connected) => {
         this.kinds.push(mail.kind);
         this.attempts.push(`${job.id}#${number}`);

@@ -67,6 +67,12 @@ describe('metrics', () => {
       ['posthorn_http_requests_total{operation="sendMessage",code="202"}', 4],
       ['posthorn_http_requests_total{operation="none",code="404"}', 1],
       ['posthorn_attempt_phase_seconds_count{phase="auth"}', null],
+      ['posthorn_books_balanced', 1],
+      ['posthorn_reports{kind="unread",state="new"}', 0],
+      ['posthorn_submissions_total{code="250"}', 0],
+      ['posthorn_webhook_endpoints{status="active"}', 0],
+      ['posthorn_webhook_calls_waiting', 0],
+      ['posthorn_webhook_backlog_events', 0],
     ] as const)
       assert.equal(value(text, sample), expected, sample);
     assert.ok((value(text, 'posthorn_commit_batch_size_sum') ?? 0) >= (value(text, 'posthorn_commit_batch_size_count') ?? 1));

@@ -19,7 +19,8 @@ import {
   type OperatorDeps,
   type ResultOf,
 } from '../../src/operator/operations.ts';
-import type { LaneChange, LaneState, ResolvedDomain } from '../../src/operator/operation.ts';
+import { createTranscripts } from '../../src/mta/transcripts.ts';
+import type { LaneChange, LaneState, ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -33,6 +34,7 @@ export class Office {
   readonly forgotten: string[] = [];
   readonly logged: LogFields[] = [];
   lanes: LaneState[] = [];
+  sources: SourceState[] = [];
   changes: LaneChange[] = [];
   resolved: ResolvedDomain = { destination: { kind: 'discard' }, needs: [], lane: null };
   readonly config: Config;
@@ -48,7 +50,7 @@ export class Office {
     this.config = configOf(folder);
     const deliveries = createBell<readonly DueHint[]>();
     deliveries.listen((hints) => this.hints.push(...hints));
-    const bells = { deliveries, events: createBell() };
+    const bells = { deliveries, events: createBell(), holds: createBell() };
     const streams = createStreams({ db, clock });
     const directory = createDomainDirectory({ db, clock });
     const note = (fields: LogFields): void => void this.logged.push(fields);
@@ -64,11 +66,14 @@ export class Office {
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
+      listening: () => ({ mx: 25, submission: 587, submissions: 465 }),
       webhookChanged: (id) => void this.forgotten.push(id),
+      selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       mta: { resolve: () => Promise.resolve(this.resolved), lanes: () => this.lanes, lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
-        }, laneFacts: () => ({ parkedUntil: null, held: null }) },
+        }, laneOf: (domain: string) => `mx.${domain}`,
+      laneFacts: () => ({ parkedUntil: null, held: null }), sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) }, transcripts: createTranscripts({ clock }) },
       book, holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {

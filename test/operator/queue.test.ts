@@ -52,6 +52,7 @@ describe('operator/queue', () => {
     const lane = {
       waiting: 3,
       slots: 2,
+      source: null,
       limit: 1,
       perMinute: null,
       cause: '421 slow down',
@@ -68,16 +69,16 @@ describe('operator/queue', () => {
     const { data, domains } = await office.run('queue.lanes', {});
     assert.deepEqual(data, [
       {
-        object: 'lane', name: 'mx.dest.test', waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: '2026-01-31T09:30:00.000Z',
+        object: 'lane', name: 'mx.dest.test', source: null, waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: '2026-01-31T09:30:00.000Z',
         parked_until: '2026-01-31T09:30:01.000Z', last_reply: '421 slow down', last_progress_at: '2026-01-31T09:30:00.000Z',
       },
       {
-        object: 'lane', name: '~simulator', waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: null,
+        object: 'lane', name: '~simulator', source: null, waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: null,
         parked_until: null, last_reply: null, last_progress_at: null,
       },
     ]); // prettier-ignore
     assert.deepEqual(domains, [
-      { domain: 'dest.test', waiting: 2, due: 1, held: 0, oldest_due_at: '2026-01-31T09:30:00.000Z' },
+      { domain: 'dest.test', lane: 'mx.dest.test', waiting: 2, due: 1, held: 0, oldest_due_at: '2026-01-31T09:30:00.000Z' },
     ]);
   });
 

@@ -179,6 +179,7 @@ export function configFor(folder: string, mailPort: number, settings: Record<str
     http: { port: 0 },
     ...settings,
     smtp: {
+      ...(settings['smtp'] as object | undefined),
       hostname: 'mail.posthorn.test',
       mx: { host: '127.0.0.1', port: 0 },
       submission: {

@@ -28,6 +28,8 @@ export interface ReceivedMail {
 }
 
 export interface ServerSession {
+  /** The address it came from. */
+  from: string;
   /** Command lines as received. */
   lines: string[];
   /** What came in one piece, as commands or `(data)`: shows pipelining. */
@@ -151,6 +153,7 @@ class Dialogue {
     this.options = options;
     this.note = note;
     this.session = {
+      from: socket.remoteAddress ?? '',
       lines: [],
       bursts: [],
       mails: [],

@@ -21,7 +21,7 @@ export function htmlFaults(html: string): string[] {
     else if (!VOID.has(name) && !rest.endsWith('/')) open.push({ name, text });
   }
   for (const { name, text } of open) if (!OPTIONAL.has(name)) faults.push(`${text} is never closed`);
-  if (/\{\{|\[object Object\]|>undefined<|>NaN/.test(html.replace(/\{\{7\*7\}\}|\{\{ ?name ?\}\}|\{\{#each items\}\}/g, ''))) faults.push(`a value shows through: ${/.{30}(?:\{\{|\[object Object\]|>undefined<|>NaN).{30}/s.exec(html)?.[0] ?? ''}`);
+  if (/\{\{|\[object Object\]|>undefined<|>NaN/.test(html.replace(/\{\{7\*7\}\}|\{\{ \}\}|\{\{ ?name ?\}\}|\{\{#each items\}\}/g, ''))) faults.push(`a value shows through: ${/.{30}(?:\{\{|\[object Object\]|>undefined<|>NaN).{30}/s.exec(html)?.[0] ?? ''}`);
   faults.push(...unlabelled(body));
   return faults;
 } // prettier-ignore

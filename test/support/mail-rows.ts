@@ -68,6 +68,8 @@ export function messageRow(changes: Partial<MessageRow> = {}): MessageRow {
     tracking_url: null,
     unsubscribe_json: null,
     require_tls: null,
+    notice_to: null,
+    null_sender: 0,
     ...changes,
   };
 }

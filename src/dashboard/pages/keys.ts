@@ -154,7 +154,7 @@ async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
       entered: entered ?? { name: key.name, allowed_ips: key.allowed_ips.join('\n'), domains: key.domains.join('\n') },
       ...boxes({ scopes: fault === null ? key.scopes : form.getAll('scopes') }),
       ip: visit.ip,
-      log: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),
+      requests: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),
       usedAgo: key.last_used_at === null ? null : visit.now - Date.parse(key.last_used_at),
     },
     fault === null ? 200 : fault.status,

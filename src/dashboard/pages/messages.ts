@@ -88,9 +88,10 @@ async function list(visit: Visit): Promise<Shown> {
 async function details(visit: Visit): Promise<Shown> {
   const { params, query } = visit;
   const message = await visit.ask<MessageWhole>('getMessage', { params });
-  const [why, content] = await Promise.all([
+  const [why, content, suppressed] = await Promise.all([
     visit.ask<{ recipients: object[] }>('explainMessage', { params }),
     visit.ask<Content>('getMessageContent', { params }),
+    suppressionsOf(visit, message),
   ]);
   const hasContent = content.html !== null || content.text !== null || content.attachments.length > 0;
   const wanted = query.get('part');
@@ -105,9 +106,38 @@ async function details(visit: Visit): Promise<Shown> {
     part,
     text: part === 'text' ? content.text?.slice(0, SHOWN_CHARACTERS) : null,
     source: part === 'source' ? await sourceText(visit) : null,
+    suppressed,
+    isMoving: message.recipients.some(({ status }) => ['queued', 'sent'].includes(status)),
+    here: `${WHERE}/${idOf(visit)}`,
     canCancel: message.recipients.some(({ status }) => ['scheduled', 'queued', 'sent', 'deferred'].includes(status)),
-    suppressions: `/suppressions?q=${encodeURIComponent(message.recipients[0]?.email ?? '')}`,
   });
+}
+
+interface Suppressed {
+  email: string;
+  reason: string;
+  scope: string;
+  created_at: string;
+  source_message_id: string | null;
+  note: string | null;
+}
+
+/** A message has few recipients; of those of whom something bad is known, it is looked up why they are not mailed. */
+const MOST_LOOKED_UP = 10;
+
+async function suppressionsOf(visit: Visit, message: MessageWhole): Promise<Suppressed[]> {
+  const asked = message.recipients.filter(({ status }) => ['suppressed', 'bounced', 'complained', 'delivered'].includes(status)).slice(0, MOST_LOOKED_UP); // prettier-ignore
+  const found = await Promise.all(
+    asked.map(async ({ email }) => {
+      try {
+        return await visit.ask<Suppressed>('getSuppression', { params: { email } });
+      } catch (error) {
+        if (error instanceof Problem && error.code === 'not_found') return null;
+        throw error;
+      }
+    }),
+  );
+  return found.filter((one) => one !== null);
 }
 
 /** Head and begin of the body as they go on the wire. */

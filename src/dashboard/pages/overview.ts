@@ -1,6 +1,9 @@
-/** The overview: is mail going out, and does it arrive? */
+/** The overview: is mail going out, does it arrive, and what needs somebody? */
+import { statfs } from 'node:fs/promises';
+import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { StatType } from '../../events/stats.ts';
-import { barChart } from '../chart.ts';
+import { figure, type Plot } from '../chart.ts';
+import type { DashboardDeps } from '../deps.ts';
 import { spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -11,37 +14,40 @@ export interface StatsRecord {
   data: { at: string; key: string | null; counts: Record<StatType, number> }[];
 }
 
-interface DomainList {
-  data: { id: string; name: string; status: string }[];
-}
-
 const HOUR_MS = 3_600_000;
 const MOST_SHOWN = 8;
 
-export function overviewPages(): Page[] {
-  return [get('/', overview)];
+type Deps = Pick<DashboardDeps, 'config'>;
+
+export function overviewPages(deps: Deps): Page[] {
+  return [get('/', (visit) => overview(deps, visit))];
 }
 
 /** From which share on a number is a warning, and from which one mail is at risk: the large providers' own limits. */
-const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as const;
+export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as const;
 
-function levelOf(rate: number | null, [amber, red]: readonly [number, number]): 'good' | 'amber' | 'red' {
+export function levelOf(rate: number | null, [amber, red]: readonly [number, number]): 'good' | 'amber' | 'red' {
   if (rate === null || rate < amber) return 'good';
   return rate < red ? 'amber' : 'red';
 }
 
-async function overview(visit: Visit): Promise<Shown> {
+async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const span = spanOf(query, '24h', now);
   const isHourly = span.value === '24h' || span.value === '1h';
   const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
-  const [stats, domains, problems, queue] = await Promise.all([
+  const isAdmin = visit.member.is_admin === 1;
+  const [stats, domains, problems, webhooks, settings, queue, disk] = await Promise.all([
     visit.ask<StatsRecord>('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
-    visit.ask<DomainList>('listDomains', { query: { status: 'any', limit: '100' } }),
+    visit.ask<{ data: DomainRecord[] }>('listDomains', { query: { status: 'any', limit: '100' } }),
     visit.ask<{ data: object[] }>('listMessages', { query: { status: 'bounced,complained,failed,deferred', created_after: new Date(now - 24 * HOUR_MS).toISOString(), limit: String(MOST_SHOWN) } }),
-    visit.member.is_admin === 1 ? visit.operate('queue.lanes', {}) : null,
+    visit.ask<{ data: { id: string; url: string; status: string; disabled_reason: string | null }[] }>('listWebhooks', { query: { limit: '100' } }),
+    visit.ask<{ retention: object }>('getSettings'),
+    isAdmin ? visit.operate('queue.lanes', {}) : null,
+    isAdmin ? diskOf(config.dataDir) : null,
   ]); // prettier-ignore
   return view('overview', 'Overview', {
+    hasPlots: true,
     span: {
       ...span,
       choices: span.choices.filter(({ value }) => value === '24h' || value === '7d' || value === '30d'),
@@ -53,25 +59,53 @@ async function overview(visit: Visit): Promise<Shown> {
     isEmpty: stats.total.sent === 0,
     problems: problems.data,
     domains: domains.data.filter(({ status }) => status !== 'verified'),
+    drifted: domains.data.filter(isDrifted),
     hasDomains: domains.data.length > 0,
-    queue: queue === null ? null : queueSummary(queue.domains),
+    disabled: webhooks.data.filter(({ status }) => status === 'disabled'),
+    retention: settings.retention,
+    queue: queue === null ? null : queueSummary(queue.domains, now),
+    disk,
   });
 }
 
+/** A domain that sends while a record it needs is not what it should be. */
+export const isDrifted = ({ status, records }: Pick<DomainRecord, 'status' | 'records'>): boolean =>
+  status === 'verified' && records.some((record) => record.required && record.status !== 'ok');
+
+const LITTLE_FREE = 0.1;
+
+async function diskOf(folder: string): Promise<{ free: number; share: number; level: 'good' | 'amber' }> {
+  const { bavail, blocks, bsize } = await statfs(folder);
+  const share = blocks === 0 ? 1 : bavail / blocks;
+  return { free: bavail * bsize, share, level: share < LITTLE_FREE ? 'amber' : 'good' };
+}
+
+/** From this age on what is oldest in the queue deserves a look: most mail goes in seconds, greylisting takes minutes. */
+const OLD_MS = HOUR_MS;
+
 function queueSummary(
-  domains: readonly { domain: string; waiting: number; due: number; oldest_due_at: string }[],
+  domains: readonly { domain: string; waiting: number; due: number; held: number; oldest_due_at: string }[],
+  now: number,
 ): object {
   const waiting = domains.reduce((sum, one) => sum + one.waiting, 0);
   const oldest = domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null;
-  return { waiting, oldest, domains: domains.slice(0, MOST_SHOWN) };
+  const isOld = oldest !== null && Date.parse(oldest) + OLD_MS < now;
+  return { waiting, oldest, isOld, domains: domains.slice(0, MOST_SHOWN) };
 }
 
-/** Delivered, deferred and bounced over time. */
-export function volumeChart({ data, bucket }: StatsRecord): string {
-  const labels = data.map(({ at }) => (bucket === 'hour' ? at.slice(11, 16) : at.slice(5, 10)));
-  const series = (['delivered', 'bounced', 'complained'] as const).map((name) => ({
-    name,
-    values: data.map(({ counts }) => counts[name]),
-  }));
-  return barChart(labels, series, 'Recipients by what became of them, over time (UTC)');
-}
+/** Delivered, bounced and complained over time. */
+export const volumeChart = (stats: StatsRecord): string =>
+  figure({
+    about: 'Recipients by what became of them, over time (UTC)',
+    kind: 'bars',
+    ...stepsOf(stats),
+    series: (['delivered', 'bounced', 'complained'] as const).map((name) => ({
+      name,
+      values: stats.data.map(({ counts }) => counts[name]),
+    })),
+  });
+
+export const stepsOf = ({ data, bucket }: Pick<StatsRecord, 'data' | 'bucket'>): Pick<Plot, 'times' | 'step'> => ({
+  times: data.map(({ at }) => Date.parse(at)),
+  step: bucket === 'hour' ? 'hour' : 'day',
+});

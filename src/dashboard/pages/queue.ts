@@ -1,32 +1,270 @@
-/** The queue, for administrators: a row a lane with why it is so, what waits on disk by domain, and trying it now. */
-import { linkTo } from '../links.ts';
+/** The queue, for administrators: a row a lane with why it is so, what waits on disk by destination, and everything that can be done to it. */
+import { Problem } from '../../base/problem.ts';
+import type { Moment } from '../../operator/history.ts';
+import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { figure } from '../chart.ts';
+import { filledIn, given, numberOf, textOf } from '../forms.ts';
+import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/queue';
+const LANE = `${WHERE}/lane`;
 const ROWS = 100;
+/** Of a lane with many destinations the mail of so many is shown. */
+const MOST_DESTINATIONS = 5;
+const SHOWN_DOMAINS = 200;
+const SHOWN_LANES = 200;
+const HOUR_MS = 3_600_000;
 
-export function queuePages(): Page[] {
-  return [adminGet(WHERE, show), adminPost(`${WHERE}/flush`, flush)];
+type Deps = Pick<DashboardDeps, 'history'>;
+
+export function queuePages({ history }: Deps): Page[] {
+  return [
+    adminGet(WHERE, (visit) => show({ history }, visit, null)),
+    adminGet(LANE, (visit) => lane(visit, null)),
+    adminPost(`${WHERE}/flush`, flush),
+    adminPost(`${WHERE}/hold`, (visit) => hold({ history }, visit)),
+    adminPost(`${WHERE}/release`, release),
+    adminPost(`${WHERE}/limit`, (visit) => limit({ history }, visit)),
+    adminPost(`${WHERE}/cancel`, (visit) => cancel({ history }, visit)),
+  ];
 }
 
-async function show(visit: Visit): Promise<Shown> {
-  const { query } = visit;
+type Lanes = ResultOf<'queue.lanes'>;
+
+async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
+  const { query, form } = visit;
   const domain = (query.get('domain') ?? '').trim().toLowerCase();
-  const { data: lanes, domains } = await visit.operate('queue.lanes', {});
+  const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
   const inside = domain === '' ? null : await visit.operate('queue.list', { domain, limit: ROWS });
-  return view('queue', 'Queue', {
-    lanes: lanes.filter(({ waiting, connections, parked_until: parked }) => waiting > 0 || connections > 0 || parked !== null),
-    domains,
-    waiting: domains.reduce((sum, one) => sum + one.waiting, 0),
-    domain,
-    inside,
-    all: linkTo(WHERE, new URLSearchParams()),
-  }); // prettier-ignore
+  return view(
+    'queue',
+    'Queue',
+    {
+      ...sumOf(found),
+      lanes: rowsOf(found),
+      domains: found.domains.slice(0, SHOWN_DOMAINS),
+      domain,
+      inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row)) },
+      lane: hrefOf(found.domains.find((one) => one.domain === domain)?.lane ?? '~'),
+      plots: plotsOf(history.moments()),
+      hasPlots: true,
+      holds: holds.data.filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain)).map((row) => withTarget(visit, row)), // prettier-ignore
+      accounts: visit.accounts,
+      fault,
+      entered: filledIn(form),
+      here: linkTo(WHERE, new URLSearchParams({ domain })),
+    },
+    fault?.status ?? 200,
+  );
 }
+
+interface LaneRow {
+  name: string;
+  href: string | null;
+  /** On disk and in memory. */
+  waiting: number;
+  due: number;
+  oldest: string | null;
+  /** Its limits and their reasons; null for a lane that has nothing to do now. */
+  state: Lanes['data'][number] | null;
+}
+
+/** A row a lane: those with mail, those at work, and those of which there is something to tell; the fullest first. */
+function rowsOf({ data, domains }: Lanes): LaneRow[] {
+  const rows = new Map<string, LaneRow>();
+  for (const state of data) {
+    const { name, waiting, connections, parked_until: parked, cause } = state;
+    if (waiting > 0 || connections > 0 || parked !== null || cause !== 'start')
+      rows.set(name, { name, href: hrefOf(name), waiting: 0, due: 0, oldest: null, state });
+  }
+  for (const { lane: name, waiting, due, oldest_due_at: oldest } of domains) {
+    const row = rows.get(name) ?? { name, href: hrefOf(name), waiting: 0, due: 0, oldest: null, state: data.find((one) => one.name === name) ?? null }; // prettier-ignore
+    const isOlder = row.oldest === null || oldest < row.oldest;
+    rows.set(name, {
+      ...row,
+      waiting: row.waiting + waiting,
+      due: row.due + due,
+      oldest: isOlder ? oldest : row.oldest,
+    });
+  }
+  return [...rows.values()].sort((a, b) => b.due - a.due || b.waiting - a.waiting).slice(0, SHOWN_LANES);
+}
+
+/** What has no mail host has no lane of its own to look at. */
+const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
+
+const laneLink = (name: string): string => linkTo(LANE, new URLSearchParams({ name }));
+/** Whose mail it is; to look at it an administrator goes over to that account. */
+function withAccount({ accounts, account }: Visit, row: ResultOf<'queue.list'>['data'][number]): object {
+  const owner = accounts.find(({ id }) => id === row.account_id);
+  return { ...row, account: owner?.name ?? row.account_id, isOwn: row.account_id === account.id };
+}
+
+function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][number]): object {
+  const owner = accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id;
+  const target = row.scope === 'account' ? owner : row.scope === 'stream' ? `${row.target} of ${owner ?? ''}` : row.target; // prettier-ignore
+  return { ...row, target, lane: row.scope === 'lane' ? laneLink(row.target) : null, isLimit: row.kind === 'limit' };
+}
+
+function sumOf({ data, domains }: Lanes): object {
+  const sum = (value: (one: Lanes['domains'][number]) => number): number =>
+    domains.reduce((total, one) => total + value(one), 0);
+  return {
+    waiting: sum(({ waiting }) => waiting),
+    due: sum(({ due }) => due),
+    held: sum(({ held }) => held),
+    oldest: domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
+    connections: data.reduce((total, { connections }) => total + connections, 0),
+    parked: data.filter(({ parked_until: parked }) => parked !== null).length,
+  };
+}
+
+/** The last hours, a point a minute. */
+const SHOWN_MOMENTS = 240;
+
+function plotsOf(all: readonly Moment[]): object | null {
+  const moments = all.slice(-SHOWN_MOMENTS);
+  if (moments.length < 2) return null;
+  const times = moments.map(({ at }) => at);
+  const accept = moments.some((one) => one.accept !== null);
+  return {
+    depth: figure({
+      about: 'Recipients that are not finished, a point a minute',
+      kind: 'lines',
+      step: 'minute',
+      times,
+      series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
+    }),
+    accept: accept
+      ? figure({
+          about: 'Time to answer a send request, a point a minute',
+          kind: 'lines',
+          unit: 'ms',
+          step: 'minute',
+          times,
+          series: (['p50', 'p95', 'p99'] as const).map((name) => ({
+            name,
+            values: moments.map((one) => one.accept?.[name] ?? null),
+          })),
+        })
+      : null,
+  };
+}
+
+/** One lane: its limits with the log of their changes, what holds it, and the mail in it. */
+async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
+  const name = visit.query.get('name') ?? visit.form.get('lane') ?? '';
+  const [{ lane: now, changes }, { domains }, holds] = await Promise.all([
+    visit.operate('queue.lane', { lane: name }),
+    visit.operate('queue.lanes', {}),
+    visit.operate('queue.holds', {}),
+  ]);
+  const own = domains.filter((one) => one.lane === name);
+  const lists = await Promise.all(
+    own.slice(0, MOST_DESTINATIONS).map(({ domain }) => visit.operate('queue.list', { domain, limit: ROWS })),
+  );
+  const data = {
+    lane: now,
+    changes: changes.reverse(),
+    domains: own.slice(0, SHOWN_DOMAINS),
+    rows: lists.flatMap((list) => list.data).map((row) => withAccount(visit, row)),
+    hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
+    holds: holds.data.filter(({ scope, target }) => scope === 'lane' && target === name).map((row) => withTarget(visit, row)), // prettier-ignore
+    here: laneLink(name),
+    fault,
+    entered: filledIn(visit.form),
+  };
+  return view('lane', `Lane ${name}`, data, fault?.status ?? 200);
+}
+
+/** Where an act began, to go back there. */
+const backOf = ({ form }: Visit): string => {
+  const place = placeWithin(form.get('back'));
+  return place.startsWith(WHERE) ? place : WHERE;
+};
 
 async function flush(visit: Visit): Promise<Shown> {
-  const domain = (visit.form.get('domain') ?? '').trim();
-  const { flushed } = await visit.operate('queue.flush', domain === '' ? { all: true } : { domain });
-  const back = domain === '' ? WHERE : linkTo(WHERE, new URLSearchParams({ domain }));
-  return move(back, flushed === 0 ? 'Nothing waits for a later try.' : `${String(flushed)} are tried now.`);
+  const { form } = visit;
+  const [domain, message] = [textOf(form, 'domain'), textOf(form, 'message_id')];
+  const what = message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message }; // prettier-ignore
+  const { flushed } = await visit.operate('queue.flush', what);
+  return move(backOf(visit), flushed === 0 ? 'Nothing waits for a later try.' : `${String(flushed)} are tried now.`);
+}
+
+/** One part of the queue: `scope` says what `target` names. */
+function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
+  const target = textOf(form, 'target');
+  if (target === undefined) throw new Problem('missing_field', 'say what of the queue', { field: 'target' });
+  switch (form.get('scope')) {
+    case 'domain':
+      return { domain: target };
+    case 'lane':
+      return { lane: target };
+    case 'message':
+      return { message_id: target };
+    case 'stream':
+      return { stream: target, ...given({ account: textOf(form, 'account') }) };
+    default:
+      return { account: target };
+  }
+}
+
+function lengthOf(form: URLSearchParams): number | undefined {
+  const hours = numberOf(form, 'hours');
+  if (hours === undefined) return undefined;
+  if (!(hours > 0 && hours <= 24 * 366))
+    throw new Problem('invalid_field', 'hours: more than 0 and at most a year', { field: 'hours' });
+  return Math.max(1000, Math.round(hours * HOUR_MS));
+}
+
+/** Shows the page again with what was wrong; a lane has a page of its own. */
+async function again(deps: Deps, visit: Visit, error: unknown): Promise<Shown> {
+  if (!(error instanceof Problem)) throw error;
+  const isLane = backOf(visit).startsWith(LANE);
+  if (isLane && visit.form.get('lane') !== null) return lane(visit, error);
+  return show(deps, visit, error);
+}
+
+async function hold(deps: Deps, visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  try {
+    const args = { ...partOf(form), ...given({ for_ms: lengthOf(form), note: textOf(form, 'note') }), new: form.get('new') !== null }; // prettier-ignore
+    const { catches_new: all, until } = await visit.operate('queue.hold', args);
+    const how = all ? 'Paused: what waits and what comes rests' : 'Held: what waits now rests';
+    return move(backOf(visit), `${how}${until === null ? ' until it is released.' : '.'}`);
+  } catch (error) {
+    return again(deps, visit, error);
+  }
+}
+
+async function release(visit: Visit): Promise<Shown> {
+  await visit.operate('queue.release', { id: visit.form.get('id') ?? '' });
+  return move(backOf(visit), 'Released: it goes on.');
+}
+
+async function limit(deps: Deps, visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  try {
+    const isEnd = form.get('end') !== null;
+    const limits = isEnd ? {} : { connections: numberOf(form, 'connections'), per_minute: numberOf(form, 'per_minute') };
+    if (!isEnd && limits.connections === undefined && limits.per_minute === undefined)
+      throw new Problem('missing_field', 'say how many connections, or how many mails a minute', { field: 'connections' });
+    const args = { lane: form.get('lane') ?? '', ...given({ ...limits, for_ms: lengthOf(form), note: textOf(form, 'note') }) };
+    await visit.operate('queue.limit', args);
+    return move(backOf(visit), isEnd ? 'The limit has ended.' : 'The lane is limited.');
+  } catch (error) {
+    return again(deps, visit, error);
+  }
+} // prettier-ignore
+
+async function cancel(deps: Deps, visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  try {
+    const { canceled } = await visit.operate('queue.cancel', partOf(form));
+    return move(backOf(visit), canceled === 0 ? 'Nothing waited.' : `${String(canceled)} deliveries are canceled.`);
+  } catch (error) {
+    return again(deps, visit, error);
+  }
 }

@@ -1,4 +1,6 @@
-/** What the account sets for itself, the limits of its plan and how much of them is used. */
+/** What the account sets for itself, the limits of its plan and how much of them is used; how to send by SMTP; what is new. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, numberOf } from '../forms.ts';
@@ -12,17 +14,57 @@ interface Settings {
   retention: Record<'content_days' | 'messages_days' | 'events_days', number>;
 }
 
-export function settingsPages({ version }: Pick<DashboardDeps, 'version'>): Page[] {
-  return [get(WHERE, (visit) => show(version, visit, null)), post(WHERE, (visit) => change(version, visit))];
+type Deps = Pick<DashboardDeps, 'version' | 'config'>;
+
+export function settingsPages(deps: Deps): Page[] {
+  const changes = changelog();
+  return [
+    get(WHERE, (visit) => show(deps, visit, null)),
+    post(WHERE, (visit) => change(deps, visit)),
+    get(`${WHERE}/changelog`, () =>
+      view('changelog', 'What is new', {
+        version: deps.version,
+        text: changes ?? 'The list of changes is not installed.',
+      }),
+    ),
+  ];
 }
 
-async function show(version: string, visit: Visit, fault: Problem | null): Promise<Shown> {
+/** From `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null where it is not installed. */
+function changelog(): string | null {
+  for (const up of ['../../..', '../../../..']) {
+    try {
+      return readFileSync(path.resolve(import.meta.dirname, up, 'CHANGELOG.md'), 'utf8');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+  return null;
+}
+
+const DAY_MS = 86_400_000;
+
+async function show({ version, config }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const settings = await visit.ask<Settings>('getSettings');
   const entered = fault === null ? settings.retention : filledIn(visit.form);
-  return view('settings', 'Settings', { settings, entered, fault, version }, fault?.status ?? 200);
+  const { smtp, retention } = config;
+  const data = {
+    settings,
+    entered,
+    fault,
+    version,
+    smtp: {
+      host: smtp.hostname,
+      listens: smtp.submission.host,
+      port: smtp.submission.port,
+      tlsPort: smtp.submission.tlsPort,
+    },
+    server: Object.entries(retention).map(([what, ms]) => ({ what, days: Math.floor(ms / DAY_MS) })),
+  };
+  return view('settings', 'Settings', data, fault?.status ?? 200);
 }
 
-async function change(version: string, visit: Visit): Promise<Shown> {
+async function change(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   const retention = Object.fromEntries(
     ['content_days', 'messages_days', 'events_days'].map((name) => [name, numberOf(form, name) ?? null]),
@@ -36,7 +78,7 @@ async function change(version: string, visit: Visit): Promise<Shown> {
     await visit.ask('updateSettings', { body });
     return move(WHERE, 'Changed.');
   } catch (error) {
-    if (error instanceof Problem) return show(version, visit, error);
+    if (error instanceof Problem) return show(deps, visit, error);
     throw error;
   }
 }

@@ -21,7 +21,10 @@ export function signInPages(deps: DashboardDeps): Page[] {
     post('/account', async ({ form, accounts, session }) => {
       const chosen = accounts.find(({ id }) => id === form.get('account'));
       if (chosen !== undefined) await chooseAccount(deps, session.id, chosen.id);
-      return move('/', chosen === undefined ? 'There is no such account.' : `You look at ${chosen.name} now.`);
+      return move(
+        placeWithin(form.get('back')),
+        chosen === undefined ? 'There is no such account.' : `You look at ${chosen.name} now.`,
+      );
     }),
     openPost('/theme', ({ form }) => {
       const theme = form.get('theme');

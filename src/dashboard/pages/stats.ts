@@ -1,32 +1,61 @@
-/** Numbers over time and told apart by stream, tag, sending domain or mailbox provider. */
+/** Numbers over time, in days of a chosen time zone, and told apart by stream, tag, sending domain or mailbox provider. */
 import { statKeys } from '../../events/stats-store.ts';
+import type { StatType } from '../../events/stats.ts';
+import { figure } from '../chart.ts';
 import { spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
-import { barChart } from '../chart.ts';
-import { volumeChart, type StatsRecord } from './overview.ts';
+import { daysOf, zoneNamed } from '../zones.ts';
+import { stepsOf, volumeChart, type StatsRecord } from './overview.ts';
 
 const WHERE = '/stats';
 const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 const filters = ['stream', 'tag', 'domain', 'provider', 'test'] as const;
+/** The API keeps hours for 31 days; with a part of one at each end. */
+const MOST_DAYS_OF_HOURS = 30;
+const zones = Intl.supportedValuesOf('timeZone');
 
 export function statsPages(): Page[] {
   return [get(WHERE, show)];
 }
 
+interface Asked {
+  since: string | null;
+  bucket: 'hour' | 'day';
+  /** Days of this zone are made of hours; null where the API's own days do. */
+  zone: string | null;
+}
+
+/** What to ask the API for. Days of another zone than UTC can be told for as long as hours are kept. */
+function askedFor(range: string, since: string | null, zone: string | null, now: number): Asked {
+  const fullHour = (ms: number): string => new Date(Math.floor(ms / HOUR_MS) * HOUR_MS).toISOString();
+  if (range === '24h' || range === '1h') return { since: fullHour(now - 23 * HOUR_MS), bucket: 'hour', zone: null };
+  if (range === 'all') return { since: new Date(now - 365 * DAY_MS).toISOString(), bucket: 'day', zone: null };
+  if (zone === null || zone === 'UTC') return { since, bucket: 'day', zone: null };
+  const begin = since === null ? Number.NaN : Date.parse(since);
+  return { since: fullHour(Math.max(begin || 0, now - MOST_DAYS_OF_HOURS * DAY_MS)), bucket: 'hour', zone };
+}
+
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const span = spanOf(query, '30d', now);
-  const isHourly = span.value === '24h' || span.value === '1h';
   const only = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
   const by = statKeys.find((key) => key === query.get('by')) ?? 'provider';
-  const since = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.value === 'all' ? new Date(now - 365 * 24 * HOUR_MS).toISOString() : span.since; // prettier-ignore
-  const [overTime, apart] = await Promise.all([
-    visit.ask<StatsRecord>('getStats', { query: { ...only, since, bucket: isHourly ? 'hour' : 'day' } }),
+  const zone = zoneNamed(query.get('tz'));
+  const { since, bucket, zone: days } = askedFor(span.value, span.since, zone, now);
+  const [asked, apart] = await Promise.all([
+    visit.ask<StatsRecord>('getStats', { query: { ...only, since, bucket } }),
     visit.ask<StatsRecord>('getStats', { query: { ...only, since, by } }),
   ]);
+  const overTime: StatsRecord = days === null ? asked : { ...asked, bucket: 'day', data: daysOf(asked.data, days) };
   return view('stats', 'Stats', {
+    hasPlots: true,
     span: { ...span, choices: span.choices.filter(({ value }) => value !== '1h').map((one) => (one.value === 'all' ? { ...one, label: 'last year' } : one)) },
     query: Object.fromEntries(query),
+    zone: zone ?? (query.get('tz') === null ? 'UTC' : (query.get('tz') ?? '')),
+    isUnknownZone: zone === null && (query.get('tz') ?? '') !== '',
+    isZoneKept: days !== null || zone === null || zone === 'UTC' || bucket === 'hour',
+    zones,
     by: statKeys.map((key) => ({ key, label: key, on: key === by })),
     byLabel: by,
     isTest: query.get('test') === 'true',
@@ -34,14 +63,16 @@ async function show(visit: Visit): Promise<Shown> {
     total: overTime.total,
     rates: overTime.rates,
     volume: volumeChart(overTime),
-    engagement: engagementChart(overTime),
+    trouble: ratesChart('Share of mail that bounced or was put off, over time', overTime, [['bounced', 'sent'], ['deferred', 'sent'], ['complained', 'delivered']]),
+    engagement: ratesChart('Share of delivered mail that was opened and clicked, over time', overTime, [['opened', 'delivered'], ['clicked', 'delivered']]),
     rows: apart.data.map(({ key, counts }) => ({ key, counts, ...ratesOf(counts) })),
     isEmpty: overTime.total.sent === 0,
   }); // prettier-ignore
 }
 
+const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
+
 function ratesOf(counts: StatsRecord['total']): object {
-  const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
   return {
     delivered: part(counts.delivered, counts.sent),
     bounced: part(counts.bounced, counts.sent),
@@ -51,8 +82,19 @@ function ratesOf(counts: StatsRecord['total']): object {
   };
 }
 
-function engagementChart({ data, bucket }: StatsRecord): string {
-  const labels = data.map(({ at }) => (bucket === 'hour' ? at.slice(11, 16) : at.slice(5, 10)));
-  const values = data.map(({ counts }) => counts.unique_opened);
-  return barChart(labels, [{ name: 'opened', values }], 'Recipients who opened, over time (UTC)');
-}
+/** People count once, however often they look. */
+const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique_opened', clicked: 'unique_clicked' };
+
+function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly [StatType, StatType])[]): string {
+  const percent = (some: number, of: number): number | null => (of === 0 ? null : Math.round((some / of) * 10_000) / 100);
+  return figure({
+    about,
+    kind: 'lines',
+    unit: '%',
+    ...stepsOf(stats),
+    series: pairs.map(([name, of]) => ({
+      name,
+      values: stats.data.map(({ counts }) => percent(counts[counted[name] ?? name], counts[of])),
+    })),
+  });
+} // prettier-ignore

@@ -2,6 +2,7 @@
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { diffLines } from '../diff.ts';
+import { checkPage } from '../highlight.ts';
 import { filledIn, given, textOf } from '../forms.ts';
 import { pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -150,33 +151,32 @@ async function preview(visit: Visit): Promise<Shown> {
   try {
     const { html, text } = await rendered(visit);
     const body = html?.rendered ?? textPage((html ?? text)?.rendered ?? faultsOf('html', html ?? text).join('\n'));
-    return { kind: 'file', body, type: 'text/html; charset=utf-8', csp: PREVIEW_CSP };
+    return frame(body);
   } catch (error) {
     if (error instanceof Problem) return report(error.message);
     throw error;
   }
 }
 
-/** Subject, text, variables and faults, as plain text. */
+/** Faults by line, variables, and what subject and text become. */
 async function check(visit: Visit): Promise<Shown> {
   try {
-    const { subject, html, text, variables } = await rendered(visit);
-    const faults = [...faultsOf('subject', subject), ...faultsOf('html', html), ...faultsOf('text', text)];
-    return report(
-      [
-        faults.length === 0 ? 'No faults.' : faults.join('\n'),
-        `Variables: ${variables.length === 0 ? 'none' : variables.join(', ')}`,
-        `Subject: ${subject?.rendered ?? ''}`,
-        `Text:\n${text?.rendered ?? '(derived from the html)'}`,
-      ].join('\n\n'),
-    );
+    const { variables, ...found } = await rendered(visit);
+    const parts = (['subject', 'text', 'html'] as const).flatMap((name) => {
+      const source = lines(visit.form.get(name));
+      if (source === null) return [];
+      return [{ name, source, rendered: found[name]?.rendered ?? null, faults: found[name]?.errors ?? [] }];
+    });
+    return frame(checkPage({ variables, parts }));
   } catch (error) {
     if (error instanceof Problem) return report(error.message);
     throw error;
   }
 }
 
-const report = (text: string): Shown => ({ kind: 'file', body: textPage(text), type: 'text/html; charset=utf-8', csp: PREVIEW_CSP }); // prettier-ignore
+const frame = (body: string): Shown => ({ kind: 'file', body, type: 'text/html; charset=utf-8', csp: PREVIEW_CSP });
+
+const report = (text: string): Shown => frame(textPage(text));
 
 const textPage = (text: string): string =>
   `<!doctype html><meta charset="utf-8"><title>Preview</title><pre style="white-space:pre-wrap;font:13px/1.5 monospace">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`;
@@ -215,5 +215,5 @@ async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
     variables: variablesIn(visit.form),
   });
   const { id } = await visit.ask<{ id: string }>('sendMessage', { body });
-  return move(`/messages/${id}`, 'Sent. Load this page again to see what became of it.');
+  return move(`/messages/${id}`, 'Sent. What becomes of it appears below by itself.');
 }

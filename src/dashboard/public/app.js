@@ -14,6 +14,32 @@ function localTimes(root = document) {
 }
 localTimes();
 
+// What htmx puts in gets the same care as what was there; a part that a page asks for by itself keeps no session open, rests
+// while nobody looks, and stays as it is when an answer fails.
+const isPoll = (element) => element.hasAttribute('data-poll');
+document.addEventListener('htmx:load', ({ target }) => {
+  localTimes(target);
+  ready(target);
+});
+document.addEventListener('htmx:configRequest', ({ detail }) => {
+  if (isPoll(detail.elt)) detail.headers['X-Poll'] = '1';
+  // An empty field asks for nothing: the address says only what was chosen.
+  if (detail.verb === 'get')
+    for (const [name, value] of [...detail.formData]) if (value === '') detail.formData.delete(name);
+});
+document.addEventListener('htmx:beforeRequest', (event) => {
+  const { elt } = event.detail;
+  const isBusy =
+    document.hidden ||
+    (elt.contains(document.activeElement) &&
+      document.activeElement !== document.body &&
+      elt.querySelector('details[open]') !== null);
+  if (isPoll(elt) && isBusy) event.preventDefault();
+});
+document.addEventListener('htmx:beforeSwap', (event) => {
+  if (isPoll(event.detail.elt) && event.detail.xhr.status >= 400) event.detail.shouldSwap = false;
+});
+
 // Copy buttons.
 document.addEventListener('click', async (event) => {
   const button = event.target.closest('[data-copy]');
@@ -32,11 +58,25 @@ document.addEventListener('click', async (event) => {
 });
 
 // Selects that act at once.
-for (const select of all('select[data-submit]')) {
-  select.addEventListener('change', () => select.form.requestSubmit());
-  const button = select.form.querySelector('button');
-  if (button !== null) button.hidden = true;
+document.addEventListener('change', ({ target }) => {
+  if (target.matches('select[data-submit], .filters select')) target.form.requestSubmit();
+});
+function ready(root = document) {
+  for (const select of all('select[data-submit]', root)) {
+    const button = select.form.querySelector('button');
+    if (button !== null) button.hidden = true;
+  }
+  for (const table of all('[data-tail]', root)) tail(table);
+  reachable(root);
 }
+// What has to be pushed sideways can be by keyboard.
+function reachable(root = document) {
+  for (const box of all('.scroll, pre', root)) {
+    if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 1) box.tabIndex = 0;
+    else box.removeAttribute('tabindex');
+  }
+}
+addEventListener('resize', () => reachable());
 
 // A preset ticks its boxes; ticking a box is a choice of one's own.
 for (const form of all('form[data-presets]')) {
@@ -60,12 +100,14 @@ for (const input of all('input[type=file][data-into]')) {
 }
 
 // Live tail: rows are put in front as events happen.
-for (const table of all('[data-tail]')) tail(table);
+let source = null;
+addEventListener('pagehide', () => source?.close());
 function tail(table) {
+  source?.close();
   const light = document.querySelector('.live');
   const body = table.querySelector('tbody');
   const most = 500;
-  const source = new EventSource(table.dataset.tail);
+  source = new EventSource(table.dataset.tail);
   source.onopen = () => light?.classList.add('on');
   source.onerror = () => light?.classList.remove('on');
   const cell = (row, text) => row.appendChild(document.createElement('td')).appendChild(document.createTextNode(text));
@@ -99,8 +141,9 @@ function tail(table) {
     table.hidden = false;
   };
   for (const type of table.dataset.types.split(' ')) source.addEventListener(type, show);
-  addEventListener('pagehide', () => source.close());
 }
+
+ready();
 
 // Keys: "/" to the search, "j" and "k" through rows.
 document.addEventListener('keydown', (event) => {

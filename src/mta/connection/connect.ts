@@ -10,8 +10,8 @@ export interface ConnectTarget {
   /** In the order to try, at least one. */
   ips: readonly string[];
   port: number;
-  /** The address to connect from, for addresses of its family. */
-  localAddress?: string | undefined;
+  /** The addresses to connect from, each for addresses of its family. */
+  localAddresses?: readonly string[] | undefined;
   /** Limit of each single attempt. */
   timeoutMs: number;
   /** Ends the attempts. */
@@ -28,7 +28,7 @@ const MOST_ADDRESSES = 8;
 
 /** The socket of the first address that answered, or what the last one to fail said. Losers are destroyed. */
 export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget): Promise<Connected> {
-  const { port, localAddress, timeoutMs, signal } = target;
+  const { port, localAddresses = [], timeoutMs, signal } = target;
   const waiting = familiesInTurn(target.ips).slice(0, MOST_ADDRESSES);
   const running = new Map<Socket, Timer>();
   let headStart: Timer | null = null;
@@ -58,7 +58,8 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
       headStart?.cancel();
       const ip = waiting.shift();
       if (ip === undefined) return;
-      const from = localAddress !== undefined && isIP(localAddress) === isIP(ip) ? { localAddress } : {};
+      const localAddress = localAddresses.find((own) => isIP(own) === isIP(ip));
+      const from = localAddress === undefined ? {} : { localAddress };
       const socket = connect({ host: ip, port, noDelay: true, ...from });
       const timer = clock.after(timeoutMs, () => {
         failed(socket, ip, `no connection to ${ip} within ${String(timeoutMs / 1000)} s`);

@@ -76,8 +76,8 @@ function adapted(target: SessionTarget, step: Workaround): SessionTarget {
 
 /** The pool key of a connection: what has to be equal for one message's connection to carry another's. */
 export function connectionKey(
-  target: Pick<DialTarget, 'host' | 'port' | 'localAddress' | 'need' | 'ehlo' | 'auth'>,
+  target: Pick<DialTarget, 'host' | 'port' | 'localAddresses' | 'need' | 'ehlo' | 'auth'>,
 ): string {
-  const { host, port, localAddress = '', need, ehlo, auth } = target;
-  return [`${host}:${String(port)}`, localAddress, ehlo, needKey(need), auth?.user ?? ''].join('|');
+  const { host, port, localAddresses = [], need, ehlo, auth } = target;
+  return [`${host}:${String(port)}`, localAddresses.join(), ehlo, needKey(need), auth?.user ?? ''].join('|');
 }

@@ -20,7 +20,8 @@ import type { Broken, Trace } from './wire.ts';
 export interface OpenDeps {
   clock: Clock;
   tls: TlsClient;
-  trace?: Trace;
+  /** Sees the dialogue. */
+  trace?: Trace | undefined;
 }
 
 export interface SessionTarget {
@@ -29,8 +30,8 @@ export interface SessionTarget {
   /** Its addresses, in the order to try; at least one. */
   ips: readonly string[];
   port: number;
-  /** The address to send from over its family; the system's choice where it is not given. */
-  localAddress?: string;
+  /** The addresses to send from, each over its family; the system's choice where none is given. */
+  localAddresses?: readonly string[];
   /** The name we give in EHLO. */
   ehlo: string;
   need: TlsNeed;
@@ -93,12 +94,14 @@ class Opening {
   }
 
   async run(): Promise<OpenResult> {
-    const { ips, port, localAddress, timeouts, signal } = this.target;
-    const connected = await connectFirst(this.deps, { ips, port, localAddress, timeoutMs: timeouts.connect, signal });
+    const { ips, port, localAddresses, timeouts, signal } = this.target;
+    const { clock, trace } = this.deps;
+    const connected = await connectFirst(this.deps, { ips, port, localAddresses, timeoutMs: timeouts.connect, signal });
     this.ip = connected.ip;
     if (connected.kind === 'failed') return this.failed('connect', null, connected.text);
     this.localIp = connected.socket.localAddress;
-    const wire = new Wire(this.deps, connected.socket);
+    if (trace?.on === true) trace.line('>', `(connected to ${connected.ip}:${String(port)})`);
+    const wire = new Wire({ clock, trace }, connected.socket);
     const abandon = (): void => {
       wire.destroy(String(signal?.reason));
     };
@@ -178,6 +181,7 @@ class Opening {
     if (secured.kind === 'failed') return { ...this.failed('tls', null, secured.text), tlsBroken: true };
     wire.adopt(secured.socket);
     this.tls = secured.result;
+    wire.note(`(TLS: ${secured.result.protocol} ${secured.result.cipher})`);
     if (need.verify !== 'no' && !secured.result.verified)
       return this.unsatisfied(null, secured.result.fault ?? 'the certificate does not satisfy the policy');
     return null;

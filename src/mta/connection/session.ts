@@ -15,7 +15,7 @@ import { noTimings } from './phases.ts';
 import type { PhaseTimeouts, Timings } from './phases.ts';
 import type { TlsResult } from './tls-policy.ts';
 import { isBroken } from './wire.ts';
-import type { Broken, Wire } from './wire.ts';
+import type { Broken, Trace, Wire } from './wire.ts';
 
 export interface Mail {
   /** The return path; empty for `<>`. */
@@ -93,6 +93,8 @@ export class Session {
   readonly extensions: Extensions;
   readonly tls: TlsResult | null;
   readonly banner: string;
+  /** Who looks at the dialogue, where somebody may. */
+  readonly trace: Trace | undefined;
   private readonly clock: Clock;
   private readonly wire: Wire;
   private readonly timeouts: PhaseTimeouts;
@@ -108,6 +110,7 @@ export class Session {
     this.extensions = opened.extensions;
     this.tls = opened.tls;
     this.banner = opened.banner;
+    this.trace = opened.wire.trace;
     this.timeouts = opened.timeouts;
     this.opening = opened.timings;
   }
@@ -226,6 +229,7 @@ export class Session {
   private async sendBody(envelope: Envelope, mail: Mail): Promise<Transfer> {
     const { wire, timeouts } = this;
     const blocks = inBlocks(dotStuffed(mail.data), BLOCK_BYTES);
+    wire.note(`(${String(mail.size)} octets of message)`);
     for (const [at, block] of blocks.entries()) {
       const isLast = at === blocks.length - 1;
       if (isLast) this.pastDot = true;

@@ -19,7 +19,13 @@ export function isBroken(answer: SmtpReply | Broken): answer is Broken {
 }
 
 /** Sees each line of the dialogue (not the message): `>` is us. */
-export type Trace = (side: '<' | '>', line: string) => void;
+export interface Trace {
+  /** False while nobody looks: then nothing is handed over. */
+  readonly on: boolean;
+  line(side: '<' | '>', line: string): void;
+  /** From now on the dialogue is about this message. */
+  begin?(lane: string, messageId: string): void;
+}
 
 /** More replies than anything we pipeline can have caused: the server floods. */
 const MOST_UNREAD = 256;
@@ -32,7 +38,7 @@ export class Wire {
   /** Since when the server keeps us waiting, on `clock.monotonic()`; null while nothing is awaited. */
   waitingSince: number | null = null;
   private readonly clock: Clock;
-  private readonly trace: Trace | undefined;
+  readonly trace: Trace | undefined;
   private socket: Socket;
   private reader = new ReplyReader();
   private unread: SmtpReply[] = [];
@@ -57,8 +63,13 @@ export class Wire {
   /** Writes commands. On a broken wire nothing happens: the next `read` tells. `shown` replaces secrets in the trace. */
   write(text: string, shown = text): void {
     if (this.broken !== null) return;
-    if (this.trace !== undefined) for (const line of shown.split('\r\n')) if (line !== '') this.trace('>', line);
+    if (this.trace?.on === true) for (const line of shown.split('\r\n')) if (line !== '') this.trace.line('>', line);
     this.socket.write(text);
+  }
+
+  /** A remark of ours in the trace. */
+  note(text: string): void {
+    if (this.trace?.on === true) this.trace.line('>', text);
   }
 
   /**
@@ -152,9 +163,9 @@ export class Wire {
   };
 
   private deliver(reply: SmtpReply): void {
-    if (this.trace !== undefined)
+    if (this.trace?.on === true)
       for (const [at, line] of reply.lines.entries())
-        this.trace('<', `${String(reply.code)}${at < reply.lines.length - 1 ? '-' : ' '}${line}`);
+        this.trace.line('<', `${String(reply.code)}${at < reply.lines.length - 1 ? '-' : ' '}${line}`);
     const { waiting } = this;
     if (waiting === null) {
       this.unread.push(reply);
@@ -199,6 +210,7 @@ export class Wire {
   private fail(text: string): void {
     if (this.broken !== null) return;
     const broken: Broken = { kind: 'broken', phase: this.phase, text };
+    this.note(`(${text})`);
     this.broken = broken;
     this.waitingSince = null;
     this.timer?.cancel();

@@ -107,13 +107,13 @@ describe('mta/connection/connect', () => {
     // 127.0.0.9 refuses; next in turn is IPv6, although it stands last. A source of IPv4 must not hinder it.
     const found = await connectFirst(
       { clock },
-      { ips: ['127.0.0.9', '127.0.0.1', '::1'], port: server.port, localAddress: '127.0.0.3', timeoutMs: 1000 },
+      { ips: ['127.0.0.9', '127.0.0.1', '::1'], port: server.port, localAddresses: ['127.0.0.3'], timeoutMs: 1000 },
     );
     assert.deepEqual([found.kind, found.ip], ['connected', '::1']);
     if (found.kind === 'connected') found.socket.destroy();
     const four = await connectFirst(
       { clock },
-      { ips: ['127.0.0.1', '::1'], port: server.port, localAddress: '127.0.0.3', timeoutMs: 1000 },
+      { ips: ['127.0.0.1', '::1'], port: server.port, localAddresses: ['127.0.0.3'], timeoutMs: 1000 },
     );
     assert.equal(four.kind === 'connected' && four.socket.localAddress, '127.0.0.3');
     if (four.kind === 'connected') four.socket.destroy();

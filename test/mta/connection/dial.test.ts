@@ -86,7 +86,7 @@ describe('mta/connection/dial', () => {
       target,
       { ...target, host: 'mx2.dest.test' },
       { ...target, port: 1 },
-      { ...target, localAddress: '127.0.0.2' },
+      { ...target, localAddresses: ['127.0.0.2'] },
       { ...target, need: required },
       { ...target, auth: { user: 'a', password: 'b' } },
     ].map(connectionKey);

@@ -294,7 +294,7 @@ describe('mta/connection/open-session', () => {
       const at = await withTls({ extensions: extensions('LOGIN PLAIN') });
       const trace: string[] = [];
       const session = await opened(
-        { ...deps, trace: (side, line) => trace.push(`${side} ${line}`) },
+        { ...deps, trace: { on: true, line: (side, line) => trace.push(`${side} ${line}`) } },
         targetOf(at, { auth }),
       );
       const token = Buffer.from('\0relay\0p\u00e4ss').toString('base64');

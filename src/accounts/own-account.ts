@@ -1,0 +1,34 @@
+/**
+ * The account of our own mail: notices of failure, mail forwarded to the operator, the self-test. It keeps all that out of the
+ * customers' lists, numbers, quotas and webhooks. It is made when it is first needed.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows } from '../storage/rows.ts';
+import { firstStreams } from './stream-store.ts';
+
+/** The last of all ids, so that it stands behind the customers in every list. */
+export const OWN_ACCOUNT = 'acc_7zzzzzzzzzzzzzzzzzzzzzzzzz';
+const NAME = "(Posthorn's own mail)";
+
+export interface OwnAccount {
+  /** Resolves when the account is there: before anything is written that belongs to it. */
+  ensure(): Promise<void>;
+}
+
+export function createOwnAccount({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): OwnAccount {
+  let isThere = false;
+  return {
+    async ensure() {
+      if (isThere) return;
+      await db.commit.transact(async (tx) => {
+        const known = await tx.all('SELECT 1 FROM accounts WHERE id = ?', [OWN_ACCOUNT]);
+        if (known.length > 0) return;
+        const now = clock.now();
+        const row = { id: OWN_ACCOUNT, name: NAME, plan: 'unlimited', created_at: now, paused: 0 };
+        await insertRows(tx, [{ accounts: [row], streams: firstStreams(row.id, now) }]);
+      });
+      isThere = true;
+    },
+  };
+}

@@ -1,0 +1,47 @@
+/** `posthorn completion bash|zsh|fish`: a script for the shell, made from the commands there are. */
+import { Argument, type Command, type Option } from 'commander';
+import type { Context } from './cli.ts';
+import { bash, fish, zsh, type Place } from './completion-scripts.ts';
+import { examples } from './options.ts';
+
+const scripts = { bash, zsh, fish } as const;
+
+export function addCompletion(program: Command, context: Context): void {
+  program
+    .command('completion')
+    .description('print a script that completes commands and options in your shell')
+    .addArgument(new Argument('<shell>').choices(Object.keys(scripts)))
+    .addHelpText(
+      'after',
+      examples(
+        'posthorn completion bash > /etc/bash_completion.d/posthorn',
+        'posthorn completion zsh > ~/.zfunc/_posthorn',
+        'posthorn completion fish > ~/.config/fish/completions/posthorn.fish',
+      ),
+    )
+    .action((shell: keyof typeof scripts) => {
+      context.out(scripts[shell](placesOf(program)));
+    });
+}
+
+/** Every command with what can stand after it; the program itself has the empty path. */
+export function placesOf(command: Command, path: readonly string[] = []): Place[] {
+  const place: Place = {
+    path,
+    commands: command.commands.map((one) => ({ word: one.name(), says: firstLine(one.description()) })),
+    options: [...command.options.map(optionOf), { word: '--help', says: 'show help', takes: 'nothing' }],
+    choices: command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []),
+    takesFiles: command.registeredArguments.some((argument) => isFile(argument.name())),
+  };
+  return [place, ...command.commands.flatMap((one) => placesOf(one, [...path, one.name()]))];
+}
+
+function optionOf({ long, flags, description, required }: Option): Place['options'][number] {
+  const takes = !required ? 'nothing' : isFile(/<([^>]+)>/.exec(flags)?.[1] ?? '') ? 'file' : 'value';
+  return { word: long ?? flags, says: firstLine(description), takes };
+}
+
+const isFile = (name: string): boolean => /^files?$/.test(name);
+
+/** Scripts put it between single quotes, and zsh parts it at colons. */
+const firstLine = (text: string): string => text.split('\n', 1)[0]?.replaceAll(/['`\\[\]:]/g, '') ?? '';

@@ -1,0 +1,61 @@
+/** `posthorn doctor`: is everything right that mail depends on, and what to do where it is not? */
+import type { Command } from 'commander';
+import { Problem } from '../base/problem.ts';
+import type { Context } from './cli.ts';
+import { examples, listOption } from './options.ts';
+import { showProgress } from './progress.ts';
+import { printable } from './table.ts';
+
+interface DoctorOptions {
+  only?: string[];
+  dnssec?: true;
+  json?: true;
+}
+
+/** Something failed. */
+const SICK = 1;
+
+const MARKS = { ok: 'ok     ', warning: 'warning', failed: 'FAILED ' } as const;
+
+export function addDoctor(program: Command, context: Context): void {
+  program
+    .command('doctor')
+    .description('look at everything that mail depends on; exit code 1 if something failed')
+    .option('--only <checks>', 'only these checks: name,outbound,...', listOption)
+    .option('--dnssec', 'try the DNS servers for DNSSEC, though no setting counts on it')
+    .option('--json', 'as one JSON object')
+    .addHelpText(
+      'after',
+      examples(
+        'posthorn doctor',
+        'posthorn doctor --only name,outbound,blocklists',
+        'posthorn doctor --json | jq \'.data[] | select(.status != "ok")\'',
+      ),
+    ) // prettier-ignore
+    .action(async ({ only, dnssec, json }: DoctorOptions) => {
+      // The store and its packages take longer to load than most commands run.
+      const { checkNames, examineFrom } = await import('../operator/doctor/reach.ts');
+      const strangers = only?.filter((name) => !checkNames.some((known) => known === name)) ?? [];
+      if (strangers.length > 0)
+        throw new Problem('invalid_parameter', `--only: there is no check ${strangers.join(', ')}; there are ${checkNames.join(', ')}`); // prettier-ignore
+      const checks = checkNames.filter((name) => only?.includes(name) ?? true);
+      const progress = showProgress(context, 'examining');
+      let done = 0;
+      progress.at(done, checks.length);
+      const findings = await examineFrom(context.load().config, {
+        checks,
+        wantsDnssec: dnssec === true,
+        ended: () => {
+          progress.at(++done, checks.length);
+        },
+      });
+      progress.end();
+      context.print(json, { data: findings }, () => findings.flatMap(lines));
+      if (findings.some(({ status }) => status === 'failed')) context.end(SICK);
+    });
+}
+
+function lines({ check, status, why, cure }: { check: string; status: keyof typeof MARKS; why: string; cure: string | null }): string[] {
+  const line = `${MARKS[status]}  ${check.padEnd(13)}  ${printable(why)}`;
+  return cure === null ? [line] : [line, `${' '.repeat(24)}-> ${printable(cure)}`];
+} // prettier-ignore

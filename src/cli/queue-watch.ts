@@ -1,0 +1,89 @@
+/** `posthorn queue sources|unblock|watch`. */
+import type { Command } from 'commander';
+import { systemClock } from '../base/clock.ts';
+import type { Operator } from '../operator/operator.ts';
+import type { ResultOf } from '../operator/operations.ts';
+import type { Context } from './cli.ts';
+import { durationOption } from './options.ts';
+import { json, printable, table } from './table.ts';
+
+interface WatchOptions {
+  lane?: string;
+  message?: string;
+  for?: number;
+  json?: true;
+}
+
+type Line = ResultOf<'queue.watch'>['data'][number];
+
+const WAIT_MS = 20_000;
+
+export function addWatch(queue: Command, context: Context): void {
+  queue
+    .command('sources')
+    .description('show the addresses that mail leaves from: pauses, block lists, warm-up')
+    .option('--json', 'as one JSON object')
+    .action(async ({ json: asJson }: { json?: true }) => {
+      const sources = await context.operate((operator) => operator.call('queue.sources', {}));
+      context.print(asJson, sources, () => sourceLines(sources.data));
+    });
+  queue
+    .command('unblock')
+    .description('use a source again at sites that refused it by a block list')
+    .argument('[source]', "its name (default: the system's address)")
+    .option('--json', 'as one JSON object')
+    .action(async (source: string | undefined, { json: asJson }: { json?: true }) => {
+      const result = await context.operate((operator) => operator.call('queue.unblock', { source }));
+      context.print(asJson, result, () => [`${String(result.unblocked)} sites get mail from it again`]);
+    });
+  queue
+    .command('watch')
+    .description('show what is said on the wire, as it is said, until Ctrl-C; never what a mail says')
+    .option('--lane <lane>', 'on the connections of this lane, as `queue lanes` shows it')
+    .option('--message <id>', 'about this message')
+    .option('--for <time>', 'end after so long, such as 1m', durationOption)
+    .option('--json', 'one JSON object a line')
+    .action((options: WatchOptions) => context.operate((operator) => watch(context, operator, options)));
+}
+
+async function watch(context: Context, operator: Operator, options: WatchOptions): Promise<void> {
+  const { lane, message, for: forMs = Infinity, json: asJson } = options;
+  const end = systemClock.now() + forMs;
+  let page = await operator.call('queue.watch', { lane, message_id: message });
+  for (;;) {
+    if (page.lost > 0) context.note(`${String(page.lost)} lines came too fast to be shown`);
+    for (const line of page.data) context.out(asJson === true ? json(line, 0) : text(line));
+    const left = end - systemClock.now();
+    if (left <= 0) return;
+    const wait = Math.max(0, Math.min(WAIT_MS, Math.floor(left)));
+    page = await operator.call('queue.watch', { watch: page.watch, after: page.position, wait_ms: wait });
+  }
+}
+
+const text = ({ at, connection, host, side, text: said }: Line): string =>
+  `${at}  ${host}#${String(connection)}  ${side} ${printable(said)}`;
+
+function sourceLines(sources: ResultOf<'queue.sources'>['data']): string[] {
+  const heads = table(
+    ['SOURCE', 'POOL', 'IPV4', 'IPV6', 'EHLO', 'STATE'],
+    sources.map((one) => [
+      one.name ?? "(the system's)",
+      one.pool,
+      one.ipv4,
+      one.ipv6,
+      one.ehlo,
+      one.paused ? 'paused' : one.blocks.length > 0 ? `off ${String(one.blocks.length)} sites` : 'in use',
+    ]),
+  );
+  const blocks = sources.flatMap(({ name, blocks: off }) =>
+    off.map((one) => [name ?? "(the system's)", one.site, one.until, one.reply]),
+  );
+  const warm = sources.flatMap(({ name, warm_up: sites }) =>
+    sites.map((one) => [name ?? '', one.site, one.sent, one.cap ?? 'warm']),
+  );
+  return [
+    ...heads,
+    ...(blocks.length === 0 ? [] : ['', ...table(['SOURCE', 'KEPT OFF', 'UNTIL', 'REPLY'], blocks)]),
+    ...(warm.length === 0 ? [] : ['', ...table(['SOURCE', 'WARM-UP AT', 'SENT TODAY', 'OF'], warm)]),
+  ];
+}

@@ -1,0 +1,56 @@
+/** How mailbox providers take our mail: what bounced, was put off and was complained about, by provider, day by day. */
+import { providerNames, type StatType } from '../../events/stats.ts';
+import { figure } from '../chart.ts';
+import { linkTo, spanOf } from '../links.ts';
+import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { levelOf, limits, stepsOf, type StatsRecord } from './overview.ts';
+
+const WHERE = '/reputation';
+
+export function reputationPages(): Page[] {
+  return [get(WHERE, show)];
+}
+
+async function show(visit: Visit): Promise<Shown> {
+  const { query, now } = visit;
+  const span = spanOf(query, '30d', now);
+  const provider = providerNames.find((name) => name === query.get('provider')) ?? null;
+  const [apart, overTime] = await Promise.all([
+    visit.ask<StatsRecord>('getStats', { query: { since: span.since, by: 'provider' } }),
+    visit.ask<StatsRecord>('getStats', { query: { since: span.since, bucket: 'day', provider } }),
+  ]);
+  return view('reputation', 'Reputation', {
+    hasPlots: true,
+    span: { ...span, choices: span.choices.filter(({ value }) => value === '7d' || value === '30d') },
+    provider,
+    all: linkTo(WHERE, query, { provider: null }),
+    rows: apart.data.map(({ key, counts }) => lineOf(query, key ?? 'other', counts)),
+    isEmpty: apart.total.sent === 0,
+    trouble: countsChart(overTime, 'Recipients that bounced and that were put off, by day', ['bounced', 'deferred']),
+    complaints: countsChart(overTime, 'Complaints, by day', ['complained']),
+  });
+}
+
+function lineOf(query: URLSearchParams, provider: string, counts: StatsRecord['total']): object {
+  const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
+  const [bounced, complained] = [part(counts.bounced, counts.sent), part(counts.complained, counts.delivered)];
+  return {
+    provider,
+    href: linkTo(WHERE, query, { provider }),
+    counts,
+    bounced,
+    complained,
+    blocked: part(counts.bounced_block, counts.sent),
+    deferred: part(counts.deferred, counts.sent),
+    bouncedLevel: levelOf(bounced, limits.bounced),
+    complainedLevel: levelOf(complained, limits.complained),
+  };
+}
+
+const countsChart = (stats: StatsRecord, about: string, types: readonly StatType[]): string =>
+  figure({
+    about,
+    kind: 'bars',
+    ...stepsOf(stats),
+    series: types.map((name) => ({ name, values: stats.data.map(({ counts }) => counts[name]) })),
+  });

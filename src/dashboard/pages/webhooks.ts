@@ -1,0 +1,227 @@
+/** Webhook endpoints: who is told of events, how well that goes, and everything that was told and answered. */
+import { Problem } from '../../base/problem.ts';
+import { allEventTypes, eventTypes } from '../../events/event.ts';
+import { filledIn, given, listOf, numberOf, textOf } from '../forms.ts';
+import { chipsOf, pagerOf } from '../links.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+
+const WHERE = '/webhooks';
+const ROWS = 50;
+/** The success rate is that of so many attempts, told for the newest endpoints. */
+const SAMPLED_ATTEMPTS = 100;
+const SAMPLED_ENDPOINTS = 20;
+const HOUR_MS = 3_600_000;
+
+interface Endpoint {
+  id: string;
+  url: string;
+  description: string;
+  events: string[];
+  streams: string[];
+  domains: string[];
+  include_machine_events: boolean;
+  include_engagement: boolean;
+  concurrency: number;
+  header_names: string[];
+  status: 'active' | 'paused' | 'disabled';
+  disabled_reason: string | null;
+  last_success_at: string | null;
+  last_failure_at: string | null;
+}
+
+interface Attempt {
+  id: string;
+  event_type: string;
+  status: 'delivered' | 'failed';
+  next_attempt_at: string | null;
+  at: string;
+}
+
+interface Paged<Row> {
+  data: Row[];
+  next_cursor: string | null;
+  previous_cursor: string | null;
+}
+
+export function webhookPages(): Page[] {
+  return [
+    get(WHERE, list),
+    get(`${WHERE}/new`, (visit) => form(visit, null)),
+    post(`${WHERE}/new`, create),
+    get(`${WHERE}/:id`, (visit) => details(visit, null)),
+    post(`${WHERE}/:id`, change),
+    post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'It is called again. What happened meanwhile is told now.')),
+    post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you let it go on.')),
+    post(`${WHERE}/:id/test`, test),
+    post(`${WHERE}/:id/rotate`, (visit) => secret(visit, 'rotateWebhookSecret', 'New secret')),
+    post(`${WHERE}/:id/secret`, (visit) => secret(visit, 'getWebhookSecret', 'Secret')),
+    post(`${WHERE}/:id/replay`, replay),
+    post(`${WHERE}/:id/deliveries/:delivery_id/resend`, async (visit) => {
+      await visit.ask('resendWebhookDelivery', { params: visit.params });
+      return move(placeOf(visit), 'It is told again now.');
+    }),
+    post(`${WHERE}/:id/remove`, async (visit) => {
+      await visit.ask('deleteWebhook', { params: visit.params });
+      return move(WHERE, 'The endpoint is removed.');
+    }),
+  ]; // prettier-ignore
+}
+
+const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
+
+async function list(visit: Visit): Promise<Shown> {
+  const { query } = visit;
+  const asked = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
+  const endpoints = await visit.ask<Paged<Endpoint>>('listWebhooks', { query: asked });
+  const rows = await Promise.all(
+    endpoints.data.map(async (endpoint, place) => ({
+      ...endpoint,
+      ...(place < SAMPLED_ENDPOINTS ? healthOf(await attemptsOf(visit, endpoint.id, SAMPLED_ATTEMPTS)) : {}),
+    })),
+  );
+  return view('webhooks', 'Webhooks', { rows, pager: pagerOf(WHERE, query, endpoints) });
+}
+
+const attemptsOf = async (visit: Visit, id: string, limit: number): Promise<Attempt[]> =>
+  (await visit.ask<Paged<Attempt>>('listWebhookDeliveries', { params: { id }, query: { limit: String(limit) } })).data;
+
+/** How the last attempts went, and when the next is due. */
+export function healthOf(attempts: readonly Pick<Attempt, 'status' | 'next_attempt_at'>[]): {
+  tried: number;
+  rate: number | null;
+  nextAt: string | null;
+} {
+  const ok = attempts.filter(({ status }) => status === 'delivered').length;
+  const planned = attempts.flatMap(({ next_attempt_at: next }) => next ?? []).sort();
+  return {
+    tried: attempts.length,
+    rate: attempts.length === 0 ? null : ok / attempts.length,
+    nextAt: planned[0] ?? null,
+  };
+}
+
+interface Chosen {
+  events: readonly string[];
+}
+
+const boxes = ({ events }: Chosen): object[] => allEventTypes.map((name) => ({ name, on: events.includes(name) }));
+
+function form(visit: Visit, fault: Problem | null): Shown {
+  const { form: fields } = visit;
+  const entered = fault === null ? { concurrency: '10' } : filledIn(fields);
+  const events = boxes({ events: fault === null ? eventTypes : fields.getAll('events') });
+  return view('webhook-new', 'New webhook', { fault, entered, events }, fault?.status ?? 200);
+}
+
+/** The settings of the form as the API wants them. Fields left empty ask for nothing; headers are one a line, `Name: value`. */
+function wishOf(fields: URLSearchParams): object {
+  const headers = headersOf(fields.get('headers') ?? '');
+  return given({
+    url: fields.get('url')?.trim() ?? '',
+    description: fields.get('description')?.trim() ?? '',
+    events: fields.getAll('events'),
+    streams: listOf(fields, 'streams'),
+    domains: listOf(fields, 'domains'),
+    include_machine_events: fields.get('include_machine_events') !== null,
+    include_engagement: fields.get('include_engagement') !== null,
+    concurrency: numberOf(fields, 'concurrency'),
+    headers: fields.get('clear_headers') !== null || Object.keys(headers).length > 0 ? headers : undefined,
+  });
+}
+
+export function headersOf(text: string): Record<string, string> {
+  const lines = text.split(/\r?\n/).filter((line) => line.trim() !== '');
+  return Object.fromEntries(
+    lines.map((line) => {
+      const colon = line.indexOf(':');
+      if (colon < 1) throw new Problem('invalid_header', 'write headers as `Name: value`, one a line', { field: 'headers' }); // prettier-ignore
+      return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
+    }),
+  );
+}
+
+async function create(visit: Visit): Promise<Shown> {
+  try {
+    const made = await visit.ask<Endpoint & { secret: string }>('createWebhook', { body: wishOf(visit.form) });
+    return view('webhook-secret', 'Your new webhook', { endpoint: made, secret: made.secret, isNew: true }, 201);
+  } catch (error) {
+    if (error instanceof Problem) return form(visit, error);
+    throw error;
+  }
+}
+
+async function details(visit: Visit, fault: Problem | null, tried: object | null = null): Promise<Shown> {
+  const { params, query, form: fields, now } = visit;
+  const status = query.get('status');
+  const paging = { after: query.get('after'), before: query.get('before'), limit: '25' };
+  const [endpoint, last, attempts, replays] = await Promise.all([
+    visit.ask<Endpoint>('getWebhook', { params }),
+    attemptsOf(visit, params['id'] ?? '', SAMPLED_ATTEMPTS),
+    visit.ask<Paged<Attempt>>('listWebhookDeliveries', { params, query: { status, ...paging } }),
+    visit.ask<Paged<object>>('listWebhookReplays', { params, query: { limit: '5' } }),
+  ]);
+  const entered = fault === null ? { ...endpoint, streams: endpoint.streams.join(' '), domains: endpoint.domains.join(' ') } : filledIn(fields); // prettier-ignore
+  const data = {
+    endpoint,
+    ...healthOf(last),
+    attempts: attempts.data,
+    chips: chipsOf(placeOf(visit), query, 'status', [
+      ['delivered', 'delivered'],
+      ['failed', 'failed'],
+    ]),
+    pager: pagerOf(placeOf(visit), query, attempts),
+    replays: replays.data,
+    since: new Date(now - 24 * HOUR_MS).toISOString().slice(0, 16),
+    until: new Date(now).toISOString().slice(0, 16),
+    types: allEventTypes,
+    events: boxes({ events: fault === null ? endpoint.events : fields.getAll('events') }),
+    entered,
+    fault,
+    tried,
+  };
+  return view('webhook', endpoint.description || endpoint.url, data, fault?.status ?? 200);
+}
+
+async function change(visit: Visit): Promise<Shown> {
+  try {
+    await visit.ask('updateWebhook', { params: visit.params, body: wishOf(visit.form) });
+    return move(placeOf(visit), 'Changed.');
+  } catch (error) {
+    if (error instanceof Problem && error.code !== 'not_found') return details(visit, error);
+    throw error;
+  }
+}
+
+async function enable(visit: Visit, enabled: boolean, said: string): Promise<Shown> {
+  await visit.ask('updateWebhook', { params: visit.params, body: { enabled } });
+  return move(placeOf(visit), said);
+}
+
+/** What came of it is shown at once: it is no reason to look for it in the list. */
+async function test(visit: Visit): Promise<Shown> {
+  const type = allEventTypes.find((one) => one === visit.form.get('type')) ?? 'delivered';
+  const tried = await visit.ask<object>('testWebhook', { params: visit.params, body: { type } });
+  return details(visit, null, tried);
+}
+
+async function secret(visit: Visit, operation: 'getWebhookSecret' | 'rotateWebhookSecret', title: string): Promise<Shown> {
+  const endpoint = await visit.ask<Endpoint>('getWebhook', { params: visit.params });
+  const { secret: newest, previous } = await visit.ask<{ secret: string; previous: object[] }>(operation, { params: visit.params });
+  const isRotated = operation === 'rotateWebhookSecret';
+  return view('webhook-secret', title, { endpoint, secret: newest, previous, isRotated });
+} // prettier-ignore
+
+/** Times of the form are UTC, as the fields say. */
+async function replay(visit: Visit): Promise<Shown> {
+  const { form: fields, params } = visit;
+  const [since, until] = [momentOf(fields, 'since'), momentOf(fields, 'until')];
+  const only = fields.get('only') === 'all' ? 'all' : 'failed';
+  await visit.ask('replayWebhook', { params, body: given({ since: since ?? '', until, only }) });
+  return move(placeOf(visit), 'The replay has begun; it goes on in the background.');
+}
+
+/** What a field for date and time sends, `2026-01-31T09:30`, as the API writes times. */
+function momentOf(fields: URLSearchParams, name: string): string | undefined {
+  const text = textOf(fields, name);
+  return text !== undefined && /^\d{4}-\d\d-\d\dT\d\d:\d\d$/.test(text) ? `${text}:00Z` : text;
+}

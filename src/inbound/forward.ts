@@ -1,0 +1,67 @@
+/**
+ * Mail of people to postmaster@ and abuse@ (RFC 2142) goes on to whoever runs this: attached as it came, in a mail of our own.
+ * Not sent on under its own sender's name: that would fail their SPF and DMARC, and make us a relay for whoever writes here. Pure.
+ */
+import { newId } from '../base/id.ts';
+import { parseMailbox } from '../mail/address.ts';
+import { withoutControls } from '../mail/header.ts';
+import type { OwnMail } from '../messages/own-mail.ts';
+import type { ReportRow } from '../storage/tables.ts';
+import type { Finding } from './finding.ts';
+
+export interface ForwardRule {
+  /** `smtp.operatorAddress`, or null. */
+  operatorAddress: string | null;
+  hostname: string;
+}
+
+export type Forwardable = Pick<ReportRow, 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
+
+/** In any hour at the most: whoever floods these addresses must not flood the operator. */
+export const FORWARDED_AN_HOUR = 20;
+
+const PERSONS = /^(?:postmaster(?:@|$)|abuse@)/i;
+
+/**
+ * Whether it is for a person to read: to such an address, by somebody (never a notice, which has no sender), and neither a
+ * report nor a machine's answer.
+ */
+export function isForOperator(row: Forwardable, { kind, token }: Finding): boolean {
+  const isLetter = kind === 'other' || (kind === 'unsubscribe' && token === null);
+  return isLetter && row.sender !== '' && addressee(row) !== null;
+}
+
+/** The mail to the operator; null where there is none. */
+export function forwardOf({ operatorAddress, hostname }: ForwardRule, row: Forwardable, now: number): OwnMail | null {
+  const to = parseMailbox(operatorAddress ?? '', { smtputf8: true });
+  const address = addressee(row);
+  if (to.kind === 'bad' || address === null) return null;
+  const name = { name: 'Posthorn', address: `postmaster@${hostname}`, local: 'postmaster', domain: hostname };
+  return {
+    id: newId('msg', now),
+    from: name,
+    to: to.mailbox,
+    subject: `Mail to ${withoutControls(address).slice(0, 200)}`,
+    content: {
+      kind: 'text',
+      text: words(row, address),
+      headers: [['Auto-Submitted', 'auto-generated']],
+      attachments: [{ filename: 'mail.eml', contentType: 'message/rfc822', contentId: null, disposition: 'attachment', content: row.raw }],
+    },
+  }; // prettier-ignore
+}
+
+function addressee({ recipients_json: recipients }: Forwardable): string | null {
+  return (JSON.parse(recipients) as string[]).find((address) => PERSONS.test(address)) ?? null;
+}
+
+function words({ received_at: at, client_ip: ip, sender, size, raw }: Forwardable, address: string): string {
+  const isCut = size > raw.length;
+  return [
+    `A mail to ${withoutControls(address)} came on ${new Date(at).toUTCString()} from ${ip}.`,
+    `Its sender says to be <${withoutControls(sender)}>. It is attached${isCut ? `: the first ${String(raw.length)} of ${String(size)} octets` : ''}.`,
+    '',
+    'Nothing in it was checked. Replies to this mail do not reach its sender.',
+    '',
+  ].join('\n');
+}

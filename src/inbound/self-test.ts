@@ -1,0 +1,131 @@
+/**
+ * Does mail that comes back find its way? A simulated mail of our own is delivered, a genuine report of its failure is handed
+ * to the MX listener by SMTP as a stranger would, and the mail must then be `bounced`. It all takes place in the account of our
+ * own mail, so nobody's numbers change.
+ */
+import { newId } from '../base/id.ts';
+import type { Bell } from '../base/bell.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Mailbox } from '../mail/address.ts';
+import { writeDeliveryReport } from '../mail/delivery-report-write.ts';
+import { writeHead } from '../mail/message-head.ts';
+import { hintsOf, type DueHint } from '../messages/accept.ts';
+import { ownMailRows } from '../messages/own-mail.ts';
+import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
+import type { Committer } from '../storage/commit.ts';
+import type { Connection } from '../storage/connection.ts';
+import { handIn } from './hand-in.ts';
+
+export interface SelfTestDeps {
+  clock: Clock;
+  db: { commit: Committer; fast: Connection };
+  bells: { deliveries: Bell<readonly DueHint[]>; events: Bell };
+  ownAccount: { ensure(): Promise<void> };
+  /** The one that signs now. */
+  returnPathKey: ReturnPathKey;
+}
+
+export interface SelfTestPlace {
+  /** Where the MX listener is; null where it has no port. */
+  mx: { host: string; port: number } | null;
+  hostname: string;
+  simulatorDomain: string;
+}
+
+/** `why` says which step failed, and is null where all went well. */
+export interface SelfTestResult {
+  ok: boolean;
+  why: string | null;
+  ms: number;
+}
+
+/** Each step at the most; usually it takes some milliseconds, and half a second where the reader of reports has to start. */
+const PATIENCE_MS = 15_000;
+
+export async function selfTest(deps: SelfTestDeps, place: SelfTestPlace): Promise<SelfTestResult> {
+  const started = deps.clock.monotonic();
+  const why = await faultOf(deps, place);
+  return { ok: why === null, why, ms: Math.round(deps.clock.monotonic() - started) };
+}
+
+async function faultOf(deps: SelfTestDeps, { mx, hostname, simulatorDomain }: SelfTestPlace): Promise<string | null> {
+  if (mx === null) return 'nothing listens for bounces: smtp.mx.port is taken by another program';
+  const postmaster = mailbox('postmaster', hostname);
+  const recipient = mailbox('delivered', simulatorDomain);
+  const deliveryId = await send(deps, postmaster, recipient);
+  if (!(await isReached(deps, deliveryId, 'delivered')))
+    return `a simulated mail was not delivered within ${seconds(PATIENCE_MS)}: the delivery engine does not get round to it`;
+  const to = `${returnPathFor(deps.returnPathKey, deliveryId)}@${hostname}`;
+  const report = bounceOf(postmaster, recipient, deps.clock.now());
+  const handed = await handIn(deps, { ...mx, helo: hostname, from: '', to, mail: report, patienceMs: PATIENCE_MS });
+  if (handed.kind === 'refused') return `the MX listener did not take a bounce: ${handed.why}`;
+  if (await isReached(deps, deliveryId, 'bounced')) return null;
+  return `the MX listener took a bounce (${handed.reply}), but it was not recognised within ${seconds(PATIENCE_MS)}`;
+}
+
+async function send(deps: SelfTestDeps, from: Mailbox, to: Mailbox): Promise<string> {
+  await deps.ownAccount.ensure();
+  const now = deps.clock.now();
+  const mail = { id: newId('msg', now), from, to, subject: 'Self-test', content: { kind: 'text', text: 'Self-test.\n', headers: [], attachments: [] } } as const; // prettier-ignore
+  const rows = ownMailRows(mail, now, { maxAge: 10 * PATIENCE_MS }, { isSimulated: true });
+  await deps.db.commit.insert(rows);
+  deps.bells.deliveries.ring(hintsOf(rows));
+  return rows.deliveries[0]?.id ?? '';
+}
+
+/** The report that a mail host would send: from nobody, about a mailbox that is not there. */
+function bounceOf(from: Mailbox, { address, domain }: Mailbox, now: number): Buffer {
+  const head = writeHead({
+    from: mailbox('mailer-daemon', domain),
+    to: [from],
+    cc: [],
+    replyTo: [],
+    subject: 'Self-test: undelivered',
+    date: new Date(now),
+    messageId: `<${newId('msg', now)}@${domain}>`,
+    extra: [['Auto-Submitted', 'auto-replied']],
+  });
+  const diagnostic = { type: 'smtp', text: '550 5.1.1 a self-test', host: domain } as const;
+  const report = writeDeliveryReport({
+    reportingMta: domain,
+    arrivedAt: now,
+    messageId: 'self-test',
+    text: 'This is a self-test.\n',
+    recipients: [{ address, status: '5.1.1', diagnostic, lastAttemptAt: now }],
+    originalHead: null,
+  });
+  return Buffer.concat([Buffer.from(`${head}${report.headers}\r\n`), report.body]);
+}
+
+/** Looks at each ring for news of the event log, until its patience ends. */
+async function isReached({ db, clock, bells }: SelfTestDeps, deliveryId: string, status: string): Promise<boolean> {
+  let wake: () => void = () => undefined;
+  const patience = { isOver: false };
+  const unlisten = bells.events.listen(() => {
+    wake();
+  });
+  const timer = clock.after(PATIENCE_MS, () => {
+    patience.isOver = true;
+    wake();
+  });
+  try {
+    for (;;) {
+      const rung = new Promise<void>((resolve) => (wake = resolve));
+      const [row] = await db.fast.all<{ status: string }>('SELECT status FROM deliveries WHERE id = ?', [deliveryId]);
+      if (row?.status === status) return true;
+      if (patience.isOver) return false;
+      await rung;
+    }
+  } finally {
+    timer.cancel();
+    unlisten();
+  }
+}
+
+const mailbox = (local: string, domain: string): Mailbox => ({
+  name: null,
+  address: `${local}@${domain}`,
+  local,
+  domain,
+});
+const seconds = (ms: number): string => `${String(ms / 1000)} s`;

@@ -1,0 +1,143 @@
+/**
+ * DMARC aggregate reports (RFC 7489 section 7.2 and appendix C): what receivers saw of mail that named our domain. The XML is read
+ * as a stream of tags and texts, without any entity but those of XML itself; what is beyond the limits is left out.
+ */
+import { Parser } from 'htmlparser2';
+
+export interface DmarcReport {
+  organization: string;
+  id: string;
+  /** The domain whose policy was asked for, lower case. */
+  domain: string;
+  /** Milliseconds since the epoch. */
+  from: number;
+  until: number;
+  /** `none`, `quarantine` or `reject`. */
+  policy: string;
+  records: readonly DmarcRecord[];
+}
+
+export interface DmarcRecord {
+  sourceIp: string;
+  count: number;
+  disposition: string;
+  /** Whether it passed with a domain that is aligned: `pass` or `fail`. */
+  dkim: string;
+  spf: string;
+  headerFrom: string;
+  envelopeFrom: string;
+  /** Of the first signature and the first check, aligned or not. */
+  dkimDomain: string;
+  dkimSelector: string;
+  dkimResult: string;
+  spfDomain: string;
+  spfResult: string;
+}
+
+const MOST_RECORDS = 5000;
+const DEEPEST = 12;
+const MOST_NESTED = 100;
+const CHUNK = 4096;
+const LONGEST_TEXT = 253;
+
+/** Where in the document a member stands, without the root and namespace prefixes. */
+const ofReport = {
+  'report_metadata/org_name': 'organization',
+  'report_metadata/report_id': 'id',
+  'report_metadata/date_range/begin': 'begin',
+  'report_metadata/date_range/end': 'end',
+  'policy_published/domain': 'domain',
+  'policy_published/p': 'policy',
+} as const;
+const ofRecord = {
+  'record/row/source_ip': 'sourceIp',
+  'record/row/count': 'count',
+  'record/row/policy_evaluated/disposition': 'disposition',
+  'record/row/policy_evaluated/dkim': 'dkim',
+  'record/row/policy_evaluated/spf': 'spf',
+  'record/identifiers/header_from': 'headerFrom',
+  'record/identifiers/envelope_from': 'envelopeFrom',
+  'record/auth_results/dkim/domain': 'dkimDomain',
+  'record/auth_results/dkim/selector': 'dkimSelector',
+  'record/auth_results/dkim/result': 'dkimResult',
+  'record/auth_results/spf/domain': 'spfDomain',
+  'record/auth_results/spf/result': 'spfResult',
+} as const;
+
+type Texts = Partial<Record<string, string>>;
+
+/** Null for what is no such report. Never throws. */
+export function readDmarcReport(xml: string): DmarcReport | null {
+  const { report, records, root } = read(xml);
+  const [from, until] = [seconds(report['begin']), seconds(report['end'])];
+  const domain = (report['domain'] ?? '').toLowerCase();
+  if (root !== 'feedback' || domain === '' || from === null || until === null || until < from) return null;
+  const { organization = '', id = '', policy = '' } = report;
+  return { organization, id, domain, from, until, policy, records: records.flatMap(recordFrom) };
+}
+
+function read(xml: string): { root: string; report: Texts; records: Texts[] } {
+  const report: Texts = {};
+  const records: Texts[] = [];
+  const path: string[] = [];
+  let text = '';
+  const keep = (into: Texts, name: string): void => {
+    const value = text.replace(/[\x00-\x1f\x7f]/g, ' ').trim();
+    // Of several signatures the first; an empty element says nothing.
+    if (value !== '') into[name] ??= value.slice(0, LONGEST_TEXT).toWellFormed();
+  };
+  let root = '';
+  const parser = new Parser(
+    {
+      onopentag(tag) {
+        const name = tag.slice(tag.indexOf(':') + 1);
+        if (path.length === 0 && root === '') root = name;
+        path.push(name);
+        text = '';
+        if (path.length === 2 && name === 'record' && records.length < MOST_RECORDS) records.push({});
+      },
+      ontext(part) {
+        if (path.length <= DEEPEST && text.length <= LONGEST_TEXT) text += part;
+      },
+      onclosetag() {
+        const place = path.length > DEEPEST ? '' : path.slice(1).join('/');
+        const own = Object.hasOwn(ofReport, place) ? ofReport[place as keyof typeof ofReport] : null;
+        const ofOne = Object.hasOwn(ofRecord, place) ? ofRecord[place as keyof typeof ofRecord] : null;
+        const record = records.at(-1);
+        if (own !== null) keep(report, own);
+        else if (ofOne !== null && record !== undefined) keep(record, ofOne);
+        path.pop();
+        text = '';
+      },
+    },
+    { xmlMode: true, decodeEntities: true },
+  );
+  // The parser's cost grows with the depth, so what is nested without end must be found soon.
+  for (let at = 0; at < xml.length && path.length <= MOST_NESTED; at += CHUNK) parser.write(xml.slice(at, at + CHUNK));
+  return { root, report, records };
+}
+
+function recordFrom(texts: Texts): DmarcRecord[] {
+  const { sourceIp = '', count = '' } = texts;
+  if (!/^[0-9A-Fa-f.:]{2,45}$/.test(sourceIp) || !/^\d{1,12}$/.test(count)) return [];
+  const lower = (name: string): string => (texts[name] ?? '').toLowerCase();
+  return [
+    {
+      sourceIp: sourceIp.toLowerCase(),
+      count: Number(count),
+      disposition: lower('disposition'),
+      dkim: lower('dkim'),
+      spf: lower('spf'),
+      headerFrom: lower('headerFrom'),
+      envelopeFrom: lower('envelopeFrom'),
+      dkimDomain: lower('dkimDomain'),
+      dkimSelector: texts['dkimSelector'] ?? '',
+      dkimResult: lower('dkimResult'),
+      spfDomain: lower('spfDomain'),
+      spfResult: lower('spfResult'),
+    },
+  ];
+}
+
+const seconds = (text: string | undefined): number | null =>
+  text !== undefined && /^\d{1,11}$/.test(text) ? Number(text) * 1000 : null;

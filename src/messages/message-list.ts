@@ -1,0 +1,278 @@
+/**
+ * Lists of messages, in the order of acceptance. Among a million messages a filter may fit all or one, and the database cannot
+ * know which; so what is read first is chosen here: of all filters that have an index in the order of the list, the one
+ * that fits least. Its index is read from the page's edge on, the other filters are looked at message by message, and reading
+ * ends when the page is full.
+ */
+import type { Knex } from 'knex';
+import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
+import { addressKey } from '../mail/address.ts';
+import type { DeliveryStatus, MessageRow } from '../storage/tables.ts';
+import { LONGEST_WORD } from './subject-words.ts';
+
+export interface MessageFilter {
+  accountId: string;
+  status?: readonly DeliveryStatus[];
+  /** An address among the recipients of any kind. */
+  to?: string;
+  from?: string;
+  /** Words the subject must have, each as a beginning of one of its words. */
+  subject?: string;
+  /** All of these. */
+  tags?: readonly string[];
+  metadata?: Readonly<Record<string, string>>;
+  templateId?: string;
+  batchId?: string;
+  stream?: string;
+  /** The sending domain. */
+  domain?: string;
+  rfcMessageId?: string;
+  /** Half-open range of acceptance times in ms. */
+  createdAfter?: number;
+  createdBefore?: number;
+  opened?: boolean;
+  clicked?: boolean;
+  test?: boolean;
+}
+
+export interface MessagePage {
+  messages: MessageRow[];
+  hasMore: boolean;
+}
+
+/** Which part of the list: newest or oldest first, and from which message on (exclusive), forwards or backwards. */
+export interface PageRequest {
+  newestFirst: boolean;
+  limit: number;
+  after?: string;
+  before?: string;
+}
+
+/** One page in the order asked for. Ids ascend with time, so they are both order and cursor. */
+export async function listMessages(read: Knex, filter: MessageFilter, page: PageRequest): Promise<MessagePage> {
+  const backwards = page.before !== undefined;
+  const part: Part = {
+    descending: page.newestFirst !== backwards,
+    edge: page.after ?? page.before ?? null,
+    limit: page.limit + 1,
+  };
+  const branches = await bestSource(read, filter);
+  const found = await Promise.all(branches.map((branch) => readBranch(read, filter, branch, part)));
+  const messages = found.length === 1 ? (found[0] ?? []) : merged(found.flat(), part);
+  const hasMore = messages.length > page.limit;
+  if (hasMore) messages.length = page.limit;
+  if (backwards) messages.reverse();
+  return { messages, hasMore };
+}
+
+interface Part {
+  descending: boolean;
+  edge: string | null;
+  limit: number;
+}
+
+/** Rows in the order of the list that may be in it. */
+interface Branch {
+  /** What is read: a table or an index, and how messages come to it. */
+  from: string;
+  /** Values of `from`. */
+  with?: readonly string[];
+  /** The column with the message's id that is read in order. */
+  id: string;
+  /** What limits it, without the range of ids. */
+  where: readonly (readonly [sql: string, ...values: string[]])[];
+}
+
+/** Each alone fits as many messages as all together; one message may come from several. */
+type Source = readonly Branch[];
+
+/** All messages of the account. */
+const everything: Source = [{ from: 'messages as m indexed by messages_by_account', id: 'm.id', where: [] }];
+
+async function readBranch(read: Knex, filter: MessageFilter, branch: Branch, part: Part): Promise<MessageRow[]> {
+  const query = inBranch(read.select('m.*'), read, filter, branch).where('m.account_id', filter.accountId);
+  narrow(query, filter);
+  if (part.edge !== null) query.where(branch.id, part.descending ? '<' : '>', part.edge);
+  return (await query.orderBy(branch.id, part.descending ? 'desc' : 'asc').limit(part.limit)) as MessageRow[];
+}
+
+function inBranch(query: Knex.QueryBuilder, read: Knex, filter: MessageFilter, branch: Branch): Knex.QueryBuilder {
+  const { createdAfter, createdBefore } = filter;
+  query.from(read.raw(branch.from, [...(branch.with ?? [])]) as unknown as string);
+  for (const [sql, ...values] of branch.where) query.whereRaw(sql, values);
+  if (createdAfter !== undefined) query.where(branch.id, '>=', idFloor('msg', createdAfter));
+  if (createdBefore !== undefined) query.where(branch.id, '<', idFloor('msg', createdBefore + MOST_AHEAD_MS));
+  return query;
+}
+
+function merged(rows: readonly MessageRow[], { descending, limit }: Part): MessageRow[] {
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const up = [...byId.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  return (descending ? up.reverse() : up).slice(0, limit);
+}
+
+/** What is counted of a source at most: whatever fits more is read in order and fills a page soon. */
+const MOST_COUNTED = 20_000;
+
+/** The source that fits the fewest messages. One alone is taken as it is. */
+async function bestSource(read: Knex, filter: MessageFilter): Promise<Source> {
+  const sources = [...plainSources(filter), ...(await wordSources(read, filter))];
+  const [only, second] = sources;
+  if (only === undefined) return everything;
+  if (second === undefined) return only;
+  const sizes = await Promise.all(sources.map((source) => sizeOf(read, filter, source)));
+  return sources[sizes.indexOf(Math.min(...sizes))] ?? only;
+}
+
+async function sizeOf(read: Knex, filter: MessageFilter, source: Source): Promise<number> {
+  const counts = await Promise.all(
+    source.map(async (branch) => {
+      // Only the index is read, not the messages behind it.
+      const own = { ...branch, from: branch.from.replace(' cross join messages as m', ''), where: branch.where.filter(([sql]) => sql !== JOINED) }; // prettier-ignore
+      const some = inBranch(read.select(read.raw('1')), read, filter, own).limit(MOST_COUNTED);
+      const row = (await read.count({ n: '*' }).from(some.as('s')).first()) as { n: number } | undefined;
+      return row?.n ?? 0;
+    }),
+  );
+  return counts.reduce((sum, n) => sum + n, 0);
+}
+
+/** What `messages_apart` holds: it serves only who repeats its condition word for word. */
+const apart: ReadonlySet<DeliveryStatus> = new Set(['scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'canceled']); // prettier-ignore
+const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', ')})`;
+
+/** `with` is the message in a table beside: SQLite keeps the order of a cross join. */
+const JOINED = 'm.id = w.message_id';
+
+const beside = (table: string, where: Branch['where']): Branch => ({
+  from: `${table} as w cross join messages as m`,
+  id: 'w.message_id',
+  where: [...where, [JOINED]],
+});
+const indexed = (index: string, where: Branch['where']): Branch => ({
+  from: `messages as m indexed by ${index}`,
+  id: 'm.id',
+  where,
+});
+
+/** The sources that follow from the filter alone. */
+function plainSources(filter: MessageFilter): Source[] {
+  const { accountId, status, to, from, tags = [], metadata = {}, templateId, stream, domain } = filter;
+  const account = ['m.account_id = ?', accountId] as const;
+  const sources: Source[] = [];
+  // Named messages are few: the database finds them by itself.
+  if (filter.batchId !== undefined) return [[indexed('messages_by_batch', [['m.batch_id = ?', filter.batchId]])]];
+  if (filter.rfcMessageId !== undefined) return [[{ from: 'messages as m', id: 'm.id', where: [] }]];
+  if (to !== undefined) sources.push([recipientBranch(addressKey(to))]);
+  for (const tag of tags) sources.push([beside('message_tags', [['w.account_id = ?', accountId], ['w.tag = ?', tag]])]); // prettier-ignore
+  for (const [name, value] of Object.entries(metadata))
+    sources.push([beside('message_metadata', [['w.account_id = ?', accountId], ['w.name = ?', name], ['w.value = ?', value]])]); // prettier-ignore
+  if (templateId !== undefined) sources.push([indexed('messages_by_template', [account, ['m.template_id = ?', templateId]])]); // prettier-ignore
+  if (stream !== undefined) sources.push([indexed('messages_by_stream', [account, ['m.stream = ?', stream]])]);
+  if (domain !== undefined) sources.push([indexed('messages_by_domain', [account, ['m.from_domain = ?', domain]])]);
+  if (from !== undefined) sources.push([indexed('messages_by_sender', [account, ['lower(m.from_address) = ?', addressKey(from)]])]); // prettier-ignore
+  if (filter.test === true) sources.push([indexed('messages_test', [account, ['m.test = 1']])]);
+  if (filter.opened === true) sources.push([indexed('messages_opened', [account, ['m.opens > 0']])]);
+  if (filter.clicked === true) sources.push([indexed('messages_clicked', [account, ['m.clicks > 0']])]);
+  if (status?.every((one) => apart.has(one)) === true)
+    sources.push(status.map((one) => indexed('messages_apart', [account, ['m.status = ?', one], [APART]])));
+  return sources;
+}
+
+/** An address may be in one message twice: the first of its deliveries stands for the message. */
+const recipientBranch = (key: string): Branch =>
+  beside('deliveries', [
+    ['w.address_key = ?', key],
+    ['NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.address_key = w.address_key AND o.message_id = w.message_id AND o.id < w.id)'],
+  ]); // prettier-ignore
+
+/** Words with one beginning that are read one by one; where there are more, no index has them in the order of the list. */
+const MOST_WORDS = 20;
+
+/** A source for each word looked for that few words begin with. */
+async function wordSources(
+  read: Knex,
+  { accountId, subject, batchId, rfcMessageId }: MessageFilter,
+): Promise<Source[]> {
+  if (subject === undefined || batchId !== undefined || rfcMessageId !== undefined) return [];
+  const sources = await Promise.all(wordsOf(subject).map((word) => wordSource(read, accountId, beginningOf(word))));
+  return sources.filter((source) => source !== null);
+}
+
+const beginningOf = (word: string): string => word.toLowerCase().slice(0, LONGEST_WORD);
+
+async function wordSource(read: Knex, accountId: string, beginning: string): Promise<Source | null> {
+  const words = await wordsWith(read, accountId, beginning);
+  if (words.length <= MOST_WORDS)
+    return words.map((word) => beside('message_words', [['w.account_id = ?', accountId], ['w.word = ?', word]])); // prettier-ignore
+  const range = [accountId, beginning, endOf(beginning)];
+  const IN_RANGE = 'account_id = ? AND word >= ? AND word < ?';
+  const some = read('message_words').select(read.raw('1')).whereRaw(IN_RANGE, range).limit(MOST_COUNTED);
+  const row = (await read.count({ n: '*' }).from(some.as('s')).first()) as { n: number } | undefined;
+  // So many are spread over the list: reading it in its order soon finds some.
+  if ((row?.n ?? 0) >= MOST_COUNTED) return null;
+  return [{ ...beside(`(SELECT DISTINCT message_id FROM message_words WHERE ${IN_RANGE})`, []), with: range }];
+}
+
+/** The words that begin so, up to one more than are of use: from each to the next in the index. */
+async function wordsWith(read: Knex, accountId: string, beginning: string): Promise<string[]> {
+  const rows = (await read.raw(
+    `WITH RECURSIVE found(word, n) AS (
+       SELECT (SELECT MIN(word) FROM message_words WHERE account_id = ? AND word >= ?), 1
+       UNION ALL
+       SELECT (SELECT MIN(w.word) FROM message_words w WHERE w.account_id = ? AND w.word > found.word), n + 1
+       FROM found WHERE found.word < ? AND n <= ?)
+     SELECT word FROM found WHERE word < ?`,
+    [accountId, beginning, accountId, endOf(beginning), MOST_WORDS, endOf(beginning)],
+  )) as unknown as { word: string }[];
+  return rows.map(({ word }) => word);
+}
+
+/** Behind every word that begins so. */
+const endOf = (beginning: string): string => `${beginning}\u{10ffff}`;
+
+function narrow(query: Knex.QueryBuilder, filter: MessageFilter): void {
+  const { accountId, status, to, from, subject, tags = [], metadata = {}, createdAfter, createdBefore, opened, clicked, test } = filter; // prettier-ignore
+  const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain}; // prettier-ignore
+  for (const [column, value] of Object.entries(equal)) if (value !== undefined) query.where(column, value);
+  if (filter.rfcMessageId !== undefined) narrowToRfcId(query, filter.rfcMessageId);
+  if (status !== undefined) query.whereIn('m.status', status);
+  if (from !== undefined) query.whereRaw('lower(m.from_address) = ?', [addressKey(from)]);
+  if (to !== undefined)
+    query.whereRaw('EXISTS (SELECT 1 FROM deliveries x WHERE x.address_key = ? AND x.message_id = m.id)', [
+      addressKey(to),
+    ]);
+  if (subject !== undefined) for (const word of wordsOf(subject)) narrowToWord(query, word);
+  for (const tag of tags)
+    query.whereRaw('EXISTS (SELECT 1 FROM message_tags x WHERE x.account_id = ? AND x.tag = ? AND x.message_id = m.id)', [accountId, tag]); // prettier-ignore
+  for (const [name, value] of Object.entries(metadata))
+    query.whereRaw('EXISTS (SELECT 1 FROM message_metadata x WHERE x.account_id = ? AND x.name = ? AND x.value = ? AND x.message_id = m.id)', [accountId, name, value]); // prettier-ignore
+  if (createdAfter !== undefined) query.where('m.created_at', '>=', createdAfter);
+  if (createdBefore !== undefined) query.where('m.created_at', '<', createdBefore);
+  if (opened !== undefined) query.where('m.opens', opened ? '>' : '=', 0);
+  if (clicked !== undefined) query.where('m.clicks', clicked ? '>' : '=', 0);
+  if (test !== undefined) query.where('m.test', test ? 1 : 0);
+}
+
+/** Our own ids name the message; those of submitted mail have an index of their own. */
+function narrowToRfcId(query: Knex.QueryBuilder, rfcMessageId: string): void {
+  const [, own] = /^<(msg_[0-7][0-9a-hjkmnp-tv-z]{25})@/.exec(rfcMessageId) ?? [];
+  if (own === undefined) query.whereRaw("substr(m.rfc_message_id, 1, 5) <> '<msg_'");
+  else query.where('m.id', own);
+  query.where('m.rfc_message_id', rfcMessageId);
+}
+
+/** SQLite folds the case of ASCII only; beyond that the usual spellings of a word are asked for one by one. */
+function narrowToWord(query: Knex.QueryBuilder, word: string): void {
+  const lower = word.toLowerCase();
+  const title = lower.replace(/^./u, (first) => first.toUpperCase());
+  const spellings = [...new Set([word, lower, title, word.toUpperCase()])];
+  const like = spellings.map(() => `' ' || m.subject LIKE ? ESCAPE '\\'`).join(' OR ');
+  query.whereRaw(
+    `(${like})`,
+    spellings.map((spelling) => `% ${escapeLike(spelling)}%`),
+  );
+}
+
+const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '');
+const escapeLike = (word: string): string => word.replace(/[\\%_]/g, '\\$&');

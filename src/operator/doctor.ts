@@ -1,0 +1,20 @@
+/** The operation that examines the running server. Without one, the command line looks for itself (doctor/reach.ts). */
+import { z } from 'zod';
+import { checkNames, examine, type CheckName } from './doctor/examine.ts';
+import type { Finding } from './doctor/finding.ts';
+import { serverProbes } from './doctor/probe.ts';
+import { onServer } from './operation.ts';
+
+export const doctorOperations = {
+  /** `checks`: only these; together they take as long as the slowest. `dnssec`: try the DNS servers for DNSSEC in any case. */
+  doctor: onServer({
+    acts: false,
+    args: z.strictObject({
+      checks: z.array(z.enum(checkNames as [CheckName, ...CheckName[]])).min(1).max(100).optional(),
+      dnssec: z.boolean().optional(),
+    }), // prettier-ignore
+    async run(deps, { checks = checkNames, dnssec = false }): Promise<{ data: Finding[] }> {
+      return { data: await examine(serverProbes(deps, { wantsDnssec: dnssec }), checks) };
+    },
+  }),
+};

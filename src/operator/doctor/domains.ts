@@ -1,0 +1,95 @@
+/** Are the records of the sending domains in DNS: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports? */
+import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
+import type { DnsRecord } from '../../domains/dns-records.ts';
+import { lookUpRecords, type Found } from '../../domains/verify.ts';
+import { trackingTargetOf } from '../../tracking/host.ts';
+import { counted, failed, ok, orWell, warning, type Verdict } from './finding.ts';
+import type { Missing, Probes } from './probes.ts';
+
+type Needs = Pick<Probes, 'config' | 'resolver' | 'store'>;
+
+const MOST_DOMAINS = 200;
+const AT_ONCE = 8;
+
+const unseen = ({ why, cure }: Missing): Verdict => warning(`cannot be looked at: ${why}`, cure);
+
+export async function domains({ config, resolver, store }: Needs): Promise<readonly Verdict[]> {
+  if (store.kind === 'missing') return [unseen(store)];
+  const all = await store.domains(MOST_DOMAINS + 1);
+  const looked = all.filter(({ row }) => row.trusted === 0).slice(0, MOST_DOMAINS);
+  if (all.length === 0) return [ok('there is no sending domain yet; `posthorn domains add` adds one')];
+  const faults = (await inTurn(looked, (domain) => faultsOf({ config, resolver }, domain))).flat();
+  const trusted = all.length - looked.length;
+  const rest = trusted === 0 ? '' : `; ${String(trusted)} more trusted without DNS`;
+  return orWell(faults, `${counted(looked.length, 'domain')} with all records in DNS${rest}`);
+}
+
+async function faultsOf({ config, resolver }: Omit<Needs, 'store'>, domain: DomainWithKeys): Promise<Verdict[]> {
+  const wanted = recordsOf(domain, config.smtp.hostname, trackingTargetOf(config));
+  const found = await lookUpRecords({ resolver }, wanted);
+  const { name, status } = domain.row;
+  const isAwaited = status === 'pending';
+  return wanted.flatMap((record, at) => faultOf(name, isAwaited, record, found[at] ?? { status: 'unknown' }));
+}
+
+/** What else is optional was the owner's choice to leave out: an Ed25519 key, a tracking host. */
+function faultOf(domain: string, isAwaited: boolean, record: DnsRecord, found: Found): Verdict[] {
+  if (found.status === 'ok' || (found.status === 'missing' && !record.required && record.purpose !== 'dmarc')) return [];
+  const what = `${domain}: the ${nameOf(record)} at ${record.host}`;
+  if (found.status === 'unknown') return [warning(`${what} cannot be looked up`, 'See the line of `resolver`.')];
+  const why = found.status === 'missing' ? `${what} is missing` : `${what} is not as it should be: ${short(found.found)}`;
+  const cure = `Publish: ${record.host}. ${record.type} ${record.value}   (all of them: posthorn domains records ${domain})`;
+  return [record.required && !isAwaited ? failed(why, cure) : warning(why, cure)];
+} // prettier-ignore
+
+const names: Readonly<Record<DnsRecord['purpose'], string>> = {
+  dkim: 'DKIM key', spf: 'SPF record', return_path: 'MX record of the return path', dmarc: 'DMARC record',
+  tracking: 'alias of the tracking host', mx: 'MX record',
+}; // prettier-ignore
+const nameOf = ({ purpose }: DnsRecord): string => names[purpose];
+
+const short = (text: string | null): string => (text ?? '').replaceAll('\n', ' | ').slice(0, 120);
+
+/**
+ * Reports about a domain go to an address of another organization only where that one consents with a record (RFC 7489
+ * section 7.1). Names that share their last two labels are taken for one organization: that is right for all but a few public suffixes.
+ */
+export async function dmarcReports({ config, resolver, store }: Needs): Promise<readonly Verdict[]> {
+  if (store.kind === 'missing') return [unseen(store)];
+  const all = (await store.domains(MOST_DOMAINS)).filter(({ row }) => row.trusted === 0);
+  const faults = await inTurn(all, async ({ row }) => {
+    const answer = await resolver.txt(`_dmarc.${row.name}`, { fresh: true });
+    const records = answer.kind === 'found' ? answer.records : [];
+    const hosts = records.flatMap(reportHosts).filter((host) => !isSameOrganization(row.name, host));
+    const ours = hosts.filter((host) => host === row.return_path || host === config.smtp.hostname);
+    return (await Promise.all(ours.map((host) => withoutConsent(resolver, row.name, host)))).flat();
+  });
+  return orWell(faults.flat(), 'reports about the domains may come to where they are asked to');
+}
+
+/** The hosts that aggregate reports are asked to, in a DMARC record. */
+function reportHosts(record: string): string[] {
+  const [, list = ''] = /;\s*rua\s*=([^;]*)/i.exec(record) ?? [];
+  return list.split(',').flatMap((uri) => {
+    const [, host] = /^\s*mailto:[^@\s]+@([^!\s]+)/i.exec(uri.slice(0, 300)) ?? [];
+    return host === undefined ? [] : [host.toLowerCase()];
+  });
+}
+
+const isSameOrganization = (a: string, b: string): boolean => lastTwo(a) === lastTwo(b);
+const lastTwo = (name: string): string => name.split('.').slice(-2).join('.');
+
+async function withoutConsent(resolver: Probes['resolver'], domain: string, host: string): Promise<Verdict[]> {
+  const at = `${domain}._report._dmarc.${host}`;
+  const answer = await resolver.txt(at, { fresh: true });
+  if (answer.kind === 'trouble') return [warning(`${at} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.')];
+  const consents = answer.kind === 'found' && answer.records.some((text) => /^v\s*=\s*DMARC1\b/.test(text));
+  return consents ? [] : [warning(`DMARC reports about ${domain} are asked to ${host}, which does not consent`, `Publish: ${at}. TXT v=DMARC1`)];
+} // prettier-ignore
+
+async function inTurn<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < items.length; at += AT_ONCE)
+    results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map(work))));
+  return results;
+}

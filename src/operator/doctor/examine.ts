@@ -1,0 +1,62 @@
+/** The examination: which checks there are, and how one is run, within a time of its own and never failing itself. */
+import type { Clock } from '../../base/clock.ts';
+import { blocklists } from './blocklists.ts';
+import { certificate } from './certificate.ts';
+import { dmarcReports, domains } from './domains.ts';
+import { failed, warning, type Finding, type Verdict } from './finding.ts';
+import { books, oneClick, webhooks } from './ledger.ts';
+import { clock, disk, files, secretKey, versions } from './machine-checks.ts';
+import { mx } from './mx.ts';
+import { name } from './name.ts';
+import { outbound } from './outbound.ts';
+import type { Probes } from './probes.ts';
+import { dnssec, resolver } from './resolver.ts';
+import { bounce, listeners } from './service.ts';
+
+type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
+
+/** In the order in which they are read: the ground first, so that the cause of a fault stands above what follows from it. */
+const checks = {
+  versions, files, secret_key: secretKey, disk, clock, listeners, certificate, resolver, dnssec, outbound, name, mx, bounce, blocklists, domains,
+  dmarc_reports: dmarcReports, one_click: oneClick, webhooks, books,
+} satisfies Record<string, Check>; // prettier-ignore
+
+export type CheckName = keyof typeof checks;
+export const checkNames = Object.keys(checks) as CheckName[];
+
+const PATIENCE_MS = 20_000;
+/** What grows with the installation. */
+const PATIENCE: Partial<Record<CheckName, number>> = { books: 300_000, domains: 120_000, dmarc_reports: 120_000 };
+
+/** Runs these checks side by side; the findings stand in the order of the names. Never rejects. */
+export async function examine(probes: Probes, names: readonly CheckName[]): Promise<Finding[]> {
+  const found = await Promise.all(names.map((one) => run(probes, one)));
+  return found.flat();
+}
+
+async function run(probes: Probes, check: CheckName): Promise<Finding[]> {
+  const patience = PATIENCE[check] ?? PATIENCE_MS;
+  const ran = (checks[check] as Check)(probes).catch(
+    (error: unknown) =>
+    failed(`the check itself failed: ${error instanceof Error ? error.message : String(error)}`, 'Report it, with the log.'), // prettier-ignore
+  );
+  const verdicts = await within(probes.clock, patience, ran);
+  return (Array.isArray(verdicts) ? verdicts : [verdicts as Verdict]).map((verdict: Verdict) => ({
+    check,
+    ...verdict,
+  }));
+}
+
+/** What is late goes on, and nobody waits for it. */
+function within(clock: Clock, ms: number, work: Promise<Verdict | readonly Verdict[]>): Promise<Verdict | readonly Verdict[]> {
+  return new Promise((resolve) => {
+    const late = warning(`no result within ${String(ms / 1000)} s`, 'Ask again when there is less to do; the other lines may say what is slow.');
+    const timer = clock.after(ms, () => {
+      resolve(late);
+    });
+    void work.then((verdicts) => {
+      timer.cancel();
+      resolve(verdicts);
+    });
+  });
+} // prettier-ignore

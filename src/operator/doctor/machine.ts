@@ -1,0 +1,63 @@
+/** The doctor's looks at this machine: versions, interfaces, disk, files, the certificate. */
+import { X509Certificate } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { stat, statfs } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import path from 'node:path';
+import { keyIdsIn } from '../../base/keyring.ts';
+import { readCertificate } from '../../config/certificate.ts';
+import { OWN_CERT_FILE } from '../../config/own-certificate.ts';
+import type { Config } from '../../config/schema.ts';
+import { sqliteVersion } from '../../storage/database.ts';
+import type { CertificateFacts, Machine } from './probes.ts';
+
+export function createMachine({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir'>): Machine {
+  return {
+    nodeVersion: process.version,
+    sqliteVersion,
+    addresses: () =>
+      Object.values(networkInterfaces()).flatMap((found = []) =>
+        found.filter(({ internal }) => !internal).map(({ address }) => address),
+      ),
+    async freeBytes(dir) {
+      const { bavail, bsize } = await statfs(dir);
+      return bavail * bsize;
+    },
+    async file(file) {
+      try {
+        const { mode, uid, size } = await stat(file);
+        return { mode: mode & 0o777, uid, bytes: size };
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+        throw error;
+      }
+    },
+    keyIds: () => keyIdsIn(dataDir),
+    certificate: () => certificateOf(tls, path.join(dataDir, OWN_CERT_FILE)),
+  };
+}
+
+function certificateOf(tls: Config['tls'], ownFile: string): CertificateFacts {
+  if (tls === null && !existsSync(ownFile)) return { kind: 'none' };
+  const file = tls?.certFile ?? ownFile;
+  try {
+    // The first of the chain is the one that is shown.
+    const read = new X509Certificate(tls === null ? readFileSync(file) : readCertificate(tls).cert);
+    return {
+      kind: 'read',
+      file,
+      isOwn: tls === null,
+      isSelfSigned: read.issuer === read.subject,
+      from: Date.parse(read.validFrom),
+      until: Date.parse(read.validTo),
+      isFor: (host) => read.checkHost(host) !== undefined,
+    };
+  } catch (error) {
+    return { kind: 'bad', why: mistakeOf(error) };
+  }
+}
+
+function mistakeOf(error: unknown): string {
+  if (typeof error === 'object' && error !== null && 'mistakes' in error) return String(error.mistakes);
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,71 @@
+/** Can this machine reach mail hosts? Many providers close outbound port 25 until somebody asks. */
+import { isIP } from 'node:net';
+import { parseEndpoint } from '../../config/endpoint.ts';
+import type { Config } from '../../config/schema.ts';
+import { failed, ok, warning, type Verdict } from './finding.ts';
+import type { Greeting, Probes } from './probes.ts';
+
+/** Where mail goes first: the smarthost that takes everything, or the host that stands for all others. */
+function wayOut({ delivery, doctor }: Config): { host: string; port: number; isSmarthost: boolean } | null {
+  const route = delivery.routes['*'];
+  if (route?.kind === 'hold' || route?.kind === 'discard') return null;
+  if (route?.kind === 'smarthost') return { host: route.host, port: route.port, isSmarthost: true };
+  return { ...mailHostOf(doctor), isSmarthost: false };
+}
+
+/** The host that stands for all mail hosts. */
+export function mailHostOf({ mailHost }: Config['doctor']): { host: string; port: number } {
+  const { host, port } = parseEndpoint(mailHost) ?? { host: mailHost, port: null };
+  return { host, port: port ?? 25 };
+}
+
+export async function outbound({
+  config,
+  resolver,
+  network,
+}: Pick<Probes, 'config' | 'resolver' | 'network'>): Promise<Verdict> {
+  const way = wayOut(config);
+  if (way === null) return ok('delivery.routes keeps all mail here, so no mail host is dialled');
+  const { host, port } = way;
+  const ips = isIP(host) > 0 ? [host] : await addressesOf(resolver, host);
+  if (typeof ips === 'string') return failed(`${host} cannot be looked up: ${ips}`, LOOK_UP_CURE);
+  const [ip] = ips;
+  if (ip === undefined) return failed(`${host} has no address in DNS`, way.isSmarthost ? SMARTHOST_CURE : TARGET_CURE);
+  const place = `${host} (${ip}), port ${String(port)}`;
+  return judged(await network.greet({ ip, port }), place, way.isSmarthost);
+}
+
+const LOOK_UP_CURE =
+  'See the line of `resolver`. A machine without a network cannot deliver: mail waits, and goes when it can.';
+const TARGET_CURE = 'Set `doctor.mailHost` to a mail host that is there.';
+const SMARTHOST_CURE = 'Correct the host of the route `*` in `delivery.routes`.';
+const BLOCKED_CURE =
+  "Have the provider or firewall open outbound TCP port 25, or send through a smarthost: delivery.routes: {'*': 'smarthost.example.com:587'}.";
+const SMARTHOST_DOWN_CURE =
+  'Is the smarthost running, and does its firewall let this machine in? Mail waits meanwhile.';
+
+/** The addresses, or what is wrong with DNS. */
+async function addressesOf(resolver: Probes['resolver'], host: string): Promise<readonly string[] | string> {
+  const answer = await resolver.a(host, { fresh: true });
+  if (answer.kind === 'trouble') return answer.text;
+  return answer.kind === 'found' ? answer.records : [];
+}
+
+function judged(greeting: Greeting, place: string, isSmarthost: boolean): Verdict {
+  const cure = isSmarthost ? SMARTHOST_DOWN_CURE : BLOCKED_CURE;
+  switch (greeting.kind) {
+    case 'greeted':
+      if (/^220[ -]/.test(greeting.line)) return ok(`${place} greets after ${String(Math.round(greeting.ms))} ms`);
+      if (/^[45]\d\d[ -]/.test(greeting.line))
+        return warning(
+          `${place} was reached, but refuses us: ${greeting.line}`,
+          'Its words say why; often the address of this machine is on a block list or has no name (see `name` and `blocklists`).',
+        );
+      return failed(`what answers at ${place} is no mail host: ${greeting.line}`, cure);
+    case 'silent':
+      return failed(`${place} does not answer: ${greeting.why}`, cure);
+    case 'refused':
+    case 'unreachable':
+      return failed(`${place} cannot be reached: ${greeting.why}`, cure);
+  }
+}

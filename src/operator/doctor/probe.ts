@@ -1,0 +1,68 @@
+/** Real probes: for the running server, and for a command without one. */
+import { systemClock, type Clock } from '../../base/clock.ts';
+import { createResolver } from '../../base/resolver.ts';
+import type { Config } from '../../config/schema.ts';
+import { openReader, sqliteFile } from '../../storage/database.ts';
+import { checkFiles } from '../direct.ts';
+import type { OperatorDeps } from '../operation.ts';
+import { createMachine } from './machine.ts';
+import { createNetwork } from './network.ts';
+import type { Missing, Probes, SelfTest } from './probes.ts';
+import { storeProbes } from './store.ts';
+
+/** Looks from inside of the server. */
+export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec: boolean }): Probes {
+  const { config, clock, resolver, db } = deps;
+  return {
+    ...ground(config, clock),
+    resolver,
+    wantsDnssec,
+    store: storeProbes(db),
+    server: { kind: 'server', ports: () => deps.listening(), selfTest: async () => bounceTest(await deps.selfTest()) },
+  };
+}
+
+const bounceTest = ({ ok, why, ms }: Awaited<ReturnType<OperatorDeps['selfTest']>>): SelfTest =>
+  ok ? { kind: 'recognised', ms } : { kind: 'failed', why: why ?? 'it says no reason' };
+
+const ground = (config: Config, clock: Clock): Pick<Probes, 'config' | 'clock' | 'machine' | 'network'> => ({
+  config,
+  clock,
+  machine: createMachine(config),
+  network: createNetwork({ clock }),
+});
+
+/** Looks without a server: whatever cannot be opened is a finding, not a failure. Nothing is made, migrated or changed. */
+export async function openProbes(config: Config, { wantsDnssec }: { wantsDnssec: boolean }): Promise<Probes & { close(): Promise<void> }> {
+  const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers });
+  const opened = await openStore(config);
+  return {
+    ...ground(config, systemClock),
+    resolver,
+    wantsDnssec,
+    store: opened.kind === 'missing' ? opened : opened.store,
+    server: { kind: 'missing', why: 'the server is not running', cure: 'Start it (posthorn serve) and ask again.' },
+    async close() {
+      await resolver.close();
+      if (opened.kind === 'open') await opened.close();
+    },
+  };
+} // prettier-ignore
+
+type Opened = Missing | { kind: 'open'; store: ReturnType<typeof storeProbes>; close(): Promise<void> };
+
+async function openStore(config: Config): Promise<Opened> {
+  const { url } = config.storage;
+  try {
+    checkFiles(sqliteFile(url), false);
+    const reader = await openReader({ url });
+    if (reader.waiting.length === 0)
+      return { kind: 'open', store: storeProbes(reader), close: () => reader.close() };
+    await reader.close();
+    return { kind: 'missing', why: `the database lacks ${reader.waiting.join(', ')}`, cure: 'Run: posthorn migrate' };
+  } catch (error) {
+    return { kind: 'missing', why: messageOf(error), cure: 'Start the server (posthorn serve), or run this as its user.' };
+  }
+} // prettier-ignore
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,0 +1,52 @@
+/** The doctor from outside: asks the running server, or looks for itself where none answers. */
+import type { Config } from '../../config/schema.ts';
+import { callServer } from '../control-client.ts';
+import { socketPath } from '../control-socket.ts';
+import { examine, type CheckName } from './examine.ts';
+import type { Finding } from './finding.ts';
+import { openProbes } from './probe.ts';
+
+export { checkNames, type CheckName } from './examine.ts';
+export type { Finding } from './finding.ts';
+
+export interface ReachOptions {
+  wantsDnssec: boolean;
+  /** Only these checks. */
+  checks: readonly CheckName[];
+  /** A check has ended. */
+  ended: (check: CheckName) => void;
+}
+
+/** Runs the checks side by side and gives the findings in the order of the checks. */
+export async function examineFrom(config: Config, { checks, wantsDnssec, ended }: ReachOptions): Promise<Finding[]> {
+  const file = socketPath(config.dataDir);
+  const [first, ...rest] = checks;
+  if (first === undefined) return [];
+  const ask = async (check: CheckName): Promise<readonly Finding[] | null> => {
+    const called = await callServer(file, 'doctor', { checks: [check], dnssec: wantsDnssec });
+    if (called.kind === 'no_server') return null;
+    ended(check);
+    // What comes back has gone through the operation of this name, whose result this is.
+    return (called.result as { data: Finding[] }).data;
+  };
+  const answered = await ask(first);
+  if (answered === null) return await examineHere(config, { checks, wantsDnssec, ended });
+  const others = await Promise.all(rest.map(async (check) => (await ask(check)) ?? []));
+  return [...answered, ...others.flat()];
+}
+
+async function examineHere(config: Config, { checks, wantsDnssec, ended }: ReachOptions): Promise<Finding[]> {
+  const probes = await openProbes(config, { wantsDnssec });
+  try {
+    const found = await Promise.all(
+      checks.map(async (check) => {
+        const findings = await examine(probes, [check]);
+        ended(check);
+        return findings;
+      }),
+    );
+    return found.flat();
+  } finally {
+    await probes.close();
+  }
+}

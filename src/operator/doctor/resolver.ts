@@ -1,0 +1,59 @@
+/** Does DNS answer, does it tell the truth about what is not there, and does it validate where that is counted on? */
+import type { DnsAnswer } from '../../base/resolver.ts';
+import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
+import { mailHostOf } from './outbound.ts';
+import type { Probes } from './probes.ts';
+
+type Needs = Pick<Probes, 'config' | 'resolver' | 'clock'>;
+
+/** RFC 6761 section 6.4: nobody has a name there. */
+const NOBODY = 'posthorn-doctor.invalid';
+const SLOW_MS = 1000;
+
+const CURE =
+  'Check /etc/resolv.conf or set `delivery.dnsServers`; a resolver on this machine (unbound) is best for mail.';
+
+export async function resolver({ config, resolver: dns, clock }: Needs): Promise<readonly Verdict[]> {
+  const begun = clock.monotonic();
+  const [nobody, host] = await Promise.all([
+    dns.a(NOBODY, { fresh: true }),
+    dns.a(mailHostOf(config.doctor).host, { fresh: true }),
+  ]);
+  const ms = Math.round(clock.monotonic() - begun);
+  const trouble = [nobody, host].find((answer) => answer.kind === 'trouble');
+  if (trouble !== undefined) return [failed(`DNS does not answer: ${trouble.text}`, CURE)];
+  const faults: Verdict[] = [];
+  if (nobody.kind !== 'no_domain')
+    faults.push(
+      failed(
+        `DNS invents answers: it has one for ${NOBODY}, a name that cannot exist`,
+        `Mail to mistyped domains would wait for days instead of bouncing. ${CURE}`,
+      ),
+    );
+  if (ms > SLOW_MS) faults.push(warning(`DNS takes ${String(ms)} ms to answer`, CURE));
+  return orWell(faults, `DNS answers in ${String(ms)} ms`);
+}
+
+const VALIDATOR_CURE =
+  'Run a validating resolver on this machine (unbound with its root key) and name it in `delivery.dnsServers`, or set `delivery.dnssecResolver: false`.';
+
+/** DANE rests on a resolver that validates: it marks signed answers, and gives none from a zone whose signatures are wrong. */
+export async function dnssec({
+  config,
+  resolver: dns,
+  wantsDnssec,
+}: Pick<Probes, 'config' | 'resolver' | 'wantsDnssec'>): Promise<readonly Verdict[]> {
+  if (!config.delivery.dnssecResolver && !wantsDnssec) return [ok('not counted on: `delivery.dnssecResolver` is off')];
+  const { signedZone, brokenZone } = config.doctor;
+  const [signed, broken] = await Promise.all([anyOf(dns, signedZone), anyOf(dns, brokenZone)]);
+  const say = config.delivery.dnssecResolver ? failed : warning;
+  if (signed.kind === 'trouble') return [say(`${signedZone}, a signed zone, cannot be looked up: ${signed.text}`, VALIDATOR_CURE)]; // prettier-ignore
+  const faults: Verdict[] = [];
+  if (signed.kind !== 'found' || !signed.secure)
+    faults.push(say(`the answer for ${signedZone}, a signed zone, does not come back as validated (AD bit)`, VALIDATOR_CURE)); // prettier-ignore
+  if (broken.kind !== 'trouble')
+    faults.push(say(`DNS answers for ${brokenZone}, whose signatures are wrong, as if nothing were`, VALIDATOR_CURE)); // prettier-ignore
+  return orWell(faults, `DNS validates: ${signedZone} is marked as secure, ${brokenZone} is refused`);
+}
+
+const anyOf = (dns: Probes['resolver'], zone: string): Promise<DnsAnswer<string>> => dns.a(zone, { fresh: true });

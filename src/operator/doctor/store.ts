@@ -1,0 +1,53 @@
+/** The doctor's looks at the database: reading only. */
+import { listDomains } from '../../domains/domain-store.ts';
+import { balance } from '../../messages/books.ts';
+import type { Database } from '../../storage/database.ts';
+import type { WebhookRow } from '../../storage/tables.ts';
+import type { Store } from './probes.ts';
+
+const MOST_ENDPOINTS = 100;
+const MOST_STREAMS = 20;
+/** A failure now and then is tried again and needs nobody. */
+const FAILURES_THAT_COUNT = 3;
+
+export function storeProbes(db: Pick<Database, 'read'>): Store {
+  const { read } = db;
+  return {
+    kind: 'store',
+    books: () => balance(read),
+    domains: (most) => listDomains({ db }, { accountId: null, limit: most }),
+    sickEndpoints: () =>
+      read<WebhookRow>('webhooks')
+        .select('id', 'url', 'status', 'disabled_reason', 'failing_since')
+        .where({ status: 'disabled' })
+        .orWhere((query) => {
+          void query.where({ status: 'active' }).andWhere('failures', '>=', FAILURES_THAT_COUNT);
+        })
+        .orderBy('id')
+        .limit(MOST_ENDPOINTS),
+    async endpointCount() {
+      const row = (await read('webhooks').count({ n: '*' }).first()) as { n: number } | undefined;
+      return row?.n ?? 0;
+    },
+    async broadcastsSince(at) {
+      const rows = (await read('streams')
+        .join('stats', (on) => on.on('stats.account_id', 'streams.account_id').andOn('stats.stream', 'streams.slug'))
+        .distinct('streams.slug')
+        .where({ 'streams.type': 'broadcast', 'stats.span': 'day', 'stats.test': 0, 'stats.tag': '' })
+        .andWhere('stats.at', '>=', at)
+        .limit(MOST_STREAMS)) as { slug: string }[];
+      return rows.map(({ slug }) => slug);
+    },
+    async sealKeyIds() {
+      // `v1.<key id>.<bytes>`: the DKIM keys are there in every installation that can send, and few.
+      const rows = await read.raw<{ sealed: string }[]>(
+        'SELECT DISTINCT substr(private_key_sealed, 1, 36) AS sealed FROM dkim_keys',
+      );
+      return [...new Set(rows.flatMap(({ sealed }) => sealed.split('.')[1] ?? []))];
+    },
+    async newestAt() {
+      const row = (await read('events').select('at').orderBy('sequence', 'desc').first()) as { at: number } | undefined;
+      return row?.at ?? null;
+    },
+  };
+}

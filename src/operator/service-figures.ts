@@ -1,0 +1,47 @@
+/** Figures beside the mail itself: webhook backlog, what came back by mail, and whether the books balance. */
+import type { Clock } from '../base/clock.ts';
+import { single, type Family } from '../base/exposition.ts';
+import { balance } from '../messages/books.ts';
+import type { Database } from '../storage/database.ts';
+
+interface Deps {
+  db: Pick<Database, 'read'>;
+  clock: Clock;
+}
+
+const ENDPOINT_STATES = ['active', 'paused', 'disabled'];
+
+export async function webhookFigures({ db, clock }: Deps): Promise<Family[]> {
+  const { read } = db;
+  const states: { status: string; n: number }[] = await read('webhooks').select('status').count({ n: '*' }).groupBy('status');
+  const [calls]: { n: number; oldest: number | null }[] = await read('webhook_calls').whereNotNull('due_at').count({ n: '*' }).min({ oldest: 'due_at' });
+  const [behind] = await read.raw<{ n: number | null }[]>(
+    `SELECT MAX((SELECT MAX(sequence) FROM events) - cursor) AS n FROM webhooks WHERE status = 'active'`,
+  );
+  const late = calls?.oldest == null ? 0 : Math.max(0, clock.now() - calls.oldest) / 1000;
+  return [
+    { name: 'posthorn_webhook_endpoints', type: 'gauge', help: 'Webhook endpoints by status.', samples: ENDPOINT_STATES.map((status) => ({ labels: { status }, value: states.find((one) => one.status === status)?.n ?? 0 })) },
+    single('posthorn_webhook_calls_waiting', 'gauge', 'Webhook calls that are to be made again.', calls?.n ?? 0),
+    single('posthorn_webhook_oldest_due_age_seconds', 'gauge', 'How long the longest due call has been due; 0 where none is.', late),
+    single('posthorn_webhook_backlog_events', 'gauge', 'Events that the active endpoint furthest behind has not looked at.', Math.max(0, behind?.n ?? 0)),
+  ];
+} // prettier-ignore
+
+/** A pass over at most `retention.reports` of rows: seldom. */
+export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
+  const rows: { kind: string | null; state: string; n: number }[] = await db.read('reports').select('kind', 'state').count({ n: '*' }).groupBy('kind', 'state');
+  const known = [{ kind: null, state: 'new', n: 0 }, ...rows];
+  const sums = new Map<string, { labels: { kind: string; state: string }; value: number }>();
+  for (const { kind, state, n } of known) {
+    const labels = { kind: kind ?? 'unread', state };
+    const key = `${labels.kind} ${state}`;
+    sums.set(key, { labels, value: (sums.get(key)?.value ?? 0) + n });
+  }
+  return [{ name: 'posthorn_reports', type: 'gauge', help: 'Mails to our own addresses that are kept, by what they were taken for and what became of them.', samples: [...sums.values()] }];
+} // prettier-ignore
+
+/** Counts every recipient: once an hour. */
+export async function balanceFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
+  const { balanced } = await balance(db.read);
+  return [single('posthorn_books_balanced', 'gauge', 'Whether counters and rows agree, looked at once an hour.', balanced ? 1 : 0)]; // prettier-ignore
+}

@@ -1,0 +1,62 @@
+/** Operations on sources: how each stands with the sites, and using one again that a block list kept out. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { onServer, type SourceState } from './operation.ts';
+
+export interface SourceRecord {
+  object: 'source';
+  /** Null for the address that the system chooses. */
+  name: string | null;
+  pool: string;
+  ipv4: string | null;
+  ipv6: string | null;
+  ehlo: string;
+  paused: boolean;
+  /** Sites that refused it by a block list, and until when they get nothing from it. */
+  blocks: { site: string; since: string; until: string; reply: string }[];
+  /** Sites it has sent to today while it is warmed up; no cap where it is warm. */
+  warm_up: { site: string; sent: number; cap: number | null }[];
+}
+
+export const sourceOperations = {
+  'queue.sources': onServer({
+    acts: false,
+    args: z.strictObject({}),
+    run: ({ mta }) => Promise.resolve({ data: mta.sources.list().map(sourceRecord) }),
+  }),
+  /** Sites that refused the source by a block list get mail from it again; without a name, the system's address. */
+  'queue.unblock': onServer({
+    acts: true,
+    args: z.strictObject({ source: z.string().min(1).max(100).optional() }),
+    async run({ mta, bells, log }, { source: name = null }) {
+      if (!mta.sources.list().some((source) => source.name === name))
+        throw new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
+          field: 'source',
+        });
+      const unblocked = await mta.sources.unblock(name);
+      log.info({ event: 'source_unblocked', source: name, sites: unblocked }, 'the operator uses a source again');
+      bells.holds.ring();
+      return { unblocked };
+    },
+  }),
+};
+
+function sourceRecord({ name, pool, ipv4, ipv6, ehlo, paused, blocks, warmUp }: SourceState): SourceRecord {
+  return {
+    object: 'source',
+    name,
+    pool,
+    ipv4,
+    ipv6,
+    ehlo,
+    paused,
+    blocks: blocks.map(({ site, since, until, reply }) => ({
+      site,
+      since: rfc3339(since),
+      until: rfc3339(until),
+      reply,
+    })),
+    warm_up: warmUp.map(({ site, sent, cap }) => ({ site, sent, cap })),
+  };
+}

@@ -1,0 +1,56 @@
+/**
+ * The operation that shows what is said on the wire, live: for `posthorn queue watch` and the dashboard. The first call begins a
+ * watch; each later one fetches what came since, and waits for it a little. A watch ends when nobody asks for a minute.
+ */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { onServer } from './operation.ts';
+
+export interface WatchRecord {
+  object: 'transcript';
+  /** To be named in the next call. */
+  watch: number;
+  position: number;
+  /** Lines that came and went before they were fetched. */
+  lost: number;
+  data: {
+    at: string;
+    /** Connections are numbered: several may speak at once. */
+    connection: number;
+    lane: string;
+    host: string;
+    message_id: string;
+    /** `>` is us. */
+    side: '<' | '>';
+    text: string;
+  }[];
+}
+
+const LONGEST_WAIT_MS = 30_000;
+
+export const watchOperations = {
+  'queue.watch': onServer({
+    acts: false,
+    args: z.strictObject({
+      lane: z.string().min(1).max(300).optional(),
+      message_id: z.string().min(1).max(100).optional(),
+      watch: z.int().min(1).optional(),
+      after: z.int().min(0).optional(),
+      wait_ms: z.int().min(0).max(LONGEST_WAIT_MS).optional(),
+    }),
+    async run(
+      { mta },
+      { lane, message_id: messageId, watch: known, after = 0, wait_ms: waitMs = 0 },
+    ): Promise<WatchRecord> {
+      if ([lane, messageId, known].filter((one) => one !== undefined).length !== 1)
+        throw new Problem('invalid_field', 'say what to watch: a lane or a message, or go on with a watch');
+      const watch = known ?? mta.transcripts.watch(lane === undefined ? { messageId: messageId ?? '' } : { lane });
+      if (watch === null) throw new Problem('invalid_state', 'too many watch already: end one first');
+      const found = await mta.transcripts.read(watch, after, waitMs);
+      if (found === null) throw new Problem('not_found', 'the watch has ended: nobody asked for a minute');
+      const data = found.lines.map(({ at, messageId: id, ...line }) => ({ at: rfc3339(at), ...line, message_id: id }));
+      return { object: 'transcript', watch, position: found.position, lost: found.lost, data };
+    },
+  }),
+};

@@ -1,0 +1,148 @@
+/** What people do in the dashboard, in a real browser: from the set-up link to a lane that is paused. */
+import assert from 'node:assert/strict';
+import type { Page } from 'playwright-core';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { PASSWORD } from '../support/browser.ts';
+import { needsChromium, openWindow, setUp } from '../support/chromium.ts';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+
+const EMAIL = 'ana@example.net';
+const SIMULATED = { from: 'hi@simulator.posthorn.test' };
+
+describe('browser: journeys', function () {
+  this.timeout(60_000);
+  let server: FakeMailServer;
+  let app: TestApp;
+  let page: Page;
+  let close: () => Promise<void>;
+  let complaints: string[] = [];
+
+  before(async function () {
+    needsChromium(this);
+    server = await startMailServer({ script: { rcpt: () => '450 4.2.0 busy' } });
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+    const window = await openWindow(app.url);
+    ({ page, complaints } = window);
+    close = () => window.context.close();
+  });
+  after(async () => {
+    await close();
+    await app.stop();
+    await server.close();
+  });
+  afterEach(() => {
+    assert.deepEqual(complaints, [], 'the console stays quiet: no script fails, and nothing is blocked');
+  });
+
+  it('sets up the first administrator, and shows the first steps', async () => {
+    await setUp(page, (await app.operator.call('admin.reset', {})).url, EMAIL);
+    assert.match(await page.locator('h1').innerText(), /First steps/);
+    assert.equal(await page.locator('.steps > li').count(), 4);
+  });
+
+  it('signs out and in again, back to the page that was asked for', async () => {
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.goto('/suppressions');
+    await page.waitForURL('**/login?next=*');
+    await page.getByLabel('E-mail address').fill(EMAIL);
+    await page.getByLabel('Password').fill(PASSWORD);
+    await page.keyboard.press('Enter');
+    await page.waitForURL('**/suppressions');
+  });
+
+  it('makes a key, shows it once, and what it opens works', async () => {
+    await page.goto('/developer/keys');
+    await page.getByRole('link', { name: 'New API key' }).first().click();
+    await page.getByLabel('Name').fill('browser');
+    await page.getByRole('button', { name: 'Make the key' }).click();
+    const key = await page.locator('#the-key').innerText();
+    assert.match(key, /^ak_live_/);
+    const { status } = await app.request('POST', '/v1/messages', { ...SIMULATED, to: 'delivered@simulator.posthorn.test', subject: 'From a key', text: 'x' }, { key }); // prettier-ignore
+    assert.equal(status, 202);
+    await page.getByLabel('I have stored it').check();
+    await page.getByRole('button', { name: 'Done' }).click();
+    await page.getByRole('link', { name: 'browser', exact: true }).click();
+    assert.doesNotMatch(await page.content(), new RegExp(key));
+    await page.getByRole('link', { name: 'Request log of this key' }).click();
+    await page.getByText('/v1/messages').first().waitFor();
+  });
+
+  it('adds a domain and shows the records to publish, to be copied', async () => {
+    await page.goto('/domains');
+    await page.getByLabel('Add a domain').fill('new.example');
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.waitForURL('**/domains/*');
+    assert.match(await page.locator('main').innerText(), /_dmarc\.new\.example/);
+    assert.match(await page.locator('[data-copy*="v=DKIM1"]').first().getAttribute('data-copy') ?? '', /p=/);
+    await page.getByRole('button', { name: 'Check DNS now' }).click();
+    await page.getByText('DNS was asked').waitFor();
+  }); // prettier-ignore
+
+  it('watches events of the simulator arrive', async () => {
+    await page.goto('/events');
+    await page.locator('.live.on').waitFor();
+    const { id } = await app.send({ ...SIMULATED, to: 'delivered@simulator.posthorn.test', subject: 'Seen live' });
+    await page.locator('tr', { hasText: 'delivered' }).filter({ hasText: 'Seen live' }).first().waitFor();
+    await page.locator(`a[href="/messages/${id}"]`).first().click();
+    await page.locator('.timeline').waitFor();
+    const frame = page.frameLocator('iframe');
+    assert.equal(await frame.locator('script').count(), 0);
+  });
+
+  it('changes a list by its chips alone, with the address, and goes back', async () => {
+    await app.send({ ...SIMULATED, to: 'bounced@simulator.posthorn.test', subject: 'Refused' });
+    await app.settled();
+    await page.goto('/messages');
+    await page.evaluate('window.same = true');
+    await page.locator('.chips').getByText('bounced', { exact: true }).click();
+    await page.waitForURL('**/messages?status=bounced*');
+    await page.locator('td', { hasText: 'Refused' }).first().waitFor();
+    assert.equal(await page.locator('td', { hasText: 'Seen live' }).count(), 0);
+    assert.equal(await page.evaluate('window.same'), true, 'the page was not loaded anew');
+    await page.getByLabel('Search').fill('tag:nothing');
+    await page.keyboard.press('Enter');
+    await page.getByText('Nothing matches').waitFor();
+    assert.match(page.url(), /status=bounced/);
+    assert.doesNotMatch(page.url(), /stream=|test=/, 'empty fields ask for nothing');
+    await page.goBack();
+    await page.locator('td', { hasText: 'Refused' }).first().waitFor();
+  });
+
+  it('draws charts that follow the pointer, and has their numbers as a table', async () => {
+    await page.goto('/stats?test=true&range=24h');
+    assert.ok((await page.locator('.plot canvas').count()) >= 3);
+    await page.locator('.plot summary').first().click();
+    await page.locator('.plot table').first().getByText('delivered').waitFor();
+    const box = await page.locator('.plot canvas').first().boundingBox();
+    assert.ok(box);
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    await page
+      .locator('.u-legend .u-value', { hasText: /\d{4}-\d\d-\d\d/ })
+      .first()
+      .waitFor();
+  });
+
+  it('corrects a suppression', async () => {
+    await page.goto('/suppressions');
+    await page.getByLabel('Address', { exact: true }).fill('bo@example.net');
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByText('bo@example.net is not mailed').waitFor();
+    await page.locator('td summary').first().click();
+    await page.getByRole('button', { name: 'Mail it again' }).click();
+    await page.getByText('bo@example.net is mailed again').waitFor();
+    assert.equal((await app.get('/v1/suppressions/bo@example.net')).status, 404);
+  });
+
+  it('pauses a lane, which keeps mail back, and lets it go', async () => {
+    await app.send();
+    await app.settled();
+    await page.goto('/queue');
+    await page.getByRole('link', { name: 'mx.dest.test' }).click();
+    await page.getByRole('button', { name: 'Pause the lane' }).click();
+    await page.getByText('Paused: what waits and what comes rests').waitFor();
+    assert.deepEqual((await app.operator.call('queue.holds', {})).data.map(({ scope, target }) => [scope, target]), [['lane', 'mx.dest.test']]); // prettier-ignore
+    await page.getByRole('button', { name: 'Release' }).click();
+    await page.getByText('Released').waitFor();
+    assert.deepEqual((await app.operator.call('queue.holds', {})).data, []);
+  });
+});

@@ -1,0 +1,202 @@
+/** What administrators and developers do in the dashboard with the queue and with webhooks, and that it is in force. */
+import assert from 'node:assert/strict';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { signedIn, type Browser } from '../support/browser.ts';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { htmlFaults } from '../support/html.ts';
+import { startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
+
+describe('dashboard: the queue', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+  let browser: Browser;
+  let answer: string;
+
+  beforeEach(async () => {
+    answer = '450 4.2.0 busy';
+    server = await startMailServer({ script: { rcpt: () => answer } });
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
+    browser = await signedIn(app.url, app.operator);
+  });
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+
+  const waiting = async (): Promise<string> => {
+    const { id } = await app.send();
+    await app.follow().of(id, 'deferred');
+    return id;
+  };
+
+  it('shows lanes, destinations and what is in them, down to the message', async () => {
+    const id = await waiting();
+    const queue = await browser.open('/queue');
+    assert.match(queue.html, /href="\/queue\?domain=dest\.test"/);
+    assert.match(queue.html, /href="\/queue\/lane\?name&#x3D;mx\.dest\.test"/);
+    assert.match(queue.html, /id="live" hx-get/);
+    assert.deepEqual(htmlFaults(queue.html), []);
+    const domain = await browser.open('/queue?domain=dest.test');
+    assert.match(domain.html, new RegExp(`href="/messages/${id}">ana@dest\\.test`));
+    assert.match(domain.html, /450 4\.2\.0 busy/);
+    assert.deepEqual(htmlFaults(domain.html), []);
+    const lane = await browser.open('/queue/lane?name=mx.dest.test');
+    assert.equal(lane.status, 200, lane.html);
+    assert.match(lane.html, /href="\/queue\?domain=dest\.test"/);
+    assert.match(lane.html, new RegExp(`/messages/${id}`));
+    assert.deepEqual(htmlFaults(lane.html), []);
+    assert.equal((await browser.open('/queue/lane?name=nothing')).status, 404);
+  });
+
+  it('pauses a destination and lets it go', async () => {
+    const id = await waiting();
+    await browser.open('/queue?domain=dest.test');
+    await browser.submit('/queue/hold', { scope: 'domain', target: 'dest.test', new: '1', back: '/queue?domain=dest.test', note: '<b>they asked</b>' }); // prettier-ignore
+    assert.equal(browser.last.at, '/queue?domain=dest.test');
+    assert.match(browser.last.html, /&lt;b&gt;they asked/);
+    const { data: holds } = await app.operator.call('queue.holds', {});
+    assert.deepEqual(holds.map(({ scope, target, catches_new }) => [scope, target, catches_new]), [['domain', 'dest.test', true]]); // prettier-ignore
+    answer = '250 2.1.5 ok';
+    await browser.submit('/queue/flush', { domain: 'dest.test', back: '/queue' });
+    assert.equal((await app.message(id)).status, 'deferred');
+    await browser.submit('/queue/release', { id: holds[0]?.id ?? '', back: 'https://evil.test/queue' });
+    assert.equal(browser.last.at, '/queue', 'back leads nowhere else');
+    await browser.submit('/queue/flush', { domain: 'dest.test' });
+    await app.follow().of(id, 'delivered');
+  });
+
+  it('limits a lane with a reason, and ends that', async () => {
+    await waiting();
+    const where = '/queue/lane?name=mx.dest.test';
+    await browser.open(where);
+    await browser.submit('/queue/limit', {
+      lane: 'mx.dest.test',
+      connections: '2',
+      hours: '4',
+      note: 'gently',
+      back: where,
+    });
+    assert.equal(browser.last.at, where);
+    assert.match(browser.last.html, /gently/);
+    const { data } = await app.operator.call('queue.holds', {});
+    assert.deepEqual(data.map(({ kind, connections }) => [kind, connections]), [['limit', 2]]); // prettier-ignore
+    for (const [fields, fault] of [
+      [{ connections: '', per_minute: '' }, /how many connections/],
+      [{ connections: '0' }, /connections/],
+      [{ connections: 'many' }, /connections/],
+      [{ connections: '2', hours: '-1' }, /hours/],
+      [{ connections: '2', hours: '9999999' }, /hours/],
+    ] as const) {
+      const page = await browser.submit('/queue/limit', { lane: 'mx.dest.test', back: where, ...fields });
+      assert.equal(page.status, 400, JSON.stringify(fields));
+      assert.match(page.html, fault);
+      assert.deepEqual(htmlFaults(page.html), []);
+    }
+    await browser.submit('/queue/limit', { lane: 'mx.dest.test', end: '1', back: where });
+    assert.deepEqual((await app.operator.call('queue.holds', {})).data, []);
+  });
+
+  it('cancels what waits, and says what cannot be', async () => {
+    const id = await waiting();
+    await browser.open('/queue');
+    await browser.submit('/queue/cancel', { scope: 'message', target: id });
+    assert.match(browser.last.html, /1 deliveries are canceled|1 delivery/);
+    assert.equal((await app.message(id)).status, 'canceled');
+    const none = await browser.submit('/queue/hold', { scope: 'account', target: 'nobody' });
+    assert.equal(none.status, 404);
+    assert.match(none.html, /That did not work/);
+    assert.equal((await browser.submit('/queue/hold', { scope: 'domain', target: ' ' })).status, 400);
+    const actions = await browser.open('/developer/actions');
+    assert.match(actions.html, /queue\.cancel/);
+  });
+});
+
+describe('dashboard: webhooks', () => {
+  let app: TestApp;
+  let browser: Browser;
+  let receiver: WebhookReceiver;
+
+  beforeEach(async () => {
+    app = await startTestApp({ settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } } });
+    receiver = await startReceiver();
+    browser = await signedIn(app.url, app.operator);
+  });
+  afterEach(async () => {
+    await receiver.close();
+    await app.stop();
+  });
+
+  const registered = async (): Promise<string> => {
+    await browser.open('/webhooks/new');
+    const made = await browser.submit('/webhooks/new', { url: receiver.url, description: 'Orders', events: ['delivered', 'bounced'], concurrency: '5', headers: 'X-Token: one' }); // prettier-ignore
+    assert.equal(made.status, 201, made.html);
+    assert.match(made.html, /whsec_/);
+    assert.deepEqual(htmlFaults(made.html), []);
+    return /href="\/webhooks\/(whk_[^"]+)"/.exec(made.html)?.[1] ?? '';
+  };
+
+  it('are registered, told, tested and shown with what was said', async () => {
+    const id = await registered();
+    await app.send({ from: 'hi@simulator.posthorn.test', to: 'delivered@simulator.posthorn.test' });
+    await receiver.reached(1);
+    assert.equal(receiver.calls[0]?.headers['x-token'], 'one');
+    receiver.answer = { status: 503, body: '<script>alert(1)</script>' };
+    await browser.open(`/webhooks/${id}`);
+    const tested = await browser.submit(`/webhooks/${id}/test`, { type: 'bounced' });
+    assert.match(tested.html, /answered 503/);
+    assert.match(tested.html, /&lt;script&gt;alert/);
+    assert.deepEqual(htmlFaults(tested.html), []);
+    const list = await browser.open('/webhooks');
+    assert.match(list.html, /Orders/);
+    assert.match(list.html, /of the last 2/);
+    assert.deepEqual(htmlFaults(list.html), []);
+    const failed = await browser.open(`/webhooks/${id}?status=failed`);
+    assert.match(failed.html, /curl/);
+    assert.doesNotMatch(failed.html, /whsec_/);
+  });
+
+  it('are changed, paused, replayed and removed; secrets are shown and replaced', async () => {
+    const id = await registered();
+    await browser.open(`/webhooks/${id}`);
+    const before = /whsec_[^<"&]+/.exec((await browser.submit(`/webhooks/${id}/secret`)).html)?.[0];
+    const after = await browser.submit(`/webhooks/${id}/rotate`);
+    assert.ok(before);
+    assert.ok(!after.html.includes(before), 'a new one');
+    assert.match(after.html, /signs as well until/);
+    await browser.submit(`/webhooks/${id}`, { url: receiver.url, description: 'Renamed', events: 'bounced', concurrency: '1' });
+    const { body } = await app.get<{ description: string; events: string[]; header_names: string[] }>(`/v1/webhooks/${id}`);
+    assert.deepEqual([body.description, body.events, body.header_names], ['Renamed', ['bounced'], ['X-Token']], 'headers stay where none are given'); // prettier-ignore
+    await browser.submit(`/webhooks/${id}`, { url: receiver.url, events: 'bounced', concurrency: '1', clear_headers: '1' });
+    assert.deepEqual((await app.get<typeof body>(`/v1/webhooks/${id}`)).body.header_names, []);
+    await browser.submit(`/webhooks/${id}/pause`);
+    assert.match(browser.last.html, /paused/);
+    assert.equal((await browser.submit(`/webhooks/${id}/replay`, { since: '2026-01-30T00:00' })).status, 409, 'not while paused');
+    await browser.submit(`/webhooks/${id}/enable`);
+    await browser.submit(`/webhooks/${id}/replay`, { since: '2026-01-30T00:00', only: 'all' });
+    assert.match(browser.last.html, /The replay has begun/);
+    assert.deepEqual(htmlFaults(browser.last.html), []);
+    await browser.submit(`/webhooks/${id}/remove`);
+    assert.equal((await browser.open(`/webhooks/${id}`)).status, 404);
+  }); // prettier-ignore
+
+  it('are not made of what is wrong, and the form keeps what was typed', async () => {
+    for (const [fields, fault] of [
+      [{ url: 'ftp://x.test/' }, /url/],
+      [{ url: '' }, /url/],
+      [{ url: 'https://10.0.0.1/' }, /url/],
+      [{ url: receiver.url, events: [] as string[] }, /events/],
+      [{ url: receiver.url, concurrency: '99' }, /concurrency/],
+      [{ url: receiver.url, headers: 'no colon here' }, /headers/],
+      [{ url: receiver.url, headers: 'Authorization: x\nHost: y' }, /header/],
+      [{ url: receiver.url, streams: 'nothing' }, /streams/],
+      [{ url: receiver.url, domains: 'no_domain!' }, /domains/],
+    ] as const) {
+      await browser.open('/webhooks/new');
+      const page = await browser.submit('/webhooks/new', { description: 'kept <i>', events: 'sent', ...fields });
+      assert.equal(page.status, 400, JSON.stringify(fields) + page.html);
+      assert.match(/<p class="fault"[\s\S]*?<\/p>/.exec(page.html)?.[0] ?? '', fault, JSON.stringify(fields));
+      assert.match(page.html, /kept &lt;i&gt;/);
+      assert.deepEqual(htmlFaults(page.html), []);
+    }
+  });
+});

@@ -1,0 +1,77 @@
+/** RFC 8689 over the whole program: mail that must have TLS all the way, and mail that would rather arrive. */
+import assert from 'node:assert/strict';
+import { createTransport, type SendMailOptions } from 'nodemailer';
+import { startTestApp, type TestApp } from '../support/app.ts';
+import { server as certificate, stsServer, testCa } from '../support/certificate.ts';
+import { FakeResolver } from '../support/fake-resolver.ts';
+import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fake-mail-server.ts';
+
+const zones = { 'dest.test MX': ['10 mx1.dest.test', '20 mx2.dest.test'], 'mx1.dest.test A': ['127.0.0.1'], 'mx2.dest.test A': ['127.0.0.2'] }; // prettier-ignore
+const secured = ['dest.test', 'mx1.dest.test', 'mx2.dest.test'];
+
+const rows: [reason: string, first: MailServerOptions, second: MailServerOptions, secure: readonly string[], end: string, host: string | null][] = [
+  ['a host that promises it', { extensions: ['REQUIRETLS'] }, {}, secured, 'delivered', 'mx1'],
+  ['the second host promises it', {}, { extensions: ['REQUIRETLS'] }, secured, 'delivered', 'mx2'],
+  ['no host promises it', {}, {}, secured, 'bounced', null],
+  ['nobody vouches for the hosts', { extensions: ['REQUIRETLS'] }, { extensions: ['REQUIRETLS'] }, [], 'bounced', null],
+  ['no host has TLS', { tls: 'none' }, { tls: 'none' }, secured, 'deferred', null],
+  ['certificates of other names', { certificate: stsServer, extensions: ['REQUIRETLS'] }, { certificate: stsServer }, secured, 'deferred', null],
+]; // prettier-ignore
+
+describe('journey: REQUIRETLS', () => {
+  let servers: FakeMailServer[];
+  let app: TestApp;
+
+  async function start(first: MailServerOptions, second: MailServerOptions, resolver: FakeResolver): Promise<void> {
+    const usual = { tls: 'starttls', certificate } as const;
+    const one = await startMailServer({ ...usual, ...first });
+    servers = [one, await startMailServer({ ...usual, ...second, listen: { host: '127.0.0.2', port: one.port } })];
+    app = await startTestApp({ mailPort: one.port, resolver, ca: testCa, settings: { delivery: { dnssecResolver: true, mtaSts: false } } }); // prettier-ignore
+  }
+  afterEach(async () => {
+    await app.stop();
+    for (const server of servers) await server.close();
+  });
+
+  async function submitted(mail: SendMailOptions & { requireTLSExtensionEnabled?: boolean }): Promise<string> {
+    const transport = createTransport({ host: '127.0.0.1', port: app.app.ports.submissions ?? 0, secure: true, tls: { rejectUnauthorized: false }, auth: { user: 'apikey', pass: app.key } }); // prettier-ignore
+    const { response } = await transport.sendMail({ from: 'hi@acme.test', to: 'ana@dest.test', subject: 's', text: 't', ...mail }); // prettier-ignore
+    return /msg_[0-9a-z]{26}/.exec(response)?.[0] ?? assert.fail(response);
+  }
+  /** The MAIL commands of the mails that were taken. */
+  const taken = (): string[] =>
+    servers.flatMap(({ sessions }, at) =>
+      sessions.flatMap(({ mails, lines }) =>
+        mails.some(({ data }) => data !== '') ? lines.filter((line) => line.startsWith('MAIL')).map((line) => `mx${String(at + 1)} ${line}`) : [],
+      ),
+    ); // prettier-ignore
+
+  for (const [reason, first, second, secure, end, host] of rows)
+    it(`${reason}: ${end}`, async () => {
+      const resolver = new FakeResolver(zones);
+      for (const name of secure) resolver.secure.add(name);
+      await start(first, second, resolver);
+      const id = await submitted({ requireTLSExtensionEnabled: true });
+      await app.follow().of(id, end);
+      const [attempt] = (await app.message(id)).attempts;
+      if (host === null) assert.deepEqual(taken(), []);
+      else assert.match(taken().join(), new RegExp(`^${host} MAIL FROM:<[^>]+>.* REQUIRETLS`));
+      if (end === 'bounced') assert.deepEqual([attempt?.enhanced_code, attempt?.reason], ['5.7.30', 'tls_required']);
+      if (end === 'deferred') assert.equal(attempt?.reason, 'tls_required');
+    });
+
+  for (const [how, send] of [
+    ['by API', async () => (await app.send({ headers: { 'TLS-Required': 'No' } })).id],
+    ['by SMTP', () => submitted({ headers: { 'TLS-Required': 'No' } })],
+  ] as const)
+    it(`TLS-Required: No ${how} goes where DANE would forbid it`, async () => {
+      const resolver = new FakeResolver({ ...zones, '_25._tcp.mx1.dest.test TLSA': [`3 1 1 ${'ab'.repeat(32)}`], '_25._tcp.mx2.dest.test TLSA': 'SERVFAIL' }); // prettier-ignore
+      for (const name of [...secured, '_25._tcp.mx1.dest.test']) resolver.secure.add(name);
+      await start({}, {}, resolver);
+      const { id: strict } = await app.send();
+      await app.follow().of(strict, 'deferred');
+      await app.follow().of(await send(), 'delivered');
+      assert.equal(taken().length, 1);
+      assert.match(servers[0]?.sessions.at(-1)?.mails.at(-1)?.data ?? '', /^TLS-Required: No\r$/im);
+    });
+});

@@ -1,0 +1,141 @@
+/** TLS reports (RFC 8460) over the whole program: sessions are counted, and the day after their domains hear of them. */
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import https from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { gunzipSync } from 'node:zlib';
+import { copyData, newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/app.ts';
+import { stsServer } from '../support/certificate.ts';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+
+const settings = { smtp: { operatorAddress: 'ops@acme.test' } };
+
+interface Report {
+  'organization-name': string;
+  'contact-info': string;
+  'date-range': Record<string, string>;
+  policies: { policy: Record<string, unknown>; summary: Record<string, number>; 'failure-details'?: Record<string, unknown>[] }[];
+} // prettier-ignore
+
+describe('journey: TLS reports', () => {
+  let mail: FakeMailServer;
+  let app: TestApp;
+  const zones = { ...zonesFor('dest.test', 'rpt.test'), '_smtp._tls.dest.test TXT': ['v=TLSRPTv1; rua=mailto:tls@rpt.test'] }; // prettier-ignore
+
+  async function start(more: TestAppOptions = {}): Promise<void> {
+    mail = await startMailServer({ tls: 'none' });
+    app = await startTestApp({ mailPort: mail.port, zones, settings, ...more });
+  }
+  afterEach(async () => {
+    await app.stop();
+    await mail.close();
+  });
+
+  const rows = <Row>(sql: string): Promise<Row[]> => app.app.db.fast.all<Row & object>(sql) as Promise<Row[]>;
+  /** Lets time pass, a minute at a time, until this holds. */
+  async function until(holds: () => boolean | Promise<boolean>, minutes = 30 * 60): Promise<void> {
+    for (let minute = 0; !(await holds()); minute++) {
+      assert.ok(minute < minutes, 'it never came to that');
+      // The clock also holds the time limits of a report that is on its way.
+      for (let turn = 0; turn < 10 || (await isSending()); turn++)
+        await new Promise((resolve) => setImmediate(resolve));
+      app.clock.advance(60_000);
+    }
+  }
+  const isSending = async (): Promise<boolean> => (await states()).some(({ state }) => state === 'sending');
+  const mailsTo = (address: string): string[] =>
+    mail.sessions.flatMap(({ mails }) => mails.filter(({ to, data }) => to.includes(address) && data !== '').map(({ data }) => data)); // prettier-ignore
+  async function sent(to = 'ana@dest.test'): Promise<void> {
+    const { id } = await app.send({ to });
+    await app.follow().of(id, 'delivered');
+  }
+  const states = (): Promise<{ domain: string; state: string }[]> => rows('SELECT domain, state FROM tls_reports ORDER BY domain'); // prettier-ignore
+
+  it('sends a mail about the day before, once, over a restart, and counts that as well', async () => {
+    await start();
+    await sent();
+    await sent('ana@rpt.test');
+    const isReported = () => mailsTo('tls@rpt.test').length > 0;
+    await until(isReported);
+    const [data = ''] = mailsTo('tls@rpt.test');
+    assert.match(data, /^From: <ops@acme\.test>\r$/m);
+    assert.match(data, /^DKIM-Signature: /m);
+    const part = /application\/tlsrpt\+gzip[\s\S]*?\r\n\r\n([A-Za-z0-9+/=\r\n]+)\r\n--/.exec(data)?.[1] ?? '';
+    const report = JSON.parse(gunzipSync(Buffer.from(part, 'base64')).toString('utf8')) as Report;
+    assert.deepEqual([report['organization-name'], report['contact-info']], ['mail.posthorn.test', 'ops@acme.test']);
+    const [policy, ...others] = report.policies;
+    assert.equal(others.length, 0);
+    assert.deepEqual(policy?.policy, { 'policy-type': 'no-policy-found', 'policy-domain': 'dest.test' });
+    assert.deepEqual(policy.summary, { 'total-successful-session-count': 0, 'total-failure-session-count': 1 });
+    const [detail] = policy['failure-details'] ?? [];
+    assert.deepEqual([detail?.['result-type'], detail?.['receiving-mx-hostname'], detail?.['receiving-ip'], detail?.['sending-mta-ip']], ['starttls-not-supported', 'mx.dest.test', '127.0.0.1', '127.0.0.1']); // prettier-ignore
+    await until(async () => (await states()).every(({ state }) => state !== 'planned' && state !== 'sending'));
+    assert.deepEqual(await states(), [{ domain: 'dest.test', state: 'sent' }, { domain: 'rpt.test', state: 'unwanted' }]); // prettier-ignore
+    const folder = newFolder();
+    copyData(app.folder, folder);
+    const { clock } = app;
+    await app.stop();
+    app = await startTestApp({ mailPort: mail.port, zones, settings, folder, clock });
+    for (let minute = 0; minute < 120; minute++) {
+      clock.advance(60_000);
+      for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+    }
+    assert.equal(mailsTo('tls@rpt.test').length, 1);
+  });
+
+  it('posts it where the domain says https, and tries again when that fails', async () => {
+    const posted: { type: string; body: Buffer }[] = [];
+    let status = 500;
+    const web = https.createServer(stsServer, (request, response) => {
+      const parts: Buffer[] = [];
+      request.on('data', (part: Buffer) => parts.push(part));
+      request.on('end', () => {
+        posted.push({ type: request.headers['content-type'] ?? '', body: Buffer.concat(parts) });
+        response.writeHead(status).end();
+      });
+    });
+    await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve));
+    const url = `https://mta-sts.dest.test:${String((web.address() as AddressInfo).port)}/reports`;
+    await start({
+      ca: stsServer.cert,
+      zones: { ...zonesFor('dest.test'), '_smtp._tls.dest.test TXT': [`v=TLSRPTv1; rua=${url}`], 'mta-sts.dest.test A': ['127.0.0.1'] },
+      settings: { ...settings, webhooks: { allowCidrs: ['127.0.0.0/8'] } },
+    }); // prettier-ignore
+    await sent();
+    await until(() => posted.length === 1);
+    status = 201;
+    await until(() => posted.length === 2);
+    await until(async () => (await states()).every(({ state }) => state === 'sent'));
+    assert.equal(posted[1]?.type, 'application/tlsrpt+gzip');
+    const report = JSON.parse(gunzipSync(posted[1].body).toString('utf8')) as Report;
+    assert.equal(report.policies[0]?.summary['total-failure-session-count'], 1);
+    web.closeAllConnections();
+    await new Promise((resolve) => web.close(resolve));
+  });
+
+  it('does not count without an address to report from, nor where it is switched off', async () => {
+    for (const off of [{}, { ...settings, delivery: { tlsReports: false } }]) {
+      await start({ settings: off });
+      await sent();
+      app.clock.advance(61_000);
+      assert.deepEqual(await rows('SELECT * FROM tls_sessions'), []);
+      await app.stop();
+      await mail.close();
+    }
+    await start();
+  });
+
+  it('writes counts at the stop, one row for what came out alike', async () => {
+    const folder = newFolder();
+    await start({ folder });
+    await sent();
+    app.clock.advance(30_000);
+    await sent();
+    const { clock } = app;
+    await app.stop();
+    app = await startTestApp({ mailPort: mail.port, zones, settings, clock, folder });
+    const counted = await rows<{ domain: string; result: string; sessions: number }>('SELECT domain, result, sessions FROM tls_sessions'); // prettier-ignore
+    assert.deepEqual(counted, [{ domain: 'dest.test', result: 'starttls-not-supported', sessions: 2 }]);
+    rmSync(folder, { recursive: true, force: true });
+  });
+});

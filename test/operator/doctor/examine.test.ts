@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { Patient } from './healthy.ts';
+import { checkNames, examine } from '../../../src/operator/doctor/examine.ts';
+import type { Missing } from '../../../src/operator/doctor/probes.ts';
+
+describe('an examination', () => {
+  let patient: Patient;
+  beforeEach(async () => {
+    patient = await Patient.open();
+  });
+  afterEach(() => patient.close());
+
+  it('runs the checks side by side, and gives the findings in their order', async () => {
+    let release = (): void => undefined;
+    const waiting = new Promise<void>((resolve) => (release = resolve));
+    const probes = patient.probes();
+    const { freeBytes } = probes.machine;
+    const machine = { ...probes.machine, freeBytes: async (dir: string) => { await waiting; return freeBytes(dir); }, addresses: () => { release(); return ['5.9.10.11']; } }; // prettier-ignore
+    const findings = await examine({ ...probes, machine }, ['disk', 'blocklists']);
+    assert.deepEqual(findings.map(({ check }) => check), ['disk', 'blocklists']); // prettier-ignore
+  });
+
+  it('does not wait for a check that hangs', async () => {
+    const probes = patient.probes();
+    const greet = () => new Promise<never>(() => undefined);
+    const examined = examine({ ...probes, network: { ...probes.network, greet } }, ['outbound', 'one_click']);
+    for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+    patient.office.clock.advance(20_000);
+    const [late, other] = await examined;
+    assert.deepEqual([late?.check, late?.status, late?.why], ['outbound', 'warning', 'no result within 20 s']);
+    assert.deepEqual([other?.check, other?.status], ['one_click', 'ok']);
+    assert.equal(patient.office.clock.nextAt(), null, 'no timer is left');
+  });
+
+  it('says so where a check breaks', async () => {
+    const machine = { ...patient.probes().machine, freeBytes: () => Promise.reject(new Error('EIO')) };
+    const [finding] = await examine({ ...patient.probes(), machine }, ['disk']);
+    assert.deepEqual([finding?.status, finding?.why], ['failed', 'the check itself failed: EIO']);
+  });
+
+  it('says what it cannot see without a server and without a database, and fails for neither', async () => {
+    const missing: Missing = { kind: 'missing', why: 'it is not there', cure: 'Start it.' };
+    const findings = await examine({ ...patient.probes(), server: missing, store: missing }, checkNames);
+    const unseen = findings.filter(({ status }) => status !== 'ok');
+    assert.deepEqual(unseen.map(({ check, status }) => `${check} ${status}`), ['listeners warning', 'bounce warning', 'domains warning', 'dmarc_reports warning', 'webhooks warning', 'books warning']); // prettier-ignore
+    for (const { why, cure } of unseen) {
+      assert.match(why, /it is not there/);
+      assert.equal(cure, 'Start it.');
+    }
+  });
+});

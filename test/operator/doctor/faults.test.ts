@@ -1,0 +1,135 @@
+/** One fault at a time on a healthy installation: each is found, by the right check and with a cure that ends it, and no other is. */
+import assert from 'node:assert/strict';
+import { chmodSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import type { CheckName } from '../../../src/operator/doctor/examine.ts';
+import type { Status } from '../../../src/operator/doctor/finding.ts';
+import { HOST, IP, Patient } from './healthy.ts';
+
+type Fault = [
+  what: string,
+  make: (patient: Patient) => void | Promise<void>,
+  check: CheckName,
+  status: Exclude<Status, 'ok'>,
+  why: RegExp,
+  cure: RegExp,
+  /** Checks that the same fault shows up in, besides. */
+  ...also: CheckName[],
+];
+
+const DAY_MS = 86_400_000;
+
+const faults: Fault[] = [
+  ['outbound port 25 is blocked', (p) => { without(p.greetings, '8.8.4.4:25'); }, 'outbound', 'failed', /mx\.target\.example \(8\.8\.4\.4\), port 25 does not answer/, /open outbound TCP port 25.*smarthost/],
+  ['outbound port 25 is rejected', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'refused', why: 'ECONNREFUSED' }; }, 'outbound', 'failed', /cannot be reached: ECONNREFUSED/, /open outbound TCP port 25/],
+  ['a proxy answers on port 25', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'greeted', line: 'HTTP/1.1 400 Bad Request', ms: 1 }; }, 'outbound', 'failed', /is no mail host: HTTP/, /open outbound/],
+  ['mail hosts refuse our address', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'greeted', line: '554 5.7.1 your IP is listed', ms: 1 }; }, 'outbound', 'warning', /refuses us: 554 5\.7\.1/, /block list/],
+  ['the smarthost is down', (p) => { p.settings['delivery'] = { routes: { '*': '9.1.1.1:587' } }; }, 'outbound', 'failed', /9\.1\.1\.1.* port 587 does not answer/, /Is the smarthost running/],
+  ['no PTR', (p) => { without(p.zones, `${IP} PTR`); }, 'name', 'failed', /5\.9\.10\.11 has no name/, /reverse record \(PTR\) to mail\.posthorn\.example/],
+  ['the PTR is the provider\'s', (p) => { p.zones[`${IP} PTR`] = ['static.11.10.9.5.provider.example']; }, 'name', 'warning', /is called static\.11.*greets as mail\.posthorn/, /PTR\) to mail\.posthorn/],
+  ['the name leads elsewhere', (p) => { p.zones[`${HOST} A`] = ['5.9.99.99']; p.greetings['5.9.99.99:25'] = { kind: 'greeted', line: `220 ${HOST}`, ms: 1 }; }, 'name', 'failed', /leads to 5\.9\.99\.99, but this machine has 5\.9\.10\.11/, /Publish an A record/],
+  ['the name is not in DNS', (p) => { p.zones[`${HOST} A`] = []; }, 'name', 'failed', /has no address in DNS/, /Publish an A record for mail\.posthorn/, 'mx'],
+  ['the name is an alias', (p) => { without(p.zones, `${HOST} A`); p.zones[`${HOST} CNAME`] = ['box.provider.example']; p.zones['box.provider.example A'] = [IP]; }, 'name', 'warning', /alias \(CNAME\) of box\.provider/, /A record .* instead of the CNAME/],
+  ['smtp.hostname is not a full name', (p) => { p.settings['smtp'] = { hostname: 'box.localdomain' }; p.zones['box.localdomain A'] = [IP]; p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box.localdomain', ms: 1 }; p.certify('box.localdomain', p.office.clock.now()); }, 'name', 'failed', /no full name/, /Set `smtp\.hostname`/, 'domains'],
+  ['inbound port 25 is closed', (p) => { without(p.greetings, `${IP}:25`); }, 'mx', 'failed', /port 25 of mail.* cannot be reached/, /open inbound TCP port 25/],
+  ['another program has port 25', (p) => { p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box.example ESMTP Postfix', ms: 1 }; }, 'mx', 'failed', /another program: 220 box\.example ESMTP Postfix/, /Stop that program/],
+  ['the MX listener has another port', (p) => { without(p.greetings, `${IP}:25`); p.settings['smtp'] = { hostname: HOST, mx: { port: 2525 } }; }, 'mx', 'warning', /we listen on port 2525/, /CAP_NET_BIND_SERVICE/],
+  ['no MX for the return path', (p) => { without(p.zones, 'rp.shop.example MX'); }, 'domains', 'failed', /MX record of the return path at rp\.shop\.example is missing/, /Publish: rp\.shop\.example\. MX 10 mail\.posthorn/],
+  ['SPF does not name us', (p) => { p.zones['rp.shop.example TXT'] = ['v=spf1 a:old.example -all']; }, 'domains', 'failed', /SPF record at rp\.shop\.example is not as it should be: v=spf1 a:old/, /v=spf1 a:mail\.posthorn\.example ~all/],
+  ['the DKIM key is gone', (p) => { removeRsaKey(p); }, 'domains', 'failed', /DKIM key at .*_domainkey\.shop\.example is missing/, /Publish: .*_domainkey\.shop\.example\. TXT v=DKIM1/],
+  ['no DMARC record', (p) => { without(p.zones, '_dmarc.shop.example TXT'); }, 'domains', 'warning', /DMARC record at _dmarc\.shop\.example is missing/, /v=DMARC1; p=none/],
+  ['DNS of a domain does not answer', (p) => { p.zones['rp.shop.example MX'] = 'SERVFAIL'; }, 'domains', 'warning', /cannot be looked up/, /resolver/],
+  ['nobody consents to DMARC reports', async (p) => { await p.addDomain('other.example', { returnPath: 'rp.bounces.test' }); }, 'dmarc_reports', 'warning', /about other\.example are asked to rp\.bounces\.test/, /Publish: other\.example\._report\._dmarc\.rp\.bounces\.test\. TXT v=DMARC1/],
+  ['a bounce is not heard', (p) => { p.selfTest = { kind: 'failed', why: 'not recognised within 5 s' }; }, 'bounce', 'failed', /not recognised within 5 s/, /log/],
+  ['the clock is late', (p) => { p.timeOffset = 300_000; }, 'clock', 'failed', /the clock is 300 s behind/, /systemd-timesyncd/],
+  ['the clock is a little fast', (p) => { p.timeOffset = -7000; }, 'clock', 'warning', /7 s ahead/, /systemd-timesyncd/],
+  ['no time server answers', (p) => { p.timeOffset = null; }, 'clock', 'warning', /cannot be held against time\.example/, /UDP 123/],
+  ['the clock was set back', async (p) => { await p.office.deps.accept.commit.transact((tx) => tx.run(`INSERT INTO events (id, account_id, type, at, test, message_id, delivery_id, status, machine, detail_json) VALUES ('evt_x', 'a', 'sent', ?, 0, 'm', 'd', 'queued', 0, '{}')`, [p.office.clock.now() + DAY_MS])); }, 'clock', 'failed', /86400 s from the future/, /systemd-timesyncd/],
+  ['the disk is full', (p) => { p.machine = { ...p.machine, freeBytes: () => Promise.resolve(400 * 2 ** 20) }; }, 'disk', 'failed', /400 MiB free, below storage\.minFreeBytes \(512MiB\): new mail is refused/, /larger disk/],
+  ['the disk is nearly full', (p) => { p.machine = { ...p.machine, freeBytes: () => Promise.resolve(700 * 2 ** 20) }; }, 'disk', 'warning', /700 MiB free; at 512MiB/, /larger disk/],
+  ['the folder is open to all', (p) => { chmodSync(p.folder, 0o755); }, 'files', 'failed', /open to every user.*755/, /chmod 750/],
+  ['the database belongs to root', (p) => { const { machine } = p; const real = p.probes().machine; p.machine = { ...machine, file: async (file) => { const facts = await real.file(file); return facts === null || !file.endsWith('.db') ? facts : { ...facts, uid: facts.uid + 1 }; } }; }, 'files', 'failed', /posthorn\.db belongs to user/, /chown/],
+  ['others may read the key', (p) => { chmodSync(path.join(p.folder, 'secret.key'), 0o644); }, 'secret_key', 'failed', /may be read by others \(mode 644\)/, /chmod 600/],
+  ['the key is gone', (p) => { rmSync(path.join(p.folder, 'secret.key')); }, 'secret_key', 'failed', /secret\.key is missing/, /backup/],
+  ['the key is another', (p) => { writeFileSync(path.join(p.folder, 'secret.key'), `abcd ${Buffer.alloc(32).toString('base64url')}\n`, { mode: 0o600 }); }, 'secret_key', 'failed', /lacks the key/, /backup/],
+  ['the key is damaged', (p) => { writeFileSync(path.join(p.folder, 'secret.key'), 'abcd what\n', { mode: 0o600 }); }, 'secret_key', 'failed', /line 1: expected/, /backup/],
+  ['DNS does not answer', (p) => { p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT'; }, 'resolver', 'failed', /DNS does not answer/, /delivery\.dnsServers/],
+  ['DNS invents answers', (p) => { p.zones['posthorn-doctor.invalid A'] = ['8.1.1.1']; }, 'resolver', 'failed', /invents answers/, /delivery\.dnsServers/],
+  ['DNS does not validate', (p) => { p.secure = []; p.zones['broken.example A'] = ['8.1.1.1']; }, 'dnssec', 'warning', /signed\.example, a signed zone, does not come back as validated/, /unbound/],
+  ['DANE counts on DNS that does not validate', (p) => { p.settings['delivery'] = { dnssecResolver: true }; p.zones['broken.example A'] = ['8.1.1.1']; }, 'dnssec', 'failed', /answers for broken\.example/, /unbound/],
+  ['our address is on a block list', (p) => { p.zones['11.10.9.5.list.example A'] = ['127.0.0.2']; }, 'blocklists', 'failed', /5\.9\.10\.11 is listed by list\.example \(127\.0\.0\.2\)/, /taken off/],
+  ['the list refuses our resolver', (p) => { p.zones['11.10.9.5.list.example A'] = ['127.255.255.254']; }, 'blocklists', 'warning', /refuses to answer this resolver/, /delivery\.dnsServers/],
+  ['the certificate has expired', (p) => { p.certify(HOST, p.office.clock.now() - 11 * 366 * DAY_MS); }, 'certificate', 'failed', /expired on 202/, /Renew/],
+  ['the certificate ends soon', (p) => { const at = new Date(p.office.clock.now() + 7 * DAY_MS); at.setUTCFullYear(at.getUTCFullYear() - 10); p.certify(HOST, at.getTime()); }, 'certificate', 'warning', /expires on/, /Renew/],
+  ['the certificate has another name', (p) => { p.certify('www.example', p.office.clock.now()); }, 'certificate', 'failed', /is not for mail\.posthorn\.example/, /with the name mail\.posthorn/],
+  ['the certificate is self-signed', (p) => { p.certify(HOST, p.office.clock.now(), { isSelfSigned: true }); }, 'certificate', 'warning', /signed by itself/, /Let's Encrypt/],
+  ['the certificate file is gone', (p) => { rmSync(p.certFile); }, 'certificate', 'failed', /tls\.certFile: expected a readable file/, /tls\.certFile/],
+  ['the books do not balance', async (p) => { await p.office.deps.accept.commit.transact((tx) => tx.run(`INSERT INTO counters (account_id, day, from_status, to_status, n) VALUES ('a', '2026-01-01', 'none', 'queued', 3)`)); }, 'books', 'failed', /queued: 3 by the counters, 0 by the rows/, /restore a backup/],
+  ['an endpoint is disabled', (p) => endpoint(p, { status: 'disabled', disabled_reason: 'No call has succeeded.' }), 'webhooks', 'failed', /hook\.example.* is disabled \(No call has succeeded\.\)/, /posthorn webhooks enable whk_1/],
+  ['an endpoint fails', (p) => endpoint(p, { failures: 4, failing_since: p.office.clock.now() - 3 * 3_600_000 }), 'webhooks', 'warning', /has failed for 3 hours/, /deliveries/],
+  ['broadcasts without https', async (p) => { p.settings['http'] = { publicUrl: 'http://mail.posthorn.example' }; await broadcastSent(p); }, 'one_click', 'warning', /plain http, so broadcasts \(broadcast\)/, /http\.publicUrl/],
+  ['SQLite is too old', (p) => { p.machine = { ...p.machine, sqliteVersion: () => Promise.resolve('3.51.2') }; }, 'versions', 'failed', /SQLite is 3\.51\.2/, /npm ci/],
+  ['Node.js is too old', (p) => { p.machine = { ...p.machine, nodeVersion: 'v20.18.9' }; }, 'versions', 'failed', /Node\.js is 20\.18\.9/, /Install Node\.js/],
+  ['the submission port was taken', (p) => { p.ports = { ...p.ports, submission: null }; }, 'listeners', 'failed', /port for submission, 587, could not be had/, /ss -ltnp/],
+  ['the bounce port was taken', (p) => { p.ports = { ...p.ports, mx: null }; }, 'listeners', 'failed', /port for bounces, 25/, /smtp\.mx\.port/, 'bounce'],
+]; // prettier-ignore
+
+const without = (table: object, key: string): void => void Reflect.deleteProperty(table, key);
+
+function removeRsaKey({ zones }: Patient): void {
+  for (const [key, value] of Object.entries(zones)) if (String(value[0]).includes('k=rsa')) without(zones, key);
+}
+
+async function endpoint(patient: Patient, fields: Record<string, unknown>): Promise<void> {
+  const account = (await patient.office.deps.db.read('accounts').first()) as { id: string };
+  const row = {
+    id: 'whk_1', account_id: account.id, url: 'https://hook.example/in', description: '', events_json: '[]', streams_json: '[]', domains_json: '[]',
+    include_machine_events: 0, include_engagement: 0, concurrency: 1, header_names_json: '[]', headers_sealed: null, secrets_sealed: '',
+    status: 'active', disabled_reason: null, cursor: 0, failures: 0, failing_since: null, warned_at: null, last_success_at: null,
+    last_failure_at: null, created_at: 0, created_by: '', updated_at: 0, ...fields,
+  }; // prettier-ignore
+  const names = Object.keys(row);
+  await patient.office.deps.db.commit.transact((tx) => tx.run(`INSERT INTO webhooks (${names.join()}) VALUES (${names.map(() => '?').join()})`, Object.values(row))); // prettier-ignore
+}
+
+async function broadcastSent({ office }: Patient): Promise<void> {
+  const account = (await office.deps.db.read('accounts').first()) as { id: string };
+  const at = office.clock.now() - DAY_MS;
+  await office.deps.db.commit.transact((tx) => tx.run(`INSERT INTO stats (account_id, span, at, type, test, stream, domain, provider, tag, n) VALUES (?, 'day', ?, 'sent', 0, 'broadcast', 'shop.example', 'other', '', 3)`, [account.id, at])); // prettier-ignore
+}
+
+describe('the doctor', () => {
+  let patient: Patient;
+  beforeEach(async () => {
+    patient = await Patient.open();
+  });
+  afterEach(() => patient.close());
+
+  it('finds nothing on a healthy installation', async () => {
+    const findings = await patient.examine();
+    assert.deepEqual(findings.filter(({ status }) => status !== 'ok'), []);
+    assert.ok(findings.every(({ why, cure }) => why !== '' && cure === null));
+    assert.equal(new Set(findings.map(({ check }) => check)).size, 19);
+  }); // prettier-ignore
+
+  it('finds nothing either where an account has endpoints that work, and domains that are trusted', async () => {
+    await endpoint(patient, {});
+    await patient.addDomain('intern.example', { trusted: true });
+    patient.zones['rp.intern.example MX'] = [];
+    patient.settings['http'] = { publicUrl: 'http://mail.posthorn.example' };
+    const findings = await patient.examine();
+    assert.deepEqual(findings.filter(({ status }) => status !== 'ok'), []);
+  }); // prettier-ignore
+
+  for (const [what, make, check, status, why, cure, ...also] of faults)
+    it(`finds: ${what}`, async () => {
+      await make(patient);
+      const bad = (await patient.examine()).filter((finding) => finding.status !== 'ok');
+      const found = bad.find((finding) => finding.check === check);
+      assert.ok(found, JSON.stringify(bad));
+      assert.equal(found.status, status);
+      assert.match(found.why, why);
+      assert.match(found.cure ?? '', cure);
+      assert.deepEqual(bad.filter((one) => one.check !== check && !also.some((name) => name === one.check)), []);
+    }); // prettier-ignore
+});

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import dgram from 'node:dgram';
+import { once } from 'node:events';
+import net from 'node:net';
+import { systemClock } from '../../../src/base/clock.ts';
+import { createNetwork } from '../../../src/operator/doctor/network.ts';
+import type { Greeting } from '../../../src/operator/doctor/probes.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+
+async function listen(answer: (socket: net.Socket) => void): Promise<{ port: number; close(): Promise<void> }> {
+  const sockets = new Set<net.Socket>();
+  const server = net.createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined);
+    answer(socket);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    port: (server.address() as net.AddressInfo).port,
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+describe('doctor: the network', () => {
+  for (const [what, answer, expected] of [
+    ['a greeting in pieces', (socket) => { socket.write('220 mx.'); setImmediate(() => socket.write('example ESMTP\r\n250 more\r\n')); }, { kind: 'greeted', line: '220 mx.example ESMTP' }],
+    ['a greeting without an end', (socket) => { socket.write('x'.repeat(10_000)); }, { kind: 'greeted', line: 'x'.repeat(512) }],
+    ['a greeting that would steer a terminal', (socket) => { socket.write('220 \u001b[2Jhello\r\n'); }, { kind: 'greeted', line: '220 [2Jhello' }],
+    ['an end without a greeting', (socket) => { socket.end(); }, { kind: 'unreachable', why: 'it closes the connection without a greeting' }],
+  ] as [string, (socket: net.Socket) => void, Partial<Greeting>][])
+    it(what, async () => {
+      const host = await listen(answer);
+      const { ms, ...greeting } = { ms: 0, ...await createNetwork({ clock: systemClock }).greet({ ip: '127.0.0.1', port: host.port }) };
+      assert.deepEqual(greeting, expected);
+      assert.ok(ms >= 0);
+      await host.close();
+    }); // prettier-ignore
+
+  it('a port that nobody listens on', async () => {
+    const host = await listen(() => undefined);
+    await host.close();
+    const greeting = await createNetwork({ clock: systemClock }).greet({ ip: '127.0.0.1', port: host.port });
+    assert.deepEqual(greeting, { kind: 'refused', why: 'ECONNREFUSED' });
+  });
+
+  it('a host that says nothing is not waited for longer than 8 s', async () => {
+    const clock = new FakeClock();
+    let heard = (): void => undefined;
+    const connected = new Promise<void>((resolve) => (heard = resolve));
+    const host = await listen(() => {
+      heard();
+    });
+    const greeting = createNetwork({ clock }).greet({ ip: '127.0.0.1', port: host.port });
+    await connected;
+    clock.advance(8000);
+    assert.match(JSON.stringify(await greeting), /"silent".*within 8 s/);
+    await host.close();
+  });
+
+  it('takes the time of a server, less half of the way', async () => {
+    const clock = new FakeClock();
+    const server = dgram.createSocket('udp4');
+    server.bind(0, '127.0.0.1');
+    await once(server, 'listening');
+    server.on('message', (question, { port }) => {
+      assert.equal(question.length, 48);
+      assert.equal((question[0] ?? 0) & 7, 3, 'a client asks');
+      const answer = Buffer.alloc(48);
+      server.send(answer, port, '127.0.0.1'); // no server's: not heard
+      answer[0] = 0x24;
+      answer[1] = 2;
+      clock.advance(100);
+      answer.writeUInt32BE(Math.floor(clock.now() / 1000) + 10 + 2_208_988_800, 40);
+      server.send(answer, port, '127.0.0.1');
+    });
+    const network = createNetwork({ clock }, { ntpPort: server.address().port });
+    const time = await network.askTime('127.0.0.1');
+    assert.ok(time.kind === 'answered');
+    assert.ok(Math.abs(time.offsetMs - 10_000) < 1100, String(time.offsetMs));
+    server.close();
+    await once(server, 'close');
+  });
+
+  it('a time server that is not there, and one that is silent', async () => {
+    const clock = new FakeClock();
+    const server = dgram.createSocket('udp4');
+    server.bind(0, '127.0.0.1');
+    await once(server, 'listening');
+    const network = createNetwork({ clock }, { ntpPort: server.address().port });
+    const asked = once(server, 'message');
+    const time = network.askTime('127.0.0.1');
+    await asked;
+    clock.advance(3000);
+    assert.deepEqual(await time, { kind: 'silent', why: 'no answer within 3 s' });
+    server.close();
+    await once(server, 'close');
+    assert.deepEqual(await network.askTime('127.0.0.1'), { kind: 'silent', why: 'ECONNREFUSED' });
+  });
+});

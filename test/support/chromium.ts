@@ -1,0 +1,87 @@
+/**
+ * A real browser for tests of the dashboard: Debian's Chromium without a screen, one for all files, ended with the run.
+ * Where it is not installed, the tests are skipped by name.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
+import { PASSWORD } from './browser.ts';
+
+const PATH = '/usr/bin/chromium';
+const ARGS = [
+  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+  '--disable-component-update', '--disable-sync', '--disable-dev-shm-usage',
+]; // prettier-ignore
+/** Of waiting for what a page should do; only reached where it does not. */
+const PATIENCE_MS = 15_000;
+
+let launched: Promise<Browser> | null = null;
+
+after(async () => {
+  await (await launched)?.close();
+});
+
+/** Skips the test or suite where there is no Chromium. */
+export function needsChromium(context: Mocha.Context): void {
+  if (!existsSync(PATH)) context.skip();
+}
+
+/** A window of its own, with cookies of its own. What its pages complain of gathers in `complaints`. */
+export async function openWindow(
+  url: string,
+  options: { width?: number; height?: number } = {},
+): Promise<{ context: BrowserContext; page: Page; complaints: string[] }> {
+  launched ??= chromium.launch({ executablePath: PATH, args: ARGS });
+  const browser = await launched;
+  const { width = 1280, height = 900 } = options;
+  const context = await browser.newContext({ baseURL: url, viewport: { width, height } });
+  context.setDefaultTimeout(PATIENCE_MS);
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('console', (message) => {
+    // An answer of 4xx is the page that the test asked for.
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) complaints.push(message.text());
+  });
+  return { context, page, complaints };
+} // prettier-ignore
+
+/** Makes the first administrator through the set-up link, with keyboard and mouse as a person would. */
+export async function setUp(page: Page, link: string, email = 'ana@example.net'): Promise<void> {
+  await page.goto(new URL(link).pathname);
+  await page.getByLabel('E-mail address').fill(email);
+  await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
+  await page.getByLabel('The same again').fill(PASSWORD);
+  await page.locator('form button.main').click();
+  await page.waitForURL('**/welcome');
+}
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+interface Finding {
+  id: string;
+  impact: string | null;
+  nodes: { html: string; failureSummary?: string }[];
+}
+
+/** What axe finds serious or critical in the page as it is shown now, a line each. `rules`: only these. */
+export async function axeFindings(page: Page, rules?: readonly string[]): Promise<string[]> {
+  if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(axeSource);
+  const only = rules === undefined ? { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] } : { type: 'rule', values: rules };
+  const found = (await page.evaluate(`axe.run({ exclude: [['iframe']] }, { runOnly: ${JSON.stringify(only)}, resultTypes: ['violations'], iframes: false })`)) as { violations: Finding[] };
+  return found.violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .flatMap(({ id, nodes }) => nodes.slice(0, 3).map(({ html, failureSummary = '' }) => `${id}: ${html.slice(0, 160)} ${failureSummary.split('\n').slice(1, 2).join('').trim()}`));
+} // prettier-ignore
+
+/** What of a page is wider than the window: nothing should have to be pushed sideways but tables in their own frame. */
+export async function tooWide(page: Page): Promise<string[]> {
+  const { wide } = (await page.evaluate(`(() => {
+    const width = document.documentElement.clientWidth;
+    const wide = document.documentElement.scrollWidth <= width ? [] : [...document.querySelectorAll('main *, header *, nav *')]
+      .filter((one) => one.getBoundingClientRect().right > width + 1 && one.closest('.scroll, .menu, pre, .tall') === null)
+      .slice(0, 3).map((one) => one.outerHTML.slice(0, 120));
+    return { wide: document.documentElement.scrollWidth <= width ? [] : ['page ' + document.documentElement.scrollWidth, ...wide] };
+  })()`)) as { wide: string[] };
+  return wide;
+}
