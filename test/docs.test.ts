@@ -49,6 +49,18 @@ describe('docs/dependencies.md', () => {
   });
 });
 
+describe('docs/security.md', () => {
+  const named = [...read('docs/security.md').matchAll(/^\| V[\d.]+ .*`(test\/[\w./-]+)`: “(.+)” +\|$/gm)];
+  it('names a test for each line', () => {
+    assert.ok(named.length > 40, String(named.length));
+    assert.equal(named.length, [...read('docs/security.md').matchAll(/^\| V\d/gm)].length);
+  });
+  for (const [, file = '', name = ''] of named)
+    it(`${file} has “${name}”`, () => {
+      assert.ok(read(file).includes(name), `no test of this name in ${file}`);
+    });
+});
+
 describe('links', () => {
   /** As GitHub makes them of headings. */
   const anchorsOf = (markdown: string): string[] =>
@@ -216,7 +228,7 @@ async function commandsIn(command: readonly string[]): Promise<string[]> {
   const output = { out: (text: string) => void lines.push(text), note: () => undefined };
   await run([...command, '--help'], {}, output);
   const [, list = ''] = lines.join('\n').split('Commands:\n');
-  return [...list.matchAll(/^ {2}(\w+)/gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [name]));
+  return [...list.matchAll(/^ {2}([\w-]+)/gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [name]));
 }
 
 describe('commands in the documents', () => {

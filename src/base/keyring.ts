@@ -47,6 +47,11 @@ export function openKeyring(dataDir: string): Keyring {
   return keyringOf(parseKeys(readKeyFile(file) ?? makeKeyFile(file), file));
 }
 
+/** The ids in the text of a key file, the current one first. Throws where it is none; `file` names it. */
+export function keyIdsOf(text: string, file: string): string[] {
+  return [...parseKeys(text, file).keys()].reverse();
+}
+
 /** The ids of the keys in the file, the current one first; null where there is no file. Makes none. Throws as `openKeyring`. */
 export function keyIdsIn(dataDir: string): readonly string[] | null {
   const file = path.join(dataDir, FILE_NAME);

@@ -10,9 +10,11 @@ import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
+import { NewerDatabase } from '../storage/migrate.ts';
 import { addAccounts } from './accounts.ts';
 import { addAdmin } from './admin.ts';
 import { addBench } from './bench.ts';
+import { addBackup } from './backup.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
 import { addCompletion } from './completion.ts';
@@ -25,6 +27,7 @@ import { addKeys } from './keys.ts';
 import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
+import { addReputation } from './reputation.ts';
 import { addResolve } from './resolve.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
@@ -158,6 +161,7 @@ export async function run(
   addServe(program, context, startApp);
   addConfig(program, context);
   addMigrate(program, context);
+  addBackup(program, context);
   addAdmin(program, context);
   addAccounts(program, context);
   addKeys(program, context);
@@ -168,6 +172,7 @@ export async function run(
   addResolve(program, context);
   addEvents(program, context);
   addStats(program, context);
+  addReputation(program, context);
   addSuppressions(program, context);
   addWebhooks(program, context);
   addBooks(program, context);
@@ -206,6 +211,10 @@ function failed(error: unknown, { note }: Output): number {
     note(`posthorn: ${error.message}`);
     return unavailable[error.why];
   }
+  if (error instanceof NewerDatabase) {
+    note(`posthorn: ${error.message}`);
+    return exitCodes.config;
+  }
   if (error instanceof Problem) return told(error, note);
   note(error instanceof Error ? (error.stack ?? error.message) : String(error));
   return exitCodes.software;
@@ -216,6 +225,7 @@ const unavailable: Readonly<Record<UnavailableWhy, number>> = {
   already_running: exitCodes.cannotCreate,
   no_database: exitCodes.noInput,
   no_access: exitCodes.noPermission,
+  no_backup: exitCodes.cannotCreate,
 };
 
 /** The message says what is wrong here; cause and cure are those of the catalogue. */

@@ -182,6 +182,12 @@ export const settings = group('', {
     allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
     allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.'),
   }),
+  backup: group('Backups, made by `posthorn backup create` and before the database is migrated.', {
+    dir: setting(optional(filePath()), null, 'Folder that backups are made in; better on another disk than the data.', { fallbackText: '`<dataDir>/backups`' }),
+    keep: setting(count(1, 1000), 7, 'How many backups stay; older ones go when a new one is whole.'),
+    passphrase: setting(optional(text('a passphrase of 12 to 1024 characters', (written) => (written.length >= 12 && written.length <= 1024 ? written : null))), null, 'Passphrase under which the keys (`secret.key`) are put into backups.', { fallbackText: 'none: backups are made without the keys', secret: true }),
+    beforeMigration: setting(flag(), true, 'Whether a backup is made before a new version changes the database; the last three of these stay.'),
+  }),
   doctor: group('What `posthorn doctor` asks of the outside.', {
     mailHost: setting(text('host:port', mailHostPort), 'gmail-smtp-in.l.google.com:25', 'Mail host that is dialled to see whether outbound port 25 is open.'),
     timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that our clock is held against.'),
@@ -250,6 +256,10 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
     plans: { ...BUILT_IN_PLANS, ...written.plans },
     log: { ...log, format: log.format ?? (around.terminal ? 'pretty' : 'json') },
     dashboard: { port: dashboard.port ?? http.port },
+    backup: {
+      ...written.backup,
+      dir: written.backup.dir === null ? path.join(dataDir, 'backups') : absolute(written.backup.dir),
+    },
   };
 }
 

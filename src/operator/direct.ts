@@ -6,6 +6,7 @@ import { openKeyring } from '../base/keyring.ts';
 import { createResolver } from '../base/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import { openDatabase, sqliteFile } from '../storage/database.ts';
+import { copyBeforeMigration } from './before-migration.ts';
 import { notRunning, operationNamed, perform, type StoreDeps } from './operations.ts';
 import { Unavailable } from './unavailable.ts';
 
@@ -23,7 +24,10 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   const operation = operationNamed(firstOperation);
   if (operation?.needs === 'server') throw notRunning();
   checkFiles(sqliteFile(config.storage.url), operation?.acts ?? false);
-  const db = await openDatabase({ url: config.storage.url });
+  const db = await openDatabase({
+    url: config.storage.url,
+    beforeMigration: () => copyBeforeMigration(config, () => undefined),
+  });
   const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers });
   await ensureDefaultAccount({ db, clock: systemClock });
   const nobody = (): void => undefined;

@@ -8,7 +8,9 @@ export type UnavailableWhy =
   /** There is no database yet. */
   | 'no_database'
   /** The socket or the files belong to another user. */
-  | 'no_access';
+  | 'no_access'
+  /** The database has to be changed by this version, and the backup before that cannot be made. */
+  | 'no_backup';
 
 /** The message is a sentence for the operator; the command line has an exit code for each reason. */
 export class Unavailable extends Error {

@@ -52,19 +52,67 @@ const source: Knex.MigrationSource<Migration> = {
     Promise.resolve({ up, down: () => Promise.reject(new Error('migrations only go forward')) }),
 };
 
-/** Brings the database up to date; returns the names of the steps that were taken. */
-export async function migrate(knex: Knex): Promise<string[]> {
-  if ((await migrationState(knex)).every(({ taken }) => taken)) {
+/** Told before each step: how many are done, and of how many. */
+export type MigrationStep = (done: number, of: number) => void;
+
+/** The database was changed by a version that came after this one. */
+export class NewerDatabase extends Error {}
+
+/**
+ * Brings the database up to date; returns the names of the steps that were taken. `before` runs first where there is
+ * something to lose. Throws `NewerDatabase` where the database has taken steps that are not known here.
+ */
+export async function migrate(
+  knex: Knex,
+  before?: () => Promise<void>,
+  step: MigrationStep = () => undefined,
+): Promise<string[]> {
+  await refuseNewer(knex);
+  const state = await migrationState(knex);
+  if (state.every(({ taken }) => taken)) {
     await renewViews(knex);
     return [];
   }
+  if (state.some(({ taken }) => taken)) await before?.();
+  const steps = state.filter(({ taken }) => !taken).map(({ name }) => name);
+  const telling: Knex.MigrationSource<Migration> = {
+    ...source,
+    getMigration: async (migration) => {
+      const { up, down } = await source.getMigration(migration);
+      return {
+        up: (tx) => {
+          step(steps.indexOf(migration.name), steps.length);
+          return up(tx);
+        },
+        ...(down === undefined ? {} : { down }),
+      };
+    },
+  };
   return await withoutViews(knex, async () => {
-    const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
+    const [, names] = (await knex.migrate.latest({ migrationSource: telling, tableName: 'migrations' })) as [
       number,
       string[],
     ];
     return names;
   });
+}
+
+/** Brings an empty database to where the version was whose last step was `name`: what a migration is tried on. */
+export async function migrateTo(knex: Knex, name: string): Promise<void> {
+  const steps = migrations.slice(0, migrationNames.indexOf(name) + 1);
+  const until: Knex.MigrationSource<Migration> = { ...source, getMigrations: () => Promise.resolve(steps) };
+  await knex.migrate.latest({ migrationSource: until, tableName: 'migrations' });
+}
+
+/** Asked first: to the package, steps that it does not know are a mistake of ours. */
+async function refuseNewer(knex: Knex): Promise<void> {
+  if (!(await knex.schema.hasTable('migrations'))) return;
+  const rows = (await knex('migrations').select('name').orderBy('id')) as { name: string }[];
+  const unknown = rows.map(({ name }) => name).filter((name) => !migrationNames.includes(name));
+  if (unknown.length === 0) return;
+  throw new NewerDatabase(
+    `the database was changed by a later version (${unknown.join(', ')}): start that version, or restore the backup that was made before`,
+  );
 }
 
 /** The steps this program knows and which of them the database has taken. */

@@ -1,0 +1,95 @@
+/**
+ * The part of a backup that holds the master keys, encrypted under a passphrase: scrypt (RFC 7914) makes the key, AES-256-GCM
+ * encrypts. Kept apart from the database's copy, which by itself opens none of the secrets in it.
+ */
+import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:crypto';
+import { z } from 'zod';
+
+/** 128 MiB of memory and some tenths of a second for each guess at the passphrase. */
+const COST = { N: 2 ** 17, r: 8, p: 1 };
+/** A file from elsewhere may ask for this much and no more. */
+const MOST_MEMORY = 512 * 1024 * 1024;
+const KEY_BYTES = 32;
+const SALT_BYTES = 16;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const PURPOSE = Buffer.from('posthorn backup keys v1');
+/** The key file has 64 KiB at most. */
+export const MOST_KEY_PART_BYTES = 128 * 1024;
+
+const base64 = z.string().max(MOST_KEY_PART_BYTES).regex(/^[A-Za-z0-9_-]*$/); // prettier-ignore
+const KeyPart = z.strictObject({
+  format: z.literal(1),
+  kdf: z.strictObject({
+    name: z.literal('scrypt'),
+    N: z.int().min(2 ** 14).max(2 ** 20),
+    r: z.int().min(8).max(32),
+    p: z.int().min(1).max(16),
+    salt: base64,
+  }),
+  cipher: z.literal('aes-256-gcm'),
+  nonce: base64,
+  data: base64,
+}); // prettier-ignore
+
+export type Opened =
+  | { kind: 'opened'; text: string }
+  /** The passphrase is another one, or the part was changed: the cipher cannot tell which. */
+  | { kind: 'wrong' }
+  /** It is no such file at all. */
+  | { kind: 'damaged' };
+
+/** The text of the key file, encrypted. */
+export async function sealKeys(text: string, passphrase: string): Promise<string> {
+  const salt = randomBytes(SALT_BYTES);
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv('aes-256-gcm', await keyOf(passphrase, salt, COST), nonce).setAAD(PURPOSE);
+  const data = Buffer.concat([cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
+  const part: z.input<typeof KeyPart> = {
+    format: 1,
+    kdf: { name: 'scrypt', ...COST, salt: salt.toString('base64url') },
+    cipher: 'aes-256-gcm',
+    nonce: nonce.toString('base64url'),
+    data: data.toString('base64url'),
+  };
+  return `${JSON.stringify(part)}\n`;
+}
+
+/** Opens what `sealKeys` made. */
+export async function openKeys(sealed: string, passphrase: string): Promise<Opened> {
+  const part = readPart(sealed);
+  if (part === null) return { kind: 'damaged' };
+  const { kdf } = part;
+  if (128 * kdf.N * kdf.r > MOST_MEMORY) return { kind: 'damaged' };
+  const data = Buffer.from(part.data, 'base64url');
+  const nonce = Buffer.from(part.nonce, 'base64url');
+  if (data.length < TAG_BYTES || nonce.length !== NONCE_BYTES) return { kind: 'damaged' };
+  const key = await keyOf(passphrase, Buffer.from(kdf.salt, 'base64url'), kdf);
+  const decipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES });
+  decipher.setAAD(PURPOSE).setAuthTag(data.subarray(-TAG_BYTES));
+  try {
+    const text = Buffer.concat([decipher.update(data.subarray(0, -TAG_BYTES)), decipher.final()]).toString('utf8');
+    return { kind: 'opened', text };
+  } catch {
+    return { kind: 'wrong' };
+  }
+}
+
+function readPart(text: string): z.output<typeof KeyPart> | null {
+  try {
+    return KeyPart.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
+
+function keyOf(passphrase: string, salt: Buffer, { N, r, p }: { N: number; r: number; p: number }): Promise<Buffer> {
+  // The same passphrase typed on another keyboard may come in another form of Unicode.
+  const secret = passphrase.normalize('NFC');
+  return new Promise((resolve, reject) => {
+    scrypt(secret, salt, KEY_BYTES, { N, r, p, maxmem: MOST_MEMORY + 64 * 1024 * 1024 }, (error, key) => {
+      if (error === null) resolve(key);
+      else reject(error);
+    });
+  });
+}

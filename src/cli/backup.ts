@@ -1,0 +1,245 @@
+/** `posthorn backup`: copies of the database and the keys, made beside the running server; verified; restored elsewhere. */
+import { readFileSync, statSync } from 'node:fs';
+import path from 'node:path';
+import type { Command } from 'commander';
+import { systemClock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
+import type { Made } from '../backup/create.ts';
+import type { Manifest } from '../backup/manifest.ts';
+import type { Restored } from '../backup/restore.ts';
+import type { Verified } from '../backup/verify.ts';
+import type { Config } from '../config/schema.ts';
+import { Unavailable } from '../operator/unavailable.ts';
+import { version } from '../version.ts';
+import { exitCodes, type Context } from './cli.ts';
+import { examples } from './options.ts';
+import { showProgress } from './progress.ts';
+
+interface Options {
+  json?: true;
+  passphraseFile?: string;
+}
+
+/** Something is wrong with what was looked at. */
+const FAULTY = 1;
+const MOST_PASSPHRASE_BYTES = 4096;
+const SHORTEST_PASSPHRASE = 12;
+
+export function addBackup(program: Command, context: Context): void {
+  const backup = program.command('backup').description('copies of the database and the keys');
+  const passphrase = [
+    '--passphrase-file <file>',
+    'file with the passphrase of the keys (default: the setting backup.passphrase)',
+  ] as const;
+  backup
+    .command('create [folder]')
+    .description('make a backup in this folder (default: backup.dir), beside the running server or without one')
+    .option(...passphrase)
+    .option('--json', 'as one JSON object')
+    .addHelpText('after', examples('posthorn backup create', 'posthorn backup create /mnt/backups --json'))
+    .action((folder: string | undefined, options: Options) => create(context, folder, options));
+  backup
+    .command('verify <backup>')
+    .description('check every byte, the database and its books; exit code 1 if something is wrong')
+    .option(...passphrase)
+    .option('--json', 'as one JSON object')
+    .addHelpText('after', examples('posthorn backup verify /var/backups/posthorn/posthorn-20260131T031700Z'))
+    .action((folder: string, options: Options) => verify(context, folder, options));
+  backup
+    .command('restore <backup>')
+    .description('put a backup into the data folder, which must have no database; the server must not run')
+    .option(...passphrase)
+    .option('--json', 'as one JSON object')
+    .addHelpText(
+      'after',
+      examples('posthorn backup restore posthorn-20260131T031700Z --passphrase-file /root/passphrase'),
+    )
+    .action((folder: string, options: Options) => restore(context, folder, options));
+}
+
+async function create(context: Context, folder: string | undefined, options: Options): Promise<void> {
+  const { config } = context.load();
+  const { createBackup } = await import('../backup/create.ts');
+  const { sqliteFile } = await import('../storage/database.ts');
+  const database = sqliteFile(config.storage.url);
+  refuseRoot(database);
+  const passphrase = passphraseFor(config, options);
+  const [copying, checking] = [showProgress(context, 'copying'), showProgress(context, 'checking')];
+  const made = await createBackup(
+    { clock: systemClock, version },
+    {
+      database,
+      dataDir: config.dataDir,
+      dir: folder === undefined ? config.backup.dir : path.resolve(folder),
+      kind: 'posthorn',
+      keep: config.backup.keep,
+      passphrase,
+      progress: (step, done, total) => {
+        if (step === 'copying') copying.at(done, total);
+        else checking.at(done, total);
+      },
+    },
+  );
+  checking.end();
+  if (made.kind === 'refused') {
+    context.note(`posthorn: ${made.text}`);
+    context.end(codesOfCreate()[made.why]);
+    return;
+  }
+  if (passphrase === null)
+    context.note(
+      'posthorn: the backup is without the keys (secret.key): set backup.passphrase, or keep a copy of them apart',
+    );
+  const { manifest, bytes, removed, unbalanced } = made;
+  context.print(options.json, { backup: made.folder, bytes, ...shown(manifest), unbalanced, removed }, () => [
+    made.folder,
+    `${String(bytes)} bytes, ${contents(manifest)}`,
+    ...unbalanced.map((fault) => `the books do not balance: ${fault}`),
+    ...removed.map((name) => `removed: ${name}`),
+  ]);
+  if (unbalanced.length > 0) context.end(FAULTY);
+}
+
+type NotMade = Extract<Made, { kind: 'refused' }>['why'];
+/** A function, as cli.ts, which has the codes, imports this file. */
+const codesOfCreate = (): Readonly<Record<NotMade, number>> => ({
+  no_database: exitCodes.noInput,
+  busy: exitCodes.cannotCreate,
+  no_room: exitCodes.cannotCreate,
+  damaged: exitCodes.data,
+});
+
+/** Files that root makes would be in the way of the service's own backups. */
+function refuseRoot(database: string): void {
+  const owner = statSync(database, { throwIfNoEntry: false })?.uid ?? 0;
+  if (process.getuid?.() === 0 && owner !== 0)
+    throw new Unavailable('no_access', `${database} belongs to user ${String(owner)}: run this as that user`);
+}
+
+async function verify(context: Context, folder: string, options: Options): Promise<void> {
+  const { config } = context.load();
+  const { verifyBackup } = await import('../backup/verify.ts');
+  const progress = showProgress(context, 'checking');
+  const verified = await verifyBackup(path.resolve(folder), {
+    passphrase: passphraseFor(config, options),
+    progress: (part) => {
+      progress.at(Math.round(part * 1000), 1000);
+    },
+  });
+  progress.end();
+  if (verified.kind !== 'good') {
+    refuse(context, folder, verified, options);
+    return;
+  }
+  const { manifest, unbalanced } = verified;
+  const keys = verified.keys.kind;
+  context.print(options.json, { backup: folder, ok: unbalanced.length === 0, ...shown(manifest), keys, faults: unbalanced }, () => [
+    `${folder}: whole, ${contents(manifest)}`,
+    keyWords[keys],
+    ...(unbalanced.length === 0
+      ? [`the books balance: ${String(manifest.books.accepted)} recipients accepted`]
+      : unbalanced.map((fault) => `the books do not balance: ${fault}`)),
+  ]); // prettier-ignore
+  if (unbalanced.length > 0) context.end(FAULTY);
+}
+
+const keyWords = {
+  none: 'keys: not in this backup',
+  closed: 'keys: encrypted, not opened, as no passphrase was given',
+  opened: 'keys: the passphrase opens them',
+};
+
+/** What is wrong, and the exit code. */
+function refuse(context: Context, folder: string, found: Exclude<Verified, { kind: 'good' }>, { json }: Options): void {
+  const isPassphrase = found.kind === 'wrong_passphrase';
+  const faults = isPassphrase ? ['the passphrase does not open the keys'] : found.faults;
+  if (json === true) context.out(JSON.stringify({ backup: folder, ok: false, why: found.kind, faults }));
+  else for (const fault of faults) context.note(`posthorn: ${fault}`);
+  context.end(isPassphrase ? exitCodes.noPermission : FAULTY);
+}
+
+async function restore(context: Context, folder: string, options: Options): Promise<void> {
+  const { config } = context.load();
+  const { restoreBackup } = await import('../backup/restore.ts');
+  const { sqliteFile } = await import('../storage/database.ts');
+  const progress = showProgress(context, 'checking');
+  const restored = await restoreBackup({
+    folder: path.resolve(folder),
+    database: sqliteFile(config.storage.url),
+    dataDir: config.dataDir,
+    passphrase: passphraseFor(config, options),
+    progress: (part) => {
+      progress.at(Math.round(part * 1000), 1000);
+    },
+  });
+  progress.end();
+  if (restored.kind === 'restored') {
+    tell(context, config, folder, restored, options);
+    return;
+  }
+  if (restored.kind !== 'refused') {
+    refuse(context, folder, restored, options);
+    return;
+  }
+  if (options.json === true)
+    context.out(JSON.stringify({ backup: folder, ok: false, why: restored.why, faults: [restored.text] }));
+  else context.note(`posthorn: ${restored.text}`);
+  context.end(codesOfRestore()[restored.why]);
+}
+
+type NotRestored = Extract<Restored, { kind: 'refused' }>['why'];
+const codesOfRestore = (): Readonly<Record<NotRestored, number>> => ({
+  in_use: exitCodes.cannotCreate,
+  not_empty: exitCodes.cannotCreate,
+  newer: exitCodes.config,
+  no_passphrase: exitCodes.noPermission,
+  no_keys: exitCodes.noInput,
+  other_keys: exitCodes.data,
+});
+
+function tell(
+  context: Context,
+  config: Config,
+  folder: string,
+  { manifest, keys, unbalanced }: Extract<Restored, { kind: 'restored' }>,
+  { json }: Options,
+): void {
+  context.print(json, { backup: folder, data_dir: config.dataDir, ...shown(manifest), keys, unbalanced }, () => [
+    `restored into ${config.dataDir}: ${contents(manifest)}`,
+    keys === 'restored' ? 'keys: restored' : 'keys: those that were there fit',
+    ...unbalanced.map((fault) => `the books do not balance: ${fault}`),
+    'What the old server did after the backup is not known here: it must not run any more.',
+  ]);
+}
+
+const shown = ({ version: by, created_at, migrations, counts, key_ids, files }: Manifest): Record<string, unknown> => ({
+  version: by,
+  created_at,
+  migrations,
+  counts,
+  key_ids,
+  files,
+});
+
+function contents({ counts, created_at }: Manifest): string {
+  const { messages, waiting } = counts;
+  return `${String(messages)} messages, ${String(waiting)} recipients waiting, of ${created_at}`;
+}
+
+/** From the named file, else from the settings; null where neither has one. */
+function passphraseFor(config: Config, { passphraseFile }: Options): string | null {
+  if (passphraseFile === undefined) return config.backup.passphrase;
+  return readPassphrase(passphraseFile);
+}
+
+/** One line end is taken off: editors put it there. */
+function readPassphrase(file: string): string {
+  const size = statSync(file, { throwIfNoEntry: false })?.size;
+  if (size === undefined) throw new Problem('not_found', `there is no file ${file}`);
+  const text = size > MOST_PASSPHRASE_BYTES ? '' : readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+  if (text.length >= SHORTEST_PASSPHRASE) return text;
+  throw new Problem(
+    'invalid_field',
+    `${file} holds no passphrase of ${String(SHORTEST_PASSPHRASE)} to ${String(MOST_PASSPHRASE_BYTES)} characters`,
+  );
+}

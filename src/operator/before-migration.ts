@@ -1,0 +1,34 @@
+/** The backup that is made before a new version changes the database: there is no other way back. */
+import { systemClock } from '../base/clock.ts';
+import { createBackup } from '../backup/create.ts';
+import type { Config } from '../config/schema.ts';
+import { sqliteFile } from '../storage/database.ts';
+import { version } from '../version.ts';
+import { Unavailable } from './unavailable.ts';
+
+/** How many of these stay: those of the last three upgrades. */
+const KEPT = 3;
+
+/** `made` is told where it is. Throws `Unavailable` (no_backup) where it cannot be made. Does nothing where the settings say so. */
+export async function copyBeforeMigration(config: Config, made: (folder: string) => void): Promise<void> {
+  const { backup, dataDir, storage } = config;
+  if (!backup.beforeMigration) return;
+  const database = sqliteFile(storage.url);
+  const copy = await createBackup(
+    { clock: systemClock, version },
+    {
+      database,
+      dataDir,
+      dir: backup.dir,
+      kind: 'before-migration',
+      keep: KEPT,
+      passphrase: backup.passphrase,
+    },
+  );
+  if (copy.kind === 'made') made(copy.folder);
+  else
+    throw new Unavailable(
+      'no_backup',
+      `no backup could be made before the database is migrated: ${copy.text} (backup.beforeMigration: false does without)`,
+    );
+}

@@ -1,0 +1,99 @@
+/**
+ * A consistent copy of the database while others write to it: `VACUUM INTO` reads one snapshot and writes it without gaps.
+ * A writer is not kept waiting, but while the copy runs its WAL cannot be taken back, so that it grows by what is written.
+ */
+import { pathToFileURL } from 'node:url';
+import knexPackage, { type Knex } from 'knex';
+import sqlite from 'sqlite3';
+
+/** Opened by the copier itself: the database of a running server may be another process's. */
+export interface CopySource {
+  /** Bytes that a copy will take, about. */
+  readonly bytes: number;
+  /** Writes the copy to a file that does not exist yet. It is not synced. */
+  copyTo(file: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+const WAIT_FOR_LOCK_MS = 5000;
+
+/** Throws where the file is no database or may not be opened. */
+export async function openCopySource(file: string): Promise<CopySource> {
+  const db = await open(file, sqlite.OPEN_READWRITE);
+  try {
+    await exec(db, `PRAGMA busy_timeout = ${String(WAIT_FOR_LOCK_MS)}; PRAGMA temp_store = MEMORY`);
+    const pages = await pragma(db, 'page_count');
+    const bytes = (pages - (await pragma(db, 'freelist_count'))) * (await pragma(db, 'page_size'));
+    return {
+      bytes,
+      copyTo: (to) => run(db, 'VACUUM INTO ?', [to]),
+      close: () => close(db),
+    };
+  } catch (error) {
+    await close(db);
+    throw error;
+  }
+}
+
+/**
+ * A reader of a file that nobody writes to. It takes no locks and leaves no files beside it, so that a copy can be read on
+ * a medium that cannot be written.
+ */
+export function openStill(file: string): Knex {
+  return knexPackage({
+    client: 'sqlite3',
+    connection: { filename: `${pathToFileURL(file).href}?mode=ro&immutable=1`, flags: ['OPEN_URI'] },
+    useNullAsDefault: true,
+    pool: { min: 1, max: 1 },
+    log: { warn: nothing, error: nothing, debug: nothing, deprecate: nothing },
+  });
+}
+
+function nothing(): void {
+  // What goes wrong rejects as well.
+}
+
+function open(file: string, mode: number): Promise<sqlite.Database> {
+  return new Promise((resolve, reject) => {
+    const db: sqlite.Database = new sqlite.Database(file, mode, (error) => {
+      if (error === null) resolve(db);
+      else reject(error);
+    });
+  });
+}
+
+function exec(db: sqlite.Database, sql: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    db.exec(sql, (error) => {
+      if (error === null) resolve();
+      else reject(error);
+    });
+  });
+}
+
+function run(db: sqlite.Database, sql: string, values: readonly string[]): Promise<void> {
+  return new Promise((resolve, reject) => {
+    db.run(sql, values, (error: Error | null) => {
+      if (error === null) resolve();
+      else reject(error);
+    });
+  });
+}
+
+function pragma(db: sqlite.Database, name: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    db.get(`PRAGMA ${name}`, (error, row: Record<string, number> | undefined) => {
+      if (error === null) resolve(row?.[name] ?? 0);
+      else reject(error);
+    });
+  });
+}
+
+function close(db: sqlite.Database): Promise<void> {
+  return new Promise((resolve, reject) => {
+    db.close((error) => {
+      if (error === null) resolve();
+      else reject(error);
+    });
+  });
+}
