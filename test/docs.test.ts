@@ -228,7 +228,7 @@ async function commandsIn(command: readonly string[]): Promise<string[]> {
   const output = { out: (text: string) => void lines.push(text), note: () => undefined };
   await run([...command, '--help'], {}, output);
   const [, list = ''] = lines.join('\n').split('Commands:\n');
-  return [...list.matchAll(/^ {2}(\w+)/gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [name]));
+  return [...list.matchAll(/^ {2}([\w-]+)/gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [name]));
 }
 
 describe('commands in the documents', () => {

@@ -2,18 +2,25 @@
 import type { Command } from 'commander';
 import { valueAt } from '../base/schema-path.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
-import type { Loaded } from '../config/load.ts';
+import { ConfigError, type Loaded } from '../config/load.ts';
 import { writeDuration, writeSize } from '../config/kind.ts';
 import { listSettings } from '../config/schema.ts';
 import type { SettingEntry } from '../config/schema.ts';
-import type { Context } from './cli.ts';
+import { exitCodes, type Context } from './cli.ts';
 
 export function addConfig(program: Command, context: Context): void {
   const config = program.command('config').description('check the settings, or show those in effect');
   config
     .command('check')
     .description('read all settings and tell every mistake; exit code 78 if there is one')
-    .action(() => {
+    .option('--json', 'as one JSON object')
+    .action(({ json }: { json?: true }) => {
+      if (json === true) {
+        const checked = check(context);
+        context.print(json, checked, () => []);
+        if (!checked.valid) context.end(exitCodes.config);
+        return;
+      }
       const { file, config } = context.loadAloud();
       readBounceRules(config.delivery.bounceRules);
       context.out(`the settings are good (${file ?? 'no settings file'})`);
@@ -28,6 +35,18 @@ export function addConfig(program: Command, context: Context): void {
         context.out(line);
     });
 }
+
+/** With mistakes as data, for a program that asks. `file` is null where there is none, or none could be read. */
+function check(context: Context): { valid: boolean; file: string | null; mistakes: readonly string[]; warnings: readonly string[] } {
+  try {
+    const { file, config, warnings } = context.load();
+    readBounceRules(config.delivery.bounceRules);
+    return { valid: true, file, mistakes: [], warnings };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return { valid: false, file: null, mistakes: error.mistakes, warnings: [] };
+  }
+} // prettier-ignore
 
 const hidePasswords = (key: string, value: unknown): unknown => (key === 'password' ? '(hidden)' : value);
 

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import type { Context } from './cli.ts';
+import { showProgress } from './progress.ts';
 
 export function addMigrate(program: Command, context: Context): void {
   program
@@ -16,13 +17,18 @@ export function addMigrate(program: Command, context: Context): void {
       }
       const { openDatabase } = await import('../storage/database.ts');
       const { copyBeforeMigration } = await import('../operator/before-migration.ts');
+      const progress = showProgress(context, 'migrating');
       const database = await openDatabase({
         url: config.storage.url,
+        migrating: (done, of) => {
+          progress.at(done, of);
+        },
         beforeMigration: () =>
           copyBeforeMigration(config, (folder) => {
             context.note(`copied to ${folder} first`);
           }),
       });
+      progress.end();
       await database.close();
       const { migrated } = database;
       if (json === true) context.out(JSON.stringify({ migrated }));

@@ -5,7 +5,7 @@ import { examples } from './options.ts';
 const samples: Readonly<Record<string, readonly string[]>> = {
   serve: ['posthorn serve', 'posthorn --config /etc/posthorn/posthorn.yaml serve'],
   config: ['posthorn config check', 'posthorn config show'],
-  'config check': ['posthorn config check', 'posthorn --config new.yaml config check && systemctl reload posthorn'],
+  'config check': ['posthorn config check', 'posthorn config check --json', 'posthorn --config new.yaml config check && systemctl reload posthorn'],
   'config show': ['posthorn config show', 'posthorn config show --json | jq .smtp'],
   migrate: ['posthorn migrate', 'posthorn migrate --json'],
   'admin create': ['posthorn admin create ana@example.net'],
@@ -37,6 +37,10 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'queue pause': ['posthorn queue pause --domain example.net --for 2h --note "they move their servers"'],
   'queue resume': ['posthorn queue resume --domain example.net'],
   'queue release': ['posthorn queue release --stream broadcast'],
+  'queue sources': ['posthorn queue sources', 'posthorn queue sources --json'],
+  'queue unblock': ['posthorn queue unblock'],
+  'queue watch': ['posthorn queue watch --lane mx.example.net --for 1m', 'posthorn queue watch --message msg_01jz... --json'],
+  backup: ['posthorn backup create'],
   'queue limit': ['posthorn queue limit --lane mx.example.net --connections 1 --for 6h', 'posthorn queue limit --lane mx.example.net'],
   events: ['posthorn events tail --types bounced'],
   'events tail': ['posthorn events tail', 'posthorn events tail --types bounced,deferred --since 1h --no-follow --json'],
@@ -48,6 +52,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'webhooks list': ['posthorn webhooks list', 'posthorn webhooks list --account Acme --json'],
   'webhooks pause': ['posthorn webhooks pause whk_01jz...'],
   'webhooks enable': ['posthorn webhooks enable whk_01jz...'],
+  'inbound parse': ['posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind'],
   'inbound self-test': ['posthorn inbound self-test'],
   books: ['posthorn books', 'posthorn books --json'],
 }; // prettier-ignore

@@ -7,7 +7,7 @@ import path from 'node:path';
 import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
 import { takeConnection, type Connection } from './connection.ts';
-import { migrate, migrationState } from './migrate.ts';
+import { migrate, migrationState, type MigrationStep } from './migrate.ts';
 
 export interface Database {
   /** All writes. */
@@ -28,18 +28,20 @@ export interface DatabaseOptions {
   workOrder?: readonly string[];
   /** Runs before a database that holds something is changed; where it throws, nothing is. */
   beforeMigration?: () => Promise<void>;
+  /** Told before each migration: how many are done, and of how many. */
+  migrating?: MigrationStep;
 }
 
 /** Readers for built queries; SQLite serves each from its own snapshot, and the thread pool has room for them. */
 const READERS = 2;
 
 /** Opens and migrates. Throws where the file cannot be opened or written. */
-export async function openDatabase({ url, workOrder, beforeMigration }: DatabaseOptions): Promise<Database> {
+export async function openDatabase({ url, workOrder, beforeMigration, migrating }: DatabaseOptions): Promise<Database> {
   const file = sqliteFile(url);
   mkdirSync(path.dirname(file), { recursive: true, mode: 0o750 });
 
   const migrator = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', ...durable]);
-  const migrated = await migrate(migrator, beforeMigration).finally(() => migrator.destroy());
+  const migrated = await migrate(migrator, beforeMigration, migrating).finally(() => migrator.destroy());
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON']);
   const read = connect(file, READERS, readOnly);

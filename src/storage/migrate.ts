@@ -52,6 +52,9 @@ const source: Knex.MigrationSource<Migration> = {
     Promise.resolve({ up, down: () => Promise.reject(new Error('migrations only go forward')) }),
 };
 
+/** Told before each step: how many are done, and of how many. */
+export type MigrationStep = (done: number, of: number) => void;
+
 /** The database was changed by a version that came after this one. */
 export class NewerDatabase extends Error {}
 
@@ -59,7 +62,11 @@ export class NewerDatabase extends Error {}
  * Brings the database up to date; returns the names of the steps that were taken. `before` runs first where there is
  * something to lose. Throws `NewerDatabase` where the database has taken steps that are not known here.
  */
-export async function migrate(knex: Knex, before?: () => Promise<void>): Promise<string[]> {
+export async function migrate(
+  knex: Knex,
+  before?: () => Promise<void>,
+  step: MigrationStep = () => undefined,
+): Promise<string[]> {
   await refuseNewer(knex);
   const state = await migrationState(knex);
   if (state.every(({ taken }) => taken)) {
@@ -67,8 +74,22 @@ export async function migrate(knex: Knex, before?: () => Promise<void>): Promise
     return [];
   }
   if (state.some(({ taken }) => taken)) await before?.();
+  const steps = state.filter(({ taken }) => !taken).map(({ name }) => name);
+  const telling: Knex.MigrationSource<Migration> = {
+    ...source,
+    getMigration: async (migration) => {
+      const { up, down } = await source.getMigration(migration);
+      return {
+        up: (tx) => {
+          step(steps.indexOf(migration.name), steps.length);
+          return up(tx);
+        },
+        ...(down === undefined ? {} : { down }),
+      };
+    },
+  };
   return await withoutViews(knex, async () => {
-    const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
+    const [, names] = (await knex.migrate.latest({ migrationSource: telling, tableName: 'migrations' })) as [
       number,
       string[],
     ];

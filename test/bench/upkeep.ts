@@ -62,9 +62,9 @@ const rules = all.map((rule) => {
   };
 });
 const waits: number[] = [];
-let probing = true;
+const probing = new AbortController();
 const probe = (async () => {
-  for (let n = 0; probing; n++) {
+  for (let n = 0; !probing.signal.aborted; n++) {
     const from = performance.now();
     await db.commit.insert({ settings: [{ name: `probe ${String(n)}`, value: 'x' }] });
     waits.push(performance.now() - from);
@@ -83,7 +83,7 @@ for (const rule of rules) {
   if (rule.name === 'old messages') messagesAt = seconds;
   console.log(`${rule.name}: ${seconds.toFixed(1)} s`);
 }
-probing = false;
+probing.abort();
 await probe;
 waits.sort((a, b) => a - b);
 const at = (share: number): string =>

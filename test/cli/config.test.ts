@@ -78,6 +78,15 @@ describe('posthorn config', () => {
     }
   });
 
+  it('check --json tells mistakes and warnings as data', async () => {
+    const good = await posthorn(['config', 'check', '--json'], { POSTHORN_HTTP__PROT: '1' });
+    const { valid, mistakes, warnings } = JSON.parse(good.out) as Record<string, unknown[]>;
+    assert.deepEqual([good.code, valid, mistakes, warnings?.length], [0, true, [], 1]);
+    const bad = await posthorn(['config', 'check', '--json'], { POSTHORN_HTTP__PORT: 'x' });
+    assert.equal(bad.code, 78);
+    assert.match(bad.out, /"valid": false[^]*http\.port/);
+  });
+
   it('a wrong command or option is a usage error, help is none', async () => {
     assert.equal((await posthorn(['confog'])).code, 64);
     assert.equal((await posthorn(['config', 'check', '--nonsense'])).code, 64);
@@ -88,6 +97,23 @@ describe('posthorn config', () => {
 });
 
 describe('posthorn migrate', () => {
+  it('shows how far it is', async () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-cli-'));
+    const seen: string[] = [];
+    const nothing = (): void => undefined;
+    const sinks = { out: nothing, note: nothing, status: (text: string) => void seen.push(text) };
+    const code = await run(
+      ['migrate'],
+      { POSTHORN_SMTP__HOSTNAME: 'mail.example.com', POSTHORN_DATA_DIR: folder },
+      sinks,
+    );
+    rmSync(folder, { recursive: true });
+    assert.equal(code, 0);
+    assert.match(seen[0] ?? '', /^migrating \[\.+\] 0 %$/);
+    assert.ok(seen.length > 8, seen.join());
+    assert.equal(seen.at(-1), '', 'the line is cleared');
+  });
+
   it('makes the database once, and then has nothing to do', async () => {
     const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-cli-'));
     try {

@@ -140,7 +140,7 @@ describe('housekeeping/housekeeping', () => {
       assert.equal(sizes.length, 1, 'one step after 250 ms all the same');
       busy = false;
       await pass(50);
-      assert.ok(sizes.length >= 5, String(sizes.length));
+      assert.ok((sizes.length as number) >= 5, String(sizes.length));
       await housekeeping.stop();
       assert.equal(clock.nextAt(), null);
     });

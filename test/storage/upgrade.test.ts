@@ -52,7 +52,7 @@ const columnsOf = async (knex: Knex, table: string): Promise<Column[]> => await 
 
 /** A value that is unlike those of other rows and columns, and has the form that the column's name promises. */
 function valueFor({ name, type }: Column, n: number): unknown {
-  if (/_id$/.test(name) || name === 'id') return `${name.replace(/_id$/, '')}-${String(n)}`;
+  if (name.endsWith('_id') || name === 'id') return `${name.replace(/_id$/, '')}-${String(n)}`;
   if (name.endsWith('_json'))
     return name.includes('metadata') || name.includes('detail') ? `{"n":"${String(n)}"}` : `["${String(n)}"]`;
   if (/int|float|bool/i.test(type)) return n + 1;
@@ -116,7 +116,13 @@ describe('upgrades', () => {
       const before = await everyRow(old);
       await old.destroy();
       let copied = 0;
-      const db = await openDatabase({ url: `sqlite:${file}`, beforeMigration: () => Promise.resolve(void copied++) });
+      const db = await openDatabase({
+        url: `sqlite:${file}`,
+        beforeMigration: () => {
+          copied++;
+          return Promise.resolve();
+        },
+      });
       assert.equal(copied, 1, 'what is to lose was not copied first');
       assert.deepEqual(db.migrated, migrationNames.slice(index + 1));
       const after = await everyRow(db.read);
@@ -201,7 +207,7 @@ describe('upgrades', () => {
     });
     await assert.rejects(opening, /no room/);
     const still = openStill(file);
-    assert.equal(((await still('migrations').select('name')) as Row[]).length, 1);
+    assert.equal((await still('migrations').select<Row[]>('name')).length, 1);
     await still.destroy();
   });
 
@@ -229,7 +235,7 @@ describe('upgrades', () => {
     await assert.rejects(openDatabase({ url: `sqlite:${file}` }), NewerDatabase);
     const { code, notes } = await ran(['migrate'], { POSTHORN_DATA_DIR: folder });
     assert.deepEqual(
-      [code, /^posthorn: the database was changed by a later version \(999-later\)/.test(notes)],
+      [code, notes.startsWith('posthorn: the database was changed by a later version (999-later)')],
       [78, true],
     );
   });

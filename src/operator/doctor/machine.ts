@@ -19,10 +19,7 @@ export function createMachine({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir'>)
       Object.values(networkInterfaces()).flatMap((found = []) =>
         found.filter(({ internal }) => !internal).map(({ address }) => address),
       ),
-    async freeBytes(dir) {
-      const { bavail, bsize } = await statfs(dir);
-      return bavail * bsize;
-    },
+    freeBytes,
     async file(file) {
       try {
         const { mode, uid, size } = await stat(file);
@@ -35,6 +32,18 @@ export function createMachine({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir'>)
     keyIds: () => keyIdsIn(dataDir),
     certificate: () => certificateOf(tls, path.join(dataDir, OWN_CERT_FILE)),
   };
+}
+
+/** Of the disk that the folder is on, or would be. */
+async function freeBytes(dir: string): Promise<number> {
+  try {
+    const { bavail, bsize } = await statfs(dir);
+    return bavail * bsize;
+  } catch (error) {
+    const above = path.dirname(dir);
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || above === dir) throw error;
+    return freeBytes(above);
+  }
 }
 
 function certificateOf(tls: Config['tls'], ownFile: string): CertificateFacts {

@@ -37,7 +37,8 @@ export async function outbound({
 
 const LOOK_UP_CURE =
   'See the line of `resolver`. A machine without a network cannot deliver: mail waits, and goes when it can.';
-const TARGET_CURE = 'Set `doctor.mailHost` to a mail host that is there.';
+const TARGET_CURE =
+  'Is this machine offline, or its DNS that of a closed network? There set `doctor.mailHost` to a mail host of that network.';
 const SMARTHOST_CURE = 'Correct the host of the route `*` in `delivery.routes`.';
 const BLOCKED_CURE =
   "Have the provider or firewall open outbound TCP port 25, or send through a smarthost: delivery.routes: {'*': 'smarthost.example.com:587'}.";

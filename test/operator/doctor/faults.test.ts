@@ -24,6 +24,7 @@ const faults: Fault[] = [
   ['outbound port 25 is rejected', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'refused', why: 'ECONNREFUSED' }; }, 'outbound', 'failed', /cannot be reached: ECONNREFUSED/, /open outbound TCP port 25/],
   ['a proxy answers on port 25', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'greeted', line: 'HTTP/1.1 400 Bad Request', ms: 1 }; }, 'outbound', 'failed', /is no mail host: HTTP/, /open outbound/],
   ['mail hosts refuse our address', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'greeted', line: '554 5.7.1 your IP is listed', ms: 1 }; }, 'outbound', 'warning', /refuses us: 554 5\.7\.1/, /block list/],
+  ['DNS knows nothing of the Internet', (p) => { p.zones['mx.target.example A'] = []; }, 'outbound', 'failed', /mx\.target\.example has no address in DNS/, /offline.*doctor\.mailHost/],
   ['the smarthost is down', (p) => { p.settings['delivery'] = { routes: { '*': '9.1.1.1:587' } }; }, 'outbound', 'failed', /9\.1\.1\.1.* port 587 does not answer/, /Is the smarthost running/],
   ['no PTR', (p) => { without(p.zones, `${IP} PTR`); }, 'name', 'failed', /5\.9\.10\.11 has no name/, /reverse record \(PTR\) to mail\.posthorn\.example/],
   ['the PTR is the provider\'s', (p) => { p.zones[`${IP} PTR`] = ['static.11.10.9.5.provider.example']; }, 'name', 'warning', /is called static\.11.*greets as mail\.posthorn/, /PTR\) to mail\.posthorn/],
