@@ -7,6 +7,7 @@ import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
 import { createBell, type Bell } from './base/bell.ts';
 import { systemClock, type Clock } from './base/clock.ts';
+import { createGate } from './base/gate.ts';
 import { createLog, type Log, type RootLog } from './base/log.ts';
 import { openKeyring, type Keyring } from './base/keyring.ts';
 import { createResolver, type Resolver } from './base/resolver.ts';
@@ -41,9 +42,11 @@ import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
 import { domainChecks } from './housekeeping/domain-checks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
 import { oldSessions } from './housekeeping/old-sessions.ts';
+import { oldAggregates } from './housekeeping/old-aggregates.ts';
 import { oldStats } from './housekeeping/old-stats.ts';
 import { retentionRules } from './housekeeping/retention.ts';
 import { retiredKeys } from './housekeeping/retired-keys.ts';
+import { spaceRules } from './housekeeping/space.ts';
 import { webhookLogRules } from './housekeeping/webhook-log.ts';
 import { createPasswords } from './members/password.ts';
 import { createRenderer } from './templates/renderer.ts';
@@ -224,6 +227,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
     findSuppressed: createSuppressionLookUp({ db, clock }),
     hasRoom: () => disk.hasRoom(),
+    intake: createGate({ most: MOST_ACCEPTED_AT_ONCE, waiting: MOST_WAITING_TO_BE_ACCEPTED }),
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
@@ -432,16 +436,18 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     const domain = await directory.find(name);
     return domain?.status === 'verified' ? domain.account_id : null;
   };
-  const housekeeping = createHousekeeping({ clock, log }, [
+  const housekeeping = createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: forgetDomain }), // prettier-ignore
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
+    oldAggregates({ db, clock }),
     oldSessions({ db, clock, keptMs: config.retention.audit }),
     ...(config.smtp.operatorAddress === null || tlsTally === null ? [] : [createTlsReports({ db, clock, log, resolver, accept, fetch, random, accountOf: verifiedIn }, { from: config.smtp.operatorAddress, submitter: config.smtp.hostname })]), // prettier-ignore
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
+    ...spaceRules({ db, clock }),
   ]);
 
   const running: Running = {
@@ -547,6 +553,11 @@ const signingKey = (keyring: Keyring): ReturnPathKey => ({
   id: keyring.keyIds.length % 32,
   secret: keyring.derive('return path'),
 });
+
+/** Acceptances written at once: enough to fill a group of commits, few beside the deliveries that wait for the same writer. */
+const MOST_ACCEPTED_AT_ONCE = 128;
+/** Beyond that a client is better off trying again in a second. */
+const MOST_WAITING_TO_BE_ACCEPTED = 1024;
 
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };

@@ -49,6 +49,18 @@ describe('docs/dependencies.md', () => {
   });
 });
 
+describe('docs/security.md', () => {
+  const named = [...read('docs/security.md').matchAll(/^\| V[\d.]+ .*`(test\/[\w./-]+)`: “(.+)” +\|$/gm)];
+  it('names a test for each line', () => {
+    assert.ok(named.length > 40, String(named.length));
+    assert.equal(named.length, [...read('docs/security.md').matchAll(/^\| V\d/gm)].length);
+  });
+  for (const [, file = '', name = ''] of named)
+    it(`${file} has “${name}”`, () => {
+      assert.ok(read(file).includes(name), `no test of this name in ${file}`);
+    });
+});
+
 describe('links', () => {
   /** As GitHub makes them of headings. */
   const anchorsOf = (markdown: string): string[] =>

@@ -38,7 +38,7 @@ import { scope } from './middleware/scope.ts';
 import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
-import type { ApiDeps, ShellState, Stop } from './shell.ts';
+import type { ApiDeps, Middleware, ShellState, Stop } from './shell.ts';
 import { Windows } from '../base/windows.ts';
 
 export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
@@ -118,7 +118,8 @@ interface Shared {
 function createApp(deps: ApiDeps, routes: readonly Route[], { stop, buckets, reader }: Shared): Koa<ShellState> {
   const { settings } = deps;
   const limits = { ...bodyLimits, ...settings.body };
-  const router = createRouter([...routes, openapiRoute(routes, settings), ...healthRoutes(deps)]);
+  const all = [...routes, openapiRoute(routes, settings), ...healthRoutes(deps)];
+  const router = createRouter(all);
   const methodsOf = (path: string): string[] => [
     ...new Set(router.match(path, '').path.flatMap((layer) => layer.methods)),
   ];
@@ -129,7 +130,7 @@ function createApp(deps: ApiDeps, routes: readonly Route[], { stop, buckets, rea
   app.use(respond({ ...deps, open: exchangeOpener(deps, buckets), stop, limits }));
   app.use(audit(deps));
   app.use(problem(deps));
-  app.use(router.routes());
+  app.use(findRoute(all, router));
   app.use(identify({ ...deps, buckets }));
   app.use(admit({ stop, methodsOf }));
   app.use(body({ ...deps, limits, room: { taken: 0 }, reader }));
@@ -137,6 +138,24 @@ function createApp(deps: ApiDeps, routes: readonly Route[], { stop, buckets, rea
   app.use(idempotency({ ...deps, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }));
   app.use(run({ ...deps, stop, verifyAnswers: settings.verifyAnswers ?? false }));
   return app;
+}
+
+/** Paths without parameters are looked up. The others go through the router, which tries one pattern after the other. */
+function findRoute(routes: readonly Route[], router: Router<ShellState>): Middleware {
+  const fixed = new Map(
+    routes.filter(({ path }) => !path.includes('{')).map((route) => [`${route.method} ${route.path}`, route]),
+  );
+  const search = router.routes();
+  return async (ctx, next) => {
+    const { exchange } = ctx.state;
+    const route = fixed.get(`${exchange.method} ${exchange.path}`);
+    if (route === undefined) {
+      await search(ctx as Parameters<typeof search>[0], next);
+      return;
+    }
+    exchange.route = route;
+    await next();
+  };
 }
 
 /** The router only says which route it is; the refusals that come before it are the business of the layers after it. */

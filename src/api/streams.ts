@@ -36,7 +36,11 @@ const Stream = z
   .meta({ id: 'Stream', description: 'A kind of mail that is kept apart.' });
 
 const name = () => z.string().min(1).max(100).describe('For people.');
-const pool = () => z.string().regex(slugForm).describe('Name of the sources it is sent from; the default pool where the server has none of that name.');
+const pool = () =>
+  z
+    .string()
+    .regex(slugForm)
+    .describe('Name of the sources it is sent from; the default pool where the server has none of that name.');
 const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.');
 
 const params = z.object({ id: z.string().max(64).describe('Id of the stream.') });

@@ -1,9 +1,9 @@
 /** Small tools for secrets: hash them, compare them without telling how far they agree, keep them out of logs. Pure. */
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { hash, timingSafeEqual } from 'node:crypto';
 
 /** SHA-256 in lower-case hex. Enough for secrets of 128 random bits or more; anything a person chose needs a slow hash. */
 export function sha256Hex(data: string | Buffer): string {
-  return createHash('sha256').update(data).digest('hex');
+  return hash('sha256', data, 'hex');
 }
 
 /** Compares in a time that depends on the lengths only. */

@@ -27,6 +27,7 @@ import { addKeys } from './keys.ts';
 import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
+import { addReputation } from './reputation.ts';
 import { addResolve } from './resolve.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
@@ -171,6 +172,7 @@ export async function run(
   addResolve(program, context);
   addEvents(program, context);
   addStats(program, context);
+  addReputation(program, context);
   addSuppressions(program, context);
   addWebhooks(program, context);
   addBooks(program, context);

@@ -23,7 +23,7 @@ export interface Assets {
 
 const CSS = 'text/css; charset=utf-8';
 const JS = 'text/javascript; charset=utf-8';
-const { resolve } = createRequire(import.meta.url);
+const require = createRequire(import.meta.url);
 const own = (name: string): string => path.join(import.meta.dirname, 'public', name);
 
 const files: readonly (readonly [name: string, file: () => string, type: string])[] = [
@@ -31,9 +31,9 @@ const files: readonly (readonly [name: string, file: () => string, type: string]
   ['app.js', () => own('app.js'), JS],
   ['charts.js', () => own('charts.js'), JS],
   ['icon.svg', () => own('icon.svg'), 'image/svg+xml'],
-  ['htmx.js', () => resolve('htmx.org/dist/htmx.min.js'), JS],
-  ['uplot.js', () => resolve('uplot/dist/uPlot.iife.min.js'), JS],
-  ['uplot.css', () => resolve('uplot/dist/uPlot.min.css'), CSS],
+  ['htmx.js', () => require.resolve('htmx.org/dist/htmx.min.js'), JS],
+  ['uplot.js', () => require.resolve('uplot/dist/uPlot.iife.min.js'), JS],
+  ['uplot.css', () => require.resolve('uplot/dist/uPlot.min.css'), CSS],
 ];
 
 /** Throws where one cannot be read. */

@@ -23,6 +23,7 @@ const forAll = [
 
 const forAdmins = [
   ['Queue', '/queue'],
+  ['Doctor', '/doctor'],
   ['Accounts', '/accounts'],
   ['Team', '/team'],
 ] as const;

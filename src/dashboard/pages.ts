@@ -2,6 +2,7 @@
 import type { DashboardDeps } from './deps.ts';
 import type { Page } from './page.ts';
 import { apiPages } from './pages/api.ts';
+import { doctorPages } from './pages/doctor.ts';
 import { domainPages } from './pages/domains.ts';
 import { eventPages } from './pages/events.ts';
 import { keyPages } from './pages/keys.ts';
@@ -41,6 +42,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...settingsPages(deps),
     ...profilePages(deps),
     ...queuePages(deps),
+    ...doctorPages(),
     ...teamPages(deps),
   ];
 }

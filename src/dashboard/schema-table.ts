@@ -1,4 +1,5 @@
 /** JSON schemas of the OpenAPI document as lines of a table: a line a member, those of members below them. Pure. */
+import { numberText } from './words.ts';
 
 export interface SchemaNode {
   $ref?: string;
@@ -80,10 +81,10 @@ function typeOf(node: SchemaNode, schemas: Schemas): string {
 
 function limitsOf({ minLength, maxLength, minItems, maxItems, minimum, maximum, default: usual }: SchemaNode): string {
   const isHuge = (n: number | undefined): boolean => n === undefined || Math.abs(n) >= Number.MAX_SAFE_INTEGER;
-  const range = (least: number | undefined, most: number | undefined, unit: string): string[] =>
-    isHuge(least) && isHuge(most)
-      ? []
-      : [`${isHuge(least) ? '' : String(least)}…${isHuge(most) ? '' : String(most)}${unit}`];
+  const range = (least: number | undefined, most: number | undefined, unit: string): string[] => {
+    if (isHuge(most)) return isHuge(least) ? [] : [`at least ${numberText(least ?? 0)}${unit}`];
+    return [isHuge(least) ? `at most ${numberText(most ?? 0)}${unit}` : `${numberText(least ?? 0)} to ${numberText(most ?? 0)}${unit}`]; // prettier-ignore
+  };
   return [
     ...range(minLength, maxLength, ' characters'),
     ...range(minItems, maxItems, ' items'),

@@ -49,6 +49,12 @@ const millis = (value: unknown): number | null => {
   return Number.isNaN(ms) ? null : ms;
 };
 
+/** What a mail host answered, with its code before it once. */
+function answerText(code: unknown, reply: unknown): string {
+  const text = typeof reply === 'string' ? reply : '';
+  return typeof code === 'number' && !text.startsWith(String(code)) ? `${String(code)} ${text}` : text;
+}
+
 /** Text of the API's description: what stands between backticks is code. */
 export const proseHtml = (text: string): string =>
   escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
@@ -93,6 +99,7 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   eq: (a: unknown, b: unknown) => a === b,
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
+  answer: (code: unknown, reply: unknown) => answerText(code, reply),
   prose: (value: unknown) => new SafeString(proseHtml(typeof value === 'string' ? value : '')),
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),

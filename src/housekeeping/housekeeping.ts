@@ -1,19 +1,32 @@
 /**
  * What is deleted when. Each rule has a file of its own; this is the clock that winds them: one rule at a time, in steps so
- * small that mail waiting for the same commit does not notice, with a pause after each.
+ * small that mail waiting for the same commit does not notice, begun only when the writer has nothing else to do.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import type { Timed } from './timed.ts';
 
-export interface Rule {
+interface Common {
   /** For the log. */
   readonly name: string;
   /** Milliseconds from the end of one run to the begin of the next. */
   readonly everyMs: number;
+}
+
+/** A rule whose steps have a size of their own. */
+export interface Rule extends Common {
   /** Deletes some of what is due; returns how many rows that were. */
   step(): Promise<number>;
   /** A step that deleted fewer was the last of its run. */
   readonly stepRows: number;
+}
+
+/** A rule whose steps are as large as the time they take allows. */
+export interface SizedRule extends Common {
+  /** Deletes this many of what is due; one that deleted fewer was the last of its run. */
+  sizedStep(rows: number): Promise<Timed>;
+  /** Nothing was deleted that anybody would ask for. */
+  readonly silent?: true;
 }
 
 export interface Housekeeping {
@@ -24,16 +37,32 @@ export interface Housekeeping {
 
 /** A program that is restarted often must get to its rules too, but not while it takes up the mail that waits. */
 const FIRST_MS = 60_000;
-/** Between two steps of a rule: those of a busy day are then done in minutes, and cost others a commit in twenty. */
+/** Between two steps of a rule without measure. */
 const PAUSE_MS = 50;
+/** Between two sized steps: the writer is ours for half of the time at most, and only while nobody else wants it. */
+const SHORT_PAUSE_MS = 5;
+/** How long one step may hold the writer, and how many rows are tried first. */
+const AIM_MS = 5;
+const FIRST_ROWS = 20;
+const [FEWEST_ROWS, MOST_ROWS] = [5, 1000];
+/** A writer that is never idle gets its steps, too, but a few a second only: the disk must not fill up behind the load. */
+const LOOK_AGAIN_MS = 5;
+const PATIENCE_MS = 250;
 
-/** A rule that fails is logged and waits for its next turn. */
+/** The size of the next step after one of `rows` took `ms`: towards the aim, at most twice as many. */
+export function nextSize(rows: number, ms: number): number {
+  const wanted = ms <= 0 ? rows * 2 : Math.floor((rows * AIM_MS) / ms);
+  return Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.min(wanted, rows * 2)));
+}
+
+/** A rule that fails is logged and waits for its next turn. `isBusy`: whether others want to write. */
 export function createHousekeeping(
-  deps: { clock: Clock; log: Pick<Log, 'info' | 'error'> },
-  rules: readonly Rule[],
+  deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean },
+  rules: readonly (Rule | SizedRule)[],
 ): Housekeeping {
-  const { clock, log } = deps;
-  const dueAt = new Map<Rule, number>();
+  const { clock, log, isBusy = () => false } = deps;
+  const dueAt = new Map<Rule | SizedRule, number>();
+  const sizes = new Map<SizedRule, number>();
   let timer: Timer | null = null;
   let working: Promise<void> = Promise.resolve();
   let stopped = false;
@@ -53,17 +82,22 @@ export function createHousekeeping(
     const [first] = [...dueAt].sort(([, a], [, b]) => a - b);
     if (first === undefined) return;
     const [rule, at] = first;
-    wait(Math.max(0, at - clock.monotonic()), () => step(rule, 0));
+    wait(Math.max(0, at - clock.monotonic()), () => whenIdle(rule, 0));
   }
 
-  async function step(rule: Rule, before: number): Promise<void> {
+  async function whenIdle(rule: Rule | SizedRule, before: number, since = clock.monotonic()): Promise<void> {
+    if (isBusy() && clock.monotonic() - since < PATIENCE_MS) wait(LOOK_AGAIN_MS, () => whenIdle(rule, before, since));
+    else await step(rule, before);
+  }
+
+  async function step(rule: Rule | SizedRule, before: number): Promise<void> {
     try {
-      const deleted = await rule.step();
-      if (deleted >= rule.stepRows) {
-        wait(PAUSE_MS, () => step(rule, before + deleted));
+      const { deleted, more } = await take(rule);
+      if (more) {
+        wait('step' in rule ? PAUSE_MS : SHORT_PAUSE_MS, () => whenIdle(rule, before + deleted));
         return;
       }
-      if (before + deleted > 0)
+      if (before + deleted > 0 && !('silent' in rule))
         log.info({ event: 'housekeeping', rule: rule.name, deleted: before + deleted }, 'housekeeping');
     } catch (err) {
       log.error(
@@ -73,6 +107,18 @@ export function createHousekeeping(
     }
     dueAt.set(rule, clock.monotonic() + rule.everyMs);
     next();
+  }
+
+  async function take(rule: Rule | SizedRule): Promise<{ deleted: number; more: boolean }> {
+    if ('step' in rule) {
+      const deleted = await rule.step();
+      return { deleted, more: deleted >= rule.stepRows };
+    }
+    const size = sizes.get(rule) ?? FIRST_ROWS;
+    const { rows, ms } = await rule.sizedStep(size);
+    // The last step of a run has few rows: its time says nothing.
+    if (rows >= size) sizes.set(rule, nextSize(size, ms));
+    return { deleted: rows, more: rows >= size };
   }
 
   return {

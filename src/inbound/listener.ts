@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerSession } from 'smtp-server';
 import type { Clock, Timer } from '../base/clock.ts';
 import { addressBucket } from '../base/ip.ts';
+import { isStorageTrouble } from '../storage/commit.ts';
 import type { Log } from '../base/log.ts';
 import { Windows } from '../base/windows.ts';
 import { Offenders } from './offenders.ts';
@@ -338,6 +339,7 @@ export function createListener<User>(
       return await ask();
     } catch (error) {
       log.error({ event: 'smtp_failed', err: error }, 'an SMTP command failed');
+      if (isStorageTrouble(error)) return refuse(452, '4.3.1 there is no room now: try again later');
       return refuse(451, '4.3.0 something went wrong here: try again later');
     }
   }

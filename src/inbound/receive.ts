@@ -48,9 +48,9 @@ export interface Receiver {
   stop(): Promise<void>;
 }
 
-/** Reports read side by side: as many as there are threads, and one more in hand for each. */
-const AT_ONCE = 4;
-const BATCH = 40;
+/** Reports in hand side by side: so many share their commits, and the thread that reads never waits for one of them. */
+const AT_ONCE = 32;
+const BATCH = 64;
 /** After a failure of storage. */
 const PATIENCE_MS = 1000;
 const HOUR_MS = 3_600_000;

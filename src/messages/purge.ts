@@ -10,12 +10,12 @@ import type { CounterRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { count } from './record.ts';
 import { subjectWords } from './subject-words.ts';
 
+/** What a purge writes through. `most`, of each purge: how many rows it may take at once. */
+type Transactor = Pick<Committer, 'transact'>;
+
 /** In the books: accepted attempts that went, and statuses of recipients that went. */
 export const PURGED = 'purged';
 export const PURGED_ATTEMPTS = 'accepted_attempt';
-
-/** Rows of one step. Each takes tens of microseconds of the writer; others' commits wait for that long. */
-export const PURGE_ROWS = 50;
 
 const CONTENT_MARK = 'purge.content.';
 
@@ -23,7 +23,7 @@ const CONTENT_MARK = 'purge.content.';
  * Removes the bodies of an account's messages accepted before `before`; returns how many messages were passed. Messages are
  * passed in the order of acceptance, from where the last step ended up to the first that is not finished.
  */
-export function purgeContents(commit: Committer, accountId: string, before: number): Promise<number> {
+export function purgeContents(commit: Transactor, accountId: string, before: number, most: number): Promise<number> {
   return commit.transact(async (tx) => {
     const mark = `${CONTENT_MARK}${accountId}`;
     const [last] = await tx.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [mark]);
@@ -32,7 +32,7 @@ export function purgeContents(commit: Committer, accountId: string, before: numb
          SELECT 1 FROM messages o JOIN deliveries d ON d.message_id = o.id
          WHERE d.due_at IS NOT NULL AND (o.id = m.id OR (m.batch_id IS NOT NULL AND o.batch_id = m.batch_id))) AS waits
        FROM messages m WHERE m.account_id = ? AND m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?`,
-      [accountId, last?.value ?? '', idFloor('msg', before), PURGE_ROWS],
+      [accountId, last?.value ?? '', idFloor('msg', before), most],
     );
     const end = rows.findIndex(({ waits }) => waits === 1);
     const passed = end < 0 ? rows : rows.slice(0, end);
@@ -48,13 +48,17 @@ export function purgeContents(commit: Committer, accountId: string, before: numb
 }
 
 /** Removes finished messages of an account accepted before `before`, oldest first; returns how many. */
-export function purgeMessages(commit: Committer, accountId: string, before: number, now: number): Promise<number> {
+export function purgeMessages(
+  commit: Transactor,
+  accountId: string,
+  { before, now, most }: { before: number; now: number; most: number },
+): Promise<number> {
   return commit.transact(async (tx) => {
     const rows = await tx.all<MessageRow>(
       `SELECT m.* FROM messages m WHERE m.account_id = ? AND m.id < ?
          AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)
        ORDER BY m.id LIMIT ?`,
-      [accountId, idFloor('msg', before), PURGE_ROWS],
+      [accountId, idFloor('msg', before), most],
     );
     if (rows.length > 0) await removeMessages(tx, rows, now);
     return rows.length;
@@ -111,33 +115,33 @@ async function removeMarks(tx: Connection, rows: readonly MessageRow[]): Promise
 }
 
 /** Removes the oldest events from before `before`; returns how many. Numbers are never given twice, so cursors stay good. */
-export async function purgeEvents(commit: Committer, before: number): Promise<number> {
+export async function purgeEvents(commit: Transactor, before: number, most: number): Promise<number> {
   const removed = await commit.transact((tx) =>
     tx.all(
       `DELETE FROM events WHERE sequence IN (SELECT sequence FROM events ORDER BY sequence LIMIT ?) AND at < ? RETURNING sequence`,
-      [PURGE_ROWS, before],
+      [most, before],
     ),
   );
   return removed.length;
 }
 
 /** Removes the oldest reports that came in before `before`; returns how many. One that nobody has read yet stays. */
-export async function purgeReports(commit: Committer, before: number): Promise<number> {
+export async function purgeReports(commit: Transactor, before: number, most: number): Promise<number> {
   const removed = await commit.transact((tx) =>
     tx.all(
       'DELETE FROM reports WHERE id IN (SELECT id FROM reports WHERE received_at < ? AND kind IS NOT NULL ORDER BY received_at LIMIT ?) RETURNING id',
-      [before, PURGE_ROWS],
+      [before, most],
     ),
   );
   return removed.length;
 }
 
 /** Removes the oldest lines of the audit log from before `before`; returns how many. */
-export async function purgeAudit(commit: Committer, before: number): Promise<number> {
+export async function purgeAudit(commit: Transactor, before: number, most: number): Promise<number> {
   const removed = await commit.transact((tx) =>
     tx.all('DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE id < ? ORDER BY id LIMIT ?) RETURNING id', [
       idFloor('aud', before),
-      PURGE_ROWS,
+      most,
     ]),
   );
   return removed.length;

@@ -5,12 +5,14 @@
  */
 import type { Connection } from '../storage/connection.ts';
 import type { Committer, Work } from '../storage/commit.ts';
+import { columnsFrom, jsonReader } from '../storage/json-rows.ts';
 import { allDone, insertRows, type Rows } from '../storage/rows.ts';
 import type {
   AttemptRow,
   CounterRow,
   DeliveryRow,
   EventRow,
+  MessageRow,
   StatRow,
   SuppressionReason,
   SuppressionRow,
@@ -78,17 +80,18 @@ export function createRecorder(deps: {
   };
 }
 
+const DELIVERY_COLUMNS = [
+  'id', 'message_id', 'account_id', 'address', 'address_key', 'lead', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at',
+  'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls',
+  'held_by', 'held_at',
+] as const satisfies readonly (keyof DeliveryRow)[]; // prettier-ignore
+const MESSAGE_COLUMNS = [
+  'opens', 'clicks', 'stream', 'from_domain', 'tags_json', 'expires_at', 'notice_to',
+] as const satisfies readonly (keyof MessageRow)[]; // prettier-ignore
+
 /** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
-export type Loaded = DeliveryRow & {
-  opens: number;
-  clicks: number;
-  stream: string;
-  from_domain: string;
-  tags_json: string;
-  suppressed: string | null;
-  expires_at: number | null;
-  notice_to: string | null;
-};
+export type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
+  Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]> & { suppressed: string | null };
 
 /** One delivery of the group while its happenings are folded. */
 export interface Folding {
@@ -167,17 +170,22 @@ function noteFailure(row: Loaded, { steps, state, events }: Decision, gathered: 
 const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 
 /** Claims look at the suppression list once more: an address may have been added since its mail was accepted. */
-async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
-  const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
-  const rows = await db.all<Loaded>(
-    `SELECT d.*, m.opens, m.clicks, m.stream, m.from_domain, m.tags_json, m.expires_at, m.notice_to, (
+const readLoaded = jsonReader<Loaded>(
+  {
+    ...columnsFrom('d', DELIVERY_COLUMNS),
+    ...columnsFrom('m', MESSAGE_COLUMNS),
+    suppressed: `(
        SELECT s.id || ' ' || s.reason FROM suppressions s
        WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
          AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
-       ORDER BY s.scope LIMIT 1) AS suppressed
-     FROM json_each(?) AS wanted JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id`,
-    [now, JSON.stringify(ids)],
-  );
+       ORDER BY s.scope LIMIT 1)`,
+  },
+  'FROM json_each(?) AS wanted JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id',
+);
+
+async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
+  const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
+  const rows = await readLoaded(db, [now, JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, beginFolding(row)]));
 }
 
@@ -354,7 +362,7 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
      FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS due_at, value->>4 AS attempt_count,
        value->>5 AS claim_epoch, value->>6 AS no_domain_count, value->>7 AS no_domain_since, value->>8 AS smtp_code,
        value->>9 AS enhanced_code, value->>10 AS smtp_reply, value->>11 AS mx, value->>12 AS tls,
-       value->>13 AS queued_at, value->>14 AS give_up_at, value->>15 AS held_by, value->>16 AS held_at FROM json_each(?)) AS j
+       value->>13 AS queued_at, value->>14 AS give_up_at, value->>15 AS held_by, value->>16 AS held_at FROM jsonb_each(?)) AS j
      WHERE deliveries.id = j.id`,
     [JSON.stringify(rows)],
   );
@@ -380,7 +388,7 @@ async function updateMessages(tx: Connection, changed: readonly Folding[]): Prom
          first_clicked_at = COALESCE(first_clicked_at, j.clicked_at), send_at = COALESCE(j.send_at, messages.send_at)
        FROM (SELECT value->>0 AS id, value->>1 AS status, value->>2 AS status_at, value->>3 AS event, value->>4 AS event_at,
          value->>5 AS opened, value->>6 AS clicked, value->>7 AS machine_opens, value->>8 AS machine_clicks, value->>9 AS opened_at,
-         value->>10 AS clicked_at, value->>11 AS send_at FROM json_each(?)) AS j
+         value->>10 AS clicked_at, value->>11 AS send_at FROM jsonb_each(?)) AS j
        WHERE messages.id = j.id`,
       [JSON.stringify(layer)],
     );

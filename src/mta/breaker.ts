@@ -17,6 +17,8 @@ export interface Breaker {
   dialling(host: string): void;
   succeeded(host: string): void;
   failed(host: string, now: number): void;
+  /** The clock was set to another time, so many ms on. */
+  shift(ms: number): void;
 }
 
 const FAILURES = 3;
@@ -39,6 +41,9 @@ export function createBreaker(): Breaker {
     },
     succeeded(host) {
       hosts.delete(host);
+    },
+    shift(ms) {
+      for (const health of hosts.values()) health.openUntil += ms;
     },
     failed(host, now) {
       const health = hosts.get(host) ?? { failures: 0, openUntil: 0, openFor: FIRST_OPEN_MS / 2, probing: false };

@@ -44,8 +44,8 @@ export interface DeliverDeps {
 export type Tried =
   | { kind: 'tried'; outcome: Outcome }
   /** Nobody was dialled: every host is at its cap or left alone for now, or the program stops. No attempt is spent. `refusal`: while
-   * connections to it stand, a host refused one more. */
-  | { kind: 'untried'; refusal: string | null };
+   * connections to it stand, a host refused one more. `exhausted`: this machine has nothing left to dial with. */
+  | { kind: 'untried'; refusal: string | null; exhausted?: string };
 
 /**
  * `connected` is called once the mail is on a connection: the time to get the next one ready. On a mail's first attempt a
@@ -94,6 +94,7 @@ export async function deliver(
       );
       if (again.kind === 'carried') result = again;
     }
+    if (result.kind === 'exhausted') return { kind: 'untried', refusal, exhausted: result.text };
     if (result.kind === 'crowded') refusal = result.reply;
     if (result.kind === 'busy' || result.kind === 'crowded') continue;
     if (result.kind === 'unreachable') {
@@ -120,6 +121,8 @@ function ofOurFamilies(deps: DeliverDeps, hosts: readonly Host[]): readonly Host
 }
 
 type HostResult =
+  /** This machine has nothing left to dial with. */
+  | { kind: 'exhausted'; text: string }
   | { kind: 'busy' }
   /** It refused one connection more than those that stand: that is about their number, not about the mail. */
   | { kind: 'crowded'; reply: string }
@@ -128,7 +131,7 @@ type HostResult =
 
 /** The addresses to try after a 5.7.x: those of the family that was not refused. */
 function otherFamily(host: Host, result: HostResult): Host['addresses'] {
-  if (result.kind === 'busy' || result.kind === 'crowded') return [];
+  if (result.kind === 'busy' || result.kind === 'crowded' || result.kind === 'exhausted') return [];
   const refusal = result.kind === 'unreachable' ? result.failed : result.transfer;
   const reply = refusal.kind === 'failed' || refusal.kind === 'refused' ? refusal.reply : null;
   if (reply?.enhanced?.startsWith('5.7.') !== true) return [];
@@ -150,6 +153,7 @@ async function tryHost(
   for (let fresh = isFresh; ; fresh = true) {
     const leased = await leaseFor(deps, site, host, target, fresh, mail.messageId);
     if (leased.kind === 'full' || leased.kind === 'draining') return { kind: 'busy' };
+    if (leased.kind === 'failed' && leased.ours === true) return { kind: 'exhausted', text: leased.text };
     if (leased.kind === 'failed') {
       const { reply } = leased;
       if (

@@ -80,6 +80,8 @@ export interface LaneControl {
   /** The changes of a lane's limits, oldest first; of all lanes without a name. */
   history(lane: string): LaneChange[];
   parkedUntil(lane: string): number | null;
+  /** The clock was set to another time, so many ms on: rests and paces last as long as before. */
+  shift(ms: number): void;
   /** Whether some lane rests. */
   readonly someParked: boolean;
   /** What a lane has learnt outlives its mail, but not without bound. */
@@ -276,6 +278,17 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     parkedUntil(lane) {
       const state = states.get(lane);
       return state === undefined ? null : parkedUntil(state);
+    },
+    shift(ms) {
+      for (const state of states.values()) {
+        const { throttle, pace } = state;
+        if (state.restUntil > 0) state.restUntil += ms;
+        state.timerAt += ms;
+        const { halvedAt, probeAt } = throttle;
+        state.throttle = { ...throttle, halvedAt: halvedAt === null ? null : halvedAt + ms, probeAt: probeAt + ms };
+        state.pace = { ...pace, changedAt: pace.changedAt + ms, nextAt: pace.nextAt + ms, minute: pace.minute + ms };
+        state.lastProgressAt += ms;
+      }
     },
     get someParked() {
       return [...states.values()].some((state) => state.parkedUntil !== null);

@@ -10,7 +10,7 @@ import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
 import type { Database } from '../storage/database.ts';
 import type { DueHint } from '../messages/accept.ts';
 import type { Judge } from '../messages/classify.ts';
-import type { Outcome } from '../messages/delivery.ts';
+import { HELD_WITHOUT_END, type Outcome } from '../messages/delivery.ts';
 import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
 import type { LaneLimits, MailFacts } from '../messages/hold-book.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
@@ -54,7 +54,7 @@ export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   /** Reads refusals, by the operator's rules too. */
   judge: Judge;
   /** Hears how TLS went with each connection. */
-  tlsSeen?(seen: TlsSeen): void;
+  tlsSeen?: (seen: TlsSeen) => void;
   /** Hears of every attempt that was made. */
   attempted?(outcome: Outcome): void;
 }
@@ -134,6 +134,12 @@ const UNTRIED_MS = 2_000;
 /** So long in one phase is waiting; a healthy host answers in far less. */
 const LONG_WAIT_MS = 10_000;
 const WAITING_LOOK_MS = 2_000;
+const EXHAUSTED_QUIET_MS = 60_000;
+/** Steps of a clock that is kept in time are far smaller. */
+const JUMP_MS = 60_000;
+/** The longest wait that a reply can ask for (messages/retry-hint.ts), and how far chance stretches a wait. */
+const LONGEST_ASKED_MS = 6 * 3_600_000;
+const LONGEST_JITTER = 1.2;
 
 export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const { clock, log } = deps;
@@ -205,6 +211,9 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   let sweeper: Timer | null = null;
   let watch: Timer | null = null;
   let stopping = false;
+  let toldExhaustedAt = -Infinity;
+  /** How far the clock on the wall was ahead of the one that only runs forward, at the last look. */
+  let wallAhead = clock.now() - clock.monotonic();
 
   /** What keeps the job from being tried in its lane: a hold of all lanes of its site, or its source may not send there now. */
   function stopsHere(job: Job): Held | Elsewhere | null {
@@ -395,6 +404,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
           number === 1,
         );
         if (tried.kind === 'untried') {
+          if (tried.exhausted !== undefined) tellExhausted(tried.exhausted);
           if (tried.refusal !== null) control.refused(lane, tried.refusal);
           return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
         }
@@ -494,6 +504,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   /** Works whatever became of bells and timers: finds what waits, gives up what is too old, and tells of lanes that stand still. */
   async function sweep(): Promise<void> {
     try {
+      await lookAtClock();
       await letGo();
       await windows.scan();
       await giveUpOld();
@@ -502,6 +513,35 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       storageFailed(error);
     } finally {
       if (!stopping) sweeper = clock.after(SWEEP_MS, () => void sweep(), { background: true });
+    }
+  }
+
+  /**
+   * A clock that was set back leaves mail due at times that no schedule gives: such mail is due now. What a clock that was set
+   * forward has made due or too old cannot be told from what time has.
+   */
+  async function lookAtClock(): Promise<void> {
+    const ahead = clock.now() - clock.monotonic();
+    const jumpedMs = ahead - wallAhead;
+    wallAhead = ahead;
+    if (Math.abs(jumpedMs) < JUMP_MS) return;
+    log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
+    for (const part of [breaker, deps.sites, sources, control]) part.shift(jumpedMs);
+    if (jumpedMs < 0) await bringForward();
+  }
+
+  async function bringForward(): Promise<void> {
+    const longest = Math.max(...options.retry.schedule, LONGEST_ASKED_MS) * LONGEST_JITTER;
+    let after = '';
+    for (;;) {
+      const rows = await deps.db.fast.all<{ id: string }>(
+        `SELECT id FROM deliveries WHERE due_at > ? AND due_at < ? AND id > ? AND held_by IS NULL AND claim_epoch IS NULL
+         AND status <> 'scheduled' ORDER BY id LIMIT 500`,
+        [clock.now() + longest, HELD_WITHOUT_END, after],
+      );
+      if (rows.length === 0) return;
+      after = rows.at(-1)?.id ?? after;
+      await deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'flushed' } })));
     }
   }
 
@@ -548,6 +588,16 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     if (report === null) return null;
     const view = lanes.views().find((one) => one.name === name) ?? { name, waiting: 0, slots: 0 };
     return { now: { ...view, ...report }, changes: control.history(name) };
+  }
+
+  /** Once a minute: every mail that falls due meets it. */
+  function tellExhausted(text: string): void {
+    if (clock.now() - toldExhaustedAt < EXHAUSTED_QUIET_MS && clock.now() >= toldExhaustedAt) return;
+    toldExhaustedAt = clock.now();
+    log.error(
+      { event: 'no_descriptors', reason: text },
+      'no connection can be opened: mail waits without attempts (see LimitNOFILE and delivery.maxConnections)',
+    );
   }
 
   /** A complaint counts against the source that the mail left from. */

@@ -14,6 +14,7 @@ import { storedMailboxes, type StoredMailbox } from '../messages/message.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Tracking } from '../tracking/track.ts';
 import type { Connection } from '../storage/connection.ts';
+import { columnsFrom, jsonReader } from '../storage/json-rows.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { createComposer, Unencodable } from './composer.ts';
 import type { Composed } from './compose.ts';
@@ -73,13 +74,16 @@ export interface Held {
   hold: Hold;
 }
 
-type Loaded = Pick<DeliveryRow, 'id' | 'message_id' | 'type' | 'address' | 'domain' | 'test' | 'class'> &
-  Pick<
-    MessageRow,
-    | 'account_id' | 'content_id' | 'from_name' | 'from_address' | 'from_domain' | 'to_name' | 'to_address' | 'cc_json' | 'reply_to_json'
-    | 'subject' | 'headers_json' | 'stream' | 'test_outcome' | 'rfc_message_id' | 'created_at' | 'batch_id'
-    | 'track_opens' | 'track_clicks' | 'tracking_url' | 'unsubscribe_json' | 'null_sender' | 'require_tls'
-  >; // prettier-ignore
+const DELIVERY_COLUMNS = [
+  'id', 'message_id', 'type', 'address', 'domain', 'test', 'class',
+] as const satisfies readonly (keyof DeliveryRow)[]; // prettier-ignore
+const MESSAGE_COLUMNS = [
+  'account_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'reply_to_json',
+  'subject', 'headers_json', 'stream', 'test_outcome', 'rfc_message_id', 'created_at', 'batch_id', 'track_opens', 'track_clicks',
+  'tracking_url', 'unsubscribe_json', 'null_sender', 'require_tls',
+] as const satisfies readonly (keyof MessageRow)[]; // prettier-ignore
+
+type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> & Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]>;
 
 /** A mail that no later try could build either. What storage or keys fail at is another matter: it passes. */
 class Unbuildable extends Error {}
@@ -259,15 +263,13 @@ const addressesIn = (row: Loaded): string[] => [
 
 const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);
 
+const readLoaded = jsonReader<Loaded>(
+  { ...columnsFrom('d', DELIVERY_COLUMNS), ...columnsFrom('m', MESSAGE_COLUMNS) },
+  'FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id',
+);
+
 async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<Map<string, Loaded>> {
-  const rows = await db.all<Loaded>(
-    `SELECT d.id, d.message_id, d.type, d.address, d.domain, d.test, d.class, m.account_id, m.content_id, m.from_name, m.from_address,
-       m.from_domain, m.to_name, m.to_address, m.cc_json, m.reply_to_json, m.subject, m.headers_json, m.stream, m.test_outcome,
-       m.rfc_message_id, m.created_at, m.batch_id, m.track_opens, m.track_clicks, m.tracking_url, m.unsubscribe_json, m.null_sender,
-       m.require_tls
-     FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
-    [JSON.stringify(ids)],
-  );
+  const rows = await readLoaded(db, [JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, row]));
 }
 

@@ -86,6 +86,8 @@ export interface Sites {
   known(domain: string): Destination | null;
   /** Asks where needed. */
   find(domain: string): Promise<Destination>;
+  /** The clock was set to another time, so many ms on. */
+  shift(ms: number): void;
   /** Other routes from now on; mail in a lane learns of them at its next attempt. */
   reroute(routes: Readonly<Record<string, Route>>): void;
 }
@@ -187,6 +189,9 @@ export function createSites(deps: SitesDeps): Sites {
     },
     known,
     find,
+    shift(ms) {
+      for (const answer of answers.values()) answer.until += ms;
+    },
     reroute(changed) {
       routes = changed;
       round++;

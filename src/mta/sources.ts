@@ -57,6 +57,8 @@ export interface Sources {
   complained(name: string, site: string): void;
   /** Sites may get mail from it again, whatever their block lists said; gives how many those are. */
   unblock(name: string | null): Promise<number>;
+  /** The clock was set to another time, so many ms on. */
+  shift(ms: number): void;
   list(): SourceReport[];
   /** Of a stream's pool: itself, or the default pool where it has no sources. */
   poolOf(name: string): string;
@@ -235,6 +237,9 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
       await db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE source = ?', [name ?? '']));
       for (const [key] of keys) blocks.delete(key);
       return keys.length;
+    },
+    shift(ms) {
+      for (const row of blocks.values()) row.until += ms;
     },
     list: () =>
       [...all.values()].map((source) => ({

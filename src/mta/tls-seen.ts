@@ -65,8 +65,9 @@ function failureOf({ site, host, need, opened }: TlsSeen, policy: TlsPolicyType)
     return { result: 'tlsa-invalid', reason: 'none of the records can be used' };
   const tls = opened?.kind === 'open' ? opened.session.tls : (opened?.tls ?? null);
   // Without a policy any certificate will do (RFC 7435).
-  if (policy === 'no-policy-found' || tls === null || tls.fault === null) return null;
-  return { result: policy === 'tlsa' ? 'validation-failure' : certificateFailure(tls.fault), reason: tls.fault };
+  const fault = tls?.fault ?? null;
+  if (policy === 'no-policy-found' || fault === null) return null;
+  return { result: policy === 'tlsa' ? 'validation-failure' : certificateFailure(fault), reason: fault };
 }
 
 /** No TLS was had, whatever the certificate. */

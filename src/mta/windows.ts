@@ -331,7 +331,7 @@ async function readDue(db: Connection, some: readonly Group[], window: number): 
     cursor?.id ?? '',
   ]);
   const rows = await db.all<DueRow>(
-    `SELECT g.key AS place, d.id, d.due_at FROM json_each(?) AS g CROSS JOIN deliveries d
+    `SELECT g.key AS place, d.id, d.due_at FROM jsonb_each(?) AS g CROSS JOIN deliveries d
      WHERE d.id IN (
        SELECT x.id FROM deliveries x
        WHERE x.domain = g.value->>0 AND x.class = g.value->>1 AND x.account_id = g.value->>2 AND x.due_at IS NOT NULL

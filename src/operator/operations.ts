@@ -15,6 +15,7 @@ import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
+import { reputationOperations } from './reputation.ts';
 import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
 import { sourceOperations } from './sources.ts';
@@ -42,6 +43,7 @@ const table = {
   ...bookOperations,
   ...inboundOperations,
   ...statsOperations,
+  ...reputationOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,

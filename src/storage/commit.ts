@@ -46,6 +46,13 @@ export class StorageUnavailable extends Error {}
 /** The program stops: asking again will not help. */
 export class StorageClosed extends StorageUnavailable {}
 
+/** What passes: no room, a disk that fails, more writes than can be held. A broken constraint is something else. */
+export function isStorageTrouble(error: unknown): boolean {
+  if (error instanceof StorageUnavailable) return true;
+  const code = error instanceof Error && 'code' in error ? error.code : null;
+  return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
+}
+
 /** Units hold works of every kind; a work only ever gets its own inputs and what it read itself. */
 type AnyWork = Work<never, unknown, never>;
 

@@ -105,6 +105,8 @@ const durable = [
   'PRAGMA journal_mode = WAL',
   'PRAGMA synchronous = FULL',
   'PRAGMA wal_autocheckpoint = 2000',
+  // A long reader (a backup) makes the WAL grow; afterwards it shrinks to this.
+  'PRAGMA journal_size_limit = 67108864',
   'PRAGMA cache_size = -16384',
   'PRAGMA temp_store = MEMORY',
 ];

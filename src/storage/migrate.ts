@@ -67,8 +67,8 @@ export async function migrate(
   before?: () => Promise<void>,
   step: MigrationStep = () => undefined,
 ): Promise<string[]> {
-  const state = await migrationState(knex);
   await refuseNewer(knex);
+  const state = await migrationState(knex);
   if (state.every(({ taken }) => taken)) {
     await renewViews(knex);
     return [];
@@ -97,7 +97,16 @@ export async function migrate(
   });
 }
 
+/** Brings an empty database to where the version was whose last step was `name`: what a migration is tried on. */
+export async function migrateTo(knex: Knex, name: string): Promise<void> {
+  const steps = migrations.slice(0, migrationNames.indexOf(name) + 1);
+  const until: Knex.MigrationSource<Migration> = { ...source, getMigrations: () => Promise.resolve(steps) };
+  await knex.migrate.latest({ migrationSource: until, tableName: 'migrations' });
+}
+
+/** Asked first: to the package, steps that it does not know are a mistake of ours. */
 async function refuseNewer(knex: Knex): Promise<void> {
+  if (!(await knex.schema.hasTable('migrations'))) return;
   const rows = (await knex('migrations').select('name').orderBy('id')) as { name: string }[];
   const unknown = rows.map(({ name }) => name).filter((name) => !migrationNames.includes(name));
   if (unknown.length === 0) return;

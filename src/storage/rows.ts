@@ -1,6 +1,7 @@
 /**
- * Writing many rows in one statement. Rows travel as one JSON parameter that the database unfolds (`json_each`):
- * binding the same values one by one costs several times as much. Large texts and bytes are bound as they are.
+ * Writing many rows in one statement. Rows travel as one JSON parameter that the database unfolds (`jsonb_each`, which
+ * unlike `json_each` does not write each row as text again, to be parsed for its columns: half the cost): binding the same
+ * values one by one costs several times as much of the main loop. Large texts and bytes are bound as they are.
  */
 import type { Connection, Value } from './connection.ts';
 import { columnsOf, type TableName, type Tables } from './tables.ts';
@@ -76,7 +77,7 @@ async function insertInto<T extends TableName>(
     } else {
       const picks = columns.map((_, i) => `value->>${String(i)}`).join(', ');
       const arrays = part.map((row) => columns.map((column) => row[column]));
-      await connection.run(`${target} SELECT ${picks} FROM json_each(?) WHERE true${onConflict[table] ?? ''}`, [
+      await connection.run(`${target} SELECT ${picks} FROM jsonb_each(?) WHERE true${onConflict[table] ?? ''}`, [
         JSON.stringify(arrays),
       ]);
     }

@@ -65,7 +65,7 @@ const QUESTIONS_AT_ONCE = 500;
 /** `questions` are JSON arrays of account, address key and scope. An entry for the whole account goes before one for a stream. */
 async function lookUp(db: Connection, now: number, questions: readonly string[]): Promise<Map<string, SuppressionHit>> {
   const hits = await db.all<SuppressionHit & { place: number }>(
-    `SELECT q.key AS place, s.id, s.reason FROM json_each(?) AS q
+    `SELECT q.key AS place, s.id, s.reason FROM jsonb_each(?) AS q
      JOIN suppressions s ON s.account_id = q.value->>0 AND s.address_key = q.value->>1 AND s.scope IN ('account', q.value->>2)
      WHERE s.expires_at IS NULL OR s.expires_at > ? ORDER BY s.scope DESC`,
     [`[${questions.join(',')}]`, now],

@@ -213,33 +213,38 @@ export async function findDelivery(
   return (await db.read<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId, id }).first()) ?? null;
 }
 
-/** Rows of one step. Each takes tens of microseconds of the writer; others' commits wait for that long. */
-export const PURGE_ROWS = 50;
-
 /** Removes the oldest lines of the delivery log from before `before`; returns how many. */
-export async function purgeDeliveries(commit: Committer, before: number): Promise<number> {
+export async function purgeDeliveries(
+  commit: Pick<Committer, 'transact'>,
+  before: number,
+  most: number,
+): Promise<number> {
   const removed = await commit.transact((tx) =>
     tx.all(
       `DELETE FROM webhook_deliveries WHERE at < ? AND position IN
          (SELECT position FROM webhook_deliveries ORDER BY position LIMIT ?) RETURNING position`,
-      [before, PURGE_ROWS],
+      [before, most],
     ),
   );
   return removed.length;
 }
 
 /** Removes calls that were given up, and replays, from before `before`; returns how many. */
-export async function purgeOldCalls(commit: Committer, before: number): Promise<number> {
+export async function purgeOldCalls(
+  commit: Pick<Committer, 'transact'>,
+  before: number,
+  most: number,
+): Promise<number> {
   return commit.transact(async (tx) => {
     const calls = await tx.all(
       `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN (SELECT webhook_id, sequence FROM webhook_calls
          WHERE due_at IS NULL AND created_at < ? LIMIT ?) RETURNING sequence`,
-      [before, PURGE_ROWS],
+      [before, most],
     );
     const replays = await tx.all(
       `DELETE FROM webhook_replays WHERE id IN (SELECT id FROM webhook_replays WHERE id < ? AND status = 'done'
          ORDER BY id LIMIT ?) RETURNING id`,
-      [idFloor('whr', before), PURGE_ROWS],
+      [idFloor('whr', before), most],
     );
     return Math.max(calls.length, replays.length);
   });

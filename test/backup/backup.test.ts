@@ -16,7 +16,7 @@ import path from 'node:path';
 import { createBackup, type BackupWish, type Made } from '../../src/backup/create.ts';
 import { Manifest, sumsText } from '../../src/backup/manifest.ts';
 import { restoreBackup, type Restored } from '../../src/backup/restore.ts';
-import { verifyBackup, type Verified } from '../../src/backup/verify.ts';
+import { verifyBackup } from '../../src/backup/verify.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { sha256Hex } from '../../src/base/secret.ts';
 import { openCopySource } from '../../src/storage/copy.ts';
@@ -47,7 +47,7 @@ describe('backup', () => {
   const make = async (changes: Partial<BackupWish> = {}): Promise<Extract<Made, { kind: 'made' }>> => {
     const made = await createBackup(deps, wish(changes));
     assert.equal(made.kind, 'made', JSON.stringify(made));
-    return made as Extract<Made, { kind: 'made' }>;
+    return made;
   };
 
   before(async () => {
@@ -267,7 +267,7 @@ describe('backup', () => {
       it(`refuses ${reason}`, async () => {
         const verified = await verifyBackup(harmed(harm), { passphrase: PASSPHRASE });
         assert.equal(verified.kind, 'damaged');
-        assert.match((verified as Extract<Verified, { kind: 'damaged' }>).faults.join('\n'), fault);
+        assert.match(verified.faults.join('\n'), fault);
       });
     }
 

@@ -7,6 +7,7 @@
 import { spawn } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { benchKey, startAppliance } from './appliance.ts';
+import { load, watchDelivered } from './drive.ts';
 import { missing, startOpenDkim, startPostfix, startSink, until, type Sink } from './peers.ts';
 
 const { values: options } = parseArgs({
@@ -44,62 +45,21 @@ async function posthorn(sink: Sink, sessions: number): Promise<Result> {
   try {
     const key = benchKey(appliance);
     appliance.cli('domains', 'add', 'bench.test', '--trust', '--json');
-    await load(appliance.url, key, warm, 0);
-    await delivered(appliance.url, key, warm);
+    const common = { url: appliance.url, key, connections: Number(options.connections), html };
+    const delivered = watchDelivered(appliance.url, key);
+    await load({ ...common, count: warm, offset: 0 });
+    await delivered(warm);
     const cpu = appliance.cpu();
     const started = performance.now();
-    const answers = await load(appliance.url, key, messages, warm);
+    const answers = await load({ ...common, count: messages, offset: warm });
     const accepted = performance.now() - started;
-    await delivered(appliance.url, key, warm + messages);
+    await delivered(messages);
     const took = performance.now() - started;
     const note = `accepted at ${perSecond(messages, accepted)}/s, POST p50 ${ms(answers.p50)} p99 ${ms(answers.p99)}, ${((appliance.cpu() - cpu) / messages).toFixed(2)} ms CPU a message, ${appliance.rss().toFixed(0)} MiB`;
     return { rate: (messages / took) * 1000, note };
   } finally {
     await appliance.stop();
   }
-}
-
-interface Answers {
-  refused: number;
-  p50: number;
-  p99: number;
-}
-
-function load(url: string, key: string, count: number, offset: number): Promise<Answers> {
-  const args = [url, key, String(count), options.connections, String(html), String(offset)];
-  const child = spawn(process.execPath, ['--import', 'tsx', new URL('load.ts', import.meta.url).pathname, ...args], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  let text = '';
-  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
-  return new Promise((resolve, reject) => {
-    child.on('exit', (code) => {
-      if (code !== 0) reject(new Error(`the load ended with ${String(code)}`));
-      else resolve(JSON.parse(text) as Answers);
-    });
-  });
-}
-
-/** Reads the event log by cursor until it shows so many `delivered`. */
-async function delivered(url: string, key: string, count: number): Promise<void> {
-  let after = '';
-  let seen = 0;
-  await until(
-    async () => {
-      const page = await fetch(
-        `${url}/v1/events?type=delivered&limit=1000${after === '' ? '' : `&after=${encodeURIComponent(after)}`}`,
-        {
-          headers: { authorization: `Bearer ${key}` },
-        },
-      );
-      const { data, next_cursor } = (await page.json()) as { data: unknown[]; next_cursor: string };
-      seen += data.length;
-      after = next_cursor;
-      return seen >= count;
-    },
-    `${String(count)} delivered events`,
-    120_000,
-  );
 }
 
 async function postfix(sink: Sink, sessions: number, milter: string | null): Promise<Result> {

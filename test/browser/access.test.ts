@@ -43,14 +43,22 @@ describe('browser: every page', function () {
     const findings: string[] = [];
     for (const where of pages) findings.push(...(await look(page, where)).map((one) => `${where} ${one}`));
     assert.deepEqual(findings, []);
-    assert.deepEqual(complaints, []);
+    // What a mail would like to run and load is stopped, each time; the pages themselves complain of nothing.
+    assert.ok(complaints.some((one) => one.startsWith('Blocked script execution')));
+    assert.deepEqual(
+      complaints.filter(
+        (one) => !/^(?:Blocked script execution in|Loading the image) '[^']*\/messages\/msg_\w+\/(?:html|x)'/.test(one),
+      ),
+      [],
+    );
   });
 
   it('weighs less than 200 KB with everything that it loads', async () => {
     await page.setViewportSize({ width: 1280, height: 900 });
     for (const where of ['/', '/messages', '/stats', '/queue', '/developer/api']) {
       const html = Buffer.byteLength(await (await page.request.get(where)).text());
-      const urls = (await page.goto(where), await page.evaluate('performance.getEntriesByType("resource").map((one) => one.name)')) as string[]; // prettier-ignore
+      await page.goto(where);
+      const urls = await page.evaluate<string[]>('performance.getEntriesByType("resource").map((one) => one.name)');
       const sizes = await Promise.all([...new Set(urls)].map(async (url) => (await (await fetch(url)).arrayBuffer()).byteLength)); // prettier-ignore
       const sum = sizes.reduce((all, one) => all + one, html);
       assert.ok(sum < 200_000, `${where}: ${String(sum)} bytes`);
@@ -128,6 +136,6 @@ async function filled(app: TestApp): Promise<string[]> {
     '/', '/welcome', '/messages', `/messages/${message}`, `/messages/${message}?part=source`, '/events', '/stats?test=true', '/stats', '/reputation',
     '/templates', '/templates/new', `/templates/${template}`, `/templates/${template}/versions`, '/suppressions', '/domains', `/domains/${domain}`, '/streams',
     '/webhooks', '/webhooks/new', `/webhooks/${webhook}`, '/developer/keys', '/developer/keys/new', `/developer/keys/${app.keyId}`, '/developer/log', '/developer/actions', '/developer/api', '/developer/api/sendMessage',
-    '/settings', '/settings/changelog', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test', '/accounts', '/team', '/nothing-here',
+    '/settings', '/settings/changelog', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test', '/doctor?run', '/accounts', '/team', '/messages/nothing',
   ]; // prettier-ignore
 }

@@ -142,7 +142,7 @@ describe('browser: journeys', function () {
     await page.getByText('Paused: what waits and what comes rests').waitFor();
     assert.deepEqual((await app.operator.call('queue.holds', {})).data.map(({ scope, target }) => [scope, target]), [['lane', 'mx.dest.test']]); // prettier-ignore
     await page.getByRole('button', { name: 'Release' }).click();
-    await page.getByText('Released').waitFor();
+    await page.getByText('Released: it goes on').waitFor();
     assert.deepEqual((await app.operator.call('queue.holds', {})).data, []);
   });
 });

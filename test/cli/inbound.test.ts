@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { openReportParser } from '../../src/inbound/offline.ts';
@@ -103,6 +103,22 @@ describe('posthorn inbound parse', () => {
       const { out } = await parse(file, ...args);
       assert.doesNotMatch(out, /[\u001b\u009b]/);
     }
+  });
+
+  it('reads a thousand files in one call, within 20 s', async function () {
+    this.timeout(60_000);
+    const names = readdirSync(path.dirname(fixture('person'))).filter((name) => name.endsWith('.eml'));
+    const files = Array.from({ length: 1000 }, (_, n) => {
+      const file = path.join(folder, `${String(n)}.eml`);
+      writeFileSync(file, `${readFileSync(fixture((names[n % names.length] ?? '').slice(0, -4)), 'utf8')}\n${'.'.repeat(n)}`);
+      return file;
+    }); // prettier-ignore
+    const started = performance.now();
+    const done = await parse(...files, '--json');
+    const ms = performance.now() - started;
+    assert.equal(done.code, 0, done.notes);
+    assert.deepEqual(lines(done).map(({ file }) => file), files); // prettier-ignore
+    assert.ok(ms < 20_000, `it took ${String(Math.round(ms))} ms`);
   });
 
   it('wants a file', async () => {

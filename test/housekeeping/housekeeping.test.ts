@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createHousekeeping, type Rule } from '../../src/housekeeping/housekeeping.ts';
+import { createHousekeeping, nextSize, type Rule, type SizedRule } from '../../src/housekeeping/housekeeping.ts';
 import { expiredIdempotency } from '../../src/housekeeping/idempotency.ts';
 import { retiredKeys } from '../../src/housekeeping/retired-keys.ts';
 import { createIdempotencyStore, PURGE_STEP } from '../../src/storage/idempotency-store.ts';
@@ -24,7 +24,7 @@ function ruleOf(name: string, everyMs: number, steps: (number | Error)[], seen: 
 }
 
 describe('housekeeping/housekeeping', () => {
-  const start = (rules: readonly Rule[]) => {
+  const start = (rules: readonly (Rule | SizedRule)[]) => {
     const clock = new FakeClock();
     const logged: object[] = [];
     const log = {
@@ -81,6 +81,69 @@ describe('housekeeping/housekeeping', () => {
     assert.deepEqual(seen, ['a', 'b', 'a', 'b']);
     assert.equal((logged[0] as { event: string }).event, 'housekeeping_failed');
     await housekeeping.stop();
+  });
+
+  describe('steps that are sized by their time', () => {
+    /** A rule that costs `cost` ms a row and has `due` rows. */
+    const sized = (cost: number, due: number, sizes: number[]): SizedRule => ({
+      name: 'sized',
+      everyMs: MINUTE,
+      sizedStep(rows) {
+        sizes.push(rows);
+        const taken = Math.min(rows, due);
+        due -= taken;
+        return Promise.resolve({ rows: taken, ms: taken * cost });
+      },
+    });
+
+    for (const [rows, ms, next, reason] of [
+      [20, 5, 20, 'as long as it should be'],
+      [20, 0, 40, 'too short to measure: twice as many'],
+      [20, 1, 40, 'a fifth of the time: no more than twice as many all the same'],
+      [20, 10, 10, 'twice the time: half as many'],
+      [20, 500, 5, 'a hundred times: the fewest'],
+      [800, 1, 1000, 'never more than the most'],
+    ] as const) {
+      it(`${String(rows)} rows in ${String(ms)} ms, then ${String(next)}: ${reason}`, () => {
+        assert.equal(nextSize(rows, ms), next);
+      });
+    }
+
+    it('begin with 20 rows, end up at 5 ms a step, and keep that for the next run', async () => {
+      const sizes: number[] = [];
+      const { pass, housekeeping } = start([sized(0.05, 1000, sizes)]);
+      await pass(MINUTE);
+      for (let i = 0; i < 12; i++) await pass(5);
+      assert.deepEqual(sizes.slice(0, 4), [20, 40, 80, 100]);
+      assert.equal(sizes.at(-1), 100);
+      await pass(MINUTE);
+      assert.equal(sizes.at(-1), 100);
+      await housekeeping.stop();
+    });
+
+    it('wait until the writer is idle, but not for ever', async () => {
+      const sizes: number[] = [];
+      const clock = new FakeClock();
+      let busy = true;
+      const nothing = (): void => undefined;
+      const housekeeping = createHousekeeping({ clock, log: { info: nothing, error: nothing }, isBusy: () => busy }, [sized(1, 1000, sizes)]); // prettier-ignore
+      housekeeping.start();
+      const pass = async (ms: number): Promise<void> => {
+        for (let i = 0; i < ms; i += 5) {
+          clock.advance(5);
+          await settled();
+        }
+      };
+      await pass(MINUTE + 100);
+      assert.deepEqual(sizes, [], 'the writer was busy');
+      await pass(200);
+      assert.equal(sizes.length, 1, 'one step after 250 ms all the same');
+      busy = false;
+      await pass(50);
+      assert.ok((sizes.length as number) >= 5, String(sizes.length));
+      await housekeeping.stop();
+      assert.equal(clock.nextAt(), null);
+    });
   });
 
   it('stops after the step under way and leaves no timer', async () => {

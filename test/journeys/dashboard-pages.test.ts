@@ -8,7 +8,7 @@ const PAGES = [
   '/', '/?range=7d', '/welcome', '/messages', '/messages?status=delivered', '/messages?q=ana%40simulator.posthorn.test', '/messages?q=tag%3Ax', '/messages?q=Welcome&range=7d',
   '/events', '/events?type=deferred', '/stats', '/stats?range=24h&by=tag&test=true', '/templates', '/templates/new', '/suppressions', '/suppressions?reason=complaint',
   '/suppressions?q=nobody%40example.net', '/domains', '/streams', '/developer/keys', '/developer/keys/new', '/developer/keys/new?preset=app', '/developer/log', '/developer/log?status=202&range=7d',
-  '/developer/actions', '/developer/api', '/developer/api/sendMessage', '/reputation', '/reputation?range=7d&provider=google', '/settings/changelog', '/stats?tz=Europe%2FBerlin', '/stats?tz=Nowhere', '/developer/api/listMessages', '/developer/api/getWebhook', '/settings', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/team', '/accounts', '/webhooks', '/webhooks/new',
+  '/developer/actions', '/developer/api', '/developer/api/sendMessage', '/reputation', '/reputation?range=7d&provider=google', '/settings/changelog', '/stats?tz=Europe%2FBerlin', '/stats?tz=Nowhere', '/developer/api/listMessages', '/developer/api/getWebhook', '/settings', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/doctor', '/team', '/accounts', '/webhooks', '/webhooks/new',
 ]; // prettier-ignore
 
 describe('dashboard: pages', () => {
@@ -245,7 +245,7 @@ describe('dashboard: members', () => {
       await member.submit(link, { password: PASSWORD, password_again: PASSWORD });
       assert.equal(member.last.at, '/');
       assert.doesNotMatch(member.last.html, /href="\/queue"|href="\/team"|href="\/accounts"/);
-      const foreign = ['/queue', '/team', '/accounts', '/queue/lane?name=mx.dest.test', `/team/x`, `/messages/${messageId}`, `/messages/${messageId}/html`, `/messages/${messageId}/source`, `/developer/keys/${app.keyId}`, '/domains/acme.test', '/domains/acme.test/zone'];
+      const foreign = ['/queue', '/team', '/accounts', '/queue/lane?name=mx.dest.test', '/doctor', '/doctor?run', `/team/x`, `/messages/${messageId}`, `/messages/${messageId}/html`, `/messages/${messageId}/source`, `/developer/keys/${app.keyId}`, '/domains/acme.test', '/domains/acme.test/zone'];
       for (const where of foreign) assert.equal((await member.open(where)).status, 404, where);
       for (const where of ['/messages', '/developer/keys', '/developer/log', '/domains', '/events', '/suppressions'])
         assert.doesNotMatch((await member.open(where)).html, /later@dest|acme\.test|journey/, where);

@@ -119,6 +119,17 @@ describe('journey: failure notices', () => {
     assert.deepEqual(read(notice ?? assert.fail()).recipients.map(({ address, status }) => [address, status]), [['ana@dest.test', '5.2.1']]); // prettier-ignore
   });
 
+  it('lets a notice of mail that must have TLS have it too (RFC 8689 section 5)', async () => {
+    await begin();
+    const id = await submit('robot@acme.test', 'later@dest.test');
+    await app.follow().of(id, 'deferred');
+    await app.app.db.commit.transact((tx) => tx.run('UPDATE messages SET require_tls = 1 WHERE id = ?', [id]));
+    app.clock.advance(73 * 3_600_000);
+    await app.follow().of(id, 'bounced');
+    const own = await app.app.db.read<MessageRow>('messages').where({ account_id: OWN_ACCOUNT });
+    assert.deepEqual(own.map(({ require_tls: wish }) => wish), [1]); // prettier-ignore
+  });
+
   it('tells the operator where the sender’s domain is none of the account’s', async () => {
     await begin({ settings: { smtp: { operatorAddress: 'root@op.test' } } });
     await submit('somebody@stranger.test', 'nobody@dest.test');

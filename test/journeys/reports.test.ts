@@ -289,7 +289,8 @@ describe('journey: reports', () => {
         assert.deepEqual(toOperator(), []);
       }); // prettier-ignore
 
-    it('is kept where there is no operator, and from the 21st of an hour on', async () => {
+    it('is kept where there is no operator, and from the 21st of an hour on', async function () {
+      this.timeout(60_000);
       await send(port(), 'pat@people.test', 'abuse@rp.acme.test', letter);
       assert.deepEqual(await states(1), ['kept']);
       await restart({ operatorAddress: 'root@op.test' });

@@ -79,6 +79,11 @@ describe('mail/dmarc-report', () => {
   });
 
   it('never throws', () => {
-    fc.assert(fc.property(fc.nat(one.length), fc.string(), (at, text) => readDmarcReport(one.slice(0, at) + text + one.slice(at)) !== undefined)); // prettier-ignore
+    fc.assert(
+      fc.property(fc.nat(one.length), fc.string(), (at, text) => {
+        const report = readDmarcReport(one.slice(0, at) + text + one.slice(at));
+        assert.ok(report === null || report.records.length <= 1);
+      }),
+    );
   });
 });

@@ -78,7 +78,14 @@ describe('operator/queue', () => {
       },
     ]); // prettier-ignore
     assert.deepEqual(domains, [
-      { domain: 'dest.test', lane: 'mx.dest.test', waiting: 2, due: 1, held: 0, oldest_due_at: '2026-01-31T09:30:00.000Z' },
+      {
+        domain: 'dest.test',
+        lane: 'mx.dest.test',
+        waiting: 2,
+        due: 1,
+        held: 0,
+        oldest_due_at: '2026-01-31T09:30:00.000Z',
+      },
     ]);
   });
 

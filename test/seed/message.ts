@@ -45,14 +45,15 @@ export function writeMessage(
   const message = messageRow(letter);
   const people: { type: 'to' | 'cc'; person: Person }[] = [{ type: 'to', person: letter.to }];
   if (letter.cc !== null) people.push({ type: 'cc', person: letter.cc });
-  const foldings = people.map(({ type, person }) => {
-    const folding = beginFolding(loadedOf(letter, deliveryRow(letter, message.id, type, person)));
+  const written = people.map(({ type, person }) => {
+    const row = deliveryRow(letter, message.id, type, person);
+    const folding = beginFolding(loadedOf(letter, row));
     accepted(letter, folding, gathered);
     if (folding.state.status !== 'suppressed') live(folding, tell(person.domain), now, gathered);
-    return folding;
+    return { row, folding };
   });
-  for (const folding of foldings) showIn(message, folding);
-  return { message, deliveries: foldings.map(ended) };
+  for (const { folding } of written) showIn(message, folding);
+  return { message, deliveries: written.map(({ row, folding }) => ended(row, folding)) };
 }
 
 function live(folding: Folding, turns: readonly Turn[], now: number, gathered: Gathered): void {
@@ -89,7 +90,7 @@ const loadedOf = ({ stream, fromDomain, tags }: Letter, row: DeliveryRow): Loade
 });
 
 /** As the recorder's update would leave it. */
-function ended({ row, state, statusAt, tls }: Folding): DeliveryRow {
+function ended(row: DeliveryRow, { state, statusAt, tls }: Folding): DeliveryRow {
   const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
   return {
     ...row,

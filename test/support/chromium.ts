@@ -56,7 +56,8 @@ export async function setUp(page: Page, link: string, email = 'ana@example.net')
   await page.waitForURL('**/welcome');
 }
 
-const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const require = createRequire(import.meta.url);
+const axeSource = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 interface Finding {
   id: string;
@@ -68,7 +69,7 @@ interface Finding {
 export async function axeFindings(page: Page, rules?: readonly string[]): Promise<string[]> {
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(axeSource);
   const only = rules === undefined ? { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] } : { type: 'rule', values: rules };
-  const found = (await page.evaluate(`axe.run({ exclude: [['iframe']] }, { runOnly: ${JSON.stringify(only)}, resultTypes: ['violations'], iframes: false })`)) as { violations: Finding[] };
+  const found = await page.evaluate<{ violations: Finding[] }>(`axe.run({ exclude: [['iframe']] }, { runOnly: ${JSON.stringify(only)}, resultTypes: ['violations'], iframes: false })`);
   return found.violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
     .flatMap(({ id, nodes }) => nodes.slice(0, 3).map(({ html, failureSummary = '' }) => `${id}: ${html.slice(0, 160)} ${failureSummary.split('\n').slice(1, 2).join('').trim()}`));
@@ -76,12 +77,12 @@ export async function axeFindings(page: Page, rules?: readonly string[]): Promis
 
 /** What of a page is wider than the window: nothing should have to be pushed sideways but tables in their own frame. */
 export async function tooWide(page: Page): Promise<string[]> {
-  const { wide } = (await page.evaluate(`(() => {
+  const { wide } = await page.evaluate<{ wide: string[] }>(`(() => {
     const width = document.documentElement.clientWidth;
     const wide = document.documentElement.scrollWidth <= width ? [] : [...document.querySelectorAll('main *, header *, nav *')]
       .filter((one) => one.getBoundingClientRect().right > width + 1 && one.closest('.scroll, .menu, pre, .tall') === null)
       .slice(0, 3).map((one) => one.outerHTML.slice(0, 120));
     return { wide: document.documentElement.scrollWidth <= width ? [] : ['page ' + document.documentElement.scrollWidth, ...wide] };
-  })()`)) as { wide: string[] };
+  })()`);
   return wide;
 }

@@ -11,7 +11,7 @@ export class FakeClock implements Clock {
   private time: number;
   private order = 0;
   private readonly waiting = new Set<Waiting>();
-  private readonly start: number;
+  private start: number;
 
   constructor(start: number = Date.parse('2026-01-31T09:30:00.000Z')) {
     this.time = start;
@@ -47,6 +47,13 @@ export class FakeClock implements Clock {
       next.run();
     }
     this.time = end;
+  }
+
+  /** Sets the clock on the wall to another time; what waits waits as long as before. */
+  jump(ms: number): void {
+    this.time += ms;
+    this.start += ms;
+    for (const entry of this.waiting) entry.at += ms;
   }
 
   /** When the next timer falls due, or null where none is set. */

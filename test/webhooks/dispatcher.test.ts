@@ -373,12 +373,12 @@ describe('webhooks/dispatcher', () => {
     await register();
     await happen(60);
     await until(async () => (await lines()) === 60);
-    assert.equal(await purgeDeliveries(temp.db.commit, NOW), 0);
-    assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1), 50);
-    assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1), 10);
+    assert.equal(await purgeDeliveries(temp.db.commit, NOW, 50), 0);
+    assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1, 50), 50);
+    assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1, 50), 10);
     await temp.db.commit.transact((tx) => tx.run(`INSERT INTO webhook_calls VALUES ('whk_x', 1, 'event', 10, NULL, ${String(NOW)}), ('whk_x', 2, 'event', 1, 5, ${String(NOW)})`));
-    assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1), 1);
-    assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1), 0);
+    assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1, 50), 1);
+    assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1, 50), 0);
     assert.equal(await count('webhook_calls'), 1);
   }); // prettier-ignore
 });

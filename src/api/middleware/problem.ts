@@ -1,5 +1,6 @@
 /** Turns what was thrown into the error envelope: problems are for the caller, anything else is a fault of ours. */
 import { Problem } from '../../base/problem.ts';
+import { isStorageTrouble } from '../../storage/commit.ts';
 import { problemAnswer } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import type { Exchange } from '../exchange.ts';
@@ -22,6 +23,11 @@ export function answerTo(deps: { log: ApiLog }, exchange: Exchange, error: unkno
     return problemAnswer(error, exchange.requestId);
   }
   logFault(deps.log, exchange, error);
+  if (isStorageTrouble(error))
+    return problemAnswer(
+      new Problem('service_unavailable', 'The database cannot take this now.', { retryAfter: 10 }),
+      exchange.requestId,
+    );
   return problemAnswer(new Problem('internal_error', 'Something failed on our side.'), exchange.requestId);
 }
 

@@ -70,7 +70,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
 
 /** A domain that sends while a record it needs is not what it should be. */
 export const isDrifted = ({ status, records }: Pick<DomainRecord, 'status' | 'records'>): boolean =>
-  status === 'verified' && records.some((record) => record.required && record.status !== 'ok');
+  status === 'verified' && records.some((one) => one.required && one.checked_at !== null && one.status !== 'ok');
 
 const LITTLE_FREE = 0.1;
 

@@ -6,6 +6,8 @@ import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { levelOf, limits, stepsOf, type StatsRecord } from './overview.ts';
 
 const WHERE = '/reputation';
+/** Of the reports' lines the newest are shown; `posthorn reputation` prints all. */
+const MOST_REPORTED = 100;
 
 export function reputationPages(): Page[] {
   return [get(WHERE, show)];
@@ -15,9 +17,10 @@ async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const span = spanOf(query, '30d', now);
   const provider = providerNames.find((name) => name === query.get('provider')) ?? null;
-  const [apart, overTime] = await Promise.all([
+  const [apart, overTime, reports] = await Promise.all([
     visit.ask<StatsRecord>('getStats', { query: { since: span.since, by: 'provider' } }),
     visit.ask<StatsRecord>('getStats', { query: { since: span.since, bucket: 'day', provider } }),
+    visit.operate('reputation', { account: visit.account.id, days: span.value === '7d' ? 7 : 30 }),
   ]);
   return view('reputation', 'Reputation', {
     hasPlots: true,
@@ -25,6 +28,14 @@ async function show(visit: Visit): Promise<Shown> {
     provider,
     all: linkTo(WHERE, query, { provider: null }),
     rows: apart.data.map(({ key, counts }) => lineOf(query, key ?? 'other', counts)),
+    dmarc: reports.dmarc
+      .slice(-MOST_REPORTED)
+      .reverse()
+      .map((line) => ({ ...line, isAligned: line.dkim === 'pass' || line.spf === 'pass' })),
+    tls: reports.tls
+      .slice(-MOST_REPORTED)
+      .reverse()
+      .map((line) => ({ ...line, isWell: line.result === 'success' })),
     isEmpty: apart.total.sent === 0,
     trouble: countsChart(overTime, 'Recipients that bounced and that were put off, by day', ['bounced', 'deferred']),
     complaints: countsChart(overTime, 'Complaints, by day', ['complained']),

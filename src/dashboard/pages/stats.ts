@@ -85,8 +85,9 @@ function ratesOf(counts: StatsRecord['total']): object {
 /** People count once, however often they look. */
 const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique_opened', clicked: 'unique_clicked' };
 
+/** People open today what was delivered yesterday, so that of a quiet day more than all would seem to: 100 % is the most shown. */
 function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly [StatType, StatType])[]): string {
-  const percent = (some: number, of: number): number | null => (of === 0 ? null : Math.round((some / of) * 10_000) / 100);
+  const percent = (some: number, of: number): number | null => (of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100));
   return figure({
     about,
     kind: 'lines',

@@ -87,14 +87,14 @@ const attemptsOf = async (visit: Visit, id: string, limit: number): Promise<Atte
 
 /** How the last attempts went, and when the next is due. */
 export function healthOf(attempts: readonly Pick<Attempt, 'status' | 'next_attempt_at'>[]): {
-  tried: number;
+  sampled: number;
   rate: number | null;
   nextAt: string | null;
 } {
   const ok = attempts.filter(({ status }) => status === 'delivered').length;
   const planned = attempts.flatMap(({ next_attempt_at: next }) => next ?? []).sort();
   return {
-    tried: attempts.length,
+    sampled: attempts.length,
     rate: attempts.length === 0 ? null : ok / attempts.length,
     nextAt: planned[0] ?? null,
   };

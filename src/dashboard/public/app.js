@@ -90,6 +90,18 @@ for (const form of all('form[data-presets]')) {
   });
 }
 
+// The preview beside an editor follows it.
+for (const editor of all('form[data-preview]')) {
+  const button = editor.querySelector('[formtarget=preview]');
+  let waiting = 0;
+  const show = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => editor.requestSubmit(button), 500);
+  };
+  editor.addEventListener('input', show);
+  if (editor.elements.html.value !== '') show();
+}
+
 // A file put into a text field.
 for (const input of all('input[type=file][data-into]')) {
   input.hidden = false;

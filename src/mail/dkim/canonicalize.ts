@@ -1,5 +1,5 @@
 /** DKIM canonicalization: RFC 6376 section 3.4. We sign relaxed/relaxed; simple is there to check others. */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 const CRLF = '\r\n';
 const TWO_LINE_ENDS = Buffer.from('\r\n\r\n');
@@ -48,5 +48,5 @@ export function simpleBody(body: Buffer): Buffer {
 
 /** The `bh=` of a body: SHA-256 of its relaxed form, base64. */
 export function relaxedBodyHash(body: Buffer): string {
-  return createHash('sha256').update(relaxedBody(body)).digest('base64');
+  return hash('sha256', relaxedBody(body), 'base64');
 }

@@ -4,7 +4,7 @@
  * The steps: choose the fields (`fieldsToSign`), canonicalize them once for all keys, write each signature field with
  * an empty `b=`, have the signer sign both, fill in `b=`.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { relaxedHeader } from './canonicalize.ts';
 
 export interface DkimKey {
@@ -110,7 +110,7 @@ async function signOnce(
   const unsigned = folded(tags);
   // Section 3.7: the signature field itself goes in last, with an empty b= and without its line end.
   const data = Buffer.from(canonical + relaxedHeader(unsigned).slice(0, -2), 'utf8');
-  const digest = algorithm === 'ed25519-sha256' ? createHash('sha256').update(data).digest() : data;
+  const digest = algorithm === 'ed25519-sha256' ? hash('sha256', data, 'buffer') : data;
   const signature = await signer.sign(digest);
   return `${unsigned}${signatureLines(signature.toString('base64'))}\r\n`;
 }

@@ -19,10 +19,14 @@ export interface ConnectTarget {
 }
 
 export type Connected =
-  { kind: 'connected'; socket: Socket; ip: string } | { kind: 'failed'; ip: string; text: string };
+  | { kind: 'connected'; socket: Socket; ip: string }
+  /** `ours`: this machine has no descriptor or memory left for a connection. */
+  | { kind: 'failed'; ip: string; text: string; ours?: true };
 
 /** Long beside a round trip, so that a healthy host rarely sees two connections. */
 const HEAD_START_MS = 2000;
+/** Errors that say nothing about the other side. */
+const OURS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
 /** A hostile domain may list hundreds of addresses. */
 const MOST_ADDRESSES = 8;
 
@@ -46,13 +50,13 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
     const abandon = (): void => {
       end({ kind: 'failed', ip: target.ips[0] ?? '', text: String(signal?.reason) });
     };
-    const failed = (socket: Socket, ip: string, text: string): void => {
+    const failed = (socket: Socket, ip: string, text: string, code = ''): void => {
       running.get(socket)?.cancel();
       // False for a loser, and for a socket that broke after it had won.
       if (!running.delete(socket)) return;
       socket.destroy();
       if (waiting.length > 0) next();
-      else if (running.size === 0) end({ kind: 'failed', ip, text });
+      else if (running.size === 0) end({ kind: 'failed', ip, text, ...(OURS.has(code) ? { ours: true } : {}) });
     };
     const next = (): void => {
       headStart?.cancel();
@@ -65,8 +69,8 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
         failed(socket, ip, `no connection to ${ip} within ${String(timeoutMs / 1000)} s`);
       });
       running.set(socket, timer);
-      socket.on('error', (error) => {
-        failed(socket, ip, error.message);
+      socket.on('error', (error: NodeJS.ErrnoException) => {
+        failed(socket, ip, error.message, error.code);
       });
       socket.once('connect', () => {
         end({ kind: 'connected', socket, ip });

@@ -56,6 +56,8 @@ export type OpenResult = {
   | {
       kind: 'failed';
       phase: Phase;
+      /** Nothing was dialled: this machine has no descriptor or memory left for a connection. */
+      ours?: true;
       /** What the server said, if it was that. */
       reply: SmtpReply | null;
       text: string;
@@ -98,7 +100,10 @@ class Opening {
     const { clock, trace } = this.deps;
     const connected = await connectFirst(this.deps, { ips, port, localAddresses, timeoutMs: timeouts.connect, signal });
     this.ip = connected.ip;
-    if (connected.kind === 'failed') return this.failed('connect', null, connected.text);
+    if (connected.kind === 'failed') {
+      const failed = this.failed('connect', null, connected.text);
+      return connected.ours === true ? { ...failed, ours: true } : failed;
+    }
     this.localIp = connected.socket.localAddress;
     if (trace?.on === true) trace.line('>', `(connected to ${connected.ip}:${String(port)})`);
     const wire = new Wire({ clock, trace }, connected.socket);

@@ -1,0 +1,36 @@
+/**
+ * A gate that lets so many in at a time; the next wait in the order they came, and beyond so many who wait the gate says no.
+ * Pure: it neither knows time nor what goes on inside.
+ */
+
+export interface Gate {
+  /** Resolves inside, with what to call when leaving; null where too many wait already. */
+  enter(): Promise<(() => void) | null> | (() => void);
+  /** How many are inside, and how many wait. */
+  sizes(): { inside: number; waiting: number };
+}
+
+export function createGate({ most, waiting: mostWaiting }: { most: number; waiting: number }): Gate {
+  let inside = 0;
+  const queue: ((leave: () => void) => void)[] = [];
+
+  function admit(): () => void {
+    inside++;
+    let out = false;
+    return () => {
+      if (out) throw new Error('left a gate twice');
+      out = true;
+      inside--;
+      queue.shift()?.(admit());
+    };
+  }
+
+  return {
+    enter() {
+      if (inside < most) return admit();
+      if (queue.length >= mostWaiting) return Promise.resolve(null);
+      return new Promise((resolve) => queue.push(resolve));
+    },
+    sizes: () => ({ inside, waiting: queue.length }),
+  };
+}

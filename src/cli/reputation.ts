@@ -1,0 +1,48 @@
+/** `posthorn reputation`: what became of mail by day and provider, and what receivers report. */
+import { InvalidArgumentError, type Command } from 'commander';
+import type { ResultOf } from '../operator/operations.ts';
+import type { Context } from './cli.ts';
+import { examples } from './options.ts';
+import { table, type Cell } from './table.ts';
+
+interface ReputationOptions {
+  days?: number;
+  account?: string;
+  json?: true;
+}
+
+export function addReputation(program: Command, context: Context): void {
+  program
+    .command('reputation')
+    .description('how the world takes our mail: deliveries, deferrals, bounces and complaints by day and mailbox provider, and the DMARC and TLS reports of receivers')
+    .option('--days <n>', 'the last so many days, at most 400 (default: 30)', wholeNumber)
+    .option('--account <account>', 'name or id (default: default)')
+    .option('--json', 'as one JSON object')
+    .addHelpText('after', examples('posthorn reputation', 'posthorn reputation --days 7 --json'))
+    .action(async ({ days, account, json }: ReputationOptions) => {
+      const reputation = await context.operate((operator) => operator.call('reputation', { days, account }));
+      context.print(json, reputation, () => lines(reputation));
+    }); // prettier-ignore
+}
+
+type Reputation = ResultOf<'reputation'>;
+
+const COUNTS = ['SENT', 'DELIVERED', 'DEFERRED', 'BOUNCED', 'HARD', 'BLOCKED', 'COMPLAINED'];
+
+function lines({ days, providers, dmarc, tls, since, until }: Reputation): string[] {
+  if (days.length + dmarc.length + tls.length === 0) return [`nothing between ${since} and ${until}`];
+  return [
+    ...section('Mail by day', ['DAY', ...COUNTS], days.map(({ day, counts }) => [day, ...Object.values(counts)])),
+    ...section('Mail by day and mailbox provider', ['DAY', 'PROVIDER', ...COUNTS], providers.map(({ day, provider, counts }) => [day, provider, ...Object.values(counts)])),
+    ...section('DMARC reports: mail in the name of our domains', ['DAY', 'DOMAIN', 'SOURCE', 'REPORTER', 'MAILS', 'DKIM', 'SPF', 'DISPOSITION'], dmarc.map((one) => [one.day, one.domain, one.source_ip, one.org, one.count, one.dkim, one.spf, one.disposition])),
+    ...section('TLS reports: connections to us', ['DAY', 'DOMAIN', 'REPORTER', 'POLICY', 'RESULT', 'SESSIONS'], tls.map((one) => [one.day, one.domain, one.org, one.policy, one.result, one.sessions])),
+  ].slice(0, -1); // prettier-ignore
+}
+
+const section = (title: string, head: readonly string[], rows: readonly Cell[][]): string[] =>
+  rows.length === 0 ? [] : [title, ...table([...head], rows), ''];
+
+function wholeNumber(text: string): number {
+  if (/^[1-9]\d{0,3}$/.test(text)) return Number(text);
+  throw new InvalidArgumentError('Expected a whole number from 1 to 9999.');
+}

@@ -1,0 +1,27 @@
+/** What receivers reported (DMARC and TLS) goes after 400 days, as the numbers of tags do. */
+import type { Clock } from '../base/clock.ts';
+import type { Database } from '../storage/database.ts';
+import type { Rule } from './housekeeping.ts';
+
+const STEP = 200;
+const KEPT_MS = 400 * 86_400_000;
+
+export function oldAggregates({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): Rule {
+  return {
+    name: 'old aggregate reports',
+    everyMs: 24 * 60 * 60_000,
+    stepRows: STEP,
+    step: () =>
+      db.commit.transact(async (tx) => {
+        const gone: number[] = [];
+        for (const table of ['dmarc_rows', 'tls_report_rows']) {
+          const rows = await tx.all(
+            `DELETE FROM ${table} WHERE id IN (SELECT id FROM ${table} WHERE from_at < ? ORDER BY from_at LIMIT ?) RETURNING id`,
+            [clock.now() - KEPT_MS, STEP],
+          );
+          gone.push(rows.length);
+        }
+        return Math.max(...gone);
+      }),
+  };
+}

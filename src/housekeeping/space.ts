@@ -1,0 +1,61 @@
+/**
+ * The database's file: pages that deleting has left free are given back to the disk a few at a time, down to a share that
+ * the next mail will use anyway; and the query planner's figures are kept fresh.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { Database } from '../storage/database.ts';
+import type { Rule, SizedRule } from './housekeeping.ts';
+import { timed } from './timed.ts';
+
+const HOURLY_MS = 60 * 60_000;
+const DAILY_MS = 24 * HOURLY_MS;
+/** Of all pages; and 8 MiB at least. */
+const FREE_SHARE = 0.05;
+const LEAST_FREE_PAGES = 2048;
+/** Rows that ANALYZE looks at in each index: a millisecond or two, however large it is. */
+const ANALYSIS_LIMIT = 400;
+
+export function spaceRules({
+  db,
+  clock,
+}: {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+}): (Rule | SizedRule)[] {
+  return [
+    {
+      name: 'free pages',
+      everyMs: HOURLY_MS,
+      async sizedStep(most) {
+        const spare = await sparePages(db.fast);
+        if (spare < most) return { rows: 0, ms: 0 };
+        return timed({ clock, commit: db.commit }, (commit) =>
+          commit.transact(async (tx) => {
+            // Each row that is read is a page that goes: all of them have to be asked for.
+            await tx.all(`PRAGMA incremental_vacuum(${String(most)})`);
+            return most;
+          }),
+        );
+      },
+      silent: true,
+    },
+    {
+      name: 'planner figures',
+      everyMs: DAILY_MS,
+      stepRows: Infinity,
+      async step() {
+        await db.commit.transact(async (tx) => {
+          await tx.run(`PRAGMA analysis_limit = ${String(ANALYSIS_LIMIT)}`);
+          await tx.run('PRAGMA optimize');
+        });
+        return 0;
+      },
+    },
+  ];
+}
+
+async function sparePages(fast: Database['fast']): Promise<number> {
+  const [pages] = await fast.all<{ page_count: number }>('PRAGMA page_count');
+  const [free] = await fast.all<{ freelist_count: number }>('PRAGMA freelist_count');
+  return (free?.freelist_count ?? 0) - Math.max(LEAST_FREE_PAGES, (pages?.page_count ?? 0) * FREE_SHARE);
+}

@@ -1,0 +1,97 @@
+/**
+ * `npm run bench:upkeep -- [--messages 1000000] [--data <folder>]`: a database of that many messages, all of them too old, while
+ * somebody writes all the time. Prints how fast they go, how long a write waits at worst, and what becomes of the file.
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { systemClock } from '../../src/base/clock.ts';
+import { createHousekeeping } from '../../src/housekeeping/housekeeping.ts';
+import { retentionRules } from '../../src/housekeeping/retention.ts';
+import { spaceRules } from '../../src/housekeeping/space.ts';
+import { balance } from '../../src/messages/books.ts';
+import { openDatabase } from '../../src/storage/database.ts';
+
+const { values } = parseArgs({
+  options: { messages: { type: 'string', default: '1000000' }, data: { type: 'string' } },
+});
+const folder = values.data ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-upkeep-'));
+const file = path.join(folder, 'posthorn.db');
+if (values.data === undefined) {
+  const seeded = spawnSync(
+    process.execPath,
+    ['--import', './test/support/as-esm.mjs', '--import', 'tsx', 'test/seed/seed.ts', '--messages', values.messages, '--data', folder],
+    { stdio: ['ignore', 'ignore', 'inherit'] },
+  ); // prettier-ignore
+  if (seeded.status !== 0) process.exit(1);
+}
+const mebibytes = (name: string): number =>
+  Math.round((statSync(name, { throwIfNoEntry: false })?.size ?? 0) / 2 ** 20);
+const size = mebibytes(file);
+const db = await openDatabase({ url: `sqlite:${file}` });
+
+const DAY = 86_400_000;
+/** All of the month that was seeded is too old by now. */
+const clock = { ...systemClock, now: () => systemClock.now() + 400 * DAY };
+const done = new Set<string>();
+const counted = { events: 0, messages: 0 };
+const log = {
+  info: ({ rule, deleted }: { rule?: string; deleted?: number }) => {
+    console.log(`${String(rule)}: ${String(deleted)}`);
+    if (rule === 'old messages') counted.messages = deleted ?? 0;
+  },
+  error: (fields: object) => {
+    console.error(fields);
+  },
+};
+const kept = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
+const all = [...retentionRules({ db, clock, retention: kept }), ...spaceRules({ db, clock })];
+/** Each rule runs once, at once: its time is told when it gives way to the next. */
+const rules = all.map((rule) => {
+  const ended = (rows: number, size: number): void => {
+    if (rows < size) done.add(rule.name);
+  };
+  if ('step' in rule)
+    return { ...rule, everyMs: 0, step: async () => { const rows = await rule.step(); ended(0, 1); return rows; } }; // prettier-ignore
+  return {
+    ...rule,
+    everyMs: done.has(rule.name) ? DAY : 0,
+    sizedStep: async (rows: number) => { const taken = await rule.sizedStep(rows); ended(taken.rows, rows); return taken; }, // prettier-ignore
+  };
+});
+const waits: number[] = [];
+const probing = new AbortController();
+const probe = (async () => {
+  for (let n = 0; !probing.signal.aborted; n++) {
+    const from = performance.now();
+    await db.commit.insert({ settings: [{ name: `probe ${String(n)}`, value: 'x' }] });
+    waits.push(performance.now() - from);
+    await systemClock.sleep(10);
+  }
+})();
+const from = performance.now();
+let messagesAt = 0;
+for (const rule of rules) {
+  const housekeeping = createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [rule]);
+  const began = performance.now();
+  housekeeping.start();
+  while (!done.has(rule.name)) await systemClock.sleep(20);
+  await housekeeping.stop();
+  const seconds = (performance.now() - began) / 1000;
+  if (rule.name === 'old messages') messagesAt = seconds;
+  console.log(`${rule.name}: ${seconds.toFixed(1)} s`);
+}
+probing.abort();
+await probe;
+waits.sort((a, b) => a - b);
+const at = (share: number): string =>
+  (waits[Math.min(waits.length - 1, Math.floor(waits.length * share))] ?? 0).toFixed(1);
+const { balanced } = await balance(db.read);
+await db.close();
+console.log(
+  `${String(Math.round(counted.messages / messagesAt))} messages/s; writes beside it (${String(waits.length)}): p50 ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms; ` +
+    `file ${String(size)} -> ${String(mebibytes(file))} MiB in ${((performance.now() - from) / 1000).toFixed(0)} s; books ${balanced ? 'balance' : 'do NOT balance'}`,
+);
+if (values.data === undefined) rmSync(folder, { recursive: true, force: true });

@@ -1,0 +1,137 @@
+/** What the dashboard makes of schemas, templates and time zones. */
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { figure } from '../../src/dashboard/chart.ts';
+import { checkPage, highlighted } from '../../src/dashboard/highlight.ts';
+import { headersOf, healthOf } from '../../src/dashboard/pages/webhooks.ts';
+import { postmanCollection } from '../../src/dashboard/postman.ts';
+import { schemaLines } from '../../src/dashboard/schema-table.ts';
+import { proseHtml } from '../../src/dashboard/words.ts';
+import { daysOf, zoneNamed } from '../../src/dashboard/zones.ts';
+import { Problem } from '../../src/base/problem.ts';
+
+describe('dashboard/schema-table', () => {
+  const schemas = {
+    Person: { type: 'object', properties: { name: { type: 'string', maxLength: 10 }, friends: { type: 'array', items: { $ref: '#/components/schemas/Person' } } }, required: ['name'] },
+  }; // prettier-ignore
+  it('has a line a member, with those of what it holds below, and comes to an end', () => {
+    const lines = schemaLines({ $ref: '#/components/schemas/Person' }, schemas);
+    assert.deepEqual(lines.map(({ name }) => name), ['name', 'friends', 'friends[].name', 'friends[].friends', 'friends[].friends[].name', 'friends[].friends[].friends']); // prettier-ignore
+    assert.deepEqual(lines[0], { name: 'name', type: 'string', limits: 'at most 10 characters', required: true, description: '' }); // prettier-ignore
+    assert.equal(lines[1]?.type, 'array of object');
+  });
+  for (const [why, schema, type, limits] of [
+    ['alternatives', { anyOf: [{ type: 'string' }, { type: 'null' }] }, 'string or null', ''],
+    ['the same twice', { anyOf: [{ type: 'string' }, { type: 'string' }] }, 'string', ''],
+    ['values', { enum: ['a', 'b'] }, '"a", "b"', ''],
+    ['one value', { const: 'list' }, '"list"', ''],
+    ['a range', { type: 'integer', minimum: 1, maximum: 1000 }, 'integer', '1 to 1,000'],
+    ['a safe integer is no limit', { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 }, 'integer', ''], // prettier-ignore
+    ['a default', { type: 'integer', default: 5, minimum: 1 }, 'integer', 'at least 1, usually 5'],
+    ['nothing said', {}, 'any', ''],
+    ['an unknown reference', { $ref: '#/components/schemas/None' }, 'any', ''],
+  ] as const) {
+    it(`tells ${why}`, () => {
+      const [line] = schemaLines({ properties: { x: schema } }, {});
+      assert.deepEqual([line?.type, line?.limits], [type, limits]);
+    });
+  }
+});
+
+describe('dashboard/postman', () => {
+  it('has a folder a tag, variables in paths, and no key', () => {
+    const file = postmanCollection('x', 'https://mail.example', [
+      { tag: 'messages', name: 'Read', description: '', method: 'GET', path: '/v1/messages/{id}', query: [{ name: 'expand', description: 'more' }], body: null },
+      { tag: 'messages', name: 'Send', description: '', method: 'POST', path: '/v1/messages', query: [], body: '{"to":"a@b"}' },
+      { tag: 'keys', name: 'List', description: '', method: 'GET', path: '/v1/keys', query: [], body: null },
+    ]) as { item: { name: string; item: { request: { url: { raw: string; query: object[] }; body?: { raw: string } } }[] }[]; auth: object }; // prettier-ignore
+    assert.deepEqual(file.item.map(({ name, item }) => [name, item.length]), [['messages', 2], ['keys', 1]]); // prettier-ignore
+    assert.equal(file.item[0]?.item[0]?.request.url.raw, '{{base_url}}/v1/messages/:id');
+    assert.deepEqual(file.item[0].item[0].request.url.query, [{ key: 'expand', value: '', description: 'more', disabled: true }]); // prettier-ignore
+    assert.equal(file.item[0].item[1]?.request.body?.raw, '{"to":"a@b"}');
+    assert.match(JSON.stringify(file.auth), /\{\{api_key\}\}/);
+  });
+});
+
+describe('dashboard/highlight', () => {
+  it('colours both languages, marks lines with faults, and numbers them', () => {
+    const html = highlighted('<p>{{ name }}\n{% if x %}\n{{#each y}}', [{ line: 2, column: 4, message: 'no <end>' }]);
+    assert.match(html, /<span class="html">&lt;p&gt;<\/span><span class="out">\{\{ name \}\}<\/span>/);
+    assert.match(html, /<li class="wrong"><code><span class="tag">\{% if x %\}<\/span><\/code><em>column 4: no &lt;end&gt;<\/em>/);
+    assert.match(html, /<span class="tag">\{\{#each y\}\}/);
+    assert.match(highlighted('x', [{ line: null, column: null, message: 'all of it' }]), /^<p class="wrong"><em>all of it/);
+  }); // prettier-ignore
+  it('lets nothing through as markup of its own', () => {
+    const piece = fc.constantFrom(
+      '<script>',
+      '"',
+      "'",
+      '{{',
+      '}}',
+      '{%',
+      '%}',
+      '<!--',
+      '-->',
+      '\n',
+      'a',
+      '&',
+      '<',
+      '>',
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 40 }), (parts) => {
+        const html = checkPage({ variables: [parts.join('')], parts: [{ name: 'html', source: parts.join(''), rendered: null, faults: [] }] }); // prettier-ignore
+        const tags = html.replace(/<style>[^<]*<\/style>/, '').match(/<[^>]*>/g) ?? [];
+        for (const tag of tags)
+          assert.match(tag, /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|\/?(?:html|title|main|h2|p|ol|li|code|span|em|strong|pre|style)(?: class="[a-z]+")?)>$/); // prettier-ignore
+      }),
+    );
+  });
+});
+
+describe('dashboard/zones', () => {
+  it('knows zones by name and no other', () => {
+    for (const [name, zone] of [['Europe/Berlin', 'Europe/Berlin'], ['UTC', 'UTC'], ['', null], [null, null], ['Mars/Olympus', null], ['x'.repeat(65), null]] as const)
+      assert.equal(zoneNamed(name), zone);
+  }); // prettier-ignore
+  it('puts hours into the day that people there have, over a change of the clock too', () => {
+    const hour = (at: string): { at: string; counts: Record<string, number> } => ({ at, counts: { sent: 1 } });
+    const days = daysOf(
+      ['2026-03-28T22:00:00.000Z', '2026-03-28T23:00:00.000Z', '2026-03-29T21:00:00.000Z', '2026-03-29T22:00:00.000Z'].map(hour),
+      'Europe/Berlin',
+    ); // prettier-ignore
+    assert.deepEqual(days.map(({ at, counts }) => [at.slice(0, 10), counts['sent']]), [['2026-03-28', 1], ['2026-03-29', 2], ['2026-03-30', 1]]); // prettier-ignore
+  });
+  it('loses nothing', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 24 * 60 }), { maxLength: 50 }), fc.constantFrom('Asia/Kolkata', 'America/Santiago', 'Pacific/Apia'), (hours, zone) => {
+        const lines = [...new Set(hours)].sort((a, b) => a - b).map((n) => ({ at: new Date(1.7e12 + n * 3_600_000).toISOString(), counts: { sent: n } }));
+        const sum = (some: readonly { counts: Record<string, number> }[]): number => some.reduce((all, { counts }) => all + (counts['sent'] ?? 0), 0);
+        assert.equal(sum(daysOf(lines, zone)), sum(lines));
+      }),
+    ); // prettier-ignore
+  });
+});
+
+describe('dashboard: small things', () => {
+  it('a chart is its numbers too, and nothing in it is markup', () => {
+    const html = figure({ about: '<b>"x"', kind: 'lines', unit: 'ms', step: 'minute', times: [0, 60_000], series: [{ name: 'p50', values: [null, 1234] }] }); // prettier-ignore
+    assert.match(html, /<td>1970-01-01 00:01<td class="n">1,234<\/tr><tr><td>1970-01-01 00:00<td class="n">–/);
+    assert.match(html, /aria-label="&#60;b&#62;&#34;x&#34;"/);
+    assert.doesNotMatch(html, /<b>/);
+  });
+  it('backticks are code, and what is in them is text', () => {
+    for (const [text, html] of [['`a` or `b`', '<code>a</code> or <code>b</code>'], ['`<b>`', '<code>&lt;b&gt;</code>'], ['one ` alone', 'one &#x60; alone'], ['``', '<code></code>']] as const)
+      assert.equal(proseHtml(text), html);
+  }); // prettier-ignore
+  it('headers are read a line each', () => {
+    assert.deepEqual(headersOf('X-A: 1\r\n\n X-B :two: three \n'), { 'X-A': '1', 'X-B': 'two: three' });
+    for (const bad of ['no colon', ': nothing before it']) assert.throws(() => headersOf(bad), Problem);
+  });
+  it('the health of an endpoint is that of its last attempts', () => {
+    const ok = { status: 'delivered', next_attempt_at: null } as const;
+    const bad = (next: string | null) => ({ status: 'failed', next_attempt_at: next }) as const;
+    assert.deepEqual(healthOf([]), { sampled: 0, rate: null, nextAt: null });
+    assert.deepEqual(healthOf([ok, bad('2026-02-02'), bad('2026-02-01'), ok]), { sampled: 4, rate: 0.5, nextAt: '2026-02-01' }); // prettier-ignore
+  });
+});

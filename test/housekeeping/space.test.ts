@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { spaceRules } from '../../src/housekeeping/space.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { contentRow } from '../support/mail-rows.ts';
+import { openTempDatabase } from '../support/temp-database.ts';
+
+describe('housekeeping/space', () => {
+  it('gives pages back to the disk that deleting has left free, all but a stock, and then rests', async () => {
+    const temp = await openTempDatabase();
+    const { db } = temp;
+    const html = 'x'.repeat(200_000);
+    for (let n = 0; n < 10; n++)
+      await db.commit.insert({ contents: Array.from({ length: 20 }, () => contentRow({ html })) });
+    await db.commit.transact((tx) => tx.run('DELETE FROM contents'));
+    const size = async (): Promise<number> => {
+      await db.commit.transact(() => Promise.resolve());
+      const [row] = await db.fast.all<{ n: number }>(
+        'SELECT page_count * page_size AS n FROM pragma_page_count, pragma_page_size',
+      );
+      return row?.n ?? 0;
+    };
+    const before = await size();
+    assert.ok(before > 40_000_000, String(before));
+    const [rule] = spaceRules({ db, clock: new FakeClock() });
+    assert.ok(rule !== undefined && 'sizedStep' in rule);
+    let steps = 0;
+    while ((await rule.sizedStep(1000)).rows > 0) steps++;
+    assert.ok(steps >= 5, String(steps));
+    const after = await size();
+    assert.ok(after < 14_000_000, `${String(after)} bytes are left of ${String(before)}`);
+    assert.ok(after > 4_000_000, 'a stock for the next mail is kept');
+    assert.deepEqual(await rule.sizedStep(1000), { rows: 0, ms: 0 });
+    await temp.close();
+  });
+
+  it('keeps the figures of the query planner', async () => {
+    const temp = await openTempDatabase();
+    const [, rule] = spaceRules({ db: temp.db, clock: new FakeClock() });
+    assert.ok(rule !== undefined && 'step' in rule);
+    assert.equal(await rule.step(), 0);
+    assert.deepEqual(await temp.db.commit.transact((tx) => tx.all('PRAGMA analysis_limit')), [{ analysis_limit: 400 }]);
+    await temp.close();
+  });
+});

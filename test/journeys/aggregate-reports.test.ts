@@ -1,0 +1,116 @@
+/** DMARC and TLS aggregate reports that come by mail: into rows, and out again as `posthorn reputation`. */
+import assert from 'node:assert/strict';
+import { gzipSync } from 'node:zlib';
+import { createTransport } from 'nodemailer';
+import { startTestApp, type TestApp } from '../support/app.ts';
+import { dmarcXml } from '../support/dmarc.ts';
+import { writeTlsReport } from '../../src/mail/tls-report.ts';
+import { zip } from '../support/zip.ts';
+
+const xml = dmarcXml('acme.test', [{ ip: '192.0.2.1', count: 12 }, { ip: '198.51.100.9', count: 3, dkim: 'fail', spf: 'fail', disposition: 'reject' }]); // prettier-ignore
+const tlsJson = writeTlsReport({
+  organization: 'isp.test',
+  from: Date.parse('2026-01-31T00:00:00Z'),
+  until: Date.parse('2026-01-31T23:59:59Z'),
+  contact: 'tls@isp.test',
+  id: 't1',
+  policies: [
+    { type: 'no-policy-found', strings: [], domain: 'rp.acme.test', mxHosts: [], successes: 7, failures: 3,
+      details: [{ result: 'certificate-expired', sourceIp: '203.0.113.1', mx: 'mail.posthorn.test', ip: '192.0.2.1', reason: '', sessions: 2 }] },
+    { type: 'no-policy-found', strings: [], domain: 'stranger.test', mxHosts: [], successes: 99, failures: 0, details: [] },
+  ],
+}); // prettier-ignore
+
+interface Row {
+  kind: string | null;
+  state: string;
+  detail_json: string;
+}
+
+describe('journey: aggregate reports', () => {
+  let app: TestApp;
+  beforeEach(async () => {
+    app = await startTestApp();
+  });
+  afterEach(() => app.stop());
+
+  async function report(to: string, filename: string, content: Buffer, contentType: string): Promise<void> {
+    const transport = createTransport({ host: '127.0.0.1', port: app.app.ports.mx ?? 0, tls: { rejectUnauthorized: false } }); // prettier-ignore
+    await transport.sendMail({ from: 'noreply@isp.test', to, subject: 'Report domain: acme.test Submitter: isp.test', text: 'A report.', attachments: [{ filename, content, contentType }] }); // prettier-ignore
+  }
+  async function read(count: number): Promise<Row[]> {
+    for (;;) {
+      const rows = await app.app.db.fast.all<Row>('SELECT kind, state, detail_json FROM reports ORDER BY id');
+      if (rows.length === count && rows.every(({ kind }) => kind !== null)) return rows;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+  const rows = <Found>(sql: string): Promise<Found[]> => app.app.db.fast.all<Found & object>(sql);
+
+  for (const [how, name, content, type] of [
+    ['zip', 'isp.test!acme.test!1769817600!1769903999.zip', zip(Buffer.from(xml)), 'application/zip'],
+    ['gzip', 'isp.test!acme.test!1769817600!1769903999.xml.gz', gzipSync(xml), 'application/gzip'],
+    ['plain XML', 'isp.test!acme.test!1769817600!1769903999.xml', Buffer.from(xml), 'text/xml'],
+  ] as const)
+    it(`reads a DMARC report in ${how}`, async () => {
+      await report('dmarc@rp.acme.test', name, content, type);
+      const [row] = await read(1);
+      assert.deepEqual([row?.kind, row?.state], ['report', 'done']);
+      assert.deepEqual(await rows('SELECT org, domain, source_ip, count, dkim, spf, disposition, dkim_selector FROM dmarc_rows ORDER BY id'), [
+        { org: 'isp.test', domain: 'acme.test', source_ip: '192.0.2.1', count: 12, dkim: 'pass', spf: 'pass', disposition: 'none', dkim_selector: 'ph1' },
+        { org: 'isp.test', domain: 'acme.test', source_ip: '198.51.100.9', count: 3, dkim: 'fail', spf: 'fail', disposition: 'reject', dkim_selector: 'ph1' },
+      ]); // prettier-ignore
+    });
+
+  it('reads a TLS report, of which only what is about us counts, and shows all of it', async () => {
+    await report('tls@mail.posthorn.test', 'r.json.gz', gzipSync(tlsJson), 'application/tlsrpt+gzip');
+    await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip');
+    await read(2);
+    const reputation = await app.operator.call('reputation', { days: 7 });
+    assert.deepEqual(reputation.tls.map(({ day, org, result, sessions }) => [day, org, result, sessions]), [
+      ['2026-01-31', 'isp.test', 'success', 7],
+      ['2026-01-31', 'isp.test', 'certificate-expired', 2],
+      ['2026-01-31', 'isp.test', 'unknown', 1],
+    ]); // prettier-ignore
+    assert.deepEqual(reputation.dmarc.map(({ day, source_ip, count, dkim }) => [day, source_ip, count, dkim]), [
+      ['2026-01-31', '192.0.2.1', 12, 'pass'],
+      ['2026-01-31', '198.51.100.9', 3, 'fail'],
+    ]); // prettier-ignore
+    await app.operator.call('accounts.add', { name: 'other' });
+    const other = await app.operator.call('reputation', { account: 'other' });
+    assert.deepEqual([other.tls, other.dmarc, other.days], [[], [], []]);
+  });
+
+  it('counts a report once however often it is sent', async () => {
+    for (let time = 1; time <= 2; time++) {
+      await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip');
+      await read(time);
+    }
+    assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 15 }]);
+  });
+
+  it('takes nothing about domains of others, and nothing from what cannot be unpacked', async () => {
+    const foreign = dmarcXml('stranger.test', [{ ip: '192.0.2.1', count: 1 }]);
+    const bomb = zip(Buffer.alloc(20_000_000, 32));
+    for (const [count, content] of [foreign, bomb, 'no xml'].entries()) {
+      await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml', Buffer.from(content), 'application/zip');
+      await read(count + 1);
+    }
+    assert.deepEqual(await rows('SELECT * FROM dmarc_rows'), []);
+    assert.deepEqual((await read(3)).map(({ kind, state }) => [kind, state]), [['report', 'unmatched'], ['report', 'done'], ['report', 'done']]); // prettier-ignore
+  });
+
+  it('shows what became of mail by day and mailbox provider', async () => {
+    const follower = app.follow();
+    for (const to of ['delivered@simulator.posthorn.test', 'bounced@simulator.posthorn.test']) {
+      const { id } = await app.send({ to });
+      await follower.of(id, to.slice(0, to.indexOf('@')));
+    }
+    const real = await app.operator.call('reputation', {});
+    assert.deepEqual(real.days, [], 'simulated mail has no reputation');
+    await app.app.db.commit.insert({ stats: [{ account_id: (await rows<{ id: string }>('SELECT id FROM accounts'))[0]?.id ?? '', span: 'day', at: Date.parse('2026-01-30'), type: 'deferred', test: 0, stream: 's', domain: 'acme.test', provider: 'google', tag: '', n: 4 }] }); // prettier-ignore
+    const { days, providers } = await app.operator.call('reputation', { days: 2 });
+    assert.deepEqual(days.map(({ day, provider, counts }) => [day, provider, counts.deferred]), [['2026-01-30', null, 4]]); // prettier-ignore
+    assert.deepEqual(providers.map(({ day, provider, counts }) => [day, provider, counts.deferred]), [['2026-01-30', 'google', 4]]); // prettier-ignore
+  });
+});

@@ -1,0 +1,201 @@
+/** A full disk, a database that cannot be written, no descriptors, dead DNS, a clock that jumps: it says so, and recovers by itself. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { closeSync, openSync, readdirSync } from 'node:fs';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+describe('journey: pressure', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+  beforeEach(async () => {
+    server = await startMailServer();
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test', 'other.test') });
+  });
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+
+  const turns = async (count = 50): Promise<void> => {
+    for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
+  };
+  const mail = { from: 'hi@acme.test', to: 'ana@dest.test', subject: 's', text: 'x'.repeat(100_000) };
+  const lines = (event: string) => app.logged.filter((line) => line['event'] === event);
+  const balanced = async (): Promise<void> => {
+    const books = await app.operator.call('books', {});
+    assert.ok(books.balanced, books.faults.join());
+  };
+  const lastEvent = (id: string, type: string) => app.follow().of(id, type);
+  /** A pragma of the connection that writes, outside of any transaction. */
+  const pragma = (text: string): Promise<unknown> =>
+    app.app.db.commit
+      .submit(
+        {
+          name: 'pragma',
+          read: (connection) => connection.all(`PRAGMA ${text}`),
+          run: (_, inputs) => Promise.resolve(inputs),
+        },
+        null,
+      )
+      // A group that cannot begin fails, but by then the pragma is done.
+      .catch(() => undefined);
+  const statusOf = async (id: string): Promise<string | undefined> =>
+    (await app.app.db.fast.all<{ status: string }>('SELECT status FROM deliveries WHERE message_id = ?', [id]))[0]
+      ?.status;
+
+  /** Lets time pass, so much at a time, until the mail is delivered. */
+  const passing = async (id: string, step: number): Promise<void> => {
+    for (let i = 0; (await statusOf(id)) !== 'delivered'; i++) {
+      assert.ok(i < 400, 'it is not delivered');
+      app.clock.advance(step);
+      await turns(5);
+    }
+  };
+
+  it('answers 503 while the disk is full, writes what the world has answered as soon as it can, and goes on', async () => {
+    // The receiver takes the mail while there is no room for writing that down.
+    server.options.script = { message: { raw: '' } };
+    const { id } = await app.send();
+    await server.reached('message');
+    await pragma('max_page_count = 1'); // the least it can be is what there is
+    for (let i = 0; ; i++) {
+      assert.ok(i < 200, 'the database does not fill');
+      const answer = await app.request('POST', '/v1/messages', mail);
+      if (answer.status === 202) continue;
+      assert.deepEqual([answer.status, (answer.body['error'] as { code: string }).code], [503, 'service_unavailable']);
+      assert.equal(answer.headers.get('retry-after'), '10');
+      break;
+    }
+    server.sessions[0]?.say('250 2.0.0 taken\r\n');
+    await turns();
+    await pragma('max_page_count = 1073741823');
+    server.options.script = {};
+    await passing(id, 1000);
+    assert.equal((await app.request('POST', '/v1/messages', mail)).status, 202);
+    assert.equal((await app.message(id)).attempts.length, 1, 'it was not sent twice');
+    await balanced();
+  });
+
+  it('answers 503 to every write while the database can only be read, and lets mail wait', async () => {
+    const later = await app.send({ send_at: new Date(app.clock.now() + MINUTE).toISOString() });
+    await pragma('query_only = ON');
+    for (const [method, path, body] of [
+      ['POST', '/v1/messages', mail],
+      ['POST', '/v1/suppressions', { email: 'x@dest.test' }],
+      ['POST', '/v1/streams', { slug: 'more', name: 'More', type: 'broadcast' }],
+    ] as const) {
+      const { status, text } = await app.request(method, path, body);
+      assert.equal(status, 503, `${path}: ${text}`);
+    }
+    assert.equal((await app.get('/v1/messages')).status, 200, 'reading goes on');
+    app.clock.advance(MINUTE);
+    while (lines('storage_failed').length === 0) await turns(5);
+    assert.deepEqual(server.sessions, [], 'nothing leaves that cannot be written down');
+    await pragma('query_only = OFF');
+    await passing(later.id, 1000);
+    await balanced();
+  });
+
+  it('keeps mail while DNS is dead for an hour, by its schedule, and delivers it afterwards', async () => {
+    await app.send();
+    await app.settled();
+    const saved = { ...app.resolver.zones };
+    app.resolver.zones = { 'lost.test MX': 'TIMEOUT' };
+    const { id } = await app.send({ to: 'ana@lost.test' });
+    await lastEvent(id, 'deferred');
+    const end = app.clock.now() + HOUR;
+    while (app.clock.now() < end) {
+      const message = await app.nextAttempt(id);
+      assert.equal(message.status, 'deferred');
+      assert.equal(message.attempts.at(-1)?.reason, 'network');
+    }
+    assert.ok((await app.message(id)).attempts.length <= 6, 'no more tries than the schedule has');
+    app.resolver.zones = { ...saved, ...zonesFor('lost.test') };
+    assert.equal((await app.nextAttempt(id)).status, 'delivered');
+    await balanced();
+  });
+
+  it('spends no attempt while no descriptor is left to dial with', async function () {
+    const limit = spawnSync('prlimit', ['--pid', String(process.pid), '--nofile', '--raw', '--noheadings', '--output', 'SOFT,HARD'], { encoding: 'utf8' }); // prettier-ignore
+    if (limit.status !== 0) this.skip();
+    const [soft = '', hard = ''] = limit.stdout.trim().split(/\s+/);
+    const setLimit = (most: number | string): void =>
+      void spawnSync('prlimit', ['--pid', String(process.pid), `--nofile=${String(most)}:${hard}`]);
+    const { id } = await app.send({ send_at: new Date(app.clock.now() + MINUTE).toISOString() });
+    const taken: number[] = [];
+    setLimit(readdirSync('/proc/self/fd').length + 8);
+    try {
+      for (;;) taken.push(openSync('/dev/null', 'r'));
+    } catch (error) {
+      assert.equal((error as NodeJS.ErrnoException).code, 'EMFILE');
+    }
+    try {
+      app.clock.advance(MINUTE);
+      while (lines('no_descriptors').length === 0) await turns(5);
+    } finally {
+      for (const fd of taken) closeSync(fd);
+      setLimit(soft);
+    }
+    const waiting = await app.message(id);
+    assert.equal(waiting.recipients[0]?.attempt_count, 0);
+    await passing(id, 1000);
+    assert.deepEqual((await app.message(id)).attempts.map(({ outcome }) => outcome), ['accepted']); // prettier-ignore
+    await balanced();
+  });
+
+  describe('a clock that is set', () => {
+    it('forward does not have mail sent twice that is on the wire', async () => {
+      server.options.script = { message: { raw: '' } };
+      const { id } = await app.send();
+      await server.reached('message');
+      // Past the lease.
+      app.clock.jump(2 * HOUR);
+      app.clock.advance(30_000);
+      await turns();
+      server.sessions[0]?.say('250 2.0.0 taken\r\n');
+      server.options.script = {};
+      await lastEvent(id, 'delivered');
+      app.clock.advance(30_000);
+      await turns();
+      assert.equal(server.sessions.flatMap(({ mails }) => mails).length, 1);
+      assert.equal(lines('clock_jumped').length, 1);
+      await balanced();
+    });
+
+    it('back by a day lets deferred mail go when it would have gone', async () => {
+      server.options.script = { rcpt: '451 4.3.0 later' };
+      const { id } = await app.send();
+      await lastEvent(id, 'deferred');
+      server.options.script = {};
+      app.clock.jump(-24 * HOUR);
+      app.clock.advance(30_000);
+      await lastEvent(id, 'delivered');
+      await balanced();
+    });
+
+    it('back by a day keeps no host closed for a day', async () => {
+      server.options.script = { connect: 'drop' };
+      const mails = await Promise.all([0, 1, 2].map(() => app.send()));
+      for (const { id } of mails) await lastEvent(id, 'deferred');
+      assert.notEqual((await app.operator.call('queue.lane', { lane: 'mx.dest.test' })).lane.parked_until, null);
+      server.options.script = {};
+      app.clock.jump(-24 * HOUR);
+      const start = app.clock.now();
+      for (const { id } of mails) await passing(id, 1000);
+      assert.ok(app.clock.now() - start < 5 * MINUTE, String(app.clock.now() - start));
+      await balanced();
+    });
+
+    it('back does not send scheduled mail early', async () => {
+      const { id } = await app.send({ send_at: new Date(app.clock.now() + HOUR).toISOString() });
+      app.clock.jump(-24 * HOUR);
+      app.clock.advance(60_000);
+      await turns();
+      assert.equal(await statusOf(id), 'scheduled');
+    });
+  });
+});
