@@ -18,10 +18,17 @@ work=${BOOT_TEST_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/posthorn-boot.XXXXXX")}
 mkdir -p "$work"
 machine=$work/machine
 init=
+nspawn=
+# A machine that does not end by itself within 20 s is ended.
+stop_machine() {
+  for _ in $(seq 20); do kill -0 "$nspawn" 2>/dev/null || break; [ -n "$init" ] || break; sleep 1; done
+  kill -TERM "$nspawn" 2>/dev/null || true
+  wait "$nspawn" 2>/dev/null || true
+}
 finish() {
   status=$?
   [ -z "$init" ] || inside systemctl poweroff --force >/dev/null 2>&1 || true
-  [ -z "$init" ] || wait "$nspawn" 2>/dev/null || true
+  [ -z "$nspawn" ] || stop_machine
   [ -n "${BOOT_TEST_DIR:-}" ] || rm -rf "$work"
   [ "$status" = 0 ] || echo "boot-test: FAILED (exit $status)" >&2
 }
@@ -79,7 +86,14 @@ chmod 600 "$machine/etc/posthorn/credentials/delivery.routes"
 say 'booting'
 systemd-nspawn -D "$machine" --register=no --keep-unit --boot --console=pipe --private-network >"$work/nspawn.log" 2>&1 </dev/null &
 nspawn=$!
-find_init() { init=$(cat "/proc/$nspawn/task/$nspawn/children" 2>/dev/null | tr -d ' \n') && [ -n "$init" ]; }
+# Its first children only prepare the machine, and end; what stays is called systemd.
+find_init() {
+  local child
+  for child in $(cat "/proc/$nspawn/task/$nspawn/children" 2>/dev/null); do
+    if [ "$(cat "/proc/$child/comm" 2>/dev/null)" = systemd ]; then init=$child && return 0; fi
+  done
+  return 1
+}
 for _ in $(seq 30); do find_init && break || sleep 1; done
 check 'the machine boots' test -n "$init"
 property() { inside systemctl show --property="$1" --value posthorn; }
