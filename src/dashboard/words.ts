@@ -99,7 +99,7 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   eq: (a: unknown, b: unknown) => a === b,
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
-  answer: (code: unknown, reply: unknown) => answerText(code, reply),
+  smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),
   prose: (value: unknown) => new SafeString(proseHtml(typeof value === 'string' ? value : '')),
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),

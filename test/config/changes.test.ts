@@ -22,7 +22,7 @@ describe('config/changes', () => {
     [{ delivery: { routes: { 'a.test': 'hold' } } }, { delivery: { routes: { 'a.test': 'hold' } } }, [], [], 'equal routes are no change'],
     [{}, { plans: { small: { requestsPerMinute: 5 } } }, ['plans'], [], 'a plan'],
     [{}, { tls: { certFile: 'c.pem', keyFile: 'k.pem' } }, ['tls.certFile', 'tls.keyFile'], [], 'certificate files'],
-    [{}, { dataDir: './other' }, [], ['dataDir', 'storage.url'], 'the folder, and what follows from it'],
+    [{}, { dataDir: './other' }, [], ['backup.dir', 'dataDir', 'storage.url'], 'the folder, and what follows from it'],
     [{}, { http: { port: 9000 }, log: { level: 'warn' } }, ['log.level'], ['http.port', 'http.publicUrl', 'dashboard.port'], 'some of both'],
   ]; // prettier-ignore
   for (const [before, after, applied, needRestart, why] of rows) {

@@ -31,7 +31,7 @@ export async function openWindow(
   url: string,
   options: { width?: number; height?: number } = {},
 ): Promise<{ context: BrowserContext; page: Page; complaints: string[] }> {
-  launched ??= chromium.launch({ executablePath: PATH, args: ARGS });
+  launched ??= chromium.launch({ executablePath: PATH, args: ARGS, handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false });
   const browser = await launched;
   const { width = 1280, height = 900 } = options;
   const context = await browser.newContext({ baseURL: url, viewport: { width, height } });
