@@ -15,8 +15,8 @@ export const inboundOperations = {
   'inbound.selfTest': onServer({
     acts: false,
     args: z.strictObject({}),
-    async run({ selfTest }): Promise<SelfTestRecord> {
-      return { object: 'self_test', ...(await selfTest()) };
+    async run(deps): Promise<SelfTestRecord> {
+      return { object: 'self_test', ...(await deps.selfTest()) };
     },
   }),
 };
