@@ -155,7 +155,7 @@ describe('journey: throttle', () => {
   it('rests by a shaping rule without spending attempts, and only tells where it is a dry run', async () => {
     let blocks = true;
     server = await startMailServer({
-      script: { rcpt: () => (blocks ? '550 5.7.1 refused: you are on our blocklist' : '250 ok') },
+      script: { rcpt: () => (blocks ? '550 5.7.0 refused: your network is on our list' : '250 ok') },
     });
     app = await startTestApp({
       mailPort: server.port,
@@ -163,7 +163,7 @@ describe('journey: throttle', () => {
       settings: {
         delivery: {
           shaping: [
-            { name: 'listed', match: { text: 'blocklist' }, count: 3, within: '10m', action: 'pause', for: '30m' },
+            { name: 'listed', match: { text: 'on our list' }, count: 3, within: '10m', action: 'pause', for: '30m' },
             { name: 'watch', match: { class: 'block' }, count: 2, within: '10m', action: 'pause', dryRun: true },
           ],
         },

@@ -242,8 +242,10 @@ describe('webhooks/dispatcher', () => {
       await aWhile();
       if (attempt < 10) assert.equal(told.length, attempt);
       assert.ok(told.slice(0, attempt).every(({ event }) => event.sequence === 1));
+      if (attempt === 10) break;
       // No further than the next try: an endpoint without a success for five days is disabled.
-      clock.advance((clock.nextAt() ?? clock.now()) - clock.now());
+      await until(() => clock.nextAt() !== null);
+      clock.advance((clock.nextAt() ?? 0) - clock.now());
     }
     await until(async () => {
       await aWhile();
