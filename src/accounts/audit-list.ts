@@ -1,6 +1,7 @@
 /** Reading the audit log of one account. */
 import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import type { AuditRow } from '../storage/tables.ts';
 
 type Exact = 'key_id' | 'actor' | 'method' | 'endpoint' | 'status' | 'result' | 'ip' | 'request_id';
@@ -27,11 +28,5 @@ export async function pageOfAudit(
   // Ids sort by time, so a span of time is a range of the index; the exact bound is compared beside it.
   if (since !== undefined) query.andWhere('id', '>=', idFloor('aud', since)).andWhere('at', '>=', since);
   if (until !== undefined) query.andWhere('at', '<', until).andWhere('id', '<', idFloor('aud', until + MOST_AHEAD_MS));
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<AuditRow>(query, { limit, after, before });
 }
