@@ -151,7 +151,7 @@ async function writeGroup(
       events: gathered.events,
       suppressions: gathered.suppressions,
       counters: [...gathered.counters.values()],
-      stats: [...gathered.stats.values()],
+      event_counts: [...gathered.stats.values()],
     },
     ...units.flatMap((unit) => (unit.rows === undefined ? [] : [unit.rows])),
   ]);

@@ -527,22 +527,49 @@ export interface AccountSettingsRow {
   updated_at: number;
 }
 
-/** How many events there were: per account, hour or UTC day, kind, and what they are counted by. */
+/** What is counted: the kinds of events, what tells bounces apart, and people and machines that looked. */
+export const statTypes = [
+  'sent', 'delivered', 'deferred', 'bounced', 'bounced_hard', 'bounced_soft', 'bounced_block', 'complained', 'suppressed', 'failed',
+  'opened', 'unique_opened', 'machine_opened', 'clicked', 'unique_clicked', 'machine_clicked', 'unsubscribed',
+] as const; // prettier-ignore
+export type StatType = (typeof statTypes)[number];
+
+/** How many events of each kind there were: per account, hour or UTC day, and what they are told apart by. */
 export interface StatRow {
   account_id: string;
-  span: 'hour' | 'day';
+  /** `whole_`: all mail of the time together; stream, domain, provider and tag are then empty. */
+  span: 'hour' | 'day' | 'whole_hour' | 'whole_day';
+  test: number;
+  /** One of the message's tags; empty in the row that counts every message. */
+  tag: string;
   /** Begin of the hour or day. */
   at: number;
-  type: string;
-  test: number;
   stream: string;
   /** The sending domain. */
   domain: string;
   /** The recipient's mailbox provider (events/stats.ts). */
   provider: string;
-  /** One of the message's tags; empty in the row that counts every message. */
-  tag: string;
-  n: number;
+  sent: number;
+  delivered: number;
+  deferred: number;
+  bounced: number;
+  /** Of the bounces, those of a class. */
+  bounced_hard: number;
+  bounced_soft: number;
+  bounced_block: number;
+  complained: number;
+  suppressed: number;
+  failed: number;
+  /** By people, however often. */
+  opened: number;
+  /** Recipients who opened. */
+  unique_opened: number;
+  /** By scanners and proxies. */
+  machine_opened: number;
+  clicked: number;
+  unique_clicked: number;
+  machine_clicked: number;
+  unsubscribed: number;
 }
 
 /** A mail that came to one of our own addresses, and what it was taken for. */
@@ -739,7 +766,7 @@ export interface Tables {
   templates: TemplateRow;
   template_versions: TemplateVersionRow;
   account_settings: AccountSettingsRow;
-  stats: StatRow;
+  event_counts: StatRow;
   reports: ReportRow;
   webhooks: WebhookRow;
   webhook_calls: WebhookCallRow;
@@ -792,7 +819,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   templates: ['id', 'account_id', 'alias', 'name', 'latest_version', 'published_version', 'created_at', 'updated_at', 'published_at'],
   template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],
   account_settings: ['account_id', 'track_opens', 'track_clicks', 'content_days', 'messages_days', 'events_days', 'updated_at'],
-  stats: ['account_id', 'span', 'at', 'type', 'test', 'stream', 'domain', 'provider', 'tag', 'n'],
+  event_counts: ['account_id', 'span', 'test', 'tag', 'at', 'stream', 'domain', 'provider', ...statTypes],
   reports: ['id', 'received_at', 'client_ip', 'sender', 'recipients_json', 'size', 'state', 'kind', 'account_id', 'message_id', 'delivery_id', 'detail_json', 'raw'],
   webhooks: ['id', 'account_id', 'url', 'description', 'events_json', 'streams_json', 'domains_json', 'include_machine_events', 'include_engagement', 'concurrency', 'header_names_json', 'headers_sealed', 'secrets_sealed', 'status', 'disabled_reason', 'cursor', 'failures', 'failing_since', 'warned_at', 'last_success_at', 'last_failure_at', 'created_at', 'created_by', 'updated_at'],
   webhook_calls: ['webhook_id', 'sequence', 'cause', 'attempts', 'due_at', 'created_at'],
