@@ -140,6 +140,21 @@ describe('corpora/bounces', () => {
     });
   }
 
+  it('docs/bounces.md has these figures', () => {
+    const text = readFileSync(path.resolve(import.meta.dirname, '../../docs/bounces.md'), 'utf8');
+    for (const [row, name] of [
+      ['bounces found', 'bounce'],
+      ['recipients found', 'recipient'],
+      ['bounces with a recipient', 'some recipient'],
+      ['Message-ID found', 'message'],
+      ['class as the label has it', 'class'],
+      ['not `hard` by mistake', 'not hard by mistake'],
+    ] as const) {
+      const cells = text.split('\n').find((line) => line.startsWith(`| ${row}`))?.split('|') ?? []; // prettier-ignore
+      assert.equal(Number.parseFloat(cells.at(-2) ?? ''), Number(score.percent(name).toFixed(1)), row);
+    }
+  });
+
   for (const [copies, lines] of [
     ['dos', 'CRLF'],
     ['mac', 'CR'],
