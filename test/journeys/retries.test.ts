@@ -166,10 +166,10 @@ describe('journey: retries', () => {
     await app.settled();
     const warnings = app.logged.filter(({ event }) => event === 'infrastructure_bounce');
     assert.deepEqual(warnings.map(({ lane, code, reason, rule }) => [lane, code, reason, rule]), [
-      ['mx.dest.test', 550, 'policy', 'veto:policy'],
+      ['mx.dest.test', 550, 'policy', 'veto:host-name'],
     ]); // prettier-ignore
     const attempts = app.logged.filter(({ event }) => event === 'attempt');
-    assert.deepEqual(attempts.map(({ rule }) => rule), ['veto:policy', 'veto:policy']); // prettier-ignore
+    assert.deepEqual(attempts.map(({ rule }) => rule), ['veto:host-name', 'veto:host-name']); // prettier-ignore
     assert.equal((await app.message(id)).status, 'bounced');
   });
 
