@@ -71,6 +71,12 @@ export function isId(prefix: IdPrefix, text: string): boolean {
   return pattern.exec(text)?.[1] === prefix;
 }
 
+/** When an id was made, in milliseconds since the epoch, at most MOST_AHEAD_MS late; null for what is no id. */
+export function idTime(id: string): number | null {
+  const time = pattern.exec(id)?.[2]?.slice(0, 10);
+  return time === undefined ? null : [...time].reduce((sum, character) => sum * 32 + ALPHABET.indexOf(character), 0);
+}
+
 /** The smallest id that can have been made at `ms`: turns a time into a bound of an id range. */
 export function idFloor(prefix: IdPrefix, ms: number): string {
   const floor = Buffer.alloc(16);

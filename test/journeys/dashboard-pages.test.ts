@@ -99,6 +99,20 @@ describe('dashboard: pages', () => {
       assert.deepEqual(htmlFaults(source.html), []);
     });
 
+    it('leads to the request it came with: of a program, of a person', async () => {
+      const { html } = await browser.open(`/messages/${delivered}`);
+      assert.match(html, new RegExp(`href="/messages/${delivered}/request"><code>req_`));
+      const { html: log, at } = await browser.open(`/messages/${delivered}/request`);
+      assert.match(at, /^\/developer\/log\?request_id=req_/);
+      assert.equal(log.match(/<td><code class="id">req_/g)?.length, 1, 'that one alone');
+      await browser.open(`/messages/${delivered}`);
+      const again = await browser.submit(`/messages/${delivered}/resend`);
+      const person = await browser.open(`${again.at}/request`);
+      assert.match(person.at, /^\/developer\/actions\?request_id=req_/);
+      assert.match(person.html, /resend/);
+      await app.settled();
+    });
+
     it('shows its html in a frame that can do nothing', async () => {
       const { html } = await browser.open(`/messages/${delivered}?part=html`);
       assert.match(html, new RegExp(`<iframe src="/messages/${delivered}/html" sandbox title`));
