@@ -73,8 +73,11 @@ export function isId(prefix: IdPrefix, text: string): boolean {
 
 /** When an id was made, in milliseconds since the epoch, at most MOST_AHEAD_MS late; null for what is no id. */
 export function idTime(id: string): number | null {
-  const time = pattern.exec(id)?.[2]?.slice(0, 10);
-  return time === undefined ? null : [...time].reduce((sum, character) => sum * 32 + ALPHABET.indexOf(character), 0);
+  const text = pattern.exec(id)?.[2];
+  if (text === undefined) return null;
+  let time = 0;
+  for (let at = 0; at < 10; at++) time = time * 32 + ALPHABET.indexOf(text.charAt(at));
+  return time;
 }
 
 /** The smallest id that can have been made at `ms`: turns a time into a bound of an id range. */

@@ -47,9 +47,9 @@ async function show(visit: Visit): Promise<Shown> {
 type Lines = ResultOf<'queue.watch'>;
 
 /** Null where the watch has ended: nobody asked for a minute, or the server was started again. */
-async function linesOf({ operate }: Visit, watch: number, after: number): Promise<Lines | null> {
+async function linesOf(visit: Visit, watch: number, after: number): Promise<Lines | null> {
   try {
-    return await operate('queue.watch', { watch, after });
+    return await visit.operate('queue.watch', { watch, after });
   } catch (error) {
     if (error instanceof Problem && error.code === 'not_found') return null;
     throw error;
