@@ -57,10 +57,9 @@ describe('backup/newest', () => {
     assert.deepEqual(await backupState(dir), { kind: 'read', dir, count: 0, newest: null });
     const absent = path.join(dir, 'absent');
     assert.deepEqual(await backupState(absent), { kind: 'read', dir: absent, count: 0, newest: null });
-    const none = path.join(dir, 'file');
-    writeFileSync(none, '');
-    const state = await backupState(none);
+    mkdirSync(path.join(dir, 'posthorn-20260131T031700Z', 'manifest.json'), { recursive: true });
+    const state = await backupState(dir);
     assert.ok(state.kind === 'unreadable');
-    assert.match(state.text, /ENOTDIR/);
+    assert.match(state.text, /EISDIR/);
   });
 });
