@@ -271,7 +271,17 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     meters === null
       ? null
       : metricsHandler(
-          { db, clock, log, mta, meters, version, url: config.storage.url, dataDir: config.dataDir },
+          {
+            db,
+            clock,
+            log,
+            mta,
+            meters,
+            version,
+            url: config.storage.url,
+            dataDir: config.dataDir,
+            backupDir: config.backup.dir,
+          },
           config.metrics.token,
         );
   /** The ports for mail, once they are there. */

@@ -4,6 +4,7 @@ import { Problem } from '../base/problem.ts';
 import { accountOperations } from './accounts.ts';
 import { beginAct, type Acting } from './act.ts';
 import { adminOperations } from './admin.ts';
+import { backupOperations } from './backups.ts';
 import { bookOperations } from './books.ts';
 import { doctorOperations } from './doctor.ts';
 import { domainOperations } from './domains.ts';
@@ -41,6 +42,7 @@ const table = {
   ...eventOperations,
   ...webhookOperations,
   ...bookOperations,
+  ...backupOperations,
   ...inboundOperations,
   ...statsOperations,
   ...reputationOperations,
