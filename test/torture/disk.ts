@@ -48,7 +48,7 @@ export class Disk {
 
 /** `kept` is the share of blocks that made it to the disk whole; half of the others are torn. */
 function afterLoss({ durable, pending }: File, kept: number, random: () => number): Buffer {
-  let bytes = Buffer.from(durable);
+  let bytes: Buffer = Buffer.from(durable);
   for (const change of pending) {
     if (change.kind === 'truncate') {
       if (random() < kept) bytes = changed(bytes, change);
