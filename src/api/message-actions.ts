@@ -23,6 +23,7 @@ import { checkSendAt } from '../messages/send-time.ts';
 import { storedUnsubscribe } from '../messages/unsubscribe.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { deliveryStatuses, type BatchRow, type MessageRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
@@ -340,14 +341,8 @@ function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
     async ({ query, caller, search }) => {
       const list = listName(`${BATCHES} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const { limit, after, before } = wanted;
       const asked = db.read<BatchRow>('batches').where({ account_id: caller.accountId });
-      if (after !== undefined) asked.andWhere('id', '<', after);
-      if (before !== undefined) asked.andWhere('id', '>', before);
-      const rows: BatchRow[] = await asked.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-      const hasMore = rows.length > limit;
-      if (hasMore) rows.length = limit;
-      if (before !== undefined) rows.reverse();
+      const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
       return pageReply(cursors, list, `${BATCHES}${withoutCursors(search)}`, wanted, {
         data: rows.map((row) => ({ ...batchHead(row), counts: null })),
         hasMore,

@@ -6,6 +6,7 @@ import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
 import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
@@ -109,12 +110,7 @@ export async function pageOfDomains(
   const { accountId, status, limit, after, before } = page;
   const query = db.read<DomainRow>('domains').where({ account_id: accountId });
   if (status !== undefined) query.andWhere({ status });
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
+  const { rows, hasMore } = await readPage<DomainRow>(query, { limit, after, before });
   return { domains: await withKeys(db, rows), hasMore };
 }
 
