@@ -356,6 +356,17 @@ export interface TlsReportLineRow {
   sessions: number;
 }
 
+/** An aggregate report that has been counted, by the domain it is about. */
+export interface AggregateReportRow {
+  kind: 'dmarc' | 'tls';
+  org: string;
+  report_key: string;
+  domain: string;
+  from_at: number;
+  /** The mail that brought it first (`reports.id`). */
+  report_id: string;
+}
+
 /** What a DMARC aggregate report says of mail in our name: one record of it. */
 export interface DmarcRow {
   id: string;
@@ -782,6 +793,7 @@ export interface Tables {
   tls_reports: TlsReportRow;
   tls_report_rows: TlsReportLineRow;
   dmarc_rows: DmarcRow;
+  aggregate_reports: AggregateReportRow;
   members: MemberRow;
   memberships: MembershipRow;
   sessions: SessionRow;
@@ -835,6 +847,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],
   tls_report_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'policy', 'result', 'mx', 'source_ip', 'ip', 'reason', 'sessions'],
   dmarc_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'source_ip', 'count', 'disposition', 'dkim', 'spf', 'header_from', 'envelope_from', 'dkim_domain', 'dkim_selector', 'dkim_result', 'spf_domain', 'spf_result'],
+  aggregate_reports: ['kind', 'org', 'report_key', 'domain', 'from_at', 'report_id'],
   members: ['id', 'email', 'email_key', 'is_admin', 'password_hash', 'totp_sealed', 'totp_step', 'created_at', 'created_by', 'last_sign_in_at'],
   memberships: ['member_id', 'account_id'],
   sessions: ['token_hash', 'id', 'member_id', 'stage', 'account_id', 'created_at', 'seen_at', 'ip', 'user_agent'],

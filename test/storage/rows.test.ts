@@ -82,6 +82,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   tls_policies: { day: '2026-01-31', domain: odd, policy: 'sts', strings_json: odd, mx_json: odd },
   tls_reports: { day: '2026-01-31', domain: odd, state: 'planned', due_at: NOW, tries: 0, detail: null },
   tls_report_rows: { id: 'tlr_1', report_id: 'rep_1', org: odd, report_key: odd, domain: odd, from_at: NOW, until_at: NOW, policy: odd, result: odd, mx: odd, source_ip: odd, ip: odd, reason: odd, sessions: 1 },
+  aggregate_reports: { kind: 'dmarc', org: 'o', report_key: 'k', domain: 'd', from_at: 1, report_id: 'r' },
   dmarc_rows: { id: 'dmr_1', report_id: 'rep_1', org: odd, report_key: odd, domain: odd, from_at: NOW, until_at: NOW, source_ip: odd, count: 1, disposition: odd, dkim: 'pass', spf: 'fail', header_from: odd, envelope_from: odd, dkim_domain: odd, dkim_selector: odd, dkim_result: odd, spf_domain: odd, spf_result: odd },
   host_tls: { host: odd, workaround: 'reduced', workaround_until: NOW, offered_at: null },
   members: { id: 'mem_1', email: odd, email_key: odd, is_admin: 1, password_hash: odd, totp_sealed: null, totp_step: 5, created_at: NOW, created_by: odd, last_sign_in_at: null },
