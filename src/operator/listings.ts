@@ -68,7 +68,7 @@ export async function readListings(
 ): Promise<{ listings: ListingRow[]; checks: ListCheckRow[] }> {
   const [listings, checks] = await Promise.all([
     read<ListingRow>('listings')
-      .where((sub) => sub.whereNull('until').orWhere('until', '>=', since))
+      .where((either) => void either.whereNull('until').orWhere('until', '>=', since))
       .orderBy(['since', 'ip', 'list'])
       .limit(MOST_LISTINGS),
     read<ListCheckRow>('list_checks').orderBy(['ip', 'list']).limit(MOST_LISTINGS),
