@@ -16,6 +16,7 @@ import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
+import { reputationMomentOperations } from './reputation-moments.ts';
 import { reputationOperations } from './reputation.ts';
 import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
@@ -46,6 +47,7 @@ const table = {
   ...inboundOperations,
   ...statsOperations,
   ...reputationOperations,
+  ...reputationMomentOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,

@@ -335,6 +335,26 @@ export interface TlsReportRow {
   detail: string | null;
 }
 
+/** A time in which an address of ours stood on a block list. */
+export interface ListingRow {
+  ip: string;
+  list: string;
+  since: number;
+  /** Null: it stands there still. */
+  until: number | null;
+  /** What the list answered, such as `127.0.0.2`. */
+  codes: string;
+}
+
+/** What a block list said of an address when it was asked last. */
+export interface ListCheckRow {
+  ip: string;
+  list: string;
+  /** `refused`: it does not answer our resolver; `silent`: it does not answer. */
+  state: 'clear' | 'listed' | 'refused' | 'silent';
+  at: number;
+}
+
 /** What somebody else's TLS report says of mail to us: sessions that came out alike. */
 export interface TlsReportLineRow {
   id: string;
@@ -790,6 +810,8 @@ export interface Tables {
   source_blocks: SourceBlockRow;
   tls_sessions: TlsSessionRow;
   tls_policies: TlsPolicyRow;
+  listings: ListingRow;
+  list_checks: ListCheckRow;
   tls_reports: TlsReportRow;
   tls_report_rows: TlsReportLineRow;
   dmarc_rows: DmarcRow;
@@ -842,6 +864,8 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
   warm_up: ['source', 'site', 'day', 'stage', 'sent', 'blocked', 'deferred', 'complained'],
   source_blocks: ['source', 'site', 'since', 'until', 'reply'],
+  listings: ['ip', 'list', 'since', 'until', 'codes'],
+  list_checks: ['ip', 'list', 'state', 'at'],
   tls_sessions: ['day', 'domain', 'policy', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
   tls_policies: ['day', 'domain', 'policy', 'strings_json', 'mx_json'],
   tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],

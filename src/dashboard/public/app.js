@@ -167,6 +167,13 @@ function tail(table) {
 
 ready();
 
+// On a phone the menu is one line: the entry of this page is pushed into sight.
+const entry = document.querySelector('.menu [aria-current]');
+if (entry !== null) {
+  const menu = entry.closest('.menu');
+  menu.scrollLeft = entry.offsetLeft - menu.offsetLeft - (menu.clientWidth - entry.offsetWidth) / 2;
+}
+
 // Keys: "/" to the search, "j" and "k" through rows.
 document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, select, textarea')) return;
