@@ -13,7 +13,9 @@ const reporters = ['google.com', 'Enterprise Outlook', 'Yahoo', 'mail.ru', 'comc
 export async function seedWorld({ db, clock }: SeedDeps, chance: Chance, { accountId, days }: { accountId: string; days: number }): Promise<void> {
   const now = clock.now();
   const first = Math.floor(now / DAY_MS - Math.min(days, 60)) * DAY_MS;
-  const rows = { dmarc_rows: [], tls_report_rows: [], audit: [], listings: [], list_checks: [] } as Required<Pick<Rows, 'dmarc_rows' | 'tls_report_rows' | 'audit' | 'listings' | 'list_checks'>>;
+  const rows = { dmarc_rows: [], tls_report_rows: [], audit: [], listings: [], list_checks: [] } as {
+    [T in 'dmarc_rows' | 'tls_report_rows' | 'audit' | 'listings' | 'list_checks']: NonNullable<Rows[T]>[number][];
+  };
   for (let at = first; at < now - DAY_MS; at += DAY_MS)
     for (const org of reporters) {
       const report = { report_id: newId('rep', at), org, report_key: `${org}-${String(at)}`, from_at: at, until_at: at + DAY_MS };
