@@ -397,6 +397,7 @@ class Evaluation {
   private filter(value: unknown, { name, args, named, at }: FilterCall): unknown {
     const filter = filters.get(name);
     if (filter === undefined) throw failed(`there is no filter '${name}'`, at);
+    if (value instanceof Range && value.length > LONGEST_LIST) throw failed(`a range is longer than ${String(LONGEST_LIST)}`, at); // prettier-ignore
     const input = value instanceof Range ? listOf(value, LONGEST_LIST) : value instanceof Nothing ? '' : value;
     const given = args.map((one) => this.value(one));
     this.weigh([input, ...given], at);

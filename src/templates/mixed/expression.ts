@@ -75,56 +75,55 @@ function isSegment(last: Lexeme | undefined, spaced: boolean, behind: string | u
 
 const unquoted = (text: string): string => (/^(["']).*\1$/.test(text) ? text.slice(1, -1) : text);
 
-function lex(body: string, bodyAt: number, language: Language): Lexeme[] {
+/** The text that matches from `at` on. */
+function matched(pattern: RegExp, body: string, at: number): string | null {
+  pattern.lastIndex = at;
+  return pattern.exec(body)?.[0] ?? null;
+}
+
+function lex(body: string, bodyAt: number, language: Language, look: () => void): Lexeme[] {
   const lexemes: Lexeme[] = [];
   let at = 0;
-  let spaced = false;
-  const match = (pattern: RegExp): string | null => {
-    pattern.lastIndex = at;
-    return pattern.exec(body)?.[0] ?? null;
-  };
   while (at < body.length) {
-    const blanks = match(BLANKS);
-    if (blanks !== null) {
-      at += blanks.length;
-      spaced = true;
-      continue;
-    }
-    const push = (kind: Lexeme['kind'], text: string, length = text.length): void => {
-      lexemes.push({ kind, text, at: bodyAt + at, spaced });
-      at += length;
-      spaced = false;
-    };
-    const char = body[at] ?? '';
-    if (char === '"' || char === "'") {
-      const end = body.indexOf(char, at + 1);
-      if (end < 0) throw syntax(`the text that begins with ${char} is never closed`, bodyAt + at);
-      push('string', body.slice(at + 1, end), end + 1 - at);
-      continue;
-    }
-    const last = lexemes.at(-1);
-    if (char === '[' && isSegment(last, spaced, body[at + 1], language)) {
-      const end = body.indexOf(']', at + 1);
-      if (end < 0) throw syntax(`'[' is never closed`, bodyAt + at);
-      push('segment', unquoted(body.slice(at + 1, end)), end + 1 - at);
-      continue;
-    }
-    const afterDot = last?.kind === 'mark' && last.text === '.' && !spaced;
-    const number = afterDot ? null : match(NUMBER);
-    if (number !== null) {
-      push('number', number);
-      continue;
-    }
-    const name = match(NAME);
-    if (name !== null) {
-      push('name', name);
-      continue;
-    }
-    const mark = MARKS.find((one) => body.startsWith(one, at));
-    if (mark === undefined) throw syntax(`'${char}' is not understood here`, bodyAt + at);
-    push('mark', mark);
+    if (lexemes.length % LEXEMES_A_LOOK === LEXEMES_A_LOOK - 1) look();
+    const blanks = matched(BLANKS, body, at)?.length ?? 0;
+    at += blanks;
+    if (at >= body.length) break;
+    const { length, ...lexeme } = lexemeAt(body, at, { bodyAt, language, last: lexemes.at(-1), spaced: blanks > 0 });
+    lexemes.push(lexeme);
+    at += length;
   }
   return lexemes;
+}
+
+const LEXEMES_A_LOOK = 32;
+
+/** What stands at `at`, and how long it is there. */
+function lexemeAt(
+  body: string,
+  at: number,
+  { bodyAt, language, last, spaced }: { bodyAt: number; language: Language; last: Lexeme | undefined; spaced: boolean },
+): Lexeme & { length: number } {
+  const make = (kind: Lexeme['kind'], text: string, length = text.length) => ({ kind, text, at: bodyAt + at, spaced, length }); // prettier-ignore
+  const char = body[at] ?? '';
+  if (char === '"' || char === "'") {
+    const end = body.indexOf(char, at + 1);
+    if (end < 0) throw syntax(`the text that begins with ${char} is never closed`, bodyAt + at);
+    return make('string', body.slice(at + 1, end), end + 1 - at);
+  }
+  if (char === '[' && isSegment(last, spaced, body[at + 1], language)) {
+    const end = body.indexOf(']', at + 1);
+    if (end < 0) throw syntax(`'[' is never closed`, bodyAt + at);
+    return make('segment', unquoted(body.slice(at + 1, end)), end + 1 - at);
+  }
+  const afterDot = last?.kind === 'mark' && last.text === '.' && !spaced;
+  const number = afterDot ? null : matched(NUMBER, body, at);
+  if (number !== null) return make('number', number);
+  const name = matched(NAME, body, at);
+  if (name !== null) return make('name', name);
+  const mark = MARKS.find((one) => body.startsWith(one, at));
+  if (mark === undefined) throw syntax(`'${char}' is not understood here`, bodyAt + at);
+  return make('mark', mark);
 }
 
 /** Reads the inside of one tag. */
@@ -136,10 +135,10 @@ export class Reader {
   private readonly language: Language;
   private readonly end: number;
 
-  constructor(known: Known, body: string, bodyAt: number, language: Language) {
+  constructor(known: Known, body: string, bodyAt: number, language: Language, look: () => void) {
     this.known = known;
     this.language = language;
-    this.lexemes = lex(body, bodyAt, language);
+    this.lexemes = lex(body, bodyAt, language, look);
     this.end = bodyAt + body.length;
   }
 

@@ -3,7 +3,7 @@
  * take an expression to evaluate are left out, since it could come from data.
  */
 import { Context, Liquid, toValueSync } from 'liquidjs';
-import { formatDate, formatText, money } from './dates.ts';
+import { date, formatDate, money } from './dates.ts';
 import { failed } from './fault.ts';
 import type { Filter, Helper, Surroundings } from './filter.ts';
 import { listFilters } from './list-filters.ts';
@@ -20,30 +20,12 @@ const standard = [
 /** Text that only loses or gains white space stays safe. */
 const keepsSafe: ReadonlySet<string> = new Set(['strip', 'lstrip', 'rstrip', 'strip_newlines', 'squish']);
 
-interface Engine {
-  liquid: Liquid;
-  context: Context;
-}
-
-const engines = new Map<string, Engine>();
-const MOST_ENGINES = 50;
-
-function engineFor({ locale, timezone }: Surroundings): Engine {
-  const key = `${locale} ${timezone}`;
-  let engine = engines.get(key);
-  if (engine === undefined) {
-    if (engines.size >= MOST_ENGINES) engines.clear();
-    const liquid = new Liquid({ locale, timezoneOffset: timezone });
-    engine = { liquid, context: new Context({}, liquid.options, { sync: true }) };
-    engines.set(key, engine);
-  }
-  return engine;
-}
+const liquid = new Liquid();
+const context = new Context({}, liquid.options, { sync: true });
 
 type Handler = (this: unknown, value: unknown, ...args: unknown[]) => unknown;
 
-function ofLiquid(name: string, around: Surroundings, value: unknown, args: readonly unknown[]): unknown {
-  const { liquid, context } = engineFor(around);
+function ofLiquid(name: string, value: unknown, args: readonly unknown[]): unknown {
   const found = liquid.filters[name] as Handler | { handler: Handler } | undefined;
   const handler = typeof found === 'object' ? found.handler : found;
   if (handler === undefined) throw new Error(`LiquidJS has no filter ${name}`);
@@ -59,8 +41,8 @@ const asText = (value: unknown): unknown => (typeof plain(value) === 'object' ? 
 
 const standardFilters = standard.map((name): [string, Filter] => [
   name,
-  (around, value, args) => {
-    const result = ofLiquid(name, around, name === 'array_to_sentence_string' ? plain(value) : textOf(value), args.map(asText)); // prettier-ignore
+  (_, value, args) => {
+    const result = ofLiquid(name, name === 'array_to_sentence_string' ? plain(value) : textOf(value), args.map(asText)); // prettier-ignore
     return value instanceof Safe && keepsSafe.has(name) && typeof result === 'string' ? new Safe(result) : result;
   },
 ]);
@@ -89,20 +71,9 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ['url_encode', (_, value) => encodeURIComponent(wellFormed(textOf(value))).replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`).replaceAll('%20', '+')],
   ['base64_url_safe_encode', (_, value) => Buffer.from(textOf(value)).toString('base64').replaceAll('+', '-').replaceAll('/', '_')],
   ['base64_url_safe_decode', (_, value) => Buffer.from(textOf(value), 'base64url').toString()],
-  ['date', (around, value, [format]) => dateFilter(around, plain(value), plain(format))],
+  ['date', (around, value, [format]) => date(around, value, format)],
   ['money', (around, value, [currency]) => money(around, asNumber(value), plain(currency))],
 ]); // prettier-ignore
-
-/** No date is written in more. */
-const LONGEST_DATE = 100;
-
-function dateFilter(around: Surroundings, value: unknown, format: unknown): unknown {
-  if (value === null || value === undefined || value === '') return value;
-  if (format === null || format === undefined || format === '') return value;
-  const when = value === 'now' || value === 'today' ? new Date(around.now) : value;
-  if (typeof when === 'string' && when.length > LONGEST_DATE) return when;
-  return ofLiquid('date', around, when, [formatText(textOf(format))]);
-}
 
 /** Linear in the text, whatever is left open in it. */
 function withoutTags(text: string): string {

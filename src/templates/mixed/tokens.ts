@@ -25,25 +25,27 @@ interface Found {
   standalone: boolean;
 }
 
-export function tokenize(source: string): Token[] {
+/** `look` is called for each tag: it may throw where that takes too long. */
+export function tokenize(source: string, look: () => void): Token[] {
   const parts: (string | Found)[] = [];
   let from = 0;
-  let look = 0;
+  let next = 0;
   for (;;) {
-    const at = source.indexOf('{', look);
+    const at = source.indexOf('{', next);
     if (at < 0 || at === source.length - 1) break;
-    const next = source[at + 1];
-    if (next !== '{' && next !== '%') {
-      look = at + 1;
+    const second = source[at + 1];
+    if (second !== '{' && second !== '%') {
+      next = at + 1;
       continue;
     }
-    const marked = next === '{' && source[at - 1] === '\\' && at > from;
+    look();
+    const marked = second === '{' && source[at - 1] === '\\' && at > from;
     // Two backslashes are one of text, and the tag behind it is a tag.
     const escaped = marked && !(source[at - 2] === '\\' && at - 1 > from);
-    const found = escaped ? literalBraces(at) : next === '{' ? mustache(source, at) : liquidTag(source, at);
+    const found = escaped ? literalBraces(at) : second === '{' ? mustache(source, at) : liquidTag(source, at);
     parts.push(source.slice(from, marked ? at - 1 : at), found);
     from = found.end;
-    look = found.end;
+    next = found.end;
   }
   parts.push(source.slice(from));
   return joined(parts);
@@ -84,49 +86,50 @@ function mustache(source: string, at: number): Found {
     trimAfter = true;
     bodyEnd--;
   }
-  const common = { literal: null, end, trimBefore, trimAfter };
-  return { ...common, ...mustacheToken(source, at, start, bodyEnd, raw) };
+  const token = mustacheToken(source, at, start, bodyEnd, raw);
+  return { token, literal: null, end, trimBefore, trimAfter, standalone: token.kind !== 'output' };
 }
 
-function mustacheToken(
-  source: string,
-  at: number,
-  start: number,
-  end: number,
-  raw: boolean,
-): Pick<Found, 'token' | 'standalone'> {
-  const spaces = /^\s*/.exec(source.slice(start, Math.min(end, start + 1000)))?.[0].length ?? 0;
-  const first = start + spaces;
-  const body = (from: number): { body: string; bodyAt: number; at: number } => ({
-    body: source.slice(from, end),
-    bodyAt: from,
-    at,
-  });
-  if (raw) return { token: { kind: 'output', ...body(start), raw: true }, standalone: false };
+function mustacheToken(source: string, at: number, start: number, end: number, raw: boolean): NonNullable<Found['token']> {
+  if (raw) return outputToken(source, at, start, end, true);
+  const first = behindBlanks(source, start, end);
   switch (source[first]) {
     case '#':
       if (source[first + 1] === '*' || source[first + 1] === '>')
         throw syntax('decorators and partials are not part of this language', at);
-      return { token: { kind: 'open', ...body(first + 1) }, standalone: true };
+      return blockToken('open', source, at, first + 1, end);
     case '^':
       // `{{^}}` is an old spelling of `{{else}}`.
-      if (source.slice(first + 1, end).trim() === '')
-        return { token: { kind: 'else', ...body(first + 1) }, standalone: true };
-      return { token: { kind: 'inverse', ...body(first + 1) }, standalone: true };
+      return blockToken(source.slice(first + 1, end).trim() === '' ? 'else' : 'inverse', source, at, first + 1, end);
     case '/':
-      return { token: { kind: 'close', ...body(first + 1) }, standalone: true };
+      return blockToken('close', source, at, first + 1, end);
     case '>':
     case '*':
       throw syntax('partials and decorators are not part of this language', at);
     case '&':
-      return { token: { kind: 'output', ...body(first + 1), raw: true }, standalone: false };
+      return outputToken(source, at, first + 1, end, true);
+    case 'e':
+      if (/^else(?![^\s~-])/.test(source.slice(first, Math.min(end, first + 5))))
+        return blockToken('else', source, at, first + 4, end);
+      break;
     default:
       break;
   }
-  if (/^else(?![^\s~-])/.test(source.slice(first, Math.min(end, first + 5))) && first < end)
-    return { token: { kind: 'else', ...body(first + 4) }, standalone: true };
-  return { token: { kind: 'output', ...body(start), raw: false }, standalone: false };
+  return outputToken(source, at, start, end, false);
+} // prettier-ignore
+
+/** Not by a regular expression: that takes as long as all the rest of a small tag. */
+function behindBlanks(source: string, from: number, to: number): number {
+  let at = from;
+  while (at < to && (source[at] === ' ' || source[at] === '\n' || source[at]?.trim() === '')) at++;
+  return at;
 }
+
+const outputToken = (source: string, at: number, from: number, to: number, raw: boolean): NonNullable<Found['token']> =>
+  ({ kind: 'output', body: source.slice(from, to), bodyAt: from, at, raw }); // prettier-ignore
+
+const blockToken = (kind: 'open' | 'inverse' | 'close' | 'else', source: string, at: number, from: number, to: number): NonNullable<Found['token']> =>
+  ({ kind, body: source.slice(from, to), bodyAt: from, at }); // prettier-ignore
 
 /** `{{! … }}`, or `{{!-- … --}}`, which may hold `}}`. */
 function comment(source: string, at: number, start: number, trimBefore: boolean): Found {

@@ -69,8 +69,9 @@ interface Open {
 
 const DEEPEST = 32;
 
-export function parse(source: string, known: Known): Node[] {
-  return new Builder(source, known).build();
+/** `look` is called again and again: it may throw where that takes too long. */
+export function parse(source: string, known: Known, look: () => void): Node[] {
+  return new Builder(source, known, look).build();
 }
 
 class Builder {
@@ -79,13 +80,19 @@ class Builder {
   private readonly source: string;
   private readonly known: Known;
 
-  constructor(source: string, known: Known) {
+  private readonly look: () => void;
+
+  constructor(source: string, known: Known, look: () => void) {
     this.source = source;
     this.known = known;
+    this.look = look;
   }
 
   build(): Node[] {
-    for (const token of tokenize(this.source)) this.take(token);
+    for (const token of tokenize(this.source, this.look)) {
+      this.look();
+      this.take(token);
+    }
     const open = this.stack.at(-1);
     if (open !== undefined) throw syntax(`${open.shown} is never closed`, open.at);
     return this.root;
@@ -124,7 +131,7 @@ class Builder {
   }
 
   private reader({ body, bodyAt }: { body: string; bodyAt: number }, language: Language = 'handlebars'): Reader {
-    return new Reader(this.known, body, bodyAt, language);
+    return new Reader(this.known, body, bodyAt, language, this.look);
   }
 
   private output(token: Extract<Token, { kind: 'output' }>): void {
@@ -484,6 +491,7 @@ class Builder {
     let at = bodyAt;
     let skipping = 0;
     for (const line of body.split('\n')) {
+      this.look();
       const head = /^\s*(#|[A-Za-z_]\w*)?/.exec(line);
       const name = head?.[1] ?? '';
       const start = head?.[0].length ?? 0;
