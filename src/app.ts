@@ -85,6 +85,7 @@ import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import { createHistory } from './operator/history.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
+import { listingRule } from './operator/listings.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
 import { Unavailable } from './operator/unavailable.ts';
@@ -271,7 +272,17 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     meters === null
       ? null
       : metricsHandler(
-          { db, clock, log, mta, meters, version, url: config.storage.url, dataDir: config.dataDir },
+          {
+            db,
+            clock,
+            log,
+            mta,
+            meters,
+            version,
+            url: config.storage.url,
+            dataDir: config.dataDir,
+            backupDir: config.backup.dir,
+          },
           config.metrics.token,
         );
   /** The ports for mail, once they are there. */
@@ -440,6 +451,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: forgetDomain }), // prettier-ignore
+    listingRule({ db, clock, log, resolver, config }),
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
     oldAggregates({ db, clock }),

@@ -81,6 +81,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const handle = app.callback();
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
+    req.url = originForm(req.url ?? '/');
     if (deps.beside?.(req, res) === true) return;
     if (sharing?.owns(req.url) === true) sharing.handle(req, res);
     else void handle(req, res);
@@ -176,7 +177,6 @@ function createRouter(routes: readonly Route[]): Router<ShellState> {
 function exchangeOpener({ clock, settings }: ApiDeps, buckets: Buckets): (request: http.IncomingMessage) => Exchange {
   const trusted = networks(settings.trustedProxies);
   return (request) => {
-    request.url = originForm(request.url ?? '/');
     const forwarded = request.headers['x-forwarded-for'];
     const ip = clientAddress(
       request.socket.remoteAddress,

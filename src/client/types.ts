@@ -604,6 +604,9 @@ export interface MessageDetails {
   /** RFC 3339 in UTC, with milliseconds. */
   created_at: string;
 
+  /** Of the request that it came with, as the audit log names it. */
+  request_id: string | null;
+
   /** The first 20. */
   recipients: Recipient[];
 

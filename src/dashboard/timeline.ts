@@ -27,6 +27,8 @@ interface EventRecord {
 export interface MessageWhole {
   id: string;
   subject: string;
+  test: boolean;
+  request_id: string | null;
   created_at: string;
   status: string;
   metadata: Readonly<Record<string, string>>;

@@ -328,6 +328,10 @@ export function createListener<User>(
       if (size > options.size) handlers.tooLarge?.(viewOf(session), 'DATA');
       if (size > options.size) return refuse(552, `5.3.4 the mail is larger than ${String(options.size)} octets`);
       return await guarded(() => handlers.data(viewOf(session), Buffer.concat(chunks), size));
+    } catch (error) {
+      // The stream ends with an error where the client has gone in the middle of its mail: nobody hears the answer.
+      log.debug({ event: 'smtp_mail_broken_off', err: error }, 'an SMTP client left in the middle of a mail');
+      return refuse(451, '4.4.2 the mail did not arrive whole');
     } finally {
       held -= kept;
       if (watch !== undefined) watch.isReceiving = false;

@@ -123,8 +123,8 @@ const STOP_GIVE_UP_MS = 30_000;
 const STOP_LONGEST_MS = 60_000;
 /** For writing the last outcomes. */
 const STOP_WRITE_MS = 2_000;
-/** Workers for mail that needs no network. */
-const INNER_SLOTS = 20;
+/** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
+const INNER_SLOTS = 64;
 const SIMULATOR_LANE = '~simulator';
 const DISCARD_LANE = '~discard';
 const NOWHERE_LANE = '~nowhere';

@@ -10,7 +10,15 @@ import type { Clock } from '../base/clock.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from '../base/exposition.ts';
 import type { Log } from '../base/log.ts';
 import { equalInConstantTime } from '../base/secret.ts';
-import { bookFigures, commitFigures, fileFigures, processFigures, queueFigures, type FigureDeps } from './figures.ts';
+import {
+  backupFigures,
+  bookFigures,
+  commitFigures,
+  fileFigures,
+  processFigures,
+  queueFigures,
+  type FigureDeps,
+} from './figures.ts';
 import type { Meters } from './meters.ts';
 import { balanceFigures, reportFigures, webhookFigures } from './service-figures.ts';
 
@@ -83,7 +91,7 @@ async function read(deps: MetricsDeps): Promise<Family[]> {
 }
 
 async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
-  return (await Promise.all([webhookFigures(deps), reportFigures(deps)])).flat();
+  return (await Promise.all([webhookFigures(deps), reportFigures(deps), backupFigures(deps)])).flat();
 }
 
 const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0] ?? '';

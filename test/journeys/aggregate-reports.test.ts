@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { gzipSync } from 'node:zlib';
 import { createTransport } from 'nodemailer';
+import { addToStats } from '../../src/events/stats.ts';
+import type { StatRow } from '../../src/storage/tables.ts';
 import { startTestApp, type TestApp } from '../support/app.ts';
 import { dmarcXml } from '../support/dmarc.ts';
 import { writeTlsReport } from '../../src/mail/tls-report.ts';
@@ -122,7 +124,11 @@ describe('journey: aggregate reports', () => {
     }
     const real = await app.operator.call('reputation', {});
     assert.deepEqual(real.days, [], 'simulated mail has no reputation');
-    await app.app.db.commit.insert({ stats: [{ account_id: (await rows<{ id: string }>('SELECT id FROM accounts'))[0]?.id ?? '', span: 'day', at: Date.parse('2026-01-30'), type: 'deferred', test: 0, stream: 's', domain: 'acme.test', provider: 'google', tag: '', n: 4 }] }); // prettier-ignore
+    const counted = new Map<string, StatRow>();
+    const accountId = (await rows<{ id: string }>('SELECT id FROM accounts'))[0]?.id ?? '';
+    const facts = { accountId, at: Date.parse('2026-01-30'), test: false, stream: 's', domain: 'acme.test', recipient: 'a@gmail.com', tags: [] }; // prettier-ignore
+    for (let n = 0; n < 4; n++) addToStats(counted, facts, ['deferred']);
+    await app.app.db.commit.insert({ event_counts: [...counted.values()] });
     const { days, providers } = await app.operator.call('reputation', { days: 2 });
     assert.deepEqual(days.map(({ day, provider, counts }) => [day, provider, counts.deferred]), [['2026-01-30', null, 4]]); // prettier-ignore
     assert.deepEqual(providers.map(({ day, provider, counts }) => [day, provider, counts.deferred]), [['2026-01-30', 'google', 4]]); // prettier-ignore

@@ -30,6 +30,7 @@ export function messagePages(): Page[] {
     get(WHERE, list),
     get(`${WHERE}/:id`, details),
     get(`${WHERE}/:id/html`, html),
+    get(`${WHERE}/:id/request`, request),
     get(`${WHERE}/:id/source`, source),
     get(`${WHERE}/:id/reports/:report_id`, report),
     post(`${WHERE}/:id/cancel`, async (visit) => {
@@ -111,8 +112,21 @@ async function details(visit: Visit): Promise<Shown> {
     suppressed,
     isMoving: message.recipients.some(({ status }) => ['queued', 'sent'].includes(status)),
     here: `${WHERE}/${idOf(visit)}`,
-    canCancel: message.recipients.some(({ status }) => ['scheduled', 'queued', 'sent', 'deferred'].includes(status)),
-  });
+    canWatch: visit.member.is_admin === 1 && !message.test && message.recipients.some(({ status }) => canMove.has(status)),
+    canCancel: message.recipients.some(({ status }) => canMove.has(status)),
+  }); // prettier-ignore
+}
+
+const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'deferred']);
+
+/** The request that the message came with: one of a key stands in the request log, one of a person under the actions. */
+async function request(visit: Visit): Promise<Shown> {
+  const { request_id: id } = await visit.ask<MessageWhole>('getMessage', { params: visit.params });
+  if (id === null) throw new Problem('not_found', 'This message came with no request.');
+  const query = { request_id: id, by: 'key', limit: '1' };
+  const { data } = await visit.ask<{ data: object[] }>('listAuditEntries', { query });
+  const place = data.length > 0 ? '/developer/log' : '/developer/actions';
+  return move(linkTo(place, new URLSearchParams({ request_id: id, range: 'all' })));
 }
 
 interface Suppressed {

@@ -137,10 +137,12 @@ function variablesOf(nodes: readonly Node[]): string[] {
         case 'case':
           look(node.value);
           for (const { values, body } of node.whens) {
-            values.forEach(look);
+            values?.forEach(look);
             walk(body);
           }
-          walk(node.otherwise);
+          break;
+        case 'ifchanged':
+          walk(node.body);
           break;
         case 'assign':
           look(node.value);

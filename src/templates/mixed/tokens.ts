@@ -37,9 +37,11 @@ export function tokenize(source: string): Token[] {
       look = at + 1;
       continue;
     }
-    const escaped = next === '{' && source[at - 1] === '\\' && at > from;
+    const marked = next === '{' && source[at - 1] === '\\' && at > from;
+    // Two backslashes are one of text, and the tag behind it is a tag.
+    const escaped = marked && !(source[at - 2] === '\\' && at - 1 > from);
     const found = escaped ? literalBraces(at) : next === '{' ? mustache(source, at) : liquidTag(source, at);
-    parts.push(source.slice(from, escaped ? at - 1 : at), found);
+    parts.push(source.slice(from, marked ? at - 1 : at), found);
     from = found.end;
     look = found.end;
   }
@@ -150,7 +152,12 @@ function liquidTag(source: string, at: number): Found {
     return { ...common, token: null, literal: rawText(source.slice(end, last.from), trimAfter, last.trimBefore), end: last.end, trimAfter: last.trimAfter }; // prettier-ignore
   }
   if (name === 'comment') {
-    const last = closing(source, end, 'comment', at);
+    const last = commentEnd(source, end, at);
+    return { ...common, token: null, end: last.end, trimAfter: last.trimAfter };
+  }
+  if (name === 'doc') {
+    if (source.slice(bodyAt, close).trim() !== '') throw syntax(`{% doc %} takes no values`, at);
+    const last = closing(source, end, 'doc', at);
     return { ...common, token: null, end: last.end, trimAfter: last.trimAfter };
   }
   return { ...common, token: { kind: 'tag', name, body: source.slice(bodyAt, close), bodyAt, at } };
@@ -178,21 +185,31 @@ function tagAt(source: string, at: number): TagPlace {
   return { start, close: trimAfter ? found - 1 : found, end: found + 2, trimBefore, trimAfter };
 }
 
-/** The end tag of a block whose inside is not read: a `comment` may hold others, a `raw` may not. */
-function closing(source: string, from: number, name: 'raw' | 'comment', openedAt: number): TagPlace & { from: number } {
-  const pattern = /\{%[-~]?\s*(raw|endraw|comment|endcomment)\b/g;
+/** The end tag of a block whose inside is not read. */
+function closing(source: string, from: number, name: 'raw' | 'doc', openedAt: number): TagPlace & { from: number } {
+  const pattern = name === 'raw' ? /\{%[-~]?\s*endraw\b/g : /\{%[-~]?\s*(?:enddoc|doc)\b/g;
   pattern.lastIndex = from;
+  const match = pattern.exec(source);
+  if (match === null) throw syntax(`{% ${name} %} is never closed`, openedAt);
+  if (!match[0].endsWith(`end${name}`)) throw syntax(`a {% ${name} %} cannot stand in another`, match.index);
+  return { ...tagAt(source, match.index), from: match.index };
+}
+
+/** The end of a comment, which may hold others and `raw`. Its tags are read as tags: what is left open swallows the end. */
+function commentEnd(source: string, from: number, openedAt: number): TagPlace {
   let depth = 1;
   let inRaw = false;
-  for (let match = pattern.exec(source); match !== null; match = pattern.exec(source)) {
-    const [, word] = match;
-    if (name === 'raw' ? word !== 'endraw' : inRaw && word !== 'endraw') continue;
-    if (name === 'comment' && word === 'raw') inRaw = true;
-    else if (name === 'comment' && word === 'endraw') inRaw = false;
-    else depth += word === 'comment' ? 1 : -1;
-    if (depth === 0) return { ...tagAt(source, match.index), from: match.index };
+  for (let at = source.indexOf('{%', from); at >= 0;) {
+    const end = source.indexOf('%}', at + 2);
+    if (end < 0) break;
+    const word = /^[-~]?\s*(\w+)/.exec(source.slice(at + 2, Math.min(end, at + 1000)))?.[1];
+    if (inRaw) inRaw = word !== 'endraw';
+    else if (word === 'raw') inRaw = true;
+    else if (word === 'comment') depth++;
+    else if (word === 'endcomment' && --depth === 0) return tagAt(source, at);
+    at = source.indexOf('{%', end + 2);
   }
-  throw syntax(`{% ${name} %} is never closed`, openedAt);
+  throw syntax(`{% comment %} is never closed`, openedAt);
 }
 
 /**
