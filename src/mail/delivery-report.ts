@@ -142,9 +142,7 @@ export function readAddress(value: string): string | null {
   const quoted = QUOTED.exec(text)?.[0];
   if (quoted !== undefined) return quoted;
   const inner = /<([^<>\s]{1,320})>/.exec(text)?.[1] ?? text.split(/\s/, 1)[0] ?? '';
-  const plain = inner.replace(/^[<("']+/, '').replace(/[>)"',;]+$/, '');
-  // A source route (RFC 5321 appendix C) says by what way, which nobody asks any more.
-  const address = plain.replace(/^@[^:]{1,300}:/, '');
+  const address = inner.replace(/^[<("']+/, '').replace(/[>)"',;]+$/, '');
   return address === '' || address.length > LONGEST_ADDRESS ? null : address;
 }
 

@@ -52,7 +52,7 @@ describe('inbound: odd reports', () => {
     it(`reads a failure ${what}`, () => {
       const { kind, recipients } = read(mail);
       assert.deepEqual([kind, recipients[0]?.verdict?.class], ['bounce', expected]);
-      if (!what.includes('X.400')) assert.equal(recipients[0]?.address.toLowerCase(), 'ana@dest.test');
+      if (!what.includes('X.400')) assert.match(recipients[0]?.address ?? '', /(?:^|:)ana@dest\.test$/i);
     });
 
   for (const [what, kind, mail] of [
