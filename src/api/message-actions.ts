@@ -254,7 +254,12 @@ function resendRoute(deps: MessageActionsDeps): Route {
 async function draftOf({ db }: MessageActionsDeps, row: MessageRow): Promise<MessageDraft> {
   const content = await contentOf(db.read, row.content_id);
   if (content === undefined || (content.html === null && content.text === null && content.attachment_count === 0))
-    throw new Problem('invalid_state', 'the content of this message is not stored any more');
+    throw new Problem(
+      'invalid_state',
+      content?.raw == null
+        ? 'the content of this message is not stored any more'
+        : 'this mail was submitted whole by SMTP: submit it again',
+    );
   const files = await attachmentsOf(db.read, row.content_id);
   return {
     from: mailbox([row.from_name, row.from_address]),
