@@ -18,7 +18,7 @@ import {
   type EventPage,
 } from '../events/event-log.ts';
 import { scopeAllows } from '../keys/scopes.ts';
-import { addressKey } from '../mail/address.ts';
+import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
 import { preferred } from './negotiate.ts';
@@ -139,7 +139,7 @@ function filterOf(accountId: string, query: z.output<typeof EventsQuery>): Event
     accountId,
     ...(query.type === undefined ? {} : { types: query.type }),
     ...(query.message_id === undefined ? {} : { messageId: query.message_id }),
-    ...(query.recipient === undefined ? {} : { recipient: addressKey(query.recipient) }),
+    ...(query.recipient === undefined ? {} : { recipient: soughtAddress(query.recipient) }),
     ...(query.batch_id === undefined ? {} : { batchId: query.batch_id }),
     ...(query.tag === undefined ? {} : { tag: query.tag }),
     ...(query.occurred_after === undefined ? {} : { occurredAfter: query.occurred_after }),
