@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { scopeAllows } from '../keys/scopes.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
 import {
@@ -63,9 +64,11 @@ export function messageActionRoutes(deps: MessageActionsDeps): Route[] {
 
 async function known({ db }: Pick<MessageActionsDeps, 'db'>, accountId: string, id: string): Promise<MessageRow> {
   const row = await findMessage(db.read, accountId, id);
-  if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
+  if (row === undefined) throw noMessage();
   return row;
 }
+
+const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
 
 const AttemptList = z
   .object({ object: z.literal('list'), data: z.array(Attempt) })
@@ -236,7 +239,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/resend`,
       operationId: 'resendMessage',
       summary: 'Send it again',
-      description: 'A new message with the stored content, to the same recipients, now.',
+      description: 'A new message with the stored content, to the same recipients, now. A key without `message:read` sends again what it sent itself.',
       tag: 'messages',
       scope: ['send'],
       params,
@@ -245,6 +248,8 @@ function resendRoute(deps: MessageActionsDeps): Route {
     },
     async (call) => {
       const row = await known(deps, call.caller.accountId, call.params.id);
+      // As for reading: the answer shows the message.
+      if (!scopeAllows(call.caller.scopes, 'message:read') && row.key_id !== call.caller.keyId) throw noMessage();
       const sent: { reply: Reply | null } = { reply: null };
       const together = (body: { id: string }): Rows => {
         sent.reply = { status: 202, body, headers: { Location: `${PATH}/${body.id}` } };
@@ -260,7 +265,12 @@ function resendRoute(deps: MessageActionsDeps): Route {
 async function draftOf({ db }: MessageActionsDeps, row: MessageRow): Promise<MessageDraft> {
   const content = await contentOf(db.read, row.content_id);
   if (content === undefined || (content.html === null && content.text === null && content.attachment_count === 0))
-    throw new Problem('invalid_state', 'the content of this message is not stored any more');
+    throw new Problem(
+      'invalid_state',
+      content?.raw == null
+        ? 'the content of this message is not stored any more'
+        : 'this mail was submitted whole by SMTP: submit it again',
+    );
   const files = await attachmentsOf(db.read, row.content_id);
   return {
     from: mailbox([row.from_name, row.from_address]),

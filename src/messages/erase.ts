@@ -6,7 +6,7 @@
  * person's waiting mail is canceled first.
  */
 import { Problem } from '../base/problem.ts';
-import { addressKey, parseMailbox } from '../mail/address.ts';
+import { addressKey, soughtAddress } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer } from '../storage/commit.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
@@ -76,8 +76,7 @@ export async function erasePerson(
   email: string,
   together: () => Rows = () => ({}),
 ): Promise<Erased> {
-  const parsed = parseMailbox(email, { smtputf8: true });
-  const key = addressKey(parsed.kind === 'ok' ? parsed.mailbox.address : email);
+  const key = soughtAddress(email);
   await cancelWaiting(deps, accountId, key);
   let recipients = 0;
   for (;;) {

@@ -335,6 +335,26 @@ export interface TlsReportRow {
   detail: string | null;
 }
 
+/** A time in which an address of ours stood on a block list. */
+export interface ListingRow {
+  ip: string;
+  list: string;
+  since: number;
+  /** Null: it stands there still. */
+  until: number | null;
+  /** What the list answered, such as `127.0.0.2`. */
+  codes: string;
+}
+
+/** What a block list said of an address when it was asked last. */
+export interface ListCheckRow {
+  ip: string;
+  list: string;
+  /** `refused`: it does not answer our resolver; `silent`: it does not answer. */
+  state: 'clear' | 'listed' | 'refused' | 'silent';
+  at: number;
+}
+
 /** What somebody else's TLS report says of mail to us: sessions that came out alike. */
 export interface TlsReportLineRow {
   id: string;
@@ -354,6 +374,17 @@ export interface TlsReportLineRow {
   ip: string;
   reason: string;
   sessions: number;
+}
+
+/** An aggregate report that has been counted, by the domain it is about. */
+export interface AggregateReportRow {
+  kind: 'dmarc' | 'tls';
+  org: string;
+  report_key: string;
+  domain: string;
+  from_at: number;
+  /** The mail that brought it first (`reports.id`). */
+  report_id: string;
 }
 
 /** What a DMARC aggregate report says of mail in our name: one record of it. */
@@ -779,9 +810,12 @@ export interface Tables {
   source_blocks: SourceBlockRow;
   tls_sessions: TlsSessionRow;
   tls_policies: TlsPolicyRow;
+  listings: ListingRow;
+  list_checks: ListCheckRow;
   tls_reports: TlsReportRow;
   tls_report_rows: TlsReportLineRow;
   dmarc_rows: DmarcRow;
+  aggregate_reports: AggregateReportRow;
   members: MemberRow;
   memberships: MembershipRow;
   sessions: SessionRow;
@@ -830,11 +864,14 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
   warm_up: ['source', 'site', 'day', 'stage', 'sent', 'blocked', 'deferred', 'complained'],
   source_blocks: ['source', 'site', 'since', 'until', 'reply'],
+  listings: ['ip', 'list', 'since', 'until', 'codes'],
+  list_checks: ['ip', 'list', 'state', 'at'],
   tls_sessions: ['day', 'domain', 'policy', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
   tls_policies: ['day', 'domain', 'policy', 'strings_json', 'mx_json'],
   tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],
   tls_report_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'policy', 'result', 'mx', 'source_ip', 'ip', 'reason', 'sessions'],
   dmarc_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'source_ip', 'count', 'disposition', 'dkim', 'spf', 'header_from', 'envelope_from', 'dkim_domain', 'dkim_selector', 'dkim_result', 'spf_domain', 'spf_result'],
+  aggregate_reports: ['kind', 'org', 'report_key', 'domain', 'from_at', 'report_id'],
   members: ['id', 'email', 'email_key', 'is_admin', 'password_hash', 'totp_sealed', 'totp_step', 'created_at', 'created_by', 'last_sign_in_at'],
   memberships: ['member_id', 'account_id'],
   sessions: ['token_hash', 'id', 'member_id', 'stage', 'account_id', 'created_at', 'seen_at', 'ip', 'user_agent'],

@@ -91,6 +91,20 @@ describe('journey: aggregate reports', () => {
     assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 15 }]);
   });
 
+  it('counts a report once of which several copies are read at once, and one of the next day by itself', async () => {
+    const copies = Array.from({ length: 8 }, () => report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip')); // prettier-ignore
+    await Promise.all(copies);
+    const details = (await read(8)).map(({ detail_json }) => JSON.parse(detail_json) as { aggregate: { already_counted: boolean } }); // prettier-ignore
+    assert.equal(details.filter(({ aggregate }) => aggregate.already_counted).length, 7);
+    assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 15 }]);
+    // Some number their reports anew each day.
+    const next = xml.replace(/<begin>(\d+)</, (_, begin: string) => `<begin>${String(Number(begin) + 86_400)}<`).replace(/<end>(\d+)</, (_, end: string) => `<end>${String(Number(end) + 86_400)}<`); // prettier-ignore
+    assert.notEqual(next, xml);
+    await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(next)), 'application/zip');
+    await read(9);
+    assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 30 }]);
+  });
+
   it('takes nothing about domains of others, and nothing from what cannot be unpacked', async () => {
     const foreign = dmarcXml('stranger.test', [{ ip: '192.0.2.1', count: 1 }]);
     const bomb = zip(Buffer.alloc(20_000_000, 32));

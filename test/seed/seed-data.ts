@@ -12,6 +12,7 @@ import { calls } from './calls.ts';
 import { contentRow, writeMessage, type Letter } from './message.ts';
 import { personOf } from './people.ts';
 import { setUp, type SeedDeps, type Sender } from './set-up.ts';
+import { seedWorld } from './world.ts';
 import { fates, storyOf, type Fate } from './story.ts';
 import { campaigns, kinds } from './words.ts';
 
@@ -51,6 +52,7 @@ export async function seedData(deps: SeedDeps, options: SeedOptions): Promise<Se
   for (const at of timesOf(deps.clock.now(), options)) if (writer.add(at)) await writer.flush(at);
   await writer.flush(Infinity);
   await calls(deps, senders[0].accountId);
+  await seedWorld(deps, chanceOf(options.seed + 1), { accountId: senders[0].accountId, days: options.days });
   const [{ key }] = senders;
   return {
     key,
