@@ -529,11 +529,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     const url = await listen(api, config.http);
     if (isApart) {
       const { port } = config.dashboard;
-      running.apart = await listenApart(dashboard, { host: config.http.host, port, tls: certificate });
+      running.apart = await listenApart({ clock, log }, dashboard, { host: config.http.host, port, tls: certificate });
     }
     running.control = await serveControl(operator, config.dataDir);
     if (metrics !== null && config.metrics.port !== null) {
-      running.metrics = await serveMetrics(metrics, config.metrics.host, config.metrics.port);
+      running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
       log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
     }
     await mta.start();

@@ -1,6 +1,7 @@
 /** Reading the audit log of one account. */
 import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import type { AuditRow } from '../storage/tables.ts';
 
 type Exact = 'key_id' | 'actor' | 'method' | 'endpoint' | 'status' | 'result' | 'ip' | 'request_id';
@@ -32,11 +33,5 @@ export async function pageOfAudit(
   const came = idTime(exact.request_id ?? '');
   if (came !== null) query.andWhere('id', '>=', idFloor('aud', came - MOST_AHEAD_MS));
   if (came !== null && by === 'key') query.andWhere('id', '<', idFloor('aud', came + 2 * MOST_AHEAD_MS));
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<AuditRow>(query, { limit, after, before });
 }

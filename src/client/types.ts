@@ -893,6 +893,31 @@ export interface BatchStatus {
   counts: Record<string, number> | null;
 }
 
+/** Mails that came back, oldest first. */
+export interface ReportList {
+  object: 'list';
+  data: Report[];
+}
+
+/** A mail that came back for a message. */
+export interface Report {
+  object: 'report';
+  id: string;
+
+  /** What it was taken for; null while it has not been read. */
+  kind: Open<'bounce' | 'delay' | 'complaint' | 'auto_reply' | 'unsubscribe' | 'report' | 'other'> | null;
+  received_at: string;
+
+  /** The recipient of the message that it is about. */
+  recipient: string;
+
+  /** Its envelope sender; empty for the null sender. */
+  sender: string;
+
+  /** Bytes that came, of which the first 512 KiB are kept. */
+  size: number;
+}
+
 export interface NewTemplate {
   /** A name of your own, accepted wherever an id is; unique in the account. */
   alias?: string | null | undefined;
@@ -1958,6 +1983,12 @@ export interface Operations {
 
   /** Cancel a bulk send */
   cancelBatch: { answer: BatchStatus };
+
+  /** List what came back for a message */
+  listMessageReports: { answer: ReportList };
+
+  /** Read a mail that came back */
+  getMessageReport: { answer: undefined };
 
   /** Read the source of a message */
   getMessageRaw: { answer: undefined };

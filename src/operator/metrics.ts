@@ -5,6 +5,7 @@
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { hearAcceptFaults } from '../base/accept-faults.ts';
 import type { Clock } from '../base/clock.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from '../base/exposition.ts';
 import type { Log } from '../base/log.ts';
@@ -131,7 +132,12 @@ export interface MetricsServer {
 const HEAD_MS = 10_000;
 
 /** The port of its own. Rejects where it cannot be had. */
-export async function serveMetrics(handler: MetricsHandler, host: string, port: number): Promise<MetricsServer> {
+export async function serveMetrics(
+  deps: { clock: Clock; log: Log },
+  handler: MetricsHandler,
+  host: string,
+  port: number,
+): Promise<MetricsServer> {
   const server = http.createServer(
     { requestTimeout: HEAD_MS, headersTimeout: HEAD_MS, maxHeaderSize: 16 * 1024 },
     (request, response) => {
@@ -139,6 +145,7 @@ export async function serveMetrics(handler: MetricsHandler, host: string, port: 
     },
   );
   server.maxConnections = 64;
+  hearAcceptFaults(deps, server, 'metrics');
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {

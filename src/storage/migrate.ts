@@ -16,9 +16,11 @@ import { up as engine } from '../../migrations/012-engine.ts';
 import { up as tls } from '../../migrations/013-tls.ts';
 import { up as sources } from '../../migrations/014-sources.ts';
 import { up as lists } from '../../migrations/016-lists.ts';
+import { up as aggregates } from '../../migrations/019-aggregates.ts';
 import { up as dashboard } from '../../migrations/011-dashboard.ts';
 import { up as listings } from '../../migrations/020-listings.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
+import { up as eventCounts } from '../../migrations/018-event-counts.ts';
 
 interface Migration {
   name: string;
@@ -40,6 +42,8 @@ const migrations: readonly Migration[] = [
   { name: '014-sources', up: sources },
   { name: '015-own-mail', up: ownMail },
   { name: '016-lists', up: lists },
+  { name: '018-event-counts', up: eventCounts },
+  { name: '019-aggregates', up: aggregates },
   { name: '020-listings', up: listings },
 ];
 

@@ -226,7 +226,13 @@ class Writer {
     const events = hours.flatMap((hour) => (this.later.get(hour) ?? []).sort((a, b) => a.at - b.at));
     for (const hour of hours) this.later.delete(hour);
     const { attempts, counters, stats } = this.gathered;
-    const rows: Rows = { ...this.rows, attempts, events, counters: [...counters.values()], stats: [...stats.values()] };
+    const rows: Rows = {
+      ...this.rows,
+      attempts,
+      events,
+      counters: [...counters.values()],
+      event_counts: [...stats.values()],
+    };
     this.gathered = emptyGathered();
     this.rows = emptyRows();
     await this.writing;

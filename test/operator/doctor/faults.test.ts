@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict';
 import { chmodSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { addToStats } from '../../../src/events/stats.ts';
 import type { CheckName } from '../../../src/operator/doctor/examine.ts';
 import type { Status } from '../../../src/operator/doctor/finding.ts';
+import type { StatRow } from '../../../src/storage/tables.ts';
 import { HOST, IP, Patient } from './healthy.ts';
 
 type Fault = [
@@ -101,7 +103,9 @@ async function endpoint(patient: Patient, fields: Record<string, unknown>): Prom
 async function broadcastSent({ office }: Patient): Promise<void> {
   const account = (await office.deps.db.read('accounts').first()) as { id: string };
   const at = office.clock.now() - DAY_MS;
-  await office.deps.db.commit.transact((tx) => tx.run(`INSERT INTO stats (account_id, span, at, type, test, stream, domain, provider, tag, n) VALUES (?, 'day', ?, 'sent', 0, 'broadcast', 'shop.example', 'other', '', 3)`, [account.id, at])); // prettier-ignore
+  const counted = new Map<string, StatRow>();
+  addToStats(counted, { accountId: account.id, at, test: false, stream: 'broadcast', domain: 'shop.example', recipient: 'a@dest.example', tags: [] }, ['sent']); // prettier-ignore
+  await office.deps.db.commit.insert({ event_counts: [...counted.values()] });
 }
 
 describe('the doctor', () => {
