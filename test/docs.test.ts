@@ -217,25 +217,6 @@ describe('what the documents list', () => {
     }
     assert.deepEqual(missing, []);
   });
-  it('the waits between tries, as the code has them', () => {
-    const { schedule } = configFor('/nowhere', 25).delivery.retry;
-    const written = (ms: number): string => {
-      const [hours, minutes] = [Math.floor(ms / 3_600_000), (ms / 60_000) % 60];
-      return [...(hours === 0 ? [] : [`${hours} h`]), ...(minutes === 0 ? [] : [`${minutes} min`])].join(' ');
-    };
-    const rows: string[][] = [];
-    let age = 0;
-    for (let attempt = 1; attempt <= schedule.length + 1; attempt++) {
-      const wait = nextTryAt({ schedule }, attempt, 0, 0.5);
-      age += wait;
-      rows.push([String(attempt), written(wait), written(age)]);
-    }
-    const table = [...read('docs/delivery.md').matchAll(/^\| (\d+) +\| ([^|]+?) +\| ([^|]+?) +\|$/gm)];
-    assert.deepEqual(
-      table.map(([, ...cells]) => cells),
-      rows,
-    );
-  });
 });
 
 /** The commands that the help of a command lists. */
