@@ -16,6 +16,7 @@ import { up as engine } from '../../migrations/012-engine.ts';
 import { up as tls } from '../../migrations/013-tls.ts';
 import { up as sources } from '../../migrations/014-sources.ts';
 import { up as lists } from '../../migrations/016-lists.ts';
+import { up as contentBases } from '../../migrations/017-content-bases.ts';
 import { up as dashboard } from '../../migrations/011-dashboard.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
 
@@ -39,6 +40,7 @@ const migrations: readonly Migration[] = [
   { name: '014-sources', up: sources },
   { name: '015-own-mail', up: ownMail },
   { name: '016-lists', up: lists },
+  { name: '017-content-bases', up: contentBases },
 ];
 
 /** In order. */
