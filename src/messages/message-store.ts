@@ -129,7 +129,9 @@ export async function contentOf(read: Knex, contentId: string): Promise<ContentR
     .where({ 'c.id': contentId })
     .first('c.*', 'b.html as base_html', 'b.text as base_text')) as
     (ContentRow & { base_html: string | null; base_text: string | null }) | undefined;
-  return row === undefined ? undefined : { ...row, ...bodyOf(row) };
+  if (row === undefined) return undefined;
+  const { base_html: _html, base_text: _text, ...content } = row;
+  return { ...content, ...bodyOf(row) };
 }
 
 /** The files of a content, in their order. */
