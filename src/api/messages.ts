@@ -137,11 +137,13 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   const monotonic = (): number => deps.accept.clock.monotonic();
   const mostEntries = deps.limits.bulkRecipients;
   const wish = { accountId, now: call.now, mostEntries, monotonic, breathe };
-  const { body, refused, templates } = await expandSend(deps, json, wish);
+  const { body, refused, templates, sources } = await expandSend(deps, json, wish);
   const draft = await checkSendGently(body, { ...rules, refused }, breathe);
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);
     if (template !== undefined) one.template = template;
+    const source = sources.get(index);
+    if (source !== undefined) one.renderedFrom = source;
   };
   if (draft.kind === 'single') name(-1, draft.draft);
   else for (const entry of draft.entries) if (entry.kind === 'ok') name(entry.index, entry.draft);

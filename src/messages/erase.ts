@@ -13,6 +13,7 @@ import { insertRows, type Rows } from '../storage/rows.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../storage/tables.ts';
 import type { ChangeDeps } from './change-message.ts';
 import { storedMailboxes } from './message.ts';
+import { removeContents } from './stored-content.ts';
 import { subjectWords } from './subject-words.ts';
 
 export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
@@ -56,9 +57,10 @@ async function cutContents(
        SELECT 1 FROM messages m WHERE m.batch_id = value->>1 AND m.content_id = value->>0)`,
     [JSON.stringify(messages.map(({ content_id, batch_id }) => [content_id, batch_id]))],
   );
-  const ids = JSON.stringify(unused.map(({ id }) => id));
-  await tx.run('DELETE FROM attachments WHERE content_id IN (SELECT value FROM json_each(?))', [ids]);
-  await tx.run('DELETE FROM contents WHERE id IN (SELECT value FROM json_each(?))', [ids]);
+  await removeContents(
+    tx,
+    unused.map(({ id }) => id),
+  );
 }
 
 /** How many messages and recipients had to do with the person. */

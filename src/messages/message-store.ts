@@ -9,6 +9,7 @@ import type {
   MessageRow,
 } from '../storage/tables.ts';
 import { timestamp } from './message.ts';
+import { bodyOf } from './stored-content.ts';
 
 /** A message of this account, or undefined. */
 export function findMessage(read: Knex, accountId: string, id: string): Promise<MessageRow | undefined> {
@@ -122,8 +123,15 @@ function attemptRecord(row: AttemptRow & { address: string }): AttemptRecord {
 }
 
 /** The stored body of a message. */
-export function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
-  return read('contents').where({ id: contentId }).first() as Promise<ContentRow | undefined>;
+export async function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
+  const row = (await read('contents as c')
+    .leftJoin('content_bases as b', 'b.id', 'c.base_id')
+    .where({ 'c.id': contentId })
+    .first('c.*', 'b.html as base_html', 'b.text as base_text')) as
+    (ContentRow & { base_html: string | null; base_text: string | null }) | undefined;
+  if (row === undefined) return undefined;
+  const { base_html: _html, base_text: _text, ...content } = row;
+  return { ...content, ...bodyOf(row) };
 }
 
 /** The files of a content, in their order. */

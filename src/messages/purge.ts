@@ -9,6 +9,7 @@ import { allEventTypes } from '../events/event.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { CounterRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { count } from './record.ts';
+import { removeContents } from './stored-content.ts';
 import { subjectWords } from './subject-words.ts';
 
 /** What a purge writes through. `most`, of each purge: how many rows it may take at once. */
@@ -39,9 +40,10 @@ export function purgeContents(commit: Transactor, accountId: string, before: num
     const passed = end < 0 ? rows : rows.slice(0, end);
     const newest = passed.at(-1);
     if (newest === undefined) return 0;
-    const ids = JSON.stringify(passed.map(({ content_id }) => content_id));
-    await tx.run('DELETE FROM attachments WHERE content_id IN (SELECT value FROM json_each(?))', [ids]);
-    await tx.run('DELETE FROM contents WHERE id IN (SELECT value FROM json_each(?))', [ids]);
+    await removeContents(
+      tx,
+      passed.map(({ content_id }) => content_id),
+    );
     await tx.run('DELETE FROM settings WHERE name = ?', [mark]);
     await tx.run('INSERT INTO settings (name, value) VALUES (?, ?)', [mark, newest.id]);
     return passed.length;
@@ -88,9 +90,10 @@ async function removeMessages(tx: Connection, rows: readonly MessageRow[], now: 
        SELECT 1 FROM messages m WHERE m.batch_id = value->>1 AND m.content_id = value->>0)`,
     [contents],
   );
-  const bodies = JSON.stringify(unused.map(({ id }) => id));
-  await tx.run('DELETE FROM attachments WHERE content_id IN (SELECT value FROM json_each(?))', [bodies]);
-  await tx.run('DELETE FROM contents WHERE id IN (SELECT value FROM json_each(?))', [bodies]);
+  await removeContents(
+    tx,
+    unused.map(({ id }) => id),
+  );
   await insertRows(tx, [{ counters: [...counters.values()] }]);
 }
 

@@ -13,6 +13,7 @@ import type { TemplateFault } from '../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
 import { templateToSend, type DeclaredVariable, type Template } from '../templates/template-store.ts';
 import type { Database } from '../storage/database.ts';
+import type { ContentSource } from './stored-content.ts';
 
 export interface TemplatedDeps {
   db: Pick<Database, 'fast'>;
@@ -31,6 +32,8 @@ export interface ExpandedSend {
   refused: ReadonlyMap<number, Problem>;
   /** By the index of the entry; -1 is the single form. */
   templates: ReadonlyMap<number, TemplateRef>;
+  /** What the bodies were rendered from, by the index of the entry. */
+  sources: ReadonlyMap<number, ContentSource>;
 }
 
 type Json = Readonly<Record<string, unknown>>;
@@ -118,14 +121,17 @@ export async function expandSend(
   const shared = wishOf(body, '');
   const templates = new Map<number, TemplateRef>();
   const refused = new Map<number, Problem>();
+  const sources = new Map<number, ContentSource>();
+  const same = sourceOnce();
   const { recipients } = body;
   if (recipients == null) {
     const expanded = await expandOne(deps, { own: body, wish: shared, load, now, prefix: '' });
     if (expanded.template !== null) templates.set(-1, expanded.template);
-    return { body: expanded.body, refused, templates };
+    return { body: expanded.body, refused, templates, sources };
   }
   refuseBoth(body, shared, '');
-  if (!Array.isArray(recipients) || recipients.length > mostEntries) return { body: without(body), refused, templates };
+  if (!Array.isArray(recipients) || recipients.length > mostEntries)
+    return { body: without(body), refused, templates, sources };
   if (shared.template_id != null) await load(shared, '');
   const entries: unknown[] = [];
   const begun = monotonic();
@@ -142,6 +148,7 @@ export async function expandSend(
       entries.push(expanded.body);
       rendered += expanded.length;
       if (expanded.template !== null) templates.set(index, expanded.template);
+      if (expanded.source !== null) sources.set(index, same(expanded.source));
     } catch (error) {
       // An unknown template is no slip in one address: it refuses the request.
       if (!(error instanceof Problem) || error.code === 'unknown_template') throw error;
@@ -150,7 +157,7 @@ export async function expandSend(
     }
   }
   refuseTooMuch(rendered, monotonic() - begun);
-  return { body: { ...without(body), recipients: entries }, refused, templates };
+  return { body: { ...without(body), recipients: entries }, refused, templates, sources };
 }
 
 function refuseTooMuch(length: number, ms: number): void {
@@ -164,6 +171,8 @@ function refuseTooMuch(length: number, ms: number): void {
 interface Expanded<Body> {
   body: Body;
   template: TemplateRef | null;
+  /** What html and text were rendered from; null where nothing was. */
+  source: ContentSource | null;
   /** Characters of the rendered parts. */
   length: number;
 }
@@ -234,7 +243,7 @@ async function expandEntry(
   { body, shared, entry, index, load, now }: { body: Json; shared: Wish; entry: unknown; index: number; load: Load; now: number }, // prettier-ignore
 ): Promise<Expanded<unknown>> {
   const prefix = `recipients[${String(index)}].`;
-  if (!isObject(entry)) return { body: entry, template: null, length: 0 };
+  if (!isObject(entry)) return { body: entry, template: null, source: null, length: 0 };
   const wish = wishOf(entry, prefix);
   refuseBoth(entry, wish, prefix);
   // html, text and template are one group: an entry that gives any of them replaces it.
@@ -249,14 +258,16 @@ async function expandEntry(
     locale: wish.locale ?? shared.locale,
     timezone: wish.timezone ?? shared.timezone,
   };
-  if (merged.template_id == null && variables === null) return { body: without(entry), template: null, length: 0 };
+  if (merged.template_id == null && variables === null)
+    return { body: without(entry), template: null, source: null, length: 0 };
   const own = { ...entry, html: group['html'], text: group['text'], subject: entry['subject'] ?? body['subject'], from: entry['from'] ?? body['from'], reply_to: entry['reply_to'] ?? body['reply_to'] }; // prettier-ignore
   return expandOne(deps, { own, wish: merged, load, now, prefix });
 }
 
 async function expandOne(deps: TemplatedDeps, { own, wish, load, now, prefix }: One): Promise<Expanded<Json>> {
   refuseBoth(own, wish, prefix);
-  if (wish.template_id == null && wish.variables == null) return { body: without(own), template: null, length: 0 };
+  if (wish.template_id == null && wish.variables == null)
+    return { body: without(own), template: null, source: null, length: 0 };
   const template = wish.template_id == null ? null : await load(wish, prefix);
   const body = template?.body ?? null;
   const variables = { ...wish.variables };
@@ -283,9 +294,26 @@ async function expandOne(deps: TemplatedDeps, { own, wish, load, now, prefix }: 
   return {
     body: { ...without(own), ...rendered, ...(replyTo === null ? {} : { reply_to: replyTo }) },
     template: template === null ? null : { id: template.row.id, version: template.version },
+    source: { html: sourceOf(parts, 'html'), text: sourceOf(parts, 'text') },
     length: Object.values(rendered).reduce((sum, output) => sum + output.length, 0),
   };
 }
+
+const sourceOf = (parts: readonly PartSource[], wanted: string): string | null =>
+  parts.find(({ name }) => name === wanted)?.source ?? null;
+
+/** One object for equal sources, as long as few differ: entries of a bulk send mostly have one. */
+function sourceOnce(): (source: ContentSource) => ContentSource {
+  const seen: ContentSource[] = [];
+  return (source) => {
+    const known = seen.find(({ html, text }) => html === source.html && text === source.text);
+    if (known !== undefined) return known;
+    if (seen.length < MOST_SOURCES) seen.push(source);
+    return source;
+  };
+}
+
+const MOST_SOURCES = 10;
 
 /** Puts in what is absent and has a default. Throws where a required one is absent, or one is of another type. */
 function declare(declared: readonly DeclaredVariable[], variables: Record<string, unknown>, field: string): void {

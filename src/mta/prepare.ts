@@ -11,6 +11,7 @@ import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import { ThreadRefusal } from '../base/threads.ts';
 import { storedMailboxes, type StoredMailbox } from '../messages/message.ts';
+import { bodyOf } from '../messages/stored-content.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Tracking } from '../tracking/track.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -274,15 +275,20 @@ async function loadDeliveries(db: Connection, ids: readonly string[]): Promise<M
 }
 
 /** A content without what may be large: that is loaded when there is room for it. */
-type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' | 'attachment_count'> & { is_raw: number };
+type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' | 'attachment_count' | 'base_id'> & {
+  is_raw: number;
+  base_html: string | null;
+  base_text: string | null;
+};
 
 async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, StoredText>> {
   const rows = await db.all<StoredText>(
-    `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw
-     FROM json_each(?) AS w JOIN contents c ON c.id = w.value`,
+    `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw, c.base_id,
+       b.html AS base_html, b.text AS base_text
+     FROM json_each(?) AS w JOIN contents c ON c.id = w.value LEFT JOIN content_bases b ON b.id = c.base_id`,
     [JSON.stringify(ids)],
   );
-  return new Map(rows.map((row) => [row.id, row]));
+  return new Map(rows.map((row) => [row.id, { ...row, ...bodyOf(row) }]));
 }
 
 async function loadRaw(db: Connection, contentId: string): Promise<Buffer> {

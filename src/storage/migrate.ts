@@ -17,6 +17,7 @@ import { up as tls } from '../../migrations/013-tls.ts';
 import { up as sources } from '../../migrations/014-sources.ts';
 import { up as lists } from '../../migrations/016-lists.ts';
 import { up as aggregates } from '../../migrations/019-aggregates.ts';
+import { up as contentBases } from '../../migrations/017-content-bases.ts';
 import { up as dashboard } from '../../migrations/011-dashboard.ts';
 import { up as listings } from '../../migrations/020-listings.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
@@ -45,6 +46,7 @@ const migrations: readonly Migration[] = [
   { name: '018-event-counts', up: eventCounts },
   { name: '019-aggregates', up: aggregates },
   { name: '020-listings', up: listings },
+  { name: '017-content-bases', up: contentBases },
 ];
 
 /** In order. */

@@ -12,7 +12,13 @@ export type Rows = { readonly [T in TableName]?: readonly Tables[T][] };
 const tableOrder = Object.keys(columnsOf) as TableName[];
 
 /** Tables whose values are large or bytes, which JSON would double or cannot carry. */
-const boundTables: ReadonlySet<TableName> = new Set(['contents', 'attachments', 'idempotency', 'reports']);
+const boundTables: ReadonlySet<TableName> = new Set([
+  'contents',
+  'content_bases',
+  'attachments',
+  'idempotency',
+  'reports',
+]);
 /** SQLite takes at most 32,766 parameters a statement; small statements also keep their prepared form in the cache. */
 const ROWS_BOUND_AT_ONCE = 32;
 

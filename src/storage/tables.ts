@@ -115,6 +115,15 @@ export interface ContentRow {
   created_at: number;
   /** A submitted mail as it is sent, header and body; html, text and attachments are then empty. */
   raw: Buffer | null;
+  /** What html and text are deltas of (messages/stored-content.ts), where they are none themselves. */
+  base_id: string | null;
+}
+
+/** A template's source, of which the bodies of a bulk send tell what was made of it. Goes with the last of them. */
+export interface ContentBaseRow {
+  id: string;
+  html: string | null;
+  text: string | null;
 }
 
 export interface AttachmentRow {
@@ -782,6 +791,7 @@ export interface Tables {
   suppressions: SuppressionRow;
   batches: BatchRow;
   contents: ContentRow;
+  content_bases: ContentBaseRow;
   attachments: AttachmentRow;
   messages: MessageRow;
   deliveries: DeliveryRow;
@@ -837,7 +847,8 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at', 'paused'],
   suppressions: ['id', 'account_id', 'email', 'address_key', 'scope', 'reason', 'source_message_id', 'note', 'created_at', 'created_by', 'expires_at'],
   batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
-  contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at', 'raw'],
+  contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at', 'raw', 'base_id'],
+  content_bases: ['id', 'html', 'text'],
   attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
   messages: ['id', 'account_id', 'key_id', 'batch_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'bcc_json', 'reply_to_json', 'subject', 'headers_json', 'stream', 'template_id', 'template_version', 'tags_json', 'metadata_json', 'send_at', 'expires_at', 'track_opens', 'track_clicks', 'test', 'test_outcome', 'rfc_message_id', 'request_id', 'created_at', 'status', 'status_at', 'last_event_type', 'last_event_at', 'opens', 'clicks', 'first_opened_at', 'last_opened_at', 'first_clicked_at', 'bot_opens', 'bot_clicks', 'tracking_url', 'unsubscribe_json', 'require_tls', 'notice_to', 'null_sender'],
   deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls', 'lead', 'held_by', 'held_at'],

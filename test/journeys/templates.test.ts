@@ -284,4 +284,32 @@ describe('journey: templates', () => {
     assert.ok(slow.body.valid || slow.body.html?.errors[0]?.code === 'template_render_failed', slow.text);
     assert.equal((await render({})).status, 400);
   });
+
+  it('stores what a bulk send has in common once, and sends the same', async () => {
+    const rows = Array.from({ length: 600 }, (_, n) => `<tr><td style="padding:8px 16px;color:#333333">Row ${String(n)} for {{ name }}</td></tr>`);
+    const html = `<table>${rows.slice(0, 300).join('\n').replaceAll(' for {{ name }}', '')}{% for i in items %}<p class="item">{{ i }}</p>{% endfor %}${rows.slice(300, 320).join('\n')}</table>${'<!-- the same for all -->'.repeat(1000)}`;
+    await create({ alias: 'large', subject: 'S', from: 'hi@acme.test', html, variables: [] });
+    const size = async (): Promise<number> => {
+      const [row] = await app.app.db.fast.all<{ n: number }>('SELECT coalesce(sum(length(coalesce(html, \'\')) + length(coalesce(text, \'\'))), 0) AS n FROM (SELECT html, text FROM contents UNION ALL SELECT html, text FROM content_bases)');
+      return row?.n ?? 0;
+    };
+    const recipients = Array.from({ length: 200 }, (_, n) => ({ to: `r${String(n)}@dest.test`, variables: { name: `Ann <${String(n)}>`, items: ['x', 'y', n] } }));
+    const before = await size();
+    const { status, body } = await bulk({ template_id: 'large', recipients });
+    assert.equal(status, 202);
+    assert.ok((await size()) - before < html.length + 200 * 2000, `${String((await size()) - before)} characters for ${String(html.length)}`);
+    const id = String(body.data[7]?.id);
+    const { body: content } = await app.get<{ html: string }>(`/v1/messages/${id}/content`);
+    const expected = html.replaceAll('{{ name }}', 'Ann &lt;7&gt;').replace(/\{% for.*endfor %\}/, ['x', 'y', '7'].map((i) => `<p class="item">${i}</p>`).join(''));
+    assert.equal(content.html, expected);
+    const mail = await received(id);
+    assert.equal(String(mail.html).trim(), expected);
+    const left = async (): Promise<number | undefined> => (await app.app.db.fast.all<{ n: number }>('SELECT count(*) AS n FROM content_bases'))[0]?.n;
+    await app.settled();
+    const ids = body.data.map((one) => String(one.id));
+    for (const one of ids.slice(1)) assert.equal((await app.request('DELETE', `/v1/messages/${one}/content`)).status, 204);
+    assert.equal(await left(), 1);
+    assert.equal((await app.request('DELETE', `/v1/messages/${String(ids[0])}/content`)).status, 204);
+    assert.equal(await left(), 0);
+  }); // prettier-ignore
 });

@@ -164,5 +164,5 @@ function deliveryRow(letter: Letter, messageId: string, type: 'to' | 'cc', perso
 export function contentRow(accountId: string, at: number, subject: string): ContentRow {
   const html = `<!doctype html><html><body><h1>${subject}</h1><p>Good day,</p><p>this is what we have to tell you.</p><p><a href="https://shop.test/orders">Look at your orders</a> or <a href="https://shop.test/account">at your account</a>.</p><p>Acme, 1 Example Street</p></body></html>`;
   const text = `${subject}\n\nGood day,\n\nthis is what we have to tell you.\n\nhttps://shop.test/orders\n`;
-  return { id: newId('cnt', at), account_id: accountId, html, text, auto_text: 0, attachment_count: 0, created_at: at, raw: null }; // prettier-ignore
+  return { id: newId('cnt', at), account_id: accountId, html, text, auto_text: 0, attachment_count: 0, created_at: at, raw: null, base_id: null }; // prettier-ignore
 }

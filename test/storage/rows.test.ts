@@ -30,6 +30,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   },
   batches: { id: 'bat_1', account_id: ACCOUNT, accepted: 1, rejected: 2, created_at: NOW },
   contents: contentRow({ html: odd.repeat(1000), text: null, raw: Buffer.from([0, 13, 255]) }),
+  content_bases: { id: 'cnt_base', html: odd.repeat(1000), text: null },
   attachments: {
     content_id: 'cnt_1', position: 0, filename: odd, content_type: 'image/png', cid: null, disposition: 'inline',
     bytes: Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)),

@@ -15,6 +15,7 @@ export function contentRow(changes: Partial<ContentRow> = {}): ContentRow {
     html: '<p>hi</p>',
     text: 'hi',
     auto_text: 0,
+    base_id: null,
     attachment_count: 0,
     created_at: NOW,
     raw: null,
