@@ -27,7 +27,7 @@ const pages: readonly (readonly [name: string, where: string | ((page: Page) => 
   ['overview', '/?range=30d'],
   ['welcome', '/welcome'],
   ['messages', '/messages'],
-  ['message', (page) => linkOn(page, '/messages?status=bounced&range=30d', 'a[href^="/messages/msg_"]')],
+  ['message', (page) => linkOn(page, '/messages?status=bounced&range=30d&q=Invoice', 'a[href^="/messages/msg_"]')],
   ['events', '/events'],
   ['stats', '/stats?range=30d'],
   ['reputation', '/reputation'],
