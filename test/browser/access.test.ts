@@ -11,7 +11,7 @@ const LONG = `${'long-local-part-'.repeat(3)}x@${'very-long-label.'.repeat(8)}ex
 const FROM = 'hi@simulator.posthorn.test';
 
 describe('browser: every page', function () {
-  this.timeout(180_000);
+  this.timeout(300_000);
   let server: FakeMailServer;
   let app: TestApp;
   let page: Page;
