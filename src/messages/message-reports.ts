@@ -20,14 +20,18 @@ export interface ReportRecord {
 
 const MOST_REPORTS = 100;
 
+type ReportOfRecipient = Pick<ReportRow, 'id' | 'kind' | 'received_at' | 'sender' | 'size'> & {
+  recipient: DeliveryRow['address'];
+};
+
 /** The first hundred, oldest first. Anybody whose mail host answers can make more. */
 export async function reportsOf(read: Knex, messageId: string): Promise<ReportRecord[]> {
-  const rows = (await read('reports as r')
+  const rows = await read('reports as r')
     .join('deliveries as d', 'd.id', 'r.delivery_id')
     .where('r.message_id', messageId)
     .orderBy('r.id')
     .limit(MOST_REPORTS)
-    .select({ id: 'r.id', kind: 'r.kind', received_at: 'r.received_at', recipient: 'd.address', sender: 'r.sender', size: 'r.size' })) as (Pick<ReportRow, 'id' | 'kind' | 'received_at' | 'sender' | 'size'> & { recipient: DeliveryRow['address'] })[]; // prettier-ignore
+    .select<ReportOfRecipient[]>({ id: 'r.id', kind: 'r.kind', received_at: 'r.received_at', recipient: 'd.address', sender: 'r.sender', size: 'r.size' }); // prettier-ignore
   return rows.map((row) => ({ object: 'report', ...row, received_at: timestamp(row.received_at) }));
 }
 

@@ -5,7 +5,7 @@ import type { Wish } from './sources.ts';
 export interface WishesDeps {
   db: Pick<Database, 'fast'>;
   /** The pool that a stream of an account names. */
-  poolOf(accountId: string, stream: string): Promise<string>;
+  poolOf: (accountId: string, stream: string) => Promise<string>;
 }
 
 /** By the ids of deliveries; those that are gone have none. */

@@ -94,6 +94,7 @@ export async function migrate(
       };
     },
   };
+  await freeLeftLock(knex);
   return await withoutViews(knex, async () => {
     const [, names] = (await knex.migrate.latest({ migrationSource: telling, tableName: 'migrations' })) as [
       number,
@@ -101,6 +102,14 @@ export async function migrate(
     ];
     return names;
   });
+}
+
+/**
+ * Whoever is killed during a step leaves the package's lock behind, though the step itself was rolled back: nobody could ever
+ * start again. One who is really at work holds the database's own lock, so that this waits for him and then throws.
+ */
+async function freeLeftLock(knex: Knex): Promise<void> {
+  if (await knex.schema.hasTable('migrations_lock')) await knex('migrations_lock').update({ is_locked: 0 });
 }
 
 /** Brings an empty database to where the version was whose last step was `name`: what a migration is tried on. */

@@ -71,11 +71,11 @@ try {
   console.log(`capacity: ${capacity.toFixed(0)} mails a second`);
 
   const clients = flood(appliance, key, capacity * Number(options.times));
-  let isOver = false;
-  const finished = clients.finally(() => (isOver = true));
+  const state = { isOver: false };
+  const finished = clients.finally(() => (state.isOver = true));
   const waits: number[] = [];
   let refusedProbes = 0;
-  while (!isOver) {
+  while (!state.isOver) {
     const next = performance.now() + 1000 / Number(options.probes);
     const before = heard.length;
     try {

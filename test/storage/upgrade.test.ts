@@ -147,6 +147,15 @@ describe('upgrades', () => {
     });
   }
 
+  it('go on where one was killed: the lock that it left holds nobody up', async () => {
+    const old = await openAt(file, '005-stats');
+    await old('migrations_lock').update({ is_locked: 1 });
+    await old.destroy();
+    const db = await openDatabase({ url: `sqlite:${file}` });
+    assert.deepEqual(db.migrated, migrationNames.slice(migrationNames.indexOf('005-stats') + 1));
+    await db.close();
+  });
+
   it('make the same tables and indexes as a new database has', async () => {
     const schema = async (knex: Knex): Promise<unknown> =>
       (await knex('sqlite_master')
