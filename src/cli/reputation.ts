@@ -14,14 +14,16 @@ interface ReputationOptions {
 export function addReputation(program: Command, context: Context): void {
   program
     .command('reputation')
-    .description('how the world takes our mail: deliveries, deferrals, bounces and complaints by day and mailbox provider, and the DMARC and TLS reports of receivers')
+    .description('how the world takes our mail: deliveries, deferrals, bounces and complaints by day and mailbox provider, the DMARC and TLS reports of receivers, and what may have changed it')
     .option('--days <n>', 'the last so many days, at most 400 (default: 30)', wholeNumber)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .addHelpText('after', examples('posthorn reputation', 'posthorn reputation --days 7 --json'))
     .action(async ({ days, account, json }: ReputationOptions) => {
-      const reputation = await context.operate((operator) => operator.call('reputation', { days, account }));
-      context.print(json, reputation, () => lines(reputation));
+      const [reputation, { data: moments, checks }] = await context.operate((operator) =>
+        Promise.all([operator.call('reputation', { days, account }), operator.call('reputation.moments', { days, account })]),
+      );
+      context.print(json, { ...reputation, moments, block_lists: checks }, () => [...lines(reputation), ...happened(moments, checks)]);
     }); // prettier-ignore
 }
 
@@ -37,6 +39,16 @@ function lines({ days, providers, dmarc, tls, since, until }: Reputation): strin
     ...section('DMARC reports: mail in the name of our domains', ['DAY', 'DOMAIN', 'SOURCE', 'REPORTER', 'MAILS', 'DKIM', 'SPF', 'DISPOSITION'], dmarc.map((one) => [one.day, one.domain, one.source_ip, one.org, one.count, one.dkim, one.spf, one.disposition])),
     ...section('TLS reports: connections to us', ['DAY', 'DOMAIN', 'REPORTER', 'POLICY', 'RESULT', 'SESSIONS'], tls.map((one) => [one.day, one.domain, one.org, one.policy, one.result, one.sessions])),
   ].slice(0, -1); // prettier-ignore
+}
+
+type Moments = ResultOf<'reputation.moments'>;
+
+function happened(moments: Moments['data'], checks: Moments['checks']): string[] {
+  const parts = [
+    ...section('What may have changed it', ['TIME', 'WHAT', 'WHICH', 'BY'], moments.map(({ at, kind, what, by }) => [at, kind, what, by ?? ''])),
+    ...section('Block lists', ['STATE', 'LIST', 'OUR ADDRESS', 'ASKED'], checks.map(({ state, list, ip, at }) => [state, list, ip, at])),
+  ]; // prettier-ignore
+  return parts.length === 0 ? [] : ['', ...parts.slice(0, -1)];
 }
 
 const section = (title: string, head: readonly string[], rows: readonly Cell[][]): string[] =>

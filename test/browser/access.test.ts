@@ -11,7 +11,7 @@ const LONG = `${'long-local-part-'.repeat(3)}x@${'very-long-label.'.repeat(8)}ex
 const FROM = 'hi@simulator.posthorn.test';
 
 describe('browser: every page', function () {
-  this.timeout(180_000);
+  this.timeout(300_000);
   let server: FakeMailServer;
   let app: TestApp;
   let page: Page;
@@ -116,6 +116,7 @@ async function look(page: Page, where: string): Promise<string[]> {
 async function filled(app: TestApp): Promise<string[]> {
   const simulated = (to: string, more: object = {}) =>
     app.send({ from: FROM, to: `${to}@simulator.posthorn.test`, subject: `Mail ${to}`, tags: ['welcome'], ...more });
+  const { watch } = await app.operator.call('queue.watch', { lane: 'mx.dest.test' });
   const { id: message } = await simulated('delivered', { subject: NAUGHTY, html: `<p>Hi</p>${NAUGHTY}`, metadata: { order: NAUGHTY }, tags: ['welcome', 'x'.repeat(120)] }); // prettier-ignore
   for (const to of ['bounced', 'complained', 'deferred', 'opened', 'clicked']) await simulated(to);
   await app.send({ to: LONG, subject: 'w'.repeat(300) });
@@ -136,6 +137,6 @@ async function filled(app: TestApp): Promise<string[]> {
     '/', '/welcome', '/messages', `/messages/${message}`, `/messages/${message}?part=source`, '/events', '/stats?test=true', '/stats', '/reputation',
     '/templates', '/templates/new', `/templates/${template}`, `/templates/${template}/versions`, '/suppressions', '/domains', `/domains/${domain}`, '/streams',
     '/webhooks', '/webhooks/new', `/webhooks/${webhook}`, '/developer/keys', '/developer/keys/new', `/developer/keys/${app.keyId}`, '/developer/log', '/developer/actions', '/developer/api', '/developer/api/sendMessage',
-    '/settings', '/settings/changelog', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test', '/queue/watch', '/queue/watch?lane=mx.dest.test&watch=99', '/doctor?run', '/accounts', '/team', '/messages/nothing',
+    '/settings', '/settings/changelog', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test', '/queue/watch', '/queue/watch?lane=mx.dest.test&watch=99', `/queue/watch?lane=mx.dest.test&watch=${String(watch)}`, `/messages/${message}/request`, '/doctor?run', '/accounts', '/team', '/messages/nothing',
   ]; // prettier-ignore
 }

@@ -133,6 +133,22 @@ describe('browser: journeys', function () {
     assert.equal((await app.get('/v1/suppressions/bo@example.net')).status, 404);
   });
 
+  it('shows what is said on the wire as it is said', async () => {
+    await app.send();
+    await app.settled();
+    await page.goto('/queue/lane?name=mx.dest.test');
+    await page.getByRole('button', { name: 'Watch the wire' }).click();
+    await page.getByText('Nothing has been said yet').waitFor();
+    await app.operator.call('queue.flush', { domain: 'dest.test' });
+    await page.locator('#wire li', { hasText: 'RCPT TO:<ana@dest.test>' }).first().waitFor();
+    await page.locator('#wire .v-amber', { hasText: '450 4.2.0 busy' }).first().waitFor();
+    assert.equal(await page.locator('#wire li.more').count(), 1, 'it goes on at the end');
+    const lines = await page.locator('#wire li').count();
+    await page.reload();
+    assert.equal(await page.locator('#wire li').count(), lines, 'loading it again shows the same');
+    await app.settled();
+  });
+
   it('pauses a lane, which keeps mail back, and lets it go', async () => {
     await app.send();
     await app.settled();
