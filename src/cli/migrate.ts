@@ -1,4 +1,5 @@
 /** `posthorn migrate`: brings the database up to date without starting anything. */
+import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { openKeyring } from '../base/keyring.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
@@ -18,7 +19,7 @@ export function addMigrate(program: Command, context: Context): void {
       }
       const { openDatabase, sqliteFile } = await import('../storage/database.ts');
       // A database that is made here has its key beside it from the beginning, as `serve` wants it.
-      openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
+      if (!existsSync(sqliteFile(config.storage.url))) openKeyring(config.dataDir);
       const { copyBeforeMigration } = await import('../operator/before-migration.ts');
       const progress = showProgress(context, 'migrating');
       const database = await openDatabase({
