@@ -288,6 +288,7 @@ function readRoute({ db }: MessagesDeps): Route {
       const engagement = scopeAllows(caller.scopes, 'event:engagement');
       const body = {
         ...messageRecord(row),
+        request_id: row.request_id,
         recipients,
         attempts,
         events: events.map((event) => eventRecord(event, { engagement })),

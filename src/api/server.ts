@@ -39,6 +39,7 @@ import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
 import type { ApiDeps, Middleware, ShellState, Stop } from './shell.ts';
+import { hearAcceptFaults } from '../base/accept-faults.ts';
 import { Windows } from '../base/windows.ts';
 
 export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
@@ -85,6 +86,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
     if (sharing?.owns(req.url) === true) sharing.handle(req, res);
     else void handle(req, res);
   });
+  hearAcceptFaults(deps, server, 'api');
   answerBelow(
     {
       clock,

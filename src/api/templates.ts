@@ -6,9 +6,15 @@ import { isId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { localeSchema, problemOf, templateMembers, timezoneSchema } from '../messages/templated-send.ts';
+import {
+  checkVariables,
+  localeSchema,
+  problemOf,
+  templateMembers,
+  timezoneSchema,
+} from '../messages/templated-send.ts';
 import type { Database } from '../storage/database.ts';
-import { compile, MOST_SOURCE, type Part } from '../templates/mixed/index.ts';
+import { MOST_SOURCE, type Part } from '../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
 import {
   changeTemplate,
@@ -155,6 +161,7 @@ function createRoute(deps: TemplatesDeps): Route {
     async (call: Call<object, object, z.output<typeof NewTemplate>>) => {
       const wish = call.body;
       const body = applied(empty, wish);
+      await checkSources(deps, body);
       checkBody(body);
       const answer = oneAnswer();
       const name = wish.name ?? wish.alias ?? body.subject ?? 'Untitled';
@@ -196,14 +203,16 @@ function applied(body: TemplateBody, wish: Contents): TemplateBody {
   }; // prettier-ignore
 }
 
-/** Addresses as a mail will need them, and sources as the language wants them. Throws the first fault. */
+/** Sources as the language wants them. Throws the first fault. */
+async function checkSources({ renderer }: Pick<TemplatesDeps, 'renderer'>, body: TemplateBody): Promise<void> {
+  const parts = sourcesOf(body).map(([name, part, source]) => ({ name, part, source }));
+  for (const result of await renderer.read(parts)) if (!result.ok) throw problemOf(result.faults[0], result.name);
+}
+
+/** What it needs to have, and addresses as a mail will need them. Throws the first fault. */
 function checkBody(body: TemplateBody): void {
   if ((body.html ?? '') === '' && (body.text ?? '') === '')
     throw new Problem('missing_content', 'The template has no content: give it `html` or `text`.', { field: 'html' });
-  for (const [name, part, text] of sourcesOf(body)) {
-    const compiled = compile(text, part);
-    if (!compiled.ok) throw problemOf(compiled.faults[0], name);
-  }
   // With variables in it, an address can only be judged when it is filled in.
   if (body.from !== null && !body.from.includes('{')) checkAddress(body.from, 'from', 'invalid_sender');
   body.replyTo.forEach((text, n) => {
@@ -314,6 +323,8 @@ function changeRoute(deps: TemplatesDeps): Route {
     async (call: Call<z.output<typeof params>, object, z.output<typeof TemplateChange>>) => {
       const { alias: newAlias, name, publish, ...wish } = call.body;
       const changes = Object.values(wish).some((value) => value !== undefined);
+      // What is not changed was read before.
+      await checkSources(deps, applied(empty, wish));
       const change = (before: TemplateBody): TemplateBody => {
         const after = applied(before, wish);
         checkBody(after);
@@ -450,6 +461,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
       const own = [body.subject, body.html, body.text].some((one) => one != null);
       if (id != null && own) throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`', { field: 'template_id' });
       if (id == null && !own) throw new Problem('missing_content', 'Give `template_id`, or one of `subject`, `html` and `text`.', { field: 'html' });
+      if (body.variables != null) checkVariables(body.variables, 'variables');
       const template = id == null ? null : await known({ db }, caller.accountId, id, version ?? undefined);
       const parts = sourcesOf({ ...(template?.body ?? { ...empty, subject: body.subject ?? null, html: body.html ?? null, text: body.text ?? null }), from: null }).map(([name, part, text]): PartSource => ({ name, part, source: text }));
       const defaults = Object.fromEntries((template?.body.variables ?? []).flatMap(({ name, default: fallback }) => (fallback === null ? [] : [[name, fallback]])));

@@ -5,6 +5,7 @@
  */
 import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerSession } from 'smtp-server';
+import { hearAcceptFaults } from '../base/accept-faults.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { addressBucket } from '../base/ip.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
@@ -182,6 +183,8 @@ export function createListener<User>(
       leave(session.id);
     },
   });
+  // smtp-server passes what its own server hears on to here, where single connections are told of as well.
+  hearAcceptFaults({ clock, log }, server.server, 'smtp');
   server.on('error', (error) => {
     log.debug({ event: 'smtp_connection_failed', err: error }, 'an SMTP connection failed');
   });

@@ -690,7 +690,7 @@ async function commitPlan(
     message_metadata: metadata,
     message_words: words,
     counters: [...counters.values()],
-    ...(stats.size === 0 ? {} : { stats: [...stats.values()] }),
+    ...(stats.size === 0 ? {} : { event_counts: [...stats.values()] }),
   };
   if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
   const giveBack = await takeQuota(deps, sender, deliveries);

@@ -196,7 +196,8 @@ function wishOf(body: Json, prefix: string): Wish {
 const pick = (body: Json): Json => Object.fromEntries(Object.entries(body).filter(([name]) => names.includes(name)));
 const without = (body: Json): Json => Object.fromEntries(Object.entries(body).filter(([name]) => !names.includes(name))); // prettier-ignore
 
-function checkVariables(variables: Json, field: string): void {
+/** Throws `invalid_field` where they are too deep or too large. */
+export function checkVariables(variables: Json, field: string): void {
   if (!isShallow(variables, DEEPEST_VARIABLES))
     throw new Problem('invalid_field', `\`${field}\` may be nested ${String(DEEPEST_VARIABLES)} levels deep`, {
       field,

@@ -6,6 +6,7 @@ import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
 
@@ -207,13 +208,7 @@ export async function pageOfSuppressions(
   if (filter.stream !== undefined) query.andWhere({ scope: scopeOf(filter.stream) });
   if (filter.createdAfter !== undefined) query.andWhere('created_at', '>=', filter.createdAfter);
   if (filter.createdBefore !== undefined) query.andWhere('created_at', '<', filter.createdBefore);
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<SuppressionRow>(query, { limit, after, before });
 }
 
 function ofAddress(tx: Connection, accountId: string, key: string): Promise<SuppressionRow[]> {

@@ -1,17 +1,19 @@
-/** The thread that renders what takes long. Started by `renderer.ts`. */
+/** The thread that reads and renders what takes long. Started by `renderer.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
-import { RENDER_LIMIT_MS } from './mixed/index.ts';
-import { renderParts, type PartResult, type RenderJob } from './renderer.ts';
+import { createCompiledCache } from './compiled-cache.ts';
+import { compile, RENDER_LIMIT_MS } from './mixed/index.ts';
+import { READ_LIMIT_MS, readParts, renderParts, tooSlow, type PartResult, type RenderJob } from './renderer.ts';
 
 const monotonic = (): number => systemClock.monotonic();
+const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: READ_LIMIT_MS }));
 
 function answer({ parts, variables }: RenderJob): PartResult[] {
-  const results = renderParts(parts, { ...variables, monotonic, limitMs: RENDER_LIMIT_MS });
-  if (results !== null) return results;
-  const message = `it takes longer than ${String(RENDER_LIMIT_MS)} ms`;
-  const fault = { code: 'template_render_failed' as const, message, line: null, column: null };
-  return parts.map(({ name }) => ({ name, ok: false, faults: [fault], variables: [] }));
+  // Read first: the time that rendering may take does not count it.
+  const read = readParts(parts, cache.compile);
+  if (variables === null || read === null) return read ?? parts.map(tooSlow);
+  const done = renderParts(parts, { ...variables, monotonic, limitMs: RENDER_LIMIT_MS }, cache.compile);
+  return [...done, ...parts.slice(done.length).map(tooSlow)];
 }
 
 parentPort?.on('message', (job: RenderJob) => {

@@ -3,7 +3,9 @@
  * ended when the limit is over. Whatever a template does, other mail waits for it no longer than a few milliseconds.
  */
 import type { Clock } from '../base/clock.ts';
+import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
+import { createCompiledCache, type Compile } from './compiled-cache.ts';
 import { compile, render, RENDER_LIMIT_MS, type Compiled, type Part, type RenderOptions, type TemplateFault } from './mixed/index.ts'; // prettier-ignore
 
 /** A part by its member's name: `subject`, `html`, `text`. */
@@ -13,7 +15,7 @@ export interface PartSource {
   source: string;
 }
 
-export type Variables = Omit<RenderOptions, 'monotonic' | 'limitMs'>;
+export type Variables = Omit<RenderOptions, 'monotonic' | 'limitMs' | 'mostWeight'>;
 
 export type PartResult =
   | { name: string; ok: true; output: string; variables: readonly string[] }
@@ -21,27 +23,36 @@ export type PartResult =
 
 export interface RenderJob {
   parts: readonly PartSource[];
-  variables: Variables;
+  /** Null where the parts are only read. */
+  variables: Variables | null;
 }
 
 export interface Renderer {
-  /** One result for each part, in their order. Never rejects for what a template or its data do. */
+  /**
+   * One result for each part, in their order. Never rejects for what a template or its data do; with the `Problem`
+   * `service_unavailable` where too many wait already.
+   */
   render(parts: readonly PartSource[], variables: Variables): Promise<PartResult[]>;
+  /** Only reads the parts; their output is empty. */
+  read(parts: readonly PartSource[]): Promise<PartResult[]>;
   close(): Promise<void>;
 }
 
-/** On the main loop, for all parts of a mail together. */
-const HERE_MS = 20;
-/** Reading this much source takes a few milliseconds; more is read in the thread. */
-const HERE_SOURCE = 64 * 1024;
+/** On the main loop, for all parts of a mail together, reading and rendering each. */
+const HERE_MS = 10;
+/** Looking through this much source takes a few milliseconds; more is read in the thread. */
+const HERE_SOURCE = 128 * 1024;
+/** A filter does that much within a few milliseconds: it cannot be stopped within. */
+const HERE_WEIGHT = 64 * 1024;
 const THREADS = 2;
 const MOST_WAITING = 200;
 const IDLE_MS = 60_000;
-/** A cold thread starts within a second; the limit for rendering holds inside of it. */
-const JOB_MS = 4 * RENDER_LIMIT_MS + 2000;
-
-/** Reads the same source once for all entries of a bulk send. Small: a template is needed again within moments or not at all. */
-const MOST_COMPILED = 200;
+/** The largest source takes half a second where the machine has nothing else to do. */
+export const READ_LIMIT_MS = 1500;
+/** The thread holds its limits itself: this ends what does not let it. */
+const JOB_MS = READ_LIMIT_MS + 2 * RENDER_LIMIT_MS;
+/** A cold thread starts within a second. */
+const START_MS = 2000;
 
 export function createRenderer(deps: { clock: Clock }): Renderer {
   const threads = createThreads<RenderJob, PartResult[]>(deps, {
@@ -50,59 +61,81 @@ export function createRenderer(deps: { clock: Clock }): Renderer {
     mostWaiting: MOST_WAITING,
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
+    startMs: START_MS,
     maxHeapMb: 256,
   });
-  const compiled = new Map<string, ReturnType<typeof compile>>();
   const monotonic = (): number => deps.clock.monotonic();
-
-  function compiledOnce(source: string, part: Part): ReturnType<typeof compile> {
-    const key = `${part} ${source}`;
-    const known = compiled.get(key) ?? compile(source, part);
-    compiled.delete(key);
-    compiled.set(key, known);
-    for (const oldest of compiled.keys()) {
-      if (compiled.size <= MOST_COMPILED) break;
-      compiled.delete(oldest);
-    }
-    return known;
-  }
+  const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: HERE_MS }));
+  const isSmall = (parts: readonly PartSource[]): boolean =>
+    parts.reduce((sum, { source }) => sum + source.length, 0) <= HERE_SOURCE;
+  const inThread = (parts: readonly PartSource[], variables: Variables | null): Promise<PartResult[]> =>
+    threads.run({ parts, variables }).catch((error: unknown) => refused(error, parts));
 
   return {
     async render(parts, variables) {
-      const size = parts.reduce((sum, { source }) => sum + source.length, 0);
-      const here =
-        size > HERE_SOURCE ? null : renderParts(parts, { ...variables, monotonic, limitMs: HERE_MS }, compiledOnce);
-      if (here !== null) return here;
-      return threads.run({ parts, variables }).catch((error: unknown) => {
-        if (error instanceof ThreadRefusal && error.why === 'slow') return parts.map(tooSlow);
-        throw error;
-      });
+      const limits = { monotonic, limitMs: HERE_MS, mostWeight: HERE_WEIGHT };
+      const here = isSmall(parts) ? renderParts(parts, { ...variables, ...limits }, cache.compile) : [];
+      return here.length < parts.length ? inThread(parts, variables) : here;
+    },
+    async read(parts) {
+      const here = isSmall(parts) ? readParts(parts, cache.compile) : null;
+      return here ?? inThread(parts, null);
     },
     close: () => threads.close(),
   };
 }
 
-function tooSlow({ name }: PartSource): PartResult {
-  const message = `it takes longer than ${String(RENDER_LIMIT_MS)} ms`;
-  return { name, ok: false, faults: [{ code: 'template_render_failed', message, line: null, column: null }], variables: [] }; // prettier-ignore
+/** What became of a job that the thread did not do. */
+function refused(error: unknown, parts: readonly PartSource[]): PartResult[] {
+  if (!(error instanceof ThreadRefusal)) throw error;
+  switch (error.why) {
+    case 'slow':
+      return parts.map(tooSlow);
+    case 'full':
+      throw new Problem('service_unavailable', 'Too many templates at once that take long.', { retryAfter: 1 });
+    case 'closed':
+      throw new Problem('service_unavailable', 'The service is stopping.');
+    case 'died':
+      if ((error.cause as NodeJS.ErrnoException | undefined)?.code !== 'ERR_WORKER_OUT_OF_MEMORY') throw error;
+      return parts.map(({ name }) => faulty(name, 'it needs too much memory'));
+  }
 }
 
-/** The results, or null where the time was over before the last part was done. */
-export function renderParts(
-  parts: readonly PartSource[],
-  options: RenderOptions,
-  read: (source: string, part: Part) => ReturnType<typeof compile> = compile,
-): PartResult[] | null {
+const faulty = (name: string, message: string): PartResult => ({
+  name,
+  ok: false,
+  faults: [{ code: 'template_render_failed', message, line: null, column: null }],
+  variables: [],
+});
+
+export const tooSlow = ({ name }: PartSource): PartResult =>
+  faulty(name, `it takes longer than ${String(RENDER_LIMIT_MS)} ms`);
+
+/** What is wrong with the parts, or null where reading them took too long. */
+export function readParts(parts: readonly PartSource[], read: Compile): PartResult[] | null {
+  const results: PartResult[] = [];
+  for (const { name, part, source } of parts) {
+    const compilation = read(source, part);
+    if (compilation.ok) results.push({ name, ok: true, output: '', variables: compilation.template.variables });
+    else if (compilation.slow) return null;
+    else results.push({ name, ok: false, faults: compilation.faults, variables: [] });
+  }
+  return results;
+}
+
+/** The results: fewer than parts where the time was over before the last was done. */
+export function renderParts(parts: readonly PartSource[], options: RenderOptions, read: Compile): PartResult[] {
   const results: PartResult[] = [];
   const until = options.monotonic() + (options.limitMs ?? RENDER_LIMIT_MS);
   for (const { name, part, source } of parts) {
     const compilation = read(source, part);
     if (!compilation.ok) {
+      if (compilation.slow) return results;
       results.push({ name, ok: false, faults: compilation.faults, variables: [] });
       continue;
     }
     const result = renderOne(compilation.template, { ...options, limitMs: Math.max(0, until - options.monotonic()) });
-    if (result === null) return null;
+    if (result === null) return results;
     results.push({ name, ...result, variables: compilation.template.variables });
   }
   return results;

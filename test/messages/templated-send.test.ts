@@ -56,6 +56,7 @@ describe('messages/templated-send', () => {
       const output = 'x'.repeat(characters);
       return Promise.resolve(parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [] })));
     },
+    read: () => Promise.reject(new Error('nothing is only read here')),
     close: () => Promise.resolve(),
   });
   const entries = (count: number): { to: string }[] => Array.from({ length: count }, (_, n) => ({ to: `r${String(n)}@dest.test` })); // prettier-ignore

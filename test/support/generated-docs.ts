@@ -1,5 +1,6 @@
 /** Documents that are made from the code. `npm run docs` writes them; test/docs.test.ts holds that none is stale. */
 import { configurationManual, exampleSettings } from '../../src/config/manual.ts';
+import { conformancePage } from '../templates/mixed/conformance.ts';
 import { clientTypes } from './client-types.ts';
 import { databaseManual } from './database-manual.ts';
 import { errorManual } from './error-manual.ts';
@@ -13,4 +14,5 @@ export const generatedDocs: readonly (readonly [file: string, make: () => string
   ['docs/openapi.json', async () => `${JSON.stringify(await publishedDocument(), null, 2)}\n`],
   ['src/client/types.ts', async () => clientTypes(await publishedDocument())],
   ['docs/database.md', databaseManual],
+  ['docs/templates.md', conformancePage],
 ];

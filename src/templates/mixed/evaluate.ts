@@ -4,9 +4,10 @@
  */
 import type { Expression, FilterCall, Path } from './expression.ts';
 import { Faulty, failed, TooSlow } from './fault.ts';
-import { filters, helpers, type Surroundings } from './library.ts';
+import type { Surroundings } from './filter.ts';
+import { filters, helpers } from './library.ts';
 import type { ForOptions, Node } from './tree.ts';
-import { compare, escaped, isEqual, isObject, isTrue, listOf, memberOf, Nothing, plain, Range, Safe, textOf } from './value.ts'; // prettier-ignore
+import { compare, escaped, haveNoOrder, isEqual, isObject, isTrue, listOf, memberOf, MOST_OUTPUT, Nothing, plain, Range, Safe, textOf, weightOf } from './value.ts'; // prettier-ignore
 
 export interface EvaluateOptions extends Surroundings {
   variables: Readonly<Record<string, unknown>>;
@@ -14,13 +15,16 @@ export interface EvaluateOptions extends Surroundings {
   limitMs: number;
   /** Milliseconds of any clock that only goes forward. */
   monotonic(): number;
+  /** Values that are longer (in characters and elements) are worked on elsewhere: `TooSlow`. Default: none is. */
+  mostWeight?: number;
 }
 
-const MOST_OUTPUT = 5 * 1024 * 1024;
 const MOST_TURNS = 50_000;
 const LONGEST_LIST = 50_000;
 /** Looking at the clock costs more than a small step. */
 const STEPS_A_LOOK = 64;
+/** Characters or elements that cost about as much as a step. */
+const WEIGHT_A_STEP = 128;
 
 /** The loop data of a `for`: what `forloop` and `@index` show. */
 interface Turn {
@@ -46,6 +50,8 @@ class Evaluation {
   private readonly data: ReadonlyMap<string, unknown>[] = [new Map()];
   private out: string[] = [];
   private written = 0;
+  /** What `ifchanged` printed last. */
+  private unchanged: string | null = null;
   private turns = 0;
   private steps = 0;
   private readonly startedAt: number;
@@ -67,8 +73,11 @@ class Evaluation {
     this.out.push(text);
   }
 
-  private step(): void {
-    if (++this.steps % STEPS_A_LOOK !== 0) return;
+  /** `weight`: how many characters or elements it has to do with. */
+  private step(weight = 0): void {
+    this.steps += 1 + Math.floor(weight / WEIGHT_A_STEP);
+    if (this.steps < STEPS_A_LOOK) return;
+    this.steps = 0;
     if (this.options.monotonic() - this.startedAt > this.options.limitMs) throw new TooSlow(this.options.limitMs);
   }
 
@@ -95,15 +104,18 @@ class Evaluation {
         this.output(node);
         return null;
       case 'if': {
-        for (const { test, truth, negated, body } of node.branches)
-          if (isTrue(this.value(test, false), truth) !== negated) return this.all(body);
+        for (const { test, truth, zero, negated, body } of node.branches) {
+          const value = this.value(test, false);
+          const isZero = zero !== null && plain(value) === 0 && isTrue(this.value(zero), truth);
+          if ((isZero || isTrue(value, truth)) !== negated) return this.all(body);
+        }
         return this.all(node.otherwise);
       }
       case 'each':
         return this.each(this.value(node.list), node);
       case 'with': {
         const value = this.value(node.value);
-        return isTrue(value, 'handlebars') ? this.within(value, node) : this.all(node.otherwise);
+        return plain(value) === 0 || isTrue(value, 'handlebars') ? this.within(value, node) : this.all(node.otherwise);
       }
       case 'section':
         return this.section(node);
@@ -116,12 +128,18 @@ class Evaluation {
         const value = this.value(node.value, false);
         let met = false;
         for (const { values, body } of node.whens) {
-          if (!values.some((one) => isEqual(value, this.value(one, false)))) continue;
-          met = true;
+          if (values === null ? met : !values.some((one) => isEqual(value, this.value(one, false)))) continue;
+          if (values !== null) met = true;
           const flow = this.all(body);
           if (flow !== null) return flow;
         }
-        return met ? null : this.all(node.otherwise);
+        return null;
+      }
+      case 'ifchanged': {
+        const { flow, text } = this.captured(node.body);
+        if (text !== this.unchanged) this.out.push(text);
+        this.unchanged = text;
+        return flow;
       }
       case 'assign':
         this.locals[0]?.set(node.name, this.value(node.value));
@@ -161,6 +179,7 @@ class Evaluation {
   private output({ value: expression, raw }: Extract<Node, { kind: 'output' }>): void {
     const value = this.value(expression);
     const text = textOf(value);
+    this.step(text.length);
     this.write(raw || value instanceof Safe ? this.oneLine(text) : this.fit(text));
   }
 
@@ -180,17 +199,19 @@ class Evaluation {
   private section(node: Extract<Node, { kind: 'section' }>): Flow {
     const value = this.value(node.value, false);
     if (Array.isArray(plain(value))) return this.each(value, node);
-    if (!isTrue(value, 'handlebars')) return this.all(node.otherwise);
+    if (!isTrue(value, 'section')) return this.all(node.otherwise);
     return plain(value) === true ? this.all(node.body) : this.within(value, node);
   }
 
   private within(value: unknown, { params, body }: { params: readonly string[]; body: readonly Node[] }): Flow {
     const [name] = params;
-    this.contexts.push(value);
+    // Where it is the context already, `../` goes no further: as in Handlebars.
+    const isNew = value !== this.contexts.at(-1);
+    if (isNew) this.contexts.push(value);
     if (name !== undefined) this.locals.push(new Map([[name, value]]));
     const flow = this.all(body);
     if (name !== undefined) this.locals.pop();
-    this.contexts.pop();
+    if (isNew) this.contexts.pop();
     return flow;
   }
 
@@ -244,6 +265,7 @@ class Evaluation {
     const group = `${name}-${source}`;
     const value = this.value(list);
     const whole = listOf(value, MOST_TURNS);
+    this.step(whole.length);
     const offset = options.offset === 'continue' ? (this.offsets.get(group) ?? 0) : this.number(options.offset, 0);
     const limit = this.number(options.limit, whole.length);
     const part = whole.slice(offset, offset + Math.max(0, limit));
@@ -303,8 +325,9 @@ class Evaluation {
   private cycle({ group, values }: Extract<Node, { kind: 'cycle' }>): void {
     const key = typeof group === 'string' ? group : `:${textOf(this.value(group))}`;
     const turn = this.cycles.get(key) ?? 0;
-    this.cycles.set(key, turn + 1);
-    const next = values[turn % values.length];
+    this.cycles.set(key, turn + 1 < values.length ? turn + 1 : 0);
+    // A group of the same name may have fewer values here.
+    const next = values[turn];
     if (next === undefined) return;
     const value = this.value(next);
     this.write(value instanceof Safe ? textOf(value) : this.fit(textOf(value)));
@@ -342,13 +365,21 @@ class Evaluation {
         return expression.filters.reduce((before, call) => this.filter(before, call), value);
       }
       case 'compare':
-        return compare(this.value(expression.left, false), expression.operator, this.value(expression.right, false));
+        return this.compared(expression);
       case 'logic': {
         const left = isTrue(this.value(expression.left, false), 'liquid');
         if (expression.operator === 'and' ? !left : left) return left;
         return isTrue(this.value(expression.right, false), 'liquid');
       }
     }
+  }
+
+  private compared({ left, operator, right, at }: Extract<Expression, { kind: 'compare' }>): boolean {
+    const [a, b] = [this.value(left, false), this.value(right, false)];
+    if (haveNoOrder(a, operator, b)) throw failed(`'${operator}' stands between a text and a number`, at);
+    const inner = plain(a);
+    if (typeof inner === 'string' || Array.isArray(inner)) this.step(inner.length);
+    return compare(a, operator, b);
   }
 
   private range({ from, to }: Extract<Expression, { kind: 'range' }>): Range {
@@ -364,16 +395,26 @@ class Evaluation {
   }
 
   private filter(value: unknown, { name, args, named, at }: FilterCall): unknown {
-    this.step();
     const filter = filters.get(name);
     if (filter === undefined) throw failed(`there is no filter '${name}'`, at);
+    if (value instanceof Range && value.length > LONGEST_LIST) throw failed(`a range is longer than ${String(LONGEST_LIST)}`, at); // prettier-ignore
     const input = value instanceof Range ? listOf(value, LONGEST_LIST) : value instanceof Nothing ? '' : value;
     const given = args.map((one) => this.value(one));
+    this.weigh([input, ...given], at);
     try {
       return this.bounded(filter(this.options, input, given, this.named(named)), at);
     } catch (error) {
       throw error instanceof Faulty && error.at === null ? new Faulty(error.code, error.message, at) : error;
     }
+  }
+
+  /** What a filter does takes as long as its values are large: no look at the clock can come between. */
+  private weigh(values: readonly unknown[], at: number): void {
+    const { mostWeight, limitMs } = this.options;
+    const weight = values.reduce<number>((sum, one) => sum + weightOf(one, mostWeight ?? MOST_OUTPUT), 0);
+    if (mostWeight !== undefined && weight > mostWeight) throw new TooSlow(limitMs);
+    if (weight > 2 * MOST_OUTPUT) throw failed(`a filter is given more than ${String(MOST_OUTPUT)} characters`, at);
+    this.step(weight);
   }
 
   /** A value can double with every assignment. */
@@ -388,17 +429,19 @@ class Evaluation {
 
   private find(path: Path): unknown {
     let value = this.start(path);
-    for (const step of path.steps) {
+    for (const step of path.base === 'named' ? path.steps.slice(1) : path.steps) {
       if (value === undefined || value === null) return undefined;
       value = memberOf(value, typeof step === 'string' ? step : textOf(this.value(step)));
     }
     return value;
   }
 
-  private start({ base, up, name }: Path): unknown {
+  private start({ base, up, name, steps: [first] }: Path): unknown {
     switch (base) {
       case 'name':
         return this.lookUp(name);
+      case 'named':
+        return this.lookUp(typeof first === 'object' ? textOf(this.value(first)) : '');
       case 'this':
         return this.contexts[this.contexts.length - 1 - up];
       case 'root':

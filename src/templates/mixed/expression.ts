@@ -3,10 +3,14 @@
  * literals, paths, ranges and calls in parentheses.
  */
 import { syntax } from './fault.ts';
+import { Float } from './value.ts';
 
 export interface Path {
-  /** `name`: a bare name, found by the scope. `this`: only the context. `root`, `data` (`@index`): as they say. */
-  base: 'name' | 'this' | 'root' | 'data';
+  /**
+   * `name`: a bare name, found by the scope. `named`: the same, its name being the text of the first step. `this`: only the
+   * context. `root`, `data` (`@index`): as they say.
+   */
+  base: 'name' | 'named' | 'this' | 'root' | 'data';
   /** How many contexts up, by `../`. */
   up: number;
   name: string;
@@ -16,14 +20,14 @@ export interface Path {
 }
 
 export type Expression =
-  | { kind: 'literal'; value: string | number | boolean | null }
+  | { kind: 'literal'; value: string | number | boolean | null | Float }
   /** Liquid's words for nothing: equal to what is empty. */
   | { kind: 'nothing'; word: 'empty' | 'blank' }
   | { kind: 'path'; path: Path; at: number }
   | { kind: 'range'; from: Expression; to: Expression }
   | { kind: 'call'; helper: string; args: readonly Expression[]; named: ReadonlyMap<string, Expression>; at: number }
   | { kind: 'filtered'; value: Expression; filters: readonly FilterCall[] }
-  | { kind: 'compare'; operator: string; left: Expression; right: Expression }
+  | { kind: 'compare'; operator: string; left: Expression; right: Expression; at: number }
   | { kind: 'logic'; operator: 'and' | 'or'; left: Expression; right: Expression };
 
 export interface FilterCall {
@@ -42,7 +46,8 @@ export interface Known {
 }
 
 interface Lexeme {
-  kind: 'string' | 'number' | 'name' | 'mark';
+  /** `segment`: Handlebars' `[any text]`, a name that is written with what names cannot hold. */
+  kind: 'string' | 'number' | 'name' | 'mark' | 'segment';
   text: string;
   at: number;
   /** Whether white space stands before it. */
@@ -55,50 +60,70 @@ const BLANKS = /\s+/y;
 const MARKS = ['==', '!=', '<>', '<=', '>=', '../', './', '..', '.', '|', ':', ',', '=', '<', '>', '(', ')', '[', ']', '@', '/']; // prettier-ignore
 const MOST_NESTED = 32;
 
-function lex(body: string, bodyAt: number): Lexeme[] {
+/** Whose tag it is: `[name]` at the head of a path is a name in Handlebars, in Liquid what `name` holds. */
+export type Language = 'handlebars' | 'liquid';
+
+const BEFORE_SEGMENT: ReadonlySet<string> = new Set(['.', '/', './', '../']);
+
+/** Whether the bracket that comes next holds a name as it is. */
+function isSegment(last: Lexeme | undefined, spaced: boolean, behind: string | undefined, language: Language): boolean {
+  const joined = last !== undefined && !spaced;
+  if (joined && last.kind === 'mark' && BEFORE_SEGMENT.has(last.text)) return true;
+  if (language === 'liquid' || behind === '"' || behind === "'") return false;
+  return !joined || last.text === '(' || last.text === '=';
+}
+
+const unquoted = (text: string): string => (/^(["']).*\1$/.test(text) ? text.slice(1, -1) : text);
+
+/** The text that matches from `at` on. */
+function matched(pattern: RegExp, body: string, at: number): string | null {
+  pattern.lastIndex = at;
+  return pattern.exec(body)?.[0] ?? null;
+}
+
+function lex(body: string, bodyAt: number, language: Language, look: () => void): Lexeme[] {
   const lexemes: Lexeme[] = [];
   let at = 0;
-  let spaced = false;
-  const match = (pattern: RegExp): string | null => {
-    pattern.lastIndex = at;
-    return pattern.exec(body)?.[0] ?? null;
-  };
   while (at < body.length) {
-    const blanks = match(BLANKS);
-    if (blanks !== null) {
-      at += blanks.length;
-      spaced = true;
-      continue;
-    }
-    const push = (kind: Lexeme['kind'], text: string, length = text.length): void => {
-      lexemes.push({ kind, text, at: bodyAt + at, spaced });
-      at += length;
-      spaced = false;
-    };
-    const char = body[at] ?? '';
-    if (char === '"' || char === "'") {
-      const end = body.indexOf(char, at + 1);
-      if (end < 0) throw syntax(`the text that begins with ${char} is never closed`, bodyAt + at);
-      push('string', body.slice(at + 1, end), end + 1 - at);
-      continue;
-    }
-    const last = lexemes.at(-1);
-    const afterDot = last?.kind === 'mark' && last.text === '.' && !spaced;
-    const number = afterDot ? null : match(NUMBER);
-    if (number !== null) {
-      push('number', number);
-      continue;
-    }
-    const name = match(NAME);
-    if (name !== null) {
-      push('name', name);
-      continue;
-    }
-    const mark = MARKS.find((one) => body.startsWith(one, at));
-    if (mark === undefined) throw syntax(`'${char}' is not understood here`, bodyAt + at);
-    push('mark', mark);
+    if (lexemes.length % LEXEMES_A_LOOK === LEXEMES_A_LOOK - 1) look();
+    const blanks = matched(BLANKS, body, at)?.length ?? 0;
+    at += blanks;
+    if (at >= body.length) break;
+    const { length, ...lexeme } = lexemeAt(body, at, { bodyAt, language, last: lexemes.at(-1), spaced: blanks > 0 });
+    lexemes.push(lexeme);
+    at += length;
   }
   return lexemes;
+}
+
+const LEXEMES_A_LOOK = 32;
+
+/** What stands at `at`, and how long it is there. */
+function lexemeAt(
+  body: string,
+  at: number,
+  { bodyAt, language, last, spaced }: { bodyAt: number; language: Language; last: Lexeme | undefined; spaced: boolean },
+): Lexeme & { length: number } {
+  const make = (kind: Lexeme['kind'], text: string, length = text.length) => ({ kind, text, at: bodyAt + at, spaced, length }); // prettier-ignore
+  const char = body[at] ?? '';
+  if (char === '"' || char === "'") {
+    const end = body.indexOf(char, at + 1);
+    if (end < 0) throw syntax(`the text that begins with ${char} is never closed`, bodyAt + at);
+    return make('string', body.slice(at + 1, end), end + 1 - at);
+  }
+  if (char === '[' && isSegment(last, spaced, body[at + 1], language)) {
+    const end = body.indexOf(']', at + 1);
+    if (end < 0) throw syntax(`'[' is never closed`, bodyAt + at);
+    return make('segment', unquoted(body.slice(at + 1, end)), end + 1 - at);
+  }
+  const afterDot = last?.kind === 'mark' && last.text === '.' && !spaced;
+  const number = afterDot ? null : matched(NUMBER, body, at);
+  if (number !== null) return make('number', number);
+  const name = matched(NAME, body, at);
+  if (name !== null) return make('name', name);
+  const mark = MARKS.find((one) => body.startsWith(one, at));
+  if (mark === undefined) throw syntax(`'${char}' is not understood here`, bodyAt + at);
+  return make('mark', mark);
 }
 
 /** Reads the inside of one tag. */
@@ -107,11 +132,13 @@ export class Reader {
   private place = 0;
   private depth = 0;
   readonly known: Known;
+  private readonly language: Language;
   private readonly end: number;
 
-  constructor(known: Known, body: string, bodyAt: number) {
+  constructor(known: Known, body: string, bodyAt: number, language: Language, look: () => void) {
     this.known = known;
-    this.lexemes = lex(body, bodyAt);
+    this.language = language;
+    this.lexemes = lex(body, bodyAt, language, look);
     this.end = bodyAt + body.length;
   }
 
@@ -164,9 +191,12 @@ export class Reader {
     return next.text;
   }
 
-  nameOrText(what: string): string {
+  /** The name of a variable that a Liquid tag makes. Throws where something else is next. */
+  variable(what: string): string {
     const next = this.peek();
-    if (next?.kind !== 'name' && next?.kind !== 'string') throw this.wrong(what);
+    const isName = next?.kind === 'name' || next?.kind === 'string' || (next?.kind === 'number' && /^\d+$/.test(next.text)); // prettier-ignore
+    if (!isName) throw this.wrong(what);
+    if (next.text.startsWith('-')) throw syntax(`a name cannot begin with '-'`, this.at);
     this.place++;
     return next.text;
   }
@@ -202,7 +232,9 @@ export class Reader {
         next !== undefined && (next.kind !== 'mark' || ['(', '@', '../', './', '.', '['].includes(next.text));
       // `items as |item|`: the words behind are the block's.
       const isBlockParams = next?.kind === 'name' && next.text === 'as' && this.isMark('|', 2);
-      if (isCall && !isBlockParams) return this.call();
+      // `{{#if count includeZero=true}}`: the option is the block's as well.
+      const isOption = next?.kind === 'name' && this.isMark('=', 2) && !this.known.helpers.has(first.text);
+      if (isCall && !isBlockParams && !isOption) return this.call();
     }
     return this.term();
   }
@@ -268,9 +300,10 @@ export class Reader {
 
   private comparison(): Expression {
     const left = this.term();
+    const { at } = this;
     for (const operator of ['==', '!=', '<>', '<=', '>=', '<', '>'])
-      if (this.takeMark(operator)) return { kind: 'compare', operator, left, right: this.term() };
-    if (this.takeName('contains')) return { kind: 'compare', operator: 'contains', left, right: this.term() };
+      if (this.takeMark(operator)) return { kind: 'compare', operator, left, right: this.term(), at };
+    if (this.takeName('contains')) return { kind: 'compare', operator: 'contains', left, right: this.term(), at };
     return left;
   }
 
@@ -296,12 +329,14 @@ export class Reader {
     }
     if (next.kind === 'number') {
       this.place++;
-      return { kind: 'literal', value: Number(next.text) };
+      const value = Number(next.text);
+      return { kind: 'literal', value: next.text.includes('.') && Number.isInteger(value) ? new Float(value) : value };
     }
     if (next.kind === 'mark' && next.text === '(') return this.parenthesis();
     if (next.kind === 'name' && !isPathMark(this.peek(1))) {
       const word = words.get(next.text);
-      if (word !== undefined) {
+      // Handlebars does not know Liquid's words for nothing: data may have them for names.
+      if (word !== undefined && (word.kind !== 'nothing' || this.language === 'liquid')) {
         this.place++;
         return word;
       }
@@ -339,7 +374,8 @@ export class Reader {
       if (name === 'root') base = 'root';
     } else if (this.takeMark('./')) {
       base = 'this';
-      if (!this.isMark('[')) steps.push(this.name('a name'));
+      if (this.peek()?.kind !== 'segment') steps.push(this.name('a name'));
+      else steps.push(this.segment());
     } else if (this.isMark('..')) {
       this.place++;
       base = 'this';
@@ -348,11 +384,18 @@ export class Reader {
       this.place++;
       base = 'this';
     } else if (this.takeName('this')) base = 'this';
-    else if (this.isMark('[') && up === 0) {
-      // `["a name"]` at the root, and Handlebars' `[a name]`.
+    else if (this.peek()?.kind === 'segment') {
+      const first = this.segment();
+      if (base === 'name') name = first;
+      else steps.push(first);
+    } else if (this.isMark('[') && up === 0) {
+      // `["a name"]`, or in Liquid what another path holds: a name of the data all the same.
       const step = this.bracket();
       if (typeof step === 'string') name = step;
-      else throw syntax('a path begins with a name', at);
+      else {
+        base = 'named';
+        steps.push(step);
+      }
     } else if (this.peek()?.kind === 'name') {
       const first = this.name('a name');
       if (base === 'name') name = first;
@@ -369,11 +412,12 @@ export class Reader {
       if (next === undefined || next.spaced || next.kind !== 'mark') return;
       if (next.text === '.' || next.text === '/') {
         this.place++;
-        if (this.isMark('[')) steps.push(this.bracket());
+        const step = this.peek();
+        if (step?.kind === 'segment') steps.push(this.segment());
         else {
-          const step = this.peek();
           if (step === undefined || step.spaced || (step.kind !== 'name' && step.kind !== 'number'))
             throw this.wrong(`a name behind '${next.text}'`);
+          if (next.text === '/' && step.text === 'this') throw syntax(`'this' can only begin a path`, this.at);
           this.place++;
           steps.push(step.text);
         }
@@ -382,7 +426,13 @@ export class Reader {
     }
   }
 
-  /** `[0]`, `["key"]`, `[other.path]`; Handlebars' `[any text]` where it is none of these. */
+  private segment(): string {
+    const text = this.peek()?.text ?? '';
+    this.place++;
+    return text;
+  }
+
+  /** `[0]`, `["key"]`, `[other.path]`. */
   private bracket(): string | Expression {
     this.place++;
     const first = this.peek();
@@ -390,22 +440,9 @@ export class Reader {
       this.place += 2;
       return first.text;
     }
-    const start = this.place;
-    try {
-      const value = this.term();
-      if (this.takeMark(']')) return value;
-    } catch {
-      // Not a value: read as text below.
-    }
-    this.place = start;
-    let text = '';
-    while (!this.done && !this.isMark(']')) {
-      const lexeme = this.peek();
-      text += (lexeme?.spaced === true && text !== '' ? ' ' : '') + (lexeme?.text ?? '');
-      this.place++;
-    }
+    const value = this.term();
     if (!this.takeMark(']')) throw this.wrong(`']'`);
-    return text;
+    return value;
   }
 }
 

@@ -21,22 +21,43 @@ export interface Compiled {
   readonly nodes: readonly Node[];
 }
 
-export type Compilation = { ok: true; template: Compiled } | { ok: false; faults: readonly TemplateFault[] };
+/** `slow`: only its time ran out. */
+export type Compilation =
+  { ok: true; template: Compiled } | { ok: false; faults: readonly TemplateFault[]; slow: boolean };
 /** `slow`: only its time ran out. */
 export type Rendering = { ok: true; output: string } | { ok: false; faults: readonly TemplateFault[]; slow: boolean };
 
 export const MOST_SOURCE = 512 * 1024;
 export const RENDER_LIMIT_MS = 250;
 
-/** Reads a template. Linear in its length. */
-export function compile(source: string, part: Part): Compilation {
+/** Milliseconds of any clock that only goes forward, and how many of them it may take. */
+export interface TimeLimit {
+  monotonic(): number;
+  limitMs: number;
+}
+
+/** Reads a template. Linear in its length; without a limit it takes the time it takes. */
+export function compile(source: string, part: Part, limit?: TimeLimit): Compilation {
   try {
     if (Buffer.byteLength(source) > MOST_SOURCE) throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
-    const nodes = parse(source, { helpers, filters, arityOf });
+    const nodes = parse(source, { helpers, filters, arityOf }, lookout(limit));
     return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes) } };
   } catch (error) {
-    return { ok: false, faults: [faultOf(source, error)] };
+    return { ok: false, faults: [faultOf(source, error)], slow: error instanceof TooSlow };
   }
+}
+
+/** Looking at the clock costs more than a tag. */
+const CALLS_A_LOOK = 16;
+
+function lookout(limit: TimeLimit | undefined): () => void {
+  if (limit === undefined) return () => undefined;
+  const { limitMs } = limit;
+  const begun = limit.monotonic();
+  let calls = 0;
+  return () => {
+    if (++calls % CALLS_A_LOOK === 0 && limit.monotonic() - begun > limitMs) throw new TooSlow(limitMs);
+  };
 }
 
 export interface RenderOptions {
@@ -52,6 +73,8 @@ export interface RenderOptions {
   /** Milliseconds of any clock that only goes forward. */
   monotonic(): number;
   limitMs?: number;
+  /** Values that have more characters and elements are left to who may take longer: `slow`. Default: none is. */
+  mostWeight?: number;
 }
 
 export function render({ part, source, nodes }: Compiled, options: RenderOptions): Rendering {
@@ -137,10 +160,12 @@ function variablesOf(nodes: readonly Node[]): string[] {
         case 'case':
           look(node.value);
           for (const { values, body } of node.whens) {
-            values.forEach(look);
+            values?.forEach(look);
             walk(body);
           }
-          walk(node.otherwise);
+          break;
+        case 'ifchanged':
+          walk(node.body);
           break;
         case 'assign':
           look(node.value);

@@ -3,61 +3,29 @@
  * take an expression to evaluate are left out, since it could come from data.
  */
 import { Context, Liquid, toValueSync } from 'liquidjs';
+import { date, formatDate, money } from './dates.ts';
 import { failed } from './fault.ts';
-import { compare, escaped, escapedOnce, isObject, isTrue, listOf, memberOf, plain, Safe, textOf } from './value.ts';
+import type { Filter, Helper, Surroundings } from './filter.ts';
+import { listFilters } from './list-filters.ts';
+import { asNumber, numberFilters } from './number-filters.ts';
+import { textFilters } from './text-filters.ts';
+import { compare, escaped, escapedOnce, isObject, isTrue, jsonOf, memberOf, plain, Safe, textOf } from './value.ts';
 
-/** What a filter or helper may ask about the render it is part of. */
-export interface Surroundings {
-  part: 'html' | 'text' | 'subject' | 'header';
-  locale: string;
-  timezone: string;
-  now: number;
-}
-
-export type Filter = (
-  around: Surroundings,
-  value: unknown,
-  args: readonly unknown[],
-  named: ReadonlyMap<string, unknown>,
-) => unknown;
-
-export type Helper = (around: Surroundings, args: readonly unknown[], named: ReadonlyMap<string, unknown>) => unknown;
-
-/** Liquid's standard set, as LiquidJS has it. */
+/** Filters of texts in Liquid's standard set, as LiquidJS has them. */
 const standard = [
-  'abs', 'append', 'at_least', 'at_most', 'base64_decode', 'base64_encode', 'capitalize', 'ceil', 'compact', 'downcase', 'find', 'find_index', 'first', 'floor', 'has', 'join',
-  'last', 'lstrip', 'prepend', 'reject', 'remove', 'remove_first', 'remove_last', 'replace', 'replace_first', 'replace_last', 'reverse', 'round', 'rstrip',
-  'slice', 'sort', 'sort_natural', 'split', 'strip', 'strip_newlines', 'sum', 'truncate', 'truncatewords', 'uniq', 'upcase', 'url_decode', 'where', 'squish',
-  'slugify', 'array_to_sentence_string', 'number_of_words',
+  'append', 'base64_decode', 'base64_encode', 'capitalize', 'downcase', 'lstrip', 'prepend', 'remove_first', 'remove_last', 'replace_first', 'replace_last',
+  'rstrip', 'strip', 'strip_newlines', 'upcase', 'url_decode', 'squish', 'slugify', 'array_to_sentence_string', 'number_of_words',
 ] as const; // prettier-ignore
 
 /** Text that only loses or gains white space stays safe. */
 const keepsSafe: ReadonlySet<string> = new Set(['strip', 'lstrip', 'rstrip', 'strip_newlines', 'squish']);
 
-interface Engine {
-  liquid: Liquid;
-  context: Context;
-}
-
-const engines = new Map<string, Engine>();
-const MOST_ENGINES = 50;
-
-function engineFor({ locale, timezone }: Surroundings): Engine {
-  const key = `${locale} ${timezone}`;
-  let engine = engines.get(key);
-  if (engine === undefined) {
-    if (engines.size >= MOST_ENGINES) engines.clear();
-    const liquid = new Liquid({ locale, timezoneOffset: timezone });
-    engine = { liquid, context: new Context({}, liquid.options, { sync: true }) };
-    engines.set(key, engine);
-  }
-  return engine;
-}
+const liquid = new Liquid();
+const context = new Context({}, liquid.options, { sync: true });
 
 type Handler = (this: unknown, value: unknown, ...args: unknown[]) => unknown;
 
-function ofLiquid(name: string, around: Surroundings, value: unknown, args: readonly unknown[]): unknown {
-  const { liquid, context } = engineFor(around);
+function ofLiquid(name: string, value: unknown, args: readonly unknown[]): unknown {
   const found = liquid.filters[name] as Handler | { handler: Handler } | undefined;
   const handler = typeof found === 'object' ? found.handler : found;
   if (handler === undefined) throw new Error(`LiquidJS has no filter ${name}`);
@@ -68,31 +36,16 @@ function ofLiquid(name: string, around: Surroundings, value: unknown, args: read
   }
 }
 
+/** An object as it would be printed; what else is not a text stays what it is. */
+const asText = (value: unknown): unknown => (typeof plain(value) === 'object' ? textOf(value) : plain(value));
+
 const standardFilters = standard.map((name): [string, Filter] => [
   name,
-  (around, value, args) => {
-    const result = ofLiquid(name, around, plain(value), args.map(plain));
+  (_, value, args) => {
+    const result = ofLiquid(name, name === 'array_to_sentence_string' ? plain(value) : textOf(value), args.map(asText)); // prettier-ignore
     return value instanceof Safe && keepsSafe.has(name) && typeof result === 'string' ? new Safe(result) : result;
   },
 ]);
-
-/** Rounded where binary fractions would show: 10.1 - 2.2 is 7.9. */
-const tidy = (value: number): number => (Number.isInteger(value) ? value : Number(value.toPrecision(15)));
-
-const arithmetic = (name: string, run: (a: number, b: number) => number): [string, Filter] => [
-  name,
-  (_, value, [by]) => tidy(run(asNumber(value), asNumber(by))),
-];
-
-function notZero(by: number): number {
-  if (by === 0) throw failed('a number is divided by 0');
-  return by;
-}
-
-const asNumber = (value: unknown): number => {
-  const given = plain(value);
-  return typeof given === 'number' ? given : Number.parseFloat(textOf(given)) || 0;
-};
 
 /** Data goes to a safe text escaped, so that the result is safe as a whole. */
 const safeText = ({ part }: Surroundings, value: unknown): string =>
@@ -100,56 +53,27 @@ const safeText = ({ part }: Surroundings, value: unknown): string =>
 
 export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ...standardFilters,
+  ...numberFilters,
+  ...listFilters,
+  ...textFilters,
   ['raw', (_, value) => new Safe(textOf(value))],
   ['escape', (_, value) => (value instanceof Safe ? value : new Safe(escaped(textOf(value))))],
   ['escape_once', (_, value) => (value instanceof Safe ? value : new Safe(escapedOnce(textOf(value))))],
   ['newline_to_br', (around, value) => new Safe(safeText(around, value).replace(/\r?\n/g, '<br />\n'))],
   ['strip_html', (_, value) => withoutTags(textOf(value))],
-  ['json', (_, value) => JSON.stringify(plain(value) ?? null)],
+  ['json', (_, value) => jsonOf(value)],
   ['default', (_, value, [fallback], named) => {
     const given = plain(value);
     if (given === false) return named.get('allow_false') === true ? given : fallback;
     const empty = given === null || given === undefined || given === '' || (Array.isArray(given) && given.length === 0) || (isObject(given) && Object.keys(given).length === 0);
     return empty ? fallback : value;
   }],
-  // Whole numbers divide to a whole number, as in Liquid.
-  ['divided_by', (_, value, [by]) => {
-    const [a, b] = [asNumber(value), notZero(asNumber(by))];
-    return Number.isInteger(a) && Number.isInteger(b) ? Math.floor(a / b) : tidy(a / b);
-  }],
-  arithmetic('plus', (a, b) => a + b),
-  arithmetic('minus', (a, b) => a - b),
-  arithmetic('times', (a, b) => a * b),
-  arithmetic('modulo', (a, b) => a - notZero(b) * Math.floor(a / b)),
-  ['concat', (_, value, [other]) => {
-    if (!Array.isArray(plain(other))) throw failed("the filter 'concat' needs a list");
-    return [...flat(value), ...flat(other)];
-  }],
-  ['map', (_, value, [name]) => flat(value).map((one) => memberOf(one, textOf(name)))],
-  ['size', (_, value) => memberOf(value, 'size') ?? 0],
   ['url_encode', (_, value) => encodeURIComponent(wellFormed(textOf(value))).replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`).replaceAll('%20', '+')],
   ['base64_url_safe_encode', (_, value) => Buffer.from(textOf(value)).toString('base64').replaceAll('+', '-').replaceAll('/', '_')],
   ['base64_url_safe_decode', (_, value) => Buffer.from(textOf(value), 'base64url').toString()],
-  ['date', (around, value, [format]) => dateFilter(around, plain(value), plain(format))],
+  ['date', (around, value, [format]) => date(around, value, format)],
   ['money', (around, value, [currency]) => money(around, asNumber(value), plain(currency))],
 ]); // prettier-ignore
-
-function dateFilter(around: Surroundings, value: unknown, format: unknown): unknown {
-  if (value === null || value === undefined || value === '') return value;
-  if (format === null || format === undefined || format === '') return value;
-  const when = value === 'now' || value === 'today' ? new Date(around.now) : value;
-  return ofLiquid('date', around, when, [format]);
-}
-
-function money({ locale }: Surroundings, amount: number, currency: unknown): string {
-  const two = { minimumFractionDigits: 2, maximumFractionDigits: 2 };
-  if (typeof currency !== 'string') return new Intl.NumberFormat(locale, two).format(amount);
-  try {
-    return new Intl.NumberFormat(locale, { style: 'currency', currency }).format(amount);
-  } catch {
-    throw failed(`'${currency.slice(0, 20)}' is no currency`);
-  }
-}
 
 /** Linear in the text, whatever is left open in it. */
 function withoutTags(text: string): string {
@@ -185,11 +109,6 @@ function indexOfAnyCase(text: string, mark: string, from: number): number {
   pattern.lastIndex = from;
   return pattern.exec(text)?.index ?? -1;
 }
-
-/** Lists in lists count as one list, as deep as JSON may be. */
-const flat = (value: unknown): unknown[] =>
-  listOf(value, MOST_FLAT).flatMap((one): unknown[] => (Array.isArray(one) ? flat(one) : [one]));
-const MOST_FLAT = 50_000;
 
 /** Half a character is none, and cannot be encoded. */
 const wellFormed = (text: string): string => text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd'); // prettier-ignore
@@ -244,53 +163,3 @@ export const helpers: ReadonlyMap<string, Helper> = new Map<string, Helper>([
   ['insert', (_, [value, fallback]) => (isTrue(value, 'handlebars') || plain(value) === 0 ? value : textOf(fallback).replace(/^default=/, ''))],
   ['formatDate', (around, [value, format, zone]) => formatDate(around, plain(value), textOf(format), plain(zone))],
 ]); // prettier-ignore
-
-/** `YYYY-MM-DD HH:mm:ss` and their kin, in the zone of the template or the one that is named. */
-function formatDate(around: Surroundings, value: unknown, format: string, zone: unknown): string {
-  const date = value === 'now' ? new Date(around.now) : dateOf(value);
-  if (date === null) return '';
-  const timeZone = typeof zone === 'string' && zone !== '' ? zone : around.timezone;
-  let part: (options: Intl.DateTimeFormatOptions, type: string, locale?: string) => string;
-  try {
-    new Intl.DateTimeFormat('en', { timeZone });
-    part = (options, type, locale = around.locale) =>
-      new Intl.DateTimeFormat(locale, { timeZone, ...options }).formatToParts(date).find((one) => one.type === type)?.value ?? ''; // prettier-ignore
-  } catch {
-    throw failed(`'${timeZone.slice(0, 60)}' is no time zone`);
-  }
-  const number = (options: Intl.DateTimeFormatOptions, type: string, digits: number): string =>
-    part({ hourCycle: 'h23', ...options }, type, 'en-US').padStart(digits, '0');
-  const marks: Readonly<Record<string, () => string>> = {
-    YYYY: () => number({ year: 'numeric' }, 'year', 4),
-    YY: () => number({ year: 'numeric' }, 'year', 4).slice(-2),
-    MMMM: () => part({ month: 'long', day: 'numeric' }, 'month'),
-    MMM: () => part({ month: 'short', day: 'numeric' }, 'month'),
-    MM: () => number({ month: 'numeric' }, 'month', 2),
-    M: () => number({ month: 'numeric' }, 'month', 1),
-    DD: () => number({ day: 'numeric' }, 'day', 2),
-    D: () => number({ day: 'numeric' }, 'day', 1),
-    dddd: () => part({ weekday: 'long' }, 'weekday'),
-    ddd: () => part({ weekday: 'short' }, 'weekday'),
-    HH: () => number({ hour: 'numeric' }, 'hour', 2),
-    H: () => number({ hour: 'numeric' }, 'hour', 1),
-    hh: () => part({ hour: 'numeric', hourCycle: 'h12' }, 'hour', 'en-US').padStart(2, '0'),
-    h: () => part({ hour: 'numeric', hourCycle: 'h12' }, 'hour', 'en-US'),
-    mm: () => number({ minute: 'numeric' }, 'minute', 2),
-    m: () => number({ minute: 'numeric' }, 'minute', 1),
-    ss: () => number({ second: 'numeric' }, 'second', 2),
-    s: () => number({ second: 'numeric' }, 'second', 1),
-    A: () => part({ hour: 'numeric', hourCycle: 'h12' }, 'dayPeriod', 'en-US').toUpperCase(),
-    a: () => part({ hour: 'numeric', hourCycle: 'h12' }, 'dayPeriod', 'en-US').toLowerCase(),
-  };
-  return format.replace(
-    /\[([^\]]*)\]|YYYY|YY|MMMM|MMM|MM|M|DD|D|dddd|ddd|HH|H|hh|h|mm|m|ss|s|A|a/g,
-    (mark, literal: string | undefined) => literal ?? marks[mark]?.() ?? mark,
-  );
-}
-
-function dateOf(value: unknown): Date | null {
-  if (typeof value !== 'string' && typeof value !== 'number') return null;
-  // Numbers are seconds, unless they are so large that they must be milliseconds.
-  const date = new Date(typeof value === 'number' && Math.abs(value) < 1e11 ? value * 1000 : value);
-  return Number.isNaN(date.getTime()) ? null : date;
-}

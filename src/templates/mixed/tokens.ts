@@ -25,23 +25,27 @@ interface Found {
   standalone: boolean;
 }
 
-export function tokenize(source: string): Token[] {
+/** `look` is called for each tag: it may throw where that takes too long. */
+export function tokenize(source: string, look: () => void): Token[] {
   const parts: (string | Found)[] = [];
   let from = 0;
-  let look = 0;
+  let next = 0;
   for (;;) {
-    const at = source.indexOf('{', look);
+    const at = source.indexOf('{', next);
     if (at < 0 || at === source.length - 1) break;
-    const next = source[at + 1];
-    if (next !== '{' && next !== '%') {
-      look = at + 1;
+    const second = source[at + 1];
+    if (second !== '{' && second !== '%') {
+      next = at + 1;
       continue;
     }
-    const escaped = next === '{' && source[at - 1] === '\\' && at > from;
-    const found = escaped ? literalBraces(at) : next === '{' ? mustache(source, at) : liquidTag(source, at);
-    parts.push(source.slice(from, escaped ? at - 1 : at), found);
+    look();
+    const marked = second === '{' && source[at - 1] === '\\' && at > from;
+    // Two backslashes are one of text, and the tag behind it is a tag.
+    const escaped = marked && !(source[at - 2] === '\\' && at - 1 > from);
+    const found = escaped ? literalBraces(at) : second === '{' ? mustache(source, at) : liquidTag(source, at);
+    parts.push(source.slice(from, marked ? at - 1 : at), found);
     from = found.end;
-    look = found.end;
+    next = found.end;
   }
   parts.push(source.slice(from));
   return joined(parts);
@@ -82,49 +86,50 @@ function mustache(source: string, at: number): Found {
     trimAfter = true;
     bodyEnd--;
   }
-  const common = { literal: null, end, trimBefore, trimAfter };
-  return { ...common, ...mustacheToken(source, at, start, bodyEnd, raw) };
+  const token = mustacheToken(source, at, start, bodyEnd, raw);
+  return { token, literal: null, end, trimBefore, trimAfter, standalone: token.kind !== 'output' };
 }
 
-function mustacheToken(
-  source: string,
-  at: number,
-  start: number,
-  end: number,
-  raw: boolean,
-): Pick<Found, 'token' | 'standalone'> {
-  const spaces = /^\s*/.exec(source.slice(start, Math.min(end, start + 1000)))?.[0].length ?? 0;
-  const first = start + spaces;
-  const body = (from: number): { body: string; bodyAt: number; at: number } => ({
-    body: source.slice(from, end),
-    bodyAt: from,
-    at,
-  });
-  if (raw) return { token: { kind: 'output', ...body(start), raw: true }, standalone: false };
+function mustacheToken(source: string, at: number, start: number, end: number, raw: boolean): NonNullable<Found['token']> {
+  if (raw) return outputToken(source, at, start, end, true);
+  const first = behindBlanks(source, start, end);
   switch (source[first]) {
     case '#':
       if (source[first + 1] === '*' || source[first + 1] === '>')
         throw syntax('decorators and partials are not part of this language', at);
-      return { token: { kind: 'open', ...body(first + 1) }, standalone: true };
+      return blockToken('open', source, at, first + 1, end);
     case '^':
       // `{{^}}` is an old spelling of `{{else}}`.
-      if (source.slice(first + 1, end).trim() === '')
-        return { token: { kind: 'else', ...body(first + 1) }, standalone: true };
-      return { token: { kind: 'inverse', ...body(first + 1) }, standalone: true };
+      return blockToken(source.slice(first + 1, end).trim() === '' ? 'else' : 'inverse', source, at, first + 1, end);
     case '/':
-      return { token: { kind: 'close', ...body(first + 1) }, standalone: true };
+      return blockToken('close', source, at, first + 1, end);
     case '>':
     case '*':
       throw syntax('partials and decorators are not part of this language', at);
     case '&':
-      return { token: { kind: 'output', ...body(first + 1), raw: true }, standalone: false };
+      return outputToken(source, at, first + 1, end, true);
+    case 'e':
+      if (/^else(?![^\s~-])/.test(source.slice(first, Math.min(end, first + 5))))
+        return blockToken('else', source, at, first + 4, end);
+      break;
     default:
       break;
   }
-  if (/^else(?![^\s~-])/.test(source.slice(first, Math.min(end, first + 5))) && first < end)
-    return { token: { kind: 'else', ...body(first + 4) }, standalone: true };
-  return { token: { kind: 'output', ...body(start), raw: false }, standalone: false };
+  return outputToken(source, at, start, end, false);
+} // prettier-ignore
+
+/** Not by a regular expression: that takes as long as all the rest of a small tag. */
+function behindBlanks(source: string, from: number, to: number): number {
+  let at = from;
+  while (at < to && (source[at] === ' ' || source[at] === '\n' || source[at]?.trim() === '')) at++;
+  return at;
 }
+
+const outputToken = (source: string, at: number, from: number, to: number, raw: boolean): NonNullable<Found['token']> =>
+  ({ kind: 'output', body: source.slice(from, to), bodyAt: from, at, raw }); // prettier-ignore
+
+const blockToken = (kind: 'open' | 'inverse' | 'close' | 'else', source: string, at: number, from: number, to: number): NonNullable<Found['token']> =>
+  ({ kind, body: source.slice(from, to), bodyAt: from, at }); // prettier-ignore
 
 /** `{{! … }}`, or `{{!-- … --}}`, which may hold `}}`. */
 function comment(source: string, at: number, start: number, trimBefore: boolean): Found {
@@ -150,7 +155,12 @@ function liquidTag(source: string, at: number): Found {
     return { ...common, token: null, literal: rawText(source.slice(end, last.from), trimAfter, last.trimBefore), end: last.end, trimAfter: last.trimAfter }; // prettier-ignore
   }
   if (name === 'comment') {
-    const last = closing(source, end, 'comment', at);
+    const last = commentEnd(source, end, at);
+    return { ...common, token: null, end: last.end, trimAfter: last.trimAfter };
+  }
+  if (name === 'doc') {
+    if (source.slice(bodyAt, close).trim() !== '') throw syntax(`{% doc %} takes no values`, at);
+    const last = closing(source, end, 'doc', at);
     return { ...common, token: null, end: last.end, trimAfter: last.trimAfter };
   }
   return { ...common, token: { kind: 'tag', name, body: source.slice(bodyAt, close), bodyAt, at } };
@@ -178,21 +188,31 @@ function tagAt(source: string, at: number): TagPlace {
   return { start, close: trimAfter ? found - 1 : found, end: found + 2, trimBefore, trimAfter };
 }
 
-/** The end tag of a block whose inside is not read: a `comment` may hold others, a `raw` may not. */
-function closing(source: string, from: number, name: 'raw' | 'comment', openedAt: number): TagPlace & { from: number } {
-  const pattern = /\{%[-~]?\s*(raw|endraw|comment|endcomment)\b/g;
+/** The end tag of a block whose inside is not read. */
+function closing(source: string, from: number, name: 'raw' | 'doc', openedAt: number): TagPlace & { from: number } {
+  const pattern = name === 'raw' ? /\{%[-~]?\s*endraw\b/g : /\{%[-~]?\s*(?:enddoc|doc)\b/g;
   pattern.lastIndex = from;
+  const match = pattern.exec(source);
+  if (match === null) throw syntax(`{% ${name} %} is never closed`, openedAt);
+  if (!match[0].endsWith(`end${name}`)) throw syntax(`a {% ${name} %} cannot stand in another`, match.index);
+  return { ...tagAt(source, match.index), from: match.index };
+}
+
+/** The end of a comment, which may hold others and `raw`. Its tags are read as tags: what is left open swallows the end. */
+function commentEnd(source: string, from: number, openedAt: number): TagPlace {
   let depth = 1;
   let inRaw = false;
-  for (let match = pattern.exec(source); match !== null; match = pattern.exec(source)) {
-    const [, word] = match;
-    if (name === 'raw' ? word !== 'endraw' : inRaw && word !== 'endraw') continue;
-    if (name === 'comment' && word === 'raw') inRaw = true;
-    else if (name === 'comment' && word === 'endraw') inRaw = false;
-    else depth += word === 'comment' ? 1 : -1;
-    if (depth === 0) return { ...tagAt(source, match.index), from: match.index };
+  for (let at = source.indexOf('{%', from); at >= 0;) {
+    const end = source.indexOf('%}', at + 2);
+    if (end < 0) break;
+    const word = /^[-~]?\s*(\w+)/.exec(source.slice(at + 2, Math.min(end, at + 1000)))?.[1];
+    if (inRaw) inRaw = word !== 'endraw';
+    else if (word === 'raw') inRaw = true;
+    else if (word === 'comment') depth++;
+    else if (word === 'endcomment' && --depth === 0) return tagAt(source, at);
+    at = source.indexOf('{%', end + 2);
   }
-  throw syntax(`{% ${name} %} is never closed`, openedAt);
+  throw syntax(`{% comment %} is never closed`, openedAt);
 }
 
 /**

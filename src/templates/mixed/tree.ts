@@ -2,16 +2,16 @@
  * From tokens to one tree. Blocks of both languages lie on one stack, so that a closer or an `else` belongs to the innermost
  * open block or to none.
  */
-import { Reader, type Expression, type Known } from './expression.ts';
+import { Reader, type Expression, type Known, type Language } from './expression.ts';
 import { syntax } from './fault.ts';
 import { tokenize, type Token } from './tokens.ts';
-
-/** Whose idea of truth decides: an empty list is false to Handlebars and true to Liquid. */
-export type Truth = 'handlebars' | 'liquid';
+import type { Truth } from './value.ts';
 
 export interface Branch {
   test: Expression;
   truth: Truth;
+  /** `includeZero`: whether 0 is true as well. */
+  zero: Expression | null;
   negated: boolean;
   body: Node[];
 }
@@ -33,13 +33,20 @@ export type Node =
   | { kind: 'section'; value: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
   | { kind: 'for'; name: string; list: Expression; options: ForOptions; body: Node[]; otherwise: Node[]; at: number }
   | { kind: 'tablerow'; name: string; list: Expression; options: ForOptions; cols: Expression | null; body: Node[]; at: number } // prettier-ignore
-  | { kind: 'case'; value: Expression; whens: { values: Expression[]; body: Node[] }[]; otherwise: Node[] }
+  | { kind: 'case'; value: Expression; whens: When[] }
   | { kind: 'assign'; name: string; value: Expression; at: number }
   | { kind: 'capture'; name: string; body: Node[] }
+  | { kind: 'ifchanged'; body: Node[] }
   | { kind: 'step'; name: string; by: 1 | -1 }
   | { kind: 'cycle'; group: Expression | string; values: readonly Expression[] }
   | { kind: 'break' }
   | { kind: 'continue' };
+
+/** `values` is null for an `else`: it is met where no `when` before it was. */
+export interface When {
+  values: Expression[] | null;
+  body: Node[];
+}
 
 /** A block that is not closed yet. */
 interface Open {
@@ -56,12 +63,15 @@ interface Open {
   seenElse: boolean;
   /** `{{else each …}}` opens a block that the outer closer closes as well. */
   chained: boolean;
+  /** Liquid's own: its bodies, which print nothing where none of them has more than white space. */
+  bodies?(): Node[][];
 }
 
 const DEEPEST = 32;
 
-export function parse(source: string, known: Known): Node[] {
-  return new Builder(source, known).build();
+/** `look` is called again and again: it may throw where that takes too long. */
+export function parse(source: string, known: Known, look: () => void): Node[] {
+  return new Builder(source, known, look).build();
 }
 
 class Builder {
@@ -70,13 +80,19 @@ class Builder {
   private readonly source: string;
   private readonly known: Known;
 
-  constructor(source: string, known: Known) {
+  private readonly look: () => void;
+
+  constructor(source: string, known: Known, look: () => void) {
     this.source = source;
     this.known = known;
+    this.look = look;
   }
 
   build(): Node[] {
-    for (const token of tokenize(this.source)) this.take(token);
+    for (const token of tokenize(this.source, this.look)) {
+      this.look();
+      this.take(token);
+    }
     const open = this.stack.at(-1);
     if (open !== undefined) throw syntax(`${open.shown} is never closed`, open.at);
     return this.root;
@@ -109,13 +125,13 @@ class Builder {
       case 'tag':
         // Its lines are tags, each read by itself.
         if (token.name === 'liquid') this.lines(token);
-        else this.tag(token.name, this.reader(token), token.at, token);
+        else this.tag(token.name, this.reader(token, 'liquid'), token.at, token);
         return;
     }
   }
 
-  private reader({ body, bodyAt }: { body: string; bodyAt: number }): Reader {
-    return new Reader(this.known, body, bodyAt);
+  private reader({ body, bodyAt }: { body: string; bodyAt: number }, language: Language = 'handlebars'): Reader {
+    return new Reader(this.known, body, bodyAt, language, this.look);
   }
 
   private output(token: Extract<Token, { kind: 'output' }>): void {
@@ -141,10 +157,9 @@ class Builder {
     const closer = `/${name}`;
     const shown = `{{${negated ? '^' : '#'}${name}}}`;
     const common = { shown, closer, at, chained };
-    if ((name === 'if' || name === 'unless') && !negated) {
+    if (name === 'if' || name === 'unless') {
       reader.takeName(name);
-      const test = this.only(reader);
-      this.ifBlock(common, { test, truth: 'handlebars', negated: name === 'unless', body: [] });
+      this.ifBlock(common, { ...this.only(reader), truth: 'handlebars', negated: (name === 'unless') !== negated, body: [] }); // prettier-ignore
       return;
     }
     if ((name === 'each' || name === 'with') && !negated) {
@@ -161,9 +176,9 @@ class Builder {
     }
     const isCall = this.known.helpers.has(name);
     if (isCall || negated) {
-      const test = isCall ? reader.call() : this.only(reader);
+      const { test } = isCall ? { test: reader.call() } : this.only(reader);
       reader.finish();
-      this.ifBlock(common, { test, truth: 'handlebars', negated, body: [] });
+      this.ifBlock(common, { test, zero: null, truth: isCall ? 'handlebars' : 'section', negated, body: [] });
       return;
     }
     const { value, params } = this.withParams(reader);
@@ -179,12 +194,12 @@ class Builder {
     return top;
   }
 
-  /** One term or call, and options such as `includeZero` that change nothing here. */
-  private only(reader: Reader): Expression {
-    const value = reader.callOrTerm();
-    if (!reader.done) reader.args();
+  /** One term or call, and the option `includeZero`. */
+  private only(reader: Reader): { test: Expression; zero: Expression | null } {
+    const test = reader.callOrTerm();
+    const zero = reader.done ? null : (reader.args().named.get('includeZero') ?? null);
     reader.finish();
-    return value;
+    return { test, zero };
   }
 
   private withParams(reader: Reader): { value: Expression; params: string[] } {
@@ -204,12 +219,19 @@ class Builder {
     this.into.push({ kind: 'if', branches, otherwise });
     this.push({
       ...open,
+      ...(first.truth === 'liquid' ? { bodies: () => [...branches.map(({ body }) => body), otherwise] } : {}),
       into: first.body,
       otherwise: () => (this.top.into = otherwise),
       branch: (name, reader) => {
         if (name !== 'if' && name !== 'elsif') return false;
-        const test = first.truth === 'liquid' ? this.condition(reader) : this.only(reader);
-        const next: Branch = { test, truth: first.truth, negated: false, body: [] };
+        const isLiquid = first.truth === 'liquid';
+        const test = isLiquid ? { test: this.condition(reader), zero: null } : this.only(reader);
+        const next: Branch = { ...test, truth: isLiquid ? 'liquid' : 'handlebars', negated: false, body: [] };
+        // Liquid reads what stands behind its `else` and does nothing with it.
+        if (isLiquid && this.top.seenElse) {
+          this.top.into = next.body;
+          return true;
+        }
         branches.push(next);
         this.top.into = next.body;
         return true;
@@ -270,7 +292,7 @@ class Builder {
         const test = this.condition(reader);
         this.ifBlock(
           { shown, closer: `end${name}`, at, chained: false },
-          { test, truth: 'liquid', negated: name === 'unless', body: [] },
+          { test, zero: null, truth: 'liquid', negated: name === 'unless', body: [] },
         );
         return;
       }
@@ -284,9 +306,10 @@ class Builder {
       case 'else': {
         const open = this.stack.at(-1);
         if (open?.closer.startsWith('/') !== false || open.otherwise === undefined) throw this.misplaced(shown, at);
-        if (open.seenElse) throw syntax(`a second '{% else %}' in ${open.shown}`, at);
+        // A second one in `if` and `unless` is never met, as in Liquid; `case` says itself what it does.
+        if (open.seenElse && open.closer !== 'endcase') open.into = [];
+        else open.otherwise(reader, at);
         open.seenElse = true;
-        open.otherwise(reader, at);
         return;
       }
       case 'for':
@@ -300,14 +323,21 @@ class Builder {
         return;
       case 'capture': {
         const body: Node[] = [];
-        const variable = reader.nameOrText('the name of a variable');
+        const variable = reader.variable('the name of a variable');
         reader.finish();
         this.into.push({ kind: 'capture', name: variable, body });
         this.push({ shown, closer: 'endcapture', at, into: body });
         return;
       }
+      case 'ifchanged': {
+        const body: Node[] = [];
+        reader.finish();
+        this.into.push({ kind: 'ifchanged', body });
+        this.push({ shown, closer: 'endifchanged', at, into: body });
+        return;
+      }
       case 'assign': {
-        const variable = reader.nameOrText('the name of a variable');
+        const variable = reader.variable('the name of a variable');
         if (!reader.takeMark('=')) throw reader.wrong(`'='`);
         const value = reader.filtered(reader.callOrTerm());
         reader.finish();
@@ -323,7 +353,7 @@ class Builder {
       }
       case 'increment':
       case 'decrement': {
-        const variable = reader.nameOrText('the name of a counter');
+        const variable = reader.variable('the name of a counter');
         reader.finish();
         this.into.push({ kind: 'step', name: variable, by: name === 'increment' ? 1 : -1 });
         return;
@@ -348,7 +378,8 @@ class Builder {
       while (this.stack.at(-1)?.chained === true) this.stack.pop();
       if (this.stack.at(-1)?.closer !== name) throw this.misplaced(shown, at);
       reader.finish();
-      this.stack.pop();
+      const bodies = this.stack.pop()?.bodies?.() ?? [];
+      if (bodies.every((body) => body.every(isBlank))) for (const body of bodies) dropText(body);
       return;
     }
     throw syntax(name === '' ? `'{% %}' has no name` : `there is no tag '${name}'`, at);
@@ -387,7 +418,7 @@ class Builder {
     const body: Node[] = [];
     const otherwise: Node[] = [];
     this.into.push({ kind: 'for', name, list, options, body, otherwise, at });
-    this.push({ shown: '{% for %}', closer: 'endfor', at, into: body, otherwise: () => (this.top.into = otherwise) });
+    this.push({ shown: '{% for %}', closer: 'endfor', at, into: body, otherwise: () => (this.top.into = otherwise), bodies: () => [body, otherwise] }); // prettier-ignore
   }
 
   private tablerow(reader: Reader, at: number): void {
@@ -402,23 +433,29 @@ class Builder {
   private caseBlock(reader: Reader, at: number): void {
     const value = reader.value();
     reader.finish();
-    const whens: { values: Expression[]; body: Node[] }[] = [];
-    const otherwise: Node[] = [];
-    this.into.push({ kind: 'case', value, whens, otherwise });
+    const whens: When[] = [];
+    const begin = (values: Expression[] | null): void => {
+      const when: When = { values, body: [] };
+      whens.push(when);
+      this.top.into = when.body;
+    };
+    this.into.push({ kind: 'case', value, whens });
     this.push({
       shown: '{% case %}',
       closer: 'endcase',
       at,
       // What stands before the first `when` belongs to none.
       into: [],
-      otherwise: () => (this.top.into = otherwise),
-      branch: (tagName, values) => {
+      bodies: () => whens.map(({ body }) => body),
+      otherwise: () => {
+        begin(null);
+      },
+      branch: (tagName, terms) => {
         if (tagName !== 'when') return false;
-        const when = { values: [values.term()], body: [] as Node[] };
-        while (values.takeMark(',') || values.takeName('or')) when.values.push(values.term());
-        values.finish();
-        whens.push(when);
-        this.top.into = when.body;
+        const values = [terms.term()];
+        while (terms.takeMark(',') || terms.takeName('or')) values.push(terms.term());
+        terms.finish();
+        begin(values);
         return true;
       },
     });
@@ -445,7 +482,7 @@ class Builder {
   private lineTag(name: string, body: string, bodyAt: number): void {
     const inner = { body, bodyAt };
     if (name === 'liquid') this.lines(inner);
-    else this.tag(name, this.reader(inner), bodyAt, inner);
+    else this.tag(name, this.reader(inner, 'liquid'), bodyAt, inner);
   }
 
   /** `{% liquid %}`: a tag a line. */
@@ -454,6 +491,7 @@ class Builder {
     let at = bodyAt;
     let skipping = 0;
     for (const line of body.split('\n')) {
+      this.look();
       const head = /^\s*(#|[A-Za-z_]\w*)?/.exec(line);
       const name = head?.[1] ?? '';
       const start = head?.[0].length ?? 0;
@@ -470,3 +508,27 @@ class Builder {
 
 /** The first word of a block tag: `#each items as |i|` is `each`, `#a.b` is `a.b`. */
 const blockName = (body: string): string => /^\s*(\S+)/.exec(body)?.[1] ?? '';
+
+/** Whether it prints nothing but white space whatever the data: what Liquid calls a blank body. */
+function isBlank(node: Node): boolean {
+  switch (node.kind) {
+    case 'text':
+      return node.text.trim() === '';
+    case 'assign':
+    case 'capture':
+      return true;
+    case 'if':
+      return node.branches.every(({ truth, body }) => truth === 'liquid' && body.every(isBlank)) && node.otherwise.every(isBlank); // prettier-ignore
+    case 'for':
+      return node.body.every(isBlank) && node.otherwise.every(isBlank);
+    case 'case':
+      return node.whens.every(({ body }) => body.every(isBlank));
+    default:
+      return false;
+  }
+}
+
+function dropText(body: Node[]): void {
+  const rest = body.filter(({ kind }) => kind !== 'text');
+  body.splice(0, body.length, ...rest);
+}

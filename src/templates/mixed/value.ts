@@ -1,10 +1,25 @@
 /** Values of a template: what is inside them, whether they are true, how they compare and how they print. */
+import { failed } from './fault.ts';
 
 /** Text that is fit for its place already and is not escaped again. */
 export class Safe {
   readonly text: string;
   constructor(text: string) {
     this.text = text;
+  }
+}
+
+/**
+ * A whole number that came from a fraction: `5.0`, or what is reckoned with one. It prints its `.0` and divides with a rest;
+ * all else takes it for the number it is.
+ */
+export class Float {
+  readonly value: number;
+  constructor(value: number) {
+    this.value = value;
+  }
+  toJSON(): number {
+    return this.value;
   }
 }
 
@@ -29,10 +44,11 @@ export class Range {
   }
 }
 
-export const plain = (value: unknown): unknown => (value instanceof Safe ? value.text : value);
+export const plain = (value: unknown): unknown =>
+  value instanceof Safe ? value.text : value instanceof Float ? value.value : value;
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Safe) && !(value instanceof Nothing) && !(value instanceof Range) && !(value instanceof Date); // prettier-ignore
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Safe) && !(value instanceof Float) && !(value instanceof Nothing) && !(value instanceof Range) && !(value instanceof Date); // prettier-ignore
 
 /** Own properties only: what a prototype has is no business of a template. */
 export function memberOf(given: unknown, key: string): unknown {
@@ -67,11 +83,18 @@ export function listOf(given: unknown, most: number): unknown[] {
   return [];
 }
 
-export function isTrue(given: unknown, truth: 'handlebars' | 'liquid'): boolean {
+/**
+ * Whose idea of truth decides: Liquid knows nil and false only, Handlebars' `{{#if}}` also nothing, zero and empty lists, its
+ * sections (`{{#name}}`) empty lists alone.
+ */
+export type Truth = 'handlebars' | 'section' | 'liquid';
+
+export function isTrue(given: unknown, truth: Truth): boolean {
   const value = plain(given);
   if (value === null || value === undefined || value === false) return false;
   if (truth === 'liquid') return true;
-  return !(value === '' || value === 0 || Number.isNaN(value) || (Array.isArray(value) && value.length === 0));
+  if (Array.isArray(value)) return value.length > 0;
+  return truth === 'section' || !(value === '' || value === 0 || Number.isNaN(value));
 }
 
 function isNothing(given: unknown, { word }: Nothing): boolean {
@@ -94,6 +117,13 @@ export function isEqual(a: unknown, b: unknown): boolean {
   return left === right;
 }
 
+/** A text and a number have no order: to Liquid that is a fault, where other things are just not in order. */
+export const haveNoOrder = (a: unknown, operator: string, b: unknown): boolean => {
+  if (!['<', '<=', '>', '>='].includes(operator)) return false;
+  const kinds = `${typeof plain(a)} ${typeof plain(b)}`;
+  return kinds === 'string number' || kinds === 'number string';
+};
+
 /** Things of different kinds have no order. */
 export function compare(a: unknown, operator: string, b: unknown): boolean {
   switch (operator) {
@@ -110,7 +140,8 @@ export function compare(a: unknown, operator: string, b: unknown): boolean {
 }
 
 function contains(whole: unknown, part: unknown): boolean {
-  if (typeof whole === 'string') return part !== null && part !== undefined && whole.includes(textOf(part));
+  if (part === null || part === undefined) return false;
+  if (typeof whole === 'string') return whole.includes(textOf(part));
   if (Array.isArray(whole)) return whole.some((one) => isEqual(one, part));
   return isObject(whole) && typeof part === 'string' && Object.hasOwn(whole, part);
 }
@@ -132,14 +163,64 @@ function inOrder(a: unknown, operator: string, b: unknown): boolean {
 
 /** As it is printed. Lists print their elements one after the other, as in Liquid; objects as JSON. */
 export function textOf(given: unknown): string {
+  if (given instanceof Float) return Number.isInteger(given.value) ? `${String(given.value)}.0` : String(given.value);
   const value = plain(given);
   if (value === null || value === undefined || value instanceof Nothing) return '';
   if (typeof value === 'string') return value;
   if (typeof value === 'number' || typeof value === 'boolean' || typeof value === 'bigint') return String(value);
-  if (Array.isArray(value)) return value.map(textOf).join('');
+  if (Array.isArray(value)) return joined(value, '');
   if (value instanceof Range) return `${String(value.from)}..${String(value.to)}`;
   if (value instanceof Date) return value.toISOString();
   return JSON.stringify(value);
+}
+
+/** No value is longer, printed or counted by `weightOf`. */
+export const MOST_OUTPUT = 5 * 1024 * 1024;
+
+/** The elements printed with `glue` between them. Throws where that gets too long: a list can hold one long text very often. */
+export function joined(list: readonly unknown[], glue: string): string {
+  const texts: string[] = [];
+  let length = 0;
+  for (const one of list) {
+    const text = textOf(one);
+    length += text.length + glue.length;
+    if (length - glue.length > MOST_OUTPUT) throw failed(`a text grows longer than ${String(MOST_OUTPUT)} characters`);
+    texts.push(text);
+  }
+  return texts.join(glue);
+}
+
+/** As JSON. Throws where that gets too long. */
+export function jsonOf(given: unknown): string {
+  const value = plain(given) ?? null;
+  if (!Array.isArray(value)) return JSON.stringify(value);
+  const texts: string[] = [];
+  let length = 2;
+  for (const one of value) {
+    const text = jsonOf(one);
+    length += text.length + 1;
+    if (length > MOST_OUTPUT) throw failed(`a text grows longer than ${String(MOST_OUTPUT)} characters`);
+    texts.push(text);
+  }
+  return `[${texts.join(',')}]`;
+}
+
+/**
+ * How much there is to do for who walks through a value: its characters and elements. Counts no further than `most`, so that
+ * asking costs no more than is allowed.
+ */
+export function weightOf(given: unknown, most: number): number {
+  const value = plain(given);
+  if (typeof value === 'string') return value.length;
+  if (value instanceof Range) return Math.min(value.length, most + 1);
+  const parts = Array.isArray(value) ? value : isObject(value) ? Object.values(value) : null;
+  if (parts === null) return 1;
+  let weight = 1;
+  for (const part of parts) {
+    weight += weightOf(part, most - weight);
+    if (weight > most) break;
+  }
+  return weight;
 }
 
 const escapes: Readonly<Record<string, string>> = {

@@ -1,0 +1,188 @@
+/**
+ * The formats of Liquid's `date`: Ruby's `strftime`, in a time zone and with the words of a locale. Formatters are kept, since
+ * making one takes longer than using it a hundred times.
+ */
+import { failed } from './fault.ts';
+
+/** What the calendar of the zone says. */
+interface Fields {
+  year: number;
+  /** 1 to 12. */
+  month: number;
+  day: number;
+  hour: number;
+  minute: number;
+  second: number;
+  millisecond: number;
+  /** 0 is Sunday. */
+  weekday: number;
+  /** 1 to 366. */
+  yearDay: number;
+  /** Minutes east of Greenwich. */
+  offset: number;
+  at: number;
+  zone: string;
+  locale: string;
+}
+
+const MOST_FORMATS = 200;
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+/** Kept by its options. Throws a RangeError for an unknown zone or locale. */
+export function dateFormat(locale: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
+  const key = `${locale} ${JSON.stringify(options)}`;
+  const known = formats.get(key);
+  if (known !== undefined) return known;
+  const made = new Intl.DateTimeFormat(locale, options);
+  if (formats.size >= MOST_FORMATS) formats.clear();
+  formats.set(key, made);
+  return made;
+}
+
+const numeric = { year: 'numeric', month: 'numeric', day: 'numeric', hour: 'numeric', minute: 'numeric', second: 'numeric', hourCycle: 'h23' } as const; // prettier-ignore
+
+function fieldsOf(at: number, zone: string, locale: string): Fields {
+  const millisecond = ((at % 1000) + 1000) % 1000;
+  let local = at;
+  if (zone !== 'UTC') {
+    const parts = new Map(dateFormat('en-US', { ...numeric, timeZone: zone, era: 'short' }).formatToParts(at).map(({ type, value }) => [type, value])); // prettier-ignore
+    const get = (type: Intl.DateTimeFormatPartTypes): number => Number(parts.get(type));
+    const year = parts.get('era') === 'BC' ? 1 - get('year') : get('year');
+    const date = new Date(0);
+    date.setUTCFullYear(year, get('month') - 1, get('day'));
+    local = date.setUTCHours(get('hour'), get('minute'), get('second'), millisecond);
+  }
+  const date = new Date(local);
+  const year = date.getUTCFullYear();
+  return {
+    year,
+    month: date.getUTCMonth() + 1,
+    day: date.getUTCDate(),
+    hour: date.getUTCHours(),
+    minute: date.getUTCMinutes(),
+    second: date.getUTCSeconds(),
+    millisecond,
+    weekday: date.getUTCDay(),
+    yearDay: Math.floor((local - Date.UTC(year, 0, 1)) / 86_400_000) + 1,
+    offset: Math.round((local - at) / 60_000),
+    at,
+    zone,
+    locale,
+  };
+}
+
+/** A word of the locale: of a month or a day of the week. */
+const word = ({ at, zone, locale }: Fields, options: Intl.DateTimeFormatOptions, type: 'month' | 'weekday'): string =>
+  dateFormat(locale, { ...options, timeZone: zone }).formatToParts(at).find((part) => part.type === type)?.value ?? ''; // prettier-ignore
+
+function zoneText({ offset }: Fields, colon: boolean): string {
+  const minutes = Math.abs(offset);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  return `${offset < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}${colon ? ':' : ''}${two(minutes % 60)}`;
+}
+
+const zoneName = ({ at, zone }: Fields): string =>
+  dateFormat('en-US', { timeZone: zone, timeZoneName: 'short' }).formatToParts(at).find(({ type }) => type === 'timeZoneName')?.value ?? ''; // prettier-ignore
+
+const hour12 = ({ hour }: Fields): number => hour % 12 || 12;
+
+/** Week of the year, the first being the one that its first `from` (0 is Sunday) begins. */
+const week = ({ yearDay, weekday }: Fields, from: 0 | 1): number =>
+  Math.floor((yearDay + 6 - ((weekday - from + 7) % 7)) / 7);
+
+/** ISO 8601: the week that holds the year's first Thursday is the first. */
+function isoWeek({ year, month, day, weekday }: Fields): { year: number; week: number } {
+  const thursday = new Date(Date.UTC(year, month - 1, day + 4 - (weekday || 7)));
+  const own = thursday.getUTCFullYear();
+  return { year: own, week: Math.floor((thursday.getTime() - Date.UTC(own, 0, 1)) / (7 * 86_400_000)) + 1 };
+}
+
+interface Directive {
+  text(fields: Fields): string | number;
+  /** Filled up to so many characters; with `0` unless it says else. */
+  width?: number;
+  fill?: ' ';
+}
+
+const composed = (format: string): Directive => ({ text: (fields) => written(fields, format) });
+
+const directives: Readonly<Record<string, Directive>> = {
+  a: { text: (fields) => word(fields, { weekday: 'short' }, 'weekday') },
+  A: { text: (fields) => word(fields, { weekday: 'long' }, 'weekday') },
+  b: { text: (fields) => word(fields, { month: 'short', day: 'numeric' }, 'month') },
+  B: { text: (fields) => word(fields, { month: 'long', day: 'numeric' }, 'month') },
+  c: composed('%a %b %e %T %Y'),
+  C: { text: ({ year }) => Math.floor(year / 100), width: 2 },
+  d: { text: ({ day }) => day, width: 2 },
+  D: composed('%m/%d/%y'),
+  e: { text: ({ day }) => day, width: 2, fill: ' ' },
+  F: composed('%Y-%m-%d'),
+  G: { text: (fields) => isoWeek(fields).year, width: 4 },
+  h: composed('%b'),
+  H: { text: ({ hour }) => hour, width: 2 },
+  I: { text: hour12, width: 2 },
+  j: { text: ({ yearDay }) => yearDay, width: 3 },
+  k: { text: ({ hour }) => hour, width: 2, fill: ' ' },
+  l: { text: hour12, width: 2, fill: ' ' },
+  L: { text: ({ millisecond }) => millisecond, width: 3 },
+  m: { text: ({ month }) => month, width: 2 },
+  M: { text: ({ minute }) => minute, width: 2 },
+  n: { text: () => '\n' },
+  N: { text: ({ millisecond }) => `${String(millisecond).padStart(3, '0')}000000` },
+  p: { text: ({ hour }) => (hour < 12 ? 'AM' : 'PM') },
+  P: { text: ({ hour }) => (hour < 12 ? 'am' : 'pm') },
+  q: { text: ({ day }) => (day >= 11 && day <= 13 ? 'th' : (['th', 'st', 'nd', 'rd'][day % 10] ?? 'th')) },
+  r: composed('%I:%M:%S %p'),
+  R: composed('%H:%M'),
+  s: { text: ({ at }) => Math.floor(at / 1000) },
+  S: { text: ({ second }) => second, width: 2 },
+  t: { text: () => '\t' },
+  T: composed('%H:%M:%S'),
+  u: { text: ({ weekday }) => weekday || 7 },
+  U: { text: (fields) => week(fields, 0), width: 2 },
+  v: composed('%e-%^b-%Y'),
+  V: { text: (fields) => isoWeek(fields).week, width: 2 },
+  w: { text: ({ weekday }) => weekday },
+  W: { text: (fields) => week(fields, 1), width: 2 },
+  x: composed('%m/%d/%y'),
+  X: composed('%T'),
+  y: { text: ({ year }) => ((year % 100) + 100) % 100, width: 2 },
+  Y: { text: ({ year }) => year, width: 4 },
+  z: { text: (fields) => zoneText(fields, false) },
+  Z: { text: zoneName },
+  '%': { text: () => '%' },
+  '+': composed('%a %b %e %H:%M:%S %Z %Y'),
+};
+
+function written(fields: Fields, format: string): string {
+  return format.replace(/%([-_0^#:]{0,4})(\d{0,2})([EO]?)([A-Za-z%+])/g, (all, flags: string, width: string, _, letter: string) => {
+    const directive = directives[letter];
+    if (directive === undefined) return all;
+    const plain = letter === 'z' && flags.includes(':') ? zoneText(fields, true) : String(directive.text(fields));
+    const cased = flags.includes('^') ? plain.toUpperCase() : flags.includes('#') ? swapped(plain) : plain;
+    if (flags.includes('-')) return cased;
+    const fill = flags.includes('_') ? ' ' : flags.includes('0') ? '0' : (directive.fill ?? (directive.width === undefined ? ' ' : '0'));
+    // `%3N`: so many digits of the fraction.
+    if (letter === 'N') return width === '' ? cased : cased.slice(0, Number(width));
+    return cased.padStart(width === '' ? (directive.width ?? 0) : Number(width), fill);
+  });
+} // prettier-ignore
+
+const swapped = (text: string): string =>
+  text === text.toUpperCase() && text !== text.toLowerCase() ? text.toLowerCase() : text.toUpperCase();
+
+/** No format says anything in more. */
+const LONGEST_FORMAT = 300;
+
+/** Throws a fault where the format is longer than any that is meant. */
+export function checkFormat(format: string): string {
+  if (format.length > LONGEST_FORMAT) throw failed(`the format of a date is longer than ${String(LONGEST_FORMAT)} characters`); // prettier-ignore
+  // `%999999999d` would pad with a thousand million zeros.
+  if (/%[^A-Za-z%]{0,20}\d{3}/.test(format)) throw failed('the format of a date pads with more than 99 characters');
+  return format;
+}
+
+/** `at` in milliseconds since the epoch. Throws a fault where the format is longer than any that is meant. */
+export function strftime(at: number, format: string, zone: string, locale: string): string {
+  return written(fieldsOf(at, zone, locale), checkFormat(format));
+}
