@@ -21,7 +21,7 @@ import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
 import { readOperators } from './config/operators.ts';
 import type { Config } from './config/schema.ts';
-import { openDatabase, type Database } from './storage/database.ts';
+import { openDatabase, sqliteFile, type Database } from './storage/database.ts';
 import { createDiskGuard, type DiskGuard } from './storage/disk-guard.ts';
 import { beginEpoch } from './storage/epoch.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
@@ -140,7 +140,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   let judge = createJudge(readBounceRules(config.delivery.bounceRules));
   const log = overrides.log ?? createLog(config.log);
   const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
-  const keyring = openKeyring(config.dataDir);
+  const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
   const db = await openDatabase({
     url: config.storage.url,
     workOrder: [HAPPEN],

@@ -9,6 +9,7 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import {
   closeSync,
+  existsSync,
   fstatSync,
   fsyncSync,
   linkSync,
@@ -33,6 +34,14 @@ export interface Keyring {
   derive(purpose: string, keyId?: string): Buffer;
 }
 
+/** The key file cannot be used; the message is a sentence for the operator. */
+export class KeyFileError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'KeyFileError';
+  }
+}
+
 const FILE_NAME = 'secret.key';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;
@@ -41,11 +50,19 @@ const MOST_FILE_BYTES = 64 * 1024;
 const line = /^([A-Za-z0-9]{1,32}) ([A-Za-z0-9_-]{43})$/;
 const sealedForm = /^v1\.([A-Za-z0-9]{1,32})\.([A-Za-z0-9_-]+)$/;
 
-/** Reads the key file, making it at the first start. Throws with a sentence for the operator where it cannot be used. */
-export function openKeyring(dataDir: string): Keyring {
+/**
+ * Reads the key file, making it at the first start. Where there is a `database` already, its key was lost or left behind:
+ * a new one would open nothing that is sealed there, and would seal beside it. Throws KeyFileError where it cannot be used.
+ */
+export function openKeyring(dataDir: string, { database = null }: { database?: string | null } = {}): Keyring {
   const file = path.join(dataDir, FILE_NAME);
-  return keyringOf(parseKeys(readKeyFile(file) ?? makeKeyFile(file), file));
+  const text = readKeyFile(file);
+  if (text === null && database !== null && existsSync(database)) throw new KeyFileError(missing(file, database));
+  return keyringOf(parseKeys(text ?? makeKeyFile(file), file));
 }
+
+const missing = (file: string, database: string): string =>
+  `${file} is missing, but there is ${database}, whose DKIM keys and webhook secrets only that key opens: put the file back from where it is kept (where it is lost for good, docs/operating.md tells how to go on)`;
 
 /** The ids in the text of a key file, the current one first. Throws where it is none; `file` names it. */
 export function keyIdsOf(text: string, file: string): string[] {
@@ -109,12 +126,12 @@ function parseKeys(text: string, file: string): Map<string, Buffer> {
     const key = Buffer.from(secret, 'base64url');
     // The line itself stays out of the message: it may hold a key.
     if (key.length !== KEY_BYTES)
-      throw new Error(`${file}, line ${String(index + 1)}: expected "<key id> <43 characters of base64url>"`);
-    if (keys.has(id)) throw new Error(`${file}, line ${String(index + 1)}: the key id ${id} stands twice`);
+      throw new KeyFileError(`${file}, line ${String(index + 1)}: expected "<key id> <43 characters of base64url>"`);
+    if (keys.has(id)) throw new KeyFileError(`${file}, line ${String(index + 1)}: the key id ${id} stands twice`);
     keys.set(id, key);
   }
   if (keys.size === 0)
-    throw new Error(`${file} holds no key; without its old content nothing that was sealed can be opened`);
+    throw new KeyFileError(`${file} holds no key; without its old content nothing that was sealed can be opened`);
   return keys;
 }
 
@@ -125,14 +142,16 @@ function readKeyFile(file: string): string | null {
     handle = openSync(file, 'r');
   } catch (error) {
     if (isCode(error, 'ENOENT')) return null;
-    throw new Error(`${file} cannot be read`, { cause: error });
+    throw new KeyFileError(`${file} cannot be read`, { cause: error });
   }
   try {
     const { mode, size } = fstatSync(handle);
     if ((mode & 0o077) !== 0) {
-      throw new Error(`${file} may be read by others (mode ${(mode & 0o777).toString(8)}); run: chmod 600 ${file}`);
+      throw new KeyFileError(
+        `${file} may be read by others (mode ${(mode & 0o777).toString(8)}); run: chmod 600 ${file}`,
+      );
     }
-    if (size > MOST_FILE_BYTES) throw new Error(`${file} is too large to be a key file`);
+    if (size > MOST_FILE_BYTES) throw new KeyFileError(`${file} is too large to be a key file`);
     return readFileSync(handle, 'utf8');
   } finally {
     closeSync(handle);

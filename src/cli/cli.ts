@@ -4,6 +4,7 @@
  */
 import { CommanderError, Command } from 'commander';
 import { systemClock } from '../base/clock.ts';
+import { KeyFileError } from '../base/keyring.ts';
 import { catalogue, Problem } from '../base/problem.ts';
 import { ConfigError, environment, loadConfig } from '../config/load.ts';
 import type { Loaded } from '../config/load.ts';
@@ -212,6 +213,10 @@ function failed(error: unknown, { note }: Output): number {
     return unavailable[error.why];
   }
   if (error instanceof NewerDatabase) {
+    note(`posthorn: ${error.message}`);
+    return exitCodes.config;
+  }
+  if (error instanceof KeyFileError) {
     note(`posthorn: ${error.message}`);
     return exitCodes.config;
   }

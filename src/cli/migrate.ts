@@ -1,5 +1,7 @@
 /** `posthorn migrate`: brings the database up to date without starting anything. */
+import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
+import { openKeyring } from '../base/keyring.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import type { Context } from './cli.ts';
@@ -15,7 +17,9 @@ export function addMigrate(program: Command, context: Context): void {
       if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
         throw new Unavailable('already_running', 'the server is running: it migrates when it starts; stop it first');
       }
-      const { openDatabase } = await import('../storage/database.ts');
+      const { openDatabase, sqliteFile } = await import('../storage/database.ts');
+      // A database that is made here has its key beside it from the beginning, as `serve` wants it.
+      if (!existsSync(sqliteFile(config.storage.url))) openKeyring(config.dataDir);
       const { copyBeforeMigration } = await import('../operator/before-migration.ts');
       const progress = showProgress(context, 'migrating');
       const database = await openDatabase({

@@ -24,6 +24,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   const operation = operationNamed(firstOperation);
   if (operation?.needs === 'server') throw notRunning();
   checkFiles(sqliteFile(config.storage.url), operation?.acts ?? false);
+  const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
   const db = await openDatabase({
     url: config.storage.url,
     beforeMigration: () => copyBeforeMigration(config, () => undefined),
@@ -34,7 +35,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   const deps: StoreDeps = {
     db,
     clock: systemClock,
-    keyring: openKeyring(config.dataDir),
+    keyring,
     resolver,
     config,
     forgetKey: nobody,

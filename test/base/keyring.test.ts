@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict';
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -36,6 +45,16 @@ describe('base/keyring', () => {
 
   it('makes the folder too', () => {
     assert.equal(openKeyring(path.join(folder, 'a', 'b')).keyIds.length, 1);
+  });
+
+  it('makes no new key beside a database that has lost its own', () => {
+    const database = path.join(folder, 'posthorn.db');
+    assert.equal(openKeyring(path.join(folder, 'new'), { database }).keyIds.length, 1, 'no database yet');
+    writeFileSync(database, '');
+    assert.throws(() => openKeyring(folder, { database }), /secret\.key is missing, but there is .*posthorn\.db/);
+    assert.equal(existsSync(path.join(folder, 'secret.key')), false);
+    openKeyring(folder);
+    assert.equal(openKeyring(folder, { database }).keyIds.length, 1, 'the key is back');
   });
 
   it('opens what it sealed, whatever bytes', () => {

@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { KeyFileError } from '../../src/base/keyring.ts';
 import type { StartApp } from '../../src/cli/serve.ts';
 import { serveControl } from '../../src/operator/control-server.ts';
 import { openDatabase } from '../../src/storage/database.ts';
@@ -81,6 +82,7 @@ describe('posthorn serve', () => {
     ],
     [Object.assign(new Error('listen EACCES'), { code: 'EACCES' }), 77, /not permitted/],
     [new Error('the disk is gone'), 70, /the disk is gone/],
+    [new KeyFileError('/x/secret.key is missing'), 78, /^posthorn: \/x\/secret\.key is missing$/m],
   ] as const) {
     it(`ends with ${String(code)} where the start fails with ${error.message}`, async () => {
       const before = listeners();
