@@ -43,10 +43,10 @@ const migrations: readonly Migration[] = [
   { name: '014-sources', up: sources },
   { name: '015-own-mail', up: ownMail },
   { name: '016-lists', up: lists },
+  { name: '017-content-bases', up: contentBases },
   { name: '018-event-counts', up: eventCounts },
   { name: '019-aggregates', up: aggregates },
   { name: '020-listings', up: listings },
-  { name: '017-content-bases', up: contentBases },
 ];
 
 /** In order. */
