@@ -85,6 +85,7 @@ import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import { createHistory } from './operator/history.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
+import { listingRule } from './operator/listings.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
 import { Unavailable } from './operator/unavailable.ts';
@@ -271,7 +272,17 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     meters === null
       ? null
       : metricsHandler(
-          { db, clock, log, mta, meters, version, url: config.storage.url, dataDir: config.dataDir },
+          {
+            db,
+            clock,
+            log,
+            mta,
+            meters,
+            version,
+            url: config.storage.url,
+            dataDir: config.dataDir,
+            backupDir: config.backup.dir,
+          },
           config.metrics.token,
         );
   /** The ports for mail, once they are there. */
@@ -440,6 +451,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     expiredIdempotency({ store: idempotency, clock }),
     retiredKeys({ db, clock }),
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: forgetDomain }), // prettier-ignore
+    listingRule({ db, clock, log, resolver, config }),
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
     oldAggregates({ db, clock }),
@@ -517,11 +529,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     const url = await listen(api, config.http);
     if (isApart) {
       const { port } = config.dashboard;
-      running.apart = await listenApart(dashboard, { host: config.http.host, port, tls: certificate });
+      running.apart = await listenApart({ clock, log }, dashboard, { host: config.http.host, port, tls: certificate });
     }
     running.control = await serveControl(operator, config.dataDir);
     if (metrics !== null && config.metrics.port !== null) {
-      running.metrics = await serveMetrics(metrics, config.metrics.host, config.metrics.port);
+      running.metrics = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
       log.info({ event: 'metrics', url: running.metrics.url }, 'metrics can be read');
     }
     await mta.start();

@@ -1,6 +1,7 @@
 /** Reading the audit log of one account. */
-import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
+import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import type { AuditRow } from '../storage/tables.ts';
 
 type Exact = 'key_id' | 'actor' | 'method' | 'endpoint' | 'status' | 'result' | 'ip' | 'request_id';
@@ -27,11 +28,10 @@ export async function pageOfAudit(
   // Ids sort by time, so a span of time is a range of the index; the exact bound is compared beside it.
   if (since !== undefined) query.andWhere('id', '>=', idFloor('aud', since)).andWhere('at', '>=', since);
   if (until !== undefined) query.andWhere('at', '<', until).andWhere('id', '<', idFloor('aud', until + MOST_AHEAD_MS));
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  // A request's id says when it came: its entry is looked for there, and not in all that was kept. What people do is
+  // entered when it is done, which may be much later; uses of keys bear the time of the request.
+  const came = idTime(exact.request_id ?? '');
+  if (came !== null) query.andWhere('id', '>=', idFloor('aud', came - MOST_AHEAD_MS));
+  if (came !== null && by === 'key') query.andWhere('id', '<', idFloor('aud', came + 2 * MOST_AHEAD_MS));
+  return readPage<AuditRow>(query, { limit, after, before });
 }

@@ -1,6 +1,6 @@
 /**
  * The audit log: one line for every use of a key. What writes or is refused has its line committed before the answer;
- * reads are so many and so quick that their lines go together, at most LATER_MS late.
+ * reads are so many and so quick that their lines go together, at most LATER_MS late, as do those of 503.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';

@@ -4,6 +4,7 @@ import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { StreamRow } from '../storage/tables.ts';
 
@@ -100,13 +101,7 @@ export async function pageOfStreams(
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: StreamRow[]; hasMore: boolean }> {
   const query = db.read<StreamRow>('streams').where({ account_id: accountId });
-  if (after !== undefined) query.andWhere('id', '>', after);
-  if (before !== undefined) query.andWhere('id', '<', before);
-  const rows = await query.orderBy('id', before === undefined ? 'asc' : 'desc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<StreamRow>(query, { limit, after, before }, 'oldest first');
 }
 
 /** Priority is for mail accepted from then on, the pool for all that has not left; a pause is for all that is not on its way yet. Throws `not_found`. */

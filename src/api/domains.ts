@@ -18,7 +18,7 @@ import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { answerWith, rowsOfAnswer } from './together.ts';
 
 export interface DomainsDeps {
   db: Pick<Database, 'commit' | 'read'>;
@@ -292,8 +292,9 @@ function verifyRoute(deps: DomainsDeps): Route {
       responses: { 200: answer('The domain with what was found.') },
     },
     async (call) => {
-      const domain = await verifyDomain(telling(deps), refOf(call));
-      return { status: 200, body: recordOf(deps, domain) };
+      const answered = answerWith(call, (domain: DomainWithKeys) => recordOf(deps, domain));
+      await verifyDomain(telling(deps), refOf(call), answered.together);
+      return answered.reply();
     },
   );
 }

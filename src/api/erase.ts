@@ -100,9 +100,12 @@ function erasePersonRoute(deps: EraseRoutesDeps): Route {
       problems: ['invalid_state'],
     },
     async (call) => {
-      const { recipients } = await erasePerson(deps, call.caller.accountId, call.params.email);
+      const reply: Reply = { status: 204, body: null };
+      const { recipients } = await erasePerson(deps, call.caller.accountId, call.params.email, () =>
+        rowsOfAnswer(call, reply),
+      );
       if (recipients === 0) throw new Problem('not_found', 'Nothing was sent to this address.', { field: 'email' });
-      return { status: 204, body: null };
+      return reply;
     },
   );
 }

@@ -18,9 +18,10 @@ import {
   type EventPage,
 } from '../events/event-log.ts';
 import { scopeAllows } from '../keys/scopes.ts';
-import { addressKey } from '../mail/address.ts';
+import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
+import { preferred } from './negotiate.ts';
 import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts';
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
 import { batchId, Event, messageId } from './records.ts';
@@ -116,7 +117,7 @@ async function read(deps: EventsDeps, call: EventsCall): Promise<Reply> {
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
     list: `${PATH} ${caller.accountId}`,
   };
-  const form = preferred(call.header('accept'));
+  const form = preferred(call.header('accept'), 'application/json', streams);
   if (form !== 'application/json' && query.before !== undefined) {
     throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards', { field: 'before' });
   }
@@ -130,21 +131,15 @@ async function read(deps: EventsDeps, call: EventsCall): Promise<Reply> {
   }
 }
 
-type Form = 'application/json' | 'text/event-stream' | 'application/x-ndjson';
-
 /** A stream is sent only to who asks for it by name. */
-function preferred(accept: string | undefined): Form {
-  const named = (accept ?? '').toLowerCase();
-  if (named.includes('text/event-stream')) return 'text/event-stream';
-  return named.includes('application/x-ndjson') ? 'application/x-ndjson' : 'application/json';
-}
+const streams = ['text/event-stream', 'application/x-ndjson'] as const;
 
 function filterOf(accountId: string, query: z.output<typeof EventsQuery>): EventFilter {
   return {
     accountId,
     ...(query.type === undefined ? {} : { types: query.type }),
     ...(query.message_id === undefined ? {} : { messageId: query.message_id }),
-    ...(query.recipient === undefined ? {} : { recipient: addressKey(query.recipient) }),
+    ...(query.recipient === undefined ? {} : { recipient: soughtAddress(query.recipient) }),
     ...(query.batch_id === undefined ? {} : { batchId: query.batch_id }),
     ...(query.tag === undefined ? {} : { tag: query.tag }),
     ...(query.occurred_after === undefined ? {} : { occurredAfter: query.occurred_after }),

@@ -3,9 +3,17 @@ import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { scopeAllows } from '../keys/scopes.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
-import { cancelBatch, cancelMessage, rescheduleMessage, type ChangeDeps } from '../messages/change-message.ts';
+import {
+  batchCounts,
+  cancelBatch,
+  cancelMessage,
+  rescheduleMessage,
+  type ChangeDeps,
+  type StatusCounts,
+} from '../messages/change-message.ts';
 import type { HoldOf } from '../messages/holds.ts';
 import type { LaneFactsOf } from '../messages/why.ts';
 import { messageRecord, storedMailboxes, type StoredMailbox } from '../messages/message.ts';
@@ -16,13 +24,14 @@ import { checkSendAt } from '../messages/send-time.ts';
 import { storedUnsubscribe } from '../messages/unsubscribe.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { deliveryStatuses, type BatchRow, type MessageRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { Attempt, batchId, Message, messageId } from './records.ts';
 import { route, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { answerWith, rowsOfAnswer } from './together.ts';
 
 export interface MessageActionsDeps {
   db: Pick<Database, 'read' | 'fast'>;
@@ -55,9 +64,11 @@ export function messageActionRoutes(deps: MessageActionsDeps): Route[] {
 
 async function known({ db }: Pick<MessageActionsDeps, 'db'>, accountId: string, id: string): Promise<MessageRow> {
   const row = await findMessage(db.read, accountId, id);
-  if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
+  if (row === undefined) throw noMessage();
   return row;
 }
+
+const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
 
 const AttemptList = z
   .object({ object: z.literal('list'), data: z.array(Attempt) })
@@ -176,10 +187,11 @@ function cancelRoute(deps: MessageActionsDeps): Route {
       responses: { 200: { description: 'The message.', schema: Message } },
       problems: ['invalid_state'],
     },
-    async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller.accountId, id);
-      await cancelMessage(deps.change, row.id);
-      return { status: 200, body: messageRecord(await known(deps, caller.accountId, id)) };
+    async (call) => {
+      const row = await known(deps, call.caller.accountId, call.params.id);
+      const answered = answerWith(call, messageRecord);
+      await cancelMessage(deps.change, row.id, answered.together);
+      return answered.reply();
     },
   );
 }
@@ -210,10 +222,12 @@ function moveRoute(deps: MessageActionsDeps): Route {
       responses: { 200: { description: 'The message.', schema: Message } },
       problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'invalid_send_at', 'invalid_state'],
     },
-    async ({ params: { id }, body, caller, now }) => {
-      const row = await known(deps, caller.accountId, id);
-      await rescheduleMessage(deps.change, row, checkSendAt(body.send_at, now, 'send_at'));
-      return { status: 200, body: messageRecord(await known(deps, caller.accountId, id)) };
+    async (call) => {
+      const row = await known(deps, call.caller.accountId, call.params.id);
+      const sendAt = checkSendAt(call.body.send_at, call.now, 'send_at');
+      const answered = answerWith(call, messageRecord);
+      await rescheduleMessage(deps.change, row, sendAt, answered.together);
+      return answered.reply();
     },
   );
 }
@@ -225,7 +239,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/resend`,
       operationId: 'resendMessage',
       summary: 'Send it again',
-      description: 'A new message with the stored content, to the same recipients, now.',
+      description: 'A new message with the stored content, to the same recipients, now. A key without `message:read` sends again what it sent itself.',
       tag: 'messages',
       scope: ['send'],
       params,
@@ -234,6 +248,8 @@ function resendRoute(deps: MessageActionsDeps): Route {
     },
     async (call) => {
       const row = await known(deps, call.caller.accountId, call.params.id);
+      // As for reading: the answer shows the message.
+      if (!scopeAllows(call.caller.scopes, 'message:read') && row.key_id !== call.caller.keyId) throw noMessage();
       const sent: { reply: Reply | null } = { reply: null };
       const together = (body: { id: string }): Rows => {
         sent.reply = { status: 202, body, headers: { Location: `${PATH}/${body.id}` } };
@@ -249,7 +265,12 @@ function resendRoute(deps: MessageActionsDeps): Route {
 async function draftOf({ db }: MessageActionsDeps, row: MessageRow): Promise<MessageDraft> {
   const content = await contentOf(db.read, row.content_id);
   if (content === undefined || (content.html === null && content.text === null && content.attachment_count === 0))
-    throw new Problem('invalid_state', 'the content of this message is not stored any more');
+    throw new Problem(
+      'invalid_state',
+      content?.raw == null
+        ? 'the content of this message is not stored any more'
+        : 'this mail was submitted whole by SMTP: submit it again',
+    );
   const files = await attachmentsOf(db.read, row.content_id);
   return {
     from: mailbox([row.from_name, row.from_address]),
@@ -304,13 +325,9 @@ async function batchOf({ db }: MessageActionsDeps, accountId: string, id: string
   return row;
 }
 
-async function batchStatus({ db }: MessageActionsDeps, row: BatchRow): Promise<z.output<typeof BatchStatus>> {
-  const rows = await db.fast.all<{ status: (typeof deliveryStatuses)[number]; n: number }>(
-    'SELECT status, COUNT(*) AS n FROM messages WHERE batch_id = ? GROUP BY status',
-    [row.id],
-  );
+function batchStatus(row: BatchRow, found: StatusCounts): z.output<typeof BatchStatus> {
   const none = Object.fromEntries(deliveryStatuses.map((status) => [status, 0]));
-  const counts = { ...none, ...Object.fromEntries(rows.map(({ status, n }) => [status, n])) };
+  const counts = { ...none, ...Object.fromEntries(found.map(({ status, n }) => [status, n])) };
   return { ...batchHead(row), counts };
 }
 
@@ -334,14 +351,8 @@ function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
     async ({ query, caller, search }) => {
       const list = listName(`${BATCHES} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const { limit, after, before } = wanted;
       const asked = db.read<BatchRow>('batches').where({ account_id: caller.accountId });
-      if (after !== undefined) asked.andWhere('id', '<', after);
-      if (before !== undefined) asked.andWhere('id', '>', before);
-      const rows: BatchRow[] = await asked.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-      const hasMore = rows.length > limit;
-      if (hasMore) rows.length = limit;
-      if (before !== undefined) rows.reverse();
+      const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
       return pageReply(cursors, list, `${BATCHES}${withoutCursors(search)}`, wanted, {
         data: rows.map((row) => ({ ...batchHead(row), counts: null })),
         hasMore,
@@ -367,7 +378,7 @@ function batchRoute(deps: MessageActionsDeps): Route {
     },
     async ({ params: { id }, caller }) => {
       const row = await batchOf(deps, caller.accountId, id);
-      return { status: 200, body: await batchStatus(deps, row) };
+      return { status: 200, body: batchStatus(row, await batchCounts(deps.db.fast, row.id)) };
     },
   );
 }
@@ -386,11 +397,12 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       responses: { 200: { description: 'The batch.', schema: BatchStatus } },
       problems: ['invalid_state'],
     },
-    async ({ params: { id }, caller }) => {
-      const row = await batchOf(deps, caller.accountId, id);
-      if ((await cancelBatch(deps.change, row.id)) === 0)
+    async (call) => {
+      const row = await batchOf(deps, call.caller.accountId, call.params.id);
+      const answered = answerWith(call, (counts: StatusCounts) => batchStatus(row, counts));
+      if ((await cancelBatch(deps.change, row.id, answered.together)) === 0)
         throw new Problem('invalid_state', 'nothing of this batch can be canceled any more');
-      return { status: 200, body: await batchStatus(deps, row) };
+      return answered.reply();
     },
   );
 }

@@ -15,6 +15,7 @@ import { sendSchemas } from '../messages/send-schema.ts';
 import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
 import { scopeAllows } from '../keys/scopes.ts';
+import { soughtAddress, soughtDomain } from '../mail/address.ts';
 import type { Rows } from '../storage/rows.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
@@ -230,16 +231,17 @@ function filterOf(now: number, accountId: string, query: z.output<typeof listQue
   const createdAfter = created_after ?? (subject === undefined ? undefined : now - SUBJECT_SPAN_MS);
   const wanted = {
     status: query.status,
-    to: query.to,
-    from: query.from,
+    to: query.to === undefined ? undefined : soughtAddress(query.to),
+    from: query.from === undefined ? undefined : soughtAddress(query.from),
     subject,
     tags: query.tag,
     metadata: query.metadata,
     templateId: query.template_id,
     batchId: query.batch_id,
     stream: query.stream,
-    domain: query.domain?.toLowerCase(),
-    rfcMessageId: query.rfc_message_id,
+    domain: query.domain === undefined ? undefined : soughtDomain(query.domain),
+    // Mail programs show it with its brackets or without.
+    rfcMessageId: query.rfc_message_id?.replace(/^[^<].*$/, '<$&>'),
     createdAfter,
     createdBefore: query.created_before,
     opened: query.opened,
@@ -288,6 +290,7 @@ function readRoute({ db }: MessagesDeps): Route {
       const engagement = scopeAllows(caller.scopes, 'event:engagement');
       const body = {
         ...messageRecord(row),
+        request_id: row.request_id,
         recipients,
         attempts,
         events: events.map((event) => eventRecord(event, { engagement })),

@@ -37,6 +37,26 @@ function weightOf(ranges: readonly Weighted[], type: string): number {
   return 1;
 }
 
+/**
+ * The type to answer with: `usual`, unless `Accept` names one of the others and wants it no less (RFC 9110 section
+ * 12.5.1). A wildcard names nothing: every browser sends one.
+ */
+export function preferred<Usual extends string, Other extends string>(
+  accept: string | undefined,
+  usual: Usual,
+  others: readonly Other[],
+): Usual | Other {
+  if (accept === undefined) return usual;
+  const ranges = weighted(accept);
+  const isNamed = (type: string): boolean => ranges.some(({ name }) => name === type);
+  const fallback = isNamed(usual) ? weightOf(ranges, usual) : 0;
+  const [best] = others
+    .filter(isNamed)
+    .map((type) => ({ type, weight: weightOf(ranges, type) }))
+    .sort((a, b) => b.weight - a.weight);
+  return best !== undefined && best.weight > 0 && best.weight >= fallback ? best.type : usual;
+}
+
 export type Encoding = 'br' | 'gzip';
 
 /** The encoding for an answer worth compressing, or null for none. Of equal weights, br: it is smaller at the same cost. */

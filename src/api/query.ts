@@ -75,6 +75,8 @@ export const listParameter = <const Name extends string>(names: readonly [Name, 
   z
     .string()
     .max(1000)
+    .refine((text) => text.split(',').every((name) => (names as readonly string[]).includes(name)))
+    .register(faults, { says: `must be one or more of ${names.join(', ')}, separated by commas` })
     .transform((text) => text.split(','))
     .pipe(z.array(z.enum(names)).min(1).max(names.length));
 
@@ -86,5 +88,7 @@ export const repeatedParameter = (item: z.ZodType<string, string>, most: number)
 export const timeParameter = () =>
   z.iso
     .datetime({ offset: true })
-    .register(faults, { says: 'must be a time such as 2026-01-31T09:30:00Z' })
+    .register(faults, {
+      says: 'must be a time such as 2026-01-31T09:30:00Z (the + of an offset is written %2B in a URL)',
+    })
     .transform((text) => Date.parse(text));

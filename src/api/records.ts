@@ -208,6 +208,7 @@ function optional<Shape extends Record<string, z.ZodType>>(
 export const MessageDetails = z
   .object({
     ...messageShape,
+    request_id: z.string().nullable().describe('Of the request that it came with, as the audit log names it.'),
     recipients: z.array(Recipient).describe('The first 20.'),
     attempts: z.array(Attempt).describe('The last 20.'),
     events: z.array(Event).describe('The last 20, opt-in kinds included.'),

@@ -15,6 +15,7 @@ import { eraseRoutes, type EraseRoutesDeps } from './erase.ts';
 import { eventRoutes } from './events.ts';
 import { keyRoutes } from './keys.ts';
 import { messageActionRoutes, type MessageActionsDeps } from './message-actions.ts';
+import { messageReportRoutes } from './message-reports.ts';
 import { messageRoutes } from './messages.ts';
 import type { Route } from './route.ts';
 import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
@@ -63,6 +64,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
   return [
     ...messageRoutes({ db, renderer, accept, cursors, limits, smtputf8 }),
     ...messageActionRoutes({ ...deps, cursors }),
+    ...messageReportRoutes({ db }),
     ...eraseRoutes({ db, recorder: deps.change.recorder, wireBytes: deps.wireBytes }),
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...webhookRoutes({ ...deps, cursors, findStream: accept.findStream }),

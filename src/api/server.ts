@@ -39,6 +39,7 @@ import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
 import type { ApiDeps, Middleware, ShellState, Stop } from './shell.ts';
+import { hearAcceptFaults } from '../base/accept-faults.ts';
 import { Windows } from '../base/windows.ts';
 
 export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
@@ -80,10 +81,12 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const handle = app.callback();
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
+    req.url = originForm(req.url ?? '/');
     if (deps.beside?.(req, res) === true) return;
     if (sharing?.owns(req.url) === true) sharing.handle(req, res);
     else void handle(req, res);
   });
+  hearAcceptFaults(deps, server, 'api');
   answerBelow(
     {
       clock,
@@ -174,7 +177,6 @@ function createRouter(routes: readonly Route[]): Router<ShellState> {
 function exchangeOpener({ clock, settings }: ApiDeps, buckets: Buckets): (request: http.IncomingMessage) => Exchange {
   const trusted = networks(settings.trustedProxies);
   return (request) => {
-    request.url = originForm(request.url ?? '/');
     const forwarded = request.headers['x-forwarded-for'];
     const ip = clientAddress(
       request.socket.remoteAddress,

@@ -10,3 +10,28 @@ export function rowsOfAnswer(
   const idempotency = call.idempotencyRow(reply);
   return { audit: [call.auditRow(reply.status)], ...(idempotency === null ? {} : { idempotency: [idempotency] }) };
 }
+
+/** An answer that is made of what the change has left behind, inside its transaction, and given when that is committed. */
+interface Answered<Changed> {
+  together: (changed: Changed) => Rows;
+  /** Throws where nothing was changed. */
+  reply: () => Reply;
+}
+
+/** 200 with the record of what was changed. */
+export function answerWith<Changed>(
+  call: Parameters<typeof rowsOfAnswer>[0],
+  recordOf: (changed: Changed) => object,
+): Answered<Changed> {
+  let made: Reply | null = null;
+  return {
+    together: (changed) => {
+      made = { status: 200, body: recordOf(changed) };
+      return rowsOfAnswer(call, made);
+    },
+    reply: () => {
+      if (made === null) throw new Error('something was changed without an answer');
+      return made;
+    },
+  };
+}

@@ -8,7 +8,7 @@ import { eventsNumbered } from '../events/event-log.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows } from '../storage/rows.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookReplayRow, WebhookRow } from '../storage/tables.ts';
 import { findDelivery, pageOfDeliveries, queueCalls } from '../webhooks/call-store.ts';
 import { curlOf } from '../webhooks/curl.ts';
@@ -17,7 +17,7 @@ import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
-import { rowsOfAnswer } from './together.ts';
+import { answerWith, rowsOfAnswer } from './together.ts';
 import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
 import { PATH } from './webhooks.ts';
 
@@ -25,8 +25,12 @@ export interface WebhookDeliveriesDeps {
   db: Pick<Database, 'commit' | 'read' | 'fast'>;
   clock: Clock;
   cursors: Cursors;
-  /** Calls the endpoint once with a sample and waits for its answer. */
-  testWebhook: (row: WebhookRow, type: EventType) => Promise<WebhookDeliveryRow>;
+  /** Calls the endpoint once with a sample, waits for its answer and writes its line of the log with the rows made of it. */
+  testWebhook: (
+    row: WebhookRow,
+    type: EventType,
+    together: (line: WebhookDeliveryRow) => Rows,
+  ) => Promise<WebhookDeliveryRow>;
   /** Tells whoever calls endpoints that this one has something new to be told. */
   webhookChanged: (webhookId: string) => void;
 }
@@ -55,29 +59,37 @@ async function deliveryRecords(
   const sequences = lines.flatMap(({ sequence }) => (sequence === null ? [] : [sequence]));
   const events = await eventsNumbered(db.fast, sequences);
   const bodies = new Map(events.map((event) => [event.sequence, JSON.stringify(eventRecord(event, { engagement }))]));
+  return lines.map((line) => deliveryRecord(caller, endpoint, line, bodies.get(line.sequence ?? -1) ?? null));
+}
+
+/** `eventBody`: what was sent, where the event is still there. */
+function deliveryRecord(
+  caller: Caller,
+  endpoint: WebhookRow,
+  line: WebhookDeliveryRow,
+  eventBody: string | null,
+): DeliveryRecord {
   // A body with less in it would not be what was signed.
-  const mayShow = !engagement || scopeAllows(caller.scopes, 'event:engagement');
+  const mayShow = endpoint.include_engagement === 0 || scopeAllows(caller.scopes, 'event:engagement');
   const headerNames = JSON.parse(endpoint.header_names_json) as string[];
-  return lines.map((line) => {
-    const body = line.sample ?? bodies.get(line.sequence ?? -1);
-    return {
-      object: 'webhook_delivery',
-      id: line.id,
-      webhook_id: line.webhook_id,
-      event_id: line.event_id,
-      event_type: line.event_type,
-      cause: line.cause,
-      attempt: line.attempt,
-      at: rfc3339(line.at),
-      ms: line.ms,
-      status: line.status,
-      status_code: line.status_code,
-      error: line.error,
-      answer: scopeAllows(caller.scopes, 'webhook:read') ? line.answer : null,
-      next_attempt_at: rfc3339(line.next_attempt_at),
-      request: body === undefined || !mayShow ? null : curlOf(line, { url: endpoint.url, headerNames, body }),
-    };
-  });
+  const body = line.sample ?? eventBody;
+  return {
+    object: 'webhook_delivery',
+    id: line.id,
+    webhook_id: line.webhook_id,
+    event_id: line.event_id,
+    event_type: line.event_type,
+    cause: line.cause,
+    attempt: line.attempt,
+    at: rfc3339(line.at),
+    ms: line.ms,
+    status: line.status,
+    status_code: line.status_code,
+    error: line.error,
+    answer: scopeAllows(caller.scopes, 'webhook:read') ? line.answer : null,
+    next_attempt_at: rfc3339(line.next_attempt_at),
+    request: body === null || !mayShow ? null : curlOf(line, { url: endpoint.url, headerNames, body }),
+  };
 }
 
 function listRoute(deps: WebhookDeliveriesDeps): Route {
@@ -212,9 +224,11 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);
-      const line = await deps.testWebhook(endpoint, call.body.type ?? 'delivered');
-      const [record] = await deliveryRecords(deps, call.caller, endpoint, [line]);
-      return { status: 200, body: record };
+      const answered = answerWith(call, (line: WebhookDeliveryRow) =>
+        deliveryRecord(call.caller, endpoint, line, null),
+      );
+      await deps.testWebhook(endpoint, call.body.type ?? 'delivered', answered.together);
+      return answered.reply();
     },
   );
 }

@@ -64,7 +64,7 @@ export function fieldName(prefix: string | undefined, path: readonly PropertyKey
     if (typeof step === 'number') name += `[${String(step)}]`;
     else name += name === '' ? clip(String(step)) : `.${clip(String(step))}`;
   }
-  return name === '' ? null : name;
+  return name === '' && path.length === 0 ? null : name;
 }
 
 /** A member's name comes from the caller and may be a megabyte long. */
@@ -74,7 +74,8 @@ const clip = (name: string): string => (name.length <= LONGEST_NAME ? name : `${
 function problemOf(fault: Fault, options: CheckOptions): Problem {
   const field = fieldName(options.prefix, fault.path);
   const subject = field === null ? 'The body' : `\`${field}\``;
-  return new Problem(options.code ?? fault.code, `${subject} ${fault.says}.`, { field });
+  const end = fault.says.endsWith('?') ? '' : '.';
+  return new Problem(options.code ?? fault.code, `${subject} ${fault.says}${end}`, { field });
 }
 
 type Issue = z.core.$ZodIssue;

@@ -71,6 +71,15 @@ export function isId(prefix: IdPrefix, text: string): boolean {
   return pattern.exec(text)?.[1] === prefix;
 }
 
+/** When an id was made, in milliseconds since the epoch, at most MOST_AHEAD_MS late; null for what is no id. */
+export function idTime(id: string): number | null {
+  const text = pattern.exec(id)?.[2];
+  if (text === undefined) return null;
+  let time = 0;
+  for (let at = 0; at < 10; at++) time = time * 32 + ALPHABET.indexOf(text.charAt(at));
+  return time;
+}
+
 /** The smallest id that can have been made at `ms`: turns a time into a bound of an id range. */
 export function idFloor(prefix: IdPrefix, ms: number): string {
   const floor = Buffer.alloc(16);

@@ -25,7 +25,8 @@ export interface Lane<Job extends LaneJob> {
   takeAhead(): Job | null;
   /**
    * Makes a job taken ahead one's own. False when another worker has it by now, and when take() would send the worker home
-   * (the limit fell, a stop) or has something that goes first: then the job is back in the lane.
+   * (the limit fell, a stop) or has something that goes first, be it one that a busy worker took ahead: then the job is back
+   * in the lane.
    */
   mine(job: Job): boolean;
   /** Puts a job back to the front of its share. */
@@ -57,6 +58,8 @@ export interface LanesOptions<Job extends LaneJob> {
 const TURNS_A_RESERVE = 5;
 /** Jobs that a lane's only worker still does while other lanes have none: enough to be worth a warm connection. */
 const JOBS_WHILE_OTHERS_STARVE = 10;
+
+const isFirst = (job: LaneJob): boolean => job.class === 0;
 
 class OneLane<Job extends LaneJob> implements Lane<Job> {
   readonly name: string;
@@ -90,12 +93,12 @@ class OneLane<Job extends LaneJob> implements Lane<Job> {
 
   take(): Job | null {
     if (!this.mayTake(this)) return null;
-    return this.next() ?? this.steal();
+    return this.next(true) ?? this.steal(() => true);
   }
 
   takeAhead(): Job | null {
     if (!this.mayTake(this)) return null;
-    const job = this.next();
+    const job = this.next(false);
     if (job !== null) this.ahead.set(job, this.hasReserve);
     return job;
   }
@@ -103,7 +106,7 @@ class OneLane<Job extends LaneJob> implements Lane<Job> {
   mine(job: Job): boolean {
     const byRight = this.ahead.get(job);
     if (byRight === undefined) return false;
-    const isOvertaken = job.class !== 0 && !byRight && this.classes[0].size > 0;
+    const isOvertaken = job.class !== 0 && !byRight && this.urgent;
     if (!isOvertaken && this.mayTake(this)) return this.ahead.delete(job);
     this.giveBack(job);
     return false;
@@ -123,18 +126,32 @@ class OneLane<Job extends LaneJob> implements Lane<Job> {
     for (const job of this.ahead.keys()) this.giveBack(job);
   }
 
-  private next(): Job | null {
-    if (this.waiting === 0) return null;
-    this.waiting--;
+  /** Some job of class 0 is not begun: it waits, or a busy worker holds it for later, for as long as its mail takes. */
+  private get urgent(): boolean {
+    if (this.classes[0].size > 0) return true;
+    for (const job of this.ahead.keys()) if (isFirst(job)) return true;
+    return false;
+  }
+
+  /** `orStolen`: a job of class 0 that another worker holds for later goes before one of class 1. */
+  private next(orStolen: boolean): Job | null {
     this.turn = (this.turn + 1) % TURNS_A_RESERVE;
     const [first, second] = this.classes;
     this.hasReserve = this.turn === 0 && second.size > 0;
-    return this.turn === 0 ? (nextOf(second) ?? nextOf(first)) : (nextOf(first) ?? nextOf(second));
+    if (this.hasReserve) return this.taken(nextOf(second));
+    const job = this.taken(nextOf(first)) ?? (orStolen ? this.steal(isFirst) : null);
+    return job ?? this.taken(nextOf(second));
+  }
+
+  private taken(job: Job | null): Job | null {
+    if (job !== null) this.waiting--;
+    return job;
   }
 
   /** A job that another worker holds for later goes to the one that is free now. */
-  private steal(): Job | null {
+  private steal(which: (job: Job) => boolean): Job | null {
     for (const job of this.ahead.keys()) {
+      if (!which(job)) continue;
       this.ahead.delete(job);
       return job;
     }

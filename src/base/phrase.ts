@@ -33,7 +33,8 @@ const MOST_GAPS = 2;
 /** Phrases are found by the first letters of their first word. */
 const KEY_LENGTH = 3;
 
-const ADDRESS = /[a-z0-9.!#$%&*+/?^_`{|}~=-]{1,64}@[a-z0-9._:-]{1,255}/g;
+/** A colon behind it begins what is said of it: `a@b:blocked`. */
+const ADDRESS = /[a-z0-9.!#$%&*+/?^_`{|}~=-]{1,64}@(?:\[[a-z0-9.:]{1,60}\]|[a-z0-9._-]{1,255})/g;
 const URL = /(?:https?:\/\/|\bwww\.)[^\s<>"]{1,400}/g;
 const DOTTED = /[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,9}/g;
 /** Of two labels, only what ends like a domain is taken for one: `found.Please` only lacks a space. */

@@ -63,6 +63,16 @@ export class Messages {
     return this.#transport.call('GET', at`/v1/messages/${id}/attempts`, { options });
   }
 
+  /** Bounces, complaints and answers that came back for it by mail. */
+  reports(id: string, options?: RequestOptions): Call<Operations['listMessageReports']['answer']> {
+    return this.#transport.call('GET', at`/v1/messages/${id}/reports`, { options });
+  }
+
+  /** One of them, as it came. */
+  rawReport(id: string, reportId: string, options?: RequestOptions): Call<Uint8Array> {
+    return this.#transport.call('GET', at`/v1/messages/${id}/reports/${reportId}`, { isRaw: true, options });
+  }
+
   /** What it waits for, and until when. */
   why(id: string, options?: RequestOptions): Call<Operations['explainMessage']['answer']> {
     return this.#transport.call('GET', at`/v1/messages/${id}/why`, { options });

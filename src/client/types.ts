@@ -604,6 +604,9 @@ export interface MessageDetails {
   /** RFC 3339 in UTC, with milliseconds. */
   created_at: string;
 
+  /** Of the request that it came with, as the audit log names it. */
+  request_id: string | null;
+
   /** The first 20. */
   recipients: Recipient[];
 
@@ -888,6 +891,31 @@ export interface BatchStatus {
 
   /** Messages by status; null in lists. */
   counts: Record<string, number> | null;
+}
+
+/** Mails that came back, oldest first. */
+export interface ReportList {
+  object: 'list';
+  data: Report[];
+}
+
+/** A mail that came back for a message. */
+export interface Report {
+  object: 'report';
+  id: string;
+
+  /** What it was taken for; null while it has not been read. */
+  kind: Open<'bounce' | 'delay' | 'complaint' | 'auto_reply' | 'unsubscribe' | 'report' | 'other'> | null;
+  received_at: string;
+
+  /** The recipient of the message that it is about. */
+  recipient: string;
+
+  /** Its envelope sender; empty for the null sender. */
+  sender: string;
+
+  /** Bytes that came, of which the first 512 KiB are kept. */
+  size: number;
 }
 
 export interface NewTemplate {
@@ -1955,6 +1983,12 @@ export interface Operations {
 
   /** Cancel a bulk send */
   cancelBatch: { answer: BatchStatus };
+
+  /** List what came back for a message */
+  listMessageReports: { answer: ReportList };
+
+  /** Read a mail that came back */
+  getMessageReport: { answer: undefined };
 
   /** Read the source of a message */
   getMessageRaw: { answer: undefined };

@@ -15,8 +15,19 @@ export function readSettings(
 ): SettingsReading {
   const whole = complete(written);
   const result = settings.safeParse(whole);
-  if (result.success) return { kind: 'ok', config: deepFreeze(decide(result.data, around)) };
+  if (result.success) {
+    const config = decide(result.data, around);
+    const mistakes = contradictions(config);
+    return mistakes.length === 0 ? { kind: 'ok', config: deepFreeze(config) } : { kind: 'bad', mistakes };
+  }
   return { kind: 'bad', mistakes: mistakesOf(result.error.issues, whole, origins) };
+}
+
+/** Settings that are right by themselves, but not together. */
+function contradictions({ delivery }: Config): string[] {
+  const dane = Object.keys(delivery.tls).filter((domain) => delivery.tls[domain] === 'dane');
+  if (delivery.dnssecResolver || dane.length === 0) return [];
+  return [`delivery.tls.${dane[0] ?? ''}: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane`]; // prettier-ignore
 }
 
 function mistakesOf(

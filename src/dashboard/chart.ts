@@ -17,16 +17,40 @@ export interface Plot {
   /** Begins of the steps, milliseconds since the epoch. */
   times: readonly number[];
   series: readonly Series[];
+  /** Moments that may explain what is seen: upright lines. Those outside of the steps are left out. */
+  marks?: readonly Mark[];
+}
+
+export interface Mark {
+  /** Milliseconds since the epoch. */
+  at: number;
+  text: string;
 }
 
 /** The chart with its table. Everything in it is escaped. */
 export function figure(plot: Plot): string {
   const { about, kind, unit = '', step, times, series } = plot;
   const labels = times.map((at) => stepLabel(at, step));
-  const drawing = kind === 'bars' ? barChart(labels, series, about) : lineChart(labels, series, about);
-  const data = JSON.stringify({ kind, unit, step, times: times.map((at) => at / 1000), series });
+  const marks = (plot.marks ?? []).flatMap((mark) => markLine(plot, mark));
+  const drawing = kind === 'bars' ? barChart(labels, series, about, marks) : lineChart(labels, series, about);
+  const seconds = (plot.marks ?? []).map(({ at }) => at / 1000);
+  const data = JSON.stringify({ kind, unit, step, times: times.map((at) => at / 1000), series, marks: seconds });
   const legend = series.map(({ name }) => `<span class="k-${name}">${name}</span>`).join('');
   return `<figure class="plot" data-plot="${escaped(data)}" aria-label="${escaped(about)}"><div class="drawn">${drawing}<p class="legend">${legend}</p></div>${numbers(plot)}</figure>`;
+}
+
+const STEP_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 };
+
+/** In the column of its step, where within it happened. */
+function markLine({ times, step }: Plot, { at, text }: Mark): string[] {
+  const place = times.findLastIndex((begin) => begin <= at);
+  const begin = times[place];
+  if (begin === undefined || at >= begin + STEP_MS[step]) return [];
+  const x = fixed(LEFT + ((place + (at - begin) / STEP_MS[step]) * (WIDTH - LEFT)) / times.length);
+  const title = escaped(`${utcText(at)} UTC: ${text}`);
+  return [
+    `<g><title>${title}</title><line class="mark" x1="${x}" x2="${x}" y1="${String(TOP)}" y2="${String(HEIGHT - BOTTOM)}"/></g>`,
+  ];
 }
 
 /** The last steps come first: that is what one looks for. */
@@ -59,13 +83,18 @@ const BOTTOM = 18;
 const TOP = 8;
 
 /** Stacked bars over time. `labels` has one text a bar; a few of them stand below. */
-export function barChart(labels: readonly string[], series: readonly Series[], about: string): string {
+export function barChart(
+  labels: readonly string[],
+  series: readonly Series[],
+  about: string,
+  above: readonly string[] = [],
+): string {
   const sums = labels.map((_, at) => series.reduce((sum, { values }) => sum + (values[at] ?? 0), 0));
   const top = niceTop(Math.max(1, ...sums));
   const width = (WIDTH - LEFT) / Math.max(1, labels.length);
   const scale = (HEIGHT - TOP - BOTTOM) / top;
   const bars = labels.map((label, at) => stack(series, at, { label, x: LEFT + at * width, width, scale }));
-  return svg(about, [...grid(top), ...bars, ...axis(labels, width)]);
+  return svg(about, [...grid(top), ...bars, ...above, ...axis(labels, width)]);
 }
 
 /** A line a series; where nothing was measured it is broken. */

@@ -94,7 +94,11 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
   app.use(show(house));
   const handle = app.callback();
   return {
-    owns: (url) => firsts.has((url ?? '/').split(/[/?]/, 2)[1] ?? ''),
+    owns(url = '/') {
+      const first = url.split(/[/?]/, 2)[1] ?? '';
+      // `*` and `//v1/messages` have no first step either, but are not the front page.
+      return first === '' ? /^\/(?:\?|$)/.test(url) : firsts.has(first);
+    },
     handle: (request, response) => void handle(request, response),
     stop() {
       for (const end of [...house.endings]) end();

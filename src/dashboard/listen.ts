@@ -1,6 +1,9 @@
 /** The dashboard on a port of its own, where the setting `dashboard.port` names another than the API's. */
 import http from 'node:http';
 import https from 'node:https';
+import { hearAcceptFaults } from '../base/accept-faults.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
 import type { Dashboard } from './dashboard.ts';
 
 export interface OwnPort {
@@ -13,6 +16,7 @@ const REQUEST_MS = 120_000;
 
 /** Rejects where the port cannot be had. */
 export async function listenApart(
+  deps: { clock: Clock; log: Log },
   dashboard: Dashboard,
   { host, port, tls }: { host: string; port: number; tls: { cert: string; key: string } | null },
 ): Promise<OwnPort> {
@@ -24,6 +28,7 @@ export async function listenApart(
     tls === null
       ? http.createServer(limits, listener)
       : https.createServer({ ...limits, ...tls, minVersion: 'TLSv1.2' }, listener);
+  hearAcceptFaults(deps, server, 'dashboard');
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {

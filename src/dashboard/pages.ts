@@ -20,6 +20,7 @@ import { streamPages } from './pages/streams.ts';
 import { suppressionPages } from './pages/suppressions.ts';
 import { teamPages } from './pages/team.ts';
 import { templatePages } from './pages/templates.ts';
+import { watchPages } from './pages/watch.ts';
 import { webhookPages } from './pages/webhooks.ts';
 
 export function pagesOf(deps: DashboardDeps): Page[] {
@@ -42,6 +43,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...settingsPages(deps),
     ...profilePages(deps),
     ...queuePages(deps),
+    ...watchPages(),
     ...doctorPages(),
     ...teamPages(deps),
   ];

@@ -27,6 +27,8 @@ interface EventRecord {
 export interface MessageWhole {
   id: string;
   subject: string;
+  test: boolean;
+  request_id: string | null;
   created_at: string;
   status: string;
   metadata: Readonly<Record<string, string>>;
@@ -46,19 +48,38 @@ export interface Moment {
   facts: string[];
   /** A scanner or proxy, no person. */
   isMachine: boolean;
+  /** Where the mail that told it can be had. */
+  href?: string;
+}
+
+/** A mail that came back, as the API has it. */
+export interface ReportSeen {
+  id: string;
+  kind: string | null;
+  received_at: string;
+  recipient: string;
+  sender: string;
 }
 
 /** Events that only repeat what the attempt beside them says. */
 const toldByAttempt: ReadonlySet<string> = new Set(['delivered', 'deferred']);
 
-export function timelineOf(message: MessageWhole): Moment[] {
+/** `here`: where the page of the message is. */
+export function timelineOf(message: MessageWhole, reports: readonly ReportSeen[], here: string): Moment[] {
   const accepted: Moment = { at: message.created_at, what: 'accepted', title: 'Accepted', reply: null, facts: [], isMachine: false }; // prettier-ignore
   const attempts = message.attempts.map(attemptMoment);
   const hasAttempts = attempts.length > 0;
   const events = message.events
     .filter(({ type }) => type !== 'sent' && !(hasAttempts && toldByAttempt.has(type)))
     .map(eventMoment);
-  return [accepted, ...attempts, ...events].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  const returned = reports.map((report) => reportMoment(report, here));
+  return [accepted, ...attempts, ...events, ...returned].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+}
+
+function reportMoment({ id, kind, received_at: at, recipient, sender }: ReportSeen, here: string): Moment {
+  const facts = [sender === '' ? 'from the null sender' : `from ${sender}`];
+  const title = `A mail came back for ${recipient}`;
+  return { at, what: kind?.replace('_', ' ') ?? 'not read yet', title, reply: null, facts, isMachine: false, href: `${here}/reports/${id}` }; // prettier-ignore
 }
 
 function attemptMoment(attempt: Attempt): Moment {

@@ -4,7 +4,9 @@ import { isId, newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
+import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
 import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
@@ -108,12 +110,7 @@ export async function pageOfDomains(
   const { accountId, status, limit, after, before } = page;
   const query = db.read<DomainRow>('domains').where({ account_id: accountId });
   if (status !== undefined) query.andWhere({ status });
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
+  const { rows, hasMore } = await readPage<DomainRow>(query, { limit, after, before });
   return { domains: await withKeys(db, rows), hasMore };
 }
 
@@ -138,9 +135,11 @@ export async function rotateDkim(
     // What never signed leaves nothing behind that its record is needed for.
     await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
     const staying = keys.filter(({ state }) => state !== 'pending');
-    await insertRows(tx, [{ dkim_keys: fresh }, together({ row, keys: [...staying, ...fresh] })]);
+    const all = [...staying, ...fresh];
+    await insertRows(tx, [{ dkim_keys: fresh }]);
+    const seen = new Set(atOnce ? fresh.map(({ id }) => id) : []);
+    await insertRows(tx, [together({ row, keys: await activateKeys(tx, all, { seen, now }) })]);
   });
-  if (atOnce) await activateKeys(deps, [...keys, ...fresh], new Set(fresh.map(({ id }) => id)));
   deps.changed?.(row.name);
   return findDomain(deps, { accountId: null, nameOrId: row.id });
 }
@@ -222,7 +221,7 @@ export async function domainsToCheck(
 }
 
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
-const noSuchDomain = (): Problem => new Problem('not_found', 'there is no such domain');
+export const noSuchDomain = (): Problem => new Problem('not_found', 'there is no such domain');
 
 /** Removes keys that have been retiring for long enough; returns their number. */
 export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | 'clock'>): Promise<number> {
@@ -234,26 +233,26 @@ export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | '
   return removed.length;
 }
 
-/** Lets the pending keys in `seen` (ids) sign and retires those before them. */
+/** Lets the pending keys in `seen` (ids) sign and retires those before them. Gives all keys as they are then. */
 export async function activateKeys(
-  { db, clock }: Pick<DomainDeps, 'db' | 'clock'>,
+  tx: Connection,
   keys: readonly DkimKeyRow[],
-  seen: ReadonlySet<string>,
-): Promise<void> {
+  { seen, now }: { seen: ReadonlySet<string>; now: number },
+): Promise<DkimKeyRow[]> {
   const { activate, retire } = promote(keys, seen);
-  if (activate.length === 0) return;
-  const now = clock.now();
+  if (activate.length === 0) return [...keys];
   const ids = (list: readonly DkimKeyRow[]): string => JSON.stringify(list.map(({ id }) => id));
-  await db.commit.transact(async (tx) => {
-    await tx.run(
-      `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state = 'pending'`,
-      [now, ids(activate)],
-    );
-    await tx.run(
-      `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state <> 'retiring'`,
-      [now, ids(retire)],
-    );
-  });
+  await tx.run(
+    `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state = 'pending'`,
+    [now, ids(activate)],
+  );
+  await tx.run(
+    `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state <> 'retiring'`,
+    [now, ids(retire)],
+  );
+  return tx.all<DkimKeyRow>('SELECT * FROM dkim_keys WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id', [
+    ids(keys),
+  ]);
 }
 
 async function withKeys(db: Pick<DomainDeps['db'], 'read'>, rows: readonly DomainRow[]): Promise<DomainWithKeys[]> {

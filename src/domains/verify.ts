@@ -3,10 +3,19 @@
  * write it, let DKIM keys sign that are now visible.
  */
 import type { DnsAnswer, Resolver } from '../base/resolver.ts';
+import type { Connection } from '../storage/connection.ts';
+import { insertRows } from '../storage/rows.ts';
 import type { DomainRow } from '../storage/tables.ts';
 import { compareRecord, type Comparison, type DnsRecord } from './dns-records.ts';
 import { checkOf, recordsOf, storedChecks, type DomainWithKeys, type RecordCheck } from './domain-record.ts';
-import { activateKeys, findDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
+import {
+  activateKeys,
+  findDomain,
+  noSuchDomain,
+  type DomainDeps,
+  type DomainRef,
+  type DomainTogether,
+} from './domain-store.ts';
 
 export interface VerifyDeps extends DomainDeps {
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
@@ -22,18 +31,26 @@ type Looked = { kind: 'answers'; values: readonly string[] } | { kind: 'trouble'
 /** So long a domain that was never verified is `pending`; after it, `failed`. It is verified whenever its records appear. */
 const PENDING_MS = 72 * 60 * 60 * 1000;
 
-/** Checks all records now and returns the domain as it is after that. Throws `not_found`. */
-export async function verifyDomain(deps: VerifyDeps, ref: DomainRef): Promise<DomainWithKeys> {
+/** Checks all records now and returns the domain as it is after that, written with the rows that `together` makes of it. Throws `not_found`. */
+export async function verifyDomain(
+  deps: VerifyDeps,
+  ref: DomainRef,
+  together: DomainTogether = () => ({}),
+): Promise<DomainWithKeys> {
   const domain = await findDomain(deps, ref);
   const wanted = recordsOf(domain, deps.hostname, deps.trackingTarget);
   const looked = await Promise.all(wanted.map((record) => lookUp(deps, record)));
   const now = deps.clock.now();
   const checks = checksOf(domain.row, wanted, looked, now);
   const status = statusAfter(domain.row, requiredOf(wanted, looked, checks), now);
-  await write(deps, domain.row, { checks, status, now });
-  await activateKeys(deps, domain.keys, seenKeys(domain, checks));
+  const after = await deps.db.commit.transact(async (tx) => {
+    const row = await write(tx, domain.row, { checks, status, now });
+    const keys = await activateKeys(tx, domain.keys, { seen: seenKeys(domain, checks), now });
+    await insertRows(tx, [together({ row, keys })]);
+    return { row, keys };
+  });
   deps.changed?.(domain.row.name);
-  return findDomain(deps, { accountId: null, nameOrId: domain.row.id });
+  return after;
 }
 
 /** What of the required records is known now. */
@@ -150,18 +167,15 @@ function seenKeys({ row, keys }: DomainWithKeys, checks: readonly RecordCheck[])
 }
 
 async function write(
-  { db }: Pick<VerifyDeps, 'db'>,
-  row: DomainRow,
+  tx: Connection,
+  before: DomainRow,
   { checks, status, now }: { checks: readonly RecordCheck[]; status: DomainRow['status']; now: number },
-): Promise<void> {
-  const verifiedAt = status === 'verified' ? (row.verified_at ?? now) : row.verified_at;
-  await db.commit.transact((tx) =>
-    tx.run('UPDATE domains SET status = ?, records_json = ?, verified_at = ?, checked_at = ? WHERE id = ?', [
-      status,
-      JSON.stringify(checks),
-      verifiedAt,
-      now,
-      row.id,
-    ]),
+): Promise<DomainRow> {
+  const verifiedAt = status === 'verified' ? (before.verified_at ?? now) : before.verified_at;
+  const [row] = await tx.all<DomainRow>(
+    'UPDATE domains SET status = ?, records_json = ?, verified_at = ?, checked_at = ? WHERE id = ? RETURNING *',
+    [status, JSON.stringify(checks), verifiedAt, now, before.id],
   );
+  if (row === undefined) throw noSuchDomain();
+  return row;
 }

@@ -1,6 +1,7 @@
 /** Reading the numbers that events left behind (events/stats.ts), and removing those of long ago. */
 import type { Knex } from 'knex';
 import type { Committer } from '../storage/commit.ts';
+import type { StatRow } from '../storage/tables.ts';
 import { DAY_MS, statTypes, type StatType } from './stats.ts';
 
 /** What numbers may be told apart by. */
@@ -31,61 +32,59 @@ export interface StatLine {
 /** How many streams, tags, domains or providers are told apart: those with the most mail. */
 export const MOST_KEYS = 100;
 
-const nothing = (): Record<StatType, number> =>
-  Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
+const SUM_OF_ALL = statTypes.join(' + ');
 
-/** The lines in the order of time, then of the key. Reads rows of the range only, hours or days as the bucket needs. */
+/**
+ * The lines in the order of time, then of the key; of a total without keys always one. Reads rows of the range only, hours or days
+ * as the bucket needs.
+ */
 export async function readStats(read: Knex, query: StatsQuery): Promise<StatLine[]> {
   const { bucket, by, since } = query;
-  const keys = by === null ? null : await keysWithMost(read, query, by);
-  const asked = within(read, query).select('type').sum({ n: 'n' }).groupBy('type');
-  if (bucket !== 'total') asked.select('at').groupBy('at');
-  if (by !== null)
-    asked
-      .select({ key: by })
-      .groupBy(by)
-      .whereIn(by, keys ?? []);
-  const rows = (await asked) as { type: StatType; n: number | string; at?: number | string; key?: string }[];
-  const lines = new Map<string, StatLine>();
-  for (const { type, n, at = since, key = null } of rows) {
-    const name = `${String(at)} ${key ?? ''}`;
-    const line = lines.get(name) ?? { at: Number(at), key, counts: nothing() };
-    line.counts[type] = Number(n);
-    lines.set(name, line);
-  }
-  const place = (key: string | null): number => (key === null ? 0 : (keys?.indexOf(key) ?? 0));
-  return [...lines.values()].sort((a, b) => a.at - b.at || place(a.key) - place(b.key));
+  // Of a total there is one line for each key, so that one statement chooses the keys and sums up.
+  const keys = by === null || bucket === 'total' ? [] : await keysWithMost(read, query, by);
+  const asked = within(read, query).sum(Object.fromEntries(statTypes.map((type) => [type, type])));
+  if (bucket !== 'total') asked.select('at').groupBy('at').orderBy('at');
+  if (by !== null) asked.select({ key: by }).groupBy(by);
+  if (by !== null && bucket === 'total') withMost(asked, by);
+  else if (by !== null) asked.whereIn(by, keys);
+  const rows = (await asked) as (Record<StatType, number | string | null> & { at?: number | string; key?: string })[];
+  const lines = rows.map(({ at = since, key = null, ...counts }) => ({
+    at: Number(at),
+    key,
+    counts: countsOf(counts),
+  }));
+  if (keys.length === 0) return lines;
+  const places = new Map<string | null, number>(keys.map((key, place) => [key, place]));
+  const placeOf = ({ key }: StatLine): number => places.get(key) ?? 0;
+  return lines.sort((a, b) => a.at - b.at || placeOf(a) - placeOf(b));
 }
+
+const countsOf = (row: Readonly<Record<StatType, number | string | null>>): Record<StatType, number> =>
+  Object.fromEntries(statTypes.map((type) => [type, Number(row[type])])) as Record<StatType, number>;
 
 /** Whole days are read by the day; a range that begins or ends within one needs the hours. */
-function spanOf({ since, until, bucket }: Pick<StatsQuery, 'since' | 'until' | 'bucket'>): 'hour' | 'day' {
-  if (bucket === 'total') return since % DAY_MS === 0 && until % DAY_MS === 0 ? 'day' : 'hour';
-  return bucket;
+function spanOf({ since, until, bucket, by, only }: StatsQuery): StatRow['span'] {
+  const isByDay = bucket === 'total' ? since % DAY_MS === 0 && until % DAY_MS === 0 : bucket === 'day';
+  const span = isByDay ? 'day' : 'hour';
+  return by === null && statKeys.every((key) => only[key] === undefined) ? `whole_${span}` : span;
 }
 
-function within(read: Knex, { accountId, since, until, bucket, by, only, test }: StatsQuery): Knex.QueryBuilder {
-  const query = read('stats')
-    .where({ account_id: accountId, span: spanOf({ since, until, bucket }), test: test ? 1 : 0 })
-    .where('at', '>=', since)
-    .where('at', '<', until);
-  for (const key of statKeys) if (key !== 'tag' && only[key] !== undefined) query.where(key, only[key]);
+function within(read: Knex, query: StatsQuery): Knex.QueryBuilder {
+  const { accountId, since, until, by, only, test } = query;
+  const rows = read('event_counts').where({ account_id: accountId, span: spanOf(query), test: test ? 1 : 0 });
   // Each message is counted once without a tag, and once more for each tag.
-  if (only.tag !== undefined) query.where('tag', only.tag);
-  else if (by === 'tag') query.whereNot('tag', '');
-  else query.where('tag', '');
-  return query;
+  if (only.tag === undefined && by === 'tag') rows.whereRaw("tag <> ''");
+  else rows.where('tag', only.tag ?? '');
+  rows.where('at', '>=', since).where('at', '<', until);
+  for (const key of statKeys) if (key !== 'tag' && only[key] !== undefined) rows.where(key, only[key]);
+  return rows;
 }
+
+const withMost = (rows: Knex.QueryBuilder, by: StatKey): Knex.QueryBuilder =>
+  rows.orderByRaw(`SUM(${SUM_OF_ALL}) DESC`).orderBy(by).limit(MOST_KEYS);
 
 async function keysWithMost(read: Knex, query: StatsQuery, by: StatKey): Promise<string[]> {
-  const rows = (await within(read, query)
-    .select({ key: by })
-    .sum({ n: 'n' })
-    .groupBy(by)
-    .orderBy([
-      { column: 'n', order: 'desc' },
-      { column: 'key', order: 'asc' },
-    ])
-    .limit(MOST_KEYS)) as { key: string }[];
+  const rows = (await withMost(within(read, query).select({ key: by }).groupBy(by), by)) as { key: string }[];
   return rows.map(({ key }) => key);
 }
 
@@ -93,19 +92,30 @@ async function keysWithMost(read: Knex, query: StatsQuery, by: StatKey): Promise
 export const HOURS_KEPT_MS = 32 * DAY_MS;
 const TAGS_KEPT_MS = 400 * DAY_MS;
 
-/** Removes up to `most` rows that nobody can ask for any more; returns how many. */
+/** Removes up to `most` rows of each kind that nobody can ask for any more; returns how many. */
 export function removeOldStats(commit: Committer, now: number, most: number): Promise<number> {
-  // Account by account, as the key of the table begins with it.
-  const old = 'SELECT s.rowid FROM accounts a JOIN stats s ON s.account_id = a.id';
   return commit.transact(async (tx) => {
-    const hours = await tx.all(
-      `DELETE FROM stats WHERE rowid IN (${old} AND s.span = 'hour' AND s.at < ? LIMIT ?) RETURNING at`,
-      [now - HOURS_KEPT_MS, most],
-    );
-    const tags = await tx.all(
-      `DELETE FROM stats WHERE rowid IN (${old} AND s.span = 'day' AND s.at < ? AND s.tag <> '' LIMIT ?) RETURNING at`,
-      [now - TAGS_KEPT_MS, most],
-    );
-    return Math.max(hours.length, tags.length);
+    let removed = 0;
+    for (const [spans, where, before] of tooOld(now)) {
+      // Account by account, as the key of the table begins with it.
+      const gone = await tx.all(
+        `DELETE FROM event_counts WHERE (${KEY}) IN (
+           SELECT ${KEY.replaceAll(/\w+/g, 'c.$&')} FROM accounts a
+           JOIN event_counts c ON c.account_id = a.id AND c.span IN (${spans}) AND c.test IN (0, 1) AND c.${where}
+           WHERE c.at < ? LIMIT ?) RETURNING at`,
+        [before, most],
+      );
+      removed = Math.max(removed, gone.length);
+    }
+    return removed;
   });
 }
+
+const KEY = 'account_id, span, test, tag, at, stream, domain, provider';
+
+/** Which rows go at this age; those of tags are found by an index of their own. */
+const tooOld = (now: number): readonly [spans: string, where: string, before: number][] => [
+  ["'hour', 'whole_hour'", "tag = ''", now - HOURS_KEPT_MS],
+  ["'hour'", "tag <> ''", now - HOURS_KEPT_MS],
+  ["'day'", "tag <> ''", now - TAGS_KEPT_MS],
+];

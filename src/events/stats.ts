@@ -1,19 +1,14 @@
 /**
  * What the numbers are made of. Every event adds to a row per hour and per day, for its stream, sending domain and recipient
- * provider, and once more for each of its message's tags. Rows of a grouped commit are merged first, so a busy server writes a
- * handful of them for hundreds of events.
+ * provider, once more for each of its message's tags, and to one of all mail together. Rows of a grouped commit are merged
+ * first, so a busy server writes a handful of them for hundreds of events.
  */
-import type { StatRow } from '../storage/tables.ts';
+import { statTypes, type StatRow, type StatType } from '../storage/tables.ts';
+
+export { statTypes, type StatType } from '../storage/tables.ts';
 
 const HOUR_MS = 3_600_000;
 export const DAY_MS = 24 * HOUR_MS;
-
-/** What is counted: the kinds of events, what tells bounces apart, and people and machines that looked. */
-export const statTypes = [
-  'sent', 'delivered', 'deferred', 'bounced', 'bounced_hard', 'bounced_soft', 'bounced_block', 'complained', 'suppressed', 'failed',
-  'opened', 'unique_opened', 'machine_opened', 'clicked', 'unique_clicked', 'machine_clicked', 'unsubscribed',
-] as const; // prettier-ignore
-export type StatType = (typeof statTypes)[number];
 
 /** What an event is counted by. */
 export interface StatFacts {
@@ -72,17 +67,41 @@ export function statTypesOf(type: string, detail: Readonly<Record<string, unknow
 
 /** Adds one event to the rows gathered for a commit. */
 export function addToStats(rows: Map<string, StatRow>, facts: StatFacts, types: readonly StatType[]): void {
-  const { accountId, test, stream, domain } = facts;
-  const provider = providerOf(facts.recipient);
-  for (const span of ['hour', 'day'] as const) {
-    const at = facts.at - (facts.at % (span === 'hour' ? HOUR_MS : DAY_MS));
-    for (const type of types)
-      for (const tag of ['', ...facts.tags]) {
-        const key = `${accountId} ${span} ${String(at)} ${type} ${String(test)} ${stream} ${domain} ${provider} ${tag}`;
-        const row = rows.get(key);
-        if (row === undefined)
-          rows.set(key, { account_id: accountId, span, at, type, test: test ? 1 : 0, stream, domain, provider, tag, n: 1 }); // prettier-ignore
-        else row.n++;
-      }
+  if (types.length === 0) return;
+  const { stream, domain } = facts;
+  const own = { stream, domain, provider: providerOf(facts.recipient) };
+  const all = { tag: '', stream: '', domain: '', provider: '' };
+  const hour = facts.at - (facts.at % HOUR_MS);
+  const day = facts.at - (facts.at % DAY_MS);
+  const add = (span: StatRow['span'], at: number, key: typeof all): void => {
+    const row = rowFor(rows, facts, span, at, key);
+    for (const type of types) row[type]++;
+  };
+  add('whole_hour', hour, all);
+  add('whole_day', day, all);
+  for (const tag of ['', ...facts.tags]) {
+    add('hour', hour, { tag, ...own });
+    add('day', day, { tag, ...own });
   }
 }
+
+function rowFor(
+  rows: Map<string, StatRow>,
+  { accountId, test }: StatFacts,
+  span: StatRow['span'],
+  at: number,
+  { tag, stream, domain, provider }: Pick<StatRow, 'tag' | 'stream' | 'domain' | 'provider'>,
+): StatRow {
+  const key = `${accountId} ${span} ${String(at)} ${String(test)} ${stream} ${domain} ${provider} ${tag}`;
+  const known = rows.get(key);
+  if (known !== undefined) return known;
+  const row = { account_id: accountId, span, test: test ? 1 : 0, tag, at, stream, domain, provider, ...noCounts() };
+  rows.set(key, row);
+  return row;
+}
+
+/** A zero for each. */
+export const noCounts = (): Record<StatType, number> => ({
+  sent: 0, delivered: 0, deferred: 0, bounced: 0, bounced_hard: 0, bounced_soft: 0, bounced_block: 0, complained: 0, suppressed: 0,
+  failed: 0, opened: 0, unique_opened: 0, machine_opened: 0, clicked: 0, unique_clicked: 0, machine_clicked: 0, unsubscribed: 0,
+}); // prettier-ignore

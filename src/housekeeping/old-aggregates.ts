@@ -21,6 +21,11 @@ export function oldAggregates({ db, clock }: { db: Pick<Database, 'commit'>; clo
           );
           gone.push(rows.length);
         }
+        const known = await tx.all(
+          'DELETE FROM aggregate_reports WHERE rowid IN (SELECT rowid FROM aggregate_reports WHERE from_at < ? ORDER BY from_at LIMIT ?) RETURNING report_id',
+          [clock.now() - KEPT_MS, STEP],
+        );
+        gone.push(known.length);
         return Math.max(...gone);
       }),
   };

@@ -1,7 +1,14 @@
-/** How long finished things are kept: the settings `retention.*`, and for bodies and messages what an account asks for itself. */
+/** How long finished things are kept: the settings `retention.*`, and for bodies, messages and events what an account asks for itself. */
 import type { Clock } from '../base/clock.ts';
 import type { Config } from '../config/schema.ts';
-import { purgeAudit, purgeContents, purgeEvents, purgeMessages, purgeReports } from '../messages/purge.ts';
+import {
+  purgeAudit,
+  purgeContents,
+  purgeEvents,
+  purgeEventsOf,
+  purgeMessages,
+  purgeReports,
+} from '../messages/purge.ts';
 import type { Database } from '../storage/database.ts';
 import type { SizedRule } from './housekeeping.ts';
 import { timed, type Timed, type Transactor } from './timed.ts';
@@ -36,22 +43,35 @@ export function retentionRules(deps: RetentionDeps): SizedRule[] {
       ),
     ),
     old('old events', retention.events, purgeEvents),
+    rule('old events of accounts', (most) =>
+      forAccounts(deps, { setting: 'events_days', keptMs: null, most }, (commit, id, before) =>
+        purgeEventsOf(commit, id, before, most),
+      ),
+    ),
     old('old reports', retention.reports, purgeReports),
     old('old audit lines', retention.audit, purgeAudit),
   ];
 }
 
-/** One step for the first account that has something to go. An account may keep things for less long than the server, not longer. */
+/**
+ * One step for the first account that has something to go. An account may keep things for less long than the server, not longer.
+ * `keptMs` null: of the server's own time another rule takes care.
+ */
 async function forAccounts(
   { db, clock }: RetentionDeps,
-  { setting, keptMs, most }: { setting: 'content_days' | 'messages_days'; keptMs: number; most: number },
+  {
+    setting,
+    keptMs,
+    most,
+  }: { setting: 'content_days' | 'messages_days' | 'events_days'; keptMs: number | null; most: number },
   purge: (commit: Transactor, accountId: string, before: number) => Promise<number>,
 ): Promise<Timed> {
   const accounts = await db.fast.all<{ id: string; days: number | null }>(
-    `SELECT a.id, s.${setting} AS days FROM accounts a LEFT JOIN account_settings s ON s.account_id = a.id`,
+    `SELECT a.id, s.${setting} AS days FROM accounts a LEFT JOIN account_settings s ON s.account_id = a.id
+     WHERE ${keptMs === null ? `s.${setting} IS NOT NULL` : 'true'}`,
   );
   for (const { id, days } of accounts) {
-    const before = clock.now() - Math.min(keptMs, days === null ? Infinity : days * DAY_MS);
+    const before = clock.now() - Math.min(keptMs ?? Infinity, days === null ? Infinity : days * DAY_MS);
     const { rows, ms } = await timed({ clock, commit: db.commit }, (commit) => purge(commit, id, before));
     // What is left of this account, and the next one, are for the step after this.
     if (rows > 0) return { rows: most, ms };

@@ -1,6 +1,6 @@
 /** What a notice says of one recipient -> code, status, class and reason, by the same rules as replies in a session. */
 import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
-import { classify } from '../messages/classify.ts';
+import { judge } from '../messages/classify.ts';
 import type { Verdict } from '../messages/delivery.ts';
 import type { BounceWords } from './bounce-words.ts';
 import { findDiagnostic, readDiagnostic, statusOfWords, type Diagnostic } from './diagnostic.ts';
@@ -109,11 +109,19 @@ function verdictOf(
   const level = (action === 'delayed' ? '4' : (status ?? known ?? inWords))?.startsWith('4') === true ? 450 : 550;
   const text = diagnostic?.text ?? '';
   const code = diagnostic?.code ?? level;
-  const byReply = classify({ phase: 'report', code, enhanced: known ?? diagnostic?.enhanced ?? status, text });
-  const isCertain = diagnostic?.code !== null && diagnostic !== null && byReply.class !== 'undetermined';
-  if (inWords === null || isCertain || (known !== null && !isRouting(known))) return byReply;
-  return EXPIRED.has(inWords) ? expired : classify({ phase: 'report', code, enhanced: inWords, text: '' });
+  const enhanced = known ?? diagnostic?.enhanced ?? status;
+  const byReply = judge({ phase: 'report', code, enhanced, text });
+  const isCertain =
+    diagnostic !== null && byReply.class !== 'undetermined' && (diagnostic.code !== null || isSaid(text));
+  if (inWords === null || isCertain || (known !== null && !isRouting(known))) return verdict(byReply);
+  return EXPIRED.has(inWords) ? expired : verdict(judge({ phase: 'report', code, enhanced: inWords, text: '' }));
 }
+
+/** Whether the rules for replies know these words, whatever code a reply would have had. */
+const isSaid = (text: string): boolean =>
+  !judge({ phase: 'report', code: null, enhanced: null, text }).rule.startsWith('fallback:');
+
+const verdict = ({ class: bounceClass, reason }: Verdict): Verdict => ({ class: bounceClass, reason });
 
 const expired: Verdict = { class: 'soft', reason: 'expired' };
 

@@ -137,13 +137,20 @@ function saidIn({ subject, lines }: Notice, words: BounceWords): Said {
   return { title, text, failure: failureInTitle || words.failure(text), failureInTitle, late, quotesReply };
 }
 
+/** How mail programs mark what they forward, in their languages. */
+const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst)\s*:/;
+
 /** Gateways bounce in the name of people and of nobody too; then more must bear it out than words, which people use as well. */
 function fromSomebody({ mail, original }: Notice, words: BounceWords, said: Said): FindingKind {
   if (isMarkedAutoReply(mail.headers)) return 'auto_reply';
   const isFromNull = hasNullSender(mail);
   const isProgram = isFromNull || words.nobodies.has(localPartOfFrom(mail));
   const hasProof = said.quotesReply || (original.length > 0 && !isAutoSubmitted(mail.headers));
-  const isNotice = said.failureInTitle ? hasProof || isFromNull : said.failure && isProgram && hasProof;
+  // Who passes a notice on has not had his mail come back, nor had ours.
+  const isPassedOn = !isProgram && PASSED_ON.test(said.title);
+  const isNotice = said.failureInTitle
+    ? (hasProof && !isPassedOn) || isFromNull
+    : said.failure && isProgram && hasProof;
   if (isNotice) return said.late ? 'delay' : 'bounce';
   return automaticOrNot(mail, words, said.text);
 }

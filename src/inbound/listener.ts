@@ -5,6 +5,7 @@
  */
 import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerSession } from 'smtp-server';
+import { hearAcceptFaults } from '../base/accept-faults.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { addressBucket } from '../base/ip.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
@@ -182,6 +183,8 @@ export function createListener<User>(
       leave(session.id);
     },
   });
+  // smtp-server passes what its own server hears on to here, where single connections are told of as well.
+  hearAcceptFaults({ clock, log }, server.server, 'smtp');
   server.on('error', (error) => {
     log.debug({ event: 'smtp_connection_failed', err: error }, 'an SMTP connection failed');
   });
@@ -325,6 +328,10 @@ export function createListener<User>(
       if (size > options.size) handlers.tooLarge?.(viewOf(session), 'DATA');
       if (size > options.size) return refuse(552, `5.3.4 the mail is larger than ${String(options.size)} octets`);
       return await guarded(() => handlers.data(viewOf(session), Buffer.concat(chunks), size));
+    } catch (error) {
+      // The stream ends with an error where the client has gone in the middle of its mail: nobody hears the answer.
+      log.debug({ event: 'smtp_mail_broken_off', err: error }, 'an SMTP client left in the middle of a mail');
+      return refuse(451, '4.4.2 the mail did not arrive whole');
     } finally {
       held -= kept;
       if (watch !== undefined) watch.isReceiving = false;

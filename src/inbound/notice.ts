@@ -8,6 +8,7 @@ import type { HeaderField } from '../mail/header.ts';
 import {
   fieldOf,
   isMessage,
+  octetsOf,
   ownPartsOf,
   partsOf,
   readHead,
@@ -41,6 +42,8 @@ const OUTER_HEADER_LINE = /^(?:> ?){0,5}([A-Za-z][A-Za-z0-9-]{1,40}):(?:\s|$)/;
 const RULE = /^\s{0,20}[-=*_#+~]{2}/;
 /** No prose has a line of these. */
 const OF_A_MAIL = new Set(['received', 'message-id', 'return-path', 'mime-version', 'dkim-signature']);
+const FINAL_RECIPIENT = /^[>\s]{0,20}final-recipient:/im;
+const FILE_TYPES = new Set(['text/plain', 'application/octet-stream']);
 const HEAD_TYPES = new Set(['text/rfc822-headers', 'message/rfc822-headers', 'message/global-headers', 'text/rfc822']);
 
 export function openNotice(mail: MailPart, words: BounceWords): Notice {
@@ -56,14 +59,28 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
     subject: wordsOf(mail.headers, 'subject'),
     lines: prose.slice(0, cut.end),
     original: originalPart(own) ?? readHead(outdented(prose.slice(cut.start))),
-    delivery: deliveryPart === undefined ? reportInProse(prose) : readDeliveryReport(textOf(deliveryPart)),
+    delivery: deliveryPart === undefined ? (reportInProse(prose) ?? reportInFile(own)) : reportIn(deliveryPart),
     feedback: feedbackPart === undefined ? null : readFeedbackReport(textOf(feedbackPart)),
   };
 }
 
+/** Its fields are ASCII or UTF-8, whatever a wrong charset says. */
+function reportIn(part: MailPart): DeliveryReport {
+  const report = readDeliveryReport(textOf(part));
+  return report.recipients.length > 0 ? report : readDeliveryReport(octetsOf(part).replace(/\r\n?/g, '\n'));
+}
+
+/** Some gateways make a file of the report, of a type that says nothing. */
+function reportInFile(own: readonly MailPart[]): DeliveryReport | null {
+  const file = own.find(
+    (part) => FILE_TYPES.has(part.type) && isAttached(part) && FINAL_RECIPIENT.test(octetsOf(part)),
+  );
+  return file === undefined ? null : reportIn(file);
+}
+
 /** Gateways and people pass reports on as text, quoted or not. */
 function reportInProse(lines: readonly string[]): DeliveryReport | null {
-  if (!lines.some((line) => /^[>\s]{0,20}final-recipient:/i.test(line))) return null;
+  if (!lines.some((line) => FINAL_RECIPIENT.test(line))) return null;
   return readDeliveryReport(lines.map((line) => line.replace(/^(?:> ?)+/, '')).join('\n'));
 }
 

@@ -20,7 +20,7 @@ import { ownMailRows, type OwnMailRows } from '../messages/own-mail.ts';
 import type { RetryRule } from '../messages/retry.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows } from '../storage/rows.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { aggregateRows, aggregateSummary, domainsOf, type Aggregate } from './aggregate.ts';
 import { findingRecord, type Finding } from './finding.ts';
@@ -145,27 +145,32 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     if (sent !== null) deps.bells.deliveries.ring(hintsOf(sent));
   }
 
-  /** A report about a domain that is not ours is kept as a mail, as one that belongs to nobody; one that came before adds nothing. */
+  /**
+   * A report about a domain that is not ours is kept as a mail, as one that belongs to nobody. One that came before adds nothing,
+   * also where both are read at once: the first to be written counts.
+   */
   async function keep(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<void> {
-    const about = domainsOf(aggregate);
-    const own = new Set(await ownDomains(deps, about));
-    const isKnown = await isStored(db.fast, aggregate, about);
-    const rows = isKnown ? {} : aggregateRows(row.id, aggregate, own);
-    const state = own.size === 0 ? 'unmatched' : 'done';
-    const counted = (rows.dmarc_rows?.length ?? 0) + (rows.tls_report_rows?.length ?? 0);
-    log.info({ event: 'report', report_id: row.id, kind: finding.kind, state, ...aggregateSummary(aggregate), rows: counted }, 'a mail to one of our addresses'); // prettier-ignore
-    const detail = { ...findingRecord(finding), aggregate: aggregateSummary(aggregate) };
-    await close(row.id, { state, kind: finding.kind, owner: null, detail }, rows);
+    const own = await ownDomains(deps, domainsOf(aggregate));
+    const state = own.length === 0 ? 'unmatched' : 'done';
+    const { isKnown, counted } = await db.commit.transact(async (tx) => {
+      const fresh = await uncounted(tx, row.id, aggregate, own);
+      const rows = aggregateRows(row.id, aggregate, new Set(fresh));
+      const known = own.length > 0 && fresh.length === 0;
+      const summary = { ...aggregateSummary(aggregate), already_counted: known };
+      const detail = JSON.stringify({ ...findingRecord(finding), aggregate: summary });
+      await insertRows(tx, [rows]);
+      await tx.run('UPDATE reports SET state = ?, kind = ?, detail_json = ? WHERE id = ?', [state, finding.kind, detail, row.id]); // prettier-ignore
+      return { isKnown: known, counted: (rows.dmarc_rows?.length ?? 0) + (rows.tls_report_rows?.length ?? 0) };
+    });
+    log.info({ event: 'report', report_id: row.id, kind: finding.kind, state, ...aggregateSummary(aggregate), already_counted: isKnown, rows: counted }, 'a mail to one of our addresses'); // prettier-ignore
   }
 
   function close(
     id: string,
     end: { state: ReportRow['state']; kind: Finding['kind']; owner: Owner | null; detail: object },
-    rows: Rows = {},
   ): Promise<unknown> {
     const { state, kind, owner, detail } = end;
     return db.commit.transact(async (tx) => {
-      await insertRows(tx, [rows]);
       await tx.run('UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ? WHERE id = ?', [
         state, kind, owner?.account_id ?? null, owner?.message_id ?? null, owner?.id ?? null, JSON.stringify(detail), id,
       ]);
@@ -210,11 +215,23 @@ async function ownDomains(
 
 const MOST_DOMAINS = 50;
 
-/** Reporters send again what they are not sure of. */
-async function isStored(db: Connection, { kind, report }: Aggregate, about: readonly string[]): Promise<boolean> {
-  const table = kind === 'dmarc' ? 'dmarc_rows' : 'tls_report_rows';
-  const rows = await db.all(`SELECT 1 FROM ${table} WHERE org = ? AND report_key = ? AND domain IN (SELECT value FROM json_each(?)) LIMIT 1`, [report.organization, report.id, JSON.stringify(about)]); // prettier-ignore
-  return rows.length > 0;
+/** Those of the domains that this report has not been counted for yet; from now on it has. Reporters send again what they are not sure of. */
+async function uncounted(
+  tx: Connection,
+  reportId: string,
+  aggregate: Aggregate,
+  domains: readonly string[],
+): Promise<string[]> {
+  const { kind, report } = aggregate;
+  const fresh: string[] = [];
+  for (const domain of domains) {
+    const row = await tx.all(
+      'INSERT INTO aggregate_reports (kind, org, report_key, domain, from_at, report_id) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING domain',
+      [kind, report.organization, report.id, domain, report.from, reportId],
+    );
+    if (row.length > 0) fresh.push(domain);
+  }
+  return fresh;
 }
 
 const needsOwner = ({ kind }: Finding): boolean =>

@@ -7,6 +7,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { sha256Hex } from '../base/secret.ts';
 import type { Connection, Value } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Callers } from './callers.ts';
@@ -135,13 +136,7 @@ export async function pageOfKeys(
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: ApiKeyRow[]; hasMore: boolean }> {
   const query = db.read<ApiKeyRow>('api_keys').where({ account_id: accountId });
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<ApiKeyRow>(query, { limit, after, before });
 }
 
 /** Newest first, revoked ones too. `after`: the id of the last one seen. */

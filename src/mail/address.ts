@@ -64,6 +64,20 @@ export function addressKey(address: string): string {
   return address.toLowerCase();
 }
 
+/**
+ * The key of an address that somebody looks for: typed with a name, or with a domain in its own script, it is found under
+ * the spelling that is stored. What is no address is only lower-cased, and so finds nothing.
+ */
+export function soughtAddress(text: string): string {
+  const parsed = parseMailbox(text, { smtputf8: true });
+  return addressKey(parsed.kind === 'ok' ? parsed.mailbox.address : text);
+}
+
+/** The same for a domain by itself: A-labels, lower case. */
+export function soughtDomain(text: string): string {
+  return toALabels(text) || text.toLowerCase();
+}
+
 /** The mailbox as text for people and API records; `parseMailbox` reads it back. Not a header: see header.ts. */
 export function formatMailbox(mailbox: Mailbox): string {
   const { name, address } = mailbox;

@@ -49,7 +49,9 @@ export function readDiagnostic(text: string): Diagnostic {
     .trim();
   const found = WITH_ENHANCED.exec(whole) ?? QUOTED.exec(whole);
   const code = found?.[1] ?? null;
-  const reply = found === null || code === null ? whole : whole.slice(whole.indexOf(code, found.index));
+  const quoted = found === null || code === null ? whole : whole.slice(whole.indexOf(code, found.index));
+  // `Recipient not found. Error code 550`: the words stand before the code.
+  const reply = /\p{L}{2}/u.test(quoted) ? quoted : whole;
   const enhanced = BEHIND_CODE.exec(reply) ?? FIRST.exec(whole) ?? BRACKETED.exec(reply);
   return {
     code: code === null ? null : Number(code),

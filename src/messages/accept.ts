@@ -161,8 +161,9 @@ export async function acceptBulk(
 ): Promise<BatchRecord> {
   const now = deps.clock.now();
   const batchId = newId('bat', now);
-  const drafts = bulk.entries.flatMap((entry) => (entry.kind === 'ok' ? [entry.draft] : []));
-  const { streams, rules } = await checkAll(deps, sender, drafts);
+  const good = bulk.entries.filter((entry) => entry.kind === 'ok');
+  const drafts = good.map(({ draft }) => draft);
+  const { streams, rules } = await checkAll(deps, sender, good);
   const suppressed = await suppressedByStream(deps, sender, drafts, streams);
   const sources = drafts.map(({ renderedFrom }) => renderedFrom);
   const plan = newPlan(createBodyStore(sources, now));
@@ -278,24 +279,37 @@ async function checkStream(deps: AcceptDeps, sender: Sender, draft: MessageDraft
 async function checkAll(
   deps: AcceptDeps,
   sender: Sender,
-  drafts: readonly MessageDraft[],
+  entries: readonly GoodEntry[],
 ): Promise<{ streams: Map<string, Stream>; rules: Map<string, TrackingRule> }> {
   const streams = new Map<string, Stream>();
   const rules = new Map<string, TrackingRule>();
   const senders = new Set<string>();
-  for (const draft of drafts) {
+  for (const entry of entries) {
+    const { draft } = entry;
     const simulated = isSimulated(deps, sender, draft);
     const from = `${draft.from.domain} ${String(simulated)}`;
     if (!senders.has(from)) {
-      await checkSender(deps, sender, draft, simulated);
+      await inEntry(entry, checkSender(deps, sender, draft, simulated));
       senders.add(from);
     }
     const slug = draft.stream ?? DEFAULT_STREAM;
-    if (!streams.has(slug)) streams.set(slug, await checkStream(deps, sender, draft));
+    if (!streams.has(slug)) streams.set(slug, await inEntry(entry, checkStream(deps, sender, draft)));
     const { domain } = draft.from;
     if (!rules.has(domain)) rules.set(domain, await deps.trackingRule(sender.accountId, domain));
   }
   return { streams, rules };
+}
+
+type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
+
+/** A check of what an entry may have of its own: then its fault is told of the entry's member. */
+async function inEntry<T>({ index, own }: GoodEntry, checking: Promise<T>): Promise<T> {
+  try {
+    return await checking;
+  } catch (error) {
+    const isOwn = error instanceof Problem && error.field !== null && own?.includes(error.field) === true;
+    throw isOwn ? within(error, index) : error;
+  }
 }
 
 type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;
@@ -335,8 +349,14 @@ function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): void {
   if (hit === undefined) return;
   const reason = suppressed.get(addressKey(hit.mailbox.address))?.reason ?? 'manual';
   throw new Problem('recipient_suppressed', `${hit.mailbox.address} is on the suppression list (${reason})`, {
-    field: hit.type,
+    field: fieldOf(draft, hit),
   });
+}
+
+/** A single copy may have been given as a string, so only of several the place is told. */
+function fieldOf(draft: MessageDraft, { type, mailbox }: ReturnType<typeof everyRecipient>[number]): string {
+  const place = type === 'to' || draft[type].length < 2 ? -1 : draft[type].indexOf(mailbox);
+  return place === -1 ? type : `${type}[${String(place)}]`;
 }
 
 /** The rows of one acceptance. */
@@ -685,7 +705,7 @@ async function commitPlan(
     message_metadata: metadata,
     message_words: words,
     counters: [...counters.values()],
-    ...(stats.size === 0 ? {} : { stats: [...stats.values()] }),
+    ...(stats.size === 0 ? {} : { event_counts: [...stats.values()] }),
   };
   if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
   const giveBack = await takeQuota(deps, sender, deliveries);

@@ -85,23 +85,29 @@ function entryDraft(
   const known = rules.refused?.get(index);
   if (known !== undefined) return { kind: 'rejected', index, to: sentTo(entry), problem: known };
   try {
-    const draft = readEntry(entry, `recipients[${String(index)}]`, shared, rules);
+    const { draft, own } = readEntry(entry, `recipients[${String(index)}]`, shared, rules);
     if (seen !== null) refuseDouble(draft, seen, index);
-    return { kind: 'ok', index, draft };
+    return { kind: 'ok', index, draft, ...(own.length === 0 ? {} : { own }) };
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
     return { kind: 'rejected', index, to: sentTo(entry), problem };
   }
 }
 
-function readEntry(entry: unknown, place: string, shared: Shared, rules: SendRules): MessageDraft {
+function readEntry(
+  entry: unknown,
+  place: string,
+  shared: Shared,
+  rules: SendRules,
+): { draft: MessageDraft; own: string[] } {
   const prefix = `${place}.`;
   if (typeof entry === 'object' && entry !== null) refuseLongLists(entry as Record<string, unknown>, rules, prefix);
   const own = partsOf(check(BulkEntry, entry, { prefix: place }), rules, prefix);
   const parts = mergeParts(shared.parts, own);
   const sameContent = own.body === null && own.autoText === null && own.attachments === null;
   const content = sameContent && shared.content !== null ? shared.content : contentOf(parts, prefix);
-  return draftOf(parts, content, rules, prefix);
+  const overridden = (['from', 'stream'] as const).filter((member) => own[member] !== null);
+  return { draft: draftOf(parts, content, rules, prefix), own: overridden };
 }
 
 function refuseDouble(draft: MessageDraft, seen: Set<string>, index: number): void {

@@ -6,7 +6,7 @@
  * person's waiting mail is canceled first.
  */
 import { Problem } from '../base/problem.ts';
-import { addressKey, parseMailbox } from '../mail/address.ts';
+import { addressKey, soughtAddress } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer } from '../storage/commit.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
@@ -72,13 +72,23 @@ export interface Erased {
  * Erases a person from all mail of an account. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
  * wire: ask again when it is over. Entries of the suppression list stay, since without them the person would be mailed again.
  */
-export async function erasePerson(deps: EraseDeps, accountId: string, email: string): Promise<Erased> {
-  const parsed = parseMailbox(email, { smtputf8: true });
-  const key = addressKey(parsed.kind === 'ok' ? parsed.mailbox.address : email);
+export async function erasePerson(
+  deps: EraseDeps,
+  accountId: string,
+  email: string,
+  together: () => Rows = () => ({}),
+): Promise<Erased> {
+  const key = soughtAddress(email);
   await cancelWaiting(deps, accountId, key);
   let recipients = 0;
   for (;;) {
-    const done = await deps.db.commit.transact((tx) => eraseSome(tx, accountId, key));
+    const before = recipients;
+    const done = await deps.db.commit.transact(async (tx) => {
+      const some = await eraseSome(tx, accountId, key);
+      // With the last step: whoever is cut off before it asks again for what is left.
+      if (some < AT_ONCE && before + some > 0) await insertRows(tx, [together()]);
+      return some;
+    });
     recipients += done;
     if (done < AT_ONCE) return { recipients };
   }

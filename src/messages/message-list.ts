@@ -56,9 +56,11 @@ export async function listMessages(read: Knex, filter: MessageFilter, page: Page
     edge: page.after ?? page.before ?? null,
     limit: page.limit + 1,
   };
-  const branches = await bestSource(read, filter);
-  const found = await Promise.all(branches.map((branch) => readBranch(read, filter, branch, part)));
-  const messages = found.length === 1 ? (found[0] ?? []) : merged(found.flat(), part);
+  const chosen = await bestSource(read, filter);
+  const messages =
+    chosen.kind === 'source'
+      ? await readSource(read, filter, chosen.source, part)
+      : await readNearFirst(read, filter, chosen.range, part);
   const hasMore = messages.length > page.limit;
   if (hasMore) messages.length = page.limit;
   if (backwards) messages.reverse();
@@ -87,11 +89,63 @@ interface Branch {
 type Source = readonly Branch[];
 
 /** All messages of the account. */
-const everything: Source = [{ from: 'messages as m indexed by messages_by_account', id: 'm.id', where: [] }];
+const inOrder: Branch = { from: 'messages as m indexed by messages_by_account', id: 'm.id', where: [] };
+
+/** Words that begin alike, as the values of IN_RANGE. */
+type WordRange = readonly [accountId: string, from: string, to: string];
+const IN_RANGE = 'account_id = ? AND word >= ? AND word < ?';
+
+/** What is read: a source, or where there is none, words that very many messages have. */
+type Chosen = { kind: 'source'; source: Source } | { kind: 'words'; range: WordRange };
+
+async function readSource(read: Knex, filter: MessageFilter, source: Source, part: Part): Promise<MessageRow[]> {
+  const found = await Promise.all(source.map((branch) => readBranch(read, filter, branch, part)));
+  return found.length === 1 ? (found[0] ?? []) : merged(found.flat(), part);
+}
+
+/** Messages that are read in the order of the list before a range of words is gathered. */
+const NEAR = 20_000;
+
+/** For what fits very many: it fills a page soon where it is spread over the list, and is gathered where it stands at its other end. */
+async function readNearFirst(read: Knex, filter: MessageFilter, range: WordRange, part: Part): Promise<MessageRow[]> {
+  const order = part.descending ? 'desc' : 'asc';
+  const all = inBranch(read.select('m.id'), read, filter, inOrder).where('m.account_id', filter.accountId);
+  if (part.edge !== null) all.where('m.id', part.descending ? '<' : '>', part.edge);
+  const last = (await all.orderBy('m.id', order).limit(1).offset(NEAR).first()) as { id: string } | undefined;
+  if (last === undefined) return readBranch(read, filter, inOrder, part);
+  const within = { ...inOrder, where: [[`m.id ${part.descending ? '>=' : '<='} ?`, last.id] as const] };
+  const near = await readBranch(read, filter, within, part);
+  if (near.length >= part.limit) return near;
+  return [...near, ...(await readFar(read, filter, range, { ...part, edge: last.id, limit: part.limit - near.length }))]; // prettier-ignore
+}
+
+/** Ids of a range of words that are taken first, and by what more there are each time that they did not fill the page. */
+const TAKEN_FIRST = 256;
+const MORE_EACH_TIME = 8;
+
+/** Gathers the ids of the range that come next in the order of the list, and reads the messages of these alone. */
+async function readFar(read: Knex, filter: MessageFilter, range: WordRange, part: Part): Promise<MessageRow[]> {
+  const { descending, limit } = part;
+  const found: MessageRow[] = [];
+  let { edge } = part;
+  for (let take = TAKEN_FIRST; ; take *= MORE_EACH_TIME) {
+    const wanted = read('message_words')
+      .select('message_id')
+      .whereRaw(IN_RANGE, [...range]);
+    if (edge !== null) wanted.where('message_id', descending ? '<' : '>', edge);
+    const ids = (await wanted.orderBy('message_id', descending ? 'desc' : 'asc').limit(take)) as { message_id: string }[]; // prettier-ignore
+    // A message may have several words of the range.
+    const own = beside('(SELECT DISTINCT value AS message_id FROM json_each(?))', []);
+    const some = { ...own, with: [JSON.stringify(ids.map(({ message_id }) => message_id))] };
+    found.push(...(await readBranch(read, filter, some, { descending, edge, limit: limit - found.length })));
+    edge = ids.at(-1)?.message_id ?? edge;
+    if (found.length >= limit || ids.length < take) return found;
+  }
+}
 
 async function readBranch(read: Knex, filter: MessageFilter, branch: Branch, part: Part): Promise<MessageRow[]> {
   const query = inBranch(read.select('m.*'), read, filter, branch).where('m.account_id', filter.accountId);
-  narrow(query, filter);
+  narrow(query, filter, branch.id);
   if (part.edge !== null) query.where(branch.id, part.descending ? '<' : '>', part.edge);
   return (await query.orderBy(branch.id, part.descending ? 'desc' : 'asc').limit(part.limit)) as MessageRow[];
 }
@@ -115,13 +169,14 @@ function merged(rows: readonly MessageRow[], { descending, limit }: Part): Messa
 const MOST_COUNTED = 20_000;
 
 /** The source that fits the fewest messages. One alone is taken as it is. */
-async function bestSource(read: Knex, filter: MessageFilter): Promise<Source> {
-  const sources = [...plainSources(filter), ...(await wordSources(read, filter))];
+async function bestSource(read: Knex, filter: MessageFilter): Promise<Chosen> {
+  const words = await wordSources(read, filter);
+  const sources = [...plainSources(filter), ...words.flatMap((one) => (one.kind === 'source' ? [one.source] : []))];
   const [only, second] = sources;
-  if (only === undefined) return everything;
-  if (second === undefined) return only;
+  if (only === undefined) return words[0] ?? { kind: 'source', source: [inOrder] };
+  if (second === undefined) return { kind: 'source', source: only };
   const sizes = await Promise.all(sources.map((source) => sizeOf(read, filter, source)));
-  return sources[sizes.indexOf(Math.min(...sizes))] ?? only;
+  return { kind: 'source', source: sources[sizes.indexOf(Math.min(...sizes))] ?? only };
 }
 
 async function sizeOf(read: Knex, filter: MessageFilter, source: Source): Promise<number> {
@@ -189,29 +244,33 @@ const recipientBranch = (key: string): Branch =>
 /** Words with one beginning that are read one by one; where there are more, no index has them in the order of the list. */
 const MOST_WORDS = 20;
 
-/** A source for each word looked for that few words begin with. */
+/** A source for each word looked for. */
 async function wordSources(
   read: Knex,
   { accountId, subject, batchId, rfcMessageId }: MessageFilter,
-): Promise<Source[]> {
+): Promise<Chosen[]> {
   if (subject === undefined || batchId !== undefined || rfcMessageId !== undefined) return [];
-  const sources = await Promise.all(wordsOf(subject).map((word) => wordSource(read, accountId, beginningOf(word))));
-  return sources.filter((source) => source !== null);
+  return Promise.all(wordsOf(subject).map((word) => wordSource(read, accountId, beginningOf(word))));
 }
 
 const beginningOf = (word: string): string => word.toLowerCase().slice(0, LONGEST_WORD);
 
-async function wordSource(read: Knex, accountId: string, beginning: string): Promise<Source | null> {
+async function wordSource(read: Knex, accountId: string, beginning: string): Promise<Chosen> {
   const words = await wordsWith(read, accountId, beginning);
   if (words.length <= MOST_WORDS)
-    return words.map((word) => beside('message_words', [['w.account_id = ?', accountId], ['w.word = ?', word]])); // prettier-ignore
-  const range = [accountId, beginning, endOf(beginning)];
-  const IN_RANGE = 'account_id = ? AND word >= ? AND word < ?';
-  const some = read('message_words').select(read.raw('1')).whereRaw(IN_RANGE, range).limit(MOST_COUNTED);
+    return {
+      kind: 'source',
+      source: words.map((word) => beside('message_words', [['w.account_id = ?', accountId], ['w.word = ?', word]])),
+    }; // prettier-ignore
+  const range: WordRange = [accountId, beginning, endOf(beginning)];
+  const some = read('message_words')
+    .select(read.raw('1'))
+    .whereRaw(IN_RANGE, [...range])
+    .limit(MOST_COUNTED);
   const row = (await read.count({ n: '*' }).from(some.as('s')).first()) as { n: number } | undefined;
-  // So many are spread over the list: reading it in its order soon finds some.
-  if ((row?.n ?? 0) >= MOST_COUNTED) return null;
-  return [{ ...beside(`(SELECT DISTINCT message_id FROM message_words WHERE ${IN_RANGE})`, []), with: range }];
+  if ((row?.n ?? 0) >= MOST_COUNTED) return { kind: 'words', range };
+  const gathered = beside(`(SELECT DISTINCT message_id FROM message_words WHERE ${IN_RANGE})`, []);
+  return { kind: 'source', source: [{ ...gathered, with: range }] };
 }
 
 /** The words that begin so, up to one more than are of use: from each to the next in the index. */
@@ -231,7 +290,8 @@ async function wordsWith(read: Knex, accountId: string, beginning: string): Prom
 /** Behind every word that begins so. */
 const endOf = (beginning: string): string => `${beginning}\u{10ffff}`;
 
-function narrow(query: Knex.QueryBuilder, filter: MessageFilter): void {
+/** `id`: the message's id where the branch has it first, so that what an index tells is looked at before the message is read. */
+function narrow(query: Knex.QueryBuilder, filter: MessageFilter, id: string): void {
   const { accountId, status, to, from, subject, tags = [], metadata = {}, createdAfter, createdBefore, opened, clicked, test } = filter; // prettier-ignore
   const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain}; // prettier-ignore
   for (const [column, value] of Object.entries(equal)) if (value !== undefined) query.where(column, value);
@@ -239,14 +299,14 @@ function narrow(query: Knex.QueryBuilder, filter: MessageFilter): void {
   if (status !== undefined) query.whereIn('m.status', status);
   if (from !== undefined) query.whereRaw('lower(m.from_address) = ?', [addressKey(from)]);
   if (to !== undefined)
-    query.whereRaw('EXISTS (SELECT 1 FROM deliveries x WHERE x.address_key = ? AND x.message_id = m.id)', [
+    query.whereRaw(`EXISTS (SELECT 1 FROM deliveries x WHERE x.address_key = ? AND x.message_id = ${id})`, [
       addressKey(to),
     ]);
   if (subject !== undefined) for (const word of wordsOf(subject)) narrowToWord(query, word);
   for (const tag of tags)
-    query.whereRaw('EXISTS (SELECT 1 FROM message_tags x WHERE x.account_id = ? AND x.tag = ? AND x.message_id = m.id)', [accountId, tag]); // prettier-ignore
+    query.whereRaw(`EXISTS (SELECT 1 FROM message_tags x WHERE x.account_id = ? AND x.tag = ? AND x.message_id = ${id})`, [accountId, tag]); // prettier-ignore
   for (const [name, value] of Object.entries(metadata))
-    query.whereRaw('EXISTS (SELECT 1 FROM message_metadata x WHERE x.account_id = ? AND x.name = ? AND x.value = ? AND x.message_id = m.id)', [accountId, name, value]); // prettier-ignore
+    query.whereRaw(`EXISTS (SELECT 1 FROM message_metadata x WHERE x.account_id = ? AND x.name = ? AND x.value = ? AND x.message_id = ${id})`, [accountId, name, value]); // prettier-ignore
   if (createdAfter !== undefined) query.where('m.created_at', '>=', createdAfter);
   if (createdBefore !== undefined) query.where('m.created_at', '<', createdBefore);
   if (opened !== undefined) query.where('m.opens', opened ? '>' : '=', 0);

@@ -5,6 +5,7 @@
 import { idFloor } from '../base/id.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer } from '../storage/commit.ts';
+import { allEventTypes } from '../events/event.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { CounterRow, DeliveryRow, MessageRow } from '../storage/tables.ts';
 import { count } from './record.ts';
@@ -125,6 +126,26 @@ export async function purgeEvents(commit: Transactor, before: number, most: numb
       [most, before],
     ),
   );
+  return removed.length;
+}
+
+/** Removes events of one account from before `before`, up to `most`; returns how many. */
+export async function purgeEventsOf(
+  commit: Transactor,
+  accountId: string,
+  before: number,
+  most: number,
+): Promise<number> {
+  const removed = await commit.transact(async (tx) => {
+    // Numbers and ids ascend together: the first that is young enough ends the old ones.
+    const [young] = await tx.all<{ sequence: number }>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [idFloor('evt', before)]); // prettier-ignore
+    return tx.all(
+      `DELETE FROM events WHERE sequence IN (
+         SELECT sequence FROM events INDEXED BY events_by_account WHERE account_id = ? AND test IN (0, 1)
+           AND type IN (SELECT value FROM json_each(?)) AND sequence < ? LIMIT ?) RETURNING sequence`,
+      [accountId, JSON.stringify(allEventTypes), young?.sequence ?? Number.MAX_SAFE_INTEGER, most],
+    );
+  });
   return removed.length;
 }
 

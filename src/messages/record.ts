@@ -43,12 +43,15 @@ export interface Recorded {
 /** Happenings that belong together, in order, with rows (an audit line, say) to be written in the same transaction. */
 interface HappenUnit {
   occurrences: readonly Occurrence[];
-  rows?: Rows;
+  rows?: Rows | RowsAfter;
 }
+
+/** Rows that say what has become of it (an answer, say): made inside the transaction, where the changed rows can be read. */
+export type RowsAfter = (tx: Connection, recorded: readonly Recorded[]) => Promise<Rows>;
 
 export interface Recorder {
   /** Decides and writes all of it in one transaction; one answer for each occurrence. */
-  record(occurrences: readonly Occurrence[], rows?: Rows): Promise<readonly Recorded[]>;
+  record(occurrences: readonly Occurrence[], rows?: Rows | RowsAfter): Promise<readonly Recorded[]>;
 }
 
 export const HAPPEN = 'happen';
@@ -151,11 +154,13 @@ async function writeGroup(
       events: gathered.events,
       suppressions: gathered.suppressions,
       counters: [...gathered.counters.values()],
-      stats: [...gathered.stats.values()],
+      event_counts: [...gathered.stats.values()],
     },
-    ...units.flatMap((unit) => (unit.rows === undefined ? [] : [unit.rows])),
+    ...units.flatMap(({ rows }) => (rows === undefined || typeof rows === 'function' ? [] : [rows])),
   ]);
   await allDone([updateDeliveries(tx, changed), updateMessages(tx, changed), writes]);
+  for (const [at, { rows }] of units.entries())
+    if (typeof rows === 'function') await insertRows(tx, [await rows(tx, results[at] ?? [])]);
   return results;
 }
 

@@ -85,7 +85,8 @@ export interface SingleDraft {
 
 /** An entry of the bulk form: a message, or why it is none. */
 export type BulkEntryDraft =
-  | { kind: 'ok'; index: number; draft: MessageDraft }
+  /** `own`: which members with a fault that refuses the whole request are its own, not the shared ones. */
+  | { kind: 'ok'; index: number; draft: MessageDraft; own?: readonly string[] }
   /** `to` as it was sent (null where that was no string), for the answer. */
   | { kind: 'rejected'; index: number; to: string | null; problem: Problem };
 

@@ -10,10 +10,10 @@ import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
 import type { Database } from '../storage/database.ts';
 import type { DueHint } from '../messages/accept.ts';
 import type { Judge } from '../messages/classify.ts';
-import { HELD_WITHOUT_END, type Outcome } from '../messages/delivery.ts';
+import type { Outcome } from '../messages/delivery.ts';
 import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
-import type { LaneLimits, MailFacts } from '../messages/hold-book.ts';
-import type { Occurrence, Recorder } from '../messages/record.ts';
+import type { LaneLimits } from '../messages/hold-book.ts';
+import type { Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
 import { createBatchLoader } from '../base/batch-loader.ts';
 import { createBreaker } from './breaker.ts';
@@ -30,10 +30,12 @@ import { simulate, simulatedEnd } from './simulator.ts';
 import { compileRules } from './shaping.ts';
 import type { Destination, Sites } from './sites.ts';
 import { DEFAULT_POOL, laneName, type Source, type Sources, type Wish } from './sources.ts';
+import { createSweeper, SWEEP_MS } from './sweeper.ts';
 import type { TlsSeen } from './tls-seen.ts';
 import type { ThrottleLimits } from './throttle.ts';
 import { createTranscripts, type Transcripts } from './transcripts.ts';
 import { createWindows, type Job } from './windows.ts';
+import { loadWishes } from './wishes.ts';
 import { workLane, type Attempted, type Elsewhere, type WorkerDeps } from './worker.ts';
 
 export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
@@ -107,9 +109,6 @@ export interface Mta {
   sizes(): { groups: number; jobs: number; connections: number };
 }
 
-/** A delivery whose time has run out. */
-type Aged = MailFacts & { id: string };
-
 /** Where a domain's mail goes, and under which conditions. */
 export interface Resolved {
   destination: Destination;
@@ -120,13 +119,12 @@ export interface Resolved {
 
 /** Longer than the longest attempt, so that a claim never ends under a living worker. */
 const LEASE_MARGIN_MS = 5 * 60_000;
-const SWEEP_MS = 30_000;
 const STOP_GIVE_UP_MS = 30_000;
 const STOP_LONGEST_MS = 60_000;
 /** For writing the last outcomes. */
 const STOP_WRITE_MS = 2_000;
-/** Workers for mail that needs no network. */
-const INNER_SLOTS = 20;
+/** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
+const INNER_SLOTS = 64;
 const SIMULATOR_LANE = '~simulator';
 const DISCARD_LANE = '~discard';
 const NOWHERE_LANE = '~nowhere';
@@ -135,11 +133,6 @@ const UNTRIED_MS = 2_000;
 const LONG_WAIT_MS = 10_000;
 const WAITING_LOOK_MS = 2_000;
 const EXHAUSTED_QUIET_MS = 60_000;
-/** Steps of a clock that is kept in time are far smaller. */
-const JUMP_MS = 60_000;
-/** The longest wait that a reply can ask for (messages/retry-hint.ts), and how far chance stretches a wait. */
-const LONGEST_ASKED_MS = 6 * 3_600_000;
-const LONGEST_JITTER = 1.2;
 
 export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const { clock, log } = deps;
@@ -206,14 +199,27 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     { lane: options.lane, rules: compileRules(options.shaping), innerSlots: INNER_SLOTS },
   );
+  const sweeper = createSweeper(
+    {
+      ...deps,
+      control,
+      scan: () => windows.scan(),
+      letGo,
+      routesHold: () => deps.sites.holds,
+      lanes: () => lanes.views(),
+      heldBy: (domain) => laneFacts(domain).held,
+      shift(ms) {
+        for (const part of [breaker, deps.sites, sources, control]) part.shift(ms);
+      },
+      failed: storageFailed,
+    },
+    { epoch: options.epoch, retry: options.retry, stalledMs: options.timeouts.attempt + LEASE_MARGIN_MS },
+  );
   let unlisten: (() => void)[] = [];
   let freeing: Promise<void> | null = null;
-  let sweeper: Timer | null = null;
   let watch: Timer | null = null;
   let stopping = false;
   let toldExhaustedAt = -Infinity;
-  /** How far the clock on the wall was ahead of the one that only runs forward, at the last look. */
-  let wallAhead = clock.now() - clock.monotonic();
 
   /** What keeps the job from being tried in its lane: a hold of all lanes of its site, or its source may not send there now. */
   function stopsHere(job: Job): Held | Elsewhere | null {
@@ -475,98 +481,6 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
   }
 
-  /** Mail that an earlier run held when it ended: nobody knows how far it came, so it is tried again by the schedule. */
-  async function takeBack(): Promise<void> {
-    for (;;) {
-      const rows = await deps.db.fast.all<{ id: string; claim_epoch: number; attempt_count: number }>(
-        'SELECT id, claim_epoch, attempt_count FROM deliveries WHERE claim_epoch IS NOT NULL AND claim_epoch < ? LIMIT 500',
-        [options.epoch],
-      );
-      if (rows.length === 0) return;
-      const now = clock.now();
-      await deps.recorder.record(
-        rows.map(({ id, claim_epoch, attempt_count }) => ({
-          deliveryId: id,
-          happening: {
-            kind: 'orphaned',
-            epoch: claim_epoch,
-            retryAt: nextTryAt(options.retry, attempt_count, now, deps.random()),
-          },
-        })),
-      );
-      log.warn(
-        { event: 'attempts_taken_back', count: rows.length },
-        'attempts that an earlier run left unfinished are tried again',
-      );
-    }
-  }
-
-  /** Works whatever became of bells and timers: finds what waits, gives up what is too old, and tells of lanes that stand still. */
-  async function sweep(): Promise<void> {
-    try {
-      await lookAtClock();
-      await letGo();
-      await windows.scan();
-      await giveUpOld();
-      tellStalled();
-    } catch (error) {
-      storageFailed(error);
-    } finally {
-      if (!stopping) sweeper = clock.after(SWEEP_MS, () => void sweep(), { background: true });
-    }
-  }
-
-  /**
-   * A clock that was set back leaves mail due at times that no schedule gives: such mail is due now. What a clock that was set
-   * forward has made due or too old cannot be told from what time has.
-   */
-  async function lookAtClock(): Promise<void> {
-    const ahead = clock.now() - clock.monotonic();
-    const jumpedMs = ahead - wallAhead;
-    wallAhead = ahead;
-    if (Math.abs(jumpedMs) < JUMP_MS) return;
-    log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
-    for (const part of [breaker, deps.sites, sources, control]) part.shift(jumpedMs);
-    if (jumpedMs < 0) await bringForward();
-  }
-
-  async function bringForward(): Promise<void> {
-    const longest = Math.max(...options.retry.schedule, LONGEST_ASKED_MS) * LONGEST_JITTER;
-    let after = '';
-    for (;;) {
-      const rows = await deps.db.fast.all<{ id: string }>(
-        `SELECT id FROM deliveries WHERE due_at > ? AND due_at < ? AND id > ? AND held_by IS NULL AND claim_epoch IS NULL
-         AND status <> 'scheduled' ORDER BY id LIMIT 500`,
-        [clock.now() + longest, HELD_WITHOUT_END, after],
-      );
-      if (rows.length === 0) return;
-      after = rows.at(-1)?.id ?? after;
-      await deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'flushed' } })));
-    }
-  }
-
-  /** Claims look at the age themselves; this is for mail whose lane is parked or held. */
-  async function giveUpOld(): Promise<void> {
-    const now = clock.now();
-    if (!control.someParked && !deps.sites.holds) return;
-    const rows = await deps.db.fast.all<Aged>(
-      `SELECT d.id, d.domain, d.message_id AS messageId, d.account_id AS accountId, m.stream, m.from_domain AS fromDomain, m.created_at AS createdAt
-       FROM deliveries d JOIN messages m ON m.id = d.message_id
-       WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.give_up_at <= ? AND d.claim_epoch IS NULL LIMIT 500`,
-      [now, now],
-    );
-    const occurrences = await Promise.all(rows.map((row) => agedOrHeld(row)));
-    if (occurrences.length > 0) await deps.recorder.record(occurrences);
-  }
-
-  /** Mail under an operator's hold that has not been marked yet: its time stands still. */
-  async function agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
-    const hold = laneFacts(mail.domain).held ?? (await deps.holds.of(mail));
-    if (hold === null) return { deliveryId: id, happening: { kind: 'aged' } };
-    const { by, since, until } = hold;
-    return { deliveryId: id, happening: { kind: 'held', by, since, until } };
-  }
-
   function laneFacts(domain: string, mark: string | null = null): { parkedUntil: number | null; held: Hold | null } {
     const known = deps.sites.known(domain);
     if (known?.kind !== 'site') return { parkedUntil: null, held: null };
@@ -613,20 +527,9 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     if (destination.kind === 'site') sources.complained(row.source, destination.name);
   }
 
-  function tellStalled(): void {
-    const longest = options.timeouts.attempt + LEASE_MARGIN_MS;
-    for (const { name, waiting } of lanes.views()) {
-      const report = control.report(name);
-      if (report === null || waiting === 0 || report.parkedUntil !== null) continue;
-      if (clock.now() - report.lastProgressAt > longest) {
-        log.warn({ event: 'lane_stalled', lane: name, waiting }, 'a lane has due mail and makes no progress');
-      }
-    }
-  }
-
   return {
     async start() {
-      await takeBack();
+      await sweeper.takeBack();
       await hostTls.load();
       await sources.load();
       unlisten = [
@@ -635,13 +538,13 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         }),
         deps.bells.holds.listen(holdsChanged),
       ];
-      await sweep();
+      await sweeper.start();
     },
     async stop() {
       stopping = true;
       for (const end of unlisten) end();
       windows.stop();
-      sweeper?.cancel();
+      sweeper.stop();
       watch?.cancel();
       control.stop();
       transcripts.stop();
@@ -692,24 +595,6 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
   };
-}
-
-/** The pool of each delivery's stream, and the source of its last attempt. */
-async function loadWishes(
-  { db, poolOf }: Pick<MtaDeps, 'db' | 'poolOf'>,
-  ids: readonly string[],
-): Promise<Map<string, Wish>> {
-  const rows = await db.fast.all<{ id: string; account_id: string; stream: string; last: string | null }>(
-    `SELECT d.id, m.account_id, m.stream, CASE WHEN d.attempt_count = 0 THEN NULL ELSE
-       (SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END AS last
-     FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
-    [JSON.stringify(ids)],
-  );
-  const wishes = rows.map(async ({ id, account_id: account, stream, last }): Promise<[string, Wish]> => [
-    id,
-    { pool: await poolOf(account, stream), last },
-  ]);
-  return new Map(await Promise.all(wishes));
 }
 
 /** Of lanes whose mail needs no connection. */

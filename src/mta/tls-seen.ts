@@ -42,7 +42,7 @@ export function tlsFinding(seen: TlsSeen): TlsFinding | null {
 }
 
 function policyOf({ site, host }: TlsSeen): TlsPolicyType {
-  if (host.dane != null) return 'tlsa';
+  if (host.dane != null || site.tls === 'dane') return 'tlsa';
   return site.sts != null || site.stsFault != null ? 'sts' : 'no-policy-found';
 }
 
@@ -55,13 +55,14 @@ function linesOf({ sts }: Site, { name, dane }: Host, policy: TlsPolicyType): Pi
 }
 
 function failureOf({ site, host, need, opened }: TlsSeen, policy: TlsPolicyType): TlsFinding['failure'] {
+  if (site.tls === 'dane' && host.dane == null) return { result: 'dane-required', reason: '' };
   if (host.dane?.kind === 'trouble') return { result: 'dnssec-invalid', reason: host.dane.text };
   if (policy === 'sts' && site.sts == null) return { result: site.stsFault ?? 'sts-policy-fetch-error', reason: '' };
   if (policy === 'sts' && site.sts != null && !stsNames(site.sts, host.name))
     return { result: 'validation-failure', reason: 'the policy does not name this host' };
   const faulty = opened === null ? null : brokenOrMissing(opened);
   if (faulty !== null) return faulty;
-  if (policy === 'tlsa' && need?.verify === 'no')
+  if (policy === 'tlsa' && (need === null || need.verify === 'no'))
     return { result: 'tlsa-invalid', reason: 'none of the records can be used' };
   const tls = opened?.kind === 'open' ? opened.session.tls : (opened?.tls ?? null);
   // Without a policy any certificate will do (RFC 7435).

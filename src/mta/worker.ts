@@ -45,6 +45,12 @@ interface Begun {
   isReady: boolean;
 }
 
+/**
+ * Jobs that busy workers have taken ahead: one that is taken from its worker goes on with what that one has made ready, since
+ * composing and signing cost more than all else.
+ */
+const begunAhead = new WeakMap<Job, Begun>();
+
 /** An attempt whose outcome is not written yet. */
 interface Finished {
   job: Job;
@@ -76,10 +82,13 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
     }
     const ahead: { begun: Begun | null } = { begun: null };
     const attempted = await attemptClaimed(deps, job, mail, claim, () => {
-      ahead.begun ??= begin(deps, lane.takeAhead());
+      ahead.begun ??= beginAhead(deps, lane.takeAhead());
+    }).catch((error: unknown) => {
+      if (ahead.begun !== null) begunAhead.delete(ahead.begun.job);
+      throw error;
     });
     finished = { job, occurrences: occurrencesOf(deps, job, claim.attemptCount, attempted) };
-    next = ahead.begun !== null && lane.mine(ahead.begun.job) ? ahead.begun : begin(deps, lane.take());
+    next = (ahead.begun === null ? null : kept(lane, ahead.begun)) ?? begin(deps, lane.take());
     if (next?.isReady !== true) {
       await settle(deps, finished);
       finished = null;
@@ -92,8 +101,26 @@ const heldNow = ({ id }: Job, { by, since, until }: Hold): Occurrence => ({
   happening: { kind: 'held', by, since, until },
 });
 
+function beginAhead(deps: WorkerDeps, job: Job | null): Begun | null {
+  const begun = begin(deps, job);
+  if (begun !== null) begunAhead.set(begun.job, begun);
+  return begun;
+}
+
+/** What was begun ahead, if it is still this worker's. What goes back to the lane is made ready anew when its turn comes. */
+function kept(lane: Lane<Job>, begun: Begun): Begun | null {
+  const isMine = lane.mine(begun.job);
+  if (begunAhead.get(begun.job) === begun) begunAhead.delete(begun.job);
+  return isMine ? begun : null;
+}
+
 function begin(deps: WorkerDeps, job: Job | null): Begun | null {
   if (job === null) return null;
+  const before = begunAhead.get(job);
+  if (before !== undefined) {
+    begunAhead.delete(job);
+    return before;
+  }
   const begun: Begun = { job, prepared: readyOrNot(deps, job), isReady: false };
   void begun.prepared.then(() => {
     begun.isReady = true;

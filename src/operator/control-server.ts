@@ -2,6 +2,7 @@
 import { chmodSync, rmSync } from 'node:fs';
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { hearAcceptFaults } from '../base/accept-faults.ts';
 import { Problem } from '../base/problem.ts';
 import { socketPath, lookAtSocket, type ControlAnswer } from './control-socket.ts';
 import { perform, type OperatorDeps } from './operations.ts';
@@ -38,6 +39,7 @@ export async function serveControl(deps: OperatorDeps, dataDir: string): Promise
     (request, response) => void answer(deps, request, response),
   );
   server.maxConnections = MOST_CONNECTIONS;
+  hearAcceptFaults(deps, server, 'control');
   await listen(server, file);
   let closed: Promise<void> | null = null;
   return { path: file, close: () => (closed ??= close(deps, server)) };

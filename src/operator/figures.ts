@@ -1,5 +1,6 @@
 /** What is read when somebody asks: the books, the queue by lane, the writer, the files, the process. */
 import { stat, statfs } from 'node:fs/promises';
+import { backupState } from '../backup/newest.ts';
 import type { Clock } from '../base/clock.ts';
 import { single, type Family } from '../base/exposition.ts';
 import { sqliteFile, type Database } from '../storage/database.ts';
@@ -13,6 +14,8 @@ export interface FigureDeps {
   url: string;
   /** `dataDir`. */
   dataDir: string;
+  /** `backup.dir`. */
+  backupDir: string;
 }
 
 /** Each of these is a counter of its own; what goes to `bounced` is counted by class instead (meters.ts). */
@@ -110,6 +113,16 @@ export async function fileFigures({ url, dataDir }: Pick<FigureDeps, 'url' | 'da
   return [
     { name: 'posthorn_database_bytes', type: 'gauge', help: 'Size of the database and of its write-ahead log.', samples: [{ labels: { file: 'database' }, value: database }, { labels: { file: 'wal' }, value: wal }] },
     single('posthorn_disk_free_bytes', 'gauge', 'Room on the disk of the data folder.', bavail * bsize),
+  ]; // prettier-ignore
+}
+
+/** An age that grows while nobody makes one; where there is none, that since 1970, so that the alert speaks of it too. */
+export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'clock' | 'backupDir'>): Promise<Family[]> {
+  const state = await backupState(backupDir);
+  const newest = state.kind === 'read' ? state.newest : null;
+  return [
+    single('posthorn_backup_age_seconds', 'gauge', 'Since the newest backup was made; since 1970 where there is none.', (clock.now() - (newest?.at ?? 0)) / 1000),
+    single('posthorn_backup_bytes', 'gauge', 'Size of the newest backup; 0 where there is none.', newest?.bytes ?? 0),
   ]; // prettier-ignore
 }
 

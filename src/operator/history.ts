@@ -39,13 +39,15 @@ export function createHistory(deps: HistoryDeps): History {
   const { clock } = deps;
   const moments: Moment[] = [];
   let before: Bucket[] = [];
+  let looking: Promise<void> | null = null;
   let timer = wait();
 
   function wait(): Timer {
     return clock.after(
       EVERY_MS,
       () => {
-        look().catch(deps.failed);
+        // Where the database is slow, looks are left out: they would only wait behind one another.
+        looking ??= look().catch(deps.failed).finally(() => { looking = null; }); // prettier-ignore
         timer = wait();
       },
       { background: true },

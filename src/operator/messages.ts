@@ -27,6 +27,8 @@ const SHOWN = 20;
 const TRACED = 2000;
 
 export interface WholeMessage extends MessageRecord {
+  /** Of the request that it came with. */
+  request_id: string | null;
   recipients: RecipientRecord[];
   attempts: AttemptRecord[];
   events: EventRecord[];
@@ -90,7 +92,7 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string, shown: nu
     attemptsOf(db.read, id, shown),
     eventsBefore(db.read, filter, Number.MAX_SAFE_INTEGER, shown),
   ]);
-  return { ...messageRecord(row), recipients, attempts, events: events.map(toEventRecord) };
+  return { ...messageRecord(row), request_id: row.request_id, recipients, attempts, events: events.map(toEventRecord) };
 }
 
 const notThere = (id: string): Problem =>

@@ -5,11 +5,20 @@
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { hearAcceptFaults } from '../base/accept-faults.ts';
 import type { Clock } from '../base/clock.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from '../base/exposition.ts';
 import type { Log } from '../base/log.ts';
 import { equalInConstantTime } from '../base/secret.ts';
-import { bookFigures, commitFigures, fileFigures, processFigures, queueFigures, type FigureDeps } from './figures.ts';
+import {
+  backupFigures,
+  bookFigures,
+  commitFigures,
+  fileFigures,
+  processFigures,
+  queueFigures,
+  type FigureDeps,
+} from './figures.ts';
 import type { Meters } from './meters.ts';
 import { balanceFigures, reportFigures, webhookFigures } from './service-figures.ts';
 
@@ -82,7 +91,7 @@ async function read(deps: MetricsDeps): Promise<Family[]> {
 }
 
 async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
-  return (await Promise.all([webhookFigures(deps), reportFigures(deps)])).flat();
+  return (await Promise.all([webhookFigures(deps), reportFigures(deps), backupFigures(deps)])).flat();
 }
 
 const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0] ?? '';
@@ -123,7 +132,12 @@ export interface MetricsServer {
 const HEAD_MS = 10_000;
 
 /** The port of its own. Rejects where it cannot be had. */
-export async function serveMetrics(handler: MetricsHandler, host: string, port: number): Promise<MetricsServer> {
+export async function serveMetrics(
+  deps: { clock: Clock; log: Log },
+  handler: MetricsHandler,
+  host: string,
+  port: number,
+): Promise<MetricsServer> {
   const server = http.createServer(
     { requestTimeout: HEAD_MS, headersTimeout: HEAD_MS, maxHeaderSize: 16 * 1024 },
     (request, response) => {
@@ -131,6 +145,7 @@ export async function serveMetrics(handler: MetricsHandler, host: string, port: 
     },
   );
   server.maxConnections = 64;
+  hearAcceptFaults(deps, server, 'metrics');
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {

@@ -4,6 +4,7 @@ import { Problem } from '../base/problem.ts';
 import { accountOperations } from './accounts.ts';
 import { beginAct, type Acting } from './act.ts';
 import { adminOperations } from './admin.ts';
+import { backupOperations } from './backups.ts';
 import { bookOperations } from './books.ts';
 import { doctorOperations } from './doctor.ts';
 import { domainOperations } from './domains.ts';
@@ -15,6 +16,7 @@ import { messageOperations } from './messages.ts';
 import type { Operation, OperatorDeps, StoreDeps } from './operation.ts';
 import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
+import { reputationMomentOperations } from './reputation-moments.ts';
 import { reputationOperations } from './reputation.ts';
 import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
@@ -41,9 +43,11 @@ const table = {
   ...eventOperations,
   ...webhookOperations,
   ...bookOperations,
+  ...backupOperations,
   ...inboundOperations,
   ...statsOperations,
   ...reputationOperations,
+  ...reputationMomentOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,

@@ -67,7 +67,15 @@ export const queueOperations = {
   'queue.lanes': onServer({
     acts: false,
     args: z.strictObject({}),
-    run: async (deps) => ({ data: deps.mta.lanes().map(laneRecord), domains: await waitingDomains(deps) }),
+    async run(deps) {
+      const domains = await waitingDomains(deps);
+      const atWork = deps.mta.lanes();
+      // A lane rests while all of its mail waits for a later try: what it was told last is what one wants to know then.
+      const names = new Set(domains.map(({ lane }) => lane));
+      for (const { name } of atWork) names.delete(name);
+      const atRest = [...names].flatMap((name) => deps.mta.lane(name)?.now ?? []);
+      return { data: [...atWork, ...atRest].map(laneRecord), domains };
+    },
   }),
   /** How the limits of a lane have changed, and why; the last hundred changes since the start. */
   'queue.lane': onServer({

@@ -16,9 +16,12 @@ import { up as engine } from '../../migrations/012-engine.ts';
 import { up as tls } from '../../migrations/013-tls.ts';
 import { up as sources } from '../../migrations/014-sources.ts';
 import { up as lists } from '../../migrations/016-lists.ts';
+import { up as aggregates } from '../../migrations/019-aggregates.ts';
 import { up as contentBases } from '../../migrations/017-content-bases.ts';
 import { up as dashboard } from '../../migrations/011-dashboard.ts';
+import { up as listings } from '../../migrations/020-listings.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
+import { up as eventCounts } from '../../migrations/018-event-counts.ts';
 
 interface Migration {
   name: string;
@@ -41,6 +44,9 @@ const migrations: readonly Migration[] = [
   { name: '015-own-mail', up: ownMail },
   { name: '016-lists', up: lists },
   { name: '017-content-bases', up: contentBases },
+  { name: '018-event-counts', up: eventCounts },
+  { name: '019-aggregates', up: aggregates },
+  { name: '020-listings', up: listings },
 ];
 
 /** In order. */
@@ -90,6 +96,7 @@ export async function migrate(
       };
     },
   };
+  await freeLeftLock(knex);
   return await withoutViews(knex, async () => {
     const [, names] = (await knex.migrate.latest({ migrationSource: telling, tableName: 'migrations' })) as [
       number,
@@ -97,6 +104,14 @@ export async function migrate(
     ];
     return names;
   });
+}
+
+/**
+ * Whoever is killed during a step leaves the package's lock behind, though the step itself was rolled back: nobody could ever
+ * start again. One who is really at work holds the database's own lock, so that this waits for him and then throws.
+ */
+async function freeLeftLock(knex: Knex): Promise<void> {
+  if (await knex.schema.hasTable('migrations_lock')) await knex('migrations_lock').update({ is_locked: 0 });
 }
 
 /** Brings an empty database to where the version was whose last step was `name`: what a migration is tried on. */

@@ -4,7 +4,7 @@
  * values one by one costs several times as much of the main loop. Large texts and bytes are bound as they are.
  */
 import type { Connection, Value } from './connection.ts';
-import { columnsOf, type TableName, type Tables } from './tables.ts';
+import { columnsOf, statTypes, type TableName, type Tables } from './tables.ts';
 
 /** Rows for any number of tables: what one unit of work adds. */
 export type Rows = { readonly [T in TableName]?: readonly Tables[T][] };
@@ -25,7 +25,8 @@ const ROWS_BOUND_AT_ONCE = 32;
 /** Tables where a row that is there already is no fault: the books add up, a suppression stays as it was unless it had ended. */
 const onConflict: Partial<Record<TableName, string>> = {
   counters: ' ON CONFLICT (account_id, day, from_status, to_status) DO UPDATE SET n = counters.n + excluded.n',
-  stats: ` ON CONFLICT (account_id, span, at, type, test, stream, domain, provider, tag) DO UPDATE SET n = stats.n + excluded.n`,
+  event_counts: ` ON CONFLICT (account_id, span, test, tag, at, stream, domain, provider) DO UPDATE SET
+    ${statTypes.map((type) => `${type} = event_counts.${type} + excluded.${type}`).join(', ')}`,
   tls_sessions: ` ON CONFLICT (day, domain, policy, result, mx, ip, local_ip, reason) DO UPDATE SET sessions = tls_sessions.sessions + excluded.sessions`,
   tls_policies:
     ' ON CONFLICT (day, domain, policy) DO UPDATE SET strings_json = excluded.strings_json, mx_json = excluded.mx_json',

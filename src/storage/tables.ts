@@ -344,6 +344,26 @@ export interface TlsReportRow {
   detail: string | null;
 }
 
+/** A time in which an address of ours stood on a block list. */
+export interface ListingRow {
+  ip: string;
+  list: string;
+  since: number;
+  /** Null: it stands there still. */
+  until: number | null;
+  /** What the list answered, such as `127.0.0.2`. */
+  codes: string;
+}
+
+/** What a block list said of an address when it was asked last. */
+export interface ListCheckRow {
+  ip: string;
+  list: string;
+  /** `refused`: it does not answer our resolver; `silent`: it does not answer. */
+  state: 'clear' | 'listed' | 'refused' | 'silent';
+  at: number;
+}
+
 /** What somebody else's TLS report says of mail to us: sessions that came out alike. */
 export interface TlsReportLineRow {
   id: string;
@@ -363,6 +383,17 @@ export interface TlsReportLineRow {
   ip: string;
   reason: string;
   sessions: number;
+}
+
+/** An aggregate report that has been counted, by the domain it is about. */
+export interface AggregateReportRow {
+  kind: 'dmarc' | 'tls';
+  org: string;
+  report_key: string;
+  domain: string;
+  from_at: number;
+  /** The mail that brought it first (`reports.id`). */
+  report_id: string;
 }
 
 /** What a DMARC aggregate report says of mail in our name: one record of it. */
@@ -536,22 +567,49 @@ export interface AccountSettingsRow {
   updated_at: number;
 }
 
-/** How many events there were: per account, hour or UTC day, kind, and what they are counted by. */
+/** What is counted: the kinds of events, what tells bounces apart, and people and machines that looked. */
+export const statTypes = [
+  'sent', 'delivered', 'deferred', 'bounced', 'bounced_hard', 'bounced_soft', 'bounced_block', 'complained', 'suppressed', 'failed',
+  'opened', 'unique_opened', 'machine_opened', 'clicked', 'unique_clicked', 'machine_clicked', 'unsubscribed',
+] as const; // prettier-ignore
+export type StatType = (typeof statTypes)[number];
+
+/** How many events of each kind there were: per account, hour or UTC day, and what they are told apart by. */
 export interface StatRow {
   account_id: string;
-  span: 'hour' | 'day';
+  /** `whole_`: all mail of the time together; stream, domain, provider and tag are then empty. */
+  span: 'hour' | 'day' | 'whole_hour' | 'whole_day';
+  test: number;
+  /** One of the message's tags; empty in the row that counts every message. */
+  tag: string;
   /** Begin of the hour or day. */
   at: number;
-  type: string;
-  test: number;
   stream: string;
   /** The sending domain. */
   domain: string;
   /** The recipient's mailbox provider (events/stats.ts). */
   provider: string;
-  /** One of the message's tags; empty in the row that counts every message. */
-  tag: string;
-  n: number;
+  sent: number;
+  delivered: number;
+  deferred: number;
+  bounced: number;
+  /** Of the bounces, those of a class. */
+  bounced_hard: number;
+  bounced_soft: number;
+  bounced_block: number;
+  complained: number;
+  suppressed: number;
+  failed: number;
+  /** By people, however often. */
+  opened: number;
+  /** Recipients who opened. */
+  unique_opened: number;
+  /** By scanners and proxies. */
+  machine_opened: number;
+  clicked: number;
+  unique_clicked: number;
+  machine_clicked: number;
+  unsubscribed: number;
 }
 
 /** A mail that came to one of our own addresses, and what it was taken for. */
@@ -749,7 +807,7 @@ export interface Tables {
   templates: TemplateRow;
   template_versions: TemplateVersionRow;
   account_settings: AccountSettingsRow;
-  stats: StatRow;
+  event_counts: StatRow;
   reports: ReportRow;
   webhooks: WebhookRow;
   webhook_calls: WebhookCallRow;
@@ -762,9 +820,12 @@ export interface Tables {
   source_blocks: SourceBlockRow;
   tls_sessions: TlsSessionRow;
   tls_policies: TlsPolicyRow;
+  listings: ListingRow;
+  list_checks: ListCheckRow;
   tls_reports: TlsReportRow;
   tls_report_rows: TlsReportLineRow;
   dmarc_rows: DmarcRow;
+  aggregate_reports: AggregateReportRow;
   members: MemberRow;
   memberships: MembershipRow;
   sessions: SessionRow;
@@ -803,7 +864,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   templates: ['id', 'account_id', 'alias', 'name', 'latest_version', 'published_version', 'created_at', 'updated_at', 'published_at'],
   template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],
   account_settings: ['account_id', 'track_opens', 'track_clicks', 'content_days', 'messages_days', 'events_days', 'updated_at'],
-  stats: ['account_id', 'span', 'at', 'type', 'test', 'stream', 'domain', 'provider', 'tag', 'n'],
+  event_counts: ['account_id', 'span', 'test', 'tag', 'at', 'stream', 'domain', 'provider', ...statTypes],
   reports: ['id', 'received_at', 'client_ip', 'sender', 'recipients_json', 'size', 'state', 'kind', 'account_id', 'message_id', 'delivery_id', 'detail_json', 'raw'],
   webhooks: ['id', 'account_id', 'url', 'description', 'events_json', 'streams_json', 'domains_json', 'include_machine_events', 'include_engagement', 'concurrency', 'header_names_json', 'headers_sealed', 'secrets_sealed', 'status', 'disabled_reason', 'cursor', 'failures', 'failing_since', 'warned_at', 'last_success_at', 'last_failure_at', 'created_at', 'created_by', 'updated_at'],
   webhook_calls: ['webhook_id', 'sequence', 'cause', 'attempts', 'due_at', 'created_at'],
@@ -814,11 +875,14 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
   warm_up: ['source', 'site', 'day', 'stage', 'sent', 'blocked', 'deferred', 'complained'],
   source_blocks: ['source', 'site', 'since', 'until', 'reply'],
+  listings: ['ip', 'list', 'since', 'until', 'codes'],
+  list_checks: ['ip', 'list', 'state', 'at'],
   tls_sessions: ['day', 'domain', 'policy', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
   tls_policies: ['day', 'domain', 'policy', 'strings_json', 'mx_json'],
   tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],
   tls_report_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'policy', 'result', 'mx', 'source_ip', 'ip', 'reason', 'sessions'],
   dmarc_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'source_ip', 'count', 'disposition', 'dkim', 'spf', 'header_from', 'envelope_from', 'dkim_domain', 'dkim_selector', 'dkim_result', 'spf_domain', 'spf_result'],
+  aggregate_reports: ['kind', 'org', 'report_key', 'domain', 'from_at', 'report_id'],
   members: ['id', 'email', 'email_key', 'is_admin', 'password_hash', 'totp_sealed', 'totp_step', 'created_at', 'created_by', 'last_sign_in_at'],
   memberships: ['member_id', 'account_id'],
   sessions: ['token_hash', 'id', 'member_id', 'stage', 'account_id', 'created_at', 'seen_at', 'ip', 'user_agent'],

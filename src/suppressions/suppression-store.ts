@@ -3,9 +3,10 @@ import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import { addressKey, parseMailbox } from '../mail/address.ts';
+import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
 
@@ -136,7 +137,7 @@ export async function removeSuppressions(
   entry: { accountId: string; email: string; stream?: string | null; force?: boolean },
   together: (removed: readonly SuppressionRow[]) => Rows = () => ({}),
 ): Promise<SuppressionRow[]> {
-  const key = keyOf(entry.email);
+  const key = soughtAddress(entry.email);
   return db.commit.transact(async (tx) => {
     const rows = (await ofAddress(tx, entry.accountId, key)).filter(
       ({ scope }) => entry.stream === undefined || scope === scopeOf(entry.stream),
@@ -158,7 +159,7 @@ export async function removeUnsubscription(
   await db.commit.transact((tx) =>
     tx.run(
       `DELETE FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'`,
-      [accountId, keyOf(email), scopeOf(stream)],
+      [accountId, soughtAddress(email), scopeOf(stream)],
     ),
   );
 }
@@ -168,14 +169,8 @@ export async function suppressionsOf(
   { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'fast'> },
   { accountId, email }: { accountId: string; email: string },
 ): Promise<SuppressionRow[]> {
-  const rows = await ofAddress(db.fast, accountId, keyOf(email));
+  const rows = await ofAddress(db.fast, accountId, soughtAddress(email));
   return rows.filter(({ expires_at }) => expires_at === null || expires_at > clock.now());
-}
-
-/** What an address is compared by. Text that is no address is compared as it is: it is on no list. */
-function keyOf(email: string): string {
-  const parsed = parseMailbox(email, { smtputf8: true });
-  return addressKey(parsed.kind === 'ok' ? parsed.mailbox.address : email);
 }
 
 /** Deletes entries that ended before now, at most `most`; returns how many. They count as absent from that moment on anyway. */
@@ -213,13 +208,7 @@ export async function pageOfSuppressions(
   if (filter.stream !== undefined) query.andWhere({ scope: scopeOf(filter.stream) });
   if (filter.createdAfter !== undefined) query.andWhere('created_at', '>=', filter.createdAfter);
   if (filter.createdBefore !== undefined) query.andWhere('created_at', '<', filter.createdBefore);
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<SuppressionRow>(query, { limit, after, before });
 }
 
 function ofAddress(tx: Connection, accountId: string, key: string): Promise<SuppressionRow[]> {

@@ -6,6 +6,7 @@ import { idFloor } from '../base/id.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer, Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { allDone, insertRows } from '../storage/rows.ts';
 import type { WebhookCallRow, WebhookCause, WebhookDeliveryRow } from '../storage/tables.ts';
 import type { Health } from './retry.ts';
@@ -195,13 +196,7 @@ export async function pageOfDeliveries(
   // An attempt that failed has an error, and only those are in the index of failures.
   if (status === 'failed') query.whereNotNull('error');
   if (status === 'delivered') query.whereNull('error');
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<WebhookDeliveryRow>(query, { limit, after, before });
 }
 
 /** A line of the log, or null. */

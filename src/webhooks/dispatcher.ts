@@ -13,6 +13,7 @@ import { Problem } from '../base/problem.ts';
 import type { SafeFetch } from '../base/safe-fetch.ts';
 import { eventRecord, type EventType } from '../events/event.ts';
 import type { Database } from '../storage/database.ts';
+import type { Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import { callEndpoint, type CallResult } from './call.ts';
 import { createCallRecorder, noteWarned, type Owed } from './call-store.ts';
@@ -34,10 +35,15 @@ export interface WebhookDeps {
   random: () => number;
 }
 
+type TestTogether = (line: WebhookDeliveryRow) => Rows;
+
 export interface Webhooks {
   start(): Promise<void>;
-  /** Calls the endpoint once with a sample, whatever its status, and says what came of it. Throws `invalid_state` while another test of it runs. */
-  test: (row: WebhookRow, type: EventType) => Promise<WebhookDeliveryRow>;
+  /**
+   * Calls the endpoint once with a sample, whatever its status, and says what came of it; its line of the log is committed with
+   * the rows that `together` makes of it. Throws `invalid_state` while another test of it runs.
+   */
+  test: (row: WebhookRow, type: EventType, together?: TestTogether) => Promise<WebhookDeliveryRow>;
   /** Makes no new calls, gives those on the wire a few seconds, ends what is left and writes the cursors. */
   stop(): Promise<void>;
 }
@@ -150,7 +156,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     log.warn({ event: 'webhook_failing', webhook_id: feed.id, account_id: feed.endpoint?.accountId, failures: feed.health.failures }, 'a webhook endpoint has answered no call for a day'); // prettier-ignore
   }
 
-  async function test(row: WebhookRow, type: EventType): Promise<WebhookDeliveryRow> {
+  async function test(row: WebhookRow, type: EventType, together?: TestTogether): Promise<WebhookDeliveryRow> {
     const now = clock.now();
     const eventId = newId('evt', now);
     const endpoint = openEndpoint(keyring, row);
@@ -159,17 +165,17 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     const line = lineOf(row.id, result, {
       event_id: eventId, event_type: type, sequence: null, cause: 'test', attempt: 1, sample, next_attempt_at: null,
     }); // prettier-ignore
-    await db.commit.insert({ webhook_deliveries: [line] });
+    await db.commit.insert({ ...together?.(line), webhook_deliveries: [line] });
     return line;
   }
 
   return {
     start: () => fanOut.start(),
-    async test(row, type) {
+    async test(row, type, together) {
       if (tested.has(row.id)) throw new Problem('invalid_state', 'a test of this endpoint is under way');
       tested.add(row.id);
       try {
-        return await test(row, type);
+        return await test(row, type, together);
       } finally {
         tested.delete(row.id);
       }

@@ -6,6 +6,7 @@ import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { AuditRow, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint, EndpointSecret } from './endpoint.ts';
@@ -106,13 +107,7 @@ export async function pageOfEndpoints(
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: WebhookRow[]; hasMore: boolean }> {
   const query = db.read<WebhookRow>('webhooks').where({ account_id: accountId });
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<WebhookRow>(query, { limit, after, before });
 }
 
 /** Changes what is given. Enabling one that was disabled forgets its failures. Throws `not_found` and `already_exists`. */

@@ -8,6 +8,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { WebhookReplayRow } from '../storage/tables.ts';
 import { queueCalls } from './call-store.ts';
@@ -129,13 +130,7 @@ export async function pageOfReplays(
   { webhookId, limit, after, before }: { webhookId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: WebhookReplayRow[]; hasMore: boolean }> {
   const query = db.read<WebhookReplayRow>('webhook_replays').where({ webhook_id: webhookId });
-  if (after !== undefined) query.andWhere('id', '<', after);
-  if (before !== undefined) query.andWhere('id', '>', before);
-  const rows = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
-  const hasMore = rows.length > limit;
-  if (hasMore) rows.length = limit;
-  if (before !== undefined) rows.reverse();
-  return { rows, hasMore };
+  return readPage<WebhookReplayRow>(query, { limit, after, before });
 }
 
 /** The API's replay record. */

@@ -37,6 +37,7 @@ describe('audit lines', () => {
     ['GET', '/v1/messages', {}, [200, 'ok', null, false, 'key_one'], 'a read is batched'],
     ['POST', '/v1/messages', { body: { to: 'a' } }, [202, 'ok', null, true, 'key_one'], 'a write is committed before the answer'],
     ['POST', '/v1/fails', {}, [500, 'failed', 'internal_error', true, 'key_one'], 'a fault'],
+    ['POST', '/v1/full', {}, [503, 'failed', 'service_unavailable', false, 'key_one'], 'a want of room: the answer does not wait for what there is too little of'],
     ['GET', '/v1/nothing', {}, [404, 'refused', 'not_found', true, 'key_one'], 'a path that is not there, with the key'],
     ['PUT', '/v1/messages', {}, [405, 'refused', 'method_not_allowed', true, 'key_one'], 'a method that is not there'],
     ['GET', '/v1/messages', { key: 'nonsense' }, [401, 'refused', 'invalid_api_key', true, null], 'an unknown key'],

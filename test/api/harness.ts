@@ -238,6 +238,21 @@ export const someRoutes: readonly Route[] = [
   ),
   route(
     {
+      method: 'POST',
+      path: '/v1/full',
+      operationId: 'beFull',
+      summary: 'Be full',
+      description: 'Be full.',
+      tag: 'messages',
+      scope: ['send'],
+      responses: anything,
+    },
+    () => {
+      throw new Problem('service_unavailable', 'too much at once', { retryAfter: 1 });
+    },
+  ),
+  route(
+    {
       method: 'DELETE',
       path: '/v1/settings',
       operationId: 'deleteSettings',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { encodingFor, forbids } from '../../src/api/negotiate.ts';
+import { encodingFor, forbids, preferred } from '../../src/api/negotiate.ts';
 
 describe('forbids', () => {
   const json = ['application/json'];
@@ -20,6 +20,29 @@ describe('forbids', () => {
   for (const [accept, forbidden, why, types = json] of rows) {
     it(`${why}: ${forbidden ? 'yes' : 'no'}`, () => {
       assert.equal(forbids(accept, types), forbidden);
+    });
+  }
+});
+
+describe('preferred', () => {
+  const stream = 'text/event-stream';
+  const lines = 'application/x-ndjson';
+  const rows: [accept: string | undefined, type: string, why: string][] = [
+    [undefined, 'application/json', 'nothing said'],
+    ['*/*', 'application/json', 'a wildcard names nothing'],
+    [stream, stream, 'what an EventSource sends'],
+    ['Text/Event-Stream', stream, 'case makes no difference'],
+    [`application/json, ${stream}`, stream, 'of equals, what has to be asked for'],
+    [`${stream};q=0`, 'application/json', 'refused is not asked for'],
+    [`application/json, ${lines};q=0.5`, 'application/json', 'JSON is wanted more'],
+    [`${lines};q=0.5, */*;q=0.1`, lines, 'anything else is wanted less'],
+    [`${stream};q=0.2, ${lines}`, lines, 'the heavier of two'],
+    [`${lines}, ${stream}`, stream, 'of equals, the first of ours'],
+    [`x${lines}x`, 'application/json', 'another type that contains the name'],
+  ];
+  for (const [accept, type, why] of rows) {
+    it(`${why}: ${type}`, () => {
+      assert.equal(preferred(accept, 'application/json', [stream, lines]), type);
     });
   }
 });

@@ -67,6 +67,7 @@ const bad: readonly (readonly [value: unknown, code: string, field: string | nul
   [{ number: 'abc', even: 3 }, 'invalid_recipient', 'even', 'a code given with the rule'],
   [{ number: 'abc', later: 'x' }, 'invalid_field', 'later', 'declared, not available'],
   [{ number: 'abc', numbr: 'x' }, 'unknown_field', 'numbr', 'unknown'],
+  [{ number: 'abc', '': 'x' }, 'unknown_field', '', 'a name without characters is a name'],
   [{ numbr: 'x' }, 'unknown_field', 'numbr', 'unknown goes before missing: the typing error explains both'],
   [{ later: 1 }, 'invalid_field', 'later', 'not available goes before missing'],
   [{ number: 'x', count: 'y' }, 'invalid_type', 'count', 'a wrong type goes before a bad value'],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { idFloor, idPrefixes, isId, newId } from '../../src/base/id.ts';
+import { idFloor, idPrefixes, idTime, isId, newId } from '../../src/base/id.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00.000Z');
 
@@ -58,6 +58,13 @@ describe('base/id', () => {
       assert.equal(isId('msg', text), false);
     });
   }
+
+  it('tells when it was made', () => {
+    const at = 2 ** 47 + 1_234_567_891;
+    assert.equal(idTime(newId('req', at)), at);
+    assert.equal(idTime(idFloor('req', 0)), 0);
+    assert.equal(idTime('req_x'), null);
+  });
 
   it('sorts like time against a floor', () => {
     const base = 2 ** 46;

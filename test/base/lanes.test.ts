@@ -310,6 +310,43 @@ describe('base/lanes', () => {
       await settled();
     });
 
+    it('gives up a job of class 1 for one of class 0 that a busy worker took ahead', async () => {
+      const { lanes, workers } = byHand(2);
+      for (const id of ['1', '2', '3', '4']) lanes.offer('x', job(id, 'a', 1));
+      const [first, second] = workers;
+      first!.lane.take();
+      second!.lane.take();
+      const ahead = first!.lane.takeAhead()!;
+      lanes.offer('x', job('urgent'));
+      const held = second!.lane.takeAhead()!;
+      assert.equal(held.id, 'urgent');
+      assert.equal(first!.lane.mine(ahead), false, 'the second is still busy');
+      // The fifth turn would be that of class 1.
+      assert.equal(first!.lane.take(), ahead);
+      assert.equal(first!.lane.take(), held);
+      assert.equal(second!.lane.mine(held), false);
+      assert.equal(second!.lane.take()?.id, '4');
+      for (const { end } of workers) end();
+      await settled();
+      assert.deepEqual(lanes.views(), []);
+    });
+
+    it('leaves class 0 to the busy worker that took it ahead where it only takes ahead itself', async () => {
+      const { lanes, workers } = byHand(2);
+      for (const id of ['1', '2']) lanes.offer('x', job(id, 'a', 1));
+      const [first, second] = workers;
+      first!.lane.take();
+      second!.lane.take();
+      lanes.offer('x', job('urgent'));
+      lanes.offer('x', job('3', 'a', 1));
+      const held = first!.lane.takeAhead()!;
+      assert.equal(held.id, 'urgent');
+      assert.equal(second!.lane.takeAhead()?.id, '3');
+      assert.equal(first!.lane.mine(held), true);
+      for (const { end } of workers) end();
+      await settled();
+    });
+
     it('can put a job back to the front', async () => {
       const { lanes, workers } = byHand(1);
       for (const id of ['1', '2']) lanes.offer('x', job(id));

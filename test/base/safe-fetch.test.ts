@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import path from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import {
   createSafeFetch,
@@ -10,6 +12,7 @@ import {
   type SafeFetchOptions,
 } from '../../src/base/safe-fetch.ts';
 import { server as certificate, expired, testCa } from '../support/certificate.ts';
+import { corpus } from '../support/corpora.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { FakeResolver } from '../support/fake-resolver.ts';
 import { startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
@@ -156,6 +159,23 @@ describe('base/safe-fetch', () => {
         assert.equal((await fetch.vet(`http://${host}:8080/`)).kind, 'forbidden');
       });
     } // prettier-ignore
+
+    it('by any of the URLs that others collected for it', async function () {
+      const folder = corpus('security');
+      if (folder === null) return this.skip();
+      const { must_block: lists } = JSON.parse(readFileSync(path.join(folder, 'ssrf-urls.json'), 'utf8')) as { must_block: Record<string, string[]> }; // prettier-ignore
+      const urls = Object.values(lists).flat();
+      assert.ok(urls.length > 50);
+      // Their names lead to where such names lead.
+      const names = urls.flatMap((url) => (URL.canParse(url) ? [new URL(url).hostname.replace(/\.$/, '')] : []));
+      const zones = Object.fromEntries(names.map((name) => [`${name} A`, ['127.0.0.1']]));
+      const fetch = fetcher({ allowCidrs: [], ownAddresses: () => [] }, zones);
+      for (const url of urls) {
+        assert.match(why(await post(fetch, url)), /^(?:url|forbidden)$/, url);
+        assert.match((await fetch.vet(url)).kind, /^(?:bad|forbidden)$/, url);
+      }
+      return undefined;
+    });
 
     it('itself, by its public address', async () => {
       const fetch = fetcher({ allowCidrs: [], ownAddresses: () => ['198.41.0.4'] }, { 'us.test A': ['198.41.0.4'] });

@@ -28,9 +28,12 @@ export interface ApplianceOptions {
   /** An existing data folder, which is then kept. */
   dataDir?: string;
   nodeArgs?: readonly string[];
+  /** A program, with its arguments, that runs it in its own process: a tracer. */
+  under?: readonly string[];
 }
 
-export async function startAppliance({ env = {}, dataDir, nodeArgs = [] }: ApplianceOptions = {}): Promise<Appliance> {
+export async function startAppliance(options: ApplianceOptions = {}): Promise<Appliance> {
+  const { env = {}, dataDir, nodeArgs = [], under = [] } = options;
   const data = dataDir ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-bench-'));
   const port = await freePort();
   const all = {
@@ -44,7 +47,8 @@ export async function startAppliance({ env = {}, dataDir, nodeArgs = [] }: Appli
     ...env,
   };
   const log = openSync(`${data}.log`, 'a');
-  const child = spawn(process.execPath, [...nodeArgs, bin, 'serve'], {
+  const command = [...under, process.execPath, ...nodeArgs, bin, 'serve'];
+  const child = spawn(command[0] ?? process.execPath, command.slice(1), {
     cwd: root,
     env: all,
     stdio: ['ignore', log, log],

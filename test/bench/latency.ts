@@ -6,6 +6,7 @@ export interface Latencies {
   /** In ms. */
   p50: number;
   p95: number;
+  p99: number;
 }
 
 export interface Paced {
@@ -37,7 +38,7 @@ export async function pacedMails({ appliance, key, to, count, perSecond, stream 
   const times = await deliveredTimes(appliance, key, wanted, from);
   times.sort((a, b) => a - b);
   const at = (part: number): number => times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0;
-  return { count: times.length, p50: at(0.5), p95: at(0.95) };
+  return { count: times.length, p50: at(0.5), p95: at(0.95), p99: at(0.99) };
 }
 
 export async function post({ url }: Appliance, key: string, mail: unknown): Promise<void> {

@@ -5,8 +5,8 @@
  */
 import { parseArgs } from 'node:util';
 import { startDnsServer } from '../support/fake-dns-server.ts';
-import { startMailServer } from '../support/fake-mail-server.ts';
 import { benchKey, startAppliance } from './appliance.ts';
+import { startFarReceiver } from './far-receiver.ts';
 import { pacedMails, post, shown } from './latency.ts';
 
 const { values: options } = parseArgs({
@@ -14,17 +14,23 @@ const { values: options } = parseArgs({
     broadcast: { type: 'string', default: '10000' },
     mails: { type: 'string', default: '500' },
     rate: { type: 'string', default: '20' },
+    /** How far away the receiver is, in ms: beside one that answers at once, the figure would be how busy the processor is. */
+    'round-trip': { type: 'string', default: '50' },
   },
 });
 const PER_CALL = 1000;
 const CONNECTIONS = 10;
 
-const server = await startMailServer();
+const receiver = await startFarReceiver(Number(options['round-trip']));
 const dns = await startDnsServer({ 'dest.test MX': ['10 mx.dest.test'], 'mx.dest.test A': ['127.0.0.1'] });
 const appliance = await startAppliance({
-  env: { POSTHORN_DELIVERY__DNS_SERVERS: dns.address, POSTHORN_DELIVERY__REMOTE_PORT: String(server.port) },
+  env: {
+    POSTHORN_DELIVERY__DNS_SERVERS: dns.address,
+    POSTHORN_DELIVERY__REMOTE_PORT: String(receiver.port),
+    POSTHORN_DELIVERY__LANE__INITIAL_CONCURRENCY: String(CONNECTIONS),
+    POSTHORN_DELIVERY__LANE__MAX_CONCURRENCY: String(CONNECTIONS),
+  },
 });
-const taken = (): number => server.sessions.reduce((sum, { mails }) => sum + mails.length, 0);
 try {
   const key = benchKey(appliance);
   appliance.cli('domains', 'add', 'bench.test', '--trust', '--json');
@@ -37,10 +43,10 @@ try {
     const recipients = Array.from({ length: PER_CALL }, (_, n) => ({ to: `b${String(at + n)}@dest.test` }));
     await post(appliance, key, { from: 'hi@bench.test', subject: 'News', text: 'x', stream: 'broadcast', recipients });
   }
-  const [before, started] = [taken(), performance.now()];
+  const [before, started] = [receiver.seen.mails, performance.now()];
   const beside = await run('beside');
-  const rate = ((taken() - before) / (performance.now() - started)) * 1000;
-  const isOver = taken() - before >= Number(options.broadcast) + Number(options.mails);
+  const rate = ((receiver.seen.mails - before) / (performance.now() - started)) * 1000;
+  const isOver = receiver.seen.mails - before >= Number(options.broadcast) + Number(options.mails);
   console.log(`beside a broadcast of ${options.broadcast}: ${shown(beside)}; ${rate.toFixed(0)} mails a second in all`);
   if (isOver) console.log('the broadcast ended before: the figure says little');
   const service = (CONNECTIONS / rate) * 1000;
@@ -51,5 +57,5 @@ try {
 } finally {
   await appliance.kill();
   await dns.close();
-  await server.close();
+  await receiver.close();
 }

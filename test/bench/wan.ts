@@ -3,11 +3,11 @@
  * resident memory moves while mail goes to 200 lanes over hundreds of connections. Exit 1 above 2.2 round trips, or if memory
  * grows by more than a tenth in the second half.
  */
-import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { parseArgs } from 'node:util';
 import { startDnsServer } from '../support/fake-dns-server.ts';
 import type { Zones } from '../support/zones.ts';
 import { benchKey, startAppliance } from './appliance.ts';
+import { startFarReceiver } from './far-receiver.ts';
 import { post } from './latency.ts';
 
 const { values: options } = parseArgs({
@@ -22,64 +22,9 @@ const { values: options } = parseArgs({
 const MOST_ROUND_TRIPS = 2.2;
 const PER_CALL = 1000;
 const roundTripMs = Number(options['round-trip']);
-const seen = { mails: 0, warmMails: 0, warmTurns: 0, connections: 0, open: 0, most: 0 };
 
-/** Answers each burst of commands at once, one round trip after it came: what came meanwhile belongs to the next turn. */
-function receive(socket: Socket): void {
-  let text = '';
-  let inMessage = false;
-  let turns = 0;
-  let mails = 0;
-  let timer: NodeJS.Timeout | null = null;
-  seen.connections++;
-  seen.open++;
-  seen.most = Math.max(seen.most, seen.open);
-  const answer = (): void => {
-    timer = null;
-    turns++;
-    let out = '';
-    for (;;) {
-      const mark = inMessage ? '\r\n.\r\n' : '\r\n';
-      const end = text.indexOf(mark);
-      if (end < 0) break;
-      const line = text.slice(0, end);
-      text = text.slice(end + mark.length);
-      if (inMessage) {
-        inMessage = false;
-        out += '250 2.0.0 taken\r\n';
-        // The first mail of a connection pays for its opening.
-        if (mails++ > 0) {
-          seen.warmMails++;
-          seen.warmTurns += turns;
-        }
-        seen.mails++;
-        turns = 0;
-      } else if (line.startsWith('EHLO')) out += '250-mx\r\n250-PIPELINING\r\n250 8BITMIME\r\n';
-      else if (line === 'DATA') {
-        inMessage = true;
-        out += '354 go ahead\r\n';
-      } else if (line === 'QUIT') {
-        socket.end('221 2.0.0 bye\r\n');
-        return;
-      } else out += '250 2.0.0 ok\r\n';
-    }
-    if (out !== '') socket.write(out);
-  };
-  socket.setNoDelay(true);
-  socket.on('data', (chunk) => {
-    text += chunk.toString('latin1');
-    timer ??= setTimeout(answer, roundTripMs);
-  });
-  socket.on('error', () => undefined);
-  socket.on('close', () => {
-    seen.open--;
-    if (timer !== null) clearTimeout(timer);
-  });
-  setTimeout(() => socket.write('220 mx ESMTP\r\n'), roundTripMs);
-}
-
-const server = createServer(receive).listen(0, '127.0.0.1', 2048);
-await new Promise((resolve) => server.once('listening', resolve));
+const receiver = await startFarReceiver(roundTripMs);
+const { seen } = receiver;
 const zones: Zones = {};
 for (let n = 0; n < Number(options.lanes); n++) {
   zones[`far${String(n)}.test MX`] = [`10 mx.far${String(n)}.test`];
@@ -89,7 +34,7 @@ const dns = await startDnsServer(zones);
 const appliance = await startAppliance({
   env: {
     POSTHORN_DELIVERY__DNS_SERVERS: dns.address,
-    POSTHORN_DELIVERY__REMOTE_PORT: String((server.address() as AddressInfo).port),
+    POSTHORN_DELIVERY__REMOTE_PORT: String(receiver.port),
     POSTHORN_DELIVERY__LANE__INITIAL_CONCURRENCY: options.each,
     POSTHORN_DELIVERY__LANE__MAX_CONCURRENCY: options.each,
   },
@@ -122,5 +67,5 @@ try {
 } finally {
   await appliance.kill();
   await dns.close();
-  server.close();
+  await receiver.close();
 }

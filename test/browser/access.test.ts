@@ -136,6 +136,6 @@ async function filled(app: TestApp): Promise<string[]> {
     '/', '/welcome', '/messages', `/messages/${message}`, `/messages/${message}?part=source`, '/events', '/stats?test=true', '/stats', '/reputation',
     '/templates', '/templates/new', `/templates/${template}`, `/templates/${template}/versions`, '/suppressions', '/domains', `/domains/${domain}`, '/streams',
     '/webhooks', '/webhooks/new', `/webhooks/${webhook}`, '/developer/keys', '/developer/keys/new', `/developer/keys/${app.keyId}`, '/developer/log', '/developer/actions', '/developer/api', '/developer/api/sendMessage',
-    '/settings', '/settings/changelog', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test', '/doctor?run', '/accounts', '/team', '/messages/nothing',
+    '/settings', '/settings/changelog', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test', '/queue/watch', '/queue/watch?lane=mx.dest.test&watch=99', '/doctor?run', '/accounts', '/team', '/messages/nothing',
   ]; // prettier-ignore
 }

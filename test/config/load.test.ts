@@ -320,6 +320,15 @@ describe('config/posthorn.yaml', () => {
   });
 });
 
+describe('settings that contradict each other', () => {
+  it('are refused: DANE asked for without a resolver that validates', () => {
+    const delivery = { tls: { 'bank.test': 'dane' } };
+    const read = readSettings({ delivery }, around);
+    assert.deepEqual(read, { kind: 'bad', mistakes: ['delivery.tls.bank.test: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane'] }); // prettier-ignore
+    assert.equal(readSettings({ delivery: { ...delivery, dnssecResolver: true } }, around).kind, 'ok');
+  });
+});
+
 describe('readSurroundings', () => {
   it('finds the full name beside the short one in /etc/hosts', () => {
     assert.equal(nameInHosts('127.0.0.1 localhost\n10.0.0.5\tBox.example.com box # here\n', 'box'), 'box.example.com');

@@ -120,6 +120,13 @@ describe('dashboard: small things', () => {
     assert.match(html, /aria-label="&#60;b&#62;&#34;x&#34;"/);
     assert.doesNotMatch(html, /<b>/);
   });
+  it('a chart shows moments as lines where they were, and those outside of it not', () => {
+    const DAY = 86_400_000;
+    const marks = [DAY * 1.5, DAY * 3, -1].map((at) => ({ at, text: 'a <list>' }));
+    const html = figure({ about: 'x', kind: 'bars', step: 'day', times: [0, DAY, 2 * DAY], series: [{ name: 'sent', values: [1, 2, 3] }], marks }); // prettier-ignore
+    assert.deepEqual([...html.matchAll(/class="mark" x1="([\d.]+)"/g)].map(([, x]) => Number(x)), [44 + (720 - 44) / 2]); // prettier-ignore
+    assert.match(html, /<title>1970-01-02 12:00:00 UTC: a &#60;list&#62;<\/title>/);
+  });
   it('backticks are code, and what is in them is text', () => {
     for (const [text, html] of [['`a` or `b`', '<code>a</code> or <code>b</code>'], ['`<b>`', '<code>&lt;b&gt;</code>'], ['one ` alone', 'one &#x60; alone'], ['``', '<code></code>']] as const)
       assert.equal(proseHtml(text), html);

@@ -28,21 +28,35 @@ describe('events/stats', () => {
       assert.deepEqual(statTypesOf(type, detail, machine), expected);
     });
 
-  it('adds to the hour and to the day, once without a tag and once for each', () => {
+  it('adds to the hour and to the day, once without a tag, once for each, and once to all together', () => {
     const rows = new Map<string, StatRow>();
     const at = Date.parse('2026-01-31T23:59:59.999Z');
     const facts = { accountId: 'acc_1', at, test: false, stream: 'transactional', domain: 'acme.test', recipient: 'a@gmail.com', tags: ['x'] }; // prettier-ignore
     addToStats(rows, facts, ['sent']);
-    addToStats(rows, { ...facts, at: at + 1, tags: [] }, ['sent']);
+    addToStats(rows, { ...facts, at: at + 1, tags: [] }, ['sent', 'delivered']);
     addToStats(rows, facts, ['sent']);
-    const seen = [...rows.values()].map(({ span, at: from, tag, n }) => [span, new Date(from).toISOString(), tag, n]);
+    const seen = [...rows.values()].map(({ span, at: from, tag, provider, sent, delivered }) => [span, new Date(from).toISOString(), tag, provider, sent, delivered]);
     assert.deepEqual(seen, [
-      ['hour', '2026-01-31T23:00:00.000Z', '', 2],
-      ['hour', '2026-01-31T23:00:00.000Z', 'x', 2],
-      ['day', '2026-01-31T00:00:00.000Z', '', 2],
-      ['day', '2026-01-31T00:00:00.000Z', 'x', 2],
-      ['hour', '2026-02-01T00:00:00.000Z', '', 1],
-      ['day', '2026-02-01T00:00:00.000Z', '', 1],
+      ['whole_hour', '2026-01-31T23:00:00.000Z', '', '', 2, 0],
+      ['whole_day', '2026-01-31T00:00:00.000Z', '', '', 2, 0],
+      ['hour', '2026-01-31T23:00:00.000Z', '', 'google', 2, 0],
+      ['day', '2026-01-31T00:00:00.000Z', '', 'google', 2, 0],
+      ['hour', '2026-01-31T23:00:00.000Z', 'x', 'google', 2, 0],
+      ['day', '2026-01-31T00:00:00.000Z', 'x', 'google', 2, 0],
+      ['whole_hour', '2026-02-01T00:00:00.000Z', '', '', 1, 1],
+      ['whole_day', '2026-02-01T00:00:00.000Z', '', '', 1, 1],
+      ['hour', '2026-02-01T00:00:00.000Z', '', 'google', 1, 1],
+      ['day', '2026-02-01T00:00:00.000Z', '', 'google', 1, 1],
     ]);
+  }); // prettier-ignore
+
+  it('has no row for what nobody counts', () => {
+    const rows = new Map<string, StatRow>();
+    addToStats(
+      rows,
+      { accountId: 'acc_1', at: 0, test: false, stream: 's', domain: 'd', recipient: 'a@b', tags: [] },
+      [],
+    );
+    assert.equal(rows.size, 0);
   });
 });

@@ -88,6 +88,32 @@ describe('inbound/listener', () => {
     return client.text();
   };
 
+  const gone: [how: string, leave: (client: Client) => void][] = [
+    ['closes', (client) => client.socket.end()],
+    ['breaks off', (client) => client.socket.resetAndDestroy()],
+  ];
+  for (const [how, leave] of gone) {
+    for (const part of ['', 'Subject: x\r\n\r\nhalf a mail']) {
+      it(`bears a client that ${how} ${part === '' ? 'before the first octet of the mail' : 'in the middle of the mail'}`, async () => {
+        await begin();
+        const client = await greeted();
+        client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<y@mx.test>\r\nDATA\r\n');
+        await client.said(/^354 /m);
+        client.write(part);
+        leave(client);
+        await client.closed;
+        // The listener sees the end of one connection before the beginning of the next.
+        const next = await greeted();
+        next.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<y@mx.test>\r\nDATA\r\n');
+        await next.said(/^354 /m);
+        next.write('Subject: y\r\n\r\nwhole\r\n.\r\n');
+        await next.said(/^250 2\.0\.0 taken/m);
+        assert.deepEqual(mails.map(({ text }) => text), ['Subject: y\r\n\r\nwhole\r\n']);
+        next.socket.destroy();
+      }); // prettier-ignore
+    }
+  }
+
   it('speaks with the codes that were meant', async () => {
     await begin();
     const client = await greeted();

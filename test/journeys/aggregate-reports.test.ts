@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { gzipSync } from 'node:zlib';
 import { createTransport } from 'nodemailer';
+import { addToStats } from '../../src/events/stats.ts';
+import type { StatRow } from '../../src/storage/tables.ts';
 import { startTestApp, type TestApp } from '../support/app.ts';
 import { dmarcXml } from '../support/dmarc.ts';
 import { writeTlsReport } from '../../src/mail/tls-report.ts';
@@ -89,6 +91,20 @@ describe('journey: aggregate reports', () => {
     assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 15 }]);
   });
 
+  it('counts a report once of which several copies are read at once, and one of the next day by itself', async () => {
+    const copies = Array.from({ length: 8 }, () => report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip')); // prettier-ignore
+    await Promise.all(copies);
+    const details = (await read(8)).map(({ detail_json }) => JSON.parse(detail_json) as { aggregate: { already_counted: boolean } }); // prettier-ignore
+    assert.equal(details.filter(({ aggregate }) => aggregate.already_counted).length, 7);
+    assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 15 }]);
+    // Some number their reports anew each day.
+    const next = xml.replace(/<begin>(\d+)</, (_, begin: string) => `<begin>${String(Number(begin) + 86_400)}<`).replace(/<end>(\d+)</, (_, end: string) => `<end>${String(Number(end) + 86_400)}<`); // prettier-ignore
+    assert.notEqual(next, xml);
+    await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(next)), 'application/zip');
+    await read(9);
+    assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 30 }]);
+  });
+
   it('takes nothing about domains of others, and nothing from what cannot be unpacked', async () => {
     const foreign = dmarcXml('stranger.test', [{ ip: '192.0.2.1', count: 1 }]);
     const bomb = zip(Buffer.alloc(20_000_000, 32));
@@ -108,7 +124,11 @@ describe('journey: aggregate reports', () => {
     }
     const real = await app.operator.call('reputation', {});
     assert.deepEqual(real.days, [], 'simulated mail has no reputation');
-    await app.app.db.commit.insert({ stats: [{ account_id: (await rows<{ id: string }>('SELECT id FROM accounts'))[0]?.id ?? '', span: 'day', at: Date.parse('2026-01-30'), type: 'deferred', test: 0, stream: 's', domain: 'acme.test', provider: 'google', tag: '', n: 4 }] }); // prettier-ignore
+    const counted = new Map<string, StatRow>();
+    const accountId = (await rows<{ id: string }>('SELECT id FROM accounts'))[0]?.id ?? '';
+    const facts = { accountId, at: Date.parse('2026-01-30'), test: false, stream: 's', domain: 'acme.test', recipient: 'a@gmail.com', tags: [] }; // prettier-ignore
+    for (let n = 0; n < 4; n++) addToStats(counted, facts, ['deferred']);
+    await app.app.db.commit.insert({ event_counts: [...counted.values()] });
     const { days, providers } = await app.operator.call('reputation', { days: 2 });
     assert.deepEqual(days.map(({ day, provider, counts }) => [day, provider, counts.deferred]), [['2026-01-30', null, 4]]); // prettier-ignore
     assert.deepEqual(providers.map(({ day, provider, counts }) => [day, provider, counts.deferred]), [['2026-01-30', 'google', 4]]); // prettier-ignore

@@ -48,6 +48,36 @@ describe('dashboard: the queue', () => {
     assert.equal((await browser.open('/queue/lane?name=nothing')).status, 404);
   });
 
+  it('shows what is said on the wire as it is said, of a lane and of a message', async () => {
+    const id = await waiting();
+    await browser.open('/queue/lane?name=mx.dest.test');
+    const begun = await browser.submit('/queue/watch', { lane: 'mx.dest.test' });
+    assert.match(begun.at, /^\/queue\/watch\?lane=mx\.dest\.test&watch=\d+$/);
+    assert.match(begun.html, /Nothing has been said yet/);
+    assert.deepEqual(htmlFaults(begun.html), []);
+    await browser.open(`/messages/${id}`);
+    const watch = (await browser.submit('/queue/watch', { message_id: id })).at;
+    answer = '451 4.7.1 <script>later</script>';
+    await browser.submit('/queue/flush', { message_id: id, back: watch });
+    await app.settled();
+    assert.equal(browser.last.at, watch);
+    for (const where of [begun.at, watch]) {
+      const { html } = await browser.open(where);
+      assert.match(html, /RCPT TO:&lt;ana@dest\.test&gt;/, where);
+      assert.match(html, /class=" v-amber">.*451 4\.7\.1 &lt;script&gt;later/, where);
+      assert.deepEqual(htmlFaults(html), []);
+      const more = /hx-get="([^"]+)"/.exec(html)?.[1]?.replaceAll('&#x3D;', '=').replaceAll('&amp;', '&') ?? '';
+      assert.doesNotMatch((await browser.open(more)).html, /RCPT/, 'only what came since');
+      const poll = await browser.ask('GET', more, { headers: { 'x-poll': '1', 'hx-request': 'true' } });
+      assert.equal(poll.status, 204, 'nothing new is no answer');
+    }
+    app.clock.advance(61_000);
+    assert.match((await browser.open(watch)).html, /This watch has ended/);
+    for (const wrong of ['watch=x', 'watch=1&position=-1', 'watch=0']) assert.equal((await browser.open(`/queue/watch?lane=x&${wrong}`)).status, 400, wrong); // prettier-ignore
+    await browser.open('/queue/watch');
+    assert.equal((await browser.submit('/queue/watch', {})).status, 400);
+  });
+
   it('pauses a destination and lets it go', async () => {
     const id = await waiting();
     await browser.open('/queue?domain=dest.test');

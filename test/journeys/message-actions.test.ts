@@ -143,6 +143,16 @@ describe('journey: message actions', () => {
     assert.deepEqual(parsed.map((mail) => [mail.subject, mail.text?.trim(), mail.headers.get('x-own'), mail.attachments[0]?.content.toString()]), Array(2).fill(['Welcome', 'One', 'yes', 'hello'])); // prettier-ignore
   });
 
+  it('sends again, for a key that may only send, what that key has sent', async () => {
+    const theirs = await app.send({ metadata: { secret: 'of another program' } });
+    const { key } = await app.operator.call('keys.create', { name: 'send only', scopes: ['send'] });
+    const refused = await app.request('POST', `/v1/messages/${theirs.id}/resend`, undefined, { key });
+    assert.equal(refused.status, 404, refused.text);
+    const own = await app.send({}, { key });
+    assert.equal((await app.request('POST', `/v1/messages/${own.id}/resend`, undefined, { key })).status, 202);
+    await app.settled();
+  });
+
   it('counts and cancels a bulk send', async () => {
     const recipients = ['a', 'b', 'c'].map((name) => ({ to: `${name}@dest.test`, ...(name === 'c' ? {} : { send_at: later(HOUR) }) })); // prettier-ignore
     const body = { from: 'hi@acme.test', subject: 's', text: 't', recipients };

@@ -1,12 +1,29 @@
 /** A full disk, a database that cannot be written, no descriptors, dead DNS, a clock that jumps: it says so, and recovers by itself. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { closeSync, openSync, readdirSync } from 'node:fs';
 import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { smtpClient } from '../support/smtp-client.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
+
+/** For each line it reads, connects and tells the first line it hears, or `nothing`. */
+const CLIENT = `
+const net = require('node:net');
+require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+  const [port, hello] = JSON.parse(line);
+  let heard = '';
+  const socket = net.connect(port, '127.0.0.1', () => hello && socket.write(hello));
+  socket.on('data', (chunk) => {
+    heard += chunk;
+    if (heard.startsWith('220 ')) socket.end('QUIT\\r\\n');
+  });
+  socket.on('error', () => undefined);
+  socket.on('close', () => console.log(heard.split('\\r')[0] || 'nothing'));
+});`;
 
 describe('journey: pressure', () => {
   let server: FakeMailServer;
@@ -47,12 +64,28 @@ describe('journey: pressure', () => {
     (await app.app.db.fast.all<{ status: string }>('SELECT status FROM deliveries WHERE message_id = ?', [id]))[0]
       ?.status;
 
+  /** The answer to a mail that is offered by SMTP, each command before it having been taken. */
+  const offered = async (port: number, commands: readonly string[]): Promise<string> => {
+    const client = smtpClient(port);
+    assert.match(await client.reply(), /^220 /);
+    await client.say('EHLO client.test');
+    assert.match(await client.say('STARTTLS'), /^220 /);
+    await client.startTls();
+    for (const command of ['EHLO client.test', ...commands, 'DATA']) assert.match(await client.say(command), /^[23]/, command); // prettier-ignore
+    const answer = await client.say('From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: x\r\n\r\nx\r\n.');
+    client.end();
+    await client.closed;
+    return answer;
+  };
+
   /** Lets time pass, so much at a time, until the mail is delivered. */
   const passing = async (id: string, step: number): Promise<void> => {
     for (let i = 0; (await statusOf(id)) !== 'delivered'; i++) {
       assert.ok(i < 400, 'it is not delivered');
       app.clock.advance(step);
       await turns(5);
+      // The clock runs far ahead of the machine: a request gives sockets and threads their time.
+      await app.get(`/v1/messages/${id}`);
     }
   };
 
@@ -92,6 +125,9 @@ describe('journey: pressure', () => {
       assert.equal(status, 503, `${path}: ${text}`);
     }
     assert.equal((await app.get('/v1/messages')).status, 200, 'reading goes on');
+    assert.match(await offered(app.app.ports.mx ?? 0, ['MAIL FROM:<>', 'RCPT TO:<postmaster@mail.posthorn.test>']), /^452 4\.3\.1 /); // prettier-ignore
+    const plain = Buffer.from(`\0apikey\0${app.key}`).toString('base64');
+    assert.match(await offered(app.app.ports.submission ?? 0, [`AUTH PLAIN ${plain}`, 'MAIL FROM:<hi@acme.test>', 'RCPT TO:<ana@dest.test>']), /^452 4\.3\.1 /); // prettier-ignore
     app.clock.advance(MINUTE);
     while (lines('storage_failed').length === 0) await turns(5);
     assert.deepEqual(server.sessions, [], 'nothing leaves that cannot be written down');
@@ -119,16 +155,16 @@ describe('journey: pressure', () => {
     await balanced();
   });
 
-  it('spends no attempt while no descriptor is left to dial with', async function () {
+  /** Runs while this process has no descriptor left; false where the limit cannot be set. */
+  const withoutDescriptors = async (work: () => Promise<void>): Promise<boolean> => {
     const limit = spawnSync('prlimit', ['--pid', String(process.pid), '--nofile', '--raw', '--noheadings', '--output', 'SOFT,HARD'], { encoding: 'utf8' }); // prettier-ignore
-    if (limit.status !== 0) this.skip();
+    if (limit.status !== 0) return false;
     const [soft = '', hard = ''] = limit.stdout.trim().split(/\s+/);
     // Raising it again takes descriptors too: one that stays would fail every test after this one.
     const setLimit = (most: number | string): void => {
       const { status } = spawnSync('prlimit', ['--pid', String(process.pid), `--nofile=${String(most)}:${hard}`], { stdio: 'ignore' }); // prettier-ignore
       assert.equal(status, 0);
     };
-    const { id } = await app.send({ send_at: new Date(app.clock.now() + MINUTE).toISOString() });
     const taken: number[] = [];
     setLimit(readdirSync('/proc/self/fd').length + 100);
     try {
@@ -137,17 +173,57 @@ describe('journey: pressure', () => {
       assert.equal((error as NodeJS.ErrnoException).code, 'EMFILE');
     }
     try {
-      app.clock.advance(MINUTE);
-      while (lines('no_descriptors').length === 0) await turns(5);
+      await work();
     } finally {
       for (const fd of taken) closeSync(fd);
       setLimit(soft);
     }
-    const waiting = await app.message(id);
-    assert.equal(waiting.recipients[0]?.attempt_count, 0);
+    return true;
+  };
+
+  it('spends no attempt while no descriptor is left to dial with', async function () {
+    const { id } = await app.send({ send_at: new Date(app.clock.now() + MINUTE).toISOString() });
+    const isDone = await withoutDescriptors(async () => {
+      app.clock.advance(MINUTE);
+      while (lines('no_descriptors').length === 0) await turns(5);
+    });
+    if (!isDone) return this.skip();
+    // What was claimed is given back.
+    while ((await app.message(id)).recipients[0]?.attempt_count !== 0) await turns(5);
     await passing(id, 1000);
     assert.deepEqual((await app.message(id)).attempts.map(({ outcome }) => outcome), ['accepted']); // prettier-ignore
-    await balanced();
+    return balanced();
+  });
+
+  it('drops what connects while no descriptor is left to accept it with, and takes it again afterwards', async function () {
+    // Another process: here there is no descriptor for a client either.
+    const client = spawn(process.execPath, ['-e', CLIENT], { stdio: ['pipe', 'pipe', 'inherit'] });
+    let said = '';
+    client.stdout.on('data', (chunk: Buffer) => (said += chunk.toString()));
+    const connecting = async (port: number, hello: string): Promise<string> => {
+      said = '';
+      client.stdin.write(`${JSON.stringify([port, hello])}\n`);
+      while (!said.endsWith('\n')) await once(client.stdout, 'data');
+      return said.trim();
+    };
+    const http = Number(new URL(app.url).port);
+    const smtp = app.app.ports.mx ?? 0;
+    const doors = [[http, 'GET /healthz HTTP/1.0\r\n\r\n'], [smtp, '']] as const; // prettier-ignore
+    try {
+      const answers: string[] = [];
+      const isDone = await withoutDescriptors(async () => {
+        for (const [port, hello] of doors) answers.push(await connecting(port, hello));
+      });
+      if (!isDone) return this.skip();
+      assert.deepEqual(answers, ['nothing', 'nothing']);
+      for (const [port, hello] of doors) assert.match(await connecting(port, hello), /^(?:HTTP\/1\.1 200|220 )/);
+      const { id } = await app.send();
+      await passing(id, 1000);
+    } finally {
+      client.kill();
+      await once(client, 'exit');
+    }
+    return balanced();
   });
 
   describe('a clock that is set', () => {

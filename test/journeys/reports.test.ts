@@ -153,6 +153,31 @@ describe('journey: reports', () => {
     await balanced();
   });
 
+  it('shows what came back with the message, and as it came, to who may read content', async () => {
+    const { id, returnPath } = await delivered();
+    const { id: other } = await delivered();
+    const mail = dsn('ana@dest.test');
+    await send(port(), '', returnPath, mail);
+    await send(port(), 'ana@dest.test', returnPath, 'From: ana@dest.test\r\nAuto-Submitted: auto-replied\r\nSubject: Out of office\r\n\r\nI am away.'); // prettier-ignore
+    await read(2);
+    const list = await app.get<{ data: { id: string; kind: string; recipient: string; sender: string }[] }>(`/v1/messages/${id}/reports`); // prettier-ignore
+    assert.deepEqual(list.body.data.map(({ kind, recipient, sender }) => [kind, recipient, sender]), [['bounce', 'ana@dest.test', ''], ['auto_reply', 'ana@dest.test', 'ana@dest.test']]); // prettier-ignore
+    const [first] = list.body.data;
+    const raw = await app.get(`/v1/messages/${id}/reports/${first?.id ?? ''}`);
+    assert.deepEqual([raw.status, raw.headers.get('content-type')], [200, 'message/rfc822']);
+    assert.ok(raw.text.includes('Final-Recipient: rfc822; ana@dest.test'), raw.text);
+    assert.deepEqual((await app.get<{ data: unknown[] }>(`/v1/messages/${other}/reports`)).body.data, []);
+    assert.equal((await app.get(`/v1/messages/${other}/reports/${first?.id ?? ''}`)).status, 404);
+    assert.equal((await app.get(`/v1/messages/${id}/reports/rep_${'0'.repeat(26)}`)).status, 404);
+    const { key } = await app.operator.call('keys.create', { name: 'reader', scopes: ['message:read'] });
+    assert.equal((await app.get(`/v1/messages/${id}/reports`, { key })).status, 200);
+    assert.equal((await app.get(`/v1/messages/${id}/reports/${first?.id ?? ''}`, { key })).status, 403);
+    await app.operator.call('accounts.add', { name: 'other' });
+    const stranger = await app.operator.call('keys.create', { name: 'x', scopes: ['message:read', 'message:content'], account: 'other' }); // prettier-ignore
+    for (const path of ['', `/${first?.id ?? ''}`])
+      assert.equal((await app.get(`/v1/messages/${id}/reports${path}`, { key: stranger.key })).status, 404);
+  });
+
   it('changes nothing for a delay, an answering machine, or a stranger who has the address', async () => {
     const { id, returnPath } = await delivered();
     await send(port(), '', returnPath, dsn('ana@dest.test', { action: 'delayed', status: '4.4.1', text: '451 later' }));

@@ -109,4 +109,27 @@ describe('journey: retention', function () {
     await keepHouse();
     assert.equal((await app.get<{ text: null }>(`/v1/messages/${message.id}/content`)).body.text, null);
   });
+
+  it('keeps an account’s events for as long as the account asks, and those of others for longer', async () => {
+    await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
+    const { key } = await app.operator.call('keys.create', { name: 'other', account: 'other', scopes: ['send', 'event:read', 'settings'] }); // prettier-ignore
+    const to = 'bounced@simulator.posthorn.test';
+    const events = async (as?: string): Promise<number> =>
+      (await app.get<{ data: unknown[] }>('/v1/events?limit=1000', as === undefined ? {} : { key: as })).body.data.length; // prettier-ignore
+    for (let n = 0; n < 30; n++) await app.send({ to });
+    await app.send({ to, from: 'hi@simulator.posthorn.test' }, { key });
+    await app.settled();
+    assert.deepEqual([await events(), await events(key)], [60, 2]);
+    await app.request('PATCH', '/v1/settings', { retention: { events_days: 2 } });
+    await app.request('PATCH', '/v1/settings', { retention: { events_days: 20 } }, { key });
+    app.clock.advance(3 * DAY);
+    await app.send({ to });
+    await app.settled();
+    await keepHouse();
+    assert.deepEqual([await events(), await events(key)], [2, 2], 'what is young, and what is another’s');
+    app.clock.advance(20 * DAY);
+    await keepHouse();
+    assert.deepEqual([await events(), await events(key)], [0, 0]);
+    await balanced();
+  });
 });

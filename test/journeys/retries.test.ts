@@ -1,10 +1,28 @@
 /** Time, DNS and the suppression list: what is tried again when, and what ends it. */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
 import { startTestApp, zonesFor, type SeenEvent, type TestApp } from '../support/app.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
+
+/** `1 h 51 min`, as docs/delivery.md writes it. */
+function inWords(minutes: number): string {
+  const parts = [
+    [Math.floor(minutes / 60), 'h'],
+    [minutes % 60, 'min'],
+  ] as const;
+  return parts.flatMap(([count, unit]) => (count === 0 ? [] : [`${String(count)} ${unit}`])).join(' ');
+}
+
+/** The rows of the table of retries in docs/delivery.md. */
+function tableOfRetries(): string[][] {
+  const text = readFileSync(path.resolve(import.meta.dirname, '../../docs/delivery.md'), 'utf8');
+  const lines = text.slice(text.indexOf('| After try')).split('\n').slice(2);
+  return lines.slice(0, lines.indexOf('')).map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim())); // prettier-ignore
+}
 
 const kinds = (events: readonly SeenEvent[]): string => events.map(({ type }) => type).join(' ');
 
@@ -82,6 +100,8 @@ describe('journey: retries', () => {
     }
     const waits = times.slice(1).map((time, i) => (time - (times[i] ?? 0)) / MINUTE);
     assert.deepEqual(waits.slice(0, 8), [1, 5, 15, 30, 60, 120, 240, 240]);
+    const seen = waits.map((wait, i) => [String(i + 1), inWords(wait), inWords((times[i + 1] ?? 0) / MINUTE)]);
+    assert.deepEqual(tableOfRetries(), [...seen, [String(times.length), '-', 'given up at 72 h']]);
     assert.equal(since(message.status_at), 72 * HOUR);
     const events = await app.follow().of(id, 'bounced');
     const bounced = events.at(-1)?.data['bounced'] as Record<string, unknown>;
@@ -146,10 +166,10 @@ describe('journey: retries', () => {
     await app.settled();
     const warnings = app.logged.filter(({ event }) => event === 'infrastructure_bounce');
     assert.deepEqual(warnings.map(({ lane, code, reason, rule }) => [lane, code, reason, rule]), [
-      ['mx.dest.test', 550, 'policy', 'veto:policy'],
+      ['mx.dest.test', 550, 'policy', 'veto:host-name'],
     ]); // prettier-ignore
     const attempts = app.logged.filter(({ event }) => event === 'attempt');
-    assert.deepEqual(attempts.map(({ rule }) => rule), ['veto:policy', 'veto:policy']); // prettier-ignore
+    assert.deepEqual(attempts.map(({ rule }) => rule), ['veto:host-name', 'veto:host-name']); // prettier-ignore
     assert.equal((await app.message(id)).status, 'bounced');
   });
 

@@ -1,6 +1,7 @@
 import { StorageUnavailable } from '../../src/storage/commit.ts';
 import assert from 'node:assert/strict';
 import { createBell } from '../../src/base/bell.ts';
+import { createGate } from '../../src/base/gate.ts';
 import { Problem } from '../../src/base/problem.ts';
 import type { Mailbox } from '../../src/mail/address.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps, type DueHint, type Sender } from '../../src/messages/accept.ts';
@@ -214,6 +215,23 @@ describe('messages/accept', () => {
         assert.equal((await problemOf(acceptSingle({ ...deps, commit }, sender, draftOf({}), nothing))).code, code);
       });
     }
+
+    it('lets so many be written and so many wait while the database stands still, and refuses the others at once', async () => {
+      let go = (): void => undefined;
+      const stalled = temp.db.commit.submit({ name: 'stall', run: (_, inputs: readonly null[]) => new Promise<readonly null[]>((resolve) => (go = () => { resolve(inputs); })) }, null); // prettier-ignore
+      const slow = { ...deps, intake: createGate({ most: 2, waiting: 3 }) };
+      const taken = Array.from({ length: 5 }, () => acceptSingle(slow, sender, draftOf(), nothing));
+      // Each looks up stream and domain before it comes to the gate.
+      while (slow.intake.sizes().waiting < 3) await new Promise((resolve) => setImmediate(resolve));
+      const refused = await acceptSingle(slow, sender, draftOf(), nothing).catch((error: unknown) => error);
+      assert.ok(refused instanceof Problem);
+      assert.deepEqual([refused.code, refused.retryAfter], ['service_unavailable', 1]);
+      go();
+      await stalled;
+      assert.equal((await Promise.all(taken)).length, 5);
+      assert.deepEqual(await all('messages').then((rows) => rows.length), 5);
+      assert.deepEqual(slow.intake.sizes(), { inside: 0, waiting: 0 });
+    });
 
     it('lets a broken constraint through as the bug it is', async () => {
       const error = Object.assign(new Error('unique'), { code: 'SQLITE_CONSTRAINT' });

@@ -151,15 +151,16 @@ describe('messages/classify', () => {
     assert.ok(performance.now() - started < 200, `${performance.now() - started} ms`);
   });
 
-  describe('of the replies in test/fixtures/replies.txt', () => {
-    const lines = readFileSync(path.resolve(import.meta.dirname, '../fixtures/replies.txt'), 'utf8').split('\n');
-    for (const line of lines.filter((one) => one !== '' && !one.startsWith('#'))) {
-      const [, bounceClass, reason, reply = ''] = /^(\w+) (\w+) (.*)$/.exec(line) ?? [];
-      it(`${reply} -> ${bounceClass}, ${reason}`, () => {
-        assert.deepEqual(classify(heardAs(reply)), { class: bounceClass, reason });
-      });
-    }
-  });
+  for (const file of ['replies.txt', 'replies-by-system.txt'])
+    describe(`of the replies in test/fixtures/${file}`, () => {
+      const lines = readFileSync(path.resolve(import.meta.dirname, '../fixtures', file), 'utf8').split('\n');
+      for (const line of lines.filter((one) => one !== '' && !one.startsWith('#'))) {
+        const [, bounceClass, reason, reply = ''] = /^(\w+) (\w+) (.*)$/.exec(line) ?? [];
+        it(`${reply} -> ${bounceClass}, ${reason}`, () => {
+          assert.deepEqual(classify(heardAs(reply)), { class: bounceClass, reason });
+        });
+      }
+    });
 
   describe('tells its grounds', () => {
     for (const [reply, rule, more, why] of [

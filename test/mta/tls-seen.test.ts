@@ -43,6 +43,9 @@ const rows: [reason: string, seen: { site?: Partial<Site>; host?: Partial<Host>;
   ['DANE that does not match', { host: dane(records), need: need('dane', 'dane', 'required'), opened: failed('unsatisfied', tls('the certificate matches no TLSA record')) }, 'tlsa validation-failure'],
   ['DANE that cannot be used', { host: dane(records), need: need('dane', 'no', 'required'), opened: open(tls('CERT_HAS_EXPIRED')) }, 'tlsa tlsa-invalid'],
   ['DANE in trouble', { host: dane({ kind: 'trouble', text: 'SERVFAIL' }), need: null, opened: null }, 'tlsa dnssec-invalid'],
+  ['DANE that the operator asks for, and there is none', { site: { tls: 'dane' }, need: null, opened: null }, 'tlsa dane-required'],
+  ['DANE that the operator asks for, and cannot be used', { site: { tls: 'dane' }, host: dane(records), need: null, opened: null }, 'tlsa tlsa-invalid'],
+  ['DANE that the operator asks for', { site: { tls: 'dane' }, host: dane(records), need: need('dane', 'dane', 'required'), opened: open(tls(null)) }, 'tlsa success'],
   ['DANE goes before MTA-STS', { site: sts('enforce'), host: dane(records), need: need('dane', 'dane', 'required'), opened: open(tls(null)) }, 'tlsa success'],
 ]; // prettier-ignore
 

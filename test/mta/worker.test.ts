@@ -190,7 +190,12 @@ describe('mta/worker', () => {
 
   it('leaves a mail it composed ahead to a worker that is free for it', async () => {
     const answers = new Map<string, () => void>();
+    const composed: string[] = [];
     bench.slots = 2;
+    bench.prepare = (id) => {
+      composed.push(id);
+      return Promise.resolve(ready);
+    };
     bench.attempt = (id, _, connected) =>
       new Promise((resolve) => {
         connected();
@@ -201,6 +206,7 @@ describe('mta/worker', () => {
     answers.get('b')?.();
     await settled();
     assert.deepEqual(bench.attempts, ['a#1', 'b#1', 'c#1'], 'c did not wait for a');
+    assert.deepEqual(composed, ['a', 'b', 'c'], 'and was not composed again');
     answers.get('a')?.();
     answers.get('c')?.();
     await settled();

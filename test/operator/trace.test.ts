@@ -5,7 +5,7 @@ import { trace } from '../../src/operator/trace.ts';
 const at = (second: number): string => new Date(Date.UTC(2026, 0, 31, 9, 30, second)).toISOString();
 
 const message: WholeMessage = {
-  object: 'message', id: 'msg_1', batch_id: null, status: 'deferred', status_at: at(9), from: 'a@sender.test', to: 'b@dest.test', cc: [], bcc: [],
+  object: 'message', request_id: null, id: 'msg_1', batch_id: null, status: 'deferred', status_at: at(9), from: 'a@sender.test', to: 'b@dest.test', cc: [], bcc: [],
   reply_to: [], subject: 'Say "hi"', stream: 'transactional', template_id: null, template_version: null, tags: [], metadata: {}, send_at: null,
   expires_at: null, track_opens: false, track_clicks: false, test: false, rfc_message_id: '<1@sender.test>', last_event: null,
   engagement: { opens: 0, clicks: 0, first_opened_at: null, last_opened_at: null, first_clicked_at: null, bot_opens: 0, bot_clicks: 0 },

@@ -27,7 +27,7 @@ const pages: readonly (readonly [name: string, where: string | ((page: Page) => 
   ['overview', '/?range=30d'],
   ['welcome', '/welcome'],
   ['messages', '/messages'],
-  ['message', (page) => linkOn(page, '/messages?status=bounced&range=30d', 'a[href^="/messages/msg_"]')],
+  ['message', (page) => linkOn(page, '/messages?status=bounced&range=30d&q=Invoice', 'a[href^="/messages/msg_"]')],
   ['events', '/events'],
   ['stats', '/stats?range=30d'],
   ['reputation', '/reputation'],
@@ -50,6 +50,9 @@ const pages: readonly (readonly [name: string, where: string | ((page: Page) => 
   ['profile', '/profile'],
   ['queue', '/queue'],
   ['queue-domain', (page) => linkOn(page, '/queue', 'a[href^="/queue?domain="]')],
+  ['doctor', '/doctor?run'],
+  ['watch', '/queue/watch?lane=mx.example'],
+  ['changelog', '/settings/changelog'],
   ['accounts', '/accounts'],
   ['team', '/team'],
   ['not-found', '/nothing'],
@@ -91,7 +94,8 @@ try {
     ] as const) {
       await page.emulateMedia({ colorScheme: scheme });
       await page.setViewportSize({ width, height: width === 360 ? 740 : 860 });
-      await page.goto(address);
+      // Previews and charts come after the page.
+      await page.goto(address, { waitUntil: name === 'events' ? 'load' : 'networkidle' });
       await page.screenshot({ path: path.join(to, `${name}-${kind}.png`), animations: 'disabled' });
     }
     console.log(name, address);

@@ -41,7 +41,7 @@ describe('seed', () => {
       assert.ok(Math.abs(seeded.events / MESSAGES - 5) < 0.7, `${String(seeded.events)} events`);
       const late = await db.read('events').where('at', '>', new FakeClock().now());
       assert.equal(late.length, 0, 'something has happened in the future');
-      const stats = (await db.read('stats').where({ span: 'day', tag: '', type: 'delivered' }).sum({ n: 'n' }).first()) as { n: number }; // prettier-ignore
+      const stats = (await db.read('event_counts').where({ span: 'day', tag: '' }).sum({ n: 'delivered' }).first()) as { n: number }; // prettier-ignore
       const events = (await db.read('events').where({ type: 'delivered' }).count({ n: '*' }).first()) as { n: number };
       assert.equal(stats.n, events.n);
       const order = (await db.read('events').select('at').orderBy('sequence')) as { at: number }[];

@@ -12,6 +12,7 @@ import { calls } from './calls.ts';
 import { contentRow, writeMessage, type Letter } from './message.ts';
 import { personOf } from './people.ts';
 import { setUp, type SeedDeps, type Sender } from './set-up.ts';
+import { seedWorld } from './world.ts';
 import { fates, storyOf, type Fate } from './story.ts';
 import { campaigns, kinds } from './words.ts';
 
@@ -51,6 +52,7 @@ export async function seedData(deps: SeedDeps, options: SeedOptions): Promise<Se
   for (const at of timesOf(deps.clock.now(), options)) if (writer.add(at)) await writer.flush(at);
   await writer.flush(Infinity);
   await calls(deps, senders[0].accountId);
+  await seedWorld(deps, chanceOf(options.seed + 1), { accountId: senders[0].accountId, days: options.days });
   const [{ key }] = senders;
   return {
     key,
@@ -224,7 +226,13 @@ class Writer {
     const events = hours.flatMap((hour) => (this.later.get(hour) ?? []).sort((a, b) => a.at - b.at));
     for (const hour of hours) this.later.delete(hour);
     const { attempts, counters, stats } = this.gathered;
-    const rows: Rows = { ...this.rows, attempts, events, counters: [...counters.values()], stats: [...stats.values()] };
+    const rows: Rows = {
+      ...this.rows,
+      attempts,
+      events,
+      counters: [...counters.values()],
+      event_counts: [...stats.values()],
+    };
     this.gathered = emptyGathered();
     this.rows = emptyRows();
     await this.writing;

@@ -47,6 +47,12 @@ if (lock === null) {
   process.exit(75);
 }
 const db = await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}` });
+// Rows of a million messages go to all places of the indexes: with the small cache and the frequent checkpoints of a server, each
+// page would be written again and again. Both end with this connection.
+await db.commit.transact(async (tx) => {
+  await tx.run('PRAGMA cache_size = -1048576');
+  await tx.run('PRAGMA wal_autocheckpoint = 200000');
+});
 const begun = performance.now();
 const seconds = (): string => ((performance.now() - begun) / 1000).toFixed(1);
 try {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import { noCounts } from '../../src/events/stats.ts';
 import { insertRows, type Rows } from '../../src/storage/rows.ts';
 import { columnsOf, type TableName, type Tables } from '../../src/storage/tables.ts';
 import { ACCOUNT, NOW, acceptedCounter, contentRow, deliveryRow, messageRow } from '../support/mail-rows.ts';
@@ -58,7 +59,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   templates: { id: 'tpl_1', account_id: ACCOUNT, alias: odd, name: odd, latest_version: 1, published_version: 1, created_at: NOW, updated_at: NOW, published_at: NOW },
   template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },
   account_settings: { account_id: ACCOUNT, track_opens: 1, track_clicks: null, content_days: 7, messages_days: null, events_days: 30, updated_at: NOW },
-  stats: { account_id: ACCOUNT, span: 'hour', at: NOW, type: 'sent', test: 0, stream: odd, domain: odd, provider: 'other', tag: odd, n: 3 },
+  event_counts: { account_id: ACCOUNT, span: 'hour', test: 0, tag: odd, at: NOW, stream: odd, domain: odd, provider: 'other', ...noCounts(), sent: 3, clicked: 2 },
   reports: { id: 'rep_1', received_at: NOW, client_ip: '192.0.2.1', sender: '', recipients_json: '[]', size: 3, state: 'new', kind: null, account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.from([0, 13, 255]) },
   webhooks: {
     id: 'whk_1', account_id: ACCOUNT, url: odd, description: odd, events_json: '[]', streams_json: '[]', domains_json: '[]', include_machine_events: 1,
@@ -77,11 +78,14 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   holds: { id: 'hld_1', kind: 'hold', scope: 'stream', target: odd, account_id: ACCOUNT, catches_new: 1, connections: null, per_minute: null, note: odd, until: NOW, created_at: NOW },
   sts_policies: { domain: odd, policy_id: odd, policy_json: odd, fetched_at: NOW, expires_at: NOW },
   warm_up: { source: odd, site: odd, day: '2026-01-31', stage: 1, sent: 2, blocked: 0, deferred: 0, complained: 0 },
+  listings: { ip: odd, list: odd, since: NOW, until: null, codes: odd },
+  list_checks: { ip: odd, list: odd, state: 'clear', at: NOW },
   source_blocks: { source: odd, site: odd, since: NOW, until: NOW, reply: odd },
   tls_sessions: { day: '2026-01-31', domain: odd, policy: 'sts', result: odd, mx: odd, ip: '192.0.2.1', local_ip: '', reason: odd, sessions: 2 },
   tls_policies: { day: '2026-01-31', domain: odd, policy: 'sts', strings_json: odd, mx_json: odd },
   tls_reports: { day: '2026-01-31', domain: odd, state: 'planned', due_at: NOW, tries: 0, detail: null },
   tls_report_rows: { id: 'tlr_1', report_id: 'rep_1', org: odd, report_key: odd, domain: odd, from_at: NOW, until_at: NOW, policy: odd, result: odd, mx: odd, source_ip: odd, ip: odd, reason: odd, sessions: 1 },
+  aggregate_reports: { kind: 'dmarc', org: 'o', report_key: 'k', domain: 'd', from_at: 1, report_id: 'r' },
   dmarc_rows: { id: 'dmr_1', report_id: 'rep_1', org: odd, report_key: odd, domain: odd, from_at: NOW, until_at: NOW, source_ip: odd, count: 1, disposition: odd, dkim: 'pass', spf: 'fail', header_from: odd, envelope_from: odd, dkim_domain: odd, dkim_selector: odd, dkim_result: odd, spf_domain: odd, spf_result: odd },
   host_tls: { host: odd, workaround: 'reduced', workaround_until: NOW, offered_at: null },
   members: { id: 'mem_1', email: odd, email_key: odd, is_admin: 1, password_hash: odd, totp_sealed: null, totp_step: 5, created_at: NOW, created_by: odd, last_sign_in_at: null },

@@ -1,6 +1,11 @@
 /** Root hooks: a test that leaves a socket or a server open has a leak, and fails for it. */
 import assert from 'node:assert/strict';
 
+// Mocha passes over a rejection that nobody handles, but it ends the service (`crashed` in the log): here it fails the test.
+process.on('unhandledRejection', (reason) => {
+  throw reason;
+});
+
 const openNetwork = (): string[] => process.getActiveResourcesInfo().filter((name) => /TCP|UDP|PipeServer/.test(name));
 
 let before: string[] = [];

@@ -1,6 +1,6 @@
-/** The short form of `npm run torture`: a few kills under load, nothing lost, books balanced. */
+/** The short form of `npm run torture`: a few kills and losses of power under load, nothing lost, books balanced. */
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { promisify } from 'node:util';
 
@@ -14,5 +14,24 @@ describe('torture (short)', () => {
       cwd: root,
     });
     assert.match(stdout, /^5 kills: [1-9]\d* accepted, 0 lost, \d+ second copies/m);
+  });
+
+  it('loses nothing over 150 losses of power', async function () {
+    if (spawnSync('strace', ['-V']).status !== 0) this.skip();
+    this.timeout(180_000);
+    const script = path.join(root, 'test/torture/power.ts');
+    const args = [
+      '--import',
+      './test/support/as-esm.mjs',
+      '--import',
+      'tsx',
+      script,
+      '--images',
+      '150',
+      '--mails',
+      '100',
+    ];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: root });
+    assert.match(stdout, /^150 images of .* [1-9]\d* with something to lose: 100 accepted, 0 faults/m);
   });
 });

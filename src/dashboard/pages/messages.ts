@@ -3,7 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
 import { chipsOf, linkTo, pagerOf, spanOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
-import { timelineOf, type MessageWhole } from '../timeline.ts';
+import { timelineOf, type MessageWhole, type ReportSeen } from '../timeline.ts';
 
 const WHERE = '/messages';
 const ROWS = 50;
@@ -30,7 +30,9 @@ export function messagePages(): Page[] {
     get(WHERE, list),
     get(`${WHERE}/:id`, details),
     get(`${WHERE}/:id/html`, html),
+    get(`${WHERE}/:id/request`, request),
     get(`${WHERE}/:id/source`, source),
+    get(`${WHERE}/:id/reports/:report_id`, report),
     post(`${WHERE}/:id/cancel`, async (visit) => {
       await visit.ask('cancelMessage', { params: visit.params });
       return move(`${WHERE}/${idOf(visit)}`, 'Canceled, as far as it had not been sent.');
@@ -88,10 +90,11 @@ async function list(visit: Visit): Promise<Shown> {
 async function details(visit: Visit): Promise<Shown> {
   const { params, query } = visit;
   const message = await visit.ask<MessageWhole>('getMessage', { params });
-  const [why, content, suppressed] = await Promise.all([
+  const [why, content, suppressed, reports] = await Promise.all([
     visit.ask<{ recipients: object[] }>('explainMessage', { params }),
     visit.ask<Content>('getMessageContent', { params }),
     suppressionsOf(visit, message),
+    visit.ask<{ data: ReportSeen[] }>('listMessageReports', { params }),
   ]);
   const hasContent = content.html !== null || content.text !== null || content.attachments.length > 0;
   const wanted = query.get('part');
@@ -99,7 +102,7 @@ async function details(visit: Visit): Promise<Shown> {
   return view('message', message.subject, {
     message,
     metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
-    timeline: timelineOf(message),
+    timeline: timelineOf(message, reports.data, `${WHERE}/${idOf(visit)}`),
     why: why.recipients.filter((one) => !('reason' in one && one.reason === 'finished')),
     content,
     hasContent,
@@ -109,8 +112,21 @@ async function details(visit: Visit): Promise<Shown> {
     suppressed,
     isMoving: message.recipients.some(({ status }) => ['queued', 'sent'].includes(status)),
     here: `${WHERE}/${idOf(visit)}`,
-    canCancel: message.recipients.some(({ status }) => ['scheduled', 'queued', 'sent', 'deferred'].includes(status)),
-  });
+    canWatch: visit.member.is_admin === 1 && !message.test && message.recipients.some(({ status }) => canMove.has(status)),
+    canCancel: message.recipients.some(({ status }) => canMove.has(status)),
+  }); // prettier-ignore
+}
+
+const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'deferred']);
+
+/** The request that the message came with: one of a key stands in the request log, one of a person under the actions. */
+async function request(visit: Visit): Promise<Shown> {
+  const { request_id: id } = await visit.ask<MessageWhole>('getMessage', { params: visit.params });
+  if (id === null) throw new Problem('not_found', 'This message came with no request.');
+  const query = { request_id: id, by: 'key', limit: '1' };
+  const { data } = await visit.ask<{ data: object[] }>('listAuditEntries', { query });
+  const place = data.length > 0 ? '/developer/log' : '/developer/actions';
+  return move(linkTo(place, new URLSearchParams({ request_id: id, range: 'all' })));
 }
 
 interface Suppressed {
@@ -160,4 +176,11 @@ async function source(visit: Visit): Promise<Shown> {
   const { body } = await visit.fetch('getMessageRaw', { params: visit.params });
   const bytes = Buffer.isBuffer(body) ? body : Buffer.alloc(0);
   return { kind: 'file', body: bytes, type: 'message/rfc822', name: `${idOf(visit)}.eml` };
+}
+
+/** A mail that came back: from anybody, so it is a file and never shown. */
+async function report(visit: Visit): Promise<Shown> {
+  const { body } = await visit.fetch('getMessageReport', { params: visit.params });
+  const bytes = Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+  return { kind: 'file', body: bytes, type: 'message/rfc822', name: `${visit.params['report_id'] ?? 'report'}.eml` };
 }

@@ -37,7 +37,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   const isHourly = span.value === '24h' || span.value === '1h';
   const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
   const isAdmin = visit.member.is_admin === 1;
-  const [stats, domains, problems, webhooks, settings, queue, disk] = await Promise.all([
+  const [stats, domains, problems, webhooks, settings, queue, disk, moments] = await Promise.all([
     visit.ask<StatsRecord>('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
     visit.ask<{ data: DomainRecord[] }>('listDomains', { query: { status: 'any', limit: '100' } }),
     visit.ask<{ data: object[] }>('listMessages', { query: { status: 'bounced,complained,failed,deferred', created_after: new Date(now - 24 * HOUR_MS).toISOString(), limit: String(MOST_SHOWN) } }),
@@ -45,6 +45,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     visit.ask<{ retention: object }>('getSettings'),
     isAdmin ? visit.operate('queue.lanes', {}) : null,
     isAdmin ? diskOf(config.dataDir) : null,
+    isAdmin ? visit.operate('reputation.moments', { account: visit.account.id, days: 1 }) : null,
   ]); // prettier-ignore
   return view('overview', 'Overview', {
     hasPlots: true,
@@ -60,6 +61,7 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     problems: problems.data,
     domains: domains.data.filter(({ status }) => status !== 'verified'),
     drifted: domains.data.filter(isDrifted),
+    listed: (moments?.checks ?? []).filter(({ state }) => state === 'listed'),
     hasDomains: domains.data.length > 0,
     disabled: webhooks.data.filter(({ status }) => status === 'disabled'),
     retention: settings.retention,

@@ -1,6 +1,6 @@
 /** How mailbox providers take our mail: what bounced, was put off and was complained about, by provider, day by day. */
 import { providerNames, type StatType } from '../../events/stats.ts';
-import { figure } from '../chart.ts';
+import { figure, type Mark } from '../chart.ts';
 import { linkTo, spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { levelOf, limits, stepsOf, type StatsRecord } from './overview.ts';
@@ -17,11 +17,15 @@ async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const span = spanOf(query, '30d', now);
   const provider = providerNames.find((name) => name === query.get('provider')) ?? null;
-  const [apart, overTime, reports] = await Promise.all([
+  const days = span.value === '7d' ? 7 : 30;
+  const server = visit.member.is_admin === 1;
+  const [apart, overTime, reports, moments] = await Promise.all([
     visit.ask<StatsRecord>('getStats', { query: { since: span.since, by: 'provider' } }),
     visit.ask<StatsRecord>('getStats', { query: { since: span.since, bucket: 'day', provider } }),
-    visit.operate('reputation', { account: visit.account.id, days: span.value === '7d' ? 7 : 30 }),
+    visit.operate('reputation', { account: visit.account.id, days }),
+    visit.operate('reputation.moments', { account: visit.account.id, days, server }),
   ]);
+  const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   return view('reputation', 'Reputation', {
     hasPlots: true,
     span: { ...span, choices: span.choices.filter(({ value }) => value === '7d' || value === '30d') },
@@ -36,9 +40,16 @@ async function show(visit: Visit): Promise<Shown> {
       .slice(-MOST_REPORTED)
       .reverse()
       .map((line) => ({ ...line, isWell: line.result === 'success' })),
+    moments: [...moments.data].reverse(),
+    checks: moments.checks.map((one) => ({ ...one, isListed: one.state === 'listed' })),
     isEmpty: apart.total.sent === 0,
-    trouble: countsChart(overTime, 'Recipients that bounced and that were put off, by day', ['bounced', 'deferred']),
-    complaints: countsChart(overTime, 'Complaints, by day', ['complained']),
+    trouble: countsChart(
+      overTime,
+      'Recipients that bounced and that were put off, by day',
+      ['bounced', 'deferred'],
+      marks,
+    ),
+    complaints: countsChart(overTime, 'Complaints, by day', ['complained'], marks),
   });
 }
 
@@ -58,10 +69,11 @@ function lineOf(query: URLSearchParams, provider: string, counts: StatsRecord['t
   };
 }
 
-const countsChart = (stats: StatsRecord, about: string, types: readonly StatType[]): string =>
+const countsChart = (stats: StatsRecord, about: string, types: readonly StatType[], marks: readonly Mark[]): string =>
   figure({
     about,
     kind: 'bars',
     ...stepsOf(stats),
     series: types.map((name) => ({ name, values: stats.data.map(({ counts }) => counts[name]) })),
+    marks,
   });

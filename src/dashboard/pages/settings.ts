@@ -43,9 +43,14 @@ function changelog(): string | null {
 }
 
 const DAY_MS = 86_400_000;
+/** One is made every night. */
+const OLD_BACKUP_MS = 1.5 * DAY_MS;
 
 async function show({ version, config }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
-  const settings = await visit.ask<Settings>('getSettings');
+  const [settings, backup] = await Promise.all([
+    visit.ask<Settings>('getSettings'),
+    visit.member.is_admin === 1 ? visit.operate('backup.state', {}) : null,
+  ]);
   const entered = fault === null ? settings.retention : filledIn(visit.form);
   const { smtp, retention } = config;
   const data = {
@@ -53,6 +58,9 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
     entered,
     fault,
     version,
+    backup,
+    isBackupOld:
+      backup !== null && (backup.newest === null || Date.parse(backup.newest.created_at) + OLD_BACKUP_MS < visit.now),
     smtp: {
       host: smtp.hostname,
       listens: smtp.submission.host,

@@ -40,6 +40,16 @@ document.addEventListener('htmx:beforeSwap', (event) => {
   if (isPoll(event.detail.elt) && event.detail.xhr.status >= 400) event.detail.shouldSwap = false;
 });
 
+// What grows at its end is followed there, unless somebody reads further up.
+const NEAR_PX = 60;
+document.addEventListener('htmx:beforeSwap', ({ target }) => {
+  const list = target.closest('[data-follow]');
+  if (list !== null) list.isFollowed = list.scrollTop + list.clientHeight > list.scrollHeight - NEAR_PX;
+});
+document.addEventListener('htmx:afterSettle', () => {
+  for (const list of all('[data-follow]')) if (list.isFollowed !== false) list.scrollTop = list.scrollHeight;
+});
+
 // Copy buttons.
 document.addEventListener('click', async (event) => {
   const button = event.target.closest('[data-copy]');
@@ -156,6 +166,13 @@ function tail(table) {
 }
 
 ready();
+
+// On a phone the menu is one line: the entry of this page is pushed into sight.
+const entry = document.querySelector('.menu [aria-current]');
+if (entry !== null) {
+  const menu = entry.closest('.menu');
+  menu.scrollLeft = entry.offsetLeft - menu.offsetLeft - (menu.clientWidth - entry.offsetWidth) / 2;
+}
 
 // Keys: "/" to the search, "j" and "k" through rows.
 document.addEventListener('keydown', (event) => {

@@ -13,7 +13,24 @@ function sums(series) {
   return series.map(({ values }) => (below = values.map((value, at) => (value ?? 0) + (below?.[at] ?? 0))));
 }
 
-function optionsOf({ kind, unit, step, times, series }, width) {
+// Moments that may explain what is seen.
+const drawMarks = (marks) => (plot) => {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = colour('--dim');
+  ctx.setLineDash([4, 4]);
+  for (const at of marks) {
+    const x = plot.valToPos(at, 'x', true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+};
+
+function optionsOf({ kind, unit, step, times, series, marks = [] }, width) {
   const isBars = kind === 'bars';
   // The highest sum is drawn first, and lower ones over it.
   const order = isBars ? series.map((_, at) => series.length - 1 - at) : series.map((_, at) => at);
@@ -29,6 +46,7 @@ function optionsOf({ kind, unit, step, times, series }, width) {
     height: HEIGHT,
     // A day here is a day of UTC, wherever one looks at it.
     ...(step === 'day' ? { tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') } : {}),
+    hooks: { draw: [drawMarks(marks)] },
     cursor: { y: false, points: { show: !isBars } },
     scales: {
       x: { range: (_, first, last) => [first, last + (isBars ? STEP_S[step] : 0)] },

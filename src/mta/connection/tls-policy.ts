@@ -37,8 +37,8 @@ export interface TlsResult {
 }
 
 export interface TlsFacts {
-  /** The operator's setting for this domain or route, or null. `verified` asks for the name, too. */
-  override: 'none' | 'opportunistic' | 'required' | 'verified' | 'implicit' | null;
+  /** The operator's setting for this domain or route, or null. `verified` asks for the name, too; `dane` for TLSA records. */
+  override: 'none' | 'opportunistic' | 'required' | 'verified' | 'dane' | 'implicit' | null;
   /** Null where the domain has no DANE, or DNS answers are not validated. */
   dane: HostDane | null;
   sts: 'none' | 'testing' | 'enforce';
@@ -56,7 +56,7 @@ export type TlsWish = 'require' | 'waive';
 /** The need, or `refused` where MTA-STS forbids this host (RFC 8461 section 5): try the next one. */
 export function tlsNeed(facts: TlsFacts): { kind: 'need'; need: TlsNeed } | { kind: 'refused'; text: string } {
   if (facts.wish === 'require') return strictNeed(facts);
-  if (facts.override !== null) return need(overridden(facts.override));
+  if (facts.override !== null) return overrideNeed(facts, facts.override);
   if (facts.wish === 'waive') return need(opportunistic('opportunistic'));
   return policyNeed(facts);
 }
@@ -65,10 +65,19 @@ export function tlsNeed(facts: TlsFacts): { kind: 'need'; need: TlsNeed } | { ki
 function strictNeed(facts: TlsFacts): ReturnType<typeof tlsNeed> {
   if (!facts.isVouched)
     return { kind: 'refused', text: 'REQUIRETLS: neither DNSSEC nor MTA-STS vouches for this host' };
-  const asked = facts.override === null ? policyNeed(facts) : need(overridden(facts.override));
+  const asked = facts.override === null ? policyNeed(facts) : overrideNeed(facts, facts.override);
   if (asked.kind === 'refused' || asked.need.verify !== 'no') return asked;
   const mode = asked.need.mode === 'implicit' ? 'implicit' : 'required';
   return need({ mode, verify: 'name', tlsa: [], policy: 'requiretls' });
+}
+
+/** The operator's word. `dane`: no mail without records that can be used (RFC 7672 section 6), of which RFC 8460 has a name. */
+function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override']>): ReturnType<typeof tlsNeed> {
+  if (override !== 'dane') return need(overridden(override));
+  if (facts.dane?.kind === 'trouble') return { kind: 'refused', text: facts.dane.text };
+  if (facts.dane === null || usableTlsa(facts.dane.records).length === 0)
+    return { kind: 'refused', text: 'delivery.tls asks for DANE, and the host has no TLSA records that can be used' };
+  return need(daneNeed(facts.dane));
 }
 
 /** What the domain's policies ask for. */
@@ -95,7 +104,7 @@ function need(of: TlsNeed): { kind: 'need'; need: TlsNeed } {
   return { kind: 'need', need: of };
 }
 
-function overridden(override: NonNullable<TlsFacts['override']>): TlsNeed {
+function overridden(override: Exclude<TlsFacts['override'], 'dane' | null>): TlsNeed {
   switch (override) {
     case 'none':
       return { mode: 'none', verify: 'no', tlsa: [], policy: 'operator' };

@@ -6,36 +6,65 @@ import type { Probes } from './probes.ts';
 
 type Needs = Pick<Probes, 'config' | 'resolver' | 'machine'>;
 
-export async function blocklists(probes: Needs): Promise<readonly Verdict[]> {
-  const { config, resolver } = probes;
-  const lists = config.doctor.blocklists;
-  const ips = (await outsideAddresses(probes)).filter((ip) => isIPv4(ip));
-  if (lists.length === 0) return [ok('no list is asked: `doctor.blocklists` is empty')];
-  if (ips.length === 0) return [ok('this machine has no public IPv4 address of its own, so no list is asked')];
+/** What one list says of one address. */
+export interface Listing {
+  ip: string;
+  list: string;
+  /** `refused`: it does not answer our resolver; `silent`: it does not answer. */
+  state: 'clear' | 'listed' | 'refused' | 'silent';
+  /** Its answer, or what went wrong. */
+  text: string;
+}
+
+/** Asks the lists of `doctor.blocklists` about each public IPv4 address of ours. */
+export async function askLists(probes: Needs): Promise<Listing[]> {
+  const lists = probes.config.doctor.blocklists;
+  const ips = lists.length === 0 ? [] : (await outsideAddresses(probes)).filter((ip) => isIPv4(ip));
   const asked = ips.flatMap((ip) => lists.map((list) => ({ ip, list })));
-  const verdicts = await Promise.all(
+  return await Promise.all(
     asked.map(async ({ ip, list }) => {
-      const answer = await resolver.a(`${ip.split('.').reverse().join('.')}.${list}`, { fresh: true });
-      return judged(answer, ip, list);
+      const answer = await probes.resolver.a(`${ip.split('.').reverse().join('.')}.${list}`, { fresh: true });
+      return { ip, list, ...judged(answer) };
     }),
   );
-  return orWell(verdicts.flat(), `${ips.join(', ')} is on none of ${lists.join(', ')}`);
 }
 
 type Answer = Awaited<ReturnType<Probes['resolver']['a']>>;
 
-function judged(answer: Answer, ip: string, list: string): Verdict[] {
-  if (answer.kind === 'no_domain' || answer.kind === 'no_data') return [];
-  const unanswered = `Lists often refuse the large public resolvers: name one of your own in \`delivery.dnsServers\`, or take the list out of \`doctor.blocklists\`.`;
-  if (answer.kind === 'trouble') return [warning(`${list} does not answer about ${ip}: ${answer.text}`, unanswered)];
-  const codes = answer.records.join(', ');
+function judged(answer: Answer): Pick<Listing, 'state' | 'text'> {
+  if (answer.kind === 'no_domain' || answer.kind === 'no_data') return { state: 'clear', text: '' };
+  if (answer.kind === 'trouble') return { state: 'silent', text: answer.text };
+  const text = answer.records.join(', ');
   // 127.255.255.0/24 tells whoever asks that he may not; anything outside of 127/8 is no answer of a list.
-  if (answer.records.every((code) => code.startsWith('127.255.255.') || !code.startsWith('127.')))
-    return [warning(`${list} refuses to answer this resolver (${codes})`, unanswered)];
-  return [
-    failed(
-      `${ip} is listed by ${list} (${codes})`,
-      `Look the address up at the list's own site, end what caused it, and ask there to be taken off; until then send from another address.`,
-    ),
-  ];
+  const isRefusal = answer.records.every((code) => code.startsWith('127.255.255.') || !code.startsWith('127.'));
+  return { state: isRefusal ? 'refused' : 'listed', text };
+}
+
+export async function blocklists(probes: Needs): Promise<readonly Verdict[]> {
+  const lists = probes.config.doctor.blocklists;
+  if (lists.length === 0) return [ok('no list is asked: `doctor.blocklists` is empty')];
+  const listings = await askLists(probes);
+  if (listings.length === 0) return [ok('this machine has no public IPv4 address of its own, so no list is asked')];
+  const ips = [...new Set(listings.map(({ ip }) => ip))];
+  return orWell(listings.flatMap(verdictOn), `${ips.join(', ')} is on none of ${lists.join(', ')}`);
+}
+
+const UNANSWERED = `Lists often refuse the large public resolvers: name one of your own in \`delivery.dnsServers\`, or take the list out of \`doctor.blocklists\`.`;
+
+function verdictOn({ ip, list, state, text }: Listing): Verdict[] {
+  switch (state) {
+    case 'clear':
+      return [];
+    case 'silent':
+      return [warning(`${list} does not answer about ${ip}: ${text}`, UNANSWERED)];
+    case 'refused':
+      return [warning(`${list} refuses to answer this resolver (${text})`, UNANSWERED)];
+    case 'listed':
+      return [
+        failed(
+          `${ip} is listed by ${list} (${text})`,
+          `Look the address up at the list's own site, end what caused it, and ask there to be taken off; until then send from another address.`,
+        ),
+      ];
+  }
 }

@@ -1,5 +1,6 @@
 /** The examination: which checks there are, and how one is run, within a time of its own and never failing itself. */
 import type { Clock } from '../../base/clock.ts';
+import { backups } from './backups.ts';
 import { blocklists } from './blocklists.ts';
 import { certificate } from './certificate.ts';
 import { dmarcReports, domains } from './domains.ts';
@@ -18,7 +19,7 @@ type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 /** In the order in which they are read: the ground first, so that the cause of a fault stands above what follows from it. */
 const checks = {
   versions, files, secret_key: secretKey, disk, clock, listeners, certificate, resolver, dnssec, outbound, name, mx, bounce, blocklists, domains,
-  dmarc_reports: dmarcReports, one_click: oneClick, webhooks, books,
+  dmarc_reports: dmarcReports, one_click: oneClick, webhooks, books, backups,
 } satisfies Record<string, Check>; // prettier-ignore
 
 export type CheckName = keyof typeof checks;

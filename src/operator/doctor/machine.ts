@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { stat, statfs } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
+import { backupState } from '../../backup/newest.ts';
 import { keyIdsIn } from '../../base/keyring.ts';
 import { readCertificate } from '../../config/certificate.ts';
 import { OWN_CERT_FILE } from '../../config/own-certificate.ts';
@@ -11,7 +12,7 @@ import type { Config } from '../../config/schema.ts';
 import { sqliteVersion } from '../../storage/database.ts';
 import type { CertificateFacts, Machine } from './probes.ts';
 
-export function createMachine({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir'>): Machine {
+export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'dataDir' | 'backup'>): Machine {
   return {
     nodeVersion: process.version,
     sqliteVersion,
@@ -31,6 +32,7 @@ export function createMachine({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir'>)
     },
     keyIds: () => keyIdsIn(dataDir),
     certificate: () => certificateOf(tls, path.join(dataDir, OWN_CERT_FILE)),
+    backups: () => backupState(backup.dir),
   };
 }
 

@@ -1,4 +1,5 @@
 /** What the doctor can look at. Checks get these handed in and judge; machine.ts, network.ts and store.ts look for real. */
+import type { BackupState } from '../../backup/newest.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Resolver } from '../../base/resolver.ts';
 import type { Config } from '../../config/schema.ts';
@@ -37,6 +38,8 @@ export interface Machine {
   /** Ids of the keys in `<dataDir>/secret.key`; null where there is no such file. Throws with a sentence where it cannot be used. */
   keyIds(): readonly string[] | null;
   certificate(): CertificateFacts;
+  /** Of the folder `backup.dir`. */
+  backups(): Promise<BackupState>;
 }
 
 export interface FileFacts {

@@ -31,10 +31,12 @@ export function storeProbes(db: Pick<Database, 'read'>): Store {
     },
     async broadcastsSince(at) {
       const rows = (await read('streams')
-        .join('stats', (on) => on.on('stats.account_id', 'streams.account_id').andOn('stats.stream', 'streams.slug'))
+        .join('event_counts as c', (on) =>
+          on.on('c.account_id', 'streams.account_id').andOn('c.stream', 'streams.slug'),
+        )
         .distinct('streams.slug')
-        .where({ 'streams.type': 'broadcast', 'stats.span': 'day', 'stats.test': 0, 'stats.tag': '' })
-        .andWhere('stats.at', '>=', at)
+        .where({ 'streams.type': 'broadcast', 'c.span': 'day', 'c.test': 0, 'c.tag': '' })
+        .andWhere('c.at', '>=', at)
         .limit(MOST_STREAMS)) as { slug: string }[];
       return rows.map(({ slug }) => slug);
     },

@@ -48,6 +48,11 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
     { override: 'opportunistic', sts: 'enforce' },
     'opportunistic no operator',
   ],
+  ['the operator asks for DANE', { override: 'dane', dane: dane(tlsa), sts: 'enforce' }, 'required dane dane'],
+  ['the operator asks for DANE, and there is none', { override: 'dane', sts: 'enforce', stsMatches: true }, 'refused'],
+  ['the operator asks for DANE, of which nothing can be used', { override: 'dane', dane: dane({ ...tlsa, usage: 1 }) }, 'refused'], // prettier-ignore
+  ['the operator asks for DANE that is in trouble', { override: 'dane', dane: { kind: 'trouble', text: 'x' } }, 'refused'], // prettier-ignore
+  ['REQUIRETLS where the operator asks for DANE', { wish: 'require', isVouched: true, override: 'dane', dane: dane(tlsa) }, 'required dane dane'], // prettier-ignore
   ['a smarthost on 465', { override: 'implicit' }, 'implicit name operator'],
 ];
 

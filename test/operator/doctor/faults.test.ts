@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict';
 import { chmodSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { addToStats } from '../../../src/events/stats.ts';
 import type { CheckName } from '../../../src/operator/doctor/examine.ts';
 import type { Status } from '../../../src/operator/doctor/finding.ts';
+import type { StatRow } from '../../../src/storage/tables.ts';
 import { HOST, IP, Patient } from './healthy.ts';
 
 type Fault = [
@@ -46,6 +48,11 @@ const faults: Fault[] = [
   ['the clock is a little fast', (p) => { p.timeOffset = -7000; }, 'clock', 'warning', /7 s ahead/, /systemd-timesyncd/],
   ['no time server answers', (p) => { p.timeOffset = null; }, 'clock', 'warning', /cannot be held against time\.example/, /UDP 123/],
   ['the clock was set back', async (p) => { await p.office.deps.accept.commit.transact((tx) => tx.run(`INSERT INTO events (id, account_id, type, at, test, message_id, delivery_id, status, machine, detail_json) VALUES ('evt_x', 'a', 'sent', ?, 0, 'm', 'd', 'queued', 0, '{}')`, [p.office.clock.now() + DAY_MS])); }, 'clock', 'failed', /86400 s from the future/, /systemd-timesyncd/],
+  ['there is no backup', (p) => { p.backups = { kind: 'read', dir: '/backups', count: 0, newest: null }; }, 'backups', 'warning', /no backup in \/backups/, /posthorn backup create/],
+  ['last night there was no backup', (p) => { aged(p, 1.6 * DAY_MS); }, 'backups', 'warning', /is 38 hours old/, /posthorn-backup\.timer/],
+  ['for a long time there was no backup', (p) => { aged(p, 9 * DAY_MS); }, 'backups', 'failed', /is 9 days old/, /posthorn-backup\.timer/],
+  ['backups have no keys', (p) => { aged(p, 3_600_000, false); }, 'backups', 'warning', /has no keys in it/, /backup\.passphrase/],
+  ['backups cannot be read', (p) => { p.backups = { kind: 'unreadable', dir: '/backups', text: 'EACCES' }; }, 'backups', 'warning', /cannot be read: EACCES/, /rights of \/backups/],
   ['the disk is full', (p) => { p.machine = { ...p.machine, freeBytes: () => Promise.resolve(400 * 2 ** 20) }; }, 'disk', 'failed', /400 MiB free, below storage\.minFreeBytes \(512MiB\): new mail is refused/, /larger disk/],
   ['the disk is nearly full', (p) => { p.machine = { ...p.machine, freeBytes: () => Promise.resolve(700 * 2 ** 20) }; }, 'disk', 'warning', /700 MiB free; at 512MiB/, /larger disk/],
   ['the folder is open to all', (p) => { chmodSync(p.folder, 0o755); }, 'files', 'failed', /open to every user.*755/, /chmod 750/],
@@ -96,7 +103,9 @@ async function endpoint(patient: Patient, fields: Record<string, unknown>): Prom
 async function broadcastSent({ office }: Patient): Promise<void> {
   const account = (await office.deps.db.read('accounts').first()) as { id: string };
   const at = office.clock.now() - DAY_MS;
-  await office.deps.db.commit.transact((tx) => tx.run(`INSERT INTO stats (account_id, span, at, type, test, stream, domain, provider, tag, n) VALUES (?, 'day', ?, 'sent', 0, 'broadcast', 'shop.example', 'other', '', 3)`, [account.id, at])); // prettier-ignore
+  const counted = new Map<string, StatRow>();
+  addToStats(counted, { accountId: account.id, at, test: false, stream: 'broadcast', domain: 'shop.example', recipient: 'a@dest.example', tags: [] }, ['sent']); // prettier-ignore
+  await office.deps.db.commit.insert({ event_counts: [...counted.values()] });
 }
 
 describe('the doctor', () => {
@@ -110,7 +119,7 @@ describe('the doctor', () => {
     const findings = await patient.examine();
     assert.deepEqual(findings.filter(({ status }) => status !== 'ok'), []);
     assert.ok(findings.every(({ why, cure }) => why !== '' && cure === null));
-    assert.equal(new Set(findings.map(({ check }) => check)).size, 19);
+    assert.equal(new Set(findings.map(({ check }) => check)).size, 20);
   }); // prettier-ignore
 
   it('finds nothing either where an account has endpoints that work, and domains that are trusted', async () => {
@@ -134,3 +143,8 @@ describe('the doctor', () => {
       assert.deepEqual(bad.filter((one) => one.check !== check && !also.some((name) => name === one.check)), []);
     }); // prettier-ignore
 });
+
+function aged(patient: Patient, ms: number, hasKeys = true): void {
+  const at = patient.office.clock.now() - ms;
+  patient.backups = { kind: 'read', dir: '/backups', count: 1, newest: { name: 'posthorn-x', at, bytes: 1, hasKeys, version: '1' } }; // prettier-ignore
+}

@@ -8,6 +8,7 @@ import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
 import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
+import type { BackupState } from '../../../src/backup/newest.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';
 import type { Greeting, Machine, Probes, SelfTest } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
@@ -41,13 +42,19 @@ export class Patient {
   selfTest: SelfTest = { kind: 'recognised', ms: 12 };
   secure = ['signed.example'];
   readonly folder: string;
+  backups: BackupState;
   certFile = '';
 
   private constructor(office: Office, zones: Zones) {
     this.office = office;
+    this.backups = { kind: 'read', dir: '/backups', count: 7, newest: { name: 'posthorn-x', at: office.clock.now() - 3_600_000, bytes: 4096, hasKeys: true, version: '1' } }; // prettier-ignore
     this.folder = office.folder;
     this.zones = zones;
-    this.machine = { addresses: () => [IP, 'fe80::1'], freeBytes: () => Promise.resolve(50 * 2 ** 30) };
+    this.machine = {
+      addresses: () => [IP, 'fe80::1'],
+      freeBytes: () => Promise.resolve(50 * 2 ** 30),
+      backups: () => Promise.resolve(this.backups),
+    };
   }
 
   static async open(): Promise<Patient> {
@@ -75,7 +82,7 @@ export class Patient {
     writeFileSync(keyFile, key, { mode: 0o600 });
     this.certFile = certFile;
     this.settings = { ...this.settings, tls: { certFile, keyFile } };
-    const real = createMachine({ tls: { certFile, keyFile }, dataDir: this.folder });
+    const real = createMachine({ ...this.config(), tls: { certFile, keyFile } });
     this.machine = {
       ...this.machine,
       certificate: () => {

@@ -1,0 +1,86 @@
+/** What came back for a message, by mail: the list of it, and each as it came. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { findMessage } from '../messages/message-store.ts';
+import { rawReport, reportsOf } from '../messages/message-reports.ts';
+import type { Database } from '../storage/database.ts';
+import { messageId } from './records.ts';
+import { route, type Route } from './route.ts';
+
+export interface MessageReportsDeps {
+  db: Pick<Database, 'read' | 'fast'>;
+}
+
+const PATH = '/v1/messages/{id}/reports';
+const reportId = () => z.string().regex(/^rep_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
+
+const Report = z
+  .object({
+    object: z.literal('report'),
+    id: reportId(),
+    kind: z
+      .enum(['bounce', 'delay', 'complaint', 'auto_reply', 'unsubscribe', 'report', 'other'])
+      .nullable()
+      .describe('What it was taken for; null while it has not been read.'),
+    received_at: z.iso.datetime(),
+    recipient: z.string().describe('The recipient of the message that it is about.'),
+    sender: z.string().describe('Its envelope sender; empty for the null sender.'),
+    size: z.int().describe('Bytes that came, of which the first 512 KiB are kept.'),
+  })
+  .meta({ id: 'Report', description: 'A mail that came back for a message.' });
+
+const ReportList = z
+  .object({ object: z.literal('list'), data: z.array(Report) })
+  .meta({ id: 'ReportList', description: 'Mails that came back, oldest first.' });
+
+export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
+  return [listRoute(deps), rawRoute(deps)];
+}
+
+async function known({ db }: MessageReportsDeps, accountId: string, id: string): Promise<void> {
+  const row = await findMessage(db.read, accountId, id);
+  if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
+}
+
+function listRoute(deps: MessageReportsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listMessageReports',
+      summary: 'List what came back for a message',
+      description:
+        'Bounces, notices of delay, complaints and answers that came by mail and belong to this message, the first hundred. They are kept for `retention.reports`.',
+      tag: 'messages',
+      scope: ['message:read'],
+      params: z.object({ id: messageId() }),
+      responses: { 200: { description: 'The reports.', schema: ReportList } },
+    },
+    async ({ params: { id }, caller }) => {
+      await known(deps, caller.accountId, id);
+      return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.read, id) } };
+    },
+  );
+}
+
+function rawRoute(deps: MessageReportsDeps): Route {
+  return route(
+    {
+      method: 'GET',
+      path: `${PATH}/{report_id}`,
+      operationId: 'getMessageReport',
+      summary: 'Read a mail that came back',
+      description: 'As it came, its first 512 KiB, as `message/rfc822`. Anybody may have written it.',
+      tag: 'messages',
+      scope: ['message:content'],
+      params: z.object({ id: messageId(), report_id: reportId() }),
+      responses: { 200: { description: 'The mail.', types: ['message/rfc822'] } },
+    },
+    async ({ params: { id, report_id: report }, caller }) => {
+      await known(deps, caller.accountId, id);
+      const bytes = await rawReport(deps.db.fast, id, report);
+      if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
+      return { status: 200, bytes, type: 'message/rfc822' };
+    },
+  );
+}

@@ -1,0 +1,63 @@
+/** What the folder of backups says: how many there are, and of which age and size the newest is. Only its manifest is read. */
+import { readdir } from 'node:fs/promises';
+import path from 'node:path';
+import { isAbsent, readSmall } from './files.ts';
+import { isBackupName, KEYS, Manifest, MANIFEST, MOST_MANIFEST_BYTES } from './manifest.ts';
+
+export type BackupState =
+  | {
+      kind: 'read';
+      dir: string;
+      /** Those that were asked for; the ones made before a migration are not counted. */
+      count: number;
+      newest: Backup | null;
+    }
+  /** The folder, or what is in it, cannot be read. */
+  | { kind: 'unreadable'; dir: string; text: string };
+
+export interface Backup {
+  name: string;
+  /** Milliseconds since the epoch. */
+  at: number;
+  bytes: number;
+  /** Whether the keys are in it, encrypted. */
+  hasKeys: boolean;
+  /** Of the program that made it. */
+  version: string;
+}
+
+/** The state of this folder. One that is not there has none; what is no backup, or a damaged one, is passed over. Never rejects. */
+export async function backupState(dir: string): Promise<BackupState> {
+  try {
+    const names = (await namesIn(dir)).filter((name) => isBackupName('posthorn', name)).sort();
+    return { kind: 'read', dir, count: names.length, newest: await newestOf(dir, names) };
+  } catch (error) {
+    return { kind: 'unreadable', dir, text: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+async function namesIn(dir: string): Promise<string[]> {
+  return await readdir(dir).catch((error: unknown) => {
+    if (isAbsent(error)) return [];
+    throw error;
+  });
+}
+
+async function newestOf(dir: string, names: readonly string[]): Promise<Backup | null> {
+  for (const name of [...names].reverse()) {
+    const manifest = manifestFrom(await readSmall(path.join(dir, name, MANIFEST), MOST_MANIFEST_BYTES));
+    if (manifest === null) continue;
+    const { created_at: at, files, version } = manifest;
+    const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+    return { name, at: Date.parse(at), bytes, hasKeys: files.some((file) => file.name === KEYS), version };
+  }
+  return null;
+}
+
+function manifestFrom(text: string | null): Manifest | null {
+  try {
+    return text === null ? null : (Manifest.safeParse(JSON.parse(text)).data ?? null);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * What is said on the wire, live, for administrators: the commands and replies of a lane's connections or about one message,
+ * never what a mail says. The page goes on asking for new lines; without a script its link does the same.
+ */
+import { Problem } from '../../base/problem.ts';
+import type { ResultOf } from '../../operator/operations.ts';
+import { given, textOf } from '../forms.ts';
+import { linkTo } from '../links.ts';
+import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+
+const WHERE = '/queue/watch';
+
+export function watchPages(): Page[] {
+  return [adminGet(WHERE, show), adminPost(WHERE, begin)];
+}
+
+/** A watch is begun by a form and then has an address, so that loading the page again shows what was said and begins no other. */
+async function begin(visit: Visit): Promise<Shown> {
+  const [lane, messageId] = [textOf(visit.form, 'lane'), textOf(visit.form, 'message_id')];
+  const { watch } = await visit.operate('queue.watch', given({ lane, message_id: messageId }));
+  const changes = { lane: lane ?? null, message_id: messageId ?? null, watch: String(watch) };
+  return move(linkTo(WHERE, new URLSearchParams(), changes));
+}
+
+async function show(visit: Visit): Promise<Shown> {
+  const { query } = visit;
+  const [lane, messageId, watch] = [query.get('lane') ?? '', query.get('message_id') ?? '', query.get('watch')];
+  const after = Number(query.get('position') ?? 0);
+  const page = watch === null ? null : await linesOf(visit, Number(watch), after);
+  const here = linkTo(WHERE, query, { position: null });
+  const data = {
+    lane,
+    messageId,
+    what: lane === '' ? messageId : lane,
+    lines: (page?.data ?? []).map((line) => ({ ...line, isOurs: line.side === '>', level: levelOf(line) })),
+    lost: page?.lost ?? 0,
+    isOn: page !== null,
+    isOver: watch !== null && page === null,
+    here,
+    more: page === null ? null : linkTo(WHERE, query, { position: String(page.position) }),
+    isBegin: after === 0,
+  };
+  const isNothingNew = visit.header('x-poll') !== undefined && page?.data.length === 0;
+  return view('watch', 'On the wire', data, isNothingNew ? 204 : 200);
+}
+
+type Lines = ResultOf<'queue.watch'>;
+
+/** Null where the watch has ended: nobody asked for a minute, or the server was started again. */
+async function linesOf(visit: Visit, watch: number, after: number): Promise<Lines | null> {
+  try {
+    return await visit.operate('queue.watch', { watch, after });
+  } catch (error) {
+    if (error instanceof Problem && error.code === 'not_found') return null;
+    throw error;
+  }
+}
+
+/** What a reply's first digit says (RFC 5321 section 4.2.1). */
+function levelOf({ side, text }: Lines['data'][number]): 'red' | 'amber' | '' {
+  if (side === '>') return '';
+  return text.startsWith('5') ? 'red' : text.startsWith('4') ? 'amber' : '';
+}

@@ -1,0 +1,34 @@
+/** Is there a backup, and a new one? What is not on another medium is lost with this one. */
+import { failed, ok, warning, type Verdict } from './finding.ts';
+import type { Probes } from './probes.ts';
+
+const HOUR_MS = 3_600_000;
+/** One is made every night; from here on at least one did not come. */
+const OLD_MS = 36 * HOUR_MS;
+/** So old that its queue and its suppressions are another time's. */
+const FAR_TOO_OLD_MS = 8 * 24 * HOUR_MS;
+const CURE =
+  'Run: posthorn backup create - and every night: systemctl enable --now posthorn-backup.timer, or a line of cron.';
+
+export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'clock'>): Promise<Verdict> {
+  const state = await machine.backups();
+  const { dir } = state;
+  if (state.kind === 'unreadable')
+    return warning(`${dir} cannot be read: ${state.text}`, `Let the service read it: see the owner and the rights of ${dir}.`);
+  const { newest } = state;
+  if (newest === null) return warning(`there is no backup in ${dir}`, `${CURE} Where another tool copies the data, ignore this line.`);
+  const age = clock.now() - newest.at;
+  const why = `the newest backup in ${dir} is ${ageText(age)} old`;
+  if (age > FAR_TOO_OLD_MS) return failed(why, CURE);
+  if (age > OLD_MS) return warning(why, CURE);
+  if (!newest.hasKeys)
+    return warning(`${why}, and has no keys in it: without secret.key nothing that is sealed can be opened`, 'Give a passphrase: the setting backup.passphrase; or keep secret.key elsewhere, it never changes.');
+  return ok(why);
+} // prettier-ignore
+
+const ageText = (ms: number): string =>
+  ms < 2 * HOUR_MS
+    ? 'less than two hours'
+    : ms < 72 * HOUR_MS
+      ? `${String(Math.floor(ms / HOUR_MS))} hours`
+      : `${String(Math.floor(ms / HOUR_MS / 24))} days`;

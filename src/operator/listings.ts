@@ -1,0 +1,79 @@
+/**
+ * Block lists are asked about our addresses a few times a day, so that a listing is told of before the mail suffers, and one
+ * sees afterwards from when to when it was. What stands in the database is only what changed.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import type { Resolver } from '../base/resolver.ts';
+import type { Config } from '../config/schema.ts';
+import type { Database } from '../storage/database.ts';
+import type { ListCheckRow, ListingRow } from '../storage/tables.ts';
+import { askLists, type Listing } from './doctor/blocklists.ts';
+import { createMachine } from './doctor/machine.ts';
+import type { Machine } from './doctor/probes.ts';
+
+export interface ListingDeps {
+  db: Pick<Database, 'commit' | 'read'>;
+  clock: Clock;
+  log: Pick<Log, 'warn' | 'info'>;
+  resolver: Resolver;
+  config: Config;
+}
+
+const EVERY_MS = 6 * 60 * 60_000;
+
+/** A rule of housekeeping that deletes nothing. `machine`: this one. */
+export function listingRule(deps: ListingDeps, machine: Pick<Machine, 'addresses'> = createMachine(deps.config)) {
+  return {
+    name: 'block lists',
+    everyMs: EVERY_MS,
+    stepRows: Infinity,
+    async step(): Promise<number> {
+      const { config, resolver } = deps;
+      await keep(deps, await askLists({ config, resolver, machine: { ...createMachine(config), ...machine } }));
+      return 0;
+    },
+  };
+}
+
+/** Listings that begin and end, and what each list said last. Of an address that is not ours any more nothing is known: its listings end. */
+async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]): Promise<void> {
+  const now = clock.now();
+  const open = await db.read<ListingRow>('listings').whereNull('until');
+  const isSame = (a: { ip: string; list: string }) => (b: { ip: string; list: string }) => a.ip === b.ip && a.list === b.list;
+  const begun = found.filter((one) => one.state === 'listed' && !open.some(isSame(one)));
+  const ended = open.filter((one) => {
+    const state = found.find(isSame(one))?.state;
+    // A list that does not answer has not let go of anybody.
+    return state === undefined || state === 'clear';
+  });
+  await db.commit.transact(async (tx) => {
+    await tx.run('DELETE FROM list_checks');
+    for (const { ip, list, state } of found)
+      await tx.run('INSERT INTO list_checks (ip, list, state, at) VALUES (?, ?, ?, ?)', [ip, list, state, now]);
+    for (const { ip, list, text } of begun)
+      await tx.run('INSERT INTO listings (ip, list, since, until, codes) VALUES (?, ?, ?, NULL, ?)', [ip, list, now, text]);
+    for (const { ip, list } of ended)
+      await tx.run('UPDATE listings SET until = ? WHERE ip = ? AND list = ? AND until IS NULL', [now, ip, list]);
+  });
+  for (const { ip, list, text } of begun)
+    log.warn({ event: 'listed', ip, list, codes: text }, 'a block list has an address of ours: see `posthorn doctor --only blocklists`');
+  for (const { ip, list } of ended) log.info({ event: 'unlisted', ip, list }, 'a block list has let go of an address of ours');
+} // prettier-ignore
+
+/** Listings that were there at or after `since`, in the order of time, and what each list said last. */
+export async function readListings(
+  { read }: Pick<Database, 'read'>,
+  since: number,
+): Promise<{ listings: ListingRow[]; checks: ListCheckRow[] }> {
+  const [listings, checks] = await Promise.all([
+    read<ListingRow>('listings')
+      .where((either) => void either.whereNull('until').orWhere('until', '>=', since))
+      .orderBy(['since', 'ip', 'list'])
+      .limit(MOST_LISTINGS),
+    read<ListCheckRow>('list_checks').orderBy(['ip', 'list']).limit(MOST_LISTINGS),
+  ]);
+  return { listings, checks };
+}
+
+const MOST_LISTINGS = 500;

@@ -1,0 +1,113 @@
+/**
+ * What may have changed a reputation, in the order of time: block lists that took up an address of ours or let go of it, sites
+ * that refuse one, and settings that somebody changed. For the time line beside the numbers.
+ */
+import type { Knex } from 'knex';
+import { z } from 'zod';
+import { idFloor } from '../base/id.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { DAY_MS } from '../events/stats.ts';
+import type { AuditRow, ListingRow, SourceBlockRow } from '../storage/tables.ts';
+import { accountArgument, accountNamed } from './accounts.ts';
+import { readListings } from './listings.ts';
+import { onStore } from './operation.ts';
+
+export interface ReputationMoment {
+  at: string;
+  kind: 'listed' | 'unlisted' | 'blocked' | 'changed';
+  what: string;
+  /** Who did it; null where nobody of ours did. */
+  by: string | null;
+}
+
+export interface ListCheckRecord {
+  ip: string;
+  list: string;
+  state: 'clear' | 'listed' | 'refused' | 'silent';
+  at: string;
+}
+
+export const reputationMomentOperations = {
+  'reputation.moments': onStore({
+    acts: false,
+    args: z.strictObject({
+      account: accountArgument,
+      days: z.int().min(1).max(400).optional(),
+      /** Also what concerns the server: for administrators. */
+      server: z.boolean().optional(),
+    }),
+    async run({ db, clock }, { account, days = 30, server = true }) {
+      const { id } = await accountNamed({ db }, account);
+      const since = clock.now() - days * DAY_MS;
+      const [{ listings, checks }, blocks, changes, ours] = await Promise.all([
+        readListings(db, since),
+        server ? db.read<SourceBlockRow>('source_blocks').where('since', '>=', since).limit(MOST) : [],
+        changesOf(db.read, id, since),
+        server ? changesOf(db.read, null, since) : [],
+      ]);
+      const data = [
+        ...listings.flatMap((row) => listingMoments(row, since)),
+        ...blocks.map(blockMoment),
+        ...[...changes, ...ours].map(changeMoment),
+      ].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+      const asked: ListCheckRecord[] = checks.map(({ ip, list, state, at }) => ({ ip, list, state, at: rfc3339(at) }));
+      return { object: 'reputation_moments' as const, data, checks: asked };
+    },
+  }),
+};
+
+const MOST = 200;
+
+function listingMoments({ ip, list, since: from, until, codes }: ListingRow, since: number): ReputationMoment[] {
+  const listed: ReputationMoment = { at: rfc3339(from), kind: 'listed', what: `${ip} by ${list} (${codes})`, by: null };
+  const over: ReputationMoment[] =
+    until === null ? [] : [{ at: rfc3339(until), kind: 'unlisted', what: `${ip} by ${list}`, by: null }];
+  return from < since && until !== null ? over : [listed, ...over];
+}
+
+const blockMoment = ({ source, site, since, reply }: SourceBlockRow): ReputationMoment => ({
+  at: rfc3339(since),
+  kind: 'blocked',
+  what: `${source === '' ? "the system's address" : source} by ${site}: ${reply}`,
+  by: null,
+});
+
+/** Acts of people that may change how mail is taken, as the audit log names them. */
+const changes: Readonly<Record<string, string>> = {
+  'PATCH /v1/settings': 'settings of the account',
+  'POST /v1/domains': 'a domain was added',
+  'PATCH /v1/domains/{id}': 'settings of a domain',
+  'DELETE /v1/domains/{id}': 'a domain was removed',
+  'POST /v1/domains/{id}/dkim/rotate': 'new DKIM keys',
+  'POST /v1/streams': 'a stream was made',
+  'PATCH /v1/streams/{id}': 'settings of a stream',
+  'DELETE /v1/streams/{id}': 'a stream was removed',
+  'domains.add': 'a domain was added',
+  'domains.rotate': 'new DKIM keys',
+  'accounts.plan': 'another plan',
+  'accounts.pause': 'the account was paused, or goes on',
+  'queue.hold': 'mail was held or paused',
+  'queue.release': 'held mail was released',
+  'queue.limit': 'a lane was limited, or its limit ended',
+  'queue.unblock': 'a blocked source is used again',
+};
+const endpoints = [...new Set(Object.keys(changes).map((name) => name.slice(name.indexOf(' ') + 1)))];
+
+const nameOf = ({ method, endpoint }: Pick<AuditRow, 'method' | 'endpoint'>): string =>
+  endpoint.startsWith('/') ? `${method} ${endpoint}` : endpoint;
+
+/** By the index of what people do, which is small. Null: what concerns no account. */
+async function changesOf(read: Knex, accountId: string | null, since: number): Promise<AuditRow[]> {
+  const query = read<AuditRow>('audit').whereNull('key_id').andWhere('id', '>=', idFloor('aud', since));
+  if (accountId === null) query.whereNull('account_id');
+  else query.andWhere({ account_id: accountId });
+  const rows = await query.andWhere({ result: 'ok' }).whereIn('endpoint', endpoints).orderBy('id', 'desc').limit(MOST);
+  return rows.filter((row) => Object.hasOwn(changes, nameOf(row)));
+}
+
+const changeMoment = (row: AuditRow): ReputationMoment => ({
+  at: rfc3339(row.at),
+  kind: 'changed',
+  what: changes[nameOf(row)] ?? row.endpoint,
+  by: row.actor,
+});

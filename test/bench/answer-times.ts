@@ -1,0 +1,123 @@
+/**
+ * `npm run bench:latency`: how long a client waits, and a mail. POST at 500 requests/s (p50 under 5 ms, p99 under 25 ms); from the
+ * POST to MAIL FROM on a lane that was cold and idle (p95 under 20 ms); from acceptance to `delivered` at 200/s (p50 under 10 ms,
+ * p99 under 50 ms). Exit 1 if one is missed.
+ */
+import http from 'node:http';
+import { parseArgs } from 'node:util';
+import { startDnsServer } from '../support/fake-dns-server.ts';
+import { startMailServer } from '../support/fake-mail-server.ts';
+import type { Zones } from '../support/zones.ts';
+import { benchKey, startAppliance, type Appliance } from './appliance.ts';
+import { pacedMails, post } from './latency.ts';
+import { startSink, until } from './peers.ts';
+
+const { values: options } = parseArgs({
+  options: {
+    rate: { type: 'string', default: '500' },
+    seconds: { type: 'string', default: '10' },
+    'delivered-rate': { type: 'string', default: '200' },
+    lanes: { type: 'string', default: '200' },
+  },
+});
+const html = '<p>Good day, here is what you ordered.</p>\n'.repeat(90);
+const WARM_MAILS = 1000;
+let missed = false;
+
+const at = (times: readonly number[], share: number): number =>
+  times.toSorted((a, b) => a - b)[Math.floor(share * (times.length - 1))] ?? NaN;
+
+/** Each limit as `p99 under 25 ms`, held against the times. */
+function tell(what: string, times: readonly number[], limits: Readonly<Record<number, number>>): void {
+  const shown = Object.entries(limits).map(([percent, limit]) => {
+    const value = at(times, Number(percent) / 100);
+    missed ||= !(value < limit);
+    return `p${percent} ${value.toFixed(1)} ms (limit ${String(limit)})`;
+  });
+  console.log(`${what}: ${String(times.length)} times, ${shown.join(', ')}`);
+}
+
+/** One request over a kept connection; resolves with how long its answer took. */
+function timed(agent: http.Agent, url: string, key: string, body: string): Promise<number> {
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'content-length': body.length };
+  return new Promise((resolve, reject) => {
+    const begun = performance.now();
+    const request = http.request(`${url}/v1/messages`, { method: 'POST', agent, headers }, (response) => {
+      const took = performance.now() - begun;
+      response.resume();
+      if (response.statusCode === 202) resolve(took);
+      else reject(new Error(`answered ${String(response.statusCode)}`));
+    });
+    request.on('error', reject).end(body);
+  });
+}
+
+/** Requests at an even rate, whether or not earlier ones have been answered. */
+async function posts({ url }: Appliance, key: string, name: string, rate: number, total: number): Promise<number[]> {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 100 });
+  const running: Promise<number>[] = [];
+  const begun = performance.now();
+  while (running.length < total) {
+    const due = Math.min(total, Math.floor(((performance.now() - begun) / 1000) * rate) + 1);
+    while (running.length < due) {
+      const to = `${name}${String(running.length)}@sink.test`;
+      running.push(timed(agent, url, key, JSON.stringify({ from: 'hi@bench.test', to, subject: 'Order', html })));
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  const times = await Promise.all(running);
+  agent.destroy();
+  return times;
+}
+
+const lanes = Number(options.lanes);
+const zones: Zones = {};
+for (let n = 0; n < lanes; n++) {
+  zones[`cold${String(n)}.test MX`] = [`10 mx.cold${String(n)}.test`];
+  zones[`mx.cold${String(n)}.test A`] = ['127.0.0.1'];
+}
+let heardAt = 0;
+const server = await startMailServer({ script: { mail: () => ((heardAt = performance.now()), '250 2.1.0 ok') } });
+const sink = await startSink();
+const dns = await startDnsServer(zones);
+const appliance = await startAppliance({
+  env: {
+    POSTHORN_DELIVERY__DNS_SERVERS: dns.address,
+    POSTHORN_DELIVERY__REMOTE_PORT: String(server.port),
+    POSTHORN_DELIVERY__ROUTES: JSON.stringify({ 'sink.test': `127.0.0.1:${String(sink.port)}` }),
+  },
+});
+try {
+  const key = benchKey(appliance);
+  appliance.cli('domains', 'add', 'bench.test', '--trust', '--json');
+  const taken = async (count: number): Promise<void> => {
+    await until(() => Promise.resolve(sink.count() >= count), `${String(count)} mails at the sink`, 120_000);
+  };
+  await posts(appliance, key, 'warm', Number(options.rate), WARM_MAILS);
+  await taken(WARM_MAILS);
+
+  const total = Number(options.rate) * Number(options.seconds);
+  tell(`POST at ${options.rate}/s`, await posts(appliance, key, 'post', Number(options.rate), total), { 50: 5, 99: 25 }); // prettier-ignore
+  await taken(WARM_MAILS + total);
+
+  const cold: number[] = [];
+  for (let n = 0; n < lanes; n++) {
+    const begun = performance.now();
+    heardAt = 0;
+    await post(appliance, key, { from: 'hi@bench.test', to: `r@cold${String(n)}.test`, subject: 'x', text: 'x' });
+    await until(() => Promise.resolve(heardAt > 0), 'MAIL FROM', 10_000);
+    cold.push(heardAt - begun);
+  }
+  tell('from the POST to MAIL FROM on a lane that nobody has used, its MX looked up', cold, { 95: 20 });
+
+  const perSecond = Number(options['delivered-rate']);
+  const paced = await pacedMails({ appliance, key, to: (n) => `paced${String(n)}@sink.test`, count: perSecond * Number(options.seconds), perSecond }); // prettier-ignore
+  missed ||= paced.p50 >= 10 || paced.p99 >= 50;
+  console.log(`accepted to delivered at ${String(perSecond)}/s: ${String(paced.count)} times, p50 ${String(paced.p50)} ms (limit 10), p99 ${String(paced.p99)} ms (limit 50)`); // prettier-ignore
+} finally {
+  await appliance.kill();
+  await dns.close();
+  await server.close();
+  sink.stop();
+}
+if (missed) process.exitCode = 1;

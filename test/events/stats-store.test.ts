@@ -1,0 +1,103 @@
+/** Whatever is asked of the numbers: they are those that counting the events one by one gives. */
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { addToStats, providerOf, type StatFacts } from '../../src/events/stats.ts';
+import { readStats, statKeys, type StatKey, type StatLine, type StatsQuery } from '../../src/events/stats-store.ts';
+import { statTypes, type StatRow, type StatType } from '../../src/storage/tables.ts';
+import { ACCOUNT } from '../support/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+const BEGIN = Date.parse('2026-01-10T00:00:00Z');
+
+interface Counted extends StatFacts {
+  types: StatType[];
+}
+
+const counted = fc.record({
+  accountId: fc.constantFrom(ACCOUNT, 'acc_other'),
+  at: fc.integer({ min: BEGIN, max: BEGIN + 4 * DAY }),
+  test: fc.boolean(),
+  stream: fc.constantFrom('transactional', 'news'),
+  domain: fc.constantFrom('acme.test', 'shop.test'),
+  recipient: fc.constantFrom('a@gmail.com', 'a@web.de', 'a@elsewhere.test'),
+  tags: fc.subarray(['a', 'b', 'c']),
+  types: fc.subarray([...statTypes], { maxLength: 3 }),
+});
+
+const asked: fc.Arbitrary<StatsQuery> = fc.record({
+  accountId: fc.constant(ACCOUNT),
+  since: fc.integer({ min: 0, max: 60 }).map((hours) => BEGIN + hours * HOUR),
+  until: fc.integer({ min: 61, max: 100 }).map((hours) => BEGIN + hours * HOUR),
+  bucket: fc.constantFrom('hour', 'day', 'total'),
+  by: fc.constantFrom(null, ...statKeys),
+  only: fc.record(
+    {
+      stream: fc.constantFrom('news', 'none'),
+      tag: fc.constantFrom('a', 'b'),
+      domain: fc.constant('acme.test'),
+      provider: fc.constant('google'),
+    },
+    { requiredKeys: [] },
+  ),
+  test: fc.boolean(),
+});
+
+/** What an event has of a key: of tags any number. */
+const valuesOf = (event: Counted, key: StatKey): readonly string[] =>
+  key === 'tag' ? event.tags : [key === 'provider' ? providerOf(event.recipient) : event[key]];
+
+/** The slow way: `at key type` to how often. */
+function byHand(events: readonly Counted[], { since, until, bucket, by, only, test }: StatsQuery): Map<string, number> {
+  const found = new Map<string, number>();
+  const step = bucket === 'day' ? DAY : HOUR;
+  for (const event of events) {
+    if (event.accountId !== ACCOUNT || event.test !== test || event.at < since || event.at >= until) continue;
+    if (statKeys.some((key) => only[key] !== undefined && !valuesOf(event, key).includes(only[key]))) continue;
+    const at = bucket === 'total' ? since : event.at - (event.at % step);
+    const keys = by === null ? [null] : valuesOf(event, by).filter((key) => by !== 'tag' || only.tag === undefined || key === only.tag); // prettier-ignore
+    for (const key of keys)
+      for (const type of event.types) {
+        const name = `${String(at)} ${String(key)} ${type}`;
+        found.set(name, (found.get(name) ?? 0) + 1);
+      }
+  }
+  return found;
+}
+
+const flat = (lines: readonly StatLine[]): Map<string, number> =>
+  new Map(
+    lines.flatMap(({ at, key, counts }) =>
+      statTypes.filter((type) => counts[type] > 0).map((type) => [`${String(at)} ${String(key)} ${type}`, counts[type]] as const),
+    ),
+  ); // prettier-ignore
+
+describe('events/stats-store', () => {
+  let temp: TempDatabase;
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+  });
+  afterEach(() => temp.close());
+
+  it('gives the numbers that counting gives, by every key, within every other, in any range', async () => {
+    const events = fc.sample(counted, { numRuns: 600, seed: 1 });
+    // In several commits, which add to each other's rows.
+    for (let n = 0; n < events.length; n += 100) {
+      const rows = new Map<string, StatRow>();
+      for (const { types, ...facts } of events.slice(n, n + 100)) addToStats(rows, facts, types);
+      await temp.db.commit.insert({ event_counts: [...rows.values()] });
+    }
+    await fc.assert(
+      fc.asyncProperty(asked, async (wish) => {
+        // Days are asked for whole.
+        const whole = (ms: number): number => (wish.bucket === 'day' ? Math.floor(ms / DAY) * DAY : ms);
+        const query = { ...wish, since: whole(wish.since), until: whole(wish.until) };
+        const lines = await readStats(temp.db.read, query);
+        assert.deepEqual(new Map([...flat(lines)].sort()), new Map([...byHand(events, query)].sort()));
+        assert.deepEqual(lines.map(({ at }) => at), lines.map(({ at }) => at).sort((a, b) => a - b)); // prettier-ignore
+      }),
+      { numRuns: 300 },
+    );
+  });
+});

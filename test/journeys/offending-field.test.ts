@@ -1,0 +1,62 @@
+/** `field` names the member that is at fault, also where only the database knows that it is (law, section 2: error object). */
+import assert from 'node:assert/strict';
+import { startTestApp, type TestApp } from '../support/app.ts';
+
+interface Refusal {
+  error: { code: string; field: string | null };
+}
+
+describe('the offending field', () => {
+  let app: TestApp;
+  before(async () => {
+    app = await startTestApp();
+    assert.equal((await app.request('POST', '/v1/suppressions', { email: 'gone@dest.test' })).status, 201);
+  });
+  after(() => app.stop());
+
+  const shared = { from: 'hi@acme.test', subject: 'S', text: 'T' };
+  const ana = { to: 'ana@dest.test' };
+  const bo = { to: 'bo@dest.test' };
+  const copies = { ...shared, ...ana, on_suppressed: 'reject' };
+  const rows: [body: object, code: string, field: string, why: string][] = [
+    [{ ...shared, from: 'hi@else.test', recipients: [ana, bo] }, 'domain_not_verified', 'from', 'the shared sender'],
+    [
+      { ...shared, recipients: [ana, { ...bo, from: 'hi@else.test' }] },
+      'domain_not_verified',
+      'recipients[1].from',
+      'an entry’s own sender',
+    ],
+    [
+      { ...shared, from: 'hi@else.test', recipients: [{ ...ana, from: 'hi@acme.test' }, bo] },
+      'domain_not_verified',
+      'from',
+      'the shared sender, used by the second entry only',
+    ],
+    [{ ...shared, stream: 'nope', recipients: [ana] }, 'unknown_stream', 'stream', 'the shared stream'],
+    [
+      { ...shared, recipients: [{ ...ana, stream: 'nope' }] },
+      'unknown_stream',
+      'recipients[0].stream',
+      'an entry’s own stream',
+    ],
+    [{ ...copies, cc: 'gone@dest.test' }, 'recipient_suppressed', 'cc', 'the only copy'],
+    [
+      { ...copies, bcc: ['bo@dest.test', 'Gone@dest.test'] },
+      'recipient_suppressed',
+      'bcc[1]',
+      'one of several copies',
+    ],
+    [
+      { ...shared, on_suppressed: 'reject', on_error: 'abort', recipients: [ana, { ...bo, cc: ['cy@dest.test', 'gone@dest.test'] }] },
+      'recipient_suppressed',
+      'recipients[1].cc[1]',
+      'one of several copies of an entry',
+    ],
+  ]; // prettier-ignore
+  for (const [body, code, field, why] of rows) {
+    it(`is ${field}: ${why}`, async () => {
+      const { error } = (await app.request<Refusal>('POST', '/v1/messages', body)).body;
+      assert.deepEqual({ code: error.code, field: error.field }, { code, field });
+    });
+  }
+});

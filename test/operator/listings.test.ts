@@ -1,0 +1,86 @@
+/** Block lists that take up our address and let it go, and what else stands on the time line of a reputation. */
+import assert from 'node:assert/strict';
+import { listingRule } from '../../src/operator/listings.ts';
+import type { ArgsOf, ResultOf } from '../../src/operator/operations.ts';
+import { Office } from './office.ts';
+
+const IP = '5.9.10.11';
+const ASKED = (list: string): string => `11.10.9.5.${list} A`;
+const HOUR_MS = 3_600_000;
+
+describe('operator/listings', () => {
+  let office: Office;
+  let look: () => Promise<number>;
+  beforeEach(async () => {
+    office = await Office.open();
+    const config = { ...office.config, doctor: { ...office.config.doctor, blocklists: ['a.example', 'b.example'] } };
+    office.resolver.zones = { [ASKED('a.example')]: [], [ASKED('b.example')]: [] };
+    const rule = listingRule({ ...office.deps, config }, { addresses: () => [IP, 'fe80::1'] });
+    look = () => rule.step();
+  });
+  afterEach(() => office.close());
+
+  const moments = (args: ArgsOf<'reputation.moments'> = {}): Promise<ResultOf<'reputation.moments'>> =>
+    office.run('reputation.moments', args);
+  const say = (list: string, answer: string[] | 'SERVFAIL'): void => {
+    office.resolver.zones = { ...office.resolver.zones, [ASKED(list)]: answer };
+  };
+  const kinds = async (): Promise<string[]> => (await moments()).data.map(({ kind, what }) => `${kind} ${what}`);
+
+  it('tells of the begin and the end of a listing, once each', async () => {
+    await look();
+    assert.deepEqual(await kinds(), []);
+    assert.deepEqual((await moments()).checks.map(({ ip, list, state }) => [ip, list, state]), [[IP, 'a.example', 'clear'], [IP, 'b.example', 'clear']]); // prettier-ignore
+    say('a.example', ['127.0.0.2', '127.0.0.4']);
+    office.clock.advance(6 * HOUR_MS);
+    await look();
+    await look();
+    assert.deepEqual(await kinds(), [`listed ${IP} by a.example (127.0.0.2, 127.0.0.4)`]);
+    say('a.example', []);
+    office.clock.advance(6 * HOUR_MS);
+    await look();
+    assert.deepEqual(await kinds(), [
+      `listed ${IP} by a.example (127.0.0.2, 127.0.0.4)`,
+      `unlisted ${IP} by a.example`,
+    ]);
+    assert.deepEqual(office.logged.map(({ event }) => event).filter((event) => event !== undefined), ['listed', 'unlisted']); // prettier-ignore
+  });
+
+  for (const [reason, answer, state] of [
+    ['does not answer', 'SERVFAIL', 'silent'],
+    ['refuses our resolver', ['127.255.255.254'], 'refused'],
+  ] as const) {
+    it(`takes a list that ${reason} for neither a listing nor the end of one`, async () => {
+      say('a.example', ['127.0.0.2']);
+      await look();
+      say('a.example', typeof answer === 'string' ? answer : [...answer]);
+      say('b.example', typeof answer === 'string' ? answer : [...answer]);
+      await look();
+      assert.deepEqual(await kinds(), [`listed ${IP} by a.example (127.0.0.2)`]);
+      assert.deepEqual((await moments()).checks.map((one) => one.state), [state, state]);
+    }); // prettier-ignore
+  }
+
+  it('ends a listing of an address that is ours no more', async () => {
+    say('a.example', ['127.0.0.2']);
+    await look();
+    const config = { ...office.config, doctor: { ...office.config.doctor, blocklists: [] } };
+    await listingRule({ ...office.deps, config }).step();
+    assert.equal((await kinds()).length, 2);
+  });
+
+  it('has what people changed, each account its own, and what concerns the server where that is asked for', async () => {
+    const other = await office.run('accounts.add', { name: 'Other' });
+    await office.run('domains.add', { name: 'shop.example' });
+    await office.run('domains.add', { name: 'other.example', account: other.id });
+    await office.run('queue.hold', { domain: 'dest.test' });
+    await office.deps.db.commit.insert({ source_blocks: [{ source: '', site: 'mx.dest.test', since: office.clock.now(), until: office.clock.now() + HOUR_MS, reply: '554 <b>no</b>' }] }); // prettier-ignore
+    const what = ({ data }: ResultOf<'reputation.moments'>): string[] => data.map((one) => one.what).sort();
+    assert.deepEqual(what(await moments({ server: false })), ['a domain was added']);
+    assert.deepEqual(what(await moments({ account: other.id, server: false })), ['a domain was added']);
+    assert.deepEqual(what(await moments()), ['a domain was added', 'mail was held or paused', "the system's address by mx.dest.test: 554 <b>no</b>"]); // prettier-ignore
+    office.clock.advance(31 * 24 * HOUR_MS);
+    assert.deepEqual(what(await moments()), []);
+    await assert.rejects(moments({ days: 0 }), /days/);
+  });
+});
