@@ -124,14 +124,12 @@ function attemptRecord(row: AttemptRow & { address: string }): AttemptRecord {
 
 /** The stored body of a message. */
 export async function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
-  const row = await read('contents as c')
+  const row: (ContentRow & { base_html: string | null; base_text: string | null }) | undefined = await read(
+    'contents as c',
+  )
     .leftJoin('content_bases as b', 'b.id', 'c.base_id')
     .where({ 'c.id': contentId })
-    .first<(ContentRow & { base_html: string | null; base_text: string | null }) | undefined>(
-      'c.*',
-      'b.html as base_html',
-      'b.text as base_text',
-    );
+    .first('c.*', 'b.html as base_html', 'b.text as base_text');
   if (row === undefined) return undefined;
   const { base_html: _html, base_text: _text, ...content } = row;
   return { ...content, ...bodyOf(row) };
