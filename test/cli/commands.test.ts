@@ -245,7 +245,10 @@ describe('the posthorn command beside a running server', () => {
     const now = office.clock.now();
     await office.deps.db.commit.insert({ listings: [{ ...list, since: now, until: null, codes: '127.0.0.2' }], list_checks: [{ ...list, state: 'listed', at: now }] }); // prettier-ignore
     await good('accounts', 'add', 'Quiet');
-    assert.match(await good('reputation'), /What may have changed it\nTIME .*\n[^]*listed +192\.0\.2\.25 by list\.example \(127\.0\.0\.2\)[^]*Block lists\nSTATE .*\nlisted +list\.example +192\.0\.2\.25/);
+    assert.match(
+      await good('reputation'),
+      /What may have changed it\nTIME .*\n[^]*listed +192\.0\.2\.25 by list\.example \(127\.0\.0\.2\)[^]*Block lists\nSTATE .*\nlisted +list\.example +192\.0\.2\.25/,
+    );
     const record = JSON.parse(await good('reputation', '--account', 'Quiet', '--json')) as Json;
     assert.deepEqual(Object.keys(record).slice(-2), ['moments', 'block_lists']);
   });
