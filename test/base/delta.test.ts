@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { appliedDelta, createDeltaMaker } from '../../src/base/delta.ts';
+import { appliedDelta, createDeltaMaker, MOST_FOREIGN } from '../../src/base/delta.ts';
 
 const line = (n: number): string =>
   `<tr><td style="padding:8px">Row ${String(n)} of {{ name }}, who is well</td></tr>\n`;
@@ -25,6 +25,16 @@ describe('base/delta', () => {
     assert.equal(createDeltaMaker(base).of('x'.repeat(50_000)), null);
     assert.equal(createDeltaMaker(base).of(''), null);
     assert.equal(createDeltaMaker('').of('some text that is longer than a block of it'), null);
+  });
+
+  it('is none where much stands in nothing of the base: looking for it would hold the loop', () => {
+    const withOwn = (characters: number): string =>
+      `${base.slice(0, 20_000)}${'x'.repeat(characters)}${base.slice(20_000)}`;
+    const text = withOwn(MOST_FOREIGN - 100);
+    const delta = createDeltaMaker(base).of(text);
+    assert.ok(delta !== null);
+    assert.equal(appliedDelta(base, delta), text);
+    assert.equal(createDeltaMaker(base).of(withOwn(MOST_FOREIGN + 1)), null);
   });
 
   it('gives back every text, whatever it and the base are', () => {
