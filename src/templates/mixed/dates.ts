@@ -1,23 +1,9 @@
 /** Dates and money, written as the template's locale and time zone have it. */
 import { failed } from './fault.ts';
 import type { Surroundings } from './filter.ts';
-import { checkFormat, dateFormat, strftime } from './strftime.ts';
+import { dateFormat, numberFormat } from './formats.ts';
+import { checkFormat, strftime } from './strftime.ts';
 import { plain, textOf } from './value.ts';
-
-/** Making one takes longer than using it a hundred times. */
-const numberFormats = new Map<string, Intl.NumberFormat>();
-const MOST_FORMATS = 200;
-
-/** Throws a RangeError for an unknown currency. */
-function numberFormat(locale: string, options: Intl.NumberFormatOptions): Intl.NumberFormat {
-  const key = `${locale} ${JSON.stringify(options)}`;
-  const known = numberFormats.get(key);
-  if (known !== undefined) return known;
-  const made = new Intl.NumberFormat(locale, options);
-  if (numberFormats.size >= MOST_FORMATS) numberFormats.clear();
-  numberFormats.set(key, made);
-  return made;
-}
 
 export function money({ locale }: Surroundings, amount: number, currency: unknown): string {
   const two = { minimumFractionDigits: 2, maximumFractionDigits: 2 };

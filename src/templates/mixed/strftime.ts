@@ -1,8 +1,6 @@
-/**
- * The formats of Liquid's `date`: Ruby's `strftime`, in a time zone and with the words of a locale. Formatters are kept, since
- * making one takes longer than using it a hundred times.
- */
+/** The formats of Liquid's `date`: Ruby's `strftime`, in a time zone and with the words of a locale. */
 import { failed } from './fault.ts';
+import { dateFormat } from './formats.ts';
 
 /** What the calendar of the zone says. */
 interface Fields {
@@ -23,20 +21,6 @@ interface Fields {
   at: number;
   zone: string;
   locale: string;
-}
-
-const MOST_FORMATS = 200;
-const formats = new Map<string, Intl.DateTimeFormat>();
-
-/** Kept by its options. Throws a RangeError for an unknown zone or locale. */
-export function dateFormat(locale: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
-  const key = `${locale} ${JSON.stringify(options)}`;
-  const known = formats.get(key);
-  if (known !== undefined) return known;
-  const made = new Intl.DateTimeFormat(locale, options);
-  if (formats.size >= MOST_FORMATS) formats.clear();
-  formats.set(key, made);
-  return made;
 }
 
 const numeric = { year: 'numeric', month: 'numeric', day: 'numeric', hour: 'numeric', minute: 'numeric', second: 'numeric', hourCycle: 'h23' } as const; // prettier-ignore
