@@ -40,6 +40,7 @@ import { listenApart, type OwnPort } from './dashboard/listen.ts';
 import { createHousekeeping } from './housekeeping/housekeeping.ts';
 import { endedSuppressions } from './housekeeping/ended-suppressions.ts';
 import { domainChecks } from './housekeeping/domain-checks.ts';
+import { messageBlocks } from './housekeeping/message-blocks.ts';
 import { expiredIdempotency } from './housekeeping/idempotency.ts';
 import { oldSessions } from './housekeeping/old-sessions.ts';
 import { oldAggregates } from './housekeeping/old-aggregates.ts';
@@ -459,6 +460,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     ...(config.smtp.operatorAddress === null || tlsTally === null ? [] : [createTlsReports({ db, clock, log, resolver, accept, fetch, random, accountOf: verifiedIn }, { from: config.smtp.operatorAddress, submitter: config.smtp.hostname })]), // prettier-ignore
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
+    messageBlocks({ db, clock }),
     ...spaceRules({ db, clock }),
   ]);
 

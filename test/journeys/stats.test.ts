@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { removeOldStats } from '../../src/events/stats-store.ts';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { ran } from '../cli/ran.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
 
 interface Stats {
@@ -72,12 +73,23 @@ describe('journey: stats', () => {
     assert.deepEqual([(await stats()).total['sent'], (await stats('?test=true')).total['bounced']], [0, 1]);
   });
 
+  it('says on the command line that simulated mail was left out', async () => {
+    const events = app.follow();
+    const { id } = await app.send({ to: 'delivered@simulator.posthorn.test' });
+    await events.of(id, 'delivered');
+    const told = await ran(['stats'], { POSTHORN_DATA_DIR: app.folder });
+    assert.match(told.out, /^nothing between .+, leaving out simulated mail to 1 recipient: show it with --test$/);
+    const shown = await ran(['stats', '--test'], { POSTHORN_DATA_DIR: app.folder });
+    assert.match(shown.out, /^DAY +SENT/);
+  });
+
   it('refuses ranges that make no sense', async () => {
     for (const [query, field] of [
       ['?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z', 'since'],
       ['?bucket=hour&since=2020-01-01T00:00:00Z', 'since'],
       ['?since=2020-01-01T00:00:00Z', 'since'],
       ['?by=colour', 'by'],
+      ['?by=tag&by=stream', 'by'],
       ['?bucket=year', 'bucket'],
       ['?since=yesterday', 'since'],
       ['?color=red', 'color'],
