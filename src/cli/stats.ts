@@ -21,7 +21,7 @@ export function addStats(program: Command, context: Context): void {
     .description('how much was sent, and what became of it')
     .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', wholeNumber)
     .option('--hours <n>', 'the last so many hours instead, at most 744', wholeNumber)
-    .option('--by <what>', 'tell apart by stream, tag, domain or provider')
+    .option('--by <what>', 'tell apart by stream, tag, domain, provider or template')
     .option('--test', 'simulated mail instead of real mail')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')

@@ -107,7 +107,7 @@ async function writeBlock(
        COALESCE((SELECT last_id FROM message_blocks WHERE account_id = ? ORDER BY block DESC LIMIT 1), '') AS end`,
     [accountId, after, last, accountId, accountId],
   );
-  if (now === undefined || now.n !== ids.length || now.end !== after) return false;
+  if (now?.n !== ids.length || now.end !== after) return false;
   const block = (now.block ?? 0) + 1;
   const idSet = { name: IDS, bits: Buffer.from(ids.map((id) => id.slice(ID_PREFIX.length)).join(''), 'latin1') };
   const own = { account_id: accountId, block };
@@ -121,18 +121,15 @@ async function writeBlock(
 }
 
 /** Removes a block whose messages are all gone; false where there is none. */
-export function removeEmptyBlock({ db }: { db: Pick<Database, 'commit' | 'fast'> }): Promise<boolean> {
-  return db.fast
-    .all<{ account_id: string; block: number }>(
-      `SELECT b.account_id, b.block FROM message_blocks b
-       WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.account_id = b.account_id AND m.id >= b.first_id AND m.id <= b.last_id) LIMIT 1`,
-    )
-    .then(async ([gone]) => {
-      if (gone === undefined) return false;
-      await db.commit.transact(async (tx) => {
-        for (const table of ['message_sets', 'message_blocks'])
-          await tx.run(`DELETE FROM ${table} WHERE account_id = ? AND block = ?`, [gone.account_id, gone.block]);
-      });
-      return true;
-    });
+export async function removeEmptyBlock({ db }: { db: Pick<Database, 'commit' | 'fast'> }): Promise<boolean> {
+  const [gone] = await db.fast.all<{ account_id: string; block: number }>(
+    `SELECT b.account_id, b.block FROM message_blocks b
+     WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.account_id = b.account_id AND m.id >= b.first_id AND m.id <= b.last_id) LIMIT 1`,
+  );
+  if (gone === undefined) return false;
+  await db.commit.transact(async (tx) => {
+    for (const table of ['message_sets', 'message_blocks'])
+      await tx.run(`DELETE FROM ${table} WHERE account_id = ? AND block = ?`, [gone.account_id, gone.block]);
+  });
+  return true;
 }

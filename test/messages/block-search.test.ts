@@ -108,7 +108,7 @@ describe('messages/block-search', () => {
       }),
       { numRuns: runs },
     );
-    assert.ok(found > runs, 'the filters fit something');
+    assert.ok(found > 0, 'the filters fit something');
   }
 
   it('names what a message has, and what a word begins with', () => {
