@@ -71,7 +71,10 @@ describe('inbound/listener: parameters', () => {
     return client;
   };
   afterEach(async () => {
-    for (const one of open.splice(0).reverse()) await ('end' in one ? one.end() : one.close());
+    for (const one of open.splice(0).reverse()) {
+      if ('end' in one) one.end();
+      else await one.close();
+    }
   });
 
   const rows: [said: string, mx: RegExp, submission: RegExp][] = [
