@@ -1,6 +1,5 @@
 /** Many who follow the log cost it one reading, and each gets what the log would have given it, once and in order. */
 import assert from 'node:assert/strict';
-import type { Knex } from 'knex';
 import { newId } from '../../src/base/id.ts';
 import { createBell } from '../../src/base/bell.ts';
 import { eventsAfter, type EventFilter } from '../../src/events/event-log.ts';
@@ -31,7 +30,7 @@ describe('events/tail', () => {
         queries++;
         return Reflect.apply(target, self, args) as unknown;
       },
-    }) as Knex;
+    });
     tail = createEventTail({ db: { read, fast: temp.db.fast }, clock, bells: { events } });
     messages = [ACCOUNT, OTHER, ACCOUNT].map((account_id, i) => {
       const message = messageRow({ account_id, ...(i === 2 ? { batch_id: 'bat_1', tags_json: '["news"]' } : {}) });
