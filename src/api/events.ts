@@ -40,6 +40,8 @@ const PATH = '/v1/events';
 const START = 'start';
 const END = 'end';
 const COMMENT_MS = 15_000;
+/** For memory to be as new as who comes; then the log is asked. */
+const FIRST_MS = 2000;
 const PAGE = 500;
 
 const EventsQuery = z.strictObject({
@@ -241,16 +243,21 @@ async function serverSentEvents(reading: Reading): Promise<Reply> {
   const from = call.header('last-event-id') ?? call.query.after;
   // As for NDJSON: a cursor that is wrong has to be told now.
   const start = from === undefined ? await lastSequence(deps.db.read) : await positionOf(reading, from, 'after');
-  return { status: 200, stream: Readable.from(follow(reading, start)), type: 'text/event-stream; charset=utf-8' };
+  return {
+    status: 200,
+    stream: Readable.from(follow(reading, start, from === undefined)),
+    type: 'text/event-stream; charset=utf-8',
+  };
 }
 
-async function* follow(reading: Reading, start: number): AsyncGenerator<string> {
+async function* follow(reading: Reading, start: number, isNew: boolean): AsyncGenerator<string> {
   const { filter } = reading;
   const follower = attend(reading);
   try {
     let position = start;
-    let rang = false;
     yield ': welcome\n\n';
+    // Who resumes may be behind what memory holds, and is told what the log says now: some of it may have been erased.
+    let rang = isNew && (await follower.next(FIRST_MS));
     while (!follower.over()) {
       const found = await (rang ? follower.hear(filter, position, PAGE) : follower.look(filter, position, PAGE));
       if (found.events.length > 0) yield found.events.map((event) => message(reading, event)).join('');

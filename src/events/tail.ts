@@ -141,7 +141,8 @@ export function createEventTail({ db, clock, bells }: TailDeps): EventTail {
       };
       listeners.add(listener);
       unlisten ??= bells.events.listen(ring);
-      if (!floors.has(accountId)) ring();
+      // Whoever comes is woken soon, with memory as new as its coming.
+      ring();
 
       async function look(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
         const leave = await gate.enter();
