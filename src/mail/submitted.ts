@@ -4,6 +4,7 @@
  *
  *   readSubmitted      octets -> header and body to send, and what the header says
  *   finishSubmitted    the fields that only the service knows put before it
+ *   renewSubmitted     the same mail once more, as a new one
  */
 import { isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
@@ -153,11 +154,29 @@ export interface Stamp {
 
 /** The octets to keep and send: RFC 5321 section 4.4 puts Received in front. */
 export function finishSubmitted(mail: SubmittedMail, stamp: Stamp): Buffer {
-  const date = mail.hasDate ? '' : `Date: ${stamp.date.toUTCString().replace('GMT', '+0000')}\r\n`;
+  const date = mail.hasDate ? '' : `Date: ${dateOf(stamp.date)}\r\n`;
   const messageId = mail.messageId === null ? `Message-ID: ${stamp.messageId}\r\n` : '';
   const head = `Received: ${stamp.received}\r\n${date}${messageId}${mail.head}\r\n`;
   return Buffer.concat([Buffer.from(head), mail.body]);
 }
+
+/**
+ * What finishSubmitted made, as a mail of its own: mailboxes drop a second mail with a Message-ID that they have. All else stays
+ * as it came, Received too: it says where the mail was submitted, and when.
+ */
+export function renewSubmitted(whole: Buffer, { messageId, date }: Pick<Stamp, 'messageId' | 'date'>): Buffer {
+  const end = endOfHead(whole);
+  const fields = parseHeaders(whole.subarray(0, end));
+  const others = fields.filter(({ name }) => !['message-id', 'date'].includes(name.toLowerCase()));
+  const received = others.filter(({ name }) => name.toLowerCase() === 'received');
+  const rest = others.filter((field) => !received.includes(field));
+  const fresh = `Date: ${dateOf(date)}\r\nMessage-ID: ${messageId}\r\n`;
+  const head = `${received.map(rawOf).join('')}${fresh}${rest.map(rawOf).join('')}`;
+  return Buffer.concat([Buffer.from(head), whole.subarray(end)]);
+}
+
+const rawOf = ({ raw }: HeaderField): string => raw;
+const dateOf = (date: Date): string => date.toUTCString().replace('GMT', '+0000');
 
 /** Index of the empty line, or the end where there is none. */
 function endOfHead(bytes: Buffer): number {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { simpleParser, type ParsedMail } from 'mailparser';
 import { hasLongLine } from '../../src/mail/long-lines.ts';
-import { finishSubmitted, readSubmitted, type SubmittedMail } from '../../src/mail/submitted.ts';
+import { finishSubmitted, readSubmitted, renewSubmitted, type SubmittedMail } from '../../src/mail/submitted.ts';
 
 const FROM = 'From: Acme <hi@acme.test>\r\n';
 
@@ -91,6 +91,14 @@ describe('mail/submitted', () => {
       `Received: from a by b\r\nDate: Sat, 31 Jan 2026 09:30:00 +0000\r\nMessage-ID: <1@acme.test>\r\n${FROM}\r\nx\r\n`,
     );
     assert.equal(whole(`${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`), `Received: from a by b\r\n${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`); // prettier-ignore
+  });
+
+  it('makes a new mail of one that was sent, with everything else as it was', () => {
+    const first = finishSubmitted(good(`Received: from x\r\n by y\r\n${FROM}message-id: <m@x>\r\nSubject: ä\r\n b\r\nDATE: x\r\n\r\n\xff.\r\n`), stamp); // prettier-ignore
+    const again = renewSubmitted(first, { messageId: '<2@acme.test>', date: new Date('2026-02-01T00:00:00Z') });
+    const fresh = 'Date: Sun, 01 Feb 2026 00:00:00 +0000\r\nMessage-ID: <2@acme.test>\r\n';
+    assert.equal(again.toString(), `Received: from a by b\r\nReceived: from x\r\n by y\r\n${fresh}${FROM}Subject: ä\r\n b\r\n\r\n\xff.\r\n`); // prettier-ignore
+    assert.deepEqual(readSubmitted(again).kind, 'mail');
   });
 
   it('keeps a header that is not UTF-8 legible', () => {
