@@ -63,8 +63,8 @@ const PATIENCE_MS = 1_000;
 export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void> {
   let next = begin(deps, lane.take());
   let finished: Finished | null = null;
-  /** Its last mail found a connection: so will the next, most likely. */
-  let isWarm = false;
+  /** Whether its last mail found a connection: so will the next, most likely. */
+  const way = { isWarm: false };
   while (next !== null) {
     const { job, prepared } = next;
     const mail = await prepared;
@@ -77,16 +77,16 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
       continue;
     }
     // Where the wire is quicker than composing and signing, a mail begun only then is not ready for the common commit.
-    const ahead: { begun: Begun | null } = { begun: isWarm ? beginAhead(deps, lane.takeAhead()) : null };
+    const ahead: { begun: Begun | null } = { begun: way.isWarm ? beginAhead(deps, lane.takeAhead()) : null };
     const claim = await settleAndClaim(deps, finished, job);
     finished = null;
     if (claim === null) {
       next = following(deps, lane, ahead.begun);
       continue;
     }
-    isWarm = false;
+    way.isWarm = false;
     const attempted = await attemptClaimed(deps, job, mail, claim, () => {
-      isWarm = true;
+      way.isWarm = true;
       ahead.begun ??= beginAhead(deps, lane.takeAhead());
     }).catch((error: unknown) => {
       if (ahead.begun !== null) begunAhead.delete(ahead.begun.job);
