@@ -63,6 +63,8 @@ const PATIENCE_MS = 1_000;
 export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void> {
   let next = begin(deps, lane.take());
   let finished: Finished | null = null;
+  /** Whether its last mail found a connection: so will the next, most likely. */
+  const way = { isWarm: false };
   while (next !== null) {
     const { job, prepared } = next;
     const mail = await prepared;
@@ -74,21 +76,24 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
       next = begin(deps, lane.take());
       continue;
     }
+    // Where the wire is quicker than composing and signing, a mail begun only then is not ready for the common commit.
+    const ahead: { begun: Begun | null } = { begun: way.isWarm ? beginAhead(deps, lane.takeAhead()) : null };
     const claim = await settleAndClaim(deps, finished, job);
     finished = null;
     if (claim === null) {
-      next = begin(deps, lane.take());
+      next = following(deps, lane, ahead.begun);
       continue;
     }
-    const ahead: { begun: Begun | null } = { begun: null };
+    way.isWarm = false;
     const attempted = await attemptClaimed(deps, job, mail, claim, () => {
+      way.isWarm = true;
       ahead.begun ??= beginAhead(deps, lane.takeAhead());
     }).catch((error: unknown) => {
       if (ahead.begun !== null) begunAhead.delete(ahead.begun.job);
       throw error;
     });
     finished = { job, occurrences: occurrencesOf(deps, job, claim.attemptCount, attempted) };
-    next = (ahead.begun === null ? null : kept(lane, ahead.begun)) ?? begin(deps, lane.take());
+    next = following(deps, lane, ahead.begun);
     if (next?.isReady !== true) {
       await settle(deps, finished);
       finished = null;
@@ -106,6 +111,10 @@ function beginAhead(deps: WorkerDeps, job: Job | null): Begun | null {
   if (begun !== null) begunAhead.set(begun.job, begun);
   return begun;
 }
+
+/** What was begun ahead, or else what the lane gives. */
+const following = (deps: WorkerDeps, lane: Lane<Job>, begun: Begun | null): Begun | null =>
+  (begun === null ? null : kept(lane, begun)) ?? begin(deps, lane.take());
 
 /** What was begun ahead, if it is still this worker's. What goes back to the lane is made ready anew when its turn comes. */
 function kept(lane: Lane<Job>, begun: Begun): Begun | null {

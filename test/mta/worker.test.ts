@@ -149,6 +149,31 @@ describe('mta/worker', () => {
     assert.deepEqual(bench.lanes.views(), []);
   });
 
+  it('makes the next mail ready while the claim is written, once it has met a connection', async () => {
+    const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
+    bench.prepare = async () => {
+      await turn();
+      await turn();
+      return ready;
+    };
+    bench.attempt = async (_, __, connected) => {
+      connected();
+      await turn();
+      return { kind: 'done', outcome: accepted(), followUps: [] };
+    };
+    bench.offer('a', 'b', 'c', 'd');
+    await settled();
+    assert.deepEqual(bench.units, [
+      ['a:claimed'],
+      // Begun when the first met its connection, the second is ready too late.
+      ['a:outcome'],
+      ['b:claimed'],
+      ['b:outcome', 'c:claimed'],
+      ['c:outcome', 'd:claimed'],
+      ['d:outcome'],
+    ]);
+  });
+
   it('writes an outcome at once where the next mail is not ready', async () => {
     let release: (() => void) | undefined;
     bench.prepare = (id) =>
