@@ -2,9 +2,9 @@
  * The only place that builds things. Everything gets what it may touch handed in here; everything that is opened here is
  * closed here, in the opposite order: intake first, then deliveries in flight, then what has to be written, then the database.
  */
-import { mkdirSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import type { AddressInfo } from 'node:net';
+import path from 'node:path';
 import { createBell, type Bell } from './base/bell.ts';
 import { systemClock, type Clock } from './base/clock.ts';
 import { createGate } from './base/gate.ts';
@@ -20,6 +20,7 @@ import { ownCertificate } from './config/own-certificate.ts';
 import { readScanners, shippedScanners } from './config/scanners.ts';
 import { changesBetween, type Changes } from './config/changes.ts';
 import { readOperators } from './config/operators.ts';
+import { makeDataFolder } from './config/data-folder.ts';
 import type { Config } from './config/schema.ts';
 import { openDatabase, sqliteFile, type Database } from './storage/database.ts';
 import { createDiskGuard, type DiskGuard } from './storage/disk-guard.ts';
@@ -85,6 +86,7 @@ import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl, type Control } from './operator/control-server.ts';
 import { createHistory } from './operator/history.ts';
 import { createMeters, type Meters } from './operator/meters.ts';
+import { requireKeys } from './operator/sealed-secrets.ts';
 import { listingRule } from './operator/listings.ts';
 import { metricsHandler, serveMetrics, type MetricsServer } from './operator/metrics.ts';
 import type { OperatorDeps } from './operator/operation.ts';
@@ -122,7 +124,7 @@ export interface App {
 
 /** Opens everything and starts. Throws where the data folder, the database or the port cannot be had. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o750 });
+  makeDataFolder(config.dataDir);
   await refuseSecondServer(config.dataDir);
   const lock = await lockFolder(config.dataDir);
   if (lock === null) throw new Unavailable('already_running', `another server is running on ${config.dataDir}`);
@@ -149,6 +151,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
       }),
   });
+  try {
+    await requireKeys({ read: db.read, keyring, log }, path.join(config.dataDir, 'secret.key'));
+  } catch (error) {
+    await db.close();
+    throw error;
+  }
   const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
   const report = (error: unknown): void => {
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
