@@ -2,12 +2,12 @@
  * The only place that builds things; each part has its file in `app/`. Everything gets what it may touch handed in; everything
  * that is opened is closed in the opposite order.
  */
-import { mkdirSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { Windows } from './base/windows.ts';
 import { readCertificate } from './config/certificate.ts';
 import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';
+import { makeDataFolder } from './config/data-folder.ts';
 import type { Config } from './config/schema.ts';
 import type { Database } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
@@ -56,7 +56,7 @@ export interface App {
 
 /** Opens everything and starts. Throws where the data folder, the database or the port cannot be had. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o750 });
+  makeDataFolder(config.dataDir);
   await refuseSecondServer(config.dataDir);
   const lock = await lockFolder(config.dataDir);
   if (lock === null) throw new Unavailable('already_running', `another server is running on ${config.dataDir}`);

@@ -3,6 +3,7 @@
  * first, closed last.
  */
 import { networkInterfaces } from 'node:os';
+import path from 'node:path';
 import { createBell } from '../base/bell.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
@@ -35,6 +36,7 @@ import { createHits } from '../tracking/hit.ts';
 import { trackingKeys } from '../tracking/token.ts';
 import { copyBeforeMigration } from '../operator/before-migration.ts';
 import { createMeters } from '../operator/meters.ts';
+import { requireKeys } from '../operator/sealed-secrets.ts';
 import type { Overrides } from './overrides.ts';
 
 /** What a reload replaces while everything runs. */
@@ -61,6 +63,12 @@ export async function openGround(config: Config, overrides: Overrides, complaine
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
       }),
   });
+  try {
+    await requireKeys({ read: db.read, keyring, log }, path.join(config.dataDir, 'secret.key'));
+  } catch (error) {
+    await db.close();
+    throw error;
+  }
   const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
   const report = (error: unknown): void => {
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
