@@ -23,6 +23,7 @@ describe('app: the data folder', () => {
       [file, 'it is no folder'],
       [path.join(file, 'below'), 'a part of its path is no folder'],
       [path.join(folder, 'n'.repeat(300)), 'the name is too long'],
+      ['/proc/posthorn', 'no folder can be made there'],
     ];
     for (const [dataDir, says] of paths)
       await assert.rejects(startApp({ ...configFor(folder, 25), dataDir }), (error) => {
