@@ -7,6 +7,7 @@ import { domainChecks } from '../housekeeping/domain-checks.ts';
 import { endedSuppressions } from '../housekeeping/ended-suppressions.ts';
 import { createHousekeeping } from '../housekeeping/housekeeping.ts';
 import { expiredIdempotency } from '../housekeeping/idempotency.ts';
+import { messageBlocks } from '../housekeeping/message-blocks.ts';
 import { oldAggregates } from '../housekeeping/old-aggregates.ts';
 import { oldSessions } from '../housekeeping/old-sessions.ts';
 import { oldStats } from '../housekeeping/old-stats.ts';
@@ -35,6 +36,7 @@ export function buildHousekeeping(
     ...tlsReports(ground, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
+    messageBlocks({ db, clock }),
     ...spaceRules({ db, clock }),
   ]);
 }

@@ -590,6 +590,7 @@ function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: Me
       domain: row.from_domain,
       recipient: delivery.address,
       tags: draft.tags,
+      template: row.template_id,
     };
     addToStats(plan.stats, facts, ['suppressed']);
   }
