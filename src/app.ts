@@ -304,8 +304,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       log,
       authenticate: callers.authenticate,
       keyChanges: bells.keys,
-      noteUse: (keyId, ip) => {
-        callers.noteUse(keyId, ip);
+      noteUse: (keyId, ip, endpoint) => {
+        callers.noteUse(keyId, ip, endpoint);
       },
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: auditLog,
@@ -385,8 +385,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       keyChanges: bells.keys,
       trustedCaller: () =>
         submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey),
-      noteUse: (keyId, ip) => {
-        callers.noteUse(keyId, ip);
+      noteUse: (keyId, ip, endpoint) => {
+        callers.noteUse(keyId, ip, endpoint);
       },
       takeRequest(accountId, plan) {
         const now = clock.now();

@@ -57,7 +57,7 @@ async function setPassword(page: Page, link: string, email?: string): Promise<vo
   const address = page.getByLabel('E-mail address');
   if (email !== undefined && (await address.isVisible())) await address.fill(email);
   await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
-  await page.getByLabel('The same again').fill(PASSWORD);
+  await page.getByLabel('Repeat the password').fill(PASSWORD);
   await page.locator('form button.main').click();
   await page.waitForURL(/\/(?:welcome)?$/);
 }
@@ -76,7 +76,7 @@ async function signInMember(admin: Page, page: Page): Promise<void> {
   await admin.goto('/team');
   const email = `member.${String(Date.now())}@acme.test`;
   await admin.locator('main form[action="/team"] [name=email]').fill(email);
-  await admin.getByRole('button', { name: 'Add, and make a set-up link' }).click();
+  await admin.getByRole('button', { name: 'Add, and create a set-up link' }).click();
   await setPassword(page, await admin.locator('main pre').innerText());
 }
 
@@ -86,12 +86,9 @@ async function picture(page: Page, scene: Scene): Promise<void> {
     await page.setViewportSize({ width, height: width === 360 ? 740 : 860 });
     await scene.show(page);
     const height = await page.evaluate<number>('document.documentElement.scrollHeight');
-    await page.screenshot({
-      path: path.join(to, `${scene.name}-${kind}.png`),
-      animations: 'disabled',
-      fullPage: true,
-      clip: { x: 0, y: 0, width, height: Math.min(height, TALLEST[kind]) },
-    });
+    // What lies outside of the window is not all drawn: frames stay white.
+    await page.setViewportSize({ width, height: Math.min(height, TALLEST[kind]) });
+    await page.screenshot({ path: path.join(to, `${scene.name}-${kind}.png`), animations: 'disabled' });
   }
   console.log(scene.name, new URL(page.url()).pathname);
 }

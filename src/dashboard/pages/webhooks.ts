@@ -50,15 +50,15 @@ export function webhookPages(): Page[] {
     post(`${WHERE}/new`, create),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
     post(`${WHERE}/:id`, change),
-    post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'It is called again. What happened meanwhile is told now.')),
-    post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you let it go on.')),
+    post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'It is called again. Events since then are delivered now.')),
+    post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you resume it.')),
     post(`${WHERE}/:id/test`, test),
     post(`${WHERE}/:id/rotate`, (visit) => secret(visit, 'rotateWebhookSecret', 'New secret')),
     post(`${WHERE}/:id/secret`, (visit) => secret(visit, 'getWebhookSecret', 'Secret')),
     post(`${WHERE}/:id/replay`, replay),
     post(`${WHERE}/:id/deliveries/:delivery_id/resend`, async (visit) => {
       await visit.ask('resendWebhookDelivery', { params: visit.params });
-      return move(placeOf(visit), 'It is told again now.');
+      return move(placeOf(visit), 'It is sent again now.');
     }),
     post(`${WHERE}/:id/remove`, async (visit) => {
       await visit.ask('deleteWebhook', { params: visit.params });
