@@ -47,8 +47,8 @@ export function bytesText(n: number): string {
   return `${power === 0 || size >= 100 ? size.toFixed(0) : size.toFixed(1)} ${units[power] ?? ''}`;
 }
 
-/** `snake_case` and `kebab-case` as words. */
-export const wordsOf = (text: string): string => text.replaceAll(/[_-]+/g, ' ');
+/** `snake_case`, `kebab-case` and `stream:name` as words. */
+export const wordsOf = (text: string): string => text.replaceAll(/[_:-]+/g, ' ');
 
 const millis = (value: unknown): number | null => {
   if (typeof value === 'number') return value;

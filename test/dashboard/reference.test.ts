@@ -138,7 +138,9 @@ describe('dashboard: small things', () => {
   it('the health of an endpoint is that of its last attempts', () => {
     const ok = { status: 'delivered', next_attempt_at: null } as const;
     const bad = (next: string | null) => ({ status: 'failed', next_attempt_at: next }) as const;
-    assert.deepEqual(healthOf([]), { sampled: 0, rate: null, nextAt: null });
-    assert.deepEqual(healthOf([ok, bad('2026-02-02'), bad('2026-02-01'), ok]), { sampled: 4, rate: 0.5, nextAt: '2026-02-01' }); // prettier-ignore
+    assert.deepEqual(healthOf([], 0), { sampled: 0, rate: null, nextAt: null });
+    const attempts = [ok, bad('2026-02-02'), bad('2026-02-01'), ok];
+    assert.deepEqual(healthOf(attempts, 0), { sampled: 4, rate: 0.5, nextAt: '2026-02-01' });
+    assert.equal(healthOf(attempts, Date.parse('2026-02-01')).nextAt, '2026-02-02', 'a retry that was made is no plan');
   });
 });

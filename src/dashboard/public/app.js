@@ -14,7 +14,8 @@ function localTimes(root = document) {
 }
 localTimes();
 const zone = document.getElementById('zone');
-if (zone !== null) zone.textContent = `${Intl.DateTimeFormat().resolvedOptions().timeZone}, UTC on hover`;
+const zoneName = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone !== null && zoneName !== 'UTC') zone.textContent = `${zoneName}, UTC on hover`;
 
 // What htmx puts in gets the same care as what was there; a part that a page asks for by itself keeps no session open, rests
 // while nobody looks, and stays as it is when an answer fails.
