@@ -54,9 +54,30 @@ export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   const end = endOfHead(whole);
   if (end > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const headBytes = whole.subarray(0, end);
-  const fields = parseHeaders(isUtf8(headBytes) ? headBytes.toString('utf8') : headBytes.toString('latin1'));
+  const head = inForm(isUtf8(headBytes) ? headBytes.toString('utf8') : headBytes.toString('latin1'));
+  if (head === null) return refused('5.6.0 a line of the header is no field: is there an empty line before the body?');
+  const fields = parseHeaders(head);
   const body = whole.subarray(Math.min(whole.length, end + 2));
   return readFields(fields, body);
+}
+
+/** RFC 5322 section 2.2; spaces before the colon are of section 4.5, which is to be read and not to be written. */
+const FIELD = /^([!-9;-~]+)[ \t]*:/;
+/** What mailbox files put before a mail (RFC 4155), and some programs leave there. */
+const MBOX_LINE = /^>?From /;
+
+/**
+ * The header as it may be sent, or null where a line of it is no field. Such a line ends the header for one reader and is passed
+ * over by the next: what stands after it (Bcc, a text without the empty line before it) would be shown to some and lost to others.
+ */
+function inForm(head: string): string | null {
+  const lines = head.split('\r\n');
+  const first = lines[0] ?? '';
+  if (MBOX_LINE.test(first) && !FIELD.test(first)) lines.shift();
+  const isFolded = (line: string): boolean => line.startsWith(' ') || line.startsWith('\t');
+  if (lines[0] !== undefined && isFolded(lines[0])) return null;
+  if (lines.some((line) => line !== '' && !isFolded(line) && !FIELD.test(line))) return null;
+  return lines.map((line) => line.replace(FIELD, '$1:')).join('\r\n');
 }
 
 function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail | RefusedMail {
@@ -65,7 +86,7 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
   const from = senderOf(named('from'));
   if (typeof from === 'string') return refused(from);
   const kept = fields.filter(({ name }) => !DROPPED.test(name.toLowerCase()));
-  if (kept.some(({ raw }) => raw.split('\r\n').some((line) => line.length > LONGEST_LINE)))
+  if (kept.some(({ raw }) => raw.split('\r\n').some((line) => Buffer.byteLength(line) > LONGEST_LINE)))
     return refused(`5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets`);
   const whole = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
   if (whole === null)

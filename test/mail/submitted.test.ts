@@ -25,6 +25,11 @@ describe('mail/submitted', () => {
     [`${FROM}\r\nno end`, FROM, 'no end\r\n', 'the last line gets its end'],
     [`${FROM}Subject: x`, `${FROM}Subject: x\r\n`, '', 'a header alone'],
     [`${FROM}Bcc: a@b.test,\r\n c@d.test\r\nReturn-Path: <x@y>\r\nX-Own: 1\r\n\r\n`, `${FROM}X-Own: 1\r\n`, '', 'what is nobody’s business is taken out, folded lines too'],
+    ['From : hi@acme.test\r\nSubject\t : x\r\n\r\n', 'From: hi@acme.test\r\nSubject: x\r\n', '', 'spaces before the colon go'],
+    [`${FROM}bcc : c@d.test\r\n\r\n`, FROM, '', 'also in Bcc'],
+    [`${FROM}Subject: x\r\n y : z\r\n\r\nA : b\r\n`, `${FROM}Subject: x\r\n y : z\r\n`, 'A : b\r\n', 'but not in what is no name'],
+    [`From hi@acme.test Sat Jan 31 09:30:00 2026\r\n${FROM}\r\n`, FROM, '', 'the line that mailbox files begin a mail with goes'],
+    [`>From hi@acme.test Sat Jan 31 09:30:00 2026\r\n${FROM}\r\n`, FROM, '', 'quoted, too'],
     [`${FROM}Subject: a\r\n  b\r\n\r\n`, `${FROM}Subject: a\r\n  b\r\n`, '', 'folding stays'],
   ] as const)
     it(`keeps ${JSON.stringify(text.slice(0, 40))}: ${reason}`, () => {
@@ -40,6 +45,25 @@ describe('mail/submitted', () => {
     [`${FROM}\r\na\0b`, /^5\.6\.0 the mail has NUL/, 'NUL'],
     [`${'Received: x\r\n'.repeat(51)}${FROM}\r\n`, /^5\.4\.6 too many hops/, 'a loop'],
     [`${FROM}X-Long: ${'a'.repeat(1000)}\r\n\r\n`, /^5\.6\.0 a line of the header/, 'a header line that is too long'],
+    [
+      `${FROM}X-Long: ${'ä'.repeat(600)}\r\n\r\n`,
+      /^5\.6\.0 a line of the header/,
+      'one of fewer characters, which is too long in octets',
+    ],
+    [
+      `${FROM}Subject: x\r\nGood day\r\n`,
+      /^5\.6\.0 a line of the header is no field/,
+      'a text without the empty line before it',
+    ],
+    [`${FROM}Good day: x\r\n\r\n`, /^5\.6\.0 a line of the header is no field/, 'a name with a space in it'],
+    [`${FROM}: x\r\n\r\n`, /^5\.6\.0 a line of the header is no field/, 'a field without a name'],
+    [`${FROM}Größe: x\r\n\r\n`, /^5\.6\.0 a line of the header is no field/, 'a name outside ASCII'],
+    [` a: b\r\n${FROM}\r\n`, /^5\.6\.0 a line of the header is no field/, 'a folded line that folds nothing'],
+    [
+      `${FROM}From hi@acme.test Sat Jan 31 09:30:00 2026\r\n\r\n`,
+      /^5\.6\.0 a line of the header is no field/,
+      'the line of a mailbox file in the middle',
+    ],
     [`${FROM}X: ${'a\r\n '.repeat(200_000)}\r\n\r\n`, /^5\.6\.0 the header is too large/, 'a header without end'],
   ] as const)
     it(`refuses ${reason}`, () => {
