@@ -27,8 +27,8 @@ function listenerDeps(ground: Ground, accept: AcceptDeps, accountWindows: Window
     authenticate: callers.authenticate,
     keyChanges: bells.keys,
     trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),
-    noteUse: (keyId, ip) => {
-      callers.noteUse(keyId, ip);
+    noteUse: (keyId, ip, endpoint) => {
+      callers.noteUse(keyId, ip, endpoint);
     },
     takeRequest(accountId, plan) {
       const now = clock.now();

@@ -38,8 +38,8 @@ export function buildApi(ground: Ground, parts: WebParts): Api {
       log,
       authenticate: callers.authenticate,
       keyChanges: bells.keys,
-      noteUse: (keyId, ip) => {
-        callers.noteUse(keyId, ip);
+      noteUse: (keyId, ip, endpoint) => {
+        callers.noteUse(keyId, ip, endpoint);
       },
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: ground.auditLog,
