@@ -48,6 +48,8 @@ export interface DueHint {
   class: number;
   accountId: string;
   dueAt: number;
+  /** Which it is, where it is one alone: then there is nothing to look for. */
+  id?: string;
 }
 
 export interface AcceptDeps {
@@ -597,10 +599,11 @@ function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: Me
   if (delivery.due_at !== null) addHint(plan, delivery, delivery.due_at);
 }
 
-function addHint(plan: Plan, { domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
+function addHint(plan: Plan, { id, domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
   const key = `${domain} ${String(order)} ${accountId}`;
   const known = plan.hints.get(key);
-  if (known === undefined || dueAt < known.dueAt) plan.hints.set(key, { domain, class: order, accountId, dueAt });
+  if (known === undefined) plan.hints.set(key, { domain, class: order, accountId, dueAt, id });
+  else plan.hints.set(key, { domain, class: order, accountId, dueAt: Math.min(dueAt, known.dueAt) });
 }
 
 interface NewEntry {
