@@ -1,6 +1,6 @@
 // Makes a checkout ready to run: installs what is missing, builds what is stale. Says nothing and takes a moment when there
 // is nothing to do. Plain Node.js without packages, since it runs before there are any.
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 
@@ -21,14 +21,22 @@ const COMPILERS = [
   ['g++', 'g++'],
 ];
 
+/** How often somebody who waits is told that it goes on, in milliseconds. */
+const TELL_EVERY_MS = Number(process.argv[2] ?? 10_000);
+const COMPILED = path.join(root, 'node_modules/sqlite3/build/Release');
+
 if (!isInstalled()) {
-  step(
-    'installing packages (sqlite3 may be compiled, which takes a minute)',
+  await step(
+    'installing packages (once: half a minute, and some minutes more where sqlite3 has to be compiled)',
     ['ci', '--include=dev', '--no-audit', '--no-fund'],
-    explainInstall,
+    { doing: whatNpmDoes, explain: explainInstall },
   );
 }
-if (isStale()) step('building', ['run', '--silent', 'build'], () => '');
+if (isStale())
+  await step('building (10 to 30 seconds)', ['run', '--silent', 'build'], {
+    doing: () => 'building',
+    explain: () => '',
+  });
 
 /** True if every package of the lockfile is there in its version. Compared by content: times say nothing after a checkout. */
 function isInstalled() {
@@ -61,15 +69,36 @@ function newest(file) {
   return readdirSync(file).reduce((latest, name) => Math.max(latest, newest(path.join(file, name))), stats.mtimeMs);
 }
 
-/** Runs npm; its output is shown only when it fails. */
-function step(what, args, explain) {
+/** Runs npm; its output is shown only when it fails. `doing`: what it is at, for who waits. */
+async function step(what, args, { doing, explain }) {
   console.error(`posthorn: ${what} ...`);
-  const result = spawnSync('npm', args, { cwd: root, encoding: 'utf8', maxBuffer: 64 * 2 ** 20 });
-  if (result.status === 0) return;
-  const reason = result.error === undefined ? '' : String(result.error);
-  console.error([result.stdout, result.stderr, reason].filter(Boolean).join('\n').trim());
+  const began = process.hrtime.bigint();
+  const seconds = () => Number((process.hrtime.bigint() - began) / 1_000_000_000n);
+  const telling = setInterval(() => console.error(`posthorn: ${doing()} (${seconds()} s)`), TELL_EVERY_MS);
+  const { status, output } = await run('npm', args);
+  clearInterval(telling);
+  if (status === 0) return;
+  console.error(output.trim());
   console.error(`posthorn: \`npm ${args.join(' ')}\` failed.${explain()}`);
   process.exit(1);
+}
+
+function run(command, args) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+    const parts = [];
+    child.stdout.on('data', (part) => parts.push(part));
+    child.stderr.on('data', (part) => parts.push(part));
+    child.on('error', (error) => resolve({ status: 1, output: String(error) }));
+    child.on('close', (status) => resolve({ status, output: Buffer.concat(parts).toString('utf8') }));
+  });
+}
+
+/** sqlite3 comes last, and its compiler leaves its objects here as it goes. */
+function whatNpmDoes() {
+  if (existsSync(path.join(COMPILED, 'obj.target')))
+    return 'compiling sqlite3, as there is no binary of it for this machine: one to five minutes, only this once';
+  return existsSync(path.join(root, 'node_modules')) ? 'unpacking packages' : 'fetching packages';
 }
 
 function explainInstall() {

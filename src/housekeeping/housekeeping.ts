@@ -39,8 +39,8 @@ export interface Housekeeping {
 const FIRST_MS = 60_000;
 /** Between two steps of a rule without measure. */
 const PAUSE_MS = 50;
-/** Between two sized steps: the writer is ours for half of the time at most, and only while nobody else wants it. */
-const SHORT_PAUSE_MS = 5;
+/** Between two sized steps, so that who wants to write gets his turn first: the next begins only while nobody does. */
+const SHORT_PAUSE_MS = 1;
 /** How long one step may hold the writer, and how many rows are tried first. */
 const AIM_MS = 5;
 const FIRST_ROWS = 20;

@@ -29,6 +29,8 @@ export interface MessageFilter {
   /** The sending domain. */
   domain?: string;
   rfcMessageId?: string;
+  /** No index has it: give a narrow range of times with it. */
+  requestId?: string;
   /** Half-open range of acceptance times in ms. */
   createdAfter?: number;
   createdBefore?: number;
@@ -448,7 +450,7 @@ const endOf = (beginning: string): string => `${beginning}\u{10ffff}`;
 /** `id`: the message's id where the branch has it first, so that what an index tells is looked at before the message is read. */
 function narrow(query: Knex.QueryBuilder, filter: MessageFilter, id: string): void {
   const { accountId, status, to, from, subject, tags = [], metadata = {}, createdAfter, createdBefore, opened, clicked, test } = filter; // prettier-ignore
-  const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain}; // prettier-ignore
+  const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain, 'm.request_id': filter.requestId }; // prettier-ignore
   for (const [column, value] of Object.entries(equal)) if (value !== undefined) query.where(column, value);
   if (filter.rfcMessageId !== undefined) narrowToRfcId(query, filter.rfcMessageId);
   if (status !== undefined) query.whereIn('m.status', status);

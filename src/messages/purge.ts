@@ -29,10 +29,9 @@ export function purgeContents(commit: Transactor, accountId: string, before: num
   return commit.transact(async (tx) => {
     const mark = `${CONTENT_MARK}${accountId}`;
     const [last] = await tx.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [mark]);
-    const rows = await tx.all<Pick<MessageRow, 'id' | 'content_id'> & { waits: number }>(
-      `SELECT m.id, m.content_id, EXISTS (
-         SELECT 1 FROM messages o JOIN deliveries d ON d.message_id = o.id
-         WHERE d.due_at IS NOT NULL AND (o.id = m.id OR (m.batch_id IS NOT NULL AND o.batch_id = m.batch_id))) AS waits
+    const rows = await tx.all<Pick<MessageRow, 'id' | 'content_id' | 'batch_id'> & { waits: number }>(
+      `SELECT m.id, m.content_id, m.batch_id,
+         EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
        FROM messages m WHERE m.account_id = ? AND m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?`,
       [accountId, last?.value ?? '', idFloor('msg', before), most],
     );
@@ -40,10 +39,7 @@ export function purgeContents(commit: Transactor, accountId: string, before: num
     const passed = end < 0 ? rows : rows.slice(0, end);
     const newest = passed.at(-1);
     if (newest === undefined) return 0;
-    await removeContents(
-      tx,
-      passed.map(({ content_id }) => content_id),
-    );
+    await removeContents(tx, await unshared(tx, passed, newest.id));
     await tx.run('DELETE FROM settings WHERE name = ?', [mark]);
     await tx.run('INSERT INTO settings (name, value) VALUES (?, ?)', [mark, newest.id]);
     return passed.length;
@@ -57,8 +53,8 @@ export function purgeMessages(
   { before, now, most }: { before: number; now: number; most: number },
 ): Promise<number> {
   return commit.transact(async (tx) => {
-    const rows = await tx.all<MessageRow>(
-      `SELECT m.* FROM messages m WHERE m.account_id = ? AND m.id < ?
+    const rows = await tx.all<Leaving>(
+      `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.subject, m.tags_json, m.metadata_json FROM messages m WHERE m.account_id = ? AND m.id < ?
          AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)
        ORDER BY m.id LIMIT ?`,
       [accountId, idFloor('msg', before), most],
@@ -68,7 +64,13 @@ export function purgeMessages(
   });
 }
 
-async function removeMessages(tx: Connection, rows: readonly MessageRow[], now: number): Promise<void> {
+/** What has to be known of a message to find all that belongs to it. */
+type Leaving = Pick<
+  MessageRow,
+  'id' | 'account_id' | 'batch_id' | 'content_id' | 'subject' | 'tags_json' | 'metadata_json'
+>;
+
+async function removeMessages(tx: Connection, rows: readonly Leaving[], now: number): Promise<void> {
   const ids = JSON.stringify(rows.map(({ id }) => id));
   const counters = new Map<string, CounterRow>();
   const within = 'message_id IN (SELECT value FROM json_each(?))';
@@ -83,38 +85,70 @@ async function removeMessages(tx: Connection, rows: readonly MessageRow[], now: 
     if (outcome === 'accepted') count(counters, accountId, now, PURGED_ATTEMPTS, PURGED);
   await removeMarks(tx, rows);
   await tx.run('DELETE FROM messages WHERE id IN (SELECT value FROM json_each(?))', [ids]);
-  // Entries of a bulk send share their body: the last of them takes it along.
-  const contents = JSON.stringify(rows.map(({ content_id, batch_id }) => [content_id, batch_id]));
-  const unused = await tx.all<{ id: string }>(
-    `SELECT DISTINCT value->>0 AS id FROM json_each(?) WHERE NOT EXISTS (
-       SELECT 1 FROM messages m WHERE m.batch_id = value->>1 AND m.content_id = value->>0)`,
-    [contents],
-  );
-  await removeContents(
-    tx,
-    unused.map(({ id }) => id),
-  );
+  await removeContents(tx, await unshared(tx, rows, ''));
+  await removeBatches(tx, rows);
   await insertRows(tx, [{ counters: [...counters.values()] }]);
 }
 
-/** Tags, metadata and words are indexed by themselves, not by message: their keys stand in the message's row. */
-async function removeMarks(tx: Connection, rows: readonly MessageRow[]): Promise<void> {
-  const tags = rows.flatMap(({ account_id, id, tags_json }) => (JSON.parse(tags_json) as string[]).map((tag) => [account_id, tag, id])); // prettier-ignore
-  const metadata = rows.flatMap(({ account_id, id, metadata_json }) => Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => [account_id, name, value, id])); // prettier-ignore
-  const words = rows.flatMap(({ account_id, id, subject }) => subjectWords(subject).map((word) => [account_id, word, id])); // prettier-ignore
-  await tx.run(
-    'DELETE FROM message_words WHERE (account_id, word, message_id) IN (SELECT value->>0, value->>1, value->>2 FROM json_each(?))',
-    [JSON.stringify(words)],
-  );
-  if (tags.length > 0)
-    await tx.run(
-      'DELETE FROM message_tags WHERE (account_id, tag, message_id) IN (SELECT value->>0, value->>1, value->>2 FROM json_each(?))',
-      [JSON.stringify(tags)],
+/**
+ * The bodies of these messages that no other needs: entries of a bulk send share theirs, and the last of them takes it along.
+ * `after`: only messages with later ids count as others. Bulk send by bulk send, as each has a thousand messages at most.
+ */
+async function unshared(
+  tx: Connection,
+  rows: readonly Pick<MessageRow, 'content_id' | 'batch_id'>[],
+  after: string,
+): Promise<string[]> {
+  const batches = new Set(rows.flatMap(({ batch_id }) => batch_id ?? []));
+  const needed = new Set<string>();
+  for (const batch of batches) {
+    const others = await tx.all<{ content_id: string }>(
+      'SELECT DISTINCT content_id FROM messages WHERE batch_id = ? AND id > ?',
+      [batch, after],
     );
+    for (const { content_id } of others) needed.add(content_id);
+  }
+  return [...new Set(rows.map(({ content_id }) => content_id))].filter((id) => !needed.has(id));
+}
+
+/** A bulk send is forgotten with the last of its messages. */
+async function removeBatches(tx: Connection, rows: readonly Leaving[]): Promise<void> {
+  const ids = new Set(rows.flatMap(({ batch_id }) => batch_id ?? []));
+  if (ids.size === 0) return;
+  await tx.run(
+    `DELETE FROM batches WHERE id IN (SELECT value FROM json_each(?))
+       AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = batches.id)`,
+    [JSON.stringify([...ids])],
+  );
+}
+
+/**
+ * Tags, metadata and words are indexed by themselves, not by message: their keys stand in the message's row. What is asked for is
+ * their rows from the oldest to the newest of these messages: without that range the planner takes the tag or word alone for
+ * choice enough, and reads all that the account ever sent with it.
+ */
+async function removeMarks(tx: Connection, rows: readonly Leaving[]): Promise<void> {
+  const ids = rows.map(({ id }) => id).sort();
+  const within = 'message_id BETWEEN ? AND ? AND +message_id IN (SELECT value FROM json_each(?))';
+  const range = [ids[0] ?? '', ids.at(-1) ?? '', JSON.stringify(ids)];
+  const accountId = rows[0]?.account_id ?? '';
+  const tags = new Set(rows.flatMap(({ tags_json }) => JSON.parse(tags_json) as string[]));
+  const words = new Set(rows.flatMap(({ subject }) => subjectWords(subject)));
+  for (const [table, column, values] of [
+    ['message_tags', 'tag', tags],
+    ['message_words', 'word', words],
+  ] as const)
+    if (values.size > 0)
+      await tx.run(
+        `DELETE FROM ${table} WHERE account_id = ? AND ${column} IN (SELECT value FROM json_each(?)) AND ${within}`,
+        [accountId, JSON.stringify([...values]), ...range],
+      );
+  const metadata = rows.flatMap(({ metadata_json }) => Object.entries(JSON.parse(metadata_json) as Record<string, string>)); // prettier-ignore
   if (metadata.length > 0)
     await tx.run(
-      'DELETE FROM message_metadata WHERE (account_id, name, value, message_id) IN (SELECT value->>0, value->>1, value->>2, value->>3 FROM json_each(?))',
-      [JSON.stringify(metadata)],
+      `DELETE FROM message_metadata WHERE account_id = ?
+         AND (name, value) IN (SELECT value->>0, value->>1 FROM json_each(?)) AND ${within}`,
+      [accountId, JSON.stringify(metadata), ...range],
     );
 }
 

@@ -30,6 +30,10 @@ export interface ApiKeyRow {
   revoked_at: number | null;
   last_used_at: number | null;
   last_used_ip: string | null;
+  /** `POST /v1/messages`, or `SMTP`. */
+  last_used_endpoint: string | null;
+  /** `[[hour, uses], …]` of the last day, the hours counted since the epoch. */
+  uses_json: string;
 }
 
 export interface DomainRow {
@@ -859,7 +863,7 @@ export type TableName = keyof Tables;
  */
 export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] & string)[] } = {
   accounts: ['id', 'name', 'plan', 'created_at', 'paused'],
-  api_keys: ['id', 'account_id', 'name', 'mode', 'public_id', 'hash', 'scopes_json', 'domains_json', 'allowed_ips_json', 'expires_at', 'created_at', 'created_by', 'revoked_at', 'last_used_at', 'last_used_ip'],
+  api_keys: ['id', 'account_id', 'name', 'mode', 'public_id', 'hash', 'scopes_json', 'domains_json', 'allowed_ips_json', 'expires_at', 'created_at', 'created_by', 'revoked_at', 'last_used_at', 'last_used_ip', 'last_used_endpoint', 'uses_json'],
   domains: ['id', 'account_id', 'name', 'status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'records_json', 'created_at', 'verified_at', 'checked_at'],
   dkim_keys: ['id', 'domain_id', 'selector', 'algorithm', 'private_key_sealed', 'public_key', 'state', 'created_at', 'active_at', 'retired_at'],
   streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at', 'paused'],

@@ -35,8 +35,8 @@ describe('bin/ready.mjs', () => {
     put('tools/npm', `#!/bin/sh\necho "$*" >> ${at('calls')}\n${script}\n`);
     chmodSync(at('tools/npm'), 0o755);
   };
-  const ready = (searchPath = `${at('tools')}:${process.env['PATH'] ?? ''}`) => {
-    const { status, stdout, stderr } = spawnSync(process.execPath, [at('src/bin/ready.mjs')], {
+  const ready = (searchPath = `${at('tools')}:${process.env['PATH'] ?? ''}`, tellEvery = '60000') => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [at('src/bin/ready.mjs'), tellEvery], {
       encoding: 'utf8',
       env: { ...process.env, PATH: searchPath },
     });
@@ -111,6 +111,16 @@ describe('bin/ready.mjs', () => {
       assert.deepEqual(calls, ['run --silent build']);
     });
   }
+
+  it('tells who waits what it is at, and when a compiler runs', () => {
+    rmSync(at('node_modules'), { recursive: true });
+    const busy = 'i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done';
+    fakeNpm(`${busy}; mkdir -p node_modules/sqlite3/build/Release/obj.target; ${busy}`);
+    const { status, stderr } = ready(undefined, '1');
+    assert.equal(status, 0);
+    assert.match(stderr, /^posthorn: fetching packages \(\d+ s\)$/m);
+    assert.match(stderr, /^posthorn: compiling sqlite3, .*one to five minutes, only this once \(\d+ s\)$/m);
+  });
 
   it('shows what npm said when it fails, and names the compilers that are missing', () => {
     rmSync(at('node_modules'), { recursive: true });

@@ -89,16 +89,55 @@ describe('journey: retention', function () {
     await balanced();
   });
 
-  it('takes the body that a bulk send shares with the last of its messages', async () => {
+  it('leaves the tags, metadata and words of mail that waits among what goes', async () => {
+    const marked = { subject: 'Your receipt', tags: ['receipt'], metadata: { order: '1' } };
+    const tables = ['message_tags', 'message_metadata', 'message_words'];
+    await app.send(marked);
+    const send_at = new Date(app.clock.now() + 20 * DAY).toISOString();
+    const waiting = await app.send({ ...marked, send_at });
+    await app.send(marked);
+    await app.settled();
+    await app.request('PATCH', '/v1/settings', { retention: { messages_days: 2 } });
+    app.clock.advance(3 * DAY);
+    await keepHouse();
+    for (const table of tables) {
+      const rows = await app.app.db.fast.all<{ message_id: string }>(`SELECT DISTINCT message_id FROM ${table}`);
+      assert.deepEqual(rows, [{ message_id: waiting.id }], table);
+    }
+    await balanced();
+  });
+
+  it('takes the body that a bulk send shares, and the bulk send, with the last of its messages', async () => {
     const body = { from: 'hi@acme.test', subject: 's', text: 'shared', recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test' }] }; // prettier-ignore
     await app.request('POST', '/v1/messages', body);
     await app.settled();
     await app.request('PATCH', '/v1/settings', { retention: { messages_days: 2 } });
     app.clock.advance(3 * DAY);
     await keepHouse();
-    assert.deepEqual([await rowsIn('messages'), await rowsIn('contents')], [0, 0]);
+    assert.deepEqual([await rowsIn('messages'), await rowsIn('contents'), await rowsIn('batches')], [0, 0, 0]);
     await balanced();
   });
+
+  for (const [first, second, left] of [['shared', 'each its own', 5], ['each its own', 'shared', 3]] as const)
+    it(`takes bodies up to the first entry that waits, but not what it shares (${first} before ${second})`, async () => {
+      const send_at = new Date(app.clock.now() + 10 * DAY).toISOString();
+      const recipients = ['a', 'b', 'c', 'd'].map((name) => ({ to: `${name}@dest.test`, ...(name === 'c' ? { send_at } : {}) }));
+      for (const kind of [first, second])
+        await app.request('POST', '/v1/messages', {
+          from: 'hi@acme.test', subject: 's',
+          ...(kind === 'shared' ? { text: 'the same', recipients } : { text: 'for {{name}}', recipients: recipients.map((one) => ({ ...one, variables: { name: one.to } })) }),
+        });
+      await app.settled();
+      assert.equal(await rowsIn('contents'), 5);
+      await app.request('PATCH', '/v1/settings', { retention: { content_days: 2 } });
+      app.clock.advance(3 * DAY);
+      await keepHouse();
+      assert.equal(await rowsIn('contents'), left);
+      app.clock.advance(8 * DAY);
+      await app.settled();
+      await keepHouse();
+      assert.equal(await rowsIn('contents'), 0);
+    }); // prettier-ignore
 
   it('keeps an account’s bodies for as long as the account asks', async () => {
     const message = await app.send();

@@ -13,7 +13,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   accounts: { id: ACCOUNT, name: odd, plan: 'pro', created_at: NOW, paused: 0 },
   api_keys: {
     id: 'key_1', account_id: ACCOUNT, name: odd, mode: 'live', public_id: 'abcd', hash: 'ff', scopes_json: '[]', domains_json: '[]',
-    allowed_ips_json: '[]', expires_at: null, created_at: NOW, created_by: odd, revoked_at: NOW, last_used_at: null, last_used_ip: null,
+    allowed_ips_json: '[]', expires_at: null, created_at: NOW, created_by: odd, revoked_at: NOW, last_used_at: null, last_used_ip: null, last_used_endpoint: odd, uses_json: '[]',
   },
   domains: {
     id: 'dom_1', account_id: ACCOUNT, name: 'acme.test', status: 'verified', trusted: 1, return_path: 'rp.acme.test', track_opens: null,

@@ -99,6 +99,7 @@ function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly
   const percent = (some: number, of: number): number | null => (of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100));
   return figure({
     about,
+    counts: 'Share in %',
     kind: 'lines',
     unit: '%',
     ...stepsOf(stats),
