@@ -2327,7 +2327,7 @@ export interface Operations {
       /** End of the range, rounded up; now where not given. */
       until?: string | undefined;
 
-      /** `day` where not given, with `by` it is `total`. Hours are kept for 31 days. */
+      /** `day` where not given, with `by` it is `total`. Hours are kept for 31 days; told apart, a range of them has at most 7 days. */
       bucket?: 'hour' | 'day' | 'total' | undefined;
 
       /** Tell these apart, the 100 with the most mail. */
