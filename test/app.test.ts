@@ -14,6 +14,27 @@ import { startMailServer } from './support/fake-mail-server.ts';
 
 const fixture = (name: string): string => path.join(import.meta.dirname, 'fixtures/tls', name);
 
+describe('app: the data folder', () => {
+  it('says in one line why a path cannot be it', async () => {
+    const folder = newFolder();
+    const file = path.join(folder, 'file');
+    writeFileSync(file, '');
+    const paths: [dataDir: string, says: string][] = [
+      [file, 'it is no folder'],
+      [path.join(file, 'below'), 'a part of its path is no folder'],
+      [path.join(folder, 'n'.repeat(300)), 'the name is too long'],
+      ['/proc/posthorn', 'no folder can be made there'],
+    ];
+    for (const [dataDir, says] of paths)
+      await assert.rejects(startApp({ ...configFor(folder, 25), dataDir }), (error) => {
+        assert.ok(error instanceof ConfigError);
+        assert.deepEqual(error.mistakes, [`dataDir: ${dataDir} cannot be the data folder: ${says}`]);
+        return true;
+      });
+    rmSync(folder, { recursive: true });
+  });
+});
+
 describe('app: settings read again', () => {
   it('lets mail go that a route held, and tells what needs a restart', async () => {
     const server = await startMailServer();

@@ -4,7 +4,8 @@
  * database, so that a copy of the database alone gives nothing away.
  *
  * The file has one key a line, `<key id> <32 bytes in base64url>`; `#` begins a comment. The last line seals, all lines
- * open: to rotate, add a line and keep the old ones for as long as something is sealed under them.
+ * open: to rotate, add a line and keep the old ones for as long as something is sealed under them. `lost <key id>` says that
+ * a key will not come back, so that the server starts without it (operator/sealed-secrets.ts).
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import {
@@ -26,6 +27,8 @@ export interface Keyring {
   readonly currentId: string;
   /** All key ids, the current one first. */
   readonly keyIds: readonly string[];
+  /** Keys that the file says are lost for good. */
+  readonly lostIds: readonly string[];
   /** Encrypts and authenticates; the text names its key and opens only for the same `purpose`. */
   seal(purpose: string, plain: Buffer | string): string;
   /** Throws where the text was changed, was sealed for another purpose, or its key is not in the file. */
@@ -48,6 +51,7 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const MOST_FILE_BYTES = 64 * 1024;
 const line = /^([A-Za-z0-9]{1,32}) ([A-Za-z0-9_-]{43})$/;
+const lostLine = /^lost ([A-Za-z0-9]{1,32})$/;
 const sealedForm = /^v1\.([A-Za-z0-9]{1,32})\.([A-Za-z0-9_-]+)$/;
 
 /**
@@ -66,7 +70,7 @@ const missing = (file: string, database: string): string =>
 
 /** The ids in the text of a key file, the current one first. Throws where it is none; `file` names it. */
 export function keyIdsOf(text: string, file: string): string[] {
-  return [...parseKeys(text, file).keys()].reverse();
+  return [...parseKeys(text, file).masters.keys()].reverse();
 }
 
 /** The ids of the keys in the file, the current one first; null where there is no file. Makes none. Throws as `openKeyring`. */
@@ -76,7 +80,12 @@ export function keyIdsIn(dataDir: string): readonly string[] | null {
   return text === null ? null : keyringOf(parseKeys(text, file)).keyIds;
 }
 
-function keyringOf(masters: ReadonlyMap<string, Buffer>): Keyring {
+interface KeyFile {
+  masters: ReadonlyMap<string, Buffer>;
+  lostIds: readonly string[];
+}
+
+function keyringOf({ masters, lostIds }: KeyFile): Keyring {
   const keyIds = [...masters.keys()].reverse();
   const currentId = keyIds[0] ?? '';
   // Sealing has a key of its own, so that a derived key that leaks opens nothing.
@@ -97,6 +106,7 @@ function keyringOf(masters: ReadonlyMap<string, Buffer>): Keyring {
   return {
     currentId,
     keyIds,
+    lostIds,
     seal(purpose, plain) {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv('aes-256-gcm', sealKey(currentId), nonce).setAAD(Buffer.from(purpose));
@@ -117,11 +127,17 @@ function keyringOf(masters: ReadonlyMap<string, Buffer>): Keyring {
   };
 }
 
-function parseKeys(text: string, file: string): Map<string, Buffer> {
+function parseKeys(text: string, file: string): KeyFile {
   const keys = new Map<string, Buffer>();
+  const lostIds: string[] = [];
   for (const [index, raw] of text.split(/\r?\n/).entries()) {
     const content = raw.trim();
     if (content === '' || content.startsWith('#')) continue;
+    const lost = lostLine.exec(content)?.[1];
+    if (lost !== undefined) {
+      lostIds.push(lost);
+      continue;
+    }
     const [, id = '', secret = ''] = line.exec(content) ?? [];
     const key = Buffer.from(secret, 'base64url');
     // The line itself stays out of the message: it may hold a key.
@@ -132,7 +148,7 @@ function parseKeys(text: string, file: string): Map<string, Buffer> {
   }
   if (keys.size === 0)
     throw new KeyFileError(`${file} holds no key; without its old content nothing that was sealed can be opened`);
-  return keys;
+  return { masters: keys, lostIds };
 }
 
 /** The file's text, or null where there is none. The rights are those of the file that was opened, not of its name. */
@@ -142,7 +158,9 @@ function readKeyFile(file: string): string | null {
     handle = openSync(file, 'r');
   } catch (error) {
     if (isCode(error, 'ENOENT')) return null;
-    throw new KeyFileError(`${file} cannot be read`, { cause: error });
+    throw new KeyFileError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    });
   }
   try {
     const { mode, size } = fstatSync(handle);

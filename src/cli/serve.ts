@@ -6,11 +6,13 @@ import type { Log, RootLog } from '../base/log.ts';
 import { managerIn, openServiceManager } from '../base/service-manager.ts';
 import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
+import { makeDataFolder } from '../operator/data-folder.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { reachOperator } from '../operator/operator.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import { exitCodes, type Context } from './cli.ts';
 import { greeting } from './greeting.ts';
+import { listenFault } from './listen-fault.ts';
 
 /** What serve needs of the running program. */
 export interface Server {
@@ -45,6 +47,7 @@ export function addServe(program: Command, context: Context, startApp: StartApp 
 
 async function serve(context: Context, startApp: StartApp): Promise<void> {
   const { config } = context.loadAloud();
+  makeDataFolder(config.dataDir);
   // Before anything is opened: two servers would take each other's mail for left behind.
   if ((await lookAtSocket(socketPath(config.dataDir))) === 'live') {
     throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);
@@ -93,17 +96,10 @@ async function starting(context: Context, config: Config, start: () => Promise<S
   try {
     return await start();
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    const port = error instanceof Error && 'port' in error ? error.port : config.http.port;
-    const { host, setting } =
-      port === config.metrics.port && port !== config.http.port
-        ? { host: config.metrics.host, setting: 'metrics.port' }
-        : { host: config.http.host, setting: 'http.port' };
-    if (code === 'EADDRINUSE')
-      context.note(`posthorn: something listens on ${host}:${String(port)} already: change ${setting}, or end it`);
-    else if (code === 'EACCES') context.note(`posthorn: not permitted: ${String(error)}`);
-    else throw error;
-    context.end(code === 'EACCES' ? exitCodes.noPermission : exitCodes.unavailable);
+    const fault = listenFault(config, error);
+    if (fault === null) throw error;
+    context.note(`posthorn: ${fault.line}`);
+    context.end(fault.exitCode);
     return null;
   }
 }

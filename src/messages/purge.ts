@@ -94,7 +94,19 @@ async function removeMessages(tx: Connection, rows: readonly MessageRow[], now: 
     tx,
     unused.map(({ id }) => id),
   );
+  await removeBatches(tx, rows);
   await insertRows(tx, [{ counters: [...counters.values()] }]);
+}
+
+/** A bulk send is forgotten with the last of its messages. */
+async function removeBatches(tx: Connection, rows: readonly MessageRow[]): Promise<void> {
+  const ids = new Set(rows.flatMap(({ batch_id }) => batch_id ?? []));
+  if (ids.size === 0) return;
+  await tx.run(
+    `DELETE FROM batches WHERE id IN (SELECT value FROM json_each(?))
+       AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = batches.id)`,
+    [JSON.stringify([...ids])],
+  );
 }
 
 /** Tags, metadata and words are indexed by themselves, not by message: their keys stand in the message's row. */

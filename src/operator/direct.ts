@@ -7,6 +7,7 @@ import { createResolver } from '../base/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import { openDatabase, sqliteFile } from '../storage/database.ts';
 import { copyBeforeMigration } from './before-migration.ts';
+import { makeDataFolder } from './data-folder.ts';
 import { notRunning, operationNamed, perform, type StoreDeps } from './operations.ts';
 import { Unavailable } from './unavailable.ts';
 
@@ -24,6 +25,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
   const operation = operationNamed(firstOperation);
   if (operation?.needs === 'server') throw notRunning();
   checkFiles(sqliteFile(config.storage.url), operation?.acts ?? false);
+  if (operation?.acts === true) makeDataFolder(config.dataDir);
   const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
   const db = await openDatabase({
     url: config.storage.url,

@@ -164,7 +164,7 @@ export async function rotateSecret(
   const rotated = await db.commit.transact(async (tx) => {
     const before = await lookUp(tx, ref);
     const now = clock.now();
-    const old = openSecrets(keyring, before)
+    const old = openedBefore(keyring, before)
       .map(({ secret, until }) => ({ secret, until: until ?? now + OLD_SECRET_MS }))
       .filter(({ until }) => until > now);
     if (old.length > MOST_OLD_SECRETS)
@@ -229,6 +229,12 @@ export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
 export function openSecrets(keyring: Keyring, { id, secrets_sealed }: WebhookRow): EndpointSecret[] {
   const stored = JSON.parse(keyring.open(secretPurpose(id), secrets_sealed).toString()) as [string, number | null][];
   return stored.map(([secret, until]) => ({ secret: Buffer.from(secret, 'base64'), until }));
+}
+
+/** The secrets in use, or none where the key that sealed them is lost: then a new one is all that helps. */
+function openedBefore(keyring: Keyring, row: WebhookRow): EndpointSecret[] {
+  const keyId = row.secrets_sealed.split('.')[1] ?? '';
+  return keyring.lostIds.includes(keyId) ? [] : openSecrets(keyring, row);
 }
 
 function sealSecrets(keyring: Keyring, id: string, secrets: readonly EndpointSecret[]): string {

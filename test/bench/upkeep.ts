@@ -1,6 +1,10 @@
 /**
  * `npm run bench:upkeep -- [--messages 1000000] [--data <folder>]`: a database of that many messages, all of them too old, while
  * somebody writes all the time. Prints how fast they go, how long a write waits at worst, and what becomes of the file.
+ * `--data` is changed: give a copy.
+ *
+ * `npm run bench:upkeep -- --life 60 [--messages 120000]`: that many days instead, the messages spread over them, bodies kept for a
+ * sixth of the time and messages for a third. Prints the size of the file day by day: it must stop growing.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -13,11 +17,28 @@ import { retentionRules } from '../../src/housekeeping/retention.ts';
 import { spaceRules } from '../../src/housekeeping/space.ts';
 import { balance } from '../../src/messages/books.ts';
 import { openDatabase } from '../../src/storage/database.ts';
+import { live } from './life.ts';
 
 const { values } = parseArgs({
-  options: { messages: { type: 'string', default: '1000000' }, data: { type: 'string' } },
+  options: { messages: { type: 'string', default: '1000000' }, data: { type: 'string' }, life: { type: 'string' } },
 });
 const folder = values.data ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-upkeep-'));
+if (values.life !== undefined) {
+  const days = Number(values.life);
+  const mebi = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
+  await live(folder, {
+    days,
+    messagesADay: Math.round(Number(values.messages) / days),
+    keep: { content: Math.ceil(days / 6), messages: Math.ceil(days / 3) },
+    told({ day, bytes, freeBytes, messages, contents, events }) {
+      console.log(
+        `day ${String(day)}: ${mebi(bytes)} MiB, ${mebi(freeBytes)} of them free; ${String(messages)} messages, ${String(contents)} bodies, ${String(events)} events`,
+      );
+    },
+  });
+  rmSync(folder, { recursive: true, force: true });
+  process.exit(0);
+}
 const file = path.join(folder, 'posthorn.db');
 if (values.data === undefined) {
   const seeded = spawnSync(

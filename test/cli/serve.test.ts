@@ -80,7 +80,7 @@ describe('posthorn serve', () => {
       69,
       /127\.0\.0\.1:9125 already: change metrics\.port/,
     ],
-    [Object.assign(new Error('listen EACCES'), { code: 'EACCES' }), 77, /not permitted/],
+    [Object.assign(new Error('listen EACCES'), { code: 'EACCES' }), 77, /may not listen on port 8025/],
     [new Error('the disk is gone'), 70, /the disk is gone/],
     [new KeyFileError('/x/secret.key is missing'), 78, /^posthorn: \/x\/secret\.key is missing$/m],
   ] as const) {

@@ -89,14 +89,14 @@ describe('journey: retention', function () {
     await balanced();
   });
 
-  it('takes the body that a bulk send shares with the last of its messages', async () => {
+  it('takes the body that a bulk send shares, and the bulk send, with the last of its messages', async () => {
     const body = { from: 'hi@acme.test', subject: 's', text: 'shared', recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test' }] }; // prettier-ignore
     await app.request('POST', '/v1/messages', body);
     await app.settled();
     await app.request('PATCH', '/v1/settings', { retention: { messages_days: 2 } });
     app.clock.advance(3 * DAY);
     await keepHouse();
-    assert.deepEqual([await rowsIn('messages'), await rowsIn('contents')], [0, 0]);
+    assert.deepEqual([await rowsIn('messages'), await rowsIn('contents'), await rowsIn('batches')], [0, 0, 0]);
     await balanced();
   });
 

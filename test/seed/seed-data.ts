@@ -26,6 +26,8 @@ export interface SeedOptions {
   seed: number;
   /** Told of messages written so far. */
   progress?: (done: number) => void;
+  /** Waited for whenever a day of the story has been written, with the time of its end. */
+  dayEnds?: (at: number) => Promise<void>;
 }
 
 export interface Seeded {
@@ -37,6 +39,7 @@ export interface Seeded {
 }
 
 const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 const AT_ONCE = 1000;
 /** Mail of one campaign, at most what one request may carry. */
 const LARGEST_CAMPAIGN = 1000;
@@ -49,7 +52,16 @@ const STILL_WAITING = 12;
 export async function seedData(deps: SeedDeps, options: SeedOptions): Promise<Seeded> {
   const senders = await setUp(deps);
   const writer = new Writer(deps, options, senders);
-  for (const at of timesOf(deps.clock.now(), options)) if (writer.add(at)) await writer.flush(at);
+  let day: number | null = null;
+  for (const at of timesOf(deps.clock.now(), options)) {
+    const today = Math.floor(at / DAY_MS);
+    if (options.dayEnds !== undefined && day !== null && today !== day) {
+      await writer.flush(at);
+      await options.dayEnds(today * DAY_MS);
+    }
+    day = today;
+    if (writer.add(at)) await writer.flush(at);
+  }
   await writer.flush(Infinity);
   await calls(deps, senders[0].accountId);
   await seedWorld(deps, chanceOf(options.seed + 1), { accountId: senders[0].accountId, days: options.days });

@@ -3,6 +3,7 @@ import { listDomains } from '../../domains/domain-store.ts';
 import { balance } from '../../messages/books.ts';
 import type { Database } from '../../storage/database.ts';
 import type { WebhookRow } from '../../storage/tables.ts';
+import { sealedSecrets } from '../sealed-secrets.ts';
 import type { Store } from './probes.ts';
 
 const MOST_ENDPOINTS = 100;
@@ -41,11 +42,7 @@ export function storeProbes(db: Pick<Database, 'read'>): Store {
       return rows.map(({ slug }) => slug);
     },
     async sealKeyIds() {
-      // `v1.<key id>.<bytes>`: the DKIM keys are there in every installation that can send, and few.
-      const rows = await read.raw<{ sealed: string }[]>(
-        'SELECT DISTINCT substr(private_key_sealed, 1, 36) AS sealed FROM dkim_keys',
-      );
-      return [...new Set(rows.flatMap(({ sealed }) => sealed.split('.')[1] ?? []))];
+      return (await sealedSecrets(read)).map(({ keyId }) => keyId);
     },
     async newestAt() {
       const row = (await read('events').select('at').orderBy('sequence', 'desc').first()) as { at: number } | undefined;

@@ -1,0 +1,58 @@
+/** Why a port could not be had, in words of the settings: which one it is, and what to do. */
+import type { Config } from '../config/schema.ts';
+import { exitCodes } from './cli.ts';
+
+export interface ListenFault {
+  line: string;
+  exitCode: number;
+}
+
+interface Port {
+  host: string;
+  port: number | null;
+  hostSetting: string;
+  portSetting: string;
+}
+
+type Listening = Pick<Config, 'http' | 'metrics' | 'dashboard' | 'smtp'>;
+
+function portsOf({ http, metrics, dashboard, smtp }: Listening): Port[] {
+  const { mx, submission } = smtp;
+  return [
+    { host: http.host, port: http.port, hostSetting: 'http.host', portSetting: 'http.port' },
+    { host: http.host, port: dashboard.port, hostSetting: 'http.host', portSetting: 'dashboard.port' },
+    { host: metrics.host, port: metrics.port, hostSetting: 'metrics.host', portSetting: 'metrics.port' },
+    { host: mx.host, port: mx.port, hostSetting: 'smtp.mx.host', portSetting: 'smtp.mx.port' },
+    { host: submission.host, port: submission.port, hostSetting: 'smtp.submission.host', portSetting: 'smtp.submission.port' },
+    { host: submission.host, port: submission.tlsPort, hostSetting: 'smtp.submission.host', portSetting: 'smtp.submission.tlsPort' },
+  ];
+} // prettier-ignore
+
+/** Null for an error that is not about listening. */
+export function listenFault(config: Listening, error: unknown): ListenFault | null {
+  if (!(error instanceof Error) || !('code' in error)) return null;
+  const port = 'port' in error ? Number(error.port) : config.http.port;
+  const asked = portsOf(config).filter((one) => one.port === port);
+  const { host, hostSetting, portSetting } = asked[0] ?? { host: config.http.host, hostSetting: 'http.host', portSetting: 'http.port' }; // prettier-ignore
+  switch (error.code) {
+    case 'EADDRINUSE': {
+      const other = asked.find((one) => one.portSetting !== portSetting && one.portSetting !== 'dashboard.port');
+      const line =
+        other === undefined
+          ? `something listens on ${host}:${String(port)} already: change ${portSetting}, or end it (as root, \`ss -ltnp 'sport = :${String(port)}'\` shows what it is)`
+          : `${portSetting} and ${other.portSetting} are both ${String(port)}, or something else listens there already`;
+      return { line, exitCode: exitCodes.unavailable };
+    }
+    case 'EACCES':
+    case 'EPERM':
+      return {
+        line: `${portSetting}: this user may not listen on port ${String(port)}: run it as the systemd service, give it the capability CAP_NET_BIND_SERVICE, or take a port from 1024 up`,
+        exitCode: exitCodes.noPermission,
+      };
+    case 'EADDRNOTAVAIL':
+    case 'EAFNOSUPPORT':
+      return { line: `${hostSetting}: this machine has no address ${host}`, exitCode: exitCodes.config };
+    default:
+      return null;
+  }
+}

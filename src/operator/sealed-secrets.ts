@@ -1,0 +1,101 @@
+/**
+ * Whether the key file opens what is sealed in the database, asked before the server takes anything: with another key no mail
+ * could be signed, no webhook called and nobody could sign in with a second factor, and each of them would be found out singly.
+ */
+import type { Knex } from 'knex';
+import { KeyFileError, type Keyring } from '../base/keyring.ts';
+import type { Log } from '../base/log.ts';
+import { sealPurpose } from '../domains/dkim-key.ts';
+
+type Deps = { read: Knex; keyring: Keyring };
+
+/** What is sealed under one key of the file, or under one that is not in it. */
+export interface SealedUnder {
+  keyId: string;
+  dkimKeys: number;
+  webhooks: number;
+  secondFactors: number;
+}
+
+/** What is in use and sealed, by key. A DKIM key that retires signs nothing any more. */
+export async function sealedSecrets(read: Knex): Promise<SealedUnder[]> {
+  const rows = await read.raw<{ kind: 'dkimKeys' | 'webhooks' | 'secondFactors'; sealed: string; n: number }[]>(`
+    SELECT 'dkimKeys' AS kind, substr(private_key_sealed, 1, 36) AS sealed, 1 AS n FROM dkim_keys WHERE state <> 'retiring'
+    UNION ALL SELECT 'webhooks', substr(secrets_sealed, 1, 36), 1 FROM webhooks
+    UNION ALL SELECT 'secondFactors', substr(totp_sealed, 1, 36), 1 FROM members WHERE totp_sealed IS NOT NULL`);
+  const found = new Map<string, SealedUnder>();
+  for (const { kind, sealed, n } of rows) {
+    const keyId = keyIdOf(sealed);
+    const under = found.get(keyId) ?? { keyId, dkimKeys: 0, webhooks: 0, secondFactors: 0 };
+    under[kind] += n;
+    found.set(keyId, under);
+  }
+  return [...found.values()];
+}
+
+/** `v1.<key id>.<bytes>`. */
+const keyIdOf = (sealed: string): string => sealed.split('.')[1] ?? '';
+
+/**
+ * Throws KeyFileError where something in use is sealed under a key that the file does not have, or has with other bytes.
+ * What the file says is lost (`lost <key id>`) is only warned of.
+ */
+export async function requireKeys(deps: Deps & { log: Pick<Log, 'warn'> }, file: string): Promise<void> {
+  const { keyring, log } = deps;
+  for (const under of await sealedSecrets(deps.read)) {
+    const { keyId, ...counts } = under;
+    if (keyring.lostIds.includes(keyId)) {
+      log.warn(
+        { event: 'secrets_lost', key_id: keyId, ...wireNames(counts) },
+        'what is sealed under a lost key is still in use: mail of its domains waits, its endpoints are not called',
+      );
+      continue;
+    }
+    if (!keyring.keyIds.includes(keyId))
+      throw new KeyFileError(
+        `${file} does not have the key ${keyId}, under which ${inWords(under)} in the database are sealed: ${cure(keyId)}`,
+      );
+    if (!(await opens(deps, keyId)))
+      throw new KeyFileError(
+        `the key ${keyId} in ${file} is not the one under which ${inWords(under)} in the database are sealed: ${cure(keyId)}`,
+      );
+  }
+}
+
+const cure = (keyId: string): string =>
+  `put the old file back from where it is kept (where it is lost for good, say so in the file with the line "lost ${keyId}"; docs/operating.md tells how to go on)`;
+
+/** One DKIM key tells for all: what one key of the file sealed opens under it, or nothing does. */
+async function opens({ read, keyring }: Deps, keyId: string): Promise<boolean> {
+  const row = (await read('dkim_keys')
+    .select('id', 'private_key_sealed')
+    .where('private_key_sealed', 'like', `v1.${keyId}.%`)
+    .whereNot({ state: 'retiring' })
+    .orderBy('id', 'desc')
+    .first()) as { id: string; private_key_sealed: string } | undefined;
+  if (row === undefined) return true;
+  try {
+    keyring.open(sealPurpose(row.id), row.private_key_sealed);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const wireNames = ({ dkimKeys, webhooks, secondFactors }: Omit<SealedUnder, 'keyId'>): Record<string, number> => ({
+  dkim_keys: dkimKeys,
+  webhooks,
+  second_factors: secondFactors,
+});
+
+function inWords({ dkimKeys, webhooks, secondFactors }: SealedUnder): string {
+  const parts = [
+    [dkimKeys, 'DKIM keys'],
+    [webhooks, 'webhook endpoints'],
+    [secondFactors, 'second factors'],
+  ] as const;
+  return parts
+    .filter(([n]) => n > 0)
+    .map(([n, what]) => `${String(n)} ${what}`)
+    .join(', ');
+}
