@@ -7,6 +7,7 @@ import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { AccountRow } from '../storage/tables.ts';
+import { checkName } from './name.ts';
 import { firstStreams } from './stream-store.ts';
 
 export interface AccountDeps {
@@ -18,7 +19,6 @@ export interface AccountDeps {
 const DEFAULT_ACCOUNT = 'default';
 /** The default account is the operator's own. */
 const DEFAULT_PLAN = 'unlimited';
-const LONGEST_NAME = 100;
 
 /** The account `default`, made with its streams at the first start. */
 export function ensureDefaultAccount(deps: AccountDeps): Promise<AccountRow> {
@@ -110,19 +110,4 @@ async function insertAccount(
   const row: AccountRow = { id: newId('acc', now), name, plan, created_at: now, paused: 0 };
   await insertRows(tx, [{ accounts: [row], streams: firstStreams(row.id, now) }]);
   return row;
-}
-
-function checkName(name: string): string {
-  const trimmed = name.trim();
-  if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {
-    throw new Problem('invalid_field', 'the name needs at least one character, and no control characters', {
-      field: 'name',
-    });
-  }
-  if (trimmed.length > LONGEST_NAME) {
-    throw new Problem('field_too_long', `the name may have at most ${String(LONGEST_NAME)} characters`, {
-      field: 'name',
-    });
-  }
-  return trimmed;
 }

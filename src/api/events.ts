@@ -17,6 +17,7 @@ import {
   type EventFilter,
   type EventPage,
 } from '../events/event-log.ts';
+import { createEventTail, type EventTail, type Follower } from '../events/tail.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
@@ -28,7 +29,7 @@ import { batchId, Event, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 
 export interface EventsDeps {
-  db: Pick<Database, 'read'>;
+  db: Pick<Database, 'read' | 'fast'>;
   clock: Clock;
   bells: { events: Bell };
   cursors: Cursors;
@@ -39,6 +40,8 @@ const PATH = '/v1/events';
 const START = 'start';
 const END = 'end';
 const COMMENT_MS = 15_000;
+/** For memory to be as new as who comes; then the log is asked. */
+const FIRST_MS = 2000;
 const PAGE = 500;
 
 const EventsQuery = z.strictObject({
@@ -69,6 +72,7 @@ const EventsQuery = z.strictObject({
 type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 
 export function eventRoutes(deps: EventsDeps): Route[] {
+  const tail = createEventTail(deps);
   return [
     route(
       {
@@ -90,7 +94,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
         },
         problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
       },
-      (call) => read(deps, call),
+      (call) => read(deps, tail, call),
     ),
   ];
 }
@@ -98,6 +102,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
 /** What one call reads, however it is answered. */
 interface Reading {
   deps: EventsDeps;
+  tail: EventTail;
   call: EventsCall;
   filter: EventFilter;
   engagement: boolean;
@@ -105,13 +110,14 @@ interface Reading {
   list: string;
 }
 
-async function read(deps: EventsDeps, call: EventsCall): Promise<Reply> {
+async function read(deps: EventsDeps, tail: EventTail, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   if (query.after !== undefined && query.before !== undefined) {
     throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other', { field: 'before' });
   }
   const reading: Reading = {
     deps,
+    tail,
     call,
     filter: filterOf(caller.accountId, query),
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
@@ -189,52 +195,28 @@ async function page(reading: Reading): Promise<Reply> {
 async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
   const { deps, call, filter } = reading;
   const after = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
-  const deadline = deps.clock.monotonic() + (call.query.wait ?? 0) * 1000;
-  const bell = attend(deps, call);
+  const wait = call.query.wait ?? 0;
+  if (wait === 0) return eventsAfter(deps.db.read, filter, after, limit);
+  const deadline = deps.clock.monotonic() + wait * 1000;
+  const follower = attend(reading);
   try {
-    for (;;) {
-      const found = await eventsAfter(deps.db.read, filter, after, limit);
+    for (let found = await follower.look(filter, after, limit); ; found = await follower.hear(filter, after, limit)) {
       const left = deadline - deps.clock.monotonic();
-      if (found.events.length > 0 || left <= 0 || bell.over()) return found;
-      await bell.next(left);
+      if (found.events.length > 0 || left <= 0 || follower.over()) return found;
+      await follower.next(left);
     }
   } finally {
-    bell.leave();
+    follower.leave();
   }
 }
 
-/** Listens to the bell, to the time and to the end of the call, so that a ring between two looks is not missed. */
-function attend({ bells, clock }: EventsDeps, call: Pick<EventsCall, 'whenOver'>) {
-  let rung = false;
-  let wake = (): void => undefined;
-  const state = { over: false };
-  const stop = bells.events.listen(() => {
-    rung = true;
-    wake();
-  });
+/** Follows the log until the call is over. */
+function attend({ tail, call, filter }: Reading): Follower {
+  const follower = tail.follow(filter.accountId);
   call.whenOver(() => {
-    state.over = true;
-    wake();
+    follower.end();
   });
-  return {
-    over: (): boolean => state.over,
-    /** Resolves at the next ring, or after `ms`, or when the call is over; true where the bell rang. */
-    async next(ms: number): Promise<boolean> {
-      if (!rung && !state.over) {
-        await new Promise<void>((resolve) => {
-          const timer = clock.after(ms, resolve);
-          wake = () => {
-            timer.cancel();
-            resolve();
-          };
-        });
-      }
-      const rang = rung;
-      rung = false;
-      return rang;
-    },
-    leave: stop,
-  };
+  return follower;
 }
 
 /** All events up to now, one JSON object a line. */
@@ -261,29 +243,44 @@ async function serverSentEvents(reading: Reading): Promise<Reply> {
   const from = call.header('last-event-id') ?? call.query.after;
   // As for NDJSON: a cursor that is wrong has to be told now.
   const start = from === undefined ? await lastSequence(deps.db.read) : await positionOf(reading, from, 'after');
-  return { status: 200, stream: Readable.from(follow(reading, start)), type: 'text/event-stream; charset=utf-8' };
+  return {
+    status: 200,
+    stream: Readable.from(follow(reading, start, from === undefined)),
+    type: 'text/event-stream; charset=utf-8',
+  };
 }
 
-async function* follow(reading: Reading, start: number): AsyncGenerator<string> {
-  const { deps, call, filter } = reading;
-  const bell = attend(deps, call);
+async function* follow(reading: Reading, start: number, isNew: boolean): AsyncGenerator<string> {
+  const { filter } = reading;
+  const follower = attend(reading);
   try {
     let position = start;
     yield ': welcome\n\n';
-    while (!bell.over()) {
-      const found = await eventsAfter(deps.db.read, filter, position, PAGE);
+    // Who resumes may be behind what memory holds, and is told what the log says now: some of it may have been erased.
+    let rang = isNew && (await follower.next(FIRST_MS));
+    while (!follower.over()) {
+      const found = await (rang ? follower.hear(filter, position, PAGE) : follower.look(filter, position, PAGE));
       if (found.events.length > 0) yield found.events.map((event) => message(reading, event)).join('');
       position = found.position;
       if (found.hasMore) continue;
-      const rang = await bell.next(COMMENT_MS);
-      if (!rang && !bell.over()) yield ': still here\n\n';
+      rang = await follower.next(COMMENT_MS);
+      if (!rang && !follower.over()) yield ': still here\n\n';
     }
   } finally {
-    bell.leave();
+    follower.leave();
   }
 }
 
+/** What followers of the same account are told of an event that they share is written once. */
+const written = new WeakMap<EventSource, Map<string, string>>();
+
 function message(reading: Reading, event: EventSource): string {
+  const key = `${reading.list} ${String(reading.engagement)}`;
+  const before = written.get(event);
+  const known = before?.get(key);
+  if (known !== undefined) return known;
   const id = reading.deps.cursors.write(reading.list, String(event.sequence));
-  return `id: ${id}\nevent: ${event.type}\ndata: ${JSON.stringify(eventRecord(event, reading))}\n\n`;
+  const text = `id: ${id}\nevent: ${event.type}\ndata: ${JSON.stringify(eventRecord(event, reading))}\n\n`;
+  written.set(event, (before ?? new Map<string, string>()).set(key, text));
+  return text;
 }

@@ -42,6 +42,8 @@ const keyShape = {
   expires_at: nullableTime(),
   last_used_at: nullableTime(),
   last_used_ip: z.string().nullable(),
+  last_used_endpoint: z.string().nullable().describe('Method and path, or `SMTP`.'),
+  requests_24h: z.int().describe('Uses in the last 24 hours, to the hour.'),
   created_at: z.iso.datetime(),
   created_by: z.string(),
   revoked_at: nullableTime().describe('May lie in the future: then the key is good until that time.'),
@@ -62,7 +64,7 @@ type Params = z.output<typeof params>;
 
 const sample = {
   object: 'key', id: 'key_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'shop', mode: 'live', prefix: 'ak_live_4fGh7Jk2', scopes: ['send'], domains: ['acme.example'],
-  allowed_ips: ['203.0.113.0/24'], expires_at: null, last_used_at: '2026-01-31T09:30:02.481Z', last_used_ip: '203.0.113.9',
+  allowed_ips: ['203.0.113.0/24'], expires_at: null, last_used_at: '2026-01-31T09:30:02.481Z', last_used_ip: '203.0.113.9', last_used_endpoint: 'POST /v1/messages', requests_24h: 1204,
   created_at: '2026-01-30T08:00:00.000Z', created_by: 'key:admin', revoked_at: null,
 }; // prettier-ignore
 const answer = (description: string) => ({
@@ -96,12 +98,12 @@ function listRoute({ db, cursors }: KeysDeps): Route {
       responses: { 200: { description: 'A page of keys.', schema: listOf(Key) } },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
-    async ({ query, caller, search }) => {
+    async ({ query, caller, search, now }) => {
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
       const { rows, hasMore } = await pageOfKeys({ db }, { accountId: caller.accountId, ...wanted });
       return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
-        data: rows.map(toKeyRecord),
+        data: rows.map((row) => toKeyRecord(row, now)),
         hasMore,
         first: rows[0]?.id ?? null,
         last: rows.at(-1)?.id ?? null,
@@ -166,7 +168,7 @@ function createRoute(deps: KeysDeps): Route {
       const granted = mayGrant(caller, inheriting(caller, wish));
       const replyOf = ({ row, key }: { row: ApiKeyRow; key: string }): Reply => ({
         status: 201,
-        body: { ...toKeyRecord(row), key },
+        body: { ...toKeyRecord(row, call.now), key },
         headers: { Location: `${PATH}/${row.id}` },
       });
       const request = {
@@ -206,7 +208,7 @@ function readRoute({ db }: KeysDeps): Route {
       params,
       responses: { 200: answer('The key.') },
     },
-    async (call) => ({ status: 200, body: toKeyRecord(await findKey({ db }, refOf(call))) }),
+    async (call) => ({ status: 200, body: toKeyRecord(await findKey({ db }, refOf(call)), call.now) }),
   );
 }
 
@@ -248,7 +250,7 @@ function changeRoute(deps: KeysDeps): Route {
       if (row.revoked_at !== null && row.revoked_at <= call.now)
         throw new Problem('invalid_state', 'the key was revoked');
       const { scopes: wanted, domains: only, allowed_ips: ips } = body;
-      const before = toKeyRecord(row);
+      const before = toKeyRecord(row, call.now);
       // The key as it would be: one that may do more than the caller is not the caller's to change.
       const granted = mayGrant(caller, {
         name: body.name ?? before.name,
@@ -265,7 +267,7 @@ function changeRoute(deps: KeysDeps): Route {
         ...(only === undefined ? {} : { domains: granted.domains ?? [] }),
         ...(ips === undefined ? {} : { allowedIps: granted.allowedIps ?? [] }),
       };
-      const replyOf = (changed: ApiKeyRow): Reply => ({ status: 200, body: toKeyRecord(changed) });
+      const replyOf = (changed: ApiKeyRow): Reply => ({ status: 200, body: toKeyRecord(changed, call.now) });
       return replyOf(
         await updateKey(withCallers(deps), refOf(call), changes, (changed) => rowsOfAnswer(call, replyOf(changed))),
       );

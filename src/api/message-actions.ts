@@ -1,10 +1,12 @@
 /** What can be asked of, and done to, one message or batch beyond sending and reading. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import type { Mailbox } from '../mail/address.ts';
+import { renewSubmitted } from '../mail/submitted.ts';
 import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
 import {
   batchCounts,
@@ -25,7 +27,7 @@ import { storedUnsubscribe } from '../messages/unsubscribe.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { deliveryStatuses, type BatchRow, type MessageRow } from '../storage/tables.ts';
+import { deliveryStatuses, type BatchRow, type DeliveryRow, type MessageRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
@@ -239,7 +241,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/resend`,
       operationId: 'resendMessage',
       summary: 'Send it again',
-      description: 'A new message with the stored content, to the same recipients, now. A key without `message:read` sends again what it sent itself.',
+      description: 'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
       tag: 'messages',
       scope: ['send'],
       params,
@@ -255,22 +257,19 @@ function resendRoute(deps: MessageActionsDeps): Route {
         sent.reply = { status: 202, body, headers: { Location: `${PATH}/${body.id}` } };
         return rowsOfAnswer(call, sent.reply);
       };
-      await acceptSingle(deps.accept, senderOf(call), await draftOf(deps, row), together);
+      await acceptSingle(deps.accept, senderOf(call), await draftOf(deps, row, call.now), together);
       if (sent.reply === null) throw new Error('the mail was accepted without an answer');
       return sent.reply;
     },
   ); // prettier-ignore
 }
 
-async function draftOf({ db }: MessageActionsDeps, row: MessageRow): Promise<MessageDraft> {
+async function draftOf({ db }: MessageActionsDeps, row: MessageRow, now: number): Promise<MessageDraft> {
   const content = await contentOf(db.read, row.content_id);
-  if (content === undefined || (content.html === null && content.text === null && content.attachment_count === 0))
-    throw new Problem(
-      'invalid_state',
-      content?.raw == null
-        ? 'the content of this message is not stored any more'
-        : 'this mail was submitted whole by SMTP: submit it again',
-    );
+  const isEmpty = content?.html == null && content?.text == null && content?.attachment_count === 0;
+  if (content === undefined || (isEmpty && content.raw === null))
+    throw new Problem('invalid_state', 'the content of this message is not stored any more');
+  const whole = content.raw === null ? {} : await sourceOf(db.read, row, content.raw, now);
   const files = await attachmentsOf(db.read, row.content_id);
   return {
     from: mailbox([row.from_name, row.from_address]),
@@ -296,8 +295,27 @@ async function draftOf({ db }: MessageActionsDeps, row: MessageRow): Promise<Mes
     unsubscribe: storedUnsubscribe(row) ?? false,
     onSuppressed: 'accept',
     test: row.test === 1 ? { outcome: row.test_outcome as NonNullable<MessageDraft['test']>['outcome'] } : null,
+    ...whole,
     ...(row.template_id === null ? {} : { template: { id: row.template_id, version: row.template_version ?? 1 } }),
   }; // prettier-ignore
+}
+
+/** A mail that was submitted whole by SMTP leaves as it came once more, under the id of the new message. */
+async function sourceOf(
+  read: Database['read'],
+  row: MessageRow,
+  raw: Buffer,
+  now: number,
+): Promise<Pick<MessageDraft, 'source' | 'requireTls'>> {
+  const id = newId('msg', now);
+  const rfcMessageId = `<${id}@${row.from_domain}>`;
+  const rows = await read<DeliveryRow>('deliveries').where({ message_id: row.id }).orderBy('id');
+  const recipients = rows.map(({ type, name, address }) => ({ type, mailbox: mailbox([name, address]) }));
+  const bytes = renewSubmitted(raw, { messageId: rfcMessageId, date: new Date(now) });
+  return {
+    source: { id, rfcMessageId, bytes, recipients, noticeTo: row.notice_to },
+    requireTls: row.require_tls === null ? null : row.require_tls === 1,
+  };
 }
 
 function mailbox([name, address]: StoredMailbox): Mailbox {

@@ -1,5 +1,6 @@
 /** `/v1/messages`: send one mail or many, read one, list them. */
 import { z } from 'zod';
+import { idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps, type Sender } from '../messages/accept.ts';
@@ -183,6 +184,11 @@ const listQuery = z.strictObject({
   stream: z.string().max(32).optional(),
   domain: z.string().max(253).optional().describe('The sending domain.'),
   rfc_message_id: z.string().max(998).optional(),
+  request_id: z
+    .string()
+    .max(64)
+    .optional()
+    .describe('The request that the messages came with, as `X-Request-Id` of its answer names it.'),
   created_after: timeParameter().optional().describe('From this time on.'),
   created_before: timeParameter().optional().describe('Before this time.'),
   opened: booleanParameter().optional(),
@@ -191,6 +197,8 @@ const listQuery = z.strictObject({
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
+/** Messages are dated when their request came or little later: so long after it they are looked for. */
+const LONGEST_REQUEST_MS = 60_000;
 /** How far back a search in subjects looks by itself. */
 const SUBJECT_SPAN_MS = 30 * 86_400_000;
 
@@ -228,7 +236,11 @@ function listRoute({ db, cursors }: MessagesDeps): Route {
 
 function filterOf(now: number, accountId: string, query: z.output<typeof listQuery>): MessageFilter {
   const { created_after, subject } = query;
-  const createdAfter = created_after ?? (subject === undefined ? undefined : now - SUBJECT_SPAN_MS);
+  const came =
+    query.request_id === undefined ? null : (idTime(query.request_id) ?? Number.MAX_SAFE_INTEGER) - MOST_AHEAD_MS;
+  const usual = came ?? (subject === undefined ? undefined : now - SUBJECT_SPAN_MS);
+  const createdAfter = created_after ?? usual;
+  const createdBefore = query.created_before ?? (came === null ? undefined : came + LONGEST_REQUEST_MS);
   const wanted = {
     status: query.status,
     to: query.to === undefined ? undefined : soughtAddress(query.to),
@@ -243,7 +255,8 @@ function filterOf(now: number, accountId: string, query: z.output<typeof listQue
     // Mail programs show it with its brackets or without.
     rfcMessageId: query.rfc_message_id?.replace(/^[^<].*$/, '<$&>'),
     createdAfter,
-    createdBefore: query.created_before,
+    createdBefore,
+    requestId: query.request_id,
     opened: query.opened,
     clicked: query.clicked,
     test: query.test,

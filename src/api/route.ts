@@ -4,7 +4,7 @@
  */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
-import { check } from '../base/check.ts';
+import { check, fieldName } from '../base/check.ts';
 import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
@@ -132,11 +132,26 @@ export function route<Params = object, Query = object, Body = undefined>(
   declaration: Declaration<Params, Query, Body> & { scope: readonly [Scope, ...Scope[]] },
   handler: (call: Call<Params, Query, Body>) => Promise<Reply> | Reply,
 ): Route {
-  return declare(declaration, (incoming) => {
+  return declare(declaration, async (incoming) => {
     const { caller } = incoming;
     if (caller === null) throw new Error(`${declaration.operationId} was reached without a key`);
-    return handler(Object.assign(incoming, checked(declaration, incoming), { caller }));
+    try {
+      return await handler(Object.assign(incoming, checked(declaration, incoming), { caller }));
+    } catch (error) {
+      throw namedByPath(error, incoming.params);
+    }
   });
+}
+
+/**
+ * What the path names and is not there has the path's parameter as its field; of several the first, as who throws for what is
+ * below it names that himself. Stores, which the command line asks as well, do not know what a path calls it.
+ */
+function namedByPath(error: unknown, params: Incoming['params']): unknown {
+  const [name] = Object.keys(params);
+  if (!(error instanceof Problem) || error.code !== 'not_found' || error.field !== null || name === undefined)
+    return error;
+  return new Problem('not_found', error.message, { field: name, cause: error });
 }
 
 /** Declares an endpoint that answers without a key. */
@@ -175,14 +190,20 @@ function checkedParams<Params>(
   // Without a schema Params is `object`, its default.
   if (schema === undefined) return params as Params;
   const result = schema.safeParse(params);
-  if (!result.success) throw new Problem('not_found', 'There is no such object.');
+  if (!result.success)
+    throw new Problem('not_found', 'There is no such object.', {
+      field: fieldName('', result.error.issues[0]?.path ?? []),
+    });
   return result.data;
 }
 
 function checkedQuery<Query>(schema: z.ZodType<Query> | undefined, search: string): Query {
   // Without a schema Query is `object`, its default.
   if (search === '' && schema === undefined) return {} as Query;
-  return check((schema ?? nothing) as z.ZodType<Query>, parseQuery(search), { code: 'invalid_parameter' });
+  return check((schema ?? nothing) as z.ZodType<Query>, parseQuery(search), {
+    code: 'invalid_parameter',
+    isQuery: true,
+  });
 }
 
 function checkedBody<Body>(

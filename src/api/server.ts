@@ -36,6 +36,7 @@ import { respond } from './middleware/respond.ts';
 import { run } from './middleware/run.ts';
 import { scope } from './middleware/scope.ts';
 import { openapiRoute } from './openapi.ts';
+import { createPathTable } from './path-table.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
 import type { ApiDeps, Middleware, ShellState, Stop } from './shell.ts';
@@ -143,20 +144,19 @@ function createApp(deps: ApiDeps, routes: readonly Route[], { stop, buckets, rea
   return app;
 }
 
-/** Paths without parameters are looked up. The others go through the router, which tries one pattern after the other. */
+/** The table knows what is there; for the rest (HEAD, other methods, no such path) the router is asked. */
 function findRoute(routes: readonly Route[], router: Router<ShellState>): Middleware {
-  const fixed = new Map(
-    routes.filter(({ path }) => !path.includes('{')).map((route) => [`${route.method} ${route.path}`, route]),
-  );
+  const table = createPathTable(routes);
   const search = router.routes();
   return async (ctx, next) => {
     const { exchange } = ctx.state;
-    const route = fixed.get(`${exchange.method} ${exchange.path}`);
-    if (route === undefined) {
+    const found = table.find(exchange.method, exchange.path);
+    if (found === null) {
       await search(ctx as Parameters<typeof search>[0], next);
       return;
     }
-    exchange.route = route;
+    exchange.route = found.item;
+    exchange.params = found.params;
     await next();
   };
 }

@@ -46,7 +46,7 @@ export interface ApiDeps {
   log: ApiLog;
   authenticate: Authenticate;
   /** Hears of every use of a good key from an address it may be used from. */
-  noteUse(keyId: string, ip: string): void;
+  noteUse(keyId: string, ip: string, endpoint: string): void;
   /** Rings when some key has been revoked or changed: what it holds open ends. */
   keyChanges: Bell;
   /** Counts the requests of accounts, where others count with it: submission by SMTP. */

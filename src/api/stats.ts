@@ -48,7 +48,7 @@ const Stats = z
     data: z.array(
       z.object({
         at: z.iso.datetime().describe('Begin of the hour or day (UTC); of the range where the bucket is `total`.'),
-        key: z.string().nullable().describe('The stream, tag, domain or provider; null without `by`.'),
+        key: z.string().nullable().describe('The stream, tag, domain, provider or template; null without `by`.'),
         counts: StatCounts,
       }),
     ),
@@ -67,6 +67,7 @@ const query = z.strictObject({
   tag: z.string().max(128).optional(),
   domain: z.string().max(253).optional().describe('The sending domain.'),
   provider: z.string().max(64).optional().describe('The recipient\'s mailbox provider: `google`, `microsoft`, …, `other`.'), // prettier-ignore
+  template_id: z.string().max(64).optional().describe('Mail of this template. Not together with tags.'),
   test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
 });
 
@@ -92,12 +93,12 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         operationId: 'getStats',
         summary: 'Read numbers',
         description:
-          'How many recipients were mailed and what became of them, by hour or day (UTC), optionally told apart by stream, tag, sending domain or mailbox provider. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too.',
+          'How many recipients were mailed and what became of them, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too.',
         tag: 'stats',
         scope: ['stats:read'],
         query,
         responses: { 200: { description: 'The numbers.', schema: Stats, examples: { day: { summary: 'One day', value: sample } } } }, // prettier-ignore
-        problems: ['invalid_parameter'],
+        problems: ['invalid_parameter', 'mutually_exclusive_fields'],
       },
       async ({ query: asked, caller, now }) => {
         const wanted = wantedStats(caller.accountId, asked, now);
@@ -108,7 +109,18 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
 }
 
 function wantedStats(accountId: string, asked: z.output<typeof query>, now: number): StatsQuery {
-  const { by = null, bucket = by === null ? 'day' : 'total', stream, tag, domain, provider, test = false } = asked;
+  const {
+    by = null,
+    bucket = by === null ? 'day' : 'total',
+    stream,
+    tag,
+    domain,
+    provider,
+    template_id: template,
+    test = false,
+  } = asked;
+  if ((tag !== undefined || by === 'tag') && (template !== undefined || by === 'template'))
+    throw new Problem('mutually_exclusive_fields', 'tags and templates are not counted together: leave one of them out', { field: template === undefined ? 'by' : 'template_id' }); // prettier-ignore
   const step = bucket === 'hour' ? HOUR_MS : DAY_MS;
   const until = Math.ceil((asked.until ?? now + 1) / step) * step;
   const usual = bucket === 'hour' ? 24 * HOUR_MS : 30 * DAY_MS;
@@ -118,7 +130,9 @@ function wantedStats(accountId: string, asked: z.output<typeof query>, now: numb
   if (bucket !== 'total' && until - since > longest)
     throw new Problem('invalid_parameter', `a range by the ${bucket} has at most ${String(longest / DAY_MS)} days`, { field: 'since' }); // prettier-ignore
   const only = Object.fromEntries(
-    Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider }).filter(([, value]) => value !== undefined),
+    Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider, template }).filter(
+      ([, value]) => value !== undefined,
+    ),
   );
   return { accountId, since, until, bucket, by, only, test };
 }

@@ -167,7 +167,7 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
     async (call) => {
       const endpoint = await endpointOf(deps, call);
       const line = await findDelivery(deps, endpoint.id, call.params.delivery_id);
-      if (line === null) throw new Problem('not_found', 'there is no such attempt');
+      if (line === null) throw new Problem('not_found', 'there is no such attempt', { field: 'delivery_id' });
       needActive(endpoint);
       const { sequence } = line;
       if (sequence === null) throw new Problem('invalid_state', 'this was a test: test the endpoint again');

@@ -1,6 +1,6 @@
 /**
  * A bell says "look now" to whoever listens; what there is to see stands in the database.
- * Ringing never carries work: a listener that misses a ring only looks later (the sweeper sees to that).
+ * Ringing never carries work, at most where to find it: a listener that misses a ring only looks later (the sweeper sees to that).
  */
 export interface Bell<Hint = void> {
   ring(hint: Hint): void;

@@ -30,6 +30,8 @@ export interface CheckOptions {
   code?: ProblemCode;
   /** Where the value stands in the request, put before each field name: `recipients[3]`. */
   prefix?: string;
+  /** The value is a query string's: a list in it is a parameter that was given more than once. */
+  isQuery?: true;
 }
 
 /** The order in which faults are told; see the head of this file. */
@@ -54,7 +56,9 @@ export function check<T>(schema: z.ZodType<T>, value: unknown, options: CheckOpt
   if (result.success) return result.data;
   const nulls = result.error.issues.filter((issue) => isOptionalNull(schema, value, issue)).map((issue) => issue.path);
   if (nulls.length > 0) return check(schema, withoutMembers(value, nulls), options);
-  throw problemOf(firstFault(schema, value, result.error.issues), options);
+  const fault = firstFault(schema, value, result.error.issues);
+  const isRepeated = options.isQuery === true && fault.rank === RANK.shape && Array.isArray(valueAt(value, fault.path));
+  throw problemOf(isRepeated ? { ...fault, says: 'was given more than once' } : fault, options);
 }
 
 /** The field name of a path below a prefix: `fieldName('recipients[3]', ['cc', 1])` is `recipients[3].cc[1]`; null for the whole body. */

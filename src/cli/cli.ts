@@ -12,6 +12,7 @@ import { readSurroundings } from '../config/surroundings.ts';
 import { reachOperator, type Operator } from '../operator/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
 import { NewerDatabase } from '../storage/migrate.ts';
+import { version } from '../version.ts';
 import { addAccounts } from './accounts.ts';
 import { addAdmin } from './admin.ts';
 import { addBench } from './bench.ts';
@@ -113,6 +114,7 @@ export async function run(
     '--config <file>',
     'settings file (default: POSTHORN_CONFIG, /etc/posthorn/posthorn.yaml, config/posthorn.yaml)',
   );
+  program.version(version, '-V, --version', 'print the version');
   program.configureOutput({
     writeOut: (text) => {
       output.out(text.trimEnd());

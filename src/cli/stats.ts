@@ -21,7 +21,7 @@ export function addStats(program: Command, context: Context): void {
     .description('how much was sent, and what became of it')
     .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', wholeNumber)
     .option('--hours <n>', 'the last so many hours instead, at most 744', wholeNumber)
-    .option('--by <what>', 'tell apart by stream, tag, domain or provider')
+    .option('--by <what>', 'tell apart by stream, tag, domain, provider or template')
     .option('--test', 'simulated mail instead of real mail')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
@@ -32,8 +32,8 @@ export function addStats(program: Command, context: Context): void {
     }); // prettier-ignore
 }
 
-function lines({ by, bucket, data, since, until }: ResultOf<'stats'>): string[] {
-  if (data.length === 0) return [`nothing between ${since} and ${until}`];
+function lines({ by, bucket, data, since, until, simulated }: ResultOf<'stats'>): string[] {
+  if (data.length === 0) return nothing(`nothing between ${since} and ${until}`, simulated);
   const first = by === null ? (bucket === 'hour' ? 'HOUR' : 'DAY') : by.toUpperCase();
   return table(
     [first, 'SENT', 'DELIVERED', '%', 'BOUNCED', '%', 'DEFERRED', 'COMPLAINED', 'OPENED', 'CLICKED', 'SUPPRESSED', 'FAILED'],
@@ -44,6 +44,14 @@ function lines({ by, bucket, data, since, until }: ResultOf<'stats'>): string[] 
     ]),
   ); // prettier-ignore
 }
+
+/** Who tries things out sends simulated mail, and must not think that it was lost. */
+const nothing = (said: string, simulated: number): string[] =>
+  simulated === 0
+    ? [said]
+    : [
+        `${said}, leaving out simulated mail to ${String(simulated)} ${simulated === 1 ? 'recipient' : 'recipients'}: show it with --test`,
+      ];
 
 const percent = (some: number, of: number): string | null => (of === 0 ? null : ((some / of) * 100).toFixed(1));
 

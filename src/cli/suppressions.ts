@@ -226,26 +226,38 @@ function columnsOf(fields: readonly string[]): Columns {
 
 const reasons: ReadonlySet<string> = new Set<Reason>(['hard_bounce', 'complaint', 'unsubscribe', 'manual']);
 
+const LONGEST_CELL = 1000;
+/** RFC 3339 knows four digits of a year. */
+const LAST_TIME = Date.parse('9999-12-31T23:59:59Z');
+
+const isTime = (at: number): boolean => at >= 0 && at <= LAST_TIME;
+const shortened = (text: string): string => (text.length > 80 ? `${text.slice(0, 80).toWellFormed()}...` : text);
+
 function entryOf(
   fields: readonly string[],
   columns: Columns,
   { reason: usual, stream: usualStream }: ImportOptions,
 ): Entry | { email: string; why: string } {
   const at = (place: number): string => (place < 0 ? '' : (fields[place] ?? '').trim());
-  const email = at(columns.email);
+  const written = at(columns.email);
+  // Longer ones would have the whole part refused that they go in, with lines that are good.
+  if (written.length > LONGEST_CELL) return { email: shortened(written), why: 'too long for an address' };
+  const email = written;
   const reason = at(columns.reason).toLowerCase();
-  if (reason !== '' && !reasons.has(reason)) return { email, why: `there is no reason ${JSON.stringify(reason)}` };
+  if (reason !== '' && !reasons.has(reason))
+    return { email, why: `there is no reason ${JSON.stringify(shortened(reason))}` };
   const scope = at(columns.scope);
   if (scope !== '' && scope !== 'account' && !scope.startsWith('stream:'))
     return { email, why: 'the scope is `account` or `stream:` and a slug' };
   const stream = at(columns.stream) || (scope.startsWith('stream:') ? scope.slice('stream:'.length) : '');
+  if (stream.length > LONGEST_CELL) return { email, why: 'too long for the slug of a stream' };
   const expiresAt = at(columns.expiresAt);
-  if (expiresAt !== '' && Number.isNaN(Date.parse(expiresAt)))
+  if (expiresAt !== '' && !isTime(Date.parse(expiresAt)))
     return { email, why: 'expires_at is no time such as 2026-01-31T09:30:00Z' };
   return {
     email,
     reason: reason === '' ? usual : (reason as Reason),
-    note: at(columns.note).slice(0, 500) || null,
+    note: at(columns.note).slice(0, 500).toWellFormed() || null,
     stream: stream !== '' ? stream : scope === 'account' ? null : (usualStream ?? null),
     expires_at: expiresAt === '' ? null : new Date(Date.parse(expiresAt)).toISOString(),
   };

@@ -1540,6 +1540,12 @@ export interface Key {
   expires_at: string | null;
   last_used_at: string | null;
   last_used_ip: string | null;
+
+  /** Method and path, or `SMTP`. */
+  last_used_endpoint: string | null;
+
+  /** Uses in the last 24 hours, to the hour. */
+  requests_24h: number;
   created_at: string;
   created_by: string;
 
@@ -1624,6 +1630,12 @@ export interface CreatedKey {
   expires_at: string | null;
   last_used_at: string | null;
   last_used_ip: string | null;
+
+  /** Method and path, or `SMTP`. */
+  last_used_endpoint: string | null;
+
+  /** Uses in the last 24 hours, to the hour. */
+  requests_24h: number;
   created_at: string;
   created_by: string;
 
@@ -1785,7 +1797,7 @@ export interface SettingsChanges {
 export interface Stats {
   object: 'stats';
   bucket: Open<'hour' | 'day' | 'total'>;
-  by: Open<'stream' | 'tag' | 'domain' | 'provider'> | null;
+  by: Open<'stream' | 'tag' | 'domain' | 'provider' | 'template'> | null;
   since: string;
   until: string;
   total: StatCounts;
@@ -1809,7 +1821,7 @@ export interface Stats {
     /** Begin of the hour or day (UTC); of the range where the bucket is `total`. */
     at: string;
 
-    /** The stream, tag, domain or provider; null without `by`. */
+    /** The stream, tag, domain, provider or template; null without `by`. */
     key: string | null;
     counts: StatCounts;
   }[];
@@ -1917,6 +1929,9 @@ export interface Operations {
       /** The sending domain. */
       domain?: string | undefined;
       rfc_message_id?: string | undefined;
+
+      /** The request that the messages came with, as `X-Request-Id` of its answer names it. */
+      request_id?: string | undefined;
 
       /** From this time on. */
       created_after?: string | undefined;
@@ -2316,7 +2331,7 @@ export interface Operations {
       bucket?: 'hour' | 'day' | 'total' | undefined;
 
       /** Tell these apart, the 100 with the most mail. */
-      by?: 'stream' | 'tag' | 'domain' | 'provider' | undefined;
+      by?: 'stream' | 'tag' | 'domain' | 'provider' | 'template' | undefined;
       stream?: string | undefined;
       tag?: string | undefined;
 
@@ -2325,6 +2340,9 @@ export interface Operations {
 
       /** The recipient's mailbox provider: `google`, `microsoft`, …, `other`. */
       provider?: string | undefined;
+
+      /** Mail of this template. Not together with tags. */
+      template_id?: string | undefined;
 
       /** Numbers of simulated mail instead of real mail. */
       test?: boolean | undefined;

@@ -10,6 +10,8 @@ export interface Plot {
   about: string;
   /** Bars stand on each other; lines stand for themselves. */
   kind: 'bars' | 'lines';
+  /** What is counted or measured, as it stands above the chart: `Recipients`. */
+  counts: string;
   /** What stands after a number: `ms`. */
   unit?: string;
   /** How long a step is: days have no time of day. */
@@ -29,14 +31,14 @@ export interface Mark {
 
 /** The chart with its table. Everything in it is escaped. */
 export function figure(plot: Plot): string {
-  const { about, kind, unit = '', step, times, series } = plot;
+  const { about, counts, kind, unit = '', step, times, series } = plot;
   const labels = times.map((at) => stepLabel(at, step));
   const marks = (plot.marks ?? []).flatMap((mark) => markLine(plot, mark));
   const drawing = kind === 'bars' ? barChart(labels, series, about, marks) : lineChart(labels, series, about);
   const seconds = (plot.marks ?? []).map(({ at }) => at / 1000);
   const data = JSON.stringify({ kind, unit, step, times: times.map((at) => at / 1000), series, marks: seconds });
   const legend = series.map(({ name }) => `<span class="k-${name}">${name}</span>`).join('');
-  return `<figure class="plot" data-plot="${escaped(data)}" aria-label="${escaped(about)}"><div class="drawn">${drawing}<p class="legend">${legend}</p></div>${numbers(plot)}</figure>`;
+  return `<figure class="plot" data-plot="${escaped(data)}" aria-label="${escaped(about)}"><figcaption>${escaped(counts)} per ${step}${step === 'day' ? '' : '<span class="in-utc">, times in UTC</span>'}</figcaption><div class="drawn">${drawing}<p class="legend">${legend}</p></div>${numbers(plot)}</figure>`;
 }
 
 const STEP_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 };

@@ -51,17 +51,19 @@ export function createInside(deps: InsideDeps, routes: readonly Route[]): AskIns
     const call = callOf(deps, route, asking, asked);
     try {
       const reply = await route.run(call.incoming);
-      if (route.method !== 'GET' && call.audited() !== reply.status)
-        await deps.audit.write(call.line(reply.status, null));
+      if (isAct(route) && call.audited() !== reply.status) await deps.audit.write(call.line(reply.status, null));
       return reply;
     } catch (error) {
       const [status, code] = error instanceof Problem ? [error.status, error.code] : [500, 'internal_error'];
       // What was only looked at and not found is no act.
-      if (route.method !== 'GET') await deps.audit.write(call.line(status, code));
+      if (isAct(route)) await deps.audit.write(call.line(status, code));
       throw error;
     }
   };
 }
+
+/** A preview is drawn again with each pause in typing: that is looking, whatever the method. */
+const isAct = ({ method, operationId }: Route): boolean => method !== 'GET' && operationId !== 'renderTemplate';
 
 interface InsideCall {
   incoming: Incoming;

@@ -48,6 +48,8 @@ export interface Moment {
   facts: string[];
   /** A scanner or proxy, no person. */
   isMachine: boolean;
+  /** When it is tried again. */
+  next?: string | null;
   /** Where the mail that told it can be had. */
   href?: string;
 }
@@ -66,7 +68,7 @@ const toldByAttempt: ReadonlySet<string> = new Set(['delivered', 'deferred']);
 
 /** `here`: where the page of the message is. */
 export function timelineOf(message: MessageWhole, reports: readonly ReportSeen[], here: string): Moment[] {
-  const accepted: Moment = { at: message.created_at, what: 'accepted', title: 'Accepted', reply: null, facts: [], isMachine: false }; // prettier-ignore
+  const accepted: Moment = { at: message.created_at, what: 'accepted', title: 'by Posthorn', reply: null, facts: [], isMachine: false }; // prettier-ignore
   const attempts = message.attempts.map(attemptMoment);
   const hasAttempts = attempts.length > 0;
   const events = message.events
@@ -89,10 +91,17 @@ function attemptMoment(attempt: Attempt): Moment {
     ...(mx === null ? [] : [`${mx}${ip === null ? '' : ` (${ip})`}, ${tls === null ? 'without TLS' : tlsText(tls)}`]),
     ...(reason === null ? [] : [`${kind === null ? '' : `${kind}: `}${reason.replaceAll('_', ' ')}`]),
     ...(ms.length === 0 ? [] : [ms.map(([phase, n]) => `${phase} ${n.toFixed(0)} ms`).join(', ')]),
-    ...(next === null ? [] : [`next try ${next.slice(0, 19).replace('T', ' ')} UTC`]),
   ];
   const title = `Attempt ${String(attempt.number)} for ${attempt.recipient}`;
-  return { at: attempt.ended_at, what: attempt.outcome, title, reply: attempt.smtp_reply, facts, isMachine: false };
+  return {
+    at: attempt.ended_at,
+    what: attempt.outcome,
+    title,
+    reply: attempt.smtp_reply,
+    facts,
+    next,
+    isMachine: false,
+  };
 }
 
 const tlsText = ({ protocol, verified }: { protocol: string; verified: boolean }): string =>

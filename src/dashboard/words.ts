@@ -26,11 +26,18 @@ export function agoText(at: number, now: number): string {
 /** `1,234,567`. */
 export const numberText = (n: number): string => n.toLocaleString('en-US');
 
-/** `99.07 %`; a dash where there is nothing to divide by. */
-export function percentText(part: number | null): string {
+/** `99.07 %`; a dash where there is nothing to divide by. In a column all have as many `digits`. */
+export function percentText(part: number | null, digits?: number): string {
   if (part === null) return '–';
   const percent = part * 100;
-  return `${percent === 0 || percent === 100 ? percent.toFixed(0) : percent.toFixed(percent < 1 ? 3 : 2)} %`;
+  return `${percent === 0 || percent === 100 ? percent.toFixed(0) : percent.toFixed(digits ?? (percent < 1 ? 3 : 2))} %`;
+}
+
+/** The address in `Ana <ana@example.net>`, which is what one looks for in a list; the rest is in the title. */
+export function addressText(mailbox: string): string {
+  const from = mailbox.lastIndexOf('<');
+  const until = mailbox.indexOf('>', from);
+  return from === -1 || until < from + 2 ? mailbox : mailbox.slice(from + 1, until);
 }
 
 export function bytesText(n: number): string {
@@ -40,8 +47,8 @@ export function bytesText(n: number): string {
   return `${power === 0 || size >= 100 ? size.toFixed(0) : size.toFixed(1)} ${units[power] ?? ''}`;
 }
 
-/** `snake_case` and `kebab-case` as words. */
-export const wordsOf = (text: string): string => text.replaceAll(/[_-]+/g, ' ');
+/** `snake_case`, `kebab-case` and `stream:name` as words. */
+export const wordsOf = (text: string): string => text.replaceAll(/[_:-]+/g, ' ');
 
 const millis = (value: unknown): number | null => {
   if (typeof value === 'number') return value;
@@ -93,7 +100,12 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   ago,
   badge,
   number: (value: unknown) => (typeof value === 'number' ? numberText(value) : '–'),
-  percent: (value: unknown) => percentText(typeof value === 'number' ? value : null),
+  percent: (value: unknown, { hash }: Options) =>
+    percentText(
+      typeof value === 'number' ? value : null,
+      typeof hash['digits'] === 'number' ? hash['digits'] : undefined,
+    ),
+  address: (value: unknown) => addressText(String(value)),
   bytes: (value: unknown) => bytesText(typeof value === 'number' ? value : 0),
   words: (value: unknown) => wordsOf(String(value)),
   eq: (a: unknown, b: unknown) => a === b,

@@ -84,8 +84,7 @@ export async function followEvents(
   after: number,
   limit: number,
 ): Promise<{ events: LoggedEvent[]; position: number; hasMore: boolean }> {
-  const [newest] = await fast.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
-  const last = newest?.last ?? 0;
+  const last = await newestSequence(fast);
   if (last <= after) return { events: [], position: after, hasMore: false };
   const windowEnd = Math.min(last, after + WINDOW);
   const events = await fast.all<LoggedEvent>(
@@ -96,6 +95,12 @@ export async function followEvents(
   const end = events.at(-1);
   const position = end !== undefined && events.length === limit ? end.sequence : windowEnd;
   return { events, position, hasMore: position < last };
+}
+
+/** The same as lastSequence, for who follows the log. */
+export async function newestSequence(fast: Connection): Promise<number> {
+  const [newest] = await fast.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
+  return newest?.last ?? 0;
 }
 
 /** The events with these numbers, those that are still there, in sequence order. */
@@ -171,7 +176,8 @@ function numbersOf(read: Knex, filter: EventFilter, part: Part, byTag: boolean):
   return inOrder(read, filter, part);
 }
 
-const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
+/** The kinds that a filter lets through. */
+export const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
 
 /** Each kind is a run of its own in the index, in the order of the log; together they are as many as one page has. */
 function inOrder(read: Knex, filter: EventFilter, part: Part): Knex.QueryBuilder {

@@ -5,7 +5,7 @@ import type { StatRow } from '../storage/tables.ts';
 import { DAY_MS, statTypes, type StatType } from './stats.ts';
 
 /** What numbers may be told apart by. */
-export const statKeys = ['stream', 'tag', 'domain', 'provider'] as const;
+export const statKeys = ['stream', 'tag', 'domain', 'provider', 'template'] as const;
 export type StatKey = (typeof statKeys)[number];
 
 export interface StatsQuery {
@@ -16,7 +16,7 @@ export interface StatsQuery {
   /** One line for each hour or day, or one for the whole range. */
   bucket: 'hour' | 'day' | 'total';
   by: StatKey | null;
-  /** Only what has these. */
+  /** Only what has these. Not both a tag and a template, in `by` or here: they are not counted together. */
   only: Partial<Record<StatKey, string>>;
   test: boolean;
 }
@@ -24,12 +24,12 @@ export interface StatsQuery {
 export interface StatLine {
   /** Begin of the hour or day; of the range where the bucket is the total. */
   at: number;
-  /** The stream, tag, domain or provider; null where nothing is told apart. */
+  /** The stream, tag, domain, provider or template's id; null where nothing is told apart. */
   key: string | null;
   counts: Record<StatType, number>;
 }
 
-/** How many streams, tags, domains or providers are told apart: those with the most mail. */
+/** How many streams, tags, domains, providers or templates are told apart at most: those with the most mail. */
 export const MOST_KEYS = 100;
 
 const SUM_OF_ALL = statTypes.join(' + ');
@@ -44,9 +44,9 @@ export async function readStats(read: Knex, query: StatsQuery): Promise<StatLine
   const keys = by === null || bucket === 'total' ? [] : await keysWithMost(read, query, by);
   const asked = within(read, query).sum(Object.fromEntries(statTypes.map((type) => [type, type])));
   if (bucket !== 'total') asked.select('at').groupBy('at').orderBy('at');
-  if (by !== null) asked.select({ key: by }).groupBy(by);
+  if (by !== null) asked.select({ key: columnOf(by) }).groupBy(columnOf(by));
   if (by !== null && bucket === 'total') withMost(asked, by);
-  else if (by !== null) asked.whereIn(by, keys);
+  else if (by !== null) asked.whereIn(columnOf(by), keys);
   const rows = (await asked) as (Record<StatType, number | string | null> & { at?: number | string; key?: string })[];
   const lines = rows.map(({ at = since, key = null, ...counts }) => ({
     at: Number(at),
@@ -66,25 +66,35 @@ const countsOf = (row: Readonly<Record<StatType, number | string | null>>): Reco
 function spanOf({ since, until, bucket, by, only }: StatsQuery): StatRow['span'] {
   const isByDay = bucket === 'total' ? since % DAY_MS === 0 && until % DAY_MS === 0 : bucket === 'day';
   const span = isByDay ? 'day' : 'hour';
+  if (by === 'template' || only.template !== undefined) return `template_${span}`;
   return by === null && statKeys.every((key) => only[key] === undefined) ? `whole_${span}` : span;
 }
+
+/** Where a key stands. */
+const columnOf = (key: StatKey): string => (key === 'template' ? 'tag' : key);
 
 function within(read: Knex, query: StatsQuery): Knex.QueryBuilder {
   const { accountId, since, until, by, only, test } = query;
   const rows = read('event_counts').where({ account_id: accountId, span: spanOf(query), test: test ? 1 : 0 });
-  // Each message is counted once without a tag, and once more for each tag.
-  if (only.tag === undefined && by === 'tag') rows.whereRaw("tag <> ''");
-  else rows.where('tag', only.tag ?? '');
+  // Each message is counted once without a tag, once more for each tag, and once more for its template.
+  const tag = only.tag ?? only.template;
+  if (tag === undefined && (by === 'tag' || by === 'template')) rows.whereRaw("tag <> ''");
+  else rows.where('tag', tag ?? '');
   rows.where('at', '>=', since).where('at', '<', until);
-  for (const key of statKeys) if (key !== 'tag' && only[key] !== undefined) rows.where(key, only[key]);
+  for (const key of ['stream', 'domain', 'provider'] as const) if (only[key] !== undefined) rows.where(key, only[key]);
   return rows;
 }
 
 const withMost = (rows: Knex.QueryBuilder, by: StatKey): Knex.QueryBuilder =>
-  rows.orderByRaw(`SUM(${SUM_OF_ALL}) DESC`).orderBy(by).limit(MOST_KEYS);
+  rows.orderByRaw(`SUM(${SUM_OF_ALL}) DESC`).orderBy(columnOf(by)).limit(MOST_KEYS);
 
 async function keysWithMost(read: Knex, query: StatsQuery, by: StatKey): Promise<string[]> {
-  const rows = (await withMost(within(read, query).select({ key: by }).groupBy(by), by)) as { key: string }[];
+  const rows = (await withMost(
+    within(read, query)
+      .select({ key: columnOf(by) })
+      .groupBy(columnOf(by)),
+    by,
+  )) as { key: string }[];
   return rows.map(({ key }) => key);
 }
 
@@ -116,6 +126,6 @@ const KEY = 'account_id, span, test, tag, at, stream, domain, provider';
 /** Which rows go at this age; those of tags are found by an index of their own. */
 const tooOld = (now: number): readonly [spans: string, where: string, before: number][] => [
   ["'hour', 'whole_hour'", "tag = ''", now - HOURS_KEPT_MS],
-  ["'hour'", "tag <> ''", now - HOURS_KEPT_MS],
+  ["'hour', 'template_hour'", "tag <> ''", now - HOURS_KEPT_MS],
   ["'day'", "tag <> ''", now - TAGS_KEPT_MS],
 ];

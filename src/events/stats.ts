@@ -1,6 +1,6 @@
 /**
  * What the numbers are made of. Every event adds to a row per hour and per day, for its stream, sending domain and recipient
- * provider, once more for each of its message's tags, and to one of all mail together. Rows of a grouped commit are merged
+ * provider, once more for each of its message's tags and for its template, and to one of all mail together. Rows of a grouped commit are merged
  * first, so a busy server writes a handful of them for hundreds of events.
  */
 import { statTypes, type StatRow, type StatType } from '../storage/tables.ts';
@@ -20,6 +20,8 @@ export interface StatFacts {
   domain: string;
   recipient: string;
   tags: readonly string[];
+  /** Id of the template it was made from, or null. */
+  template: string | null;
 }
 
 /** Large mailbox providers by the domain of the address. Mail hosted there under a domain of its own counts as `other`. */
@@ -83,6 +85,9 @@ export function addToStats(rows: Map<string, StatRow>, facts: StatFacts, types: 
     add('hour', hour, { tag, ...own });
     add('day', day, { tag, ...own });
   }
+  if (facts.template === null) return;
+  add('template_hour', hour, { tag: facts.template, ...own });
+  add('template_day', day, { tag: facts.template, ...own });
 }
 
 function rowFor(

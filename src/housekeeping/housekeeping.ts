@@ -11,6 +11,8 @@ interface Common {
   readonly name: string;
   /** Milliseconds from the end of one run to the begin of the next. */
   readonly everyMs: number;
+  /** Nothing was deleted that anybody would ask for. */
+  readonly silent?: true;
 }
 
 /** A rule whose steps have a size of their own. */
@@ -25,8 +27,6 @@ export interface Rule extends Common {
 export interface SizedRule extends Common {
   /** Deletes this many of what is due; one that deleted fewer was the last of its run. */
   sizedStep(rows: number): Promise<Timed>;
-  /** Nothing was deleted that anybody would ask for. */
-  readonly silent?: true;
 }
 
 export interface Housekeeping {

@@ -11,6 +11,7 @@ import { addressBucket } from '../base/ip.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import type { Log } from '../base/log.ts';
 import { Windows } from '../base/windows.ts';
+import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
 import { Offenders } from './offenders.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
@@ -167,11 +168,16 @@ export function createListener<User>(
         else callback(asError(result));
       });
     },
-    onMailFrom({ address }, session, callback) {
-      answer(session, 'MAIL', () => handlers.sender(viewOf(session), address), callback);
+    onMailFrom({ address, args }, session, callback) {
+      const given = parametersOf(args);
+      // smtp-server keeps what a MAIL that was refused had asked for, and would hold the next one to it.
+      session.envelope.requireTLS = given['REQUIRETLS'] === true;
+      const wrong = checkMailParameters(given, { isSubmission: handlers.authenticate !== undefined });
+      answer(session, () => (wrong === null ? handlers.sender(viewOf(session), address) : Promise.resolve(wrong)), callback); // prettier-ignore
     },
-    onRcptTo({ address }, session, callback) {
-      answer(session, 'RCPT', () => handlers.recipient(viewOf(session), address), callback);
+    onRcptTo({ address, args }, session, callback) {
+      const wrong = checkRecipientParameters(parametersOf(args));
+      answer(session, () => (wrong === null ? handlers.recipient(viewOf(session), address) : Promise.resolve(wrong)), callback); // prettier-ignore
     },
     onData(stream, session, callback) {
       void receive(stream, session).then((result) => {
@@ -296,7 +302,6 @@ export function createListener<User>(
 
   function answer(
     session: SMTPServerSession,
-    _command: string,
     ask: () => Promise<SmtpRefusal | null>,
     callback: (error?: Error | null) => void,
   ): void {
@@ -397,5 +402,8 @@ export function createListener<User>(
 type Connection = SMTPServer['connections'] extends Set<infer One> ? One : never;
 
 const never: Timer = { cancel: () => undefined };
+
+/** Its types promise strings only; a parameter without a value is `true`. */
+const parametersOf = (args: object | false): EsmtpParameters => (args === false ? {} : (args as EsmtpParameters));
 
 const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code });

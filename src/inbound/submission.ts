@@ -26,7 +26,7 @@ export interface SubmissionDeps {
   authenticate: Authenticate;
   /** The key that programs of trusted networks send with, or null. */
   trustedCaller(): Promise<Caller | null>;
-  noteUse(keyId: string, ip: string): void;
+  noteUse(keyId: string, ip: string, endpoint: string): void;
   /** Counts a request of the account; the seconds to wait, or null where it may go on. */
   takeRequest(accountId: string, plan: string): number | null;
   audit: { write(row: AuditRow): Promise<void> };
@@ -133,7 +133,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       const standing = await callerOf(session);
       if (!('caller' in standing)) return refused(session, 'DATA', null, standing);
       const { caller } = standing;
-      deps.noteUse(caller.keyId, session.ip);
+      deps.noteUse(caller.keyId, session.ip, 'SMTP');
       try {
         const { mail, digest } = await deps.reader.read(bytes);
         if (mail.kind === 'refused') return await refused(session, 'DATA', caller, refuse(554, mail.text));

@@ -1,22 +1,22 @@
 /**
  * Who is behind an API key. On the path of every request, so answers are kept in memory: for one second, since a command
- * may revoke a key on the database itself, and shorter where this process changes the key. Uses are noted in batches.
+ * may revoke a key on the database itself, and shorter where this process changes the key. Uses are noted by key-uses.ts.
  */
-import type { Clock, Timer } from '../base/clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { equalInConstantTime, sha256Hex } from '../base/secret.ts';
-import type { Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Authenticate, Authentication, Caller } from './caller.ts';
 import { parseKey } from './key-format.ts';
+import { createUseNotes } from './key-uses.ts';
 
 export interface Callers {
   authenticate: Authenticate;
   /** The caller of a key by its id, or null: for who was let in without showing it. */
   byId(keyId: string): Promise<Caller | null>;
-  /** Notes a use; it is written within USE_NOTED_MS. */
-  noteUse(keyId: string, ip: string): void;
+  /** Notes a use, of an endpoint such as `POST /v1/messages`; it is written within two seconds. */
+  noteUse(keyId: string, ip: string, endpoint: string): void;
   /** The key with this public id has changed. */
   forget(publicId: string): void;
   /** Writes the uses that are not written yet. */
@@ -25,8 +25,6 @@ export interface Callers {
 
 const MOST_CACHED = 10_000;
 const FRESH_MS = 1000;
-/** The longest a use waits to be written, in milliseconds: one small statement in this time, however many requests. */
-const USE_NOTED_MS = 2000;
 
 const unknown: Promise<Authentication> = Promise.resolve({ kind: 'unknown' });
 
@@ -59,8 +57,8 @@ export function createCallers(deps: {
       const known = row === undefined ? null : await cache.get(row.public_id);
       return known?.found.kind === 'found' ? known.found.caller : null;
     },
-    noteUse(keyId, ip) {
-      uses.note(keyId, ip);
+    noteUse(keyId, ip, endpoint) {
+      uses.note(keyId, ip, endpoint);
     },
     forget(publicId) {
       cache.forget(publicId);
@@ -117,54 +115,5 @@ function toCaller(row: KnownRow): Caller {
     paused: row.paused === 1,
     expiresAt: row.expires_at,
     revokedAt: row.revoked_at,
-  };
-}
-
-interface UseNotes {
-  note(keyId: string, ip: string): void;
-  close(): Promise<void>;
-}
-
-type Uses = Map<string, { at: number; ip: string }>;
-
-const noteWork: Work<Uses, undefined> = {
-  name: 'key-use',
-  async run(tx, inputs) {
-    const rows = inputs.flatMap((uses) => [...uses].map(([id, { at, ip }]) => [id, at, ip]));
-    await tx.run(
-      `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip
-       FROM (SELECT value->>0 AS id, value->>1 AS at, value->>2 AS ip FROM json_each(?)) AS u WHERE api_keys.id = u.id`,
-      [JSON.stringify(rows)],
-    );
-    return inputs.map(() => undefined);
-  },
-};
-
-/** Only the last use of a key counts, so what waits is never more than the keys there are. */
-function createUseNotes({ db, clock, report }: Parameters<typeof createCallers>[0]): UseNotes {
-  let waiting: Uses = new Map();
-  let timer: Timer | null = null;
-
-  async function write(): Promise<void> {
-    const uses = waiting;
-    waiting = new Map();
-    timer = null;
-    try {
-      if (uses.size > 0) await db.commit.submit(noteWork, uses, 128 * uses.size);
-    } catch (error) {
-      for (const [id, use] of uses) if (!waiting.has(id)) waiting.set(id, use);
-      report(error);
-    }
-  }
-
-  return {
-    note(keyId, ip) {
-      waiting.set(keyId, { at: clock.now(), ip });
-      timer ??= clock.after(USE_NOTED_MS, () => void write(), { background: true });
-    },
-    async close() {
-      timer?.cancel();
-      await write();
-    },
   };
 }

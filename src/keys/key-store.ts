@@ -11,6 +11,7 @@ import { readPage } from '../storage/page.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Callers } from './callers.ts';
+import { usesIn } from './key-uses.ts';
 import { KEY_RANDOM_BYTES, keyPrefix, makeKey, type KeyMode } from './key-format.ts';
 import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
 
@@ -34,6 +35,8 @@ export interface KeyRecord {
   expires_at: string | null;
   last_used_at: string | null;
   last_used_ip: string | null;
+  last_used_endpoint: string | null;
+  requests_24h: number;
   created_at: string;
   created_by: string;
   revoked_at: string | null;
@@ -149,8 +152,8 @@ export async function listKeys(
   return await query.orderBy('id', 'desc').limit(Math.min(limit, LONGEST_LIST));
 }
 
-/** The row as the API and `--json` print it. */
-export function toKeyRecord(row: ApiKeyRow): KeyRecord {
+/** The row as the API and `--json` print it at this time. */
+export function toKeyRecord(row: ApiKeyRow, now: number): KeyRecord {
   return {
     object: 'key',
     id: row.id,
@@ -163,6 +166,8 @@ export function toKeyRecord(row: ApiKeyRow): KeyRecord {
     expires_at: rfc3339(row.expires_at),
     last_used_at: rfc3339(row.last_used_at),
     last_used_ip: row.last_used_ip,
+    last_used_endpoint: row.last_used_endpoint,
+    requests_24h: usesIn(row.uses_json, now),
     created_at: rfc3339(row.created_at),
     created_by: row.created_by,
     revoked_at: rfc3339(row.revoked_at),
@@ -189,6 +194,8 @@ function keyRow(
     revoked_at: null,
     last_used_at: null,
     last_used_ip: null,
+    last_used_endpoint: null,
+    uses_json: '[]',
   };
 }
 

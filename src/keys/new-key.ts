@@ -1,6 +1,7 @@
 /** What a key may be made with, and what may be changed of it: checks for API and commands alike. Pure. */
 import { domainToASCII } from 'node:url';
 import { Problem } from '../base/problem.ts';
+import { checkName } from '../accounts/name.ts';
 import { canonicalIpList } from './ip-list.ts';
 import type { KeyMode } from './key-format.ts';
 import { isScope, scopeNames, type Scope } from './scopes.ts';
@@ -31,7 +32,6 @@ export interface NewKey {
 export type KeyChanges = Partial<Pick<KeyRequest, 'name' | 'scopes' | 'domains' | 'allowedIps'>>;
 export type CheckedChanges = Partial<Pick<NewKey, 'name' | 'scopes' | 'domains' | 'allowedIps'>>;
 
-const LONGEST_NAME = 100;
 const MOST_DOMAINS = 100;
 const LONGEST_DOMAIN = 253;
 const domainForm = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
@@ -61,21 +61,6 @@ export function checkKeyChanges({ name, scopes, domains, allowedIps }: KeyChange
     ...(domains === undefined ? {} : { domains: checkDomains(domains) }),
     ...(allowedIps === undefined ? {} : { allowedIps: canonicalIpList(allowedIps) }),
   };
-}
-
-function checkName(name: string): string {
-  const trimmed = name.trim();
-  if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {
-    throw new Problem('invalid_field', 'the name needs at least one character, and no control characters', {
-      field: 'name',
-    });
-  }
-  if (trimmed.length > LONGEST_NAME) {
-    throw new Problem('field_too_long', `the name may have at most ${String(LONGEST_NAME)} characters`, {
-      field: 'name',
-    });
-  }
-  return trimmed;
 }
 
 function checkScopes(scopes: readonly string[]): Scope[] {

@@ -4,6 +4,7 @@
  *
  *   readSubmitted      octets -> header and body to send, and what the header says
  *   finishSubmitted    the fields that only the service knows put before it
+ *   renewSubmitted     the same mail once more, as a new one
  */
 import { isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
@@ -54,9 +55,30 @@ export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   const end = endOfHead(whole);
   if (end > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const headBytes = whole.subarray(0, end);
-  const fields = parseHeaders(isUtf8(headBytes) ? headBytes.toString('utf8') : headBytes.toString('latin1'));
+  const head = inForm(isUtf8(headBytes) ? headBytes.toString('utf8') : headBytes.toString('latin1'));
+  if (head === null) return refused('5.6.0 a line of the header is no field: is there an empty line before the body?');
+  const fields = parseHeaders(head);
   const body = whole.subarray(Math.min(whole.length, end + 2));
   return readFields(fields, body);
+}
+
+/** RFC 5322 section 2.2; spaces before the colon are of section 4.5, which is to be read and not to be written. */
+const FIELD = /^([!-9;-~]+)[ \t]*:/;
+/** What mailbox files put before a mail (RFC 4155), and some programs leave there. */
+const MBOX_LINE = /^>?From /;
+
+/**
+ * The header as it may be sent, or null where a line of it is no field. Such a line ends the header for one reader and is passed
+ * over by the next: what stands after it (Bcc, a text without the empty line before it) would be shown to some and lost to others.
+ */
+function inForm(head: string): string | null {
+  const lines = head.split('\r\n');
+  const first = lines[0] ?? '';
+  if (MBOX_LINE.test(first) && !FIELD.test(first)) lines.shift();
+  const isFolded = (line: string): boolean => line.startsWith(' ') || line.startsWith('\t');
+  if (lines[0] !== undefined && isFolded(lines[0])) return null;
+  if (lines.some((line) => line !== '' && !isFolded(line) && !FIELD.test(line))) return null;
+  return lines.map((line) => line.replace(FIELD, '$1:')).join('\r\n');
 }
 
 function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail | RefusedMail {
@@ -65,7 +87,7 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
   const from = senderOf(named('from'));
   if (typeof from === 'string') return refused(from);
   const kept = fields.filter(({ name }) => !DROPPED.test(name.toLowerCase()));
-  if (kept.some(({ raw }) => raw.split('\r\n').some((line) => line.length > LONGEST_LINE)))
+  if (kept.some(({ raw }) => raw.split('\r\n').some((line) => Buffer.byteLength(line) > LONGEST_LINE)))
     return refused(`5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets`);
   const whole = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
   if (whole === null)
@@ -132,11 +154,29 @@ export interface Stamp {
 
 /** The octets to keep and send: RFC 5321 section 4.4 puts Received in front. */
 export function finishSubmitted(mail: SubmittedMail, stamp: Stamp): Buffer {
-  const date = mail.hasDate ? '' : `Date: ${stamp.date.toUTCString().replace('GMT', '+0000')}\r\n`;
+  const date = mail.hasDate ? '' : `Date: ${dateOf(stamp.date)}\r\n`;
   const messageId = mail.messageId === null ? `Message-ID: ${stamp.messageId}\r\n` : '';
   const head = `Received: ${stamp.received}\r\n${date}${messageId}${mail.head}\r\n`;
   return Buffer.concat([Buffer.from(head), mail.body]);
 }
+
+/**
+ * What finishSubmitted made, as a mail of its own: mailboxes drop a second mail with a Message-ID that they have. All else stays
+ * as it came, Received too: it says where the mail was submitted, and when.
+ */
+export function renewSubmitted(whole: Buffer, { messageId, date }: Pick<Stamp, 'messageId' | 'date'>): Buffer {
+  const end = endOfHead(whole);
+  const fields = parseHeaders(whole.subarray(0, end));
+  const others = fields.filter(({ name }) => !['message-id', 'date'].includes(name.toLowerCase()));
+  const received = others.filter(({ name }) => name.toLowerCase() === 'received');
+  const rest = others.filter((field) => !received.includes(field));
+  const fresh = `Date: ${dateOf(date)}\r\nMessage-ID: ${messageId}\r\n`;
+  const head = `${received.map(rawOf).join('')}${fresh}${rest.map(rawOf).join('')}`;
+  return Buffer.concat([Buffer.from(head), whole.subarray(end)]);
+}
+
+const rawOf = ({ raw }: HeaderField): string => raw;
+const dateOf = (date: Date): string => date.toUTCString().replace('GMT', '+0000');
 
 /** Index of the empty line, or the end where there is none. */
 function endOfHead(bytes: Buffer): number {

@@ -39,6 +39,7 @@ import { createBodyStore, type BodyStore } from './stored-content.ts';
 import { wordRows } from './subject-words.ts';
 import type { TrackingRule } from './tracking-rule.ts';
 import { tlsWishOf } from './tls-wish.ts';
+import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from './untouched.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from './unsubscribe.ts';
 
 /** Deliveries of one domain, class and account that have just become due: a hint where to look. */
@@ -47,6 +48,8 @@ export interface DueHint {
   class: number;
   accountId: string;
   dueAt: number;
+  /** Which it is, where it is one alone: then there is nothing to look for. */
+  id?: string;
 }
 
 export interface AcceptDeps {
@@ -468,17 +471,8 @@ function messageRow(deps: AcceptDeps, plan: Plan, message: NewMessage): MessageR
     rfc_message_id: draft.source?.rfcMessageId ?? `<${id}@${draft.from.domain}>`,
     request_id: sender.requestId,
     created_at: now,
-    status: 'queued',
+    ...UNTOUCHED_MESSAGE,
     status_at: now,
-    last_event_type: null,
-    last_event_at: null,
-    opens: 0,
-    clicks: 0,
-    first_opened_at: null,
-    last_opened_at: null,
-    first_clicked_at: null,
-    bot_opens: 0,
-    bot_clicks: 0,
     tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
     unsubscribe_json: unsubscribeJson(unsubscribe),
     require_tls: tlsWishOf(draft),
@@ -569,17 +563,7 @@ function deliveryRow(
     due_at: status === 'suppressed' ? null : sendAt,
     queued_at: sendAt,
     give_up_at: giveUp,
-    attempt_count: 0,
-    claim_epoch: null,
-    no_domain_count: 0,
-    no_domain_since: null,
-    smtp_code: null,
-    enhanced_code: null,
-    smtp_reply: null,
-    mx: null,
-    tls: null,
-    held_by: null,
-    held_at: null,
+    ...UNTRIED_DELIVERY,
   };
 }
 
@@ -608,16 +592,18 @@ function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: Me
       domain: row.from_domain,
       recipient: delivery.address,
       tags: draft.tags,
+      template: row.template_id,
     };
     addToStats(plan.stats, facts, ['suppressed']);
   }
   if (delivery.due_at !== null) addHint(plan, delivery, delivery.due_at);
 }
 
-function addHint(plan: Plan, { domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
+function addHint(plan: Plan, { id, domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
   const key = `${domain} ${String(order)} ${accountId}`;
   const known = plan.hints.get(key);
-  if (known === undefined || dueAt < known.dueAt) plan.hints.set(key, { domain, class: order, accountId, dueAt });
+  if (known === undefined) plan.hints.set(key, { domain, class: order, accountId, dueAt, id });
+  else plan.hints.set(key, { domain, class: order, accountId, dueAt: Math.min(dueAt, known.dueAt) });
 }
 
 interface NewEntry {

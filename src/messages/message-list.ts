@@ -8,6 +8,8 @@ import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
 import { addressKey } from '../mail/address.ts';
 import type { DeliveryStatus, MessageRow } from '../storage/tables.ts';
+import { candidates, newestBlock, type Wanted } from './block-search.ts';
+import { domainName, metadataName, recipientName, senderName, streamName, tagName, templateName, testName, wordNames } from './message-facts.ts'; // prettier-ignore
 import { LONGEST_WORD } from './subject-words.ts';
 
 export interface MessageFilter {
@@ -27,6 +29,8 @@ export interface MessageFilter {
   /** The sending domain. */
   domain?: string;
   rfcMessageId?: string;
+  /** No index has it: give a narrow range of times with it. */
+  requestId?: string;
   /** Half-open range of acceptance times in ms. */
   createdAfter?: number;
   createdBefore?: number;
@@ -48,19 +52,21 @@ export interface PageRequest {
   before?: string;
 }
 
-/** One page in the order asked for. Ids ascend with time, so they are both order and cursor. */
-export async function listMessages(read: Knex, filter: MessageFilter, page: PageRequest): Promise<MessagePage> {
+/** One page in the order asked for. Ids ascend with time, so they are both order and cursor. `many` is another in tests. */
+export async function listMessages(
+  read: Knex,
+  filter: MessageFilter,
+  page: PageRequest,
+  many: number = MANY,
+): Promise<MessagePage> {
   const backwards = page.before !== undefined;
   const part: Part = {
     descending: page.newestFirst !== backwards,
     edge: page.after ?? page.before ?? null,
     limit: page.limit + 1,
   };
-  const chosen = await bestSource(read, filter);
-  const messages =
-    chosen.kind === 'source'
-      ? await readSource(read, filter, chosen.source, part)
-      : await readNearFirst(read, filter, chosen.range, part);
+  const chosen = await bestSource(read, filter, many);
+  const messages = await readChosen(read, filter, chosen, part);
   const hasMore = messages.length > page.limit;
   if (hasMore) messages.length = page.limit;
   if (backwards) messages.reverse();
@@ -95,12 +101,106 @@ const inOrder: Branch = { from: 'messages as m indexed by messages_by_account', 
 type WordRange = readonly [accountId: string, from: string, to: string];
 const IN_RANGE = 'account_id = ? AND word >= ? AND word < ?';
 
-/** What is read: a source, or where there is none, words that very many messages have. */
-type Chosen = { kind: 'source'; source: Source } | { kind: 'words'; range: WordRange };
+/**
+ * What is read: a source; where there is none, words that very many messages have; or where several things fit very many messages
+ * each, the blocks of messages, and the source for what is in no block yet.
+ */
+type Chosen =
+  | { kind: 'source'; source: Source }
+  | { kind: 'words'; range: WordRange }
+  | { kind: 'blocks'; facts: readonly Fact[]; source: Source };
+
+async function readChosen(read: Knex, filter: MessageFilter, chosen: Chosen, part: Part): Promise<MessageRow[]> {
+  if (chosen.kind === 'words') return readNearFirst(read, filter, chosen.range, part);
+  if (chosen.kind === 'blocks') {
+    const found = await readByBlocks(read, filter, chosen, part);
+    if (found !== null) return found;
+  }
+  return readSource(read, filter, chosen.source, part);
+}
 
 async function readSource(read: Knex, filter: MessageFilter, source: Source, part: Part): Promise<MessageRow[]> {
   const found = await Promise.all(source.map((branch) => readBranch(read, filter, branch, part)));
   return found.length === 1 ? (found[0] ?? []) : merged(found.flat(), part);
+}
+
+/** Null where there are no blocks, or where they were made anew meanwhile. */
+async function readByBlocks(
+  read: Knex,
+  filter: MessageFilter,
+  { facts, source }: Extract<Chosen, { kind: 'blocks' }>,
+  part: Part,
+): Promise<MessageRow[] | null> {
+  const { accountId } = filter;
+  const newest = await newestBlock(read, accountId);
+  if (newest === undefined) return null;
+  const inNone = (limit: number): Promise<MessageRow[]> =>
+    readSource(read, filter, source.map((branch) => ({ ...branch, where: [...branch.where, [`${branch.id} > ?`, newest.last_id] as const] })), { ...part, limit }); // prettier-ignore
+  const inSome = (limit: number): Promise<MessageRow[]> =>
+    readCandidates(read, filter, facts, newest.last_id, { ...part, limit });
+  const [first, second] = part.descending ? [inNone, inSome] : [inSome, inNone];
+  const found = await first(part.limit);
+  if (found.length < part.limit) found.push(...(await second(part.limit - found.length)));
+  const isSame = (await read('message_blocks').select('block').where({ account_id: accountId, block: newest.block, last_id: newest.last_id }).first()) !== undefined; // prettier-ignore
+  return isSame ? found : null;
+}
+
+/** Candidates that are read at once: so many times what is wanted, and then more each time. */
+const [CANDIDATES_FIRST, MORE_CANDIDATES, MOST_CANDIDATES] = [2, 4, 4000];
+
+async function readCandidates(
+  read: Knex,
+  filter: MessageFilter,
+  facts: readonly Fact[],
+  lastId: string,
+  part: Part,
+): Promise<MessageRow[]> {
+  const { createdAfter, createdBefore } = filter;
+  const [above, below] = part.descending ? [null, part.edge] : [part.edge, null];
+  const floor = createdAfter === undefined ? null : idFloor('msg', createdAfter);
+  const ceiling = createdBefore === undefined ? null : idFloor('msg', createdBefore + MOST_AHEAD_MS);
+  const range = {
+    above: later(above, floor),
+    below: below === null || (ceiling !== null && ceiling < below) ? ceiling : below,
+    descending: part.descending,
+  };
+  const wanted = facts.map(({ names, source }): Wanted => ({ names, few: source === null ? null : (from, to) => idsBetween(read, filter, source, from, to) })); // prettier-ignore
+  const found: MessageRow[] = [];
+  let waiting: string[] = [];
+  let take = part.limit * CANDIDATES_FIRST;
+  const readWaiting = async (): Promise<void> => {
+    for (let at = 0; at < waiting.length && found.length < part.limit; at += take)
+      found.push(...(await readNamed(read, filter, waiting.slice(at, at + take), { ...part, edge: null, limit: part.limit - found.length }))); // prettier-ignore
+    waiting = [];
+    take = Math.min(take * MORE_CANDIDATES, MOST_CANDIDATES);
+  };
+  for await (const ids of candidates(read, filter.accountId, wanted, range)) {
+    waiting.push(...ids.filter((id) => id <= lastId));
+    if (waiting.length >= take) await readWaiting();
+    if (found.length >= part.limit) return found;
+  }
+  await readWaiting();
+  return found;
+}
+
+const later = (one: string | null, other: string | null): string | null =>
+  one === null || (other !== null && other > one) ? other : one;
+
+/** Ids of messages of a source, in a range with both ends. Only its index is read. */
+async function idsBetween(read: Knex, filter: MessageFilter, source: Source, from: string, to: string): Promise<string[]> {
+  const found = await Promise.all(
+    source.map(async (branch) => {
+      const query = inBranch(read.select({ id: branch.id }), read, filter, alone(branch));
+      return (await query.where(branch.id, '>=', from).where(branch.id, '<=', to)) as { id: string }[];
+    }),
+  );
+  return [...new Set(found.flat().map(({ id }) => id))];
+} // prettier-ignore
+
+/** Of these messages those that fit. */
+function readNamed(read: Knex, filter: MessageFilter, ids: readonly string[], part: Part): Promise<MessageRow[]> {
+  const own = beside('(SELECT DISTINCT value AS message_id FROM json_each(?))', []);
+  return readBranch(read, filter, { ...own, with: [JSON.stringify(ids)] }, part);
 }
 
 /** Messages that are read in the order of the list before a range of words is gathered. */
@@ -135,9 +235,8 @@ async function readFar(read: Knex, filter: MessageFilter, range: WordRange, part
     if (edge !== null) wanted.where('message_id', descending ? '<' : '>', edge);
     const ids = (await wanted.orderBy('message_id', descending ? 'desc' : 'asc').limit(take)) as { message_id: string }[]; // prettier-ignore
     // A message may have several words of the range.
-    const own = beside('(SELECT DISTINCT value AS message_id FROM json_each(?))', []);
-    const some = { ...own, with: [JSON.stringify(ids.map(({ message_id }) => message_id))] };
-    found.push(...(await readBranch(read, filter, some, { descending, edge, limit: limit - found.length })));
+    const some = ids.map(({ message_id }) => message_id);
+    found.push(...(await readNamed(read, filter, some, { descending, edge, limit: limit - found.length })));
     edge = ids.at(-1)?.message_id ?? edge;
     if (found.length >= limit || ids.length < take) return found;
   }
@@ -168,29 +267,42 @@ function merged(rows: readonly MessageRow[], { descending, limit }: Part): Messa
 /** What is counted of a source at most: whatever fits more is read in order and fills a page soon. */
 const MOST_COUNTED = 20_000;
 
+/** Where the rarest of several things fits this many messages, the blocks are quicker than looking at each of them. */
+const MANY = 4000;
+
 /** The source that fits the fewest messages. One alone is taken as it is. */
-async function bestSource(read: Knex, filter: MessageFilter): Promise<Chosen> {
+async function bestSource(read: Knex, filter: MessageFilter, many: number): Promise<Chosen> {
   const words = await wordSources(read, filter);
   const sources = [...plainSources(filter), ...words.flatMap((one) => (one.kind === 'source' ? [one.source] : []))];
+  const facts = factsOf(filter);
   const [only, second] = sources;
-  if (only === undefined) return words[0] ?? { kind: 'source', source: [inOrder] };
-  if (second === undefined) return { kind: 'source', source: only };
+  if (facts.length < 2) {
+    if (only === undefined) return words[0] ?? { kind: 'source', source: [inOrder] };
+    if (second === undefined) return { kind: 'source', source: only };
+  }
   const sizes = await Promise.all(sources.map((source) => sizeOf(read, filter, source)));
-  return { kind: 'source', source: sources[sizes.indexOf(Math.min(...sizes))] ?? only };
+  const fewest = Math.min(...sizes);
+  const source = sources[sizes.indexOf(fewest)] ?? [inOrder];
+  return facts.length < 2 || fewest < many ? { kind: 'source', source } : { kind: 'blocks', facts, source };
 }
 
 async function sizeOf(read: Knex, filter: MessageFilter, source: Source): Promise<number> {
   const counts = await Promise.all(
     source.map(async (branch) => {
-      // Only the index is read, not the messages behind it.
-      const own = { ...branch, from: branch.from.replace(' cross join messages as m', ''), where: branch.where.filter(([sql]) => sql !== JOINED) }; // prettier-ignore
-      const some = inBranch(read.select(read.raw('1')), read, filter, own).limit(MOST_COUNTED);
+      const some = inBranch(read.select(read.raw('1')), read, filter, alone(branch)).limit(MOST_COUNTED);
       const row = (await read.count({ n: '*' }).from(some.as('s')).first()) as { n: number } | undefined;
       return row?.n ?? 0;
     }),
   );
   return counts.reduce((sum, n) => sum + n, 0);
 }
+
+/** Only the index, not the messages behind it. */
+const alone = (branch: Branch): Branch => ({
+  ...branch,
+  from: branch.from.replace(' cross join messages as m', ''),
+  where: branch.where.filter(([sql]) => sql !== JOINED),
+});
 
 /** What `messages_apart` holds: it serves only who repeats its condition word for word. */
 const apart: ReadonlySet<DeliveryStatus> = new Set(['scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'canceled']); // prettier-ignore
@@ -210,22 +322,51 @@ const indexed = (index: string, where: Branch['where']): Branch => ({
   where,
 });
 
+/** Something of a message that never changes: its names in the sets of blocks, and where it has one, its source. */
+interface Fact {
+  names: readonly string[];
+  source: Source | null;
+}
+
+/** All that is asked for of what never changes. */
+function factsOf(filter: MessageFilter): Fact[] {
+  if (isNamed(filter)) return [];
+  const { subject, test } = filter;
+  const words = subject === undefined ? [] : wordsOf(subject).map((word) => wordNames(beginningOf(word)));
+  return [
+    ...indexedFacts(filter),
+    ...(test === undefined ? [] : [{ names: [testName(test)], source: null }]),
+    ...words.map((names) => ({ names, source: null })),
+  ];
+}
+
+/** Named messages are few: the database finds them by itself. */
+const isNamed = ({ batchId, rfcMessageId }: MessageFilter): boolean =>
+  batchId !== undefined || rfcMessageId !== undefined;
+
+function indexedFacts(filter: MessageFilter): (Fact & { source: Source })[] {
+  const { accountId, to, from, tags = [], metadata = {}, templateId, stream, domain } = filter;
+  const account = ['m.account_id = ?', accountId] as const;
+  const facts: (Fact & { source: Source })[] = [];
+  const add = (name: string, branch: Branch): void => void facts.push({ names: [name], source: [branch] });
+  if (to !== undefined) add(recipientName(addressKey(to)), recipientBranch(addressKey(to)));
+  for (const tag of tags) add(tagName(tag), beside('message_tags', [['w.account_id = ?', accountId], ['w.tag = ?', tag]])); // prettier-ignore
+  for (const [name, value] of Object.entries(metadata))
+    add(metadataName(name, value), beside('message_metadata', [['w.account_id = ?', accountId], ['w.name = ?', name], ['w.value = ?', value]])); // prettier-ignore
+  if (templateId !== undefined) add(templateName(templateId), indexed('messages_by_template', [account, ['m.template_id = ?', templateId]])); // prettier-ignore
+  if (stream !== undefined) add(streamName(stream), indexed('messages_by_stream', [account, ['m.stream = ?', stream]])); // prettier-ignore
+  if (domain !== undefined) add(domainName(domain), indexed('messages_by_domain', [account, ['m.from_domain = ?', domain]])); // prettier-ignore
+  if (from !== undefined) add(senderName(addressKey(from)), indexed('messages_by_sender', [account, ['lower(m.from_address) = ?', addressKey(from)]])); // prettier-ignore
+  return facts;
+}
+
 /** The sources that follow from the filter alone. */
 function plainSources(filter: MessageFilter): Source[] {
-  const { accountId, status, to, from, tags = [], metadata = {}, templateId, stream, domain } = filter;
+  const { accountId, status } = filter;
   const account = ['m.account_id = ?', accountId] as const;
-  const sources: Source[] = [];
-  // Named messages are few: the database finds them by itself.
   if (filter.batchId !== undefined) return [[indexed('messages_by_batch', [['m.batch_id = ?', filter.batchId]])]];
   if (filter.rfcMessageId !== undefined) return [[{ from: 'messages as m', id: 'm.id', where: [] }]];
-  if (to !== undefined) sources.push([recipientBranch(addressKey(to))]);
-  for (const tag of tags) sources.push([beside('message_tags', [['w.account_id = ?', accountId], ['w.tag = ?', tag]])]); // prettier-ignore
-  for (const [name, value] of Object.entries(metadata))
-    sources.push([beside('message_metadata', [['w.account_id = ?', accountId], ['w.name = ?', name], ['w.value = ?', value]])]); // prettier-ignore
-  if (templateId !== undefined) sources.push([indexed('messages_by_template', [account, ['m.template_id = ?', templateId]])]); // prettier-ignore
-  if (stream !== undefined) sources.push([indexed('messages_by_stream', [account, ['m.stream = ?', stream]])]);
-  if (domain !== undefined) sources.push([indexed('messages_by_domain', [account, ['m.from_domain = ?', domain]])]);
-  if (from !== undefined) sources.push([indexed('messages_by_sender', [account, ['lower(m.from_address) = ?', addressKey(from)]])]); // prettier-ignore
+  const sources = indexedFacts(filter).map(({ source }) => source);
   if (filter.test === true) sources.push([indexed('messages_test', [account, ['m.test = 1']])]);
   if (filter.opened === true) sources.push([indexed('messages_opened', [account, ['m.opens > 0']])]);
   if (filter.clicked === true) sources.push([indexed('messages_clicked', [account, ['m.clicks > 0']])]);
@@ -244,18 +385,18 @@ const recipientBranch = (key: string): Branch =>
 /** Words with one beginning that are read one by one; where there are more, no index has them in the order of the list. */
 const MOST_WORDS = 20;
 
+type WordChosen = Exclude<Chosen, { kind: 'blocks' }>;
+
 /** A source for each word looked for. */
-async function wordSources(
-  read: Knex,
-  { accountId, subject, batchId, rfcMessageId }: MessageFilter,
-): Promise<Chosen[]> {
-  if (subject === undefined || batchId !== undefined || rfcMessageId !== undefined) return [];
+async function wordSources(read: Knex, filter: MessageFilter): Promise<WordChosen[]> {
+  const { accountId, subject } = filter;
+  if (subject === undefined || isNamed(filter)) return [];
   return Promise.all(wordsOf(subject).map((word) => wordSource(read, accountId, beginningOf(word))));
 }
 
 const beginningOf = (word: string): string => word.toLowerCase().slice(0, LONGEST_WORD);
 
-async function wordSource(read: Knex, accountId: string, beginning: string): Promise<Chosen> {
+async function wordSource(read: Knex, accountId: string, beginning: string): Promise<WordChosen> {
   const words = await wordsWith(read, accountId, beginning);
   if (words.length <= MOST_WORDS)
     return {
@@ -293,7 +434,7 @@ const endOf = (beginning: string): string => `${beginning}\u{10ffff}`;
 /** `id`: the message's id where the branch has it first, so that what an index tells is looked at before the message is read. */
 function narrow(query: Knex.QueryBuilder, filter: MessageFilter, id: string): void {
   const { accountId, status, to, from, subject, tags = [], metadata = {}, createdAfter, createdBefore, opened, clicked, test } = filter; // prettier-ignore
-  const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain}; // prettier-ignore
+  const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain, 'm.request_id': filter.requestId }; // prettier-ignore
   for (const [column, value] of Object.entries(equal)) if (value !== undefined) query.where(column, value);
   if (filter.rfcMessageId !== undefined) narrowToRfcId(query, filter.rfcMessageId);
   if (status !== undefined) query.whereIn('m.status', status);

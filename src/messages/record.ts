@@ -89,7 +89,7 @@ const DELIVERY_COLUMNS = [
   'held_by', 'held_at',
 ] as const satisfies readonly (keyof DeliveryRow)[]; // prettier-ignore
 const MESSAGE_COLUMNS = [
-  'opens', 'clicks', 'stream', 'from_domain', 'tags_json', 'expires_at', 'notice_to',
+  'opens', 'clicks', 'stream', 'from_domain', 'template_id', 'tags_json', 'expires_at', 'notice_to',
 ] as const satisfies readonly (keyof MessageRow)[]; // prettier-ignore
 
 /** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
@@ -281,6 +281,7 @@ const statFacts = (row: Loaded, now: number): StatFacts => ({
   domain: row.from_domain,
   recipient: row.address,
   tags: row.tags_json === '[]' ? [] : (JSON.parse(row.tags_json) as string[]),
+  template: row.template_id,
 });
 
 function countHit(one: Folding, type: string, machine: boolean, now: number): void {

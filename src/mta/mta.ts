@@ -170,7 +170,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     epoch: options.epoch,
     leaseMs: options.timeouts.attempt + LEASE_MARGIN_MS,
-    prepare: async (job) => stopsHere(job) ?? (await prepare(job.id)),
+    prepare: async (job) => stopsHere(job) ?? (await prepare.begin(job.id)),
     elsewhere: place,
     attempt,
     failed: storageFailed,

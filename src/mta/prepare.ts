@@ -86,6 +86,13 @@ const MESSAGE_COLUMNS = [
 
 type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> & Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]>;
 
+/** It may be tried. Composed it is; signing goes on, which takes longer than all else and fails nearly never. */
+export interface Making {
+  kind: 'making';
+  /** Rejects where storage fails. */
+  mail: Promise<Prepared>;
+}
+
 /** A mail that no later try could build either. What storage or keys fail at is another matter: it passes. */
 class Unbuildable extends Error {}
 
@@ -93,8 +100,9 @@ class Unbuildable extends Error {}
 const CACHE_BYTES = 32 * 1024 * 1024;
 
 export interface Prepare {
-  (deliveryId: string): Promise<Prepared | Held>;
-  /** The same bytes, for who wants to see them: whatever holds the mail back. */
+  /** Resolves when it is known whether the mail may be tried, and what may take long is done. */
+  begin(deliveryId: string): Promise<Making | Held>;
+  /** The bytes, for who wants to see them: whatever holds the mail back. */
   look(deliveryId: string): Promise<Prepared>;
   /** Ends what runs apart from the main loop. */
   close(): Promise<void>;
@@ -155,30 +163,36 @@ export function createPrepare(deps: PrepareDeps): Prepare {
     }
   }
 
-  const prepare = async (deliveryId: string): Promise<Prepared | Held> => {
-    const row = await deliveries.load(deliveryId);
-    if (row === undefined) return { kind: 'gone' };
-    const hold = await heldBy(deps, row);
-    return hold === null ? made(row) : { kind: 'held', hold };
-  };
-
-  const look = async (deliveryId: string): Promise<Prepared> => {
-    const row = await deliveries.load(deliveryId);
-    return row === undefined ? { kind: 'gone' } : made(row);
-  };
-
-  async function made(row: Loaded): Promise<Prepared> {
+  async function making(row: Loaded): Promise<Making> {
     try {
       const tracking = trackingOf(deps.trackingKey, row);
-      const composed = tracking === null ? encodedOf(row.content_id) : encode(row.content_id, tracking);
-      return await build(deps, row, await composed);
+      const composed = await (tracking === null ? encodedOf(row.content_id) : encode(row.content_id, tracking));
+      return { kind: 'making', mail: build(deps, row, composed).catch(failure) };
     } catch (error) {
-      if (error instanceof Unbuildable) return { kind: 'unbuildable', why: error.message };
-      if (error instanceof ThreadRefusal) return { kind: 'unready', why: `it could not be composed: ${error.message}` };
-      throw error;
+      return { kind: 'making', mail: Promise.resolve(failure(error)) };
     }
   }
-  return Object.assign(prepare, { look, close: () => composer.close() });
+
+  return {
+    async begin(deliveryId) {
+      const row = await deliveries.load(deliveryId);
+      if (row === undefined) return { kind: 'making', mail: Promise.resolve({ kind: 'gone' }) };
+      const hold = await heldBy(deps, row);
+      return hold === null ? making(row) : { kind: 'held', hold };
+    },
+    async look(deliveryId) {
+      const row = await deliveries.load(deliveryId);
+      return row === undefined ? { kind: 'gone' } : (await making(row)).mail;
+    },
+    close: () => composer.close(),
+  };
+}
+
+/** What is the mail's own fault, or passes by itself; throws all else again. */
+function failure(error: unknown): Prepared {
+  if (error instanceof Unbuildable) return { kind: 'unbuildable', why: error.message };
+  if (error instanceof ThreadRefusal) return { kind: 'unready', why: `it could not be composed: ${error.message}` };
+  throw error;
 }
 
 /** Simulated mail goes nowhere, so nothing needs to hold it. */

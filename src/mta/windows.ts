@@ -6,7 +6,8 @@
  *
  * A group is read in passes: from its beginning to the first row that is not due yet. What is held in memory already is
  * skipped; rows that were committed behind the reading position are found by the next pass from the beginning, which a hint
- * or the end of a pass that began in the middle calls for.
+ * or the end of a pass that began in the middle calls for. A hint of one new row takes the place of a pass where the group has
+ * nothing else to be read.
  */
 import { DueHeap } from '../base/due-heap.ts';
 import type { Clock, Timer } from '../base/clock.ts';
@@ -276,6 +277,17 @@ export function createWindows(deps: WindowsDeps): Windows {
     groups.delete(`${group.domain} ${String(group.class)} ${group.account}`);
   }
 
+  /**
+   * One new row of a group of which all that is due is in memory: it comes after them, and a reading would find just this. Under
+   * little load, where every mail would have a reading of its own, that is a way to the database less for each.
+   */
+  function takeNew(group: Group, id: string, dueAt: number): boolean {
+    if (stopped || group.reading || group.dirty || group.cursor !== null || group.held >= WINDOW) return false;
+    if (dueAt > clock.now() || isResting(group) || isFull()) return false;
+    if (!heldIds.has(id)) hold(group, id);
+    return true;
+  }
+
   async function scan(): Promise<void> {
     for (const group of groups.values()) group.restUntil = -Infinity;
     let after: ScanRow | null = null;
@@ -289,7 +301,10 @@ export function createWindows(deps: WindowsDeps): Windows {
   return {
     scan,
     hint(hints) {
-      for (const { domain, class: order, accountId, dueAt } of hints) noteDue(groupOf(domain, order, accountId), dueAt);
+      for (const { domain, class: order, accountId, dueAt, id } of hints) {
+        const group = groupOf(domain, order, accountId);
+        if (id === undefined || !takeNew(group, id, dueAt)) noteDue(group, dueAt);
+      }
     },
     done(job, dueAt) {
       const { group } = job;

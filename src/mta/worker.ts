@@ -1,6 +1,7 @@
 /**
- * One worker of a lane: claim, attempt, record, and on to the next. While a mail is on the wire the next one is composed and
- * signed; its claim and the outcome of the last go into one commit. An outcome never waits for a mail that is not ready.
+ * One worker of a lane: claim, attempt, record, and on to the next. While a mail is on the wire the next one is composed; its
+ * claim and the outcome of the last go into one commit, beside which it is signed. An outcome never waits for a mail that is
+ * not composed.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Lane } from '../base/lanes.ts';
@@ -8,7 +9,7 @@ import type { DeliveryState, Happening, Outcome } from '../messages/delivery.ts'
 import type { Hold } from '../messages/holds.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
-import type { Held, Prepared } from './prepare.ts';
+import type { Held, Making, Prepared } from './prepare.ts';
 import type { Job, Windows } from './windows.ts';
 
 export interface WorkerDeps {
@@ -19,7 +20,7 @@ export interface WorkerDeps {
   epoch: number;
   /** How long a claim lasts: longer than any attempt. */
   leaseMs: number;
-  prepare(job: Job): Promise<Prepared | Held | Elsewhere>;
+  prepare(job: Job): Promise<Making | Held | Elsewhere>;
   /** Finds the job another lane. */
   elsewhere(job: Job): void;
   /** Tries the mail once. `connected` is called when it is on the wire. Throws only for a bug. */
@@ -41,8 +42,9 @@ export interface Elsewhere {
 /** A job whose mail is being made ready. */
 interface Begun {
   job: Job;
-  prepared: Promise<Prepared | Held | Elsewhere>;
-  isReady: boolean;
+  known: Promise<Making | Held | Elsewhere>;
+  /** `known` has resolved. */
+  isKnown: boolean;
 }
 
 /**
@@ -63,33 +65,38 @@ const PATIENCE_MS = 1_000;
 export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void> {
   let next = begin(deps, lane.take());
   let finished: Finished | null = null;
+  /** Whether its last mail found a connection: so will the next, most likely. */
+  const way = { isWarm: false };
   while (next !== null) {
-    const { job, prepared } = next;
-    const mail = await prepared;
-    if (mail.kind === 'held' || mail.kind === 'elsewhere') {
+    const { job } = next;
+    const known = await next.known;
+    if (known.kind !== 'making') {
       if (finished !== null) await settle(deps, finished);
       finished = null;
-      if (mail.kind === 'elsewhere') deps.elsewhere(job);
-      else await settle(deps, { job, occurrences: [heldNow(job, mail.hold)] });
+      if (known.kind === 'elsewhere') deps.elsewhere(job);
+      else await settle(deps, { job, occurrences: [heldNow(job, known.hold)] });
       next = begin(deps, lane.take());
       continue;
     }
+    // Where the wire is quicker than loading and composing, a mail begun only then is too late for the common commit.
+    const ahead: { begun: Begun | null } = { begun: way.isWarm ? beginAhead(deps, lane.takeAhead()) : null };
     const claim = await settleAndClaim(deps, finished, job);
     finished = null;
     if (claim === null) {
-      next = begin(deps, lane.take());
+      next = following(deps, lane, ahead.begun);
       continue;
     }
-    const ahead: { begun: Begun | null } = { begun: null };
-    const attempted = await attemptClaimed(deps, job, mail, claim, () => {
+    way.isWarm = false;
+    const attempted = await attemptClaimed(deps, job, await known.mail, claim, () => {
+      way.isWarm = true;
       ahead.begun ??= beginAhead(deps, lane.takeAhead());
     }).catch((error: unknown) => {
       if (ahead.begun !== null) begunAhead.delete(ahead.begun.job);
       throw error;
     });
     finished = { job, occurrences: occurrencesOf(deps, job, claim.attemptCount, attempted) };
-    next = (ahead.begun === null ? null : kept(lane, ahead.begun)) ?? begin(deps, lane.take());
-    if (next?.isReady !== true) {
+    next = following(deps, lane, ahead.begun);
+    if (next?.isKnown !== true) {
       await settle(deps, finished);
       finished = null;
     }
@@ -107,6 +114,10 @@ function beginAhead(deps: WorkerDeps, job: Job | null): Begun | null {
   return begun;
 }
 
+/** What was begun ahead, or else what the lane gives. */
+const following = (deps: WorkerDeps, lane: Lane<Job>, begun: Begun | null): Begun | null =>
+  (begun === null ? null : kept(lane, begun)) ?? begin(deps, lane.take());
+
 /** What was begun ahead, if it is still this worker's. What goes back to the lane is made ready anew when its turn comes. */
 function kept(lane: Lane<Job>, begun: Begun): Begun | null {
   const isMine = lane.mine(begun.job);
@@ -121,9 +132,9 @@ function begin(deps: WorkerDeps, job: Job | null): Begun | null {
     begunAhead.delete(job);
     return before;
   }
-  const begun: Begun = { job, prepared: readyOrNot(deps, job), isReady: false };
-  void begun.prepared.then(() => {
-    begun.isReady = true;
+  const begun: Begun = { job, known: knownOrNot(deps, job), isKnown: false };
+  void begun.known.then(() => {
+    begun.isKnown = true;
   });
   return begun;
 }
@@ -145,12 +156,16 @@ async function attemptClaimed(
 }
 
 /** Loading may fail when the database does; the mail then waits like one that cannot be signed. */
-async function readyOrNot(deps: WorkerDeps, job: Job): Promise<Prepared | Held | Elsewhere> {
-  try {
-    return await deps.prepare(job);
-  } catch (error) {
+async function knownOrNot(deps: WorkerDeps, job: Job): Promise<Making | Held | Elsewhere> {
+  const notLoaded = (error: unknown): Prepared => {
     deps.failed(error);
     return { kind: 'unsigned', why: 'the mail could not be loaded' };
+  };
+  try {
+    const known = await deps.prepare(job);
+    return known.kind === 'making' ? { ...known, mail: known.mail.catch(notLoaded) } : known;
+  } catch (error) {
+    return { kind: 'making', mail: Promise.resolve(notLoaded(error)) };
   }
 }
 

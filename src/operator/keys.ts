@@ -33,7 +33,7 @@ export const keyOperations = {
       const expiresAt = ttl === undefined ? null : deps.clock.now() + ttl;
       const request = { name, scopes, mode, allowedIps, domains, expiresAt, accountId, createdBy: 'operator' };
       const { row, key } = await createKey(deps, request);
-      return { ...toKeyRecord(row), key };
+      return { ...toKeyRecord(row, deps.clock.now()), key };
     },
   }),
   'keys.list': onStore({
@@ -41,7 +41,8 @@ export const keyOperations = {
     args: z.strictObject({ account: accountArgument }),
     async run(deps, { account }) {
       const { id: accountId } = await accountNamed(deps, account);
-      return { data: (await listKeys(deps, { accountId, limit: MOST_LISTED })).map(toKeyRecord) };
+      const rows = await listKeys(deps, { accountId, limit: MOST_LISTED });
+      return { data: rows.map((row) => toKeyRecord(row, deps.clock.now())) };
     },
   }),
   /** No request that begins after this has answered is let in with the key. */
@@ -56,7 +57,7 @@ export const keyOperations = {
       };
       const row = await revokeKey({ ...deps, callers }, { accountId: null, id });
       act.concerns(row.account_id);
-      return toKeyRecord(row);
+      return toKeyRecord(row, deps.clock.now());
     },
   }),
 };

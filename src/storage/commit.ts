@@ -46,9 +46,11 @@ export class StorageUnavailable extends Error {}
 /** The program stops: asking again will not help. */
 export class StorageClosed extends StorageUnavailable {}
 
-/** What passes: no room, a disk that fails, more writes than can be held. A broken constraint is something else. */
+/** What passes: no room, a disk that fails, more writes or reads than can be held. A broken constraint is something else. */
 export function isStorageTrouble(error: unknown): boolean {
   if (error instanceof StorageUnavailable) return true;
+  // Knex's word for a reader that did not become free in time.
+  if (error instanceof Error && error.name === 'KnexTimeoutError') return true;
   const code = error instanceof Error && 'code' in error ? error.code : null;
   return typeof code === 'string' && /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/.test(code);
 }

@@ -20,6 +20,9 @@ import { up as aggregates } from '../../migrations/019-aggregates.ts';
 import { up as contentBases } from '../../migrations/017-content-bases.ts';
 import { up as dashboard } from '../../migrations/011-dashboard.ts';
 import { up as listings } from '../../migrations/020-listings.ts';
+import { up as messageBlocks } from '../../migrations/021-message-blocks.ts';
+import { up as templateStats } from '../../migrations/022-template-stats.ts';
+import { up as keyUses } from '../../migrations/024-key-uses.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
 import { up as eventCounts } from '../../migrations/018-event-counts.ts';
 
@@ -47,6 +50,9 @@ const migrations: readonly Migration[] = [
   { name: '018-event-counts', up: eventCounts },
   { name: '019-aggregates', up: aggregates },
   { name: '020-listings', up: listings },
+  { name: '021-message-blocks', up: messageBlocks },
+  { name: '022-template-stats', up: templateStats },
+  { name: '024-key-uses', up: keyUses },
 ];
 
 /** In order. */

@@ -30,6 +30,10 @@ export interface ApiKeyRow {
   revoked_at: number | null;
   last_used_at: number | null;
   last_used_ip: string | null;
+  /** `POST /v1/messages`, or `SMTP`. */
+  last_used_endpoint: string | null;
+  /** `[[hour, uses], …]` of the last day, the hours counted since the epoch. */
+  uses_json: string;
 }
 
 export interface DomainRow {
@@ -519,6 +523,22 @@ export interface MessageWordRow {
   message_id: string;
 }
 
+/** Messages of an account that follow one another, both ends included (messages/message-blocks.ts). Later blocks have higher numbers. */
+export interface MessageBlockRow {
+  account_id: string;
+  block: number;
+  first_id: string;
+  last_id: string;
+}
+
+/** Which messages of a block have something in common (messages/message-facts.ts), as positions (messages/position-set.ts). */
+export interface MessageSetRow {
+  account_id: string;
+  name: string;
+  block: number;
+  bits: Buffer;
+}
+
 export interface TemplateRow {
   id: string;
   account_id: string;
@@ -577,10 +597,10 @@ export type StatType = (typeof statTypes)[number];
 /** How many events of each kind there were: per account, hour or UTC day, and what they are told apart by. */
 export interface StatRow {
   account_id: string;
-  /** `whole_`: all mail of the time together; stream, domain, provider and tag are then empty. */
-  span: 'hour' | 'day' | 'whole_hour' | 'whole_day';
+  /** `whole_`: all mail of the time together; stream, domain, provider and tag are then empty. `template_`: mail of templates. */
+  span: 'hour' | 'day' | 'whole_hour' | 'whole_day' | 'template_hour' | 'template_day';
   test: number;
-  /** One of the message's tags; empty in the row that counts every message. */
+  /** One of the message's tags; empty in the row that counts every message. Where mail of templates is counted the template's id. */
   tag: string;
   /** Begin of the hour or day. */
   at: number;
@@ -803,6 +823,8 @@ export interface Tables {
   message_tags: MessageTagRow;
   message_metadata: MessageMetadataRow;
   message_words: MessageWordRow;
+  message_blocks: MessageBlockRow;
+  message_sets: MessageSetRow;
   settings: SettingRow;
   templates: TemplateRow;
   template_versions: TemplateVersionRow;
@@ -841,7 +863,7 @@ export type TableName = keyof Tables;
  */
 export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] & string)[] } = {
   accounts: ['id', 'name', 'plan', 'created_at', 'paused'],
-  api_keys: ['id', 'account_id', 'name', 'mode', 'public_id', 'hash', 'scopes_json', 'domains_json', 'allowed_ips_json', 'expires_at', 'created_at', 'created_by', 'revoked_at', 'last_used_at', 'last_used_ip'],
+  api_keys: ['id', 'account_id', 'name', 'mode', 'public_id', 'hash', 'scopes_json', 'domains_json', 'allowed_ips_json', 'expires_at', 'created_at', 'created_by', 'revoked_at', 'last_used_at', 'last_used_ip', 'last_used_endpoint', 'uses_json'],
   domains: ['id', 'account_id', 'name', 'status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'records_json', 'created_at', 'verified_at', 'checked_at'],
   dkim_keys: ['id', 'domain_id', 'selector', 'algorithm', 'private_key_sealed', 'public_key', 'state', 'created_at', 'active_at', 'retired_at'],
   streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at', 'paused'],
@@ -860,6 +882,8 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   message_tags: ['account_id', 'tag', 'message_id'],
   message_metadata: ['account_id', 'name', 'value', 'message_id'],
   message_words: ['account_id', 'word', 'message_id'],
+  message_blocks: ['account_id', 'block', 'first_id', 'last_id'],
+  message_sets: ['account_id', 'name', 'block', 'bits'],
   settings: ['name', 'value'],
   templates: ['id', 'account_id', 'alias', 'name', 'latest_version', 'published_version', 'created_at', 'updated_at', 'published_at'],
   template_versions: ['template_id', 'version', 'subject', 'from_text', 'reply_to_json', 'html', 'text', 'variables_json', 'locale', 'timezone', 'strict', 'created_at'],

@@ -1,9 +1,10 @@
-/** The published description by the rules of two linters, at their strictest: no error, no warning. */
+/** The published description by the rules of two linters, at their strictest: no error, no warning; and imported by a validator. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { Validator } from '@seriousme/openapi-schema-validator';
 import { startTestApp } from '../support/app.ts';
 
 const bin = path.resolve(import.meta.dirname, '../../node_modules/.bin');
@@ -46,5 +47,22 @@ describe('api/openapi: linters', function () {
     writeFileSync(path.join(folder, '.spectral.json'), JSON.stringify({ extends: ['spectral:oas'] }));
     const problems = lint('spectral', '--format', 'json', '--quiet') as { code: string; message: string; path: string[] }[]; // prettier-ignore
     assert.deepEqual(problems.map(({ code, message, path: at }) => `${code} ${at.join('.')}: ${message}`), []); // prettier-ignore
+  });
+
+  it('a validator imports it as it is served, by the schema of OpenAPI 3.1, and resolves every reference', async () => {
+    const validator = new Validator();
+    const { valid, errors } = await validator.validate(file);
+    assert.deepEqual([valid, errors ?? []], [true, []]);
+    assert.equal(validator.version, '3.1');
+    const resolved = validator.resolveRefs() as { paths: Record<string, object> };
+    assert.ok(Object.keys(resolved.paths).length > 40);
+    const schema = JSON.stringify((resolved.paths['/v1/messages/{id}'] as { get: object }).get);
+    assert.ok(!schema.includes('"$ref"'), 'nothing is left that leads elsewhere');
+  });
+
+  it('the validator finds what is wrong with a broken one', async () => {
+    const broken = JSON.parse(readFileSync(file, 'utf8')) as { paths: Record<string, { get: { responses: unknown } }> };
+    (broken.paths['/v1/messages'] as { get: { responses: unknown } }).get.responses = [];
+    assert.equal((await new Validator().validate(broken)).valid, false);
   });
 });

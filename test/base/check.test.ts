@@ -111,6 +111,14 @@ describe('check', () => {
     assert.equal(problem(null).message, 'The body is missing.');
   });
 
+  it('says of a parameter that it was given twice, not that it has another type', () => {
+    const told = (value: unknown): string => problem(value, { code: 'invalid_parameter', isQuery: true }).message;
+    assert.equal(told({ number: ['abc', 'abc'] }), '`number` was given more than once.');
+    assert.equal(told({ number: 'abc', kind: ['small', 'large'] }), '`kind` was given more than once.');
+    assert.equal(told({ number: 'abcdef' }), '`number` must have at most 5 characters.');
+    assert.equal(problem({ number: ['abc'] }).message, '`number` must be a string.');
+  });
+
   it('takes a prefix and one code for all faults', () => {
     assert.equal(problem({}, { prefix: 'recipients[3]' }).field, 'recipients[3].number');
     assert.equal(problem('x', { prefix: 'recipients[3]' }).field, 'recipients[3]');

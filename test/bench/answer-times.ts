@@ -3,13 +3,13 @@
  * POST to MAIL FROM on a lane that was cold and idle (p95 under 20 ms); from acceptance to `delivered` at 200/s (p50 under 10 ms,
  * p99 under 50 ms). Exit 1 if one is missed.
  */
-import http from 'node:http';
 import { parseArgs } from 'node:util';
 import { startDnsServer } from '../support/fake-dns-server.ts';
 import { startMailServer } from '../support/fake-mail-server.ts';
 import type { Zones } from '../support/zones.ts';
 import { benchKey, startAppliance, type Appliance } from './appliance.ts';
 import { pacedMails, post } from './latency.ts';
+import { httpRequest, paced } from './paced.ts';
 import { startSink, until } from './peers.ts';
 
 const { values: options } = parseArgs({
@@ -37,37 +37,14 @@ function tell(what: string, times: readonly number[], limits: Readonly<Record<nu
   console.log(`${what}: ${String(times.length)} times, ${shown.join(', ')}`);
 }
 
-/** One request over a kept connection; resolves with how long its answer took. */
-function timed(agent: http.Agent, url: string, key: string, body: string): Promise<number> {
-  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'content-length': body.length };
-  return new Promise((resolve, reject) => {
-    const begun = performance.now();
-    const request = http.request(`${url}/v1/messages`, { method: 'POST', agent, headers }, (response) => {
-      const took = performance.now() - begun;
-      response.resume();
-      if (response.statusCode === 202) resolve(took);
-      else reject(new Error(`answered ${String(response.statusCode)}`));
-    });
-    request.on('error', reject).end(body);
-  });
-}
-
 /** Requests at an even rate, whether or not earlier ones have been answered. */
-async function posts({ url }: Appliance, key: string, name: string, rate: number, total: number): Promise<number[]> {
-  const agent = new http.Agent({ keepAlive: true, maxSockets: 100 });
-  const running: Promise<number>[] = [];
-  const begun = performance.now();
-  while (running.length < total) {
-    const due = Math.min(total, Math.floor(((performance.now() - begun) / 1000) * rate) + 1);
-    while (running.length < due) {
-      const to = `${name}${String(running.length)}@sink.test`;
-      running.push(timed(agent, url, key, JSON.stringify({ from: 'hi@bench.test', to, subject: 'Order', html })));
-    }
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
-  const times = await Promise.all(running);
-  agent.destroy();
-  return times;
+function posts({ url }: Appliance, key: string, name: string, perSecond: number, total: number): Promise<number[]> {
+  const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' };
+  const requests = Array.from({ length: total }, (_, n) => {
+    const mail = { from: 'hi@bench.test', to: `${name}${String(n)}@sink.test`, subject: 'Order', html };
+    return httpRequest('POST', '/v1/messages', headers, JSON.stringify(mail));
+  });
+  return paced({ url, perSecond, status: 202, requests });
 }
 
 const lanes = Number(options.lanes);

@@ -1,5 +1,6 @@
 /** Sends single mails at an even rate and reads from the events how long each took from acceptance to `delivered`. */
 import type { Appliance } from './appliance.ts';
+import { httpRequest, paced } from './paced.ts';
 
 export interface Latencies {
   count: number;
@@ -23,18 +24,19 @@ const html = '<p>Good day, here is what you ordered.</p>\n'.repeat(50);
 
 /** The mails' addresses have to be new: they are how their events are found. */
 export async function pacedMails({ appliance, key, to, count, perSecond, stream }: Paced): Promise<Latencies> {
-  const started = performance.now();
-  const wanted = new Set<string>();
-  const sending: Promise<void>[] = [];
   const from = await lastEvent(appliance, key);
-  for (let n = 0; n < count; n++) {
-    const wait = started + (n * 1000) / perSecond - performance.now();
-    if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
-    wanted.add(to(n));
-    const mail = { from: 'hi@bench.test', to: to(n), subject: `Order ${String(n)}`, html };
-    sending.push(post(appliance, key, stream === undefined ? mail : { ...mail, stream }));
-  }
-  await Promise.all(sending);
+  const wanted = new Set(Array.from({ length: count }, (_, n) => to(n)));
+  const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' };
+  const requests = [...wanted].map((recipient, n) => {
+    const mail = { from: 'hi@bench.test', to: recipient, subject: `Order ${String(n)}`, html };
+    return httpRequest(
+      'POST',
+      '/v1/messages',
+      headers,
+      JSON.stringify(stream === undefined ? mail : { ...mail, stream }),
+    );
+  });
+  await paced({ url: appliance.url, perSecond, status: 202, requests });
   const times = await deliveredTimes(appliance, key, wanted, from);
   times.sort((a, b) => a - b);
   const at = (part: number): number => times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0;

@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import net from 'node:net';
+import { isWhole } from './http-answer.ts';
 
 const [url = '', key = '', count = '1000', connections = '50', html = '4096', offset = '0'] = process.argv.slice(2);
 const { hostname, port } = new URL(url);
@@ -51,14 +52,6 @@ function worker(): Promise<void> {
       resolve();
     });
   });
-}
-
-/** Answers come with a Content-Length, or in chunks that end with an empty one. */
-function isWhole(text: string): boolean {
-  const headEnd = text.indexOf('\r\n\r\n');
-  if (headEnd < 0) return false;
-  const length = /\r\ncontent-length: (\d+)/i.exec(text.slice(0, headEnd))?.[1];
-  return length === undefined ? text.endsWith('0\r\n\r\n') : text.length >= headEnd + 4 + Number(length);
 }
 
 await Promise.all(Array.from({ length: Number(connections) }, worker));

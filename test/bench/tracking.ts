@@ -3,7 +3,6 @@
  * program at a steady rate: how long the redirects take, and that every click is an event afterwards. Exit 1 if one is over
  * its limit or lost.
  */
-import http from 'node:http';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import sqlite3 from 'sqlite3';
@@ -12,6 +11,7 @@ import { planHtml } from '../../src/tracking/rewrite.ts';
 import { clickTokens, trackingKeys, type TrackingKey } from '../../src/tracking/token.ts';
 import { trackedHtml, trackPaths } from '../../src/tracking/track.ts';
 import { benchKey, startAppliance, type Appliance } from './appliance.ts';
+import { httpRequest, paced } from './paced.ts';
 import { until } from './peers.ts';
 
 const { values: options } = parseArgs({
@@ -85,21 +85,6 @@ async function mailsOf(appliance: Appliance, key: string): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** One click; resolves with how long its answer took. */
-function click(agent: http.Agent, url: string): Promise<number> {
-  const begun = performance.now();
-  return new Promise((resolve, reject) => {
-    http
-      .get(url, { agent, headers: { 'user-agent': BROWSER } }, (response) => {
-        const took = performance.now() - begun;
-        response.resume();
-        if (response.statusCode === 302) resolve(took);
-        else reject(new Error(`answered ${String(response.statusCode)}`));
-      })
-      .on('error', reject);
-  });
-}
-
 async function clicking(): Promise<{ p99: number; lost: number }> {
   const appliance = await startAppliance();
   try {
@@ -108,22 +93,13 @@ async function clicking(): Promise<{ p99: number; lost: number }> {
     const [trackingKey] = trackingKeys(openKeyring(appliance.dataDir));
     const rate = Number(options.rate);
     const total = rate * Number(options.seconds);
-    const urls = Array.from({ length: total }, (_, n) => {
+    const requests = Array.from({ length: total }, (_, n) => {
       const stamp = { deliveryId: ids[n % ids.length] ?? '', host: null };
       const token = clickTokens(trackingKey, stamp)({ link: 1, links: 3, part: 'html', url: 'https://shop.test/' });
-      return appliance.url + trackPaths.click + token;
+      return httpRequest('GET', trackPaths.click + token, { 'User-Agent': BROWSER });
     });
-    const agent = new http.Agent({ keepAlive: true, maxSockets: 50 });
-    const running: Promise<number>[] = [];
     const cpu = appliance.cpu();
-    const begun = performance.now();
-    while (running.length < total) {
-      const due = Math.min(total, Math.floor(((performance.now() - begun) / 1000) * rate) + 1);
-      while (running.length < due) running.push(click(agent, urls[running.length] ?? ''));
-      await new Promise((resolve) => setTimeout(resolve, 1));
-    }
-    const times = await Promise.all(running);
-    agent.destroy();
+    const times = await paced({ url: appliance.url, perSecond: rate, status: 302, requests });
     console.log(`${String(total)} clicks at ${String(rate)}/s: p50 ${at(times, 0.5).toFixed(2)} ms, p99 ${at(times, 0.99).toFixed(2)} ms`); // prettier-ignore
     const seen = await recorded(appliance, key, total);
     const each = (appliance.cpu() - cpu) / total;

@@ -54,7 +54,7 @@ describe('browser: journeys', function () {
     await page.goto('/developer/keys');
     await page.getByRole('link', { name: 'New API key' }).first().click();
     await page.getByLabel('Name').fill('browser');
-    await page.getByRole('button', { name: 'Make the key' }).click();
+    await page.getByRole('button', { name: 'Create key' }).click();
     const key = await page.locator('#the-key').innerText();
     assert.match(key, /^ak_live_/);
     const { status } = await app.request('POST', '/v1/messages', { ...SIMULATED, to: 'delivered@simulator.posthorn.test', subject: 'From a key', text: 'x' }, { key }); // prettier-ignore
@@ -128,7 +128,7 @@ describe('browser: journeys', function () {
     await page.getByRole('button', { name: 'Add', exact: true }).click();
     await page.getByText('bo@example.net is not mailed').waitFor();
     await page.locator('td summary').first().click();
-    await page.getByRole('button', { name: 'Mail it again' }).click();
+    await page.getByRole('button', { name: 'Remove, and mail it again' }).click();
     await page.getByText('bo@example.net is mailed again').waitFor();
     assert.equal((await app.get('/v1/suppressions/bo@example.net')).status, 404);
   });

@@ -48,7 +48,7 @@ describe('the posthorn command beside a running server', () => {
 
   it('keys: create, list, revoke', async () => {
     const made = await good('keys', 'create', '--name', 'outside', '--json', '--scopes', 'send,event:read', '--scopes', 'domain', '--ttl', '30d', '--allowed-ips', '192.0.2.1,::1', '--mode', 'test'); // prettier-ignore
-    assert.deepEqual(members(made), ['object', 'id', 'name', 'mode', 'prefix', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'last_used_at', 'last_used_ip', 'created_at', 'created_by', 'revoked_at', 'key']); // prettier-ignore
+    assert.deepEqual(members(made), ['object', 'id', 'name', 'mode', 'prefix', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'last_used_at', 'last_used_ip', 'last_used_endpoint', 'requests_24h', 'created_at', 'created_by', 'revoked_at', 'key']); // prettier-ignore
     const { id, key, scopes, mode, allowed_ips: ips, expires_at: end } = JSON.parse(made) as Json;
     assert.match(String(key), /^ak_test_[0-9A-Za-z]{8}_/);
     assert.deepEqual(

@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { version } from '../../src/version.ts';
 import { ran } from './ran.ts';
 
 /** The commands that a `--help` lists. */
@@ -39,6 +40,12 @@ describe('the help of every command', () => {
     leaves = helps.filter(([, help]) => listed(help).length === 0);
   });
   const names = (): string[] => helps.map(([command]) => command.join(' '));
+
+  it('tells its version', async () => {
+    for (const flag of ['--version', '-V']) {
+      assert.deepEqual(await ran([flag]), { code: 0, out: version, notes: '' });
+    }
+  });
 
   it('there is every command that was promised', () => {
     assert.deepEqual(promised.filter((name) => !names().includes(name)), []);

@@ -66,6 +66,27 @@ describe('cli/suppressions', () => {
     assert.deepEqual([ana?.['note'], ana?.['scope'], bo?.['scope'], bo?.['reason']], ['a, "b"', 'account', 'stream:broadcast', 'unsubscribe']); // prettier-ignore
   });
 
+  it('imports what is good beside what is far too long', async () => {
+    const long = 'a'.repeat(20_000);
+    const lines = [
+      'email,reason,stream,note,expires_at',
+      `${long}@x.test`,
+      `b@x.test,${long}`,
+      `c@x.test,,${long}`,
+      'd@x.test,,,,99999',
+      'e@x.test,,,,-000001-01-01T00:00:00Z',
+      `f@x.test,,,${'😀'.repeat(400)},9999-01-01T00:00:00Z`,
+      'g@x.test',
+    ];
+    const { out: text, code } = await posthorn('suppressions', 'import', file(lines.join('\n')), '--json');
+    const result = JSON.parse(text) as { created: number; rejected: { line: number; email: string; why: string }[] };
+    assert.deepEqual(
+      [result.created, code, result.rejected.map(({ line }) => line)],
+      [2, exitCodes.data, [2, 3, 4, 5, 6]],
+    );
+    assert.ok(result.rejected.every(({ email, why }) => email.length < 100 && why.length < 150));
+  });
+
   it('imports many, and names the lines it cannot use', async () => {
     const many = Array.from({ length: 1203 }, (_, i) => `user${String(i)}@example.net`);
     many[7] = 'not an address';

@@ -115,7 +115,7 @@ describe('dashboard/zones', () => {
 
 describe('dashboard: small things', () => {
   it('a chart is its numbers too, and nothing in it is markup', () => {
-    const html = figure({ about: '<b>"x"', kind: 'lines', unit: 'ms', step: 'minute', times: [0, 60_000], series: [{ name: 'p50', values: [null, 1234] }] }); // prettier-ignore
+    const html = figure({ counts: 'Recipients', about: '<b>"x"', kind: 'lines', unit: 'ms', step: 'minute', times: [0, 60_000], series: [{ name: 'p50', values: [null, 1234] }] }); // prettier-ignore
     assert.match(html, /<td>1970-01-01 00:01<td class="n">1,234<\/tr><tr><td>1970-01-01 00:00<td class="n">–/);
     assert.match(html, /aria-label="&#60;b&#62;&#34;x&#34;"/);
     assert.doesNotMatch(html, /<b>/);
@@ -123,7 +123,7 @@ describe('dashboard: small things', () => {
   it('a chart shows moments as lines where they were, and those outside of it not', () => {
     const DAY = 86_400_000;
     const marks = [DAY * 1.5, DAY * 3, -1].map((at) => ({ at, text: 'a <list>' }));
-    const html = figure({ about: 'x', kind: 'bars', step: 'day', times: [0, DAY, 2 * DAY], series: [{ name: 'sent', values: [1, 2, 3] }], marks }); // prettier-ignore
+    const html = figure({ counts: 'Recipients', about: 'x', kind: 'bars', step: 'day', times: [0, DAY, 2 * DAY], series: [{ name: 'sent', values: [1, 2, 3] }], marks }); // prettier-ignore
     assert.deepEqual([...html.matchAll(/class="mark" x1="([\d.]+)"/g)].map(([, x]) => Number(x)), [44 + (720 - 44) / 2]); // prettier-ignore
     assert.match(html, /<title>1970-01-02 12:00:00 UTC: a &#60;list&#62;<\/title>/);
   });
@@ -138,7 +138,9 @@ describe('dashboard: small things', () => {
   it('the health of an endpoint is that of its last attempts', () => {
     const ok = { status: 'delivered', next_attempt_at: null } as const;
     const bad = (next: string | null) => ({ status: 'failed', next_attempt_at: next }) as const;
-    assert.deepEqual(healthOf([]), { sampled: 0, rate: null, nextAt: null });
-    assert.deepEqual(healthOf([ok, bad('2026-02-02'), bad('2026-02-01'), ok]), { sampled: 4, rate: 0.5, nextAt: '2026-02-01' }); // prettier-ignore
+    assert.deepEqual(healthOf([], 0), { sampled: 0, rate: null, nextAt: null });
+    const attempts = [ok, bad('2026-02-02'), bad('2026-02-01'), ok];
+    assert.deepEqual(healthOf(attempts, 0), { sampled: 4, rate: 0.5, nextAt: '2026-02-01' });
+    assert.equal(healthOf(attempts, Date.parse('2026-02-01')).nextAt, '2026-02-02', 'a retry that was made is no plan');
   });
 });

@@ -31,7 +31,10 @@ describe('dashboard/words', () => {
 
   it('writes numbers, shares and sizes', () => {
     assert.equal(numberText(1_234_567), '1,234,567');
-    assert.deepEqual([0, 1, 0.9907, 0.0004, null].map(percentText), ['0 %', '100 %', '99.07 %', '0.040 %', '–']);
+    assert.deepEqual(
+      [0, 1, 0.9907, 0.0004, null].map((share) => percentText(share)),
+      ['0 %', '100 %', '99.07 %', '0.040 %', '–'],
+    );
     assert.deepEqual([0, 1023, 1024, 26_214_400, 5e12].map(bytesText), ['0 B', '1023 B', '1.0 KiB', '25.0 MiB', '4.5 TiB']); // prettier-ignore
   });
 

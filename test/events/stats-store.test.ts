@@ -23,30 +23,42 @@ const counted = fc.record({
   domain: fc.constantFrom('acme.test', 'shop.test'),
   recipient: fc.constantFrom('a@gmail.com', 'a@web.de', 'a@elsewhere.test'),
   tags: fc.subarray(['a', 'b', 'c']),
+  template: fc.constantFrom(null, 'tpl_1', 'tpl_2'),
   types: fc.subarray([...statTypes], { maxLength: 3 }),
 });
 
-const asked: fc.Arbitrary<StatsQuery> = fc.record({
-  accountId: fc.constant(ACCOUNT),
-  since: fc.integer({ min: 0, max: 60 }).map((hours) => BEGIN + hours * HOUR),
-  until: fc.integer({ min: 61, max: 100 }).map((hours) => BEGIN + hours * HOUR),
-  bucket: fc.constantFrom('hour', 'day', 'total'),
-  by: fc.constantFrom(null, ...statKeys),
-  only: fc.record(
-    {
-      stream: fc.constantFrom('news', 'none'),
-      tag: fc.constantFrom('a', 'b'),
-      domain: fc.constant('acme.test'),
-      provider: fc.constant('google'),
-    },
-    { requiredKeys: [] },
-  ),
-  test: fc.boolean(),
-});
+const asked: fc.Arbitrary<StatsQuery> = fc
+  .record({
+    accountId: fc.constant(ACCOUNT),
+    since: fc.integer({ min: 0, max: 60 }).map((hours) => BEGIN + hours * HOUR),
+    until: fc.integer({ min: 61, max: 100 }).map((hours) => BEGIN + hours * HOUR),
+    bucket: fc.constantFrom('hour', 'day', 'total'),
+    by: fc.constantFrom(null, ...statKeys),
+    only: fc.record(
+      {
+        stream: fc.constantFrom('news', 'none'),
+        tag: fc.constantFrom('a', 'b'),
+        domain: fc.constant('acme.test'),
+        provider: fc.constant('google'),
+        template: fc.constantFrom('tpl_1', 'tpl_none'),
+      },
+      { requiredKeys: [] },
+    ),
+    test: fc.boolean(),
+  })
+  .map((query) => {
+    // Tags and templates are not counted together.
+    const { template: _template, ...withoutTemplate } = query.only;
+    const isOfTags = query.by === 'tag' || query.only.tag !== undefined;
+    const by = isOfTags && query.by === 'template' ? null : query.by;
+    return isOfTags ? { ...query, by, only: withoutTemplate } : query;
+  });
 
 /** What an event has of a key: of tags any number. */
 const valuesOf = (event: Counted, key: StatKey): readonly string[] =>
-  key === 'tag' ? event.tags : [key === 'provider' ? providerOf(event.recipient) : event[key]];
+  key === 'tag'
+    ? event.tags
+    : [key === 'provider' ? providerOf(event.recipient) : event[key]].filter((value) => value !== null);
 
 /** The slow way: `at key type` to how often. */
 function byHand(events: readonly Counted[], { since, until, bucket, by, only, test }: StatsQuery): Map<string, number> {

@@ -31,7 +31,7 @@ describe('events/stats', () => {
   it('adds to the hour and to the day, once without a tag, once for each, and once to all together', () => {
     const rows = new Map<string, StatRow>();
     const at = Date.parse('2026-01-31T23:59:59.999Z');
-    const facts = { accountId: 'acc_1', at, test: false, stream: 'transactional', domain: 'acme.test', recipient: 'a@gmail.com', tags: ['x'] }; // prettier-ignore
+    const facts = { accountId: 'acc_1', at, test: false, stream: 'transactional', domain: 'acme.test', recipient: 'a@gmail.com', tags: ['x'], template: null }; // prettier-ignore
     addToStats(rows, facts, ['sent']);
     addToStats(rows, { ...facts, at: at + 1, tags: [] }, ['sent', 'delivered']);
     addToStats(rows, facts, ['sent']);
@@ -50,11 +50,20 @@ describe('events/stats', () => {
     ]);
   }); // prettier-ignore
 
+  it('adds mail of a template to rows of its own', () => {
+    const rows = new Map<string, StatRow>();
+    const facts = { accountId: 'acc_1', at: 0, test: false, stream: 's', domain: 'd', recipient: 'a@b', tags: ['x'] };
+    addToStats(rows, { ...facts, template: 'tpl_1' }, ['sent']);
+    addToStats(rows, { ...facts, template: null }, ['sent']);
+    const seen = [...rows.values()].filter(({ span }) => span.startsWith('template')).map(({ span, tag, stream, provider, sent }) => [span, tag, stream, provider, sent]); // prettier-ignore
+    assert.deepEqual(seen, [['template_hour', 'tpl_1', 's', 'other', 1], ['template_day', 'tpl_1', 's', 'other', 1]]); // prettier-ignore
+  });
+
   it('has no row for what nobody counts', () => {
     const rows = new Map<string, StatRow>();
     addToStats(
       rows,
-      { accountId: 'acc_1', at: 0, test: false, stream: 's', domain: 'd', recipient: 'a@b', tags: [] },
+      { accountId: 'acc_1', at: 0, test: false, stream: 's', domain: 'd', recipient: 'a@b', tags: [], template: null },
       [],
     );
     assert.equal(rows.size, 0);

@@ -126,7 +126,7 @@ describe('journey: aggregate reports', () => {
     assert.deepEqual(real.days, [], 'simulated mail has no reputation');
     const counted = new Map<string, StatRow>();
     const accountId = (await rows<{ id: string }>('SELECT id FROM accounts'))[0]?.id ?? '';
-    const facts = { accountId, at: Date.parse('2026-01-30'), test: false, stream: 's', domain: 'acme.test', recipient: 'a@gmail.com', tags: [] }; // prettier-ignore
+    const facts = { accountId, at: Date.parse('2026-01-30'), test: false, stream: 's', domain: 'acme.test', recipient: 'a@gmail.com', tags: [], template: null }; // prettier-ignore
     for (let n = 0; n < 4; n++) addToStats(counted, facts, ['deferred']);
     await app.app.db.commit.insert({ event_counts: [...counted.values()] });
     const { days, providers } = await app.operator.call('reputation', { days: 2 });

@@ -108,7 +108,7 @@ describe('dashboard: pages', () => {
       const { html } = await browser.open('/reputation');
       assert.match(
         html,
-        /<td><span class="badge b-changed">changed<\/span><td class="value">settings of the account<td class="clip">member:ana@example\.net/,
+        /<td><span class="badge b-changed">changed<\/span><td class="value">settings of the account<td class="clip" title="member:ana@example\.net">member:ana@example\.net/,
       );
       assert.match(html, /No list was asked/);
       assert.deepEqual(htmlFaults(html), []);
@@ -134,7 +134,14 @@ describe('dashboard: pages', () => {
       assert.match(html, new RegExp(`href="/messages/${delivered}/request"><code>req_`));
       const { html: log, at } = await browser.open(`/messages/${delivered}/request`);
       assert.match(at, /^\/developer\/log\?request_id=req_/);
-      assert.equal(log.match(/<td><code class="id">req_/g)?.length, 1, 'that one alone');
+      assert.equal(log.match(/<code class="id">req_/g)?.length, 1, 'that one alone');
+      const [, back = ''] = /<a href="(\/messages\?q[^"]*req_[^"]+)">message/.exec(log) ?? [];
+      const { html: mails } = await browser.open(back.replaceAll('&#x3D;', '='));
+      assert.deepEqual(
+        [...mails.matchAll(/href="\/messages\/(msg_[^"]+)"/g)].map(([, id]) => id),
+        [delivered],
+      );
+      assert.match((await browser.open('/messages?q=req_01jz5w8q3hf2m9d4x6k7c1b0na')).html, /Nothing matches/);
       await browser.open(`/messages/${delivered}`);
       const again = await browser.submit(`/messages/${delivered}/resend`);
       const person = await browser.open(`${again.at}/request`);
@@ -305,11 +312,11 @@ describe('dashboard: members', () => {
       assert.equal((await app.message(messageId)).status, 'scheduled');
 
       await admin.open('/team');
-      const id = /href="\/team\/(mem_[^"]+)">bo@/.exec(admin.last.html)?.[1] ?? '';
+      const id = /href="\/team\/(mem_[^"]+)" title="bo@/.exec(admin.last.html)?.[1] ?? '';
       await admin.open(`/team/${id}`);
       await admin.submit(`/team/${id}/remove`);
       assert.match((await member.open('/messages')).at, /^\/login/, 'out at once');
-      const me = /href="\/team\/(mem_[^"]+)">ana@/.exec((await admin.open('/team')).html)?.[1] ?? '';
+      const me = /href="\/team\/(mem_[^"]+)" title="ana@/.exec((await admin.open('/team')).html)?.[1] ?? '';
       await admin.open(`/team/${me}`);
       assert.equal((await admin.submit(`/team/${me}/remove`)).status, 409, 'the last administrator');
       await admin.open('/developer/actions');

@@ -24,7 +24,7 @@ describe('dashboard: set-up and sign-in', () => {
     assert.equal(link.email, null);
     const where = new URL(link.url).pathname;
     const browser = new Browser(app.url);
-    assert.match((await browser.open(where)).html, /Make the administrator/);
+    assert.match((await browser.open(where)).html, /Create the administrator/);
 
     const short = await browser.submit(where, { email: EMAIL, password: 'short', password_again: 'short' });
     assert.equal(short.status, 400);
@@ -94,7 +94,7 @@ describe('dashboard: set-up and sign-in', () => {
     const unknown = await signIn({ email: 'nobody@example.net' });
     assert.equal(wrong.last.status, 401);
     const faultOf = (browser: Browser): string => /role="alert">([^<]*)/.exec(browser.last.html)?.[1] ?? '';
-    assert.equal(faultOf(wrong), 'This address and password do not belong together.');
+    assert.equal(faultOf(wrong), 'Wrong e-mail address or password.');
     assert.equal(faultOf(unknown), faultOf(wrong));
   });
 
@@ -104,7 +104,7 @@ describe('dashboard: set-up and sign-in', () => {
     assert.match((await signIn()).last.html, /Too many tries. Wait 1 seconds/);
     for (let n = 3; n < 10; n++) {
       app.clock.advance(1000 * 2 ** (n - 3));
-      assert.match((await signIn({ password: 'wrong password' })).last.html, /do not belong together/);
+      assert.match((await signIn({ password: 'wrong password' })).last.html, /Wrong e-mail address or password/);
     }
     app.clock.advance(5 * 60_000);
     assert.match((await signIn()).last.html, /Too many tries. Wait \d+ minutes/);

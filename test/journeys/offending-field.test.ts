@@ -59,4 +59,18 @@ describe('the offending field', () => {
       assert.deepEqual({ code: error.code, field: error.field }, { code, field });
     });
   }
+
+  it('names the parameter of the path where there is nothing by that name, well-formed or not', async () => {
+    const { paths } = (await app.get<{ paths: Record<string, Record<string, { operationId?: string }>> }>('/v1/openapi.json')).body; // prettier-ignore
+    const named = Object.entries(paths).filter(([path, { get: read }]) => /\{\w+\}$/.test(path) && read?.operationId !== undefined); // prettier-ignore
+    assert.ok(named.length > 5, String(named.length));
+    for (const [path] of named) {
+      const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+      for (const value of ['nothing-by-this-name', '%00', 'msg_01h455vb4pex5vsknk084sn02q']) {
+        const { status, body } = await app.get<Refusal>(path.replaceAll(/\{\w+\}/g, value));
+        assert.deepEqual([status, body.error.code], [404, 'not_found'], `${path} ${value}`);
+        assert.ok(parameters.includes(body.error.field ?? ''), `${path} ${value}: ${String(body.error.field)}`);
+      }
+    }
+  });
 });

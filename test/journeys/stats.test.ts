@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { removeOldStats } from '../../src/events/stats-store.ts';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { ran } from '../cli/ran.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
 
 interface Stats {
@@ -65,11 +66,54 @@ describe('journey: stats', () => {
     assert.ok([first, gone, other].every(({ id }) => id.startsWith('msg_')));
   });
 
+  it('counts mail by template, within everything but tags', async () => {
+    const events = app.follow();
+    const made = async (name: string): Promise<string> => {
+      const { body } = await app.request<{ id: string }>('POST', '/v1/templates', { name, subject: 'Hi {{ name }}', text: 'Hello' }); // prettier-ignore
+      assert.equal((await app.request('POST', `/v1/templates/${body.id}/publish`)).status, 200);
+      return body.id;
+    };
+    const [welcome, news] = [await made('Welcome'), await made('News')];
+    const of = (template_id: string, more: object = {}): Record<string, unknown> => ({ template_id, html: null, text: null, subject: null, ...more }); // prettier-ignore
+    await app.send(of(welcome, { tags: ['x'] }));
+    await app.send(of(welcome, { to: 'gone@dest.test', stream: 'broadcast' }));
+    await app.send(of(news));
+    await app.send();
+    await events.until((seen) => seen.filter(({ type }) => type !== 'sent').length === 4);
+    const keyed = async (query: string): Promise<unknown[]> =>
+      (await stats(query)).data.map(({ key, counts }) => [key, counts['sent'], counts['bounced']]);
+    assert.deepEqual(await keyed('?by=template'), [[welcome, 2, 1], [news, 1, 0]]); // prettier-ignore
+    assert.deepEqual(await keyed('?by=template&stream=broadcast'), [[welcome, 1, 1]]);
+    assert.deepEqual(await keyed(`?by=stream&template_id=${news}`), [['transactional', 1, 0]]);
+    assert.equal((await stats(`?template_id=${welcome}&bucket=hour`)).total['sent'], 2);
+    assert.equal((await stats('?by=stream')).total['sent'], 4, 'mail without a template counts as it did');
+    for (const [query, field] of [
+      ['?by=template&tag=x', 'by'],
+      [`?by=tag&template_id=${news}`, 'template_id'],
+    ] as const) {
+      // prettier-ignore
+      const { status, body } = await app.get<Stats>(`/v1/stats${query}`);
+      assert.deepEqual([status, body.error.code, body.error.field], [400, 'mutually_exclusive_fields', field]);
+    }
+    const told = await ran(['stats', '--by', 'template'], { POSTHORN_DATA_DIR: app.folder });
+    assert.match(told.out, new RegExp(`^TEMPLATE .*\n${welcome} +2 `));
+  });
+
   it('keeps simulated mail apart', async () => {
     const events = app.follow();
     const { id } = await app.send({ to: 'bounced@simulator.posthorn.test' });
     await events.of(id, 'bounced');
     assert.deepEqual([(await stats()).total['sent'], (await stats('?test=true')).total['bounced']], [0, 1]);
+  });
+
+  it('says on the command line that simulated mail was left out', async () => {
+    const events = app.follow();
+    const { id } = await app.send({ to: 'delivered@simulator.posthorn.test' });
+    await events.of(id, 'delivered');
+    const told = await ran(['stats'], { POSTHORN_DATA_DIR: app.folder });
+    assert.match(told.out, /^nothing between .+, leaving out simulated mail to 1 recipient: show it with --test$/);
+    const shown = await ran(['stats', '--test'], { POSTHORN_DATA_DIR: app.folder });
+    assert.match(shown.out, /^DAY +SENT/);
   });
 
   it('refuses ranges that make no sense', async () => {
@@ -78,6 +122,7 @@ describe('journey: stats', () => {
       ['?bucket=hour&since=2020-01-01T00:00:00Z', 'since'],
       ['?since=2020-01-01T00:00:00Z', 'since'],
       ['?by=colour', 'by'],
+      ['?by=tag&by=stream', 'by'],
       ['?bucket=year', 'bucket'],
       ['?since=yesterday', 'since'],
       ['?color=red', 'color'],

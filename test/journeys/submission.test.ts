@@ -118,6 +118,31 @@ describe('journey: submission', () => {
     assert.deepEqual(body.data.map(({ status }) => status), [250, 250]); // prettier-ignore
   });
 
+  it('sends a submitted mail again as it came, with a name of its own', async () => {
+    await begin();
+    const { response, messageId } = await transport().sendMail({ ...mail, cc: 'cy@else.test', bcc: 'bo@else.test', headers: { 'X-Own': 'kept' } }); // prettier-ignore
+    const first = idOf(response);
+    const arrivals = (id: string) => app.follow().until((seen) => seen.filter(({ type, data }) => type === 'delivered' && data.message_id === id).length === 3); // prettier-ignore
+    await arrivals(first);
+    const headers = { 'idempotency-key': 'again' };
+    const [again, same] = await Promise.all([1, 2].map(() => app.request<{ id: string; rfc_message_id: string }>('POST', `/v1/messages/${first}/resend`, undefined, { headers }))); // prettier-ignore
+    assert.deepEqual([again?.status, same?.status, same?.body.id], [202, 202, again?.body.id], again?.text);
+    const id = again?.body.id ?? '';
+    assert.equal(again?.body.rfc_message_id, `<${id}@acme.test>`);
+    assert.notEqual(again.body.rfc_message_id, messageId);
+    const events = await arrivals(id);
+    assert.deepEqual(events.flatMap(({ type, data }) => (type === 'delivered' && data.message_id === id ? [`${data.recipient_type} ${data.recipient}`] : [])).sort(), ['bcc bo@else.test', 'cc cy@else.test', 'to ana@dest.test']); // prettier-ignore
+    const mails = arrived().map(({ data }) => data.slice(data.indexOf('Received:')));
+    assert.equal(mails.length, 6);
+    const fresh = /^(?:Message-ID|Date): .*\r\n/gim;
+    assert.equal(new Set(mails.map((text) => text.replace(fresh, ''))).size, 1);
+    assert.equal(mails.filter((text) => text.includes(`Message-ID: <${id}@acme.test>\r\n`)).length, 3);
+    assert.ok(mails.every((text) => text.match(fresh)?.length === 2));
+    assert.equal((await app.operator.call('books', {})).balanced, true);
+    assert.equal((await app.request('DELETE', `/v1/messages/${first}/content`)).status, 204);
+    assert.equal((await app.request('POST', `/v1/messages/${first}/resend`)).status, 409);
+  });
+
   it('keeps every octet of the body', async () => {
     await begin();
     const octets = Buffer.from(Array.from({ length: 256 }, (_, i) => i).filter((i) => ![0, 10, 13].includes(i)));

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { ensureDefaultAccount, setPlan } from '../../src/accounts/account-store.ts';
 import type { Authentication, Caller } from '../../src/keys/caller.ts';
 import { createCallers, type Callers } from '../../src/keys/callers.ts';
-import { createKey, findKey, revokeKey, updateKey } from '../../src/keys/key-store.ts';
+import { createKey, findKey, revokeKey, updateKey, toKeyRecord } from '../../src/keys/key-store.ts';
 import { StorageUnavailable } from '../../src/storage/commit.ts';
 import type { ApiKeyRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -102,7 +102,7 @@ describe('keys/callers', () => {
   it('keeps an unchanged caller and its lists, whatever happens beside', async () => {
     const before = callerOf(await callers.authenticate(key));
     clock.advance(5000);
-    callers.noteUse(row.id, '192.0.2.1');
+    callers.noteUse(row.id, '192.0.2.1', 'GET /v1/keys');
     clock.advance(5000);
     assert.equal(callerOf(await callers.authenticate(key)), before);
     await setPlan(deps(), { accountId: row.account_id, plan: 'starter' });
@@ -113,18 +113,40 @@ describe('keys/callers', () => {
 
   it('notes the last use, in one write for all uses of two seconds', async () => {
     const groups = temp.db.commit.stats.units;
-    for (let i = 0; i < 100; i++) callers.noteUse(row.id, `192.0.2.${String(i)}`);
+    for (let i = 0; i < 100; i++) callers.noteUse(row.id, `192.0.2.${String(i)}`, 'POST /v1/messages');
     assert.equal(temp.db.commit.stats.units, groups);
     const used = clock.now();
     clock.advance(2000);
     await temp.db.commit.insert({});
     const noted = await findKey(deps(), { accountId: null, id: row.id });
-    assert.deepEqual([noted.last_used_at, noted.last_used_ip], [used, '192.0.2.99']);
+    assert.deepEqual(
+      [noted.last_used_at, noted.last_used_ip, noted.last_used_endpoint],
+      [used, '192.0.2.99', 'POST /v1/messages'],
+    );
+    assert.equal(toKeyRecord(noted, used).requests_24h, 100);
     assert.equal(clock.nextAt(), null);
   });
 
+  it('counts uses by the hour, and forgets them after a day', async () => {
+    const HOUR = 3_600_000;
+    const counted = async (): Promise<number> => {
+      clock.advance(2000);
+      await temp.db.commit.insert({});
+      return toKeyRecord(await findKey(deps(), { accountId: null, id: row.id }), clock.now()).requests_24h;
+    };
+    for (let hour = 0; hour < 30; hour++) {
+      callers.noteUse(row.id, '::1', 'SMTP');
+      assert.equal(await counted(), Math.min(24, hour + 1), String(hour));
+      clock.advance(HOUR - 2000);
+    }
+    clock.advance(12 * HOUR);
+    assert.equal(await counted(), 11);
+    const kept = JSON.parse((await findKey(deps(), { accountId: null, id: row.id })).uses_json) as unknown[];
+    assert.equal(kept.length, 24);
+  });
+
   it('writes what waits when it is closed', async () => {
-    callers.noteUse(row.id, '::1');
+    callers.noteUse(row.id, '::1', 'SMTP');
     await callers.close();
     assert.equal((await findKey(deps(), { accountId: null, id: row.id })).last_used_ip, '::1');
     assert.equal(clock.nextAt(), null);
@@ -142,12 +164,14 @@ describe('keys/callers', () => {
       clock,
       report: (error) => void reported.push(error),
     });
-    own.noteUse(row.id, '::2');
+    own.noteUse(row.id, '::1', 'SMTP');
     clock.advance(2000);
+    own.noteUse(row.id, '::2', 'SMTP');
     await new Promise((resolve) => setImmediate(resolve));
     assert.equal(reported.length, 1);
     broken = false;
     await own.close();
-    assert.equal((await findKey(deps(), { accountId: null, id: row.id })).last_used_ip, '::2');
+    const noted = await findKey(deps(), { accountId: null, id: row.id });
+    assert.deepEqual([noted.last_used_ip, toKeyRecord(noted, clock.now()).requests_24h], ['::2', 2], 'none is lost');
   });
 });

@@ -44,7 +44,7 @@ describe('keys/key-store', () => {
       accountId: account.id,
       createdBy: 'key:App',
     });
-    const record = toKeyRecord(row);
+    const record = toKeyRecord(row, clock.now());
     assert.deepEqual(record, {
       object: 'key',
       id: row.id,
@@ -57,6 +57,8 @@ describe('keys/key-store', () => {
       expires_at: '2026-01-31T09:30:01.000Z',
       last_used_at: null,
       last_used_ip: null,
+      last_used_endpoint: null,
+      requests_24h: 0,
       created_at: '2026-01-31T09:30:00.000Z',
       created_by: 'key:App',
       revoked_at: null,

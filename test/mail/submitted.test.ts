@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { simpleParser, type ParsedMail } from 'mailparser';
 import { hasLongLine } from '../../src/mail/long-lines.ts';
-import { finishSubmitted, readSubmitted, type SubmittedMail } from '../../src/mail/submitted.ts';
+import { finishSubmitted, readSubmitted, renewSubmitted, type SubmittedMail } from '../../src/mail/submitted.ts';
 
 const FROM = 'From: Acme <hi@acme.test>\r\n';
 
@@ -25,6 +25,11 @@ describe('mail/submitted', () => {
     [`${FROM}\r\nno end`, FROM, 'no end\r\n', 'the last line gets its end'],
     [`${FROM}Subject: x`, `${FROM}Subject: x\r\n`, '', 'a header alone'],
     [`${FROM}Bcc: a@b.test,\r\n c@d.test\r\nReturn-Path: <x@y>\r\nX-Own: 1\r\n\r\n`, `${FROM}X-Own: 1\r\n`, '', 'what is nobody’s business is taken out, folded lines too'],
+    ['From : hi@acme.test\r\nSubject\t : x\r\n\r\n', 'From: hi@acme.test\r\nSubject: x\r\n', '', 'spaces before the colon go'],
+    [`${FROM}bcc : c@d.test\r\n\r\n`, FROM, '', 'also in Bcc'],
+    [`${FROM}Subject: x\r\n y : z\r\n\r\nA : b\r\n`, `${FROM}Subject: x\r\n y : z\r\n`, 'A : b\r\n', 'but not in what is no name'],
+    [`From hi@acme.test Sat Jan 31 09:30:00 2026\r\n${FROM}\r\n`, FROM, '', 'the line that mailbox files begin a mail with goes'],
+    [`>From hi@acme.test Sat Jan 31 09:30:00 2026\r\n${FROM}\r\n`, FROM, '', 'quoted, too'],
     [`${FROM}Subject: a\r\n  b\r\n\r\n`, `${FROM}Subject: a\r\n  b\r\n`, '', 'folding stays'],
   ] as const)
     it(`keeps ${JSON.stringify(text.slice(0, 40))}: ${reason}`, () => {
@@ -40,6 +45,25 @@ describe('mail/submitted', () => {
     [`${FROM}\r\na\0b`, /^5\.6\.0 the mail has NUL/, 'NUL'],
     [`${'Received: x\r\n'.repeat(51)}${FROM}\r\n`, /^5\.4\.6 too many hops/, 'a loop'],
     [`${FROM}X-Long: ${'a'.repeat(1000)}\r\n\r\n`, /^5\.6\.0 a line of the header/, 'a header line that is too long'],
+    [
+      `${FROM}X-Long: ${'ä'.repeat(600)}\r\n\r\n`,
+      /^5\.6\.0 a line of the header/,
+      'one of fewer characters, which is too long in octets',
+    ],
+    [
+      `${FROM}Subject: x\r\nGood day\r\n`,
+      /^5\.6\.0 a line of the header is no field/,
+      'a text without the empty line before it',
+    ],
+    [`${FROM}Good day: x\r\n\r\n`, /^5\.6\.0 a line of the header is no field/, 'a name with a space in it'],
+    [`${FROM}: x\r\n\r\n`, /^5\.6\.0 a line of the header is no field/, 'a field without a name'],
+    [`${FROM}Größe: x\r\n\r\n`, /^5\.6\.0 a line of the header is no field/, 'a name outside ASCII'],
+    [` a: b\r\n${FROM}\r\n`, /^5\.6\.0 a line of the header is no field/, 'a folded line that folds nothing'],
+    [
+      `${FROM}From hi@acme.test Sat Jan 31 09:30:00 2026\r\n\r\n`,
+      /^5\.6\.0 a line of the header is no field/,
+      'the line of a mailbox file in the middle',
+    ],
     [`${FROM}X: ${'a\r\n '.repeat(200_000)}\r\n\r\n`, /^5\.6\.0 the header is too large/, 'a header without end'],
   ] as const)
     it(`refuses ${reason}`, () => {
@@ -67,6 +91,14 @@ describe('mail/submitted', () => {
       `Received: from a by b\r\nDate: Sat, 31 Jan 2026 09:30:00 +0000\r\nMessage-ID: <1@acme.test>\r\n${FROM}\r\nx\r\n`,
     );
     assert.equal(whole(`${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`), `Received: from a by b\r\n${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`); // prettier-ignore
+  });
+
+  it('makes a new mail of one that was sent, with everything else as it was', () => {
+    const first = finishSubmitted(good(`Received: from x\r\n by y\r\n${FROM}message-id: <m@x>\r\nSubject: ä\r\n b\r\nDATE: x\r\n\r\n\xff.\r\n`), stamp); // prettier-ignore
+    const again = renewSubmitted(first, { messageId: '<2@acme.test>', date: new Date('2026-02-01T00:00:00Z') });
+    const fresh = 'Date: Sun, 01 Feb 2026 00:00:00 +0000\r\nMessage-ID: <2@acme.test>\r\n';
+    assert.equal(again.toString(), `Received: from a by b\r\nReceived: from x\r\n by y\r\n${fresh}${FROM}Subject: ä\r\n b\r\n\r\n\xff.\r\n`); // prettier-ignore
+    assert.deepEqual(readSubmitted(again).kind, 'mail');
   });
 
   it('keeps a header that is not UTF-8 legible', () => {

@@ -286,7 +286,8 @@ describe('messages/accept', () => {
       assert.deepEqual(hints, [
         [
           { domain: 'dest.test', class: 0, accountId: ACCOUNT, dueAt: NOW },
-          { domain: 'elsewhere.test', class: 0, accountId: ACCOUNT, dueAt: NOW },
+          // One alone is named.
+          { domain: 'elsewhere.test', class: 0, accountId: ACCOUNT, dueAt: NOW, id: deliveries[2]?.id },
         ],
       ]);
       assert.equal(eventRings, 0);

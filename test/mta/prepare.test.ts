@@ -20,6 +20,18 @@ const signer: DkimSigner = {
 const returnPathKey: ReturnPathKey = { id: 1, secret: Buffer.alloc(32, 1) };
 const trackingKey: TrackingKey = { tag: Buffer.alloc(3, 1), sign: Buffer.alloc(32, 2), seal: Buffer.alloc(32, 3) };
 
+/** Prepares mails to the end. */
+function prepareWith(
+  deps: PrepareDeps,
+): ((deliveryId: string) => Promise<Prepared | Held>) & { close(): Promise<void> } {
+  const { begin, close } = createPrepare(deps);
+  const prepare = async (deliveryId: string): Promise<Prepared | Held> => {
+    const begun = await begin(deliveryId);
+    return begun.kind === 'making' ? begun.mail : begun;
+  };
+  return Object.assign(prepare, { close });
+}
+
 describe('mta/prepare', () => {
   let temp: TempDatabase;
   let statements: string[];
@@ -73,7 +85,7 @@ describe('mta/prepare', () => {
       headers_json: '[["X-Order","17"]]',
       to_name: 'Ana ž',
     });
-    const mail = ready(await createPrepare(deps)(made.id));
+    const mail = ready(await prepareWith(deps)(made.id));
     const [local, domain] = mail.envelopeFrom.split('@');
     assert.equal(domain, 'rp.acme.test');
     assert.equal(deliveryOf([returnPathKey], local ?? ''), made.id);
@@ -104,14 +116,14 @@ describe('mta/prepare', () => {
 
   it('gives the same bytes at each try', async () => {
     const made = await store();
-    assert.equal(ready(await createPrepare(deps)(made.id)).text, ready(await createPrepare(deps)(made.id)).text);
+    assert.equal(ready(await prepareWith(deps)(made.id)).text, ready(await prepareWith(deps)(made.id)).text);
   });
 
   it('loads what is asked for in one moment at once, and a shared content once', async () => {
     const content = contentRow();
     const made = [];
     for (let at = 0; at < 10; at++) made.push(await store({}, { address: `r${at}@dest.test` }, content));
-    const prepare = createPrepare(deps);
+    const prepare = prepareWith(deps);
     const mails = await Promise.all(made.map(({ id }) => prepare(id)));
     assert.deepEqual(
       mails.map((mail) => ready(mail).recipient),
@@ -127,16 +139,16 @@ describe('mta/prepare', () => {
 
   it('derives a text part where the sender left that to us', async () => {
     const made = await store({}, {}, contentRow({ html: '<p>Hello <b>there</b></p>', text: null, auto_text: 1 }));
-    assert.match(ready(await createPrepare(deps)(made.id)).text, /Content-Type: text\/plain[^]*Hello there/i);
+    assert.match(ready(await prepareWith(deps)(made.id)).text, /Content-Type: text\/plain[^]*Hello there/i);
     const without = await store({}, {}, contentRow({ html: '<p>x</p>', text: null, auto_text: 0 }));
-    assert.doesNotMatch(ready(await createPrepare(deps)(without.id)).text, /text\/plain/);
+    assert.doesNotMatch(ready(await prepareWith(deps)(without.id)).text, /text\/plain/);
   });
 
   describe('a tracked mail', () => {
     const html = '<a href="https://shop.test/?a=1&amp;b=2">x</a> <a href="mailto:a@b.test">y</a>';
     const tracked = { track_opens: 1, track_clicks: 1, tracking_url: 'https://mail.host.test' };
     const htmlOf = async (id: string): Promise<string> =>
-      (await readSeen(ready(await createPrepare(deps)(id)).text)).html;
+      (await readSeen(ready(await prepareWith(deps)(id)).text)).html;
 
     it('has links and pixel of each recipient, over the same content', async () => {
       const content = contentRow({ html, text: null, auto_text: 1 });
@@ -159,7 +171,7 @@ describe('mta/prepare', () => {
 
     it('has the sender’s own addresses in its text, and is signed as it goes out', async () => {
       const made = await store(tracked, {}, contentRow({ html, text: null, auto_text: 1 }));
-      const { text, head } = ready(await createPrepare(deps)(made.id));
+      const { text, head } = ready(await prepareWith(deps)(made.id));
       assert.match((await readSeen(text)).text, /https:\/\/shop\.test\/\?a=1&b=2/);
       const body = text.slice(text.indexOf('\r\n\r\n') + 4);
       assert.equal(/bh=([^;]+);/.exec(head)?.[1], relaxedBodyHash(Buffer.from(body, 'latin1')));
@@ -168,7 +180,7 @@ describe('mta/prepare', () => {
     it('gives the same bytes at each try, large ones too', async () => {
       for (const size of [1, 3000]) {
         const made = await store(tracked, {}, contentRow({ html: html.repeat(size), text: null, auto_text: 1 }));
-        const [first, second] = [createPrepare(deps), createPrepare(deps)];
+        const [first, second] = [prepareWith(deps), prepareWith(deps)];
         assert.equal(ready(await first(made.id)).text, ready(await second(made.id)).text);
         await Promise.all([first.close(), second.close()]);
       }
@@ -184,7 +196,7 @@ describe('mta/prepare', () => {
     it('is a plain one where it has no html', async () => {
       const made = await store(tracked, {}, contentRow({ html: null, text: 'see https://shop.test/' }));
       assert.equal(
-        (await readSeen(ready(await createPrepare(deps)(made.id)).text)).text.trim(),
+        (await readSeen(ready(await prepareWith(deps)(made.id)).text)).text.trim(),
         'see https://shop.test/',
       );
     });
@@ -195,7 +207,7 @@ describe('mta/prepare', () => {
       await temp.db.commit.insert({
         attachments: [{ content_id: content.id, position: 0, filename: 'a.txt', content_type: 'text/plain', cid: null, disposition: 'attachment', bytes }],
       }); // prettier-ignore
-      const { text } = ready(await createPrepare(deps)((await store(tracked, {}, content)).id));
+      const { text } = ready(await prepareWith(deps)((await store(tracked, {}, content)).id));
       assert.ok(text.includes(bytes.toString('base64')));
       assert.ok(hrefsOf((await readSeen(text)).html)[0]?.startsWith('https://mail.host.test/t/c/'));
     });
@@ -218,7 +230,7 @@ describe('mta/prepare', () => {
       ],
     });
     const made = await store({}, {}, content);
-    assert.ok(ready(await createPrepare(deps)(made.id)).text.includes(bytes.toString('base64')));
+    assert.ok(ready(await prepareWith(deps)(made.id)).text.includes(bytes.toString('base64')));
   });
 
   for (const [reason, message, delivery] of [
@@ -228,13 +240,13 @@ describe('mta/prepare', () => {
   ] as const) {
     it(`needs SMTPUTF8 where ${reason} is beyond ASCII`, async () => {
       const made = await store(message, delivery);
-      assert.equal(ready(await createPrepare(deps)(made.id)).smtpUtf8, true);
+      assert.equal(ready(await prepareWith(deps)(made.id)).smtpUtf8, true);
     });
   }
 
   describe('what cannot be sent', () => {
     it('is gone where its rows are', async () => {
-      assert.deepEqual(await createPrepare(deps)('dlv_00000000000000000000000000'), { kind: 'gone' });
+      assert.deepEqual(await prepareWith(deps)('dlv_00000000000000000000000000'), { kind: 'gone' });
     });
 
     it('waits where it cannot be signed: nothing leaves unsigned', async () => {
@@ -243,7 +255,7 @@ describe('mta/prepare', () => {
         ...deps,
         signersFor: () => Promise.resolve({ kind: 'unavailable' as const, why: 'no key' }),
       };
-      assert.deepEqual(await createPrepare(unavailable)(made.id), { kind: 'unsigned', why: 'no key' });
+      assert.deepEqual(await prepareWith(unavailable)(made.id), { kind: 'unsigned', why: 'no key' });
     });
 
     it('needs no signature where it goes nowhere', async () => {
@@ -252,7 +264,7 @@ describe('mta/prepare', () => {
         ...deps,
         signersFor: () => Promise.resolve({ kind: 'unavailable' as const, why: 'no key' }),
       };
-      const mail = ready(await createPrepare(unavailable)(made.id));
+      const mail = ready(await prepareWith(unavailable)(made.id));
       assert.equal(mail.test, true);
       assert.doesNotMatch(mail.head, /DKIM-Signature/);
     });
@@ -260,7 +272,7 @@ describe('mta/prepare', () => {
     it('is unbuildable where its content is not stored', async () => {
       const made = await store();
       await temp.db.commit.transact((tx) => tx.run('DELETE FROM contents'));
-      assert.equal((await createPrepare(deps)(made.id)).kind, 'unbuildable');
+      assert.equal((await prepareWith(deps)(made.id)).kind, 'unbuildable');
     });
 
     for (const [reason, table] of [
@@ -270,7 +282,7 @@ describe('mta/prepare', () => {
     ] as const) {
       it(`is no verdict on the mail where storage fails at ${reason}: it can be built later`, async () => {
         const made = await store({}, {}, contentRow({ attachment_count: 1 }));
-        const prepare = createPrepare(deps);
+        const prepare = prepareWith(deps);
         broken = (sql) => sql.includes(table);
         await assert.rejects(prepare(made.id), /no disk/);
         broken = null;
@@ -281,8 +293,8 @@ describe('mta/prepare', () => {
     it('nor where the key store or the directory fails', async () => {
       const made = await store();
       const failing = () => Promise.reject(new Error('no disk'));
-      await assert.rejects(createPrepare({ ...deps, signersFor: failing })(made.id), /no disk/);
-      await assert.rejects(createPrepare({ ...deps, returnPathDomain: failing })(made.id), /no disk/);
+      await assert.rejects(prepareWith({ ...deps, signersFor: failing })(made.id), /no disk/);
+      await assert.rejects(prepareWith({ ...deps, returnPathDomain: failing })(made.id), /no disk/);
     });
   });
 });

@@ -52,6 +52,7 @@ class Bench {
   storageErrors: (Error | undefined)[] = [];
   slots = 1;
   prepare: (id: string) => Promise<Prepared> = () => Promise.resolve(ready);
+  sign: (id: string, mail: Prepared) => Promise<Prepared> = (_, mail) => Promise.resolve(mail);
   attempt: (id: string, number: number, connected: () => void) => Promise<Attempted> = async (_, __, connected) => {
     connected();
     for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
@@ -74,7 +75,7 @@ class Bench {
       windows,
       epoch: EPOCH,
       leaseMs: HOUR,
-      prepare: (job) => this.prepare(job.id),
+      prepare: async (job) => ({ kind: 'making', mail: this.sign(job.id, await this.prepare(job.id)) }),
       elsewhere: (job) => this.moved.push(job.id),
       attempt: (job, mail, number, connected) => {
         this.kinds.push(mail.kind);
@@ -147,6 +148,55 @@ describe('mta/worker', () => {
     assert.deepEqual(bench.attempts, ['a#1', 'b#1', 'c#1']);
     assert.deepEqual(bench.done, [['a', null], ['b', null], ['c', null]]); // prettier-ignore
     assert.deepEqual(bench.lanes.views(), []);
+  });
+
+  it('signs while the claim is written, and tries what is signed', async () => {
+    const signing = new Map<string, () => void>();
+    bench.sign = (id, mail) => new Promise((resolve) => signing.set(id, () => resolve(mail)));
+    bench.offer('a', 'b');
+    await settled();
+    assert.deepEqual(bench.units, [['a:claimed']]);
+    assert.deepEqual(bench.attempts, []);
+    signing.get('a')?.();
+    await settled();
+    assert.deepEqual(bench.attempts, ['a#1']);
+    assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome', 'b:claimed']]);
+    signing.get('b')?.();
+    await settled();
+    assert.deepEqual(bench.units.at(-1), ['b:outcome']);
+  });
+
+  it('lets a mail wait that could not be signed because storage failed', async () => {
+    bench.sign = () => Promise.reject(new Error('no disk'));
+    bench.offer('a');
+    await settled();
+    assert.deepEqual(bench.kinds, ['unsigned']);
+    assert.match(String(bench.failures[0]), /no disk/);
+  });
+
+  it('makes the next mail ready while the claim is written, once it has met a connection', async () => {
+    const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
+    bench.prepare = async () => {
+      await turn();
+      await turn();
+      return ready;
+    };
+    bench.attempt = async (_, __, connected) => {
+      connected();
+      await turn();
+      return { kind: 'done', outcome: accepted(), followUps: [] };
+    };
+    bench.offer('a', 'b', 'c', 'd');
+    await settled();
+    assert.deepEqual(bench.units, [
+      ['a:claimed'],
+      // Begun when the first met its connection, the second is ready too late.
+      ['a:outcome'],
+      ['b:claimed'],
+      ['b:outcome', 'c:claimed'],
+      ['c:outcome', 'd:claimed'],
+      ['d:outcome'],
+    ]);
   });
 
   it('writes an outcome at once where the next mail is not ready', async () => {

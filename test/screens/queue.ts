@@ -40,7 +40,7 @@ try {
   await page.goto(new URL((await app.operator.call('admin.reset', {})).url).pathname);
   await page.getByLabel('E-mail address').fill('ana@acme.test');
   await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
-  await page.getByLabel('The same again').fill(PASSWORD);
+  await page.getByLabel('Repeat the password').fill(PASSWORD);
   await page.locator('form button.main').click();
   await page.waitForURL('**/welcome');
   for (const [place, domain] of domains.entries())

@@ -1,20 +1,22 @@
 /**
  * `npm run screens -- --data <folder> --to <folder>`: pictures of the dashboard's pages, light, dark and on a phone, for a
- * person to look at. The data folder is one of `npm run seed`; nothing is sent, since no name resolves.
+ * person to look at. The data folder is one of `npm run seed`; nothing is sent, since no name resolves. `--only a,b` takes
+ * those scenes alone, `--modes light,phone` those looks.
  */
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { chromium, type Page } from 'playwright-core';
+import { chromium, type BrowserContext, type Page } from 'playwright-core';
 import { startApp } from '../../src/app.ts';
 import { createLog } from '../../src/base/log.ts';
 import { reachOperator } from '../../src/operator/operator.ts';
 import { configFor } from '../support/app.ts';
 import { PASSWORD } from '../support/browser.ts';
 import { FakeResolver } from '../support/fake-resolver.ts';
+import { scenes, type Scene } from './scenes.ts';
 
 const { values } = parseArgs({
-  options: { data: { type: 'string' }, to: { type: 'string' }, only: { type: 'string' } },
+  options: { data: { type: 'string' }, to: { type: 'string' }, only: { type: 'string' }, modes: { type: 'string' } },
 });
 if (values.data === undefined || values.to === undefined) {
   console.error('--data names a folder of `npm run seed`, --to where the pictures go');
@@ -23,45 +25,15 @@ if (values.data === undefined || values.to === undefined) {
 const to = path.resolve(values.to);
 mkdirSync(to, { recursive: true });
 
-const pages: readonly (readonly [name: string, where: string | ((page: Page) => Promise<string>)])[] = [
-  ['overview', '/?range=30d'],
-  ['welcome', '/welcome'],
-  ['messages', '/messages'],
-  ['message', (page) => linkOn(page, '/messages?status=bounced&range=30d&q=Invoice', 'a[href^="/messages/msg_"]')],
-  ['events', '/events'],
-  ['stats', '/stats?range=30d'],
-  ['reputation', '/reputation'],
-  ['templates', '/templates'],
-  ['template', (page) => linkOn(page, '/templates', 'a[href^="/templates/tpl_"]')],
-  ['suppressions', '/suppressions'],
-  ['domains', '/domains'],
-  ['domain', (page) => linkOn(page, '/domains', 'td a[href^="/domains/"]')],
-  ['streams', '/streams'],
-  ['webhooks', '/webhooks'],
-  ['webhook', (page) => linkOn(page, '/webhooks', 'td a[href^="/webhooks/"]')],
-  ['webhook-new', '/webhooks/new'],
-  ['keys', '/developer/keys'],
-  ['key-new', '/developer/keys/new'],
-  ['log', '/developer/log?range=30d'],
-  ['actions', '/developer/actions'],
-  ['api', '/developer/api'],
-  ['operation', '/developer/api/sendMessage'],
-  ['settings', '/settings'],
-  ['profile', '/profile'],
-  ['queue', '/queue'],
-  ['queue-domain', (page) => linkOn(page, '/queue', 'a[href^="/queue?domain="]')],
-  ['doctor', '/doctor?run'],
-  ['watch', '/queue/watch?lane=mx.example'],
-  ['changelog', '/settings/changelog'],
-  ['accounts', '/accounts'],
-  ['team', '/team'],
-  ['not-found', '/nothing'],
-];
-
-async function linkOn(page: Page, where: string, selector: string): Promise<string> {
-  await page.goto(where);
-  return (await page.locator(selector).first().getAttribute('href')) ?? where;
-}
+/** Of a long page its begin is looked at. */
+const TALLEST = { light: 1500, dark: 1500, phone: 1900 } as const;
+const modes = (
+  [
+    ['light', 'light', 1280],
+    ['dark', 'dark', 1280],
+    ['phone', 'light', 360],
+  ] as const
+).filter(([name]) => values.modes === undefined || values.modes.split(',').includes(name));
 
 const config = configFor(path.resolve(values.data), 25);
 const app = await startApp(config, {
@@ -73,32 +45,77 @@ const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',
   args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
 }); // prettier-ignore
-try {
+
+async function openContext(): Promise<BrowserContext> {
   const context = await browser.newContext({ baseURL: app.url, viewport: { width: 1280, height: 860 } });
-  const page = await context.newPage();
-  await page.goto(new URL((await operator.call('admin.reset', {})).url).pathname);
-  if (await page.getByLabel('E-mail address').isVisible())
-    await page.getByLabel('E-mail address').fill('ana@acme.test');
+  context.setDefaultTimeout(20_000);
+  return context;
+}
+
+async function setPassword(page: Page, link: string, email?: string): Promise<void> {
+  await page.goto(new URL(link).pathname);
+  const address = page.getByLabel('E-mail address');
+  if (email !== undefined && (await address.isVisible())) await address.fill(email);
   await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
-  await page.getByLabel('The same again').fill(PASSWORD);
+  await page.getByLabel('Repeat the password').fill(PASSWORD);
   await page.locator('form button.main').click();
   await page.waitForURL(/\/(?:welcome)?$/);
+}
+
+/** An account in which nothing has happened, looked at by an administrator. */
+async function lookAtFresh(page: Page): Promise<void> {
+  const { data } = await operator.call('accounts.list', {});
+  const name = 'fresh-ltd';
+  const fresh = data.find((one) => one.name === name) ?? (await operator.call('accounts.add', { name }));
+  await page.goto('/accounts');
+  await page.locator(`main form[action="/account"] button[value="${fresh.id}"]`).click();
+}
+
+/** A member of the seeded account, made by the administrator. */
+async function signInMember(admin: Page, page: Page): Promise<void> {
+  await admin.goto('/team');
+  const email = `member.${String(Date.now())}@acme.test`;
+  await admin.locator('main form[action="/team"] [name=email]').fill(email);
+  await admin.getByRole('button', { name: 'Add, and create a set-up link' }).click();
+  await setPassword(page, await admin.locator('main pre').innerText());
+}
+
+async function picture(page: Page, scene: Scene): Promise<void> {
+  for (const [kind, scheme, width] of modes) {
+    await page.emulateMedia({ colorScheme: scheme });
+    await page.setViewportSize({ width, height: width === 360 ? 740 : 860 });
+    await scene.show(page);
+    const height = await page.evaluate<number>('document.documentElement.scrollHeight');
+    // What lies outside of the window is not all drawn: frames stay white.
+    await page.setViewportSize({ width, height: Math.min(height, TALLEST[kind]) });
+    await page.screenshot({ path: path.join(to, `${scene.name}-${kind}.png`), animations: 'disabled' });
+  }
+  console.log(scene.name, new URL(page.url()).pathname);
+}
+
+try {
+  const admin = await (await openContext()).newPage();
+  await setPassword(admin, (await operator.call('admin.reset', {})).url, 'ana@acme.test');
+  const fresh = await (await openContext()).newPage();
+  await setPassword(fresh, (await operator.call('admin.reset', {})).url, 'ana@acme.test');
+  await lookAtFresh(fresh);
+  const member = await (await openContext()).newPage();
+  // A new link ends the sessions that were there.
+  await admin.goto('/login');
+  await admin.getByLabel('E-mail address').fill('ana@acme.test');
+  await admin.getByLabel('Password').fill(PASSWORD);
+  await admin.locator('form button.main').click();
+  await signInMember(admin, member);
+  const guest = await (await openContext()).newPage();
+  const windows = { admin, fresh, member, guest };
   const wanted = values.only?.split(',');
-  for (const [name, where] of pages) {
-    if (wanted !== undefined && !wanted.includes(name)) continue;
-    const address = typeof where === 'string' ? where : await where(page);
-    for (const [kind, scheme, width] of [
-      ['light', 'light', 1280],
-      ['dark', 'dark', 1280],
-      ['phone', 'light', 360],
-    ] as const) {
-      await page.emulateMedia({ colorScheme: scheme });
-      await page.setViewportSize({ width, height: width === 360 ? 740 : 860 });
-      // Previews and charts come after the page.
-      await page.goto(address, { waitUntil: name === 'events' ? 'load' : 'networkidle' });
-      await page.screenshot({ path: path.join(to, `${name}-${kind}.png`), animations: 'disabled' });
+  for (const scene of scenes) {
+    if (wanted !== undefined && !wanted.includes(scene.name)) continue;
+    try {
+      await picture(windows[scene.who], scene);
+    } catch (error) {
+      console.error(scene.name, error instanceof Error ? error.message.split('\n')[0] : error);
     }
-    console.log(name, address);
   }
 } finally {
   await browser.close();

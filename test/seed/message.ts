@@ -64,7 +64,11 @@ function live(folding: Folding, turns: readonly Turn[], now: number, gathered: G
   }
 }
 
-function accepted({ at, suppression, stream, fromDomain, tags }: Letter, { row }: Folding, gathered: Gathered): void {
+function accepted(
+  { at, suppression, stream, fromDomain, tags, template }: Letter,
+  { row }: Folding,
+  gathered: Gathered,
+): void {
   count(gathered.counters, row.account_id, at, 'none', row.status);
   if (suppression === null || row.status !== 'suppressed') return;
   const detail = { reason: suppression.reason, suppression_id: suppression.id };
@@ -73,17 +77,18 @@ function accepted({ at, suppression, stream, fromDomain, tags }: Letter, { row }
     delivery_id: row.id, status: 'suppressed', machine: 0, detail_json: JSON.stringify(detail),
   }; // prettier-ignore
   gathered.events.push(event);
-  const facts = { accountId: row.account_id, at, test: row.test === 1, stream, domain: fromDomain, recipient: row.address, tags }; // prettier-ignore
+  const facts = { accountId: row.account_id, at, test: row.test === 1, stream, domain: fromDomain, recipient: row.address, tags, template: template?.id ?? null }; // prettier-ignore
   addToStats(gathered.stats, facts, ['suppressed']);
 }
 
-const loadedOf = ({ stream, fromDomain, tags }: Letter, row: DeliveryRow): Loaded => ({
+const loadedOf = ({ stream, fromDomain, tags, template }: Letter, row: DeliveryRow): Loaded => ({
   ...row,
   notice_to: null,
   opens: 0,
   clicks: 0,
   stream,
   from_domain: fromDomain,
+  template_id: template?.id ?? null,
   tags_json: JSON.stringify(tags),
   suppressed: null,
   expires_at: null,

@@ -13,7 +13,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   accounts: { id: ACCOUNT, name: odd, plan: 'pro', created_at: NOW, paused: 0 },
   api_keys: {
     id: 'key_1', account_id: ACCOUNT, name: odd, mode: 'live', public_id: 'abcd', hash: 'ff', scopes_json: '[]', domains_json: '[]',
-    allowed_ips_json: '[]', expires_at: null, created_at: NOW, created_by: odd, revoked_at: NOW, last_used_at: null, last_used_ip: null,
+    allowed_ips_json: '[]', expires_at: null, created_at: NOW, created_by: odd, revoked_at: NOW, last_used_at: null, last_used_ip: null, last_used_endpoint: odd, uses_json: '[]',
   },
   domains: {
     id: 'dom_1', account_id: ACCOUNT, name: 'acme.test', status: 'verified', trusted: 1, return_path: 'rp.acme.test', track_opens: null,
@@ -55,6 +55,8 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   message_tags: { account_id: ACCOUNT, tag: odd, message_id: 'msg_1' },
   message_metadata: { account_id: ACCOUNT, name: odd, value: odd, message_id: 'msg_1' },
   message_words: { account_id: ACCOUNT, word: odd, message_id: 'msg_1' },
+  message_blocks: { account_id: ACCOUNT, block: 1, first_id: 'msg_0', last_id: 'msg_0' },
+  message_sets: { account_id: ACCOUNT, name: odd, block: 1, bits: Buffer.from([0, 13, 255]) },
   settings: { name: odd, value: odd },
   templates: { id: 'tpl_1', account_id: ACCOUNT, alias: odd, name: odd, latest_version: 1, published_version: 1, created_at: NOW, updated_at: NOW, published_at: NOW },
   template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },

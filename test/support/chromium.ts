@@ -51,7 +51,7 @@ export async function setUp(page: Page, link: string, email = 'ana@example.net')
   await page.goto(new URL(link).pathname);
   await page.getByLabel('E-mail address').fill(email);
   await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
-  await page.getByLabel('The same again').fill(PASSWORD);
+  await page.getByLabel('Repeat the password').fill(PASSWORD);
   await page.locator('form button.main').click();
   await page.waitForURL('**/welcome');
 }

@@ -48,7 +48,8 @@ async function lookUp(deps: Deps, exchange: Exchange, token: string): Promise<Ke
     standing: standing(caller, exchange.at),
     isAddressAllowed: isIpAllowed(caller.allowedIps, exchange.ip),
   };
-  if (use.standing === 'good' && use.isAddressAllowed) deps.noteUse(caller.keyId, exchange.ip);
+  if (use.standing === 'good' && use.isAddressAllowed)
+    deps.noteUse(caller.keyId, exchange.ip, `${exchange.method} ${exchange.route?.path ?? ''}`.trim());
   return use;
 }
 

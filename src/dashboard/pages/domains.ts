@@ -26,7 +26,7 @@ export function domainPages(): Page[] {
     }),
     post(`${WHERE}/:id/rotate`, async (visit) => {
       await visit.ask('rotateDomainDkim', { params: visit.params });
-      return move(placeOf(visit), 'New DKIM keys are made. They sign once their records are found in DNS.');
+      return move(placeOf(visit), 'New DKIM keys are created. They sign once their records are found in DNS.');
     }),
     post(`${WHERE}/:id/remove`, async (visit) => {
       await visit.ask('deleteDomain', { params: visit.params });
@@ -66,13 +66,23 @@ async function details(visit: Visit): Promise<Shown> {
   const domain = await visit.ask<DomainRecord>('getDomain', { params: visit.params });
   const isDrifted = domain.status === 'verified' && domain.records.some(({ required, status }) => required && status !== 'ok'); // prettier-ignore
   return view('domain', domain.name, {
-    domain,
+    domain: { ...domain, records: domain.records.map((one) => ({ ...one, purposeText: purposes[one.purpose] })) },
     isDrifted,
     checkedAt: domain.records[0]?.checked_at ?? null,
     opens: tracking(domain.track_opens),
     clicks: tracking(domain.track_clicks),
   });
 }
+
+/** As people who know mail write them. */
+const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], string>> = {
+  dkim: 'DKIM',
+  spf: 'SPF',
+  dmarc: 'DMARC',
+  return_path: 'Return path',
+  tracking: 'Tracking',
+  mx: 'MX',
+};
 
 const tracking = (value: boolean | null): object[] =>
   [

@@ -3,6 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
 import { chipsOf, linkTo, pagerOf, spanOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { sortingOf } from '../sort.ts';
 import { timelineOf, type MessageWhole, type ReportSeen } from '../timeline.ts';
 
 const WHERE = '/messages';
@@ -56,6 +57,7 @@ export function searchOf(text: string): Record<string, string> {
   if (name === 'batch') return { batch_id: value.trim() };
   if (name !== undefined) return { [name]: value.trim() };
   if (/^bat_[0-9a-z]{26}$/.test(text)) return { batch_id: text };
+  if (/^req_[0-9a-z]{26}$/.test(text)) return { request_id: text };
   if (/^<.*@.*>$/.test(text)) return { rfc_message_id: text };
   if (/^\S+@\S+$/.test(text)) return { to: text };
   return text === '' ? {} : { subject: text };
@@ -73,7 +75,9 @@ async function list(visit: Visit): Promise<Shown> {
   const span = spanOf(query, isNarrow ? '24h' : 'all', now);
   const filters = Object.fromEntries(needsRange.map((name) => [name, query.get(name)]));
   const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
-  const asked = { ...search, ...filters, ...paging, created_after: span.since };
+  const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
+  const sort = order.descending ? null : 'created_at';
+  const asked = { ...search, ...filters, ...paging, created_after: span.since, sort };
   const messages = await visit.ask<MessageList>('listMessages', { query: asked });
   return view('messages', 'Messages', {
     q,
@@ -81,7 +85,9 @@ async function list(visit: Visit): Promise<Shown> {
     chips: chipsOf(WHERE, query, 'status', deliveryStatuses.map((status) => [status, status] as const)),
     query: Object.fromEntries(query),
     span,
+    headings: order.headings,
     pager: pagerOf(WHERE, query, messages, span.since),
+    isOldestFirst: !order.descending,
     isFiltered: q !== '' || isNarrow,
     longer: linkTo(WHERE, query, { range: '30d' }),
   }); // prettier-ignore

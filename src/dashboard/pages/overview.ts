@@ -99,6 +99,7 @@ function queueSummary(
 export const volumeChart = (stats: StatsRecord): string =>
   figure({
     about: 'Recipients by what became of them, over time (UTC)',
+    counts: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),
     series: (['delivered', 'bounced', 'complained'] as const).map((name) => ({

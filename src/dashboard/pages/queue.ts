@@ -7,6 +7,7 @@ import { figure } from '../chart.ts';
 import { filledIn, given, numberOf, textOf } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import { sortedBy, sortingOf } from '../sort.ts';
 
 const WHERE = '/queue';
 const LANE = `${WHERE}/lane`;
@@ -37,14 +38,24 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   const { query, form } = visit;
   const domain = (query.get('domain') ?? '').trim().toLowerCase();
   const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
+  const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
+    usual: '-due',
+    words: ['name', 'oldest'],
+  });
+  const domainOrder = sortingOf({ path: WHERE, query, name: 'domains' }, domainColumns, {
+    usual: '-due',
+    words: ['domain', 'oldest_due_at'],
+  });
   const inside = domain === '' ? null : await visit.operate('queue.list', { domain, limit: ROWS });
   return view(
     'queue',
     'Queue',
     {
       ...sumOf(found),
-      lanes: rowsOf(found),
-      domains: found.domains.slice(0, SHOWN_DOMAINS),
+      lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
+      laneHeadings: laneOrder.headings,
+      domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
+      domainHeadings: domainOrder.headings,
       domain,
       inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row)) },
       lane: hrefOf(found.domains.find((one) => one.domain === domain)?.lane ?? '~'),
@@ -54,11 +65,14 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
       accounts: visit.accounts,
       fault,
       entered: filledIn(form),
-      here: linkTo(WHERE, new URLSearchParams({ domain })),
+      here: linkTo(WHERE, query),
     },
     fault?.status ?? 200,
   );
 }
+
+const laneColumns = ['name', 'waiting', 'due', 'oldest'] as const;
+const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_due_at'] as const;
 
 interface LaneRow {
   name: string;
@@ -89,7 +103,7 @@ function rowsOf({ data, domains }: Lanes): LaneRow[] {
       oldest: isOlder ? oldest : row.oldest,
     });
   }
-  return [...rows.values()].sort((a, b) => b.due - a.due || b.waiting - a.waiting).slice(0, SHOWN_LANES);
+  return [...rows.values()].sort((a, b) => b.waiting - a.waiting);
 }
 
 /** What has no mail host has no lane of its own to look at. */
@@ -132,6 +146,7 @@ function plotsOf(all: readonly Moment[]): object | null {
   return {
     depth: figure({
       about: 'Recipients that are not finished, a point a minute',
+      counts: 'Recipients waiting',
       kind: 'lines',
       step: 'minute',
       times,
@@ -140,6 +155,7 @@ function plotsOf(all: readonly Moment[]): object | null {
     accept: accept
       ? figure({
           about: 'Time to answer a send request, a point a minute',
+          counts: 'Milliseconds',
           kind: 'lines',
           unit: 'ms',
           step: 'minute',

@@ -3,6 +3,7 @@ import { providerNames, type StatType } from '../../events/stats.ts';
 import { figure, type Mark } from '../chart.ts';
 import { linkTo, spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { sortedBy, sortingOf } from '../sort.ts';
 import { levelOf, limits, stepsOf, type StatsRecord } from './overview.ts';
 
 const WHERE = '/reputation';
@@ -25,13 +26,19 @@ async function show(visit: Visit): Promise<Shown> {
     visit.operate('reputation', { account: visit.account.id, days }),
     visit.operate('reputation.moments', { account: visit.account.id, days, server }),
   ]);
+  const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['provider'] });
   const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   return view('reputation', 'Reputation', {
     hasPlots: true,
     span: { ...span, choices: span.choices.filter(({ value }) => value === '7d' || value === '30d') },
     provider,
     all: linkTo(WHERE, query, { provider: null }),
-    rows: apart.data.map(({ key, counts }) => lineOf(query, key ?? 'other', counts)),
+    rows: sortedBy(
+      apart.data.map(({ key, counts }) => lineOf(query, key ?? 'other', counts)),
+      order,
+      (line, column) => line[column],
+    ),
+    headings: order.headings,
     dmarc: reports.dmarc
       .slice(-MOST_REPORTED)
       .reverse()
@@ -45,7 +52,7 @@ async function show(visit: Visit): Promise<Shown> {
     isEmpty: apart.total.sent === 0,
     trouble: countsChart(
       overTime,
-      'Recipients that bounced and that were put off, by day',
+      'Recipients that bounced and that were deferred, by day',
       ['bounced', 'deferred'],
       marks,
     ),
@@ -53,13 +60,17 @@ async function show(visit: Visit): Promise<Shown> {
   });
 }
 
-function lineOf(query: URLSearchParams, provider: string, counts: StatsRecord['total']): object {
+const columns = ['provider', 'sent', 'delivered', 'bounced', 'blocked', 'deferred', 'complained'] as const;
+
+function lineOf(query: URLSearchParams, provider: string, counts: StatsRecord['total']) {
   const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
   const [bounced, complained] = [part(counts.bounced, counts.sent), part(counts.complained, counts.delivered)];
   return {
     provider,
     href: linkTo(WHERE, query, { provider }),
     counts,
+    sent: counts.sent,
+    delivered: counts.delivered,
     bounced,
     complained,
     blocked: part(counts.bounced_block, counts.sent),
@@ -72,6 +83,7 @@ function lineOf(query: URLSearchParams, provider: string, counts: StatsRecord['t
 const countsChart = (stats: StatsRecord, about: string, types: readonly StatType[], marks: readonly Mark[]): string =>
   figure({
     about,
+    counts: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),
     series: types.map((name) => ({ name, values: stats.data.map(({ counts }) => counts[name]) })),

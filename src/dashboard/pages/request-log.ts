@@ -50,6 +50,7 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
     rows: entries.data.map((entry) => ({
       ...entry,
       isRefused: entry.status >= 400,
+      mails: mailsOf(entry),
       byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
       byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
     })),
@@ -62,6 +63,14 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
   });
 }
+
+/** To what was sent with it. A repeated request sent nothing: its messages came with the first one. */
+const mailsOf = ({ endpoint, method, status, idempotency_replayed: isReplay, request_id: id }: Entry): string | null =>
+  method !== 'GET' && sendsMail.has(endpoint) && status < 300 && !Boolean(isReplay)
+    ? linkTo('/messages', new URLSearchParams({ q: id }))
+    : null;
+
+const sendsMail: ReadonlySet<string> = new Set(['/v1/messages', '/v1/messages/{id}/resend', 'DATA']);
 
 /** Up to ten thousand lines, a page at a time. */
 async function exported(visit: Visit, by: 'key' | 'person'): Promise<Shown> {

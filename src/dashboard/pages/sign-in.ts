@@ -45,8 +45,7 @@ async function login(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const entered = { email: form.get('email') ?? '', password: form.get('password') ?? '' };
   const result = await signIn(deps, entered, guest);
   const next = placeWithin(form.get('next'));
-  if (result.kind === 'refused')
-    return loginForm(deps, guest, next, 'This address and password do not belong together.');
+  if (result.kind === 'refused') return loginForm(deps, guest, next, 'Wrong e-mail address or password.');
   if (result.kind === 'wait') return loginForm(deps, guest, next, patience(result.seconds));
   return await cameIn(deps, guest, result, next);
 }

@@ -1,4 +1,4 @@
-/** Numbers over time, in days of a chosen time zone, and told apart by stream, tag, sending domain or mailbox provider. */
+/** Numbers over time, in days of a chosen time zone, and told apart by stream, tag, sending domain, mailbox provider or template. */
 import { statKeys } from '../../events/stats-store.ts';
 import type { StatType } from '../../events/stats.ts';
 import { figure } from '../chart.ts';
@@ -10,7 +10,7 @@ import { stepsOf, volumeChart, type StatsRecord } from './overview.ts';
 const WHERE = '/stats';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-const filters = ['stream', 'tag', 'domain', 'provider', 'test'] as const;
+const filters = ['stream', 'tag', 'domain', 'provider', 'template_id', 'test'] as const;
 /** The API keeps hours for 31 days; with a part of one at each end. */
 const MOST_DAYS_OF_HOURS = 30;
 const zones = Intl.supportedValuesOf('timeZone');
@@ -40,12 +40,15 @@ async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const span = spanOf(query, '30d', now);
   const only = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
-  const by = statKeys.find((key) => key === query.get('by')) ?? 'provider';
+  // Tags and templates are not counted together.
+  const keys = (query.get('tag') ?? '') === '' ? statKeys : statKeys.filter((key) => key !== 'template');
+  const by = keys.find((key) => key === query.get('by')) ?? 'provider';
   const zone = zoneNamed(query.get('tz'));
   const { since, bucket, zone: days } = askedFor(span.value, span.since, zone, now);
-  const [asked, apart] = await Promise.all([
+  const [asked, apart, nameOf] = await Promise.all([
     visit.ask<StatsRecord>('getStats', { query: { ...only, since, bucket } }),
     visit.ask<StatsRecord>('getStats', { query: { ...only, since, by } }),
+    by === 'template' ? templateNames(visit) : new Map<string | null, string>(),
   ]);
   const overTime: StatsRecord = days === null ? asked : { ...asked, bucket: 'day', data: daysOf(asked.data, days) };
   return view('stats', 'Stats', {
@@ -56,7 +59,7 @@ async function show(visit: Visit): Promise<Shown> {
     isUnknownZone: zone === null && (query.get('tz') ?? '') !== '',
     isZoneKept: days !== null || zone === null || zone === 'UTC' || bucket === 'hour',
     zones,
-    by: statKeys.map((key) => ({ key, label: key, on: key === by })),
+    by: keys.map((key) => ({ key, label: key, on: key === by })),
     byLabel: by,
     isTest: query.get('test') === 'true',
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
@@ -65,10 +68,16 @@ async function show(visit: Visit): Promise<Shown> {
     volume: volumeChart(overTime),
     trouble: ratesChart('Share of mail that bounced or was put off, over time', overTime, [['bounced', 'sent'], ['deferred', 'sent'], ['complained', 'delivered']]),
     engagement: ratesChart('Share of delivered mail that was opened and clicked, over time', overTime, [['opened', 'delivered'], ['clicked', 'delivered']]),
-    rows: apart.data.map(({ key, counts }) => ({ key, counts, ...ratesOf(counts) })),
+    rows: apart.data.map(({ key, counts }) => ({ key: nameOf.get(key) ?? key, counts, ...ratesOf(counts) })),
     isEmpty: overTime.total.sent === 0,
   }); // prettier-ignore
 }
+
+/** Names of the newest templates by id; of older ones the id has to do. */
+async function templateNames(visit: Visit): Promise<Map<string | null, string>> {
+  const { data } = await visit.ask<{ data: { id: string; name: string }[] }>('listTemplates', { query: { limit: '100' } });
+  return new Map(data.map(({ id, name }) => [id, name]));
+} // prettier-ignore
 
 const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
 
@@ -90,6 +99,7 @@ function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly
   const percent = (some: number, of: number): number | null => (of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100));
   return figure({
     about,
+    counts: 'Share in %',
     kind: 'lines',
     unit: '%',
     ...stepsOf(stats),

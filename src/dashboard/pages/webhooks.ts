@@ -50,15 +50,15 @@ export function webhookPages(): Page[] {
     post(`${WHERE}/new`, create),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
     post(`${WHERE}/:id`, change),
-    post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'It is called again. What happened meanwhile is told now.')),
-    post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you let it go on.')),
+    post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'It is called again. Events since then are delivered now.')),
+    post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you resume it.')),
     post(`${WHERE}/:id/test`, test),
     post(`${WHERE}/:id/rotate`, (visit) => secret(visit, 'rotateWebhookSecret', 'New secret')),
     post(`${WHERE}/:id/secret`, (visit) => secret(visit, 'getWebhookSecret', 'Secret')),
     post(`${WHERE}/:id/replay`, replay),
     post(`${WHERE}/:id/deliveries/:delivery_id/resend`, async (visit) => {
       await visit.ask('resendWebhookDelivery', { params: visit.params });
-      return move(placeOf(visit), 'It is told again now.');
+      return move(placeOf(visit), 'It is sent again now.');
     }),
     post(`${WHERE}/:id/remove`, async (visit) => {
       await visit.ask('deleteWebhook', { params: visit.params });
@@ -76,7 +76,7 @@ async function list(visit: Visit): Promise<Shown> {
   const rows = await Promise.all(
     endpoints.data.map(async (endpoint, place) => ({
       ...endpoint,
-      ...(place < SAMPLED_ENDPOINTS ? healthOf(await attemptsOf(visit, endpoint.id, SAMPLED_ATTEMPTS)) : {}),
+      ...(place < SAMPLED_ENDPOINTS ? healthOf(await attemptsOf(visit, endpoint.id, SAMPLED_ATTEMPTS), visit.now) : {}),
     })),
   );
   return view('webhooks', 'Webhooks', { rows, pager: pagerOf(WHERE, query, endpoints) });
@@ -86,19 +86,25 @@ const attemptsOf = async (visit: Visit, id: string, limit: number): Promise<Atte
   (await visit.ask<Paged<Attempt>>('listWebhookDeliveries', { params: { id }, query: { limit: String(limit) } })).data;
 
 /** How the last attempts went, and when the next is due. */
-export function healthOf(attempts: readonly Pick<Attempt, 'status' | 'next_attempt_at'>[]): {
+export function healthOf(
+  attempts: readonly Pick<Attempt, 'status' | 'next_attempt_at'>[],
+  now: number,
+): {
   sampled: number;
   rate: number | null;
   nextAt: string | null;
 } {
   const ok = attempts.filter(({ status }) => status === 'delivered').length;
-  const planned = attempts.flatMap(({ next_attempt_at: next }) => next ?? []).sort();
+  const planned = attempts.flatMap(({ next_attempt_at: next }) => (isAhead(next, now) ? [next] : [])).sort();
   return {
     sampled: attempts.length,
     rate: attempts.length === 0 ? null : ok / attempts.length,
     nextAt: planned[0] ?? null,
   };
 }
+
+/** A retry that was planned and made already is no plan any more. */
+const isAhead = (at: string | null, now: number): at is string => at !== null && Date.parse(at) > now;
 
 interface Chosen {
   events: readonly string[];
@@ -163,8 +169,8 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
   const entered = fault === null ? { ...endpoint, streams: endpoint.streams.join(' '), domains: endpoint.domains.join(' ') } : filledIn(fields); // prettier-ignore
   const data = {
     endpoint,
-    ...healthOf(last),
-    attempts: attempts.data,
+    ...healthOf(last, now),
+    attempts: attempts.data.map((one) => ({ ...one, isPlanned: isAhead(one.next_attempt_at, now) })),
     chips: chipsOf(placeOf(visit), query, 'status', [
       ['delivered', 'delivered'],
       ['failed', 'failed'],

@@ -13,6 +13,9 @@ function localTimes(root = document) {
   }
 }
 localTimes();
+const zone = document.getElementById('zone');
+const zoneName = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone !== null && zoneName !== 'UTC') zone.textContent = `${zoneName}, UTC on hover`;
 
 // What htmx puts in gets the same care as what was there; a part that a page asks for by itself keeps no session open, rests
 // while nobody looks, and stays as it is when an answer fails.
@@ -66,6 +69,18 @@ document.addEventListener('click', async (event) => {
   }
   setTimeout(() => (button.textContent = said), 1500);
 });
+
+// What a refused form complains of is marked, and the keyboard put there.
+function markFault(root = document) {
+  const name = root.querySelector('.fault[data-field]')?.dataset.field.split(/[.[]/)[0];
+  const field =
+    name === undefined ? null : root.querySelector(`main form [name="${CSS.escape(name)}"]:not([type=hidden])`);
+  if (field === null) return;
+  field.setAttribute('aria-invalid', 'true');
+  field.setAttribute('aria-describedby', 'fault');
+  field.focus();
+}
+markFault();
 
 // Selects that act at once.
 document.addEventListener('change', ({ target }) => {
@@ -145,12 +160,15 @@ function tail(table) {
     const link = row.appendChild(document.createElement('td')).appendChild(document.createElement('a'));
     link.href = `/messages/${event.data.message_id}`;
     link.textContent = event.data.recipient;
-    row.children[2].className = 'clip';
+    link.title = event.data.recipient;
+    row.children[2].className = 'clip most';
     cell(row, event.data.subject);
     row.children[3].className = 'clip';
+    row.children[3].title = event.data.subject;
     const detail = event.data[event.type] ?? {};
     cell(row, detail.smtp_reply ?? detail.reason ?? detail.url ?? detail.mx ?? '');
-    row.children[4].className = 'clip';
+    row.children[4].className = 'clip most';
+    row.children[4].title = row.children[4].textContent;
     const copy = row.appendChild(document.createElement('td')).appendChild(document.createElement('button'));
     copy.type = 'button';
     copy.className = 'copy small';

@@ -53,7 +53,7 @@ function optionsOf({ kind, unit, step, times, series, marks = [] }, width) {
       y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] },
     },
     axes: [
-      { ...axis, values: step === 'day' ? DAYS : HOURS },
+      { ...axis, values: step === 'day' ? DAYS : HOURS, incrs: TICKS[step] },
       {
         ...axis,
         size: 56,
@@ -90,6 +90,11 @@ const HOURS = [
   [3600, '{HH}:{mm}', '\n{MM}-{DD}', null, '\n{MM}-{DD}', null, null, null, 1],
   [60, '{HH}:{mm}', '\n{MM}-{DD}', null, '\n{MM}-{DD}', null, null, null, 1],
 ];
+// No two ticks with the same label: none within a step.
+const MINUTES = [1, 2, 5, 10, 15, 30].map((n) => n * 60);
+const HOUR_TICKS = [1, 2, 3, 6, 12, 24, 48].map((n) => n * 3600);
+const DAY_TICKS = [1, 2, 4, 7, 14, 28, 56, 91, 182].map((n) => n * 86400);
+const TICKS = { minute: [...MINUTES, ...HOUR_TICKS], hour: [...HOUR_TICKS, ...DAY_TICKS.slice(2)], day: DAY_TICKS };
 const shown = new Map();
 
 function draw(figure) {
@@ -101,6 +106,7 @@ function draw(figure) {
   const values = plot.kind === 'bars' ? sums(plot.series) : plot.series.map(({ values: own }) => own);
   shown.get(figure)?.destroy();
   place.replaceChildren();
+  figure.querySelector('.in-utc')?.remove();
   shown.set(figure, new uPlot(options, [plot.times, ...order.map((at) => values[at])], place));
 }
 

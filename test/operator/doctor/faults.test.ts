@@ -104,7 +104,7 @@ async function broadcastSent({ office }: Patient): Promise<void> {
   const account = (await office.deps.db.read('accounts').first()) as { id: string };
   const at = office.clock.now() - DAY_MS;
   const counted = new Map<string, StatRow>();
-  addToStats(counted, { accountId: account.id, at, test: false, stream: 'broadcast', domain: 'shop.example', recipient: 'a@dest.example', tags: [] }, ['sent']); // prettier-ignore
+  addToStats(counted, { accountId: account.id, at, test: false, stream: 'broadcast', domain: 'shop.example', recipient: 'a@dest.example', tags: [], template: null }, ['sent']); // prettier-ignore
   await office.deps.db.commit.insert({ event_counts: [...counted.values()] });
 }
 

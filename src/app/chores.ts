@@ -1,0 +1,58 @@
+/** What is done beside the mail, now and then: what is deleted when, what is looked at again. */
+import type { AcceptDeps } from '../messages/accept.ts';
+import { createTlsReports } from '../mta/tls-reports.ts';
+import type { TlsTally } from '../mta/tls-tally.ts';
+import { trackingTargetOf } from '../tracking/host.ts';
+import { domainChecks } from '../housekeeping/domain-checks.ts';
+import { endedSuppressions } from '../housekeeping/ended-suppressions.ts';
+import { createHousekeeping } from '../housekeeping/housekeeping.ts';
+import { expiredIdempotency } from '../housekeeping/idempotency.ts';
+import { messageBlocks } from '../housekeeping/message-blocks.ts';
+import { oldAggregates } from '../housekeeping/old-aggregates.ts';
+import { oldSessions } from '../housekeeping/old-sessions.ts';
+import { oldStats } from '../housekeeping/old-stats.ts';
+import { retentionRules } from '../housekeeping/retention.ts';
+import { retiredKeys } from '../housekeeping/retired-keys.ts';
+import { spaceRules } from '../housekeeping/space.ts';
+import { webhookLogRules } from '../housekeeping/webhook-log.ts';
+import { listingRule } from '../operator/listings.ts';
+import type { Ground } from './ground.ts';
+
+export function buildHousekeeping(
+  ground: Ground,
+  accept: AcceptDeps,
+  tlsTally: TlsTally | null,
+): ReturnType<typeof createHousekeeping> {
+  const { config, db, clock, log, resolver } = ground;
+  return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [
+    expiredIdempotency({ store: ground.idempotency, clock }),
+    retiredKeys({ db, clock }),
+    domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: ground.forgetDomain }), // prettier-ignore
+    listingRule({ db, clock, log, resolver, config }),
+    endedSuppressions({ db, clock }),
+    oldStats({ db, clock }),
+    oldAggregates({ db, clock }),
+    oldSessions({ db, clock, keptMs: config.retention.audit }),
+    ...tlsReports(ground, accept, tlsTally),
+    ...retentionRules({ db, clock, retention: config.retention }),
+    ...webhookLogRules({ db, clock }),
+    messageBlocks({ db, clock }),
+    ...spaceRules({ db, clock }),
+  ]);
+}
+
+/** Daily reports to those who ask for them; they need a sender, so an operator's address. */
+function tlsReports(
+  { config, db, clock, log, resolver, fetch, random, directory }: Ground,
+  accept: AcceptDeps,
+  tlsTally: TlsTally | null,
+): ReturnType<typeof createTlsReports>[] {
+  const { operatorAddress, hostname } = config.smtp;
+  if (operatorAddress === null || tlsTally === null) return [];
+  const accountOf = async (name: string): Promise<string | null> => {
+    const domain = await directory.find(name);
+    return domain?.status === 'verified' ? domain.account_id : null;
+  };
+  const deps = { db, clock, log, resolver, accept, fetch, random, accountOf };
+  return [createTlsReports(deps, { from: operatorAddress, submitter: hostname })];
+}

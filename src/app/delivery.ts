@@ -1,0 +1,131 @@
+/** The delivery engine with all that it asks: holds, sources, sites, policies, signers. */
+import { createAccountPauses } from '../accounts/account-store.ts';
+import { readOperators } from '../config/operators.ts';
+import { createHoldBook, type HoldBook } from '../messages/hold-book.ts';
+import { createHolds, type Holds } from '../messages/holds.ts';
+import { withDane } from '../mta/dns/dane.ts';
+import { findMailHosts } from '../mta/dns/mx.ts';
+import { findRelay } from '../mta/dns/relay.ts';
+import { createStsPolicies } from '../mta/dns/sts.ts';
+import { createStsFetch } from '../mta/dns/sts-fetch.ts';
+import { createLocalAddresses, type LocalAddresses } from '../mta/local-addresses.ts';
+import { createMta, type Mta } from '../mta/mta.ts';
+import { createSites, type Sites } from '../mta/sites.ts';
+import { createSources, DEFAULT_POOL, type Sources } from '../mta/sources.ts';
+import { createTlsTally, type TlsTally } from '../mta/tls-tally.ts';
+import { createWarmUp } from '../mta/warm-up.ts';
+import { ownAddresses, signingKey, type Ground } from './ground.ts';
+
+/** What sends, and what an operator holds it by. */
+export interface Delivery {
+  mta: Mta;
+  holds: Holds;
+  book: HoldBook;
+  /** Counts what TLS did, for the daily reports; null where they are switched off. */
+  tlsTally: TlsTally | null;
+}
+
+export async function buildDelivery(ground: Ground): Promise<Delivery> {
+  const { config, clock, log, db, streams, directory, bells } = ground;
+  const book = createHoldBook({
+    db,
+    clock,
+    changed: () => {
+      bells.holds.ring();
+    },
+  });
+  await book.load();
+  const sources = buildSources(ground, book);
+  const pauses = createAccountPauses({ db, clock });
+  const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
+  const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
+  return { mta: buildMta(ground, { book, sources, holds, tlsTally }), holds, book, tlsTally };
+}
+
+function buildMta(
+  ground: Ground,
+  { book, sources, holds, tlsTally }: Omit<Delivery, 'mta'> & { sources: Sources },
+): Mta {
+  const { config, overrides, clock, log, db, recorder, bells, directory, signers, streams, meters, live, random } =
+    ground;
+  const { delivery, smtp } = config;
+  const six = localAddresses(ground);
+  const { connection } = delivery;
+  return createMta(
+    {
+      db, clock, log, recorder, bells, sources, random, holds,
+      sites: buildSites(ground, six),
+      trackingKey: ground.trackKeys[0],
+      judge: (refusal) => live.judge(refusal),
+      poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
+      limitsOf: (lane) => book.limitsOf(lane),
+      ...(tlsTally === null ? {} : { tlsSeen: tlsTally.note }),
+      ...(meters === null ? {} : { attempted: (outcome) => { meters.attempted(outcome); } }),
+      signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
+      returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
+      returnPathKey: signingKey(ground.keyring),
+    },
+    {
+      epoch: ground.epoch,
+      hostname: smtp.hostname,
+      timeouts: delivery.timeouts,
+      pool: { idleMs: connection.idle, maxMessages: connection.maxMessages, maxAgeMs: connection.maxAge, maxPerHost: Math.max(20, delivery.lane.maxConcurrency) },
+      lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
+      shaping: delivery.shaping,
+      maxConnections: delivery.maxConnections,
+      localOf: (source) => six.of(source),
+      retry: { schedule: delivery.retry.schedule },
+      simulatorDomain: config.simulator.domain,
+      ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
+    },
+  ); // prettier-ignore
+}
+
+function buildSites({ config, overrides, clock, db, log, resolver, random }: Ground, six: LocalAddresses): Sites {
+  const { delivery, smtp } = config;
+  const dial = {
+    ownHostname: smtp.hostname,
+    ownAddresses: [],
+    remotePort: delivery.remotePort,
+    allowPrivate: delivery.allowPrivate,
+    ipv4: true,
+    random,
+  };
+  const fetch = createStsFetch(
+    { clock, resolver },
+    {
+      allowPrivate: delivery.allowPrivate,
+      ...(overrides.stsPort === undefined ? {} : { port: overrides.stsPort }),
+      ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
+    },
+  );
+  const policies = createStsPolicies({ db, clock, log, resolver, fetch });
+  return createSites({
+    clock,
+    routes: delivery.routes,
+    operators: readOperators(delivery.operatorsFile),
+    tls: delivery.tls,
+    ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
+    findHosts: async (domain, { fresh }) => {
+      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: six.isUsed(), fresh });
+      return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
+    },
+    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed() }),
+  });
+}
+
+function localAddresses({ log, resolver, config: { delivery } }: Ground): LocalAddresses {
+  return createLocalAddresses(
+    { log, resolver },
+    { ipv6: delivery.ipv6, sources: delivery.sources, own: ownAddresses() },
+  );
+}
+
+function buildSources({ config: { delivery, smtp }, db, clock, log }: Ground, book: HoldBook): Sources {
+  const warming = new Map(
+    delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
+  );
+  const warmUp = createWarmUp({ db, clock, log }, warming);
+  const sources = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
+  return createSources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
+}

@@ -1,0 +1,156 @@
+/**
+ * What all other parts stand on: the database, the secrets, the log, and the look-ups that intake and delivery share. Opened
+ * first, closed last.
+ */
+import { networkInterfaces } from 'node:os';
+import path from 'node:path';
+import { createBell } from '../base/bell.ts';
+import { systemClock } from '../base/clock.ts';
+import { openKeyring, type Keyring } from '../base/keyring.ts';
+import { createLog } from '../base/log.ts';
+import { createResolver } from '../base/resolver.ts';
+import { createSafeFetch } from '../base/safe-fetch.ts';
+import { readBounceRules } from '../config/bounce-rules.ts';
+import { readScanners, shippedScanners } from '../config/scanners.ts';
+import type { Config } from '../config/schema.ts';
+import { openDatabase, sqliteFile } from '../storage/database.ts';
+import { createDiskGuard } from '../storage/disk-guard.ts';
+import { beginEpoch } from '../storage/epoch.ts';
+import { createIdempotencyStore } from '../storage/idempotency-store.ts';
+import { ensureDefaultAccount } from '../accounts/account-store.ts';
+import { createAuditLog } from '../accounts/audit-log.ts';
+import { createOwnAccount, OWN_ACCOUNT } from '../accounts/own-account.ts';
+import { createQuotas } from '../accounts/quota.ts';
+import { createAccountTracking } from '../accounts/settings-store.ts';
+import { createStreams } from '../accounts/stream-store.ts';
+import { createCallers } from '../keys/callers.ts';
+import { createDomainDirectory } from '../domains/domain-directory.ts';
+import { createDkimSigners } from '../domains/dkim-signer.ts';
+import { createRenderer } from '../templates/renderer.ts';
+import type { DueHint } from '../messages/accept.ts';
+import { createJudge, type Judge } from '../messages/classify.ts';
+import { createRecorder, HAPPEN } from '../messages/record.ts';
+import type { ReturnPathKey } from '../messages/return-path.ts';
+import { createBotOf } from '../tracking/bots.ts';
+import { createHits } from '../tracking/hit.ts';
+import { trackingKeys } from '../tracking/token.ts';
+import { copyBeforeMigration } from '../operator/before-migration.ts';
+import { createMeters } from '../operator/meters.ts';
+import { requireKeys } from '../operator/sealed-secrets.ts';
+import type { Overrides } from './overrides.ts';
+
+/** What a reload replaces while everything runs. */
+export interface Live {
+  config: Config;
+  judge: Judge;
+}
+
+export type Ground = Awaited<ReturnType<typeof openGround>>;
+
+/** Opens the database and all that is read from it. `complained` is told of each delivery that somebody complained about. */
+export async function openGround(config: Config, overrides: Overrides, complained: (deliveryId: string) => void) {
+  const clock = overrides.clock ?? systemClock;
+  const random = overrides.random ?? Math.random;
+  const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
+  const log = overrides.log ?? createLog(config.log);
+  const botOf = createBotOf(readScanners(config.tracking.scannersFile ?? shippedScanners()));
+  const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
+  const db = await openDatabase({
+    url: config.storage.url,
+    workOrder: [HAPPEN],
+    beforeMigration: () =>
+      copyBeforeMigration(config, (folder) => {
+        log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
+      }),
+  });
+  try {
+    await requireKeys({ read: db.read, keyring, log }, path.join(config.dataDir, 'secret.key'));
+  } catch (error) {
+    await db.close();
+    throw error;
+  }
+  const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
+  const report = (error: unknown): void => {
+    log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
+  };
+  await ensureDefaultAccount({ db, clock });
+  const epoch = await beginEpoch(db.commit);
+  const bells = {
+    deliveries: createBell<readonly DueHint[]>(),
+    events: createBell(),
+    keys: createBell(),
+    webhooks: createBell<string>(),
+    reports: createBell(),
+    holds: createBell(),
+  };
+  const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
+  const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
+  const notices = { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } };
+  const recorder = createRecorder({
+    commit: db.commit,
+    clock,
+    complained,
+    written: (recorded) => {
+      for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
+      const due = recorded.flatMap(({ noticeTo: domain }) => (domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }])); // prettier-ignore
+      if (due.length > 0) bells.deliveries.ring(due);
+      bells.events.ring();
+    },
+    notices,
+  });
+  const disk = createDiskGuard({ clock, log }, { dir: config.dataDir, minFreeBytes: config.storage.minFreeBytes });
+  await disk.look();
+
+  const callers = createCallers({ db, clock, report });
+  const directory = createDomainDirectory({ db, clock });
+  const signers = createDkimSigners({ db, keyring, clock });
+  const hits = createHits({
+    clock,
+    recorder,
+    botOf,
+    privacy: config.tracking,
+    failed: (err) => {
+      log.error({ event: 'hit_lost', err }, 'an open or a click could not be written');
+    },
+  });
+  return {
+    config, overrides, clock, random, live, log, keyring, db, resolver, report, epoch, bells, meters, notices, recorder, disk,
+    callers, directory, signers, hits,
+    streams: createStreams({ db, clock }),
+    quotas: createQuotas({ db, clock }),
+    auditLog: createAuditLog({ db, clock, report }),
+    idempotency: createIdempotencyStore({ db, clock }),
+    ownAccount: createOwnAccount({ db, clock }),
+    accountTracking: createAccountTracking({ db, clock }),
+    trackKeys: trackingKeys(keyring),
+    renderer: createRenderer({ clock }),
+    fetch: createSafeFetch(
+      { resolver, clock },
+      { ...config.webhooks, ownAddresses, ...(overrides.ca === undefined ? {} : { ca: overrides.ca }) },
+    ),
+    /** The settings of a plan by its name, or null where there is none (any more). */
+    planOf: (plan: string): Config['plans'][string] | null => live.config.plans[plan] ?? null,
+    forgetKey: (publicId: string): void => {
+      callers.forget(publicId);
+      bells.keys.ring();
+    },
+    forgetDomain: (name: string): void => {
+      directory.forget(name);
+      signers.forget(name);
+    },
+    webhookChanged: (id: string): void => {
+      bells.webhooks.ring(id);
+    },
+  }; // prettier-ignore
+}
+
+/** Every address of this machine. */
+export function ownAddresses(): string[] {
+  return Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
+}
+
+/** The key that return paths are made with now. */
+export const signingKey = (keyring: Keyring): ReturnPathKey => ({
+  id: keyring.keyIds.length % 32,
+  secret: keyring.derive('return path'),
+});

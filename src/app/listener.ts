@@ -1,0 +1,67 @@
+/** The ports for mail: what comes back to us, and what applications submit. */
+import { secondsLeft, type Windows } from '../base/windows.ts';
+import { readCertificate } from '../config/certificate.ts';
+import { ownCertificate } from '../config/own-certificate.ts';
+import type { AcceptDeps } from '../messages/accept.ts';
+import { returnPathKeys } from '../messages/return-path.ts';
+import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
+import type { Ground } from './ground.ts';
+
+export function buildInbound(ground: Ground, accept: AcceptDeps, accountWindows: Windows): Inbound {
+  return createInbound(listenerDeps(ground, accept, accountWindows), listenerSettings(ground));
+}
+
+function listenerDeps(ground: Ground, accept: AcceptDeps, accountWindows: Windows): InboundDeps {
+  const { config, clock, log, db, bells, recorder, directory, disk, callers, meters, planOf } = ground;
+  const { submission } = config.smtp;
+  return {
+    clock,
+    log,
+    db,
+    bells,
+    recorder,
+    keys: returnPathKeys(ground.keyring),
+    isOurHost: async (host) => host === config.smtp.hostname || (await directory.isReturnPath(host)),
+    hasRoom: () => disk.hasRoom(),
+    accept,
+    authenticate: callers.authenticate,
+    keyChanges: bells.keys,
+    trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),
+    noteUse: (keyId, ip, endpoint) => {
+      callers.noteUse(keyId, ip, endpoint);
+    },
+    takeRequest(accountId, plan) {
+      const now = clock.now();
+      const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
+      return rate.over ? secondsLeft(rate, now) : null;
+    },
+    isVerified: (accountId, domain) => accept.isVerified(accountId, domain),
+    failed: ground.report,
+    ownAccount: ground.ownAccount,
+    forward: { operatorAddress: config.smtp.operatorAddress, ...ground.notices },
+    audit: ground.auditLog,
+    idempotency: { store: ground.idempotency, onMismatch: config.idempotency.onMismatch },
+    submitted: (code) => meters?.submitted(code),
+  };
+}
+
+function listenerSettings({ config, clock }: Ground): InboundSettings {
+  const { submission, mx, hostname } = config.smtp;
+  return {
+    certificate:
+      config.tls === null ? ownCertificate(config.dataDir, hostname, clock.now()) : readCertificate(config.tls),
+    mx: { host: mx.host, place: { port: mx.port, isChosen: mx.isPortChosen } },
+    submission: {
+      host: submission.host,
+      start: { port: submission.port, isChosen: submission.isPortChosen },
+      tls: { port: submission.tlsPort, isChosen: submission.isTlsPortChosen },
+      hostname,
+      trustedNetworks: submission.trustedNetworks,
+      smtputf8: config.delivery.smtputf8,
+      recipients: config.limits.recipients,
+      size: config.limits.messageBytes,
+      notify: submission.notify,
+      operatorAddress: config.smtp.operatorAddress,
+    },
+  };
+}

@@ -1,0 +1,37 @@
+/** What operators act on, from the command line and the dashboard alike. */
+import type { AcceptDeps } from '../messages/accept.ts';
+import type { InboundPorts } from '../inbound/inbound.ts';
+import { selfTest } from '../inbound/self-test.ts';
+import type { OperatorDeps } from '../operator/operation.ts';
+import type { Delivery } from './delivery.ts';
+import { signingKey, type Ground } from './ground.ts';
+
+const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
+
+/** `listening`: the ports for mail, once they are there. */
+export function buildOperator(
+  ground: Ground,
+  { mta, holds, book }: Delivery,
+  accept: AcceptDeps,
+  listening: () => InboundPorts | null,
+): OperatorDeps {
+  const { db, clock, log, keyring, resolver, recorder, bells, config, ownAccount } = ground;
+  return {
+    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
+    forgetKey: ground.forgetKey,
+    forgetDomain: ground.forgetDomain,
+    webhookChanged: ground.webhookChanged,
+    listening: () => listening() ?? NOT_LISTENING,
+    selfTest() {
+      const port = listening()?.mx ?? null;
+      return selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
+        mx: port === null ? null : { host: nearBy(config.smtp.mx.host), port },
+        hostname: config.smtp.hostname,
+        simulatorDomain: config.simulator.domain,
+      });
+    },
+  }; // prettier-ignore
+}
+
+/** What listens everywhere is dialled on the loopback. */
+const nearBy = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);

@@ -1,0 +1,16 @@
+/** What a test replaces. */
+import type { Clock } from '../base/clock.ts';
+import type { Log, RootLog } from '../base/log.ts';
+import type { Resolver } from '../base/resolver.ts';
+
+/** Each left out is the real one. */
+export interface Overrides {
+  clock?: Clock;
+  log?: Log | RootLog;
+  resolver?: Resolver;
+  random?: () => number;
+  /** PEM certificates that mail hosts may chain to. */
+  ca?: string;
+  /** Port of the web servers that MTA-STS policies are fetched from. */
+  stsPort?: number;
+}

@@ -1,0 +1,43 @@
+/** SIGHUP: takes over what can change while everything runs, and says what cannot. */
+import type { Api } from '../api/server.ts';
+import { readBounceRules } from '../config/bounce-rules.ts';
+import { readCertificate } from '../config/certificate.ts';
+import { changesBetween, type Changes } from '../config/changes.ts';
+import type { Config } from '../config/schema.ts';
+import type { Inbound } from '../inbound/inbound.ts';
+import { createJudge } from '../messages/classify.ts';
+import type { Mta } from '../mta/mta.ts';
+import type { Ground } from './ground.ts';
+
+/** Throws ConfigError for a bad certificate or bad bounce rules: nothing is changed then. */
+export function reload(
+  { config, live, log }: Ground,
+  { api, inbound, mta }: { api: Api; inbound: Inbound; mta: Mta },
+  next: Config,
+): Changes {
+  const certificate = next.tls === null ? null : readCertificate(next.tls);
+  const rules = readBounceRules(next.delivery.bounceRules);
+  const changes = changesBetween(live.config, next);
+  live.judge = createJudge(rules);
+  if (certificate !== null) {
+    if (config.http.tls) api.setCertificate(certificate);
+    inbound.setCertificate(certificate);
+  }
+  if ('level' in log) log.level = next.log.level;
+  mta.reroute(next.delivery.routes);
+  // What needs a restart stays as it is, and is told again until then.
+  live.config = {
+    ...live.config,
+    plans: next.plans,
+    log: { ...live.config.log, level: next.log.level },
+    delivery: { ...live.config.delivery, routes: next.delivery.routes, bounceRules: next.delivery.bounceRules },
+    tls: next.tls,
+  };
+  log.info(
+    { event: 'reloaded', ...changes },
+    changes.needRestart.length === 0
+      ? 'the settings were read again'
+      : 'the settings were read again; some need a restart',
+  );
+  return changes;
+}

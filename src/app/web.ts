@@ -1,0 +1,136 @@
+/** What is asked over HTTP: the API with its routes, and the numbers for Prometheus beside it. */
+import type { Windows } from '../base/windows.ts';
+import type { Certificate } from '../config/certificate.ts';
+import type { Database } from '../storage/database.ts';
+import type { DiskGuard } from '../storage/disk-guard.ts';
+import type { AcceptDeps } from '../messages/accept.ts';
+import { trackingTargetOf } from '../tracking/host.ts';
+import type { Mta } from '../mta/mta.ts';
+import type { Webhooks } from '../webhooks/dispatcher.ts';
+import type { WireBytes } from '../api/erase.ts';
+import { apiRoutes } from '../api/routes.ts';
+import { createApi, type Api } from '../api/server.ts';
+import { metricsHandler, type MetricsHandler } from '../operator/metrics.ts';
+import { version } from '../version.ts';
+import type { Delivery } from './delivery.ts';
+import type { Ground } from './ground.ts';
+
+export interface WebParts {
+  accept: AcceptDeps;
+  mta: Mta;
+  holds: Delivery['holds'];
+  webhooks: Webhooks;
+  metrics: MetricsHandler | null;
+  /** Requests of each account, counted for HTTP and submission together. */
+  accountWindows: Windows;
+  certificate: Certificate | null;
+  /** Whether mail is taken already. */
+  isListening: () => boolean;
+}
+
+export function buildApi(ground: Ground, parts: WebParts): Api {
+  const { config, clock, log, db, bells, meters, callers, disk, planOf } = ground;
+  const { certificate, metrics } = parts;
+  return createApi(
+    {
+      accountWindows: parts.accountWindows,
+      clock,
+      log,
+      authenticate: callers.authenticate,
+      keyChanges: bells.keys,
+      noteUse: (keyId, ip, endpoint) => {
+        callers.noteUse(keyId, ip, endpoint);
+      },
+      planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
+      audit: ground.auditLog,
+      idempotency: { store: ground.idempotency, onMismatch: config.idempotency.onMismatch },
+      ready: () => readiness(db, disk, parts.isListening()),
+      ...(meters === null
+        ? {}
+        : {
+            answered: (request) => {
+              meters.answered(request);
+            },
+          }),
+      ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
+      settings: {
+        publicUrl: config.http.publicUrl,
+        version,
+        trustedProxies: config.http.trustedProxies,
+        ...(certificate === null ? {} : { tls: certificate }),
+        body: { bodyBytes: config.limits.bodyBytes, singleBodyBytes: config.limits.singleBodyBytes },
+      },
+    },
+    buildRoutes(ground, parts),
+  );
+}
+
+function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts): ReturnType<typeof apiRoutes> {
+  const { config, db, clock, bells, keyring, recorder, directory, streams, accountTracking, fetch } = ground;
+  return apiRoutes({
+    db,
+    clock,
+    bells,
+    keyring,
+    accept,
+    renderer: ground.renderer,
+    holdOf: holds.of,
+    change: { db, clock, recorder, bells, retry: accept.retry },
+    laneFacts: (domain, mark) => mta.laneFacts(domain, mark),
+    wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
+    limits: config.limits,
+    smtputf8: config.delivery.smtputf8,
+    hostname: config.smtp.hostname,
+    trackingTarget: trackingTargetOf(config),
+    resolver: ground.resolver,
+    retention: config.retention,
+    planOf: ground.planOf,
+    usedBy: ground.quotas.used,
+    forgetSettings: accountTracking.forget,
+    track: {
+      db,
+      clock,
+      recorder,
+      keys: ground.trackKeys,
+      hits: ground.hits,
+      publicHost: new URL(config.http.publicUrl).hostname,
+      findDomain: (name) => directory.find(name),
+      findStream: (accountId, slug) => streams.find(accountId, slug),
+    },
+    forgetDomain: ground.forgetDomain,
+    forgetKey: ground.forgetKey,
+    forgetStream: streams.forget,
+    vetUrl: fetch.vet,
+    webhookChanged: ground.webhookChanged,
+    testWebhook: webhooks.test,
+  });
+}
+
+/** The numbers for Prometheus, or null where nobody wants them. */
+export function buildMetrics({ config, db, clock, log, meters }: Ground, mta: Mta): MetricsHandler | null {
+  if (meters === null) return null;
+  const { dataDir, storage, backup } = config;
+  return metricsHandler(
+    { db, clock, log, mta, meters, version, url: storage.url, dataDir, backupDir: backup.dir },
+    config.metrics.token,
+  );
+}
+
+async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
+  const mail = await mta.wireBytes(deliveryId);
+  if (mail.kind === 'ready') return { kind: 'bytes', data: mail.data };
+  return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
+}
+
+async function readiness(
+  db: Database,
+  disk: DiskGuard,
+  listeners: boolean,
+): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
+  const database = await db.fast.all('SELECT 1').then(
+    () => true,
+    () => false,
+  );
+  const checks = { database, disk: disk.hasRoom(), listeners };
+  return { ok: Object.values(checks).every(Boolean), checks };
+}

@@ -1,0 +1,219 @@
+/**
+ * The end of the event log, for all who follow it (event streams, long polls): one reader takes each new event from the log
+ * once and keeps the last ones in memory, where each follower finds its own. Two hundred followers that each asked the database
+ * at every commit would get nothing at all, and leave nobody else a turn.
+ *
+ * A position is served from memory only where memory has everything after it; all others read the log for themselves, a few
+ * at a time. Nothing is read while nobody follows.
+ */
+import type { Bell } from '../base/bell.ts';
+import type { Clock } from '../base/clock.ts';
+import { createGate } from '../base/gate.ts';
+import { addressKey } from '../mail/address.ts';
+import type { Database } from '../storage/database.ts';
+import {
+  eventsAfter,
+  followEvents,
+  newestSequence,
+  typesOf,
+  type EventFilter,
+  type EventPage,
+  type LoggedEvent,
+} from './event-log.ts';
+
+export interface TailDeps {
+  db: Pick<Database, 'read' | 'fast'>;
+  clock: Clock;
+  bells: { events: Bell };
+}
+
+export interface Follower {
+  /** Up to `limit` events after position `after`, from the log. */
+  look(filter: EventFilter, after: number, limit: number): Promise<EventPage>;
+  /** The same, from memory where it is there: a bell that nobody rang is not heard this way. */
+  hear(filter: EventFilter, after: number, limit: number): Promise<EventPage>;
+  /** Resolves when there may be something new since the last time, or after `ms`, or when it is over; true where there may. */
+  next(ms: number): Promise<boolean>;
+  /** Whoever waits is woken, and nothing is read from now on. */
+  end(): void;
+  over(): boolean;
+  /** It follows no longer. */
+  leave(): void;
+}
+
+export interface EventTail {
+  /** Follows what becomes visible for this account from now on. */
+  follow(accountId: string): Follower;
+}
+
+/** Events of one read, and events in memory. */
+const PAGE = 500;
+const HELD = 1000;
+/** Followers that read the log at the same time: the rest of the readers' turns is for everybody else. */
+const LOOKS = 1;
+
+interface Listener {
+  accountId: string;
+  wake(): void;
+}
+
+export function createEventTail({ db, clock, bells }: TailDeps): EventTail {
+  const listeners = new Set<Listener>();
+  const gate = createGate({ most: LOOKS, waiting: Infinity });
+  /** Of an account, everything in (its floor, head] that is after `dropped` is in `held`. */
+  const floors = new Map<string, number>();
+  let held: LoggedEvent[] = [];
+  let dropped = 0;
+  let head = 0;
+  let rung = false;
+  let reading = false;
+  let unlisten: (() => void) | null = null;
+
+  function ring(): void {
+    rung = true;
+    if (!reading) void readOn();
+  }
+
+  async function readOn(): Promise<void> {
+    reading = true;
+    try {
+      while (rung && listeners.size > 0) {
+        rung = false;
+        await readPage();
+        wakeAll();
+      }
+    } catch {
+      // Each then asks the log for itself, and hears of what is wrong with it.
+      floors.clear();
+      wakeAll();
+    } finally {
+      reading = false;
+      if (listeners.size === 0) forget();
+    }
+  }
+
+  function forget(): void {
+    floors.clear();
+    held = [];
+  }
+
+  async function readPage(): Promise<void> {
+    const accounts = new Set([...listeners].map(({ accountId }) => accountId));
+    for (const account of floors.keys()) if (!accounts.has(account)) floors.delete(account);
+    // Nobody can be served from memory yet: it begins where the log ends.
+    if (floors.size === 0) {
+      held = [];
+      head = await newestSequence(db.fast);
+    }
+    for (const account of accounts) if (!floors.has(account)) floors.set(account, head);
+    const page = await followEvents(db.fast, [...accounts], head, PAGE);
+    head = Math.max(head, page.position);
+    held.push(...page.events);
+    const out = held.splice(0, Math.max(0, held.length - HELD));
+    dropped = out.at(-1)?.sequence ?? dropped;
+    rung ||= page.hasMore;
+  }
+
+  function wakeAll(): void {
+    for (const listener of listeners) listener.wake();
+  }
+
+  function inMemory(filter: EventFilter, after: number, limit: number): EventPage | null {
+    const floor = floors.get(filter.accountId);
+    if (floor === undefined || after < Math.max(floor, dropped)) return null;
+    const events = held.slice(firstAfter(held, after)).filter((event) => suits(event, filter));
+    const hasMore = events.length > limit;
+    if (hasMore) events.length = limit;
+    return { events, position: hasMore ? (events.at(-1)?.sequence ?? after) : Math.max(head, after), hasMore };
+  }
+
+  return {
+    follow(accountId) {
+      let isRung = false;
+      let isOver = false;
+      let stir = (): void => undefined;
+      const listener: Listener = {
+        accountId,
+        wake() {
+          isRung = true;
+          stir();
+        },
+      };
+      listeners.add(listener);
+      unlisten ??= bells.events.listen(ring);
+      // Whoever comes is woken soon, with memory as new as its coming.
+      ring();
+
+      async function look(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
+        const leave = await gate.enter();
+        try {
+          // Who has gone meanwhile needs no answer.
+          if (isOver) return { events: [], position: after, hasMore: false };
+          return await eventsAfter(db.read, filter, after, limit);
+        } finally {
+          leave?.();
+        }
+      }
+
+      return {
+        look,
+        async hear(filter, after, limit) {
+          return inMemory(filter, after, limit) ?? (await look(filter, after, limit));
+        },
+        async next(ms) {
+          if (!isRung && !isOver)
+            await new Promise<void>((resolve) => {
+              const timer = clock.after(ms, resolve);
+              stir = () => {
+                timer.cancel();
+                resolve();
+              };
+            });
+          const wasRung = isRung;
+          isRung = false;
+          return wasRung;
+        },
+        end() {
+          isOver = true;
+          stir();
+        },
+        over: () => isOver,
+        leave() {
+          listeners.delete(listener);
+          if (listeners.size > 0) return;
+          unlisten?.();
+          unlisten = null;
+          forget();
+        },
+      };
+    },
+  };
+}
+
+/** Index of the first event after this position; events stand in the order of their numbers. */
+function firstAfter(events: readonly LoggedEvent[], position: number): number {
+  let from = 0;
+  let to = events.length;
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    if ((events[middle]?.sequence ?? 0) > position) to = middle;
+    else from = middle + 1;
+  }
+  return from;
+}
+
+/** What the query of event-log.ts asks for, of an event that was read without it. */
+export function suits(event: LoggedEvent, filter: EventFilter): boolean {
+  const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
+  return (
+    event.account_id === accountId &&
+    (typesOf(filter) as readonly string[]).includes(event.type) &&
+    (messageId === undefined || event.message_id === messageId) &&
+    (batchId === undefined || event.batch_id === batchId) &&
+    (recipient === undefined || addressKey(event.recipient) === recipient) &&
+    (tag === undefined || (JSON.parse(event.tags_json) as string[]).includes(tag)) &&
+    (occurredAfter === undefined || event.at >= occurredAfter) &&
+    (occurredBefore === undefined || event.at < occurredBefore) &&
+    (test === undefined || (event.test === 1) === test)
+  );
+}

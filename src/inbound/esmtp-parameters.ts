@@ -1,0 +1,39 @@
+/**
+ * The parameters of MAIL and RCPT: RFC 5321 section 4.1.1.11 has those refused that belong to no extension we offer. A client
+ * that relies on what nobody here does (a delivery report, a time to hold the mail until) must not be told 250. Pure.
+ */
+import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
+
+/** As smtp-server reads them: names in capitals, `true` where there is no value. */
+export type EsmtpParameters = Readonly<Record<string, string | true>>;
+
+/** What EHLO offers, beyond what every listener of ours does. */
+export interface Offered {
+  /** AUTH (RFC 4954) and REQUIRETLS (RFC 8689): who submits has them, other mail hosts have not. */
+  isSubmission: boolean;
+}
+
+/** RFC 4954 section 5: nobody, or a mailbox, whose xtext has been decoded. */
+const AUTH_VALUE = /^(?:<>|[^\s<>@]{1,256}@[^\s<>@]{1,255})$/;
+
+const everywhere: ReadonlySet<string> = new Set(['SIZE', 'BODY', 'SMTPUTF8']);
+const ofSubmission: ReadonlySet<string> = new Set([...everywhere, 'AUTH', 'REQUIRETLS']);
+
+/** Values of SIZE, BODY, SMTPUTF8 and REQUIRETLS have been looked at by smtp-server before. */
+export function checkMailParameters(given: EsmtpParameters, { isSubmission }: Offered): SmtpRefusal | null {
+  const unknown = unknownOf(given, isSubmission ? ofSubmission : everywhere);
+  if (unknown !== null) return unknown;
+  const auth = given['AUTH'];
+  if (auth === undefined || (auth !== true && AUTH_VALUE.test(auth))) return null;
+  return refuse(501, '5.5.4 AUTH= takes <> or an address');
+}
+
+/** None of the extensions that we offer has any. */
+export const checkRecipientParameters = (given: EsmtpParameters): SmtpRefusal | null => unknownOf(given, new Set());
+
+function unknownOf(given: EsmtpParameters, known: ReadonlySet<string>): SmtpRefusal | null {
+  const unknown = Object.keys(given).find((name) => !known.has(name));
+  if (unknown === undefined) return null;
+  const shown = /^[A-Z0-9][A-Z0-9-]{0,63}$/.test(unknown) ? ` ${unknown}` : '';
+  return refuse(555, `5.5.4 the parameter${shown} is not known here`);
+}

@@ -1,0 +1,117 @@
+/**
+ * What keys were used for: when last, from where, for which endpoint, and how often in each hour of the last day. Uses are
+ * gathered in memory and written in batches, so that a key costs one row in two seconds however busy it is.
+ */
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Work } from '../storage/commit.ts';
+import type { Database } from '../storage/database.ts';
+import type { ApiKeyRow } from '../storage/tables.ts';
+
+/** The longest a use waits to be written, in milliseconds. */
+const USE_NOTED_MS = 2000;
+const HOUR_MS = 3_600_000;
+/** The hour that goes on, and those before it that reach a day back. */
+const HOURS_KEPT = 24;
+
+export interface UseNotes {
+  note(keyId: string, ip: string, endpoint: string): void;
+  /** Writes what is not written yet. */
+  close(): Promise<void>;
+}
+
+interface Use {
+  at: number;
+  ip: string;
+  endpoint: string;
+  /** Uses by the hour since the epoch. */
+  hours: Map<number, number>;
+}
+type Uses = Map<string, Use>;
+
+const hourOf = (at: number): number => Math.floor(at / HOUR_MS);
+
+function readHours(json: string): Map<number, number> {
+  return new Map(JSON.parse(json) as [number, number][]);
+}
+
+/** Uses in the 24 hours up to `now`, to the hour. */
+export function usesIn(json: string, now: number): number {
+  const first = hourOf(now) - HOURS_KEPT;
+  return [...readHours(json)].reduce((sum, [hour, n]) => (hour > first ? sum + n : sum), 0);
+}
+
+function add(to: Map<number, number>, more: ReadonlyMap<number, number>): void {
+  for (const [hour, n] of more) to.set(hour, (to.get(hour) ?? 0) + n);
+}
+
+/** The hours of a row with those of a use, without what is more than a day before it. */
+function hoursAfter(json: string, { at, hours }: Use): string {
+  const all = readHours(json);
+  add(all, hours);
+  const first = hourOf(at) - HOURS_KEPT;
+  return JSON.stringify([...all].filter(([hour]) => hour > first));
+}
+
+const noteWork: Work<Uses, undefined> = {
+  name: 'key-use',
+  async run(tx, inputs) {
+    const all = inputs.flatMap((uses) => [...uses]);
+    const ids = JSON.stringify(all.map(([id]) => id));
+    const rows = await tx.all<Pick<ApiKeyRow, 'id' | 'uses_json'>>('SELECT id, uses_json FROM api_keys WHERE id IN (SELECT value FROM json_each(?))', [ids]);
+    const before = new Map(rows.map(({ id, uses_json: hours }) => [id, hours]));
+    for (const [id, use] of all) before.set(id, hoursAfter(before.get(id) ?? '[]', use));
+    await tx.run(
+      `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip, last_used_endpoint = u.endpoint, uses_json = u.hours
+       FROM (SELECT value->>0 AS id, value->>1 AS at, value->>2 AS ip, value->>3 AS endpoint, value->>4 AS hours FROM json_each(?)) AS u WHERE api_keys.id = u.id`,
+      [JSON.stringify(all.map(([id, { at, ip, endpoint }]) => [id, at, ip, endpoint, before.get(id)]))],
+    );
+    return inputs.map(() => undefined);
+  },
+}; // prettier-ignore
+
+/** `report` hears of uses that could not be noted; they are tried again. What waits is never more than the keys there are. */
+export function createUseNotes({
+  db,
+  clock,
+  report,
+}: {
+  db: Pick<Database, 'commit'>;
+  clock: Clock;
+  report: (error: unknown) => void;
+}): UseNotes {
+  let waiting: Uses = new Map();
+  let timer: Timer | null = null;
+
+  async function write(): Promise<void> {
+    const uses = waiting;
+    waiting = new Map();
+    timer = null;
+    try {
+      if (uses.size > 0) await db.commit.submit(noteWork, uses, 256 * uses.size);
+    } catch (error) {
+      for (const [id, use] of uses) takeBack(id, use);
+      report(error);
+    }
+  }
+
+  /** Counts stay; of when and from where what came since is newer. */
+  function takeBack(id: string, use: Use): void {
+    const since = waiting.get(id);
+    if (since === undefined) waiting.set(id, use);
+    else add(since.hours, use.hours);
+  }
+
+  return {
+    note(keyId, ip, endpoint) {
+      const at = clock.now();
+      const hours = waiting.get(keyId)?.hours ?? new Map<number, number>();
+      hours.set(hourOf(at), (hours.get(hourOf(at)) ?? 0) + 1);
+      waiting.set(keyId, { at, ip, endpoint, hours });
+      timer ??= clock.after(USE_NOTED_MS, () => void write(), { background: true });
+    },
+    async close() {
+      timer?.cancel();
+      await write();
+    },
+  };
+}

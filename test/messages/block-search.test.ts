@@ -1,0 +1,157 @@
+/** Pages found by blocks are those found without them, whatever is asked for and whatever has happened since the blocks were made. */
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { newId } from '../../src/base/id.ts';
+import { closeNextBlock, removeEmptyBlock } from '../../src/messages/message-blocks.ts';
+import { listMessages, type MessageFilter } from '../../src/messages/message-list.ts';
+import { namesOf, wordNames } from '../../src/messages/message-facts.ts';
+import { purgeMessages } from '../../src/messages/purge.ts';
+import { wordRows } from '../../src/messages/subject-words.ts';
+import type { MessageRow } from '../../src/storage/tables.ts';
+import { ACCOUNT, deliveryRow, messageRow } from '../support/mail-rows.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const SIZE = 128;
+const MESSAGES = 1000;
+const pick = <T>(from: readonly T[], at: number): T => from[at % from.length] as T;
+
+describe('messages/block-search', () => {
+  let temp: TempDatabase;
+  let messages: MessageRow[];
+  const clock = new FakeClock();
+  const base = Math.max(clock.now(), Date.now());
+
+  /** Some filters fit many and some few, in a part of the messages or spread over them. */
+  function made(n: number, at = base + n * 1000): MessageRow {
+    const id = newId('msg', at);
+    const tags = [n % 2 === 0 ? 'even' : 'odd', ...(n > 300 && n < 500 ? ['sale'] : []), ...(n % 50 === 0 ? ['rare'] : [])];
+    return messageRow({
+      id,
+      created_at: at,
+      rfc_message_id: `<${id}@acme.test>`,
+      stream: pick(['transactional', 'transactional', 'broadcast'], n),
+      from_address: pick(['Hi@acme.test', 'shop@acme.test'], Math.floor(n / 7)),
+      from_domain: 'acme.test',
+      template_id: n % 3 === 0 ? 'tpl_1' : null,
+      tags_json: JSON.stringify(tags),
+      metadata_json: JSON.stringify({ order: String(n), shop: pick(['a', 'b', 'c'], n) }),
+      subject: pick([`Your order ${String(n)}`, `Best of autumn ${String(n % 90)}`, `ihr ${String(n)} Ärger`, '😀 orders'], n),
+      test: n % 10 === 0 ? 1 : 0,
+      status: pick(['delivered', 'delivered', 'bounced'], Math.floor(n / 5)),
+      opens: n % 4 === 0 ? 1 : 0,
+    });
+  } // prettier-ignore
+
+  async function add(rows: readonly MessageRow[]): Promise<void> {
+    await temp.db.commit.insert({
+      messages: rows,
+      deliveries: rows.map(({ id }, n) => deliveryRow({ message_id: id, address_key: `r${String(n % 3)}@dest.test`, due_at: null })),
+      message_words: rows.flatMap((row) => wordRows(row.account_id, row.id, row.subject)),
+      message_tags: rows.flatMap(({ id, tags_json }) => (JSON.parse(tags_json) as string[]).map((tag) => ({ account_id: ACCOUNT, tag, message_id: id }))),
+      message_metadata: rows.flatMap(({ id, metadata_json }) => Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => ({ account_id: ACCOUNT, name, value, message_id: id }))),
+    });
+  } // prettier-ignore
+
+  const close = async (): Promise<number> => {
+    let closed = 0;
+    while (await closeNextBlock({ db: temp.db, clock }, SIZE)) closed++;
+    return closed;
+  };
+  const blocks = (): Promise<{ block: number }[]> =>
+    temp.db.fast.all('SELECT block FROM message_blocks ORDER BY block');
+
+  before(async () => {
+    temp = await openTempDatabase();
+    await temp.db.commit.transact((tx) => tx.run("INSERT OR IGNORE INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [ACCOUNT])); // prettier-ignore
+    clock.advance(base - clock.now() + MESSAGES * 1000 + 60_000);
+    messages = Array.from({ length: MESSAGES }, (_, n) => made(n));
+    await add(messages);
+  });
+  after(() => temp.close());
+
+  const maybe = <T>(of: fc.Arbitrary<T>) => fc.option(of, { nil: undefined, freq: 2 });
+  const wanted = fc.record({
+    tags: maybe(fc.uniqueArray(fc.constantFrom('even', 'odd', 'sale', 'rare', 'none'), { minLength: 1, maxLength: 3 })),
+    stream: maybe(fc.constantFrom('transactional', 'broadcast')),
+    subject: maybe(fc.constantFrom('ord', 'best', 'i best', 'y 1', 'order 17', '2', 'Ä', 'orders', '😀 o', 'autumnal')),
+    metadata: maybe(fc.constantFrom<Record<string, string>[]>({ shop: 'a' }, { order: '400' }, { shop: 'b', order: '7' })),
+    to: maybe(fc.constantFrom('r0@dest.test', 'R1@dest.test')),
+    from: maybe(fc.constantFrom('hi@acme.test', 'shop@acme.test')),
+    templateId: maybe(fc.constant('tpl_1')),
+    domain: maybe(fc.constant('acme.test')),
+    test: maybe(fc.boolean()),
+    status: maybe(fc.constant(['bounced'] as const)),
+    opened: maybe(fc.boolean()),
+    createdAfter: maybe(fc.nat(MESSAGES).map((n) => base + n * 1000)),
+    createdBefore: maybe(fc.nat(MESSAGES).map((n) => base + n * 1000)),
+  }); // prettier-ignore
+  const page = fc.record({
+    newestFirst: fc.boolean(),
+    limit: fc.constantFrom(1, 7, 100),
+    edge: maybe(fc.tuple(fc.constantFrom('after' as const, 'before' as const), fc.nat(MESSAGES - 1))),
+  });
+
+  async function compare(runs: number): Promise<void> {
+    let found = 0;
+    await fc.assert(
+      fc.asyncProperty(wanted, page, async (some, { newestFirst, limit, edge }) => {
+        const given = Object.fromEntries(Object.entries(some).filter(([, value]) => value !== undefined));
+        const filter: MessageFilter = { accountId: ACCOUNT, ...given };
+        const wish = { newestFirst, limit, ...(edge === undefined ? {} : { [edge[0]]: messages[edge[1]]?.id ?? '' }) };
+        const [byBlocks, without] = await Promise.all([
+          listMessages(temp.db.read, filter, wish, 0),
+          listMessages(temp.db.read, filter, wish, Infinity),
+        ]);
+        found += without.messages.length;
+        assert.deepEqual(byBlocks, without);
+      }),
+      { numRuns: runs },
+    );
+    assert.ok(found > 0, 'the filters fit something');
+  }
+
+  it('names what a message has, and what a word begins with', () => {
+    assert.deepEqual(wordNames('ordering-17'), ['word:ordering', 'word:orderi', 'word:orde', 'word:ord', 'word:or', 'word:o']); // prettier-ignore
+    assert.deepEqual(wordNames('😀'), ['word:😀', 'word:']);
+    const { from_address, ...row } = made(0);
+    const names = namesOf({ ...row, sender: from_address.toLowerCase(), recipients: ['a@b.test'] });
+    for (const name of ['tag:even', 'tag:rare', 'stream:transactional', 'from:hi@acme.test', 'template:tpl_1', 'metadata:shop:a', 'test:1', 'to:a@b.test', 'word:your', 'word:0']) assert.ok(names.has(name), name); // prettier-ignore
+  });
+
+  it('without any block', () => compare(30));
+
+  it('with blocks and messages that are in none yet', async () => {
+    assert.equal(await close(), Math.floor(MESSAGES / SIZE));
+    assert.equal(await closeNextBlock({ db: temp.db, clock }, SIZE), false);
+    await compare(150);
+  }).timeout(60_000);
+
+  it('with messages changed, erased and purged since', async () => {
+    await temp.db.commit.transact(async (tx) => {
+      await tx.run("UPDATE messages SET subject = '', metadata_json = '{}' WHERE id >= ? AND id < ?", [messages[200]?.id ?? '', messages[260]?.id ?? '']); // prettier-ignore
+      await tx.run('DELETE FROM message_words WHERE message_id >= ? AND message_id < ?', [messages[200]?.id ?? '', messages[260]?.id ?? '']); // prettier-ignore
+      await tx.run("UPDATE messages SET status = 'complained', opens = 1 WHERE id > ?", [messages[900]?.id ?? '']);
+    });
+    await purgeMessages(temp.db.commit, ACCOUNT, { before: base + 150_000, now: clock.now(), most: 1000 });
+    assert.equal((await blocks()).length, 7);
+    assert.equal(await removeEmptyBlock({ db: temp.db }), true);
+    assert.equal(await removeEmptyBlock({ db: temp.db }), false, 'the others have messages');
+    assert.deepEqual((await blocks())[0], { block: 2 });
+    await compare(150);
+  }).timeout(60_000);
+
+  it('with a message from between the others, which makes the blocks anew from there on', async () => {
+    const late = made(2, base + 400_500);
+    await add([late]);
+    const before = (await blocks()).map(({ block }) => block);
+    assert.deepEqual(before, [2, 3]);
+    const both = { accountId: ACCOUNT, tags: ['even'], stream: 'broadcast', createdAfter: base + 400_000 };
+    const oldest = await listMessages(temp.db.read, both, { newestFirst: false, limit: 1 }, 0);
+    assert.equal(oldest.messages[0]?.id, late.id);
+    await compare(50);
+    assert.ok((await close()) > 2);
+    assert.equal((await temp.db.fast.all('SELECT 1 FROM message_sets s WHERE NOT EXISTS (SELECT 1 FROM message_blocks b WHERE b.block = s.block)')).length, 0); // prettier-ignore
+    await compare(150);
+  }).timeout(60_000);
+});
