@@ -37,6 +37,9 @@ const counted: readonly (readonly [type: string, condition: string])[] = [
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
+/** Their events are grouped in memory. */
+const MESSAGES_AT_ONCE = 5000;
+
 export async function up(knex: Knex): Promise<void> {
   const names = counted.map(([type]) => type).join(', ');
   const target = `INSERT INTO event_counts (account_id, span, test, tag, at, stream, domain, provider, ${names})`;
@@ -45,14 +48,26 @@ export async function up(knex: Knex): Promise<void> {
   await knex.raw('INSERT INTO provider_names SELECT value->>0, value->>1 FROM json_each(?)', [
     JSON.stringify(byDomain),
   ]);
-  await knex.raw(
-    `${target} SELECT e.account_id, 'template_hour', e.test, m.template_id, e.at - e.at % ${String(HOUR_MS)}, m.stream, m.from_domain,
-       COALESCE(p.name, 'other'), ${counted.map(([, condition]) => `SUM(${condition})`).join(', ')}
-     FROM events e JOIN messages m ON m.id = e.message_id AND m.template_id IS NOT NULL JOIN deliveries d ON d.id = e.delivery_id
-       LEFT JOIN provider_names p ON p.domain = substr(d.address, instr(d.address, '@') + 1)
-     WHERE e.type IN ('sent', 'delivered', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'unsubscribed', 'opened', 'clicked')
-     GROUP BY 1, 3, 4, 5, 6, 7, 8`,
-  );
+  for (let after = ''; ;) {
+    const [next] = await knex.raw<{ last: string | null }[]>(
+      'SELECT MAX(id) AS last FROM (SELECT id FROM messages WHERE id > ? ORDER BY id LIMIT ?)',
+      [after, MESSAGES_AT_ONCE],
+    );
+    if (next?.last == null) break;
+    await knex.raw(
+      `${target} SELECT e.account_id, 'template_hour', e.test, m.template_id, e.at - e.at % ${String(HOUR_MS)}, m.stream, m.from_domain,
+         COALESCE(p.name, 'other'), ${counted.map(([, condition]) => `COUNT(CASE WHEN ${condition} THEN 1 END)`).join(', ')}
+       FROM messages m CROSS JOIN events e INDEXED BY events_by_message ON e.message_id = m.id CROSS JOIN deliveries d ON d.id = e.delivery_id
+         LEFT JOIN provider_names p ON p.domain = substr(d.address, instr(d.address, '@') + 1)
+       WHERE m.id > ? AND m.id <= ? AND m.template_id IS NOT NULL
+         AND e.type IN ('sent', 'delivered', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'unsubscribed', 'opened', 'clicked')
+       GROUP BY 1, 3, 4, 5, 6, 7, 8
+       ON CONFLICT (account_id, span, test, tag, at, stream, domain, provider)
+       DO UPDATE SET ${counted.map(([type]) => `${type} = event_counts.${type} + excluded.${type}`).join(', ')}`,
+      [after, next.last],
+    );
+    after = next.last;
+  }
   await knex.raw(
     `${target} SELECT account_id, 'template_day', test, tag, at - at % ${String(DAY_MS)}, stream, domain, provider,
        ${counted.map(([type]) => `SUM(${type})`).join(', ')}

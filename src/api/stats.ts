@@ -22,6 +22,8 @@ export interface StatsDeps {
 const PATH = '/v1/stats';
 const HOUR_MS = 3_600_000;
 const MOST_DAYS = 400;
+/** A month of hours for each of a hundred keys would be an answer of 25 MB. */
+const MOST_DAYS_OF_HOURS_APART = 7;
 
 const counts = Object.fromEntries(statTypes.map((type) => [type, z.int()])) as Record<StatType, z.ZodInt>;
 const rate = (of: string) => z.number().nullable().describe(`${of} Between 0 and 1; null where nothing was sent.`);
@@ -58,7 +60,7 @@ const Stats = z
 const query = z.strictObject({
   since: timeParameter().optional().describe('Begin of the range, rounded down to the hour or day. The last 30 days where not given; with hours the last 24 hours.'), // prettier-ignore
   until: timeParameter().optional().describe('End of the range, rounded up; now where not given.'),
-  bucket: z.enum(['hour', 'day', 'total']).optional().describe('`day` where not given, with `by` it is `total`. Hours are kept for 31 days.'), // prettier-ignore
+  bucket: z.enum(['hour', 'day', 'total']).optional().describe('`day` where not given, with `by` it is `total`. Hours are kept for 31 days; told apart, a range of them has at most 7 days.'), // prettier-ignore
   by: z
     .enum(statKeys)
     .optional()
@@ -126,9 +128,11 @@ function wantedStats(accountId: string, asked: z.output<typeof query>, now: numb
   const usual = bucket === 'hour' ? 24 * HOUR_MS : 30 * DAY_MS;
   const since = Math.floor((asked.since ?? until - usual) / step) * step;
   if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`', { field: 'since' });
-  const longest = bucket === 'hour' ? HOURS_KEPT_MS : MOST_DAYS * DAY_MS;
+  const hours = by === null ? HOURS_KEPT_MS : MOST_DAYS_OF_HOURS_APART * DAY_MS;
+  const longest = bucket === 'hour' ? hours : MOST_DAYS * DAY_MS;
+  const apart = bucket === 'hour' && by !== null ? ` and ${by}` : '';
   if (bucket !== 'total' && until - since > longest)
-    throw new Problem('invalid_parameter', `a range by the ${bucket} has at most ${String(longest / DAY_MS)} days`, { field: 'since' }); // prettier-ignore
+    throw new Problem('invalid_parameter', `a range by the ${bucket}${apart} has at most ${String(longest / DAY_MS)} days`, { field: 'since' }); // prettier-ignore
   const only = Object.fromEntries(
     Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider, template }).filter(
       ([, value]) => value !== undefined,

@@ -136,14 +136,54 @@ interface Part {
 /** The numbers that fit are found in an index first; only then are events read, with their messages and recipients. */
 async function matching(read: Knex, filter: EventFilter, part: Part): Promise<EventSource[]> {
   const within = await narrowed(read, filter, part);
-  const byTag = filter.tag !== undefined && (await hasFew(read, filter.accountId, filter.tag));
-  const numbers = numbersOf(read, filter, within, byTag);
   const order = part.descending ? 'desc' : 'asc';
-  const found = (await numbers.orderBy('sequence', order).limit(part.limit)) as { sequence: number }[];
+  const found = await (isOfBatch(filter) ? numbersOfBatch(read, filter, within) : numbersInOrder(read, filter, within));
   if (found.length === 0) return [];
   return (await sources(read)
     .whereRaw('e.sequence IN (SELECT value FROM json_each(?))', [JSON.stringify(found.map(({ sequence }) => sequence))])
     .orderBy('e.sequence', order)) as EventSource[];
+}
+
+interface Numbered {
+  sequence: number;
+}
+
+async function numbersInOrder(read: Knex, filter: EventFilter, part: Part): Promise<Numbered[]> {
+  const byTag = filter.tag !== undefined && (await hasFew(read, filter.accountId, filter.tag));
+  const numbers = numbersOf(read, filter, part, byTag);
+  return (await numbers.orderBy('sequence', part.descending ? 'desc' : 'asc').limit(part.limit)) as Numbered[];
+}
+
+type OfBatch = EventFilter & { batchId: string };
+
+/** Whether the bulk send is what fits fewest. */
+const isOfBatch = (filter: EventFilter): filter is OfBatch =>
+  filter.batchId !== undefined && filter.messageId === undefined && filter.recipient === undefined;
+
+/** Numbers of a bulk send's events that are looked at first, for each that is wanted, and by what more there are each time that they were not enough. */
+const [LOOKED_AT_FIRST, MORE_EACH_TIME] = [4, 8];
+
+/** All numbers of a bulk send stand in an index; only those that come next in the log are looked at as events. */
+async function numbersOfBatch(read: Knex, { batchId, ...others }: OfBatch, part: Part): Promise<Numbered[]> {
+  const order = part.descending ? 'desc' : 'asc';
+  const found: Numbered[] = [];
+  let { from, to } = part;
+  for (let take = part.limit * LOOKED_AT_FIRST; ; take *= MORE_EACH_TIME) {
+    const next = (await read.select('e.sequence')
+      .from(read.raw('messages as m indexed by messages_by_batch cross join events as e indexed by events_by_message on e.message_id = m.id') as unknown as string)
+      .where('m.batch_id', batchId).where('e.sequence', '>', from).where('e.sequence', '<', to)
+      .orderBy('e.sequence', order).limit(take)) as Numbered[]; // prettier-ignore
+    const fitting = suitable(read.from('events as e'), others, part)
+      .whereIn('e.type', typesOf(others))
+      .whereRaw('e.sequence IN (SELECT value FROM json_each(?))', [
+        JSON.stringify(next.map(({ sequence }) => sequence)),
+      ]);
+    found.push(...((await fitting.orderBy('e.sequence', order).limit(part.limit - found.length)) as Numbered[]));
+    const last = next.at(-1)?.sequence;
+    if (last === undefined || next.length < take || found.length >= part.limit) return found;
+    if (part.descending) to = last;
+    else from = last;
+  }
 }
 
 /** Ids sort by time, so what is older or newer needs not be read to be passed over. */
@@ -162,17 +202,18 @@ async function narrowed(read: Knex, { occurredAfter, occurredBefore }: EventFilt
 const FEW_MESSAGES = 20_000;
 
 function numbersOf(read: Knex, filter: EventFilter, part: Part, byTag: boolean): Knex.QueryBuilder {
-  const { accountId, messageId, recipient, batchId, tag } = filter;
-  const few = (from: string, ...values: (string | number)[]): Knex.QueryBuilder =>
-    suitable(read.from(read.raw(from, values) as unknown as string), filter, part).whereIn('e.type', typesOf(filter));
+  const { accountId, messageId, recipient, tag } = filter;
+  const { recipient: _recipient, ...butRecipient } = filter;
+  const { tag: _tag, ...butTag } = filter;
+  const few = (from: string, others: EventFilter): Knex.QueryBuilder =>
+    suitable(read.from(read.raw(from) as unknown as string), others, part).whereIn('e.type', typesOf(filter));
   const EVENTS = 'cross join events as e indexed by events_by_message on e.message_id';
-  if (messageId !== undefined) return few('events as e indexed by events_by_message').where('e.message_id', messageId);
+  if (messageId !== undefined)
+    return few('events as e indexed by events_by_message', filter).where('e.message_id', messageId);
   if (recipient !== undefined)
-    return few(`deliveries as d indexed by deliveries_by_address ${EVENTS} = d.message_id and e.delivery_id = d.id`).where('d.address_key', recipient); // prettier-ignore
-  if (batchId !== undefined)
-    return few(`messages as m indexed by messages_by_batch ${EVENTS} = m.id`).where('m.batch_id', batchId);
+    return few(`deliveries as d indexed by deliveries_by_address ${EVENTS} = d.message_id and e.delivery_id = d.id`, butRecipient).where('d.address_key', recipient); // prettier-ignore
   if (tag !== undefined && byTag)
-    return few(`message_tags as t ${EVENTS} = t.message_id`).where({ 't.account_id': accountId, 't.tag': tag });
+    return few(`message_tags as t ${EVENTS} = t.message_id`, butTag).where({ 't.account_id': accountId, 't.tag': tag });
   return inOrder(read, filter, part);
 }
 

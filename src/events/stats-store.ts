@@ -41,7 +41,7 @@ const SUM_OF_ALL = statTypes.join(' + ');
 export async function readStats(read: Knex, query: StatsQuery): Promise<StatLine[]> {
   const { bucket, by, since } = query;
   // Of a total there is one line for each key, so that one statement chooses the keys and sums up.
-  const keys = by === null || bucket === 'total' ? [] : await keysWithMost(read, query, by);
+  const keys = by === null || bucket === 'total' ? [] : await keysWithMost(read, wholeDays(query), by);
   const asked = within(read, query).sum(Object.fromEntries(statTypes.map((type) => [type, type])));
   if (bucket !== 'total') asked.select('at').groupBy('at').orderBy('at');
   if (by !== null) asked.select({ key: columnOf(by) }).groupBy(columnOf(by));
@@ -87,6 +87,14 @@ function within(read: Knex, query: StatsQuery): Knex.QueryBuilder {
 
 const withMost = (rows: Knex.QueryBuilder, by: StatKey): Knex.QueryBuilder =>
   rows.orderByRaw(`SUM(${SUM_OF_ALL}) DESC`).orderBy(columnOf(by)).limit(MOST_KEYS);
+
+/** Days have a fraction of the rows of their hours, and tell as well which keys have the most mail. */
+const wholeDays = (query: StatsQuery): StatsQuery => ({
+  ...query,
+  bucket: 'day',
+  since: Math.floor(query.since / DAY_MS) * DAY_MS,
+  until: Math.ceil(query.until / DAY_MS) * DAY_MS,
+});
 
 async function keysWithMost(read: Knex, query: StatsQuery, by: StatKey): Promise<string[]> {
   const rows = (await withMost(

@@ -30,8 +30,8 @@ export function newestBlock(read: Knex, accountId: string): Promise<Block | unde
   return read('message_blocks').where({ account_id: accountId }).orderBy('block', 'desc').first() as Promise<Block | undefined>; // prettier-ignore
 }
 
-/** Blocks are looked at so many at a time: few first, as they often fill a page. */
-const [FIRST_WINDOW, MOST_IN_WINDOW] = [8, 64];
+/** Blocks are looked at so many at a time: fewer first, as they often fill a page. */
+const [FIRST_WINDOW, MOST_IN_WINDOW] = [32, 128];
 
 /** Ids of blocks up to `newest` that may have all that is wanted, in order: every message that has it is among them. */
 export async function* candidates(

@@ -10,8 +10,9 @@ import type { Database } from '../storage/database.ts';
 import { jsonReader } from '../storage/json-rows.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { MessageSetRow } from '../storage/tables.ts';
-import { FEWEST, isComplete, namesOf, type MessageFacts } from './message-facts.ts';
+import { FEWEST, isComplete, namesOf, wordNames, type MessageFacts } from './message-facts.ts';
 import { BLOCK_SIZE, encodePositions } from './position-set.ts';
+import { subjectWords } from './subject-words.ts';
 
 /** The set that holds the ids themselves, one behind the other without their prefix. */
 export const IDS = 'ids';
@@ -22,7 +23,7 @@ export const ID_PREFIX = 'msg_';
 const SETTLED_MS = 30_000;
 /** Reading the names of more messages at once would hold the main loop for over a millisecond. */
 const READ_AT_ONCE = 64;
-type Found = MessageFacts & { id: string };
+type Found = MessageFacts & { id: string; subject: string };
 
 const readFacts = jsonReader<Found>(
   {
@@ -69,20 +70,44 @@ interface Gathered {
 
 async function gather(db: Connection, { id: accountId, after }: Due, size: number): Promise<Gathered> {
   const ids: string[] = [];
-  const places = new Map<string, number[]>();
+  const { places, add } = createPlaces();
   while (ids.length < size) {
     const rows = await readFacts(db, [accountId, ids.at(-1) ?? after, Math.min(READ_AT_ONCE, size - ids.length)]);
     if (rows.length === 0) break;
     for (const row of rows) {
-      for (const name of namesOf(row)) {
-        const known = places.get(name);
-        if (known === undefined) places.set(name, [ids.length]);
-        else known.push(ids.length);
-      }
+      add(row, ids.length);
       ids.push(row.id);
     }
   }
   return { ids, places };
+}
+
+/** Words come again and again: where their positions go is looked up once for all names of a word. */
+function createPlaces(): { places: Gathered['places']; add(row: Found, position: number): void } {
+  const places: Gathered['places'] = new Map();
+  const ofWords = new Map<string, number[][]>();
+  const placesOf = (name: string): number[] => {
+    const known = places.get(name) ?? [];
+    if (known.length === 0) places.set(name, known);
+    return known;
+  };
+  const placesOfWord = (word: string): number[][] => {
+    const known = ofWords.get(word) ?? wordNames(word).map(placesOf);
+    ofWords.set(word, known);
+    return known;
+  };
+  // Two words may begin alike, an address may come twice.
+  const put = (positions: number[], position: number): void => {
+    if (positions.at(-1) !== position) positions.push(position);
+  };
+  return {
+    places,
+    add(row, position) {
+      for (const name of namesOf(row)) put(placesOf(name), position);
+      for (const word of subjectWords(row.subject))
+        for (const positions of placesOfWord(word)) put(positions, position);
+    },
+  };
 }
 
 function setsOf(places: Gathered['places']): Pick<MessageSetRow, 'name' | 'bits'>[] {

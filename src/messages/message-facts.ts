@@ -2,8 +2,6 @@
  * What a message can be found by that never changes, as names: `tag:sale`, `stream:broadcast`, `metadata:order:17`, `word:wel`.
  * Blocks keep for each name which of their messages have it (message-blocks.ts). Pure.
  */
-import { subjectWords } from './subject-words.ts';
-
 export interface MessageFacts {
   stream: string;
   from_domain: string;
@@ -12,7 +10,6 @@ export interface MessageFacts {
   template_id: string | null;
   tags_json: string;
   metadata_json: string;
-  subject: string;
   test: number;
   /** `address_key` of each recipient. */
   recipients: readonly string[];
@@ -39,21 +36,20 @@ export const FEWEST = 16;
 export const isComplete = (name: string): boolean =>
   name.startsWith('test:') || (name.startsWith('word:') && name.length <= 'word:'.length + SHORT);
 
-/** Every name of a message, each once. */
-export function namesOf(facts: MessageFacts): Set<string> {
-  const names = new Set([
+/** Every name of a message but those of its subject's words. */
+export function namesOf(facts: MessageFacts): string[] {
+  const names = [
     streamName(facts.stream),
     domainName(facts.from_domain),
     senderName(facts.sender),
     testName(facts.test === 1),
-  ]);
-  if (facts.template_id !== null) names.add(templateName(facts.template_id));
-  for (const tag of listIn(facts.tags_json)) names.add(tagName(tag));
+    ...listIn(facts.tags_json).map(tagName),
+    ...facts.recipients.map(recipientName),
+  ];
+  if (facts.template_id !== null) names.push(templateName(facts.template_id));
   if (facts.metadata_json !== '{}')
     for (const [name, value] of Object.entries(JSON.parse(facts.metadata_json) as Record<string, string>))
-      names.add(metadataName(name, value));
-  for (const key of facts.recipients) names.add(recipientName(key));
-  for (const word of subjectWords(facts.subject)) for (const name of wordNames(word)) names.add(name);
+      names.push(metadataName(name, value));
   return names;
 }
 

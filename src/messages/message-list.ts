@@ -145,7 +145,7 @@ async function readByBlocks(
   return isSame ? found : null;
 }
 
-/** Candidates that are read at once: so many times what is wanted, and then more each time. */
+/** Candidates that are read at once: so many for each that is wanted, and so many times more each time that they were not enough. */
 const [CANDIDATES_FIRST, MORE_CANDIDATES, MOST_CANDIDATES] = [2, 4, 4000];
 
 async function readCandidates(
@@ -168,19 +168,33 @@ async function readCandidates(
   const found: MessageRow[] = [];
   let waiting: string[] = [];
   let take = part.limit * CANDIDATES_FIRST;
-  const readWaiting = async (): Promise<void> => {
-    for (let at = 0; at < waiting.length && found.length < part.limit; at += take)
-      found.push(...(await readNamed(read, filter, waiting.slice(at, at + take), { ...part, edge: null, limit: part.limit - found.length }))); // prettier-ignore
-    waiting = [];
-    take = Math.min(take * MORE_CANDIDATES, MOST_CANDIDATES);
+  const readWaiting = async (fewest: number): Promise<void> => {
+    while (waiting.length >= fewest && found.length < part.limit) {
+      found.push(...(await readInOrder(read, filter, waiting.slice(0, take), part.limit - found.length)));
+      waiting = waiting.slice(take);
+      take = Math.min(take * MORE_CANDIDATES, MOST_CANDIDATES);
+    }
   };
   for await (const ids of candidates(read, filter.accountId, wanted, range)) {
     waiting.push(...ids.filter((id) => id <= lastId));
-    if (waiting.length >= take) await readWaiting();
+    if (waiting.length >= take) await readWaiting(take);
     if (found.length >= part.limit) return found;
   }
-  await readWaiting();
+  await readWaiting(1);
   return found;
+}
+
+/** Of these messages the first that fit, in the order given: an array is walked in its order, and reading ends with the last that is wanted. */
+async function readInOrder(
+  read: Knex,
+  filter: MessageFilter,
+  ids: readonly string[],
+  limit: number,
+): Promise<MessageRow[]> {
+  const named = beside('(SELECT value AS message_id FROM json_each(?))', []);
+  const query = inBranch(read.select('m.*'), read, filter, { ...named, with: [JSON.stringify(ids)] });
+  narrow(query.where('m.account_id', filter.accountId), filter, named.id);
+  return (await query.limit(limit)) as MessageRow[];
 }
 
 const later = (one: string | null, other: string | null): string | null =>
@@ -190,7 +204,8 @@ const later = (one: string | null, other: string | null): string | null =>
 async function idsBetween(read: Knex, filter: MessageFilter, source: Source, from: string, to: string): Promise<string[]> {
   const found = await Promise.all(
     source.map(async (branch) => {
-      const query = inBranch(read.select({ id: branch.id }), read, filter, alone(branch));
+      // Bounds of time would only be in the way: of two bounds the database takes the first.
+      const query = inBranch(read.select({ id: branch.id }), read, { accountId: filter.accountId }, alone(branch));
       return (await query.where(branch.id, '>=', from).where(branch.id, '<=', to)) as { id: string }[];
     }),
   );
@@ -280,16 +295,17 @@ async function bestSource(read: Knex, filter: MessageFilter, many: number): Prom
     if (only === undefined) return words[0] ?? { kind: 'source', source: [inOrder] };
     if (second === undefined) return { kind: 'source', source: only };
   }
-  const sizes = await Promise.all(sources.map((source) => sizeOf(read, filter, source)));
+  const most = facts.length < 2 ? MOST_COUNTED : Math.min(many, MOST_COUNTED);
+  const sizes = await Promise.all(sources.map((source) => sizeOf(read, filter, source, most)));
   const fewest = Math.min(...sizes);
   const source = sources[sizes.indexOf(fewest)] ?? [inOrder];
   return facts.length < 2 || fewest < many ? { kind: 'source', source } : { kind: 'blocks', facts, source };
 }
 
-async function sizeOf(read: Knex, filter: MessageFilter, source: Source): Promise<number> {
+async function sizeOf(read: Knex, filter: MessageFilter, source: Source, most: number): Promise<number> {
   const counts = await Promise.all(
     source.map(async (branch) => {
-      const some = inBranch(read.select(read.raw('1')), read, filter, alone(branch)).limit(MOST_COUNTED);
+      const some = inBranch(read.select(read.raw('1')), read, filter, alone(branch)).limit(most);
       const row = (await read.count({ n: '*' }).from(some.as('s')).first()) as { n: number } | undefined;
       return row?.n ?? 0;
     }),

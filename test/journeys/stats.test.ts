@@ -120,6 +120,7 @@ describe('journey: stats', () => {
     for (const [query, field] of [
       ['?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z', 'since'],
       ['?bucket=hour&since=2020-01-01T00:00:00Z', 'since'],
+      ['?bucket=hour&by=stream&since=2026-01-20T00:00:00Z', 'since'],
       ['?since=2020-01-01T00:00:00Z', 'since'],
       ['?by=colour', 'by'],
       ['?by=tag&by=stream', 'by'],

@@ -116,7 +116,7 @@ describe('messages/block-search', () => {
     assert.deepEqual(wordNames('😀'), ['word:😀', 'word:']);
     const { from_address, ...row } = made(0);
     const names = namesOf({ ...row, sender: from_address.toLowerCase(), recipients: ['a@b.test'] });
-    for (const name of ['tag:even', 'tag:rare', 'stream:transactional', 'from:hi@acme.test', 'template:tpl_1', 'metadata:shop:a', 'test:1', 'to:a@b.test', 'word:your', 'word:0']) assert.ok(names.has(name), name); // prettier-ignore
+    for (const name of ['tag:even', 'tag:rare', 'stream:transactional', 'from:hi@acme.test', 'template:tpl_1', 'metadata:shop:a', 'test:1', 'to:a@b.test']) assert.ok(names.includes(name), name); // prettier-ignore
   });
 
   it('without any block', () => compare(30));
