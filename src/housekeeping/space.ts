@@ -4,16 +4,14 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';
+import { freshenFigures } from '../storage/planner-figures.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
 
 const HOURLY_MS = 60 * 60_000;
-const DAILY_MS = 24 * HOURLY_MS;
 /** Of all pages; and 8 MiB at least. */
 const FREE_SHARE = 0.05;
 const LEAST_FREE_PAGES = 2048;
-/** Rows that ANALYZE looks at in each index: a millisecond or two, however large it is. */
-const ANALYSIS_LIMIT = 400;
 
 export function spaceRules({
   db,
@@ -41,13 +39,12 @@ export function spaceRules({
     },
     {
       name: 'planner figures',
-      everyMs: DAILY_MS,
+      everyMs: HOURLY_MS,
       stepRows: Infinity,
       async step() {
-        await db.commit.transact(async (tx) => {
-          await tx.run(`PRAGMA analysis_limit = ${String(ANALYSIS_LIMIT)}`);
-          await tx.run('PRAGMA optimize');
-        });
+        // What is stale only the writer knows: it is who has asked for the tables.
+        const writer = { all: <Row>(sql: string) => db.commit.transact((tx) => tx.all<Row>(sql)) };
+        await freshenFigures(writer, (work) => db.commit.transact(work));
         return 0;
       },
     },

@@ -7,6 +7,7 @@ import path from 'node:path';
 import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
 import { takeConnection, type Connection } from './connection.ts';
+import { freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
 
 export interface Database {
@@ -59,7 +60,7 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
       await fast.close();
       await Promise.all([hot.destroy(), read.destroy()]);
       // Only advice for the query planner: a full disk must not keep the database from closing.
-      await connection.run('PRAGMA optimize').catch(() => undefined);
+      await freshenFigures(connection, (work) => work(connection)).catch(() => undefined);
       await connection.close();
       await writer.destroy();
     },

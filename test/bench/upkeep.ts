@@ -1,7 +1,7 @@
 /**
  * `npm run bench:upkeep -- [--messages 1000000] [--data <folder>]`: a database of that many messages, all of them too old, while
  * somebody writes all the time. Prints how fast they go, how long a write waits at worst, and what becomes of the file.
- * `--data` is changed: give a copy.
+ * `--data` is changed: give a copy. `--seconds 60`: no rule runs for longer; the rate is that of what it did.
  *
  * `npm run bench:upkeep -- --life 60 [--messages 120000]`: that many days instead, the messages spread over them, bodies kept for a
  * sixth of the time and messages for a third. Prints the size of the file day by day: it must stop growing.
@@ -20,7 +20,12 @@ import { openDatabase } from '../../src/storage/database.ts';
 import { live } from './life.ts';
 
 const { values } = parseArgs({
-  options: { messages: { type: 'string', default: '1000000' }, data: { type: 'string' }, life: { type: 'string' } },
+  options: {
+    messages: { type: 'string', default: '1000000' },
+    data: { type: 'string' },
+    life: { type: 'string' },
+    seconds: { type: 'string' },
+  },
 });
 const folder = values.data ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-upkeep-'));
 if (values.life !== undefined) {
@@ -57,12 +62,10 @@ const DAY = 86_400_000;
 /** All of the month that was seeded is too old by now. */
 const clock = { ...systemClock, now: () => systemClock.now() + 400 * DAY };
 const done = new Set<string>();
-const counted = { events: 0, messages: 0 };
+const most = Number(values.seconds ?? Infinity) * 1000;
+const taken = new Map<string, number>();
 const log = {
-  info: ({ rule, deleted }: { rule?: string; deleted?: number }) => {
-    console.log(`${String(rule)}: ${String(deleted)}`);
-    if (rule === 'old messages') counted.messages = deleted ?? 0;
-  },
+  info: () => undefined,
   error: (fields: object) => {
     console.error(fields);
   },
@@ -72,6 +75,7 @@ const all = [...retentionRules({ db, clock, retention: kept }), ...spaceRules({ 
 /** Each rule runs once, at once: its time is told when it gives way to the next. */
 const rules = all.map((rule) => {
   const ended = (rows: number, size: number): void => {
+    taken.set(rule.name, (taken.get(rule.name) ?? 0) + rows);
     if (rows < size) done.add(rule.name);
   };
   if ('step' in rule)
@@ -79,7 +83,7 @@ const rules = all.map((rule) => {
   return {
     ...rule,
     everyMs: done.has(rule.name) ? DAY : 0,
-    sizedStep: async (rows: number) => { const taken = await rule.sizedStep(rows); ended(taken.rows, rows); return taken; }, // prettier-ignore
+    sizedStep: async (rows: number) => { const step = await rule.sizedStep(rows); ended(step.rows, rows); return step; }, // prettier-ignore
   };
 });
 const waits: number[] = [];
@@ -93,26 +97,30 @@ const probe = (async () => {
   }
 })();
 const from = performance.now();
-let messagesAt = 0;
 for (const rule of rules) {
   const housekeeping = createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [rule]);
   const began = performance.now();
   housekeeping.start();
-  while (!done.has(rule.name)) await systemClock.sleep(20);
+  const cpu = process.cpuUsage();
+  while (!done.has(rule.name) && performance.now() - began < most) await systemClock.sleep(20);
   await housekeeping.stop();
   const seconds = (performance.now() - began) / 1000;
-  if (rule.name === 'old messages') messagesAt = seconds;
-  console.log(`${rule.name}: ${seconds.toFixed(1)} s`);
+  const { user, system } = process.cpuUsage(cpu);
+  const rows = taken.get(rule.name) ?? 0;
+  console.log(
+    `${rule.name}: ${String(rows)} in ${seconds.toFixed(1)} s, ${(rows / seconds).toFixed(0)} a second; CPU ${((user + system) / 1000 / Math.max(1, rows)).toFixed(3)} ms each`,
+  );
 }
 probing.abort();
 await probe;
 waits.sort((a, b) => a - b);
 const at = (share: number): string =>
   (waits[Math.min(waits.length - 1, Math.floor(waits.length * share))] ?? 0).toFixed(1);
-const { balanced } = await balance(db.read);
+const balanced =
+  values.seconds === undefined ? ((await balance(db.read)).balanced ? 'balance' : 'do NOT balance') : 'not asked';
 await db.close();
 console.log(
-  `${String(Math.round(counted.messages / messagesAt))} messages/s; writes beside it (${String(waits.length)}): p50 ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms; ` +
-    `file ${String(size)} -> ${String(mebibytes(file))} MiB in ${((performance.now() - from) / 1000).toFixed(0)} s; books ${balanced ? 'balance' : 'do NOT balance'}`,
+  `writes beside it (${String(waits.length)}): p50 ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms; ` +
+    `file ${String(size)} -> ${String(mebibytes(file))} MiB in ${((performance.now() - from) / 1000).toFixed(0)} s; books ${balanced}`,
 );
 if (values.data === undefined) rmSync(folder, { recursive: true, force: true });

@@ -37,8 +37,14 @@ describe('housekeeping/space', () => {
     const temp = await openTempDatabase();
     const [, rule] = spaceRules({ db: temp.db, clock: new FakeClock() });
     assert.ok(rule !== undefined && 'step' in rule);
+    await temp.db.commit.insert({ settings: [{ name: 'n', value: 'v' }] });
+    await temp.db.commit.transact((tx) => tx.all('SELECT value FROM settings WHERE name = ?', ['n']));
     assert.equal(await rule.step(), 0);
     assert.deepEqual(await temp.db.commit.transact((tx) => tx.all('PRAGMA analysis_limit')), [{ analysis_limit: 400 }]);
+    const figures = await temp.db.commit.transact((tx) =>
+      tx.all("SELECT idx FROM sqlite_stat1 WHERE tbl = 'settings'"),
+    );
+    assert.equal(figures.length, 1);
     await temp.close();
   });
 });
