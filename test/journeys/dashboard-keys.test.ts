@@ -30,7 +30,7 @@ describe('dashboard: API keys', () => {
   const send = (key: string) => app.request<{ error: { code: string } }>('POST', '/v1/messages', mail, { key });
   const idOf = async (name: string): Promise<string> => {
     const { html } = await browser.open('/developer/keys');
-    return new RegExp(`href="/developer/keys/(key_[^"]+)">${name}<`).exec(html)?.[1] ?? '';
+    return new RegExp(`href="/developer/keys/(key_[^"]+)" title="[^"]*">${name}<`).exec(html)?.[1] ?? '';
   };
 
   it('are made by the form, shown once, and open what was ticked', async () => {
