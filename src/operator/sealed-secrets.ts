@@ -7,7 +7,10 @@ import { KeyFileError, type Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import { sealPurpose } from '../domains/dkim-key.ts';
 
-type Deps = { read: Knex; keyring: Keyring };
+interface Deps {
+  read: Knex;
+  keyring: Keyring;
+}
 
 /** What is sealed under one key of the file, or under one that is not in it. */
 export interface SealedUnder {
