@@ -83,7 +83,7 @@ async function gather(db: Connection, { id: accountId, after }: Due, size: numbe
 }
 
 /** Words come again and again: where their positions go is looked up once for all names of a word. */
-function createPlaces(): { places: Gathered['places']; add(row: Found, position: number): void } {
+function createPlaces(): { places: Gathered['places']; add: (row: Found, position: number) => void } {
   const places: Gathered['places'] = new Map();
   const ofWords = new Map<string, number[][]>();
   const placesOf = (name: string): number[] => {

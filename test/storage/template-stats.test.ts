@@ -40,7 +40,7 @@ describe('migrations/022-template-stats', () => {
       const event: EventRow = {
         id: newId('evt', NOW), account_id: ACCOUNT, type, at, test, message_id: message.id, delivery_id: delivery.id, status: 'sent', machine,
         detail_json: JSON.stringify(detail),
-      } as EventRow;
+      };
       written.messages.push(message);
       written.deliveries.push(delivery);
       written.events.push(event);
