@@ -82,7 +82,7 @@ describe('API shell', () => {
     ['GET', '/', { key: null }, 'not_found', null, 'outside of the API'],
     ['GET', '/v1/messages/', {}, 'not_found', null, 'a path is exact'],
     ['GET', '/v1/Messages', {}, 'not_found', null, 'a path is case-sensitive'],
-    ['GET', '/v1/messages/zzz', {}, 'not_found', null, 'no object can have this id'],
+    ['GET', '/v1/messages/zzz', {}, 'not_found', 'id', 'no object can have this id'],
     ['PUT', '/v1/messages', {}, 'method_not_allowed', null, 'method'],
     ['TRACE', '/v1/messages', { key: null }, 'method_not_allowed', null, '405 comes before 401'],
     ['GET', '/v1/messages', { headers: { accept: '*/*;q=0' } }, 'not_acceptable', 'Accept', 'JSON forbidden'],

@@ -92,7 +92,8 @@ async function endpoint(patient: Patient, fields: Record<string, unknown>): Prom
   const account = (await patient.office.deps.db.read('accounts').first()) as { id: string };
   const row = {
     id: 'whk_1', account_id: account.id, url: 'https://hook.example/in', description: '', events_json: '[]', streams_json: '[]', domains_json: '[]',
-    include_machine_events: 0, include_engagement: 0, concurrency: 1, header_names_json: '[]', headers_sealed: null, secrets_sealed: '',
+    include_machine_events: 0, include_engagement: 0, concurrency: 1, header_names_json: '[]', headers_sealed: null,
+    secrets_sealed: patient.office.deps.keyring.seal('webhook whk_1', '[]'),
     status: 'active', disabled_reason: null, cursor: 0, failures: 0, failing_since: null, warned_at: null, last_success_at: null,
     last_failure_at: null, created_at: 0, created_by: '', updated_at: 0, ...fields,
   }; // prettier-ignore
