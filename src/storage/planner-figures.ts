@@ -12,18 +12,25 @@ const ANALYSIS_LIMIT = 400;
 /** What SQLite would do: `ANALYZE "main"."messages"`. */
 const analyze = /^ANALYZE "main"\."(\w+)"$/;
 
-/** Freshens what is a tenth or less of what there is now, or missing. `run` begins one transaction for each table. */
+/**
+ * Freshens what is a tenth or less of what there is now, or missing. `run` begins one transaction for each table. `mostPages` is
+ * smaller in tests.
+ */
 export async function freshenFigures(
   connection: Pick<Connection, 'all'>,
   run: (work: (tx: Pick<Connection, 'run'>) => Promise<void>) => Promise<void>,
+  mostPages = MOST_PAGES,
 ): Promise<void> {
   const stale = (await connection.all<{ optimize: string }>('PRAGMA optimize(-1)')).flatMap(
     ({ optimize }) => analyze.exec(optimize)?.[1] ?? [],
   );
   const [{ page_count: pages } = { page_count: 0 }] = await connection.all<{ page_count: number }>('PRAGMA page_count');
+  // Who never counted has no table to forget from.
+  const [kept] = await connection.all("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'");
+  if (pages > mostPages && kept === undefined) return;
   for (const table of stale)
     await run(async (tx) => {
-      if (pages <= MOST_PAGES) {
+      if (pages <= mostPages) {
         await tx.run(`PRAGMA analysis_limit = ${String(ANALYSIS_LIMIT)}`);
         await tx.run(`ANALYZE "${table}"`);
         return;

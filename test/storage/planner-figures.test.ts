@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import type { Connection, Value } from '../../src/storage/connection.ts';
 import { freshenFigures } from '../../src/storage/planner-figures.ts';
+import { openTempDatabase } from '../support/temp-database.ts';
 
 /** A database of this many pages whose tables SQLite would look at; what is run is noted, a transaction a line. */
 async function ranOn(pages: number, stale: readonly string[]): Promise<string[]> {
@@ -7,6 +9,7 @@ async function ranOn(pages: number, stale: readonly string[]): Promise<string[]>
   const answers: Record<string, unknown[]> = {
     'PRAGMA optimize(-1)': stale.map((optimize) => ({ optimize })),
     'PRAGMA page_count': [{ page_count: pages }],
+    "SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'": [{}],
   };
   await freshenFigures({ all: async <Row>(sql: string) => (answers[sql] ?? []) as Row[] }, async (work) => {
     const statements: string[] = [];
@@ -37,5 +40,34 @@ describe('storage/planner-figures', () => {
   it('stay as they are where nothing is stale, and run nothing that SQLite did not mean', async () => {
     assert.deepEqual(await ranOn(1000, []), []);
     assert.deepEqual(await ranOn(1000, ['ANALYZE "aux"."x"', 'VACUUM', 'ANALYZE "main"."a"; DROP TABLE b']), []);
+  });
+
+  it('on a large file that was never counted there is nothing to forget; counted once, they are forgotten', async () => {
+    const temp = await openTempDatabase();
+    try {
+      const { db } = temp;
+      await db.commit.transact((tx) =>
+        tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES ('acc_1', 'a', 'x', 1, 0)"),
+      );
+      const run = (work: (tx: Pick<Connection, 'run'>) => Promise<void>): Promise<void> => db.commit.transact(work);
+      const figures = (): Promise<unknown[]> =>
+        db.fast.all("SELECT name FROM sqlite_schema WHERE name = 'sqlite_stat1'");
+      await freshenFigures(staleAccounts(db.fast), run, 0);
+      assert.deepEqual(await figures(), []);
+      await freshenFigures(staleAccounts(db.fast), run);
+      assert.equal((await db.fast.all("SELECT tbl FROM sqlite_stat1 WHERE tbl = 'accounts'")).length > 0, true);
+      await freshenFigures(staleAccounts(db.fast), run, 0);
+      assert.deepEqual(await db.fast.all("SELECT tbl FROM sqlite_stat1 WHERE tbl = 'accounts'"), []);
+    } finally {
+      await temp.close();
+    }
+  });
+
+  /** The database itself, but for what SQLite finds stale: it would want more rows first. */
+  const staleAccounts = (connection: Pick<Connection, 'all'>): Pick<Connection, 'all'> => ({
+    all: async <Row>(sql: string, values?: readonly Value[]) =>
+      sql === 'PRAGMA optimize(-1)'
+        ? ([{ optimize: 'ANALYZE "main"."accounts"' }] as Row[])
+        : connection.all<Row>(sql, values),
   });
 });
