@@ -58,6 +58,8 @@ const mebibytes = (name: string): number =>
 const size = mebibytes(file);
 const db = await openDatabase({ url: `sqlite:${file}` });
 
+/** Tells the writes of this run from those of an earlier one on the same folder. */
+const run = String(Date.now());
 const DAY = 86_400_000;
 /** All of the month that was seeded is too old by now. */
 const clock = { ...systemClock, now: () => systemClock.now() + 400 * DAY };
@@ -91,7 +93,7 @@ const probing = new AbortController();
 const probe = (async () => {
   for (let n = 0; !probing.signal.aborted; n++) {
     const from = performance.now();
-    await db.commit.insert({ settings: [{ name: `probe ${String(n)}`, value: 'x' }] });
+    await db.commit.insert({ settings: [{ name: `probe ${run} ${String(n)}`, value: 'x' }] });
     waits.push(performance.now() - from);
     await systemClock.sleep(10);
   }
