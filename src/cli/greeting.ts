@@ -42,7 +42,7 @@ export function greeting({ url, simulator, key, setUpLink = null }: Greeted): Gr
       `Posthorn is running at ${base}`,
       ...(setUpLink === null
         ? []
-        : ['', 'Make the administrator of the dashboard (once, within 30 minutes):', setUpLink, '']),
+        : ['', 'Create the administrator of the dashboard (once, within 30 minutes):', setUpLink, '']),
       about,
       '',
       'Send a mail to the simulator:',

@@ -102,7 +102,8 @@ export async function files({ config, machine }: Pick<Probes, 'config' | 'machin
 }
 
 const KEY_FILE = 'secret.key';
-const LOST_CURE = 'Put the old file back from the backup: a new one does not open them.';
+const LOST_CURE =
+  'Put the old file back from the backup: a new one does not open them. Where it is lost for good, say so in the file with a line "lost" and the id of the key.';
 
 /** Without the key file, or with another, no mail is signed and no webhook: what is sealed in the database stays shut. */
 export async function secretKey({ config, machine, store }: Pick<Probes, 'config' | 'machine' | 'store'>): Promise<Verdict> {
