@@ -37,6 +37,8 @@ export interface SummedUp {
   from: number;
 }
 
+const LENGTH_MS = { hour: 3_600_000, day: DAY_MS };
+
 /** What is summed up of a half-open range of hours or days. Who reads rows for the rest reads them after this. */
 export async function readSums(
   read: Knex,
@@ -49,7 +51,7 @@ export async function readSums(
   const newest = (await read('event_sums').select('at').where(own).orderBy('at', 'desc').first()) as { at: number } | undefined; // prettier-ignore
   if (newest === undefined) return { lines: [], missing: [], from: -Infinity };
   const rows = (await read('event_sums').select('at', { text: `${by}_json` }).where(own).where('at', '>=', since).where('at', '<', Math.min(until, newest.at + 1)).orderBy('at')) as { at: number; text: string | null }[]; // prettier-ignore
-  const summed: SummedUp = { lines: [], missing: [], from: newest.at + 1 };
+  const summed: SummedUp = { lines: [], missing: [], from: newest.at + LENGTH_MS[span] };
   for (const { at, text } of rows)
     if (text === null || text === MANY) summed.missing.push(at);
     else summed.lines.push({ at, lines: JSON.parse(text) as SumLine[] });
@@ -58,11 +60,13 @@ export async function readSums(
 
 /** Hours and days are over when nobody counts in them any more but by exception. */
 const SETTLED_MS = 120_000;
-const LENGTH_MS = { hour: 3_600_000, day: DAY_MS };
 /** So many hours or days of an account are summed up in one step. */
 const AT_ONCE = 24;
 
-type Deps = { db: Pick<Database, 'commit' | 'fast'>; clock: Pick<Clock, 'now'> };
+interface Deps {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Pick<Clock, 'now'>;
+}
 
 /** Sums up some hours or days of one account; false where all is done that is over. */
 export async function sumUpNext({ db, clock }: Deps): Promise<boolean> {

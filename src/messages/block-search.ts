@@ -40,7 +40,7 @@ export function newestBlock(read: Knex, accountId: string): Promise<Block | unde
 }
 
 /** Blocks are looked at so many at a time: fewer first, as they often fill a page. */
-const [FIRST_WINDOW, MORE_BLOCKS, MOST_IN_WINDOW] = [32, 4, 256];
+const [FIRST_WINDOW, MORE_BLOCKS, MOST_IN_WINDOW] = [8, 8, 256];
 
 /** Ids of blocks up to `newest` that may have all that is wanted, in order: every message that has it is among them. */
 export async function* candidates(
@@ -84,7 +84,7 @@ async function* inWindow(
 ): AsyncGenerator<string[]> {
   const [sets, states] = await Promise.all([
     setsOf(read, accountId, facts, blocks),
-    codes === null ? [] : [await statesOf(read, accountId, codes, blocks)],
+    codes === null ? [] : statesOf(read, accountId, codes, blocks).then((states) => [states]),
   ]);
   for (const part of partsOf(facts, sets, states, blocks)) {
     const found = 'few' in part ? await idsOf(part) : await idsAt(read, accountId, part, changed);

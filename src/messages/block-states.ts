@@ -12,7 +12,9 @@ import { codeSql } from './message-states.ts';
 /** The name of the set with the codes. */
 export const STATES = 'states';
 
-type Deps = { db: Pick<Database, 'commit' | 'fast'> };
+interface Deps {
+  db: Pick<Database, 'commit' | 'fast'>;
+}
 type Block = Pick<MessageBlockRow, 'account_id' | 'block'>;
 
 /** Makes the codes of a block that has none; false where each has them. */
