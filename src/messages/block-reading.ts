@@ -2,7 +2,7 @@
 import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
 import type { MessageRow } from '../storage/tables.ts';
-import { candidates, newestBlock, type Wanted, type WantedFact } from './block-search.ts';
+import { candidates, newestBlock, type IdRange, type Wanted, type WantedFact } from './block-search.ts';
 import type { MessageFilter } from './message-filter.ts';
 import { readInOrder, readSource, type Part } from './message-reading.ts';
 import { alone, inBranch, type Fact, type Source } from './message-sources.ts';
@@ -56,7 +56,7 @@ async function readCandidates(
     descending: part.descending,
   };
   const few = (source: Source | null): WantedFact['few'] =>
-    source === null ? null : (from, to) => idsBetween(read, filter, source, from, to);
+    source === null ? null : (ranges) => idsWithin(read, filter, source, ranges);
   const wanted: Wanted = { facts: facts.map(({ names, source }) => ({ names, few: few(source) })), codes };
   const found: MessageRow[] = [];
   let waiting: string[] = [];
@@ -80,13 +80,15 @@ async function readCandidates(
 const later = (one: string | null, other: string | null): string | null =>
   one === null || (other !== null && other > one) ? other : one;
 
-/** Ids of messages of a source, in a range with both ends. Only its index is read. */
-async function idsBetween(read: Knex, filter: MessageFilter, source: Source, from: string, to: string): Promise<string[]> {
+/** Ids of messages of a source, in some ranges. Only its index is read. */
+async function idsWithin(read: Knex, filter: MessageFilter, source: Source, ranges: readonly IdRange[]): Promise<string[]> {
   const found = await Promise.all(
-    source.map(async (branch) => {
+    source.map(async (one) => {
+      const { from, with: values = [], ...branch } = alone(one);
+      const ranged = { ...branch, from: `json_each(?) AS runs CROSS JOIN ${from}`, with: [JSON.stringify(ranges), ...values] };
       // Bounds of time would only be in the way: of two bounds the database takes the first.
-      const query = inBranch(read.select({ id: branch.id }), read, { accountId: filter.accountId }, alone(branch));
-      return (await query.where(branch.id, '>=', from).where(branch.id, '<=', to)) as { id: string }[];
+      const query = inBranch(read.select({ id: branch.id }), read, { accountId: filter.accountId }, ranged);
+      return (await query.whereRaw(`${branch.id} >= runs.value->>0 AND ${branch.id} <= runs.value->>1`)) as { id: string }[];
     }),
   );
   return [...new Set(found.flat().map(({ id }) => id))];

@@ -21,9 +21,12 @@ export interface Wanted {
 export interface WantedFact {
   /** Its names in the sets: the first that a block has is used, and each fits whatever the one before it does. */
   names: readonly string[];
-  /** Ids of messages that have it, of a range with both ends: asked where a block has none of the names, as they are few then. */
-  few: ((first: string, last: string) => Promise<string[]>) | null;
+  /** Ids of messages that have it, of ranges with both ends: asked where blocks have none of the names, as they are few then. */
+  few: ((ranges: readonly IdRange[]) => Promise<string[]>) | null;
 }
+
+/** Both ends included. */
+export type IdRange = readonly [first: string, last: string];
 
 export interface Range {
   /** Both exclusive; null is no bound. */
@@ -70,9 +73,11 @@ async function nextBlocks(read: Knex, accountId: string, { above, below, descend
   return (await query.orderBy('block', descending ? 'desc' : 'asc').limit(size)) as Block[];
 } // prettier-ignore
 
-/** What is known of blocks: the positions of one that may fit, or the ids themselves of some that follow one another. */
-type Part =
-  { block: Block; positions: readonly number[] | 'all' } | { few: NonNullable<WantedFact['few']>; blocks: Block[] };
+/** What is known of a block: the positions that may fit, or the thing that only few of its messages have. */
+interface Part {
+  block: Block;
+  known: { positions: readonly number[] | 'all' } | { few: NonNullable<WantedFact['few']> };
+}
 
 async function* inWindow(
   read: Knex,
@@ -86,34 +91,41 @@ async function* inWindow(
     setsOf(read, accountId, facts, blocks),
     codes === null ? [] : statesOf(read, accountId, codes, blocks).then((states) => [states]),
   ]);
-  for (const part of partsOf(facts, sets, states, blocks)) {
-    const found = 'few' in part ? await idsOf(part) : await idsAt(read, accountId, part, changed);
-    const within = found.filter((id) => (above === null || id > above) && (below === null || id < below)).sort();
-    if (within.length > 0) yield descending ? within.reverse() : within;
+  const parts = blocks.map((block) => partOf(block, facts, sets, states));
+  const few = await fewIn(parts);
+  for (const { block, known } of parts) {
+    const found = 'few' in known ? within(few.get(known.few) ?? [], block) : await idsAt(read, accountId, block, known.positions, changed); // prettier-ignore
+    const some = found.filter((id) => (above === null || id > above) && (below === null || id < below)).sort();
+    if (some.length > 0) yield descending ? some.reverse() : some;
   }
 }
 
 type SetsByBlock = ReadonlyMap<number, Bitmap>;
 
-function partsOf(facts: readonly WantedFact[], sets: readonly SetsByBlock[], states: readonly SetsByBlock[], blocks: readonly Block[]): Part[] {
-  const parts: Part[] = [];
-  for (const one of blocks) {
-    const few = facts.find((_, at) => sets[at]?.has(one.block) === false)?.few ?? null;
-    const before = parts.at(-1);
-    // Blocks that follow one another and lack the same set are asked for at once.
-    if (few === null) parts.push({ block: one, positions: inAll([...sets, ...states].map((of) => of.get(one.block))) });
-    else if (before !== undefined && 'few' in before && before.few === few) before.blocks.push(one);
-    else parts.push({ few, blocks: [one] });
-  }
-  return parts;
-} // prettier-ignore
+function partOf(
+  block: Block,
+  facts: readonly WantedFact[],
+  sets: readonly SetsByBlock[],
+  states: readonly SetsByBlock[],
+): Part {
+  const few = facts.find((_, at) => sets[at]?.has(block.block) === false)?.few ?? null;
+  if (few !== null) return { block, known: { few } };
+  return { block, known: { positions: inAll([...sets, ...states].map((of) => of.get(block.block))) } };
+}
 
-const idsOf = ({ few, blocks }: Extract<Part, { few: unknown }>): Promise<string[]> => {
-  const [first, last] = [blocks.at(0), blocks.at(-1)];
-  if (first === undefined || last === undefined) return Promise.resolve([]);
-  const [from, to] = first.block < last.block ? [first, last] : [last, first];
-  return few(from.first_id, to.last_id);
-};
+/** The ids of all blocks that lack the same set are asked for at once, in ascending order. */
+async function fewIn(parts: readonly Part[]): Promise<Map<WantedFact['few'], readonly string[]>> {
+  const ranges = new Map<NonNullable<WantedFact['few']>, IdRange[]>();
+  for (const { block, known } of parts)
+    if ('few' in known)
+      ranges.set(known.few, [...(ranges.get(known.few) ?? []), [block.first_id, block.last_id] as const]);
+  const found = await Promise.all([...ranges].map(async ([few, some]) => [few, (await few(some)).sort()] as const));
+  return new Map(found);
+}
+
+/** Of ids in ascending order those of a block. */
+const within = (sorted: readonly string[], { first_id: first, last_id: last }: Block): readonly string[] =>
+  sorted.slice(firstFrom(sorted, first), firstFrom(sorted, `${last}\u0000`));
 
 /** The sets of each thing by block; a block is absent where only its messages know. */
 async function setsOf(
@@ -185,10 +197,11 @@ function inAll(sets: readonly (Bitmap | undefined)[]): number[] | 'all' {
 async function idsAt(
   read: Knex,
   accountId: string,
-  { block, positions }: Exclude<Part, { few: unknown }>,
+  block: Block,
+  positions: readonly number[] | 'all',
   changed: readonly string[],
-): Promise<string[]> {
-  const others = changed.slice(firstFrom(changed, block.first_id), firstFrom(changed, `${block.last_id}\u0000`));
+): Promise<readonly string[]> {
+  const others = within(changed, block);
   if (positions.length === 0) return others;
   const row = (await read('message_sets').select('bits').where({ account_id: accountId, name: IDS, block: block.block }).first()) as Pick<MessageSetRow, 'bits'> | undefined; // prettier-ignore
   if (row === undefined) return others;

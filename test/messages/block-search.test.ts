@@ -79,7 +79,7 @@ describe('messages/block-search', () => {
   });
   after(() => temp.close());
 
-  const maybe = <T>(of: fc.Arbitrary<T>) => fc.option(of, { nil: undefined, freq: 2 });
+  const maybe = <T>(of: fc.Arbitrary<T>) => fc.option(of, { nil: undefined, freq: 1 });
   const wanted = fc.record({
     tags: maybe(fc.uniqueArray(fc.constantFrom('even', 'odd', 'sale', 'rare', 'none'), { minLength: 1, maxLength: 3 })),
     stream: maybe(fc.constantFrom('transactional', 'broadcast')),
