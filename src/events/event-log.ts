@@ -173,11 +173,9 @@ async function numbersOfBatch(read: Knex, { batchId, ...others }: OfBatch, part:
       .from(read.raw('messages as m indexed by messages_by_batch cross join events as e indexed by events_by_message on e.message_id = m.id') as unknown as string)
       .where('m.batch_id', batchId).where('e.sequence', '>', from).where('e.sequence', '<', to)
       .orderBy('e.sequence', order).limit(take)) as Numbered[]; // prettier-ignore
-    const fitting = suitable(read.from('events as e'), others, part)
-      .whereIn('e.type', typesOf(others))
-      .whereRaw('e.sequence IN (SELECT value FROM json_each(?))', [
-        JSON.stringify(next.map(({ sequence }) => sequence)),
-      ]);
+    const named = JSON.stringify(next.map(({ sequence }) => sequence));
+    const looked = read.raw('json_each(?) as s cross join events as e on e.sequence = s.value', [named]);
+    const fitting = suitable(read.from(looked as unknown as string), others, part).whereIn('e.type', typesOf(others));
     found.push(...((await fitting.orderBy('e.sequence', order).limit(part.limit - found.length)) as Numbered[]));
     const last = next.at(-1)?.sequence;
     if (last === undefined || next.length < take || found.length >= part.limit) return found;

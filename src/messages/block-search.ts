@@ -87,10 +87,10 @@ async function* inWindow(
   changed: readonly string[],
   { above, below, descending }: Range,
 ): AsyncGenerator<string[]> {
-  const [sets, states] = await Promise.all([
-    setsOf(read, accountId, facts, blocks),
-    codes === null ? [] : statesOf(read, accountId, codes, blocks).then((states) => [states]),
-  ]);
+  const sets = await setsOf(read, accountId, facts, blocks);
+  // Codes are eight times as long as a set: those of blocks where nothing is left are not read.
+  const open = codes === null ? [] : blocks.filter(({ block }) => inAll(sets.map((of) => of.get(block))).length > 0);
+  const states = codes === null || open.length === 0 ? [] : [await statesOf(read, accountId, codes, open)];
   const parts = blocks.map((block) => partOf(block, facts, sets, states));
   const few = await fewIn(parts);
   for (const { block, known } of parts) {

@@ -58,9 +58,13 @@ export function narrow(query: Knex.QueryBuilder, filter: MessageFilter, id: stri
   if (test !== undefined) query.where('m.test', test ? 1 : 0);
 }
 
+/** The id of ours that a Message-ID names, if it does. */
+export const ownIdIn = (rfcMessageId: string): string | undefined =>
+  /^<(msg_[0-7][0-9a-hjkmnp-tv-z]{25})@/.exec(rfcMessageId)?.[1];
+
 /** Our own ids name the message; those of submitted mail have an index of their own. */
 function narrowToRfcId(query: Knex.QueryBuilder, rfcMessageId: string): void {
-  const [, own] = /^<(msg_[0-7][0-9a-hjkmnp-tv-z]{25})@/.exec(rfcMessageId) ?? [];
+  const own = ownIdIn(rfcMessageId);
   if (own === undefined) query.whereRaw("substr(m.rfc_message_id, 1, 5) <> '<msg_'");
   else query.where('m.id', own);
   query.where('m.rfc_message_id', rfcMessageId);

@@ -7,7 +7,7 @@ import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
 import { addressKey } from '../mail/address.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
 import { domainName, metadataName, recipientName, senderName, streamName, tagName, templateName, testName, wordNames } from './message-facts.ts'; // prettier-ignore
-import { isNamed, wordsOf, type MessageFilter } from './message-filter.ts';
+import { isNamed, ownIdIn, wordsOf, type MessageFilter } from './message-filter.ts';
 import { LONGEST_WORD } from './subject-words.ts';
 
 /** Rows in the order of the list that may be in it. */
@@ -95,7 +95,7 @@ export function plainSources(filter: MessageFilter): Source[] {
   const { accountId, status } = filter;
   const account = ['m.account_id = ?', accountId] as const;
   if (filter.batchId !== undefined) return [[indexed('messages_by_batch', [['m.batch_id = ?', filter.batchId]])]];
-  if (filter.rfcMessageId !== undefined) return [[{ from: 'messages as m', id: 'm.id', where: [] }]];
+  if (filter.rfcMessageId !== undefined) return [[ofRfcId(filter.rfcMessageId)]];
   const sources = indexedFacts(filter).map(({ source }) => source);
   if (filter.test === true) sources.push([indexed('messages_test', [account, ['m.test = 1']])]);
   if (filter.opened === true) sources.push([indexed('messages_opened', [account, ['m.opens > 0']])]);
@@ -104,6 +104,12 @@ export function plainSources(filter: MessageFilter): Source[] {
     sources.push(status.map((one) => indexed('messages_apart', [account, ['m.status = ?', one], [APART]])));
   return sources;
 }
+
+/** Without figures of its tables the database would rather read all of the account. */
+const ofRfcId = (rfcMessageId: string): Branch =>
+  ownIdIn(rfcMessageId) === undefined
+    ? indexed('messages_by_rfc_id', [])
+    : { from: 'messages as m', id: 'm.id', where: [] };
 
 /** An address may be in one message twice: the first of its deliveries stands for the message. */
 const recipientBranch = (key: string): Branch =>

@@ -85,6 +85,8 @@ try {
     ['/v1/webhooks', EXACT_MS],
   ]; // prettier-ignore
   let slow = 0;
+  // What a server does in its first second is not counted with the first row.
+  for (let n = 0; n < 20; n++) await (await fetch(`${appliance.url}/v1/messages`, { headers: { authorization: `Bearer ${key}` } })).text(); // prettier-ignore
   for (const [where, limit] of queries) {
     const times: number[] = [];
     let said = '';

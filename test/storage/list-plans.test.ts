@@ -124,6 +124,17 @@ describe('storage: plans of lists', () => {
     });
   }
 
+  it('takes the index that few are in, without figures as well', async () => {
+    const statements: string[] = [];
+    const note = ({ sql }: { sql: string }): void => void statements.push(sql);
+    temp.db.read.on('query', note);
+    await listMessages(temp.db.read, { accountId: ACCOUNT, rfcMessageId: '<x@elsewhere.test>' }, { newestFirst: true, limit: 25 }); // prettier-ignore
+    await eventsAfter(temp.db.read, { accountId: ACCOUNT, batchId: 'bat_1' }, 0, 25);
+    temp.db.read.removeListener('query', note);
+    assert.ok(statements.some((sql) => sql.includes('indexed by messages_by_rfc_id')));
+    assert.ok(statements.some((sql) => sql.includes('cross join events as e on e.sequence = s.value')));
+  });
+
   it('finds a scan where there is one', async () => {
     assert.equal(
       (await scansOf(() => temp.db.read('messages').where('subject', 'x').first() as Promise<unknown>)).length,
