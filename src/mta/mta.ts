@@ -8,7 +8,7 @@ import type { Bell } from '../base/bell.ts';
 import type { Log } from '../base/log.ts';
 import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
 import type { Database } from '../storage/database.ts';
-import type { DueHint } from '../messages/accept.ts';
+import type { DueHint } from '../messages/due-hint.ts';
 import type { Judge } from '../messages/classify.ts';
 import type { Outcome } from '../messages/delivery.ts';
 import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
