@@ -30,8 +30,11 @@ import { createFormTokens, type FormTokens } from './tokens.ts';
 import { loadViews, type Views } from './views.ts';
 
 export interface Dashboard {
-  /** Whether a path is one of ours: what is not is the API's. */
-  owns(url: string | undefined): boolean;
+  /**
+   * Whether a request is for us; what is not is the API's. A path that nobody has is ours where a person asks for it, who is
+   * better told so by a page than by JSON.
+   */
+  owns(request: Pick<IncomingMessage, 'url' | 'method' | 'headers'>): boolean;
   handle(request: IncomingMessage, response: ServerResponse): void;
   /** Ends what goes on by itself, such as live tails. */
   stop(): void;
@@ -65,12 +68,17 @@ interface House {
   tokens: FormTokens;
   ask: AskInside;
   trusted: ReturnType<typeof networks>;
+  /** First steps of the paths of our pages. */
+  firsts: ReadonlySet<string>;
   /** Ends of what goes on by itself. */
   endings: Set<() => void>;
 }
 
 /** Throws where a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps): Dashboard {
+  const pages = pagesOf(deps);
+  const firsts = new Set(['assets', ...pages.map(({ path }) => firstOf(path))]);
+  const theirs = new Set(deps.routes.map(({ path }) => firstOf(path)));
   const house: House = {
     deps,
     views: loadViews(),
@@ -78,10 +86,9 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
     ask: createInside(deps, deps.routes),
     trusted: networks(deps.config.http.trustedProxies),
+    firsts,
     endings: new Set(),
   };
-  const pages = pagesOf(deps);
-  const firsts = new Set(['assets', ...pages.map(({ path }) => path.split('/')[1] ?? '')]);
   const app = new Koa<State>();
   app.on('error', (err: unknown) => {
     deps.log.debug({ err }, 'a connection broke');
@@ -94,10 +101,12 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
   app.use(show(house));
   const handle = app.callback();
   return {
-    owns(url = '/') {
-      const first = url.split(/[/?]/, 2)[1] ?? '';
+    owns({ url = '/', method, headers }) {
+      const first = firstOf(url);
       // `*` and `//v1/messages` have no first step either, but are not the front page.
-      return first === '' ? /^\/(?:\?|$)/.test(url) : firsts.has(first);
+      if (first === '') return /^\/(?:\?|$)/.test(url);
+      if (firsts.has(first)) return true;
+      return method === 'GET' && !theirs.has(first) && (headers.accept ?? '').includes('text/html');
     },
     handle: (request, response) => void handle(request, response),
     stop() {
@@ -106,6 +115,8 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     },
   };
 }
+
+const firstOf = (url: string): string => url.split(/[/?]/, 2)[1] ?? '';
 
 function answer(house: House): Layer {
   return async (ctx, next) => {
@@ -165,7 +176,7 @@ function routerOf(pages: readonly Page[]): Router<State> {
 
 const noSuchPage = (): Problem => new Problem('not_found', 'There is no such page.');
 
-/** To pages of administrators others are told that they do not exist. */
+/** To pages of administrators others are told that they do not exist; to guests only what is no place of ours. */
 function visitor(house: House): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
@@ -175,13 +186,24 @@ function visitor(house: House): Layer {
         ? null
         : await findSession(house.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
     const { page } = state;
-    if (page === null) throw state.session?.row.stage === 'open' ? noSuchPage() : signInFirst(ctx);
+    if (page === null) throw await nowhere(house, ctx);
     if (page.who !== 'anyone') {
       if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
       if (page.who === 'admin' && state.session.member.is_admin !== 1) throw noSuchPage();
     }
     await next();
   };
+}
+
+async function nowhere(house: House, ctx: Context): Promise<Error> {
+  const { state } = ctx;
+  if (state.session?.row.stage === 'open') {
+    // With the menu around it.
+    state.form = new URLSearchParams();
+    state.visit = await visitOf(house, ctx, guestOf(house, ctx));
+    return noSuchPage();
+  }
+  return house.firsts.has(firstOf(ctx.url)) ? signInFirst(ctx) : noSuchPage();
 }
 
 /** Thrown to get out of all layers: the answer is a redirect. */
@@ -407,7 +429,7 @@ function showProblem(house: House, ctx: Context, error: unknown): void {
   const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = drawn(house, ctx, 'problem', data, 'That did not work');
+  ctx.body = drawn(house, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
 }
 
 function broken({ deps }: House, ctx: Context, error: unknown): Problem {

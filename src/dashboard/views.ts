@@ -1,6 +1,6 @@
 /**
  * The Handlebars views: read and compiled once at start, so that a fault in one shows then and no visitor pays for it.
- * Everything is escaped; what is shown raw is only what chart.ts draws. Views hold no logic but loops and conditions.
+ * Everything is escaped; what is shown raw is only what chart.ts and markdown.ts make. Views hold no logic but loops and conditions.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
