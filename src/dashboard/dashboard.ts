@@ -22,7 +22,9 @@ import { actingAs } from './act.ts';
 import { loadAssets, type Assets } from './assets.ts';
 import { readCookie, writeCookie, type CookieName } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
+import { carried, lateData, lateForm, TooLate } from './late.ts';
 import { createInside, jsonOf, rawOf, type AskInside, type Asking } from './inside.ts';
+import { placeWithin } from './links.ts';
 import { navigation } from './navigation.ts';
 import type { Guest, Page, Shown, Visit } from './page.ts';
 import { pagesOf } from './pages.ts';
@@ -57,6 +59,8 @@ interface State {
   isSecure: boolean;
   /** Learned by the layer `show`. */
   visit: Visit | undefined;
+  /** The cookie of a session that this answer begins. */
+  begun: string | undefined;
 }
 type Context = Koa.ParameterizedContext<State>;
 type Layer = Koa.Middleware<State>;
@@ -188,8 +192,8 @@ function visitor(house: House): Layer {
     const { page } = state;
     if (page === null) throw await nowhere(house, ctx);
     if (page.who !== 'anyone') {
-      if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
-      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw noSuchPage();
+      if (state.session?.row.stage !== 'open') throw await signInAgain(house, ctx);
+      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw await nowhere(house, ctx);
     }
     await next();
   };
@@ -220,6 +224,17 @@ function signInFirst(ctx: Context): SignInFirst {
   return new SignInFirst(`/login${back}`);
 }
 
+/** What was typed when the session was over goes through the sign-in, where it was a form of ours. */
+async function signInAgain(house: House, ctx: Context): Promise<Error> {
+  if (ctx.method !== 'POST') return signInFirst(ctx);
+  const fields = await readFields(house, ctx);
+  const isOurs = house.tokens.isRight(ctx.state.sessionToken, fields.get('_token') ?? '') || isFromHere(ctx);
+  return isOurs ? new TooLate('ended', lateForm(ctx.path, placeBack(ctx), fields)) : signInFirst(ctx);
+}
+
+/** Fetch Metadata: only the browser itself can say this, and only of a page of ours. */
+const isFromHere = (ctx: Context): boolean => ctx.get('sec-fetch-site') === 'same-origin';
+
 function form(house: House): Layer {
   return async (ctx, next) => {
     ctx.state.form = ctx.method === 'POST' ? await readForm(house, ctx) : new URLSearchParams();
@@ -230,21 +245,38 @@ function form(house: House): Layer {
 const badForm = (): Problem =>
   new Problem('invalid_request', 'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.'); // prettier-ignore
 
-async function readForm({ deps, tokens }: House, ctx: Context): Promise<URLSearchParams> {
+async function readFields({ deps }: House, ctx: Context): Promise<URLSearchParams> {
   // Fetch Metadata: a browser says where a request comes from, and another site has no business here.
   const site = ctx.get('sec-fetch-site');
   if (site !== '' && site !== 'same-origin' && site !== 'none') throw badForm();
   if (ctx.is('application/x-www-form-urlencoded') === false) throw badForm();
   const limits = { ...bodyLimits, bodyBytes: FORM_BYTES };
   const body = await readBody({ clock: deps.clock, limits }, ctx.req, 'identity', () => undefined);
-  const fields = new URLSearchParams(body.toString('utf8'));
-  if (!tokens.isRight(boundTo(ctx), fields.get('_token') ?? '')) throw badForm();
-  return fields;
+  return new URLSearchParams(body.toString('utf8'));
 }
+
+async function readForm(house: House, ctx: Context): Promise<URLSearchParams> {
+  const fields = await readFields(house, ctx);
+  const { session, page } = ctx.state;
+  const isRight = house.tokens.isRight(boundTo(ctx), fields.get('_token') ?? '');
+  if (!isRight && (session?.row.stage !== 'open' || !isFromHere(ctx))) throw badForm();
+  // Signed in meanwhile, in another window: there is nothing left to do here.
+  if (!isRight && page?.path === '/login') throw new SignInFirst(placeWithin(fields.get('next')));
+  if (isRight && (page === null || !isOfAccount(page) || !fields.has('_account'))) return fields;
+  ctx.state.visit = await visitOf(house, ctx, guestOf(house, ctx));
+  const isSame = !fields.has('_account') || fields.get('_account') === ctx.state.visit.account.id;
+  if (isRight && isSame) return fields;
+  throw new TooLate(isSame ? 'sign-in' : 'account', lateForm(ctx.path, placeBack(ctx), fields));
+}
+
+/** Pages of which it matters which account is looked at. */
+const isOfAccount = ({ who, path }: Page): boolean =>
+  who === 'member' && !['/account', '/logout'].includes(path) && !path.startsWith('/profile');
 
 /** The cookie that tokens of this visitor's forms are bound to. */
 function boundTo(ctx: Context): string {
-  const { session, sessionToken, isSecure: secure } = ctx.state;
+  const { session, sessionToken, begun, isSecure: secure } = ctx.state;
+  if (begun !== undefined) return begun;
   return session === null ? readCookie(ctx.get('cookie'), 'guest', secure) : sessionToken;
 }
 
@@ -337,6 +369,7 @@ function frameOf({ deps, assets, tokens }: House, ctx: Context, title: string): 
     script: assets.url('app.js'),
     htmx: assets.url('htmx.js'),
     charts: { library: assets.url('uplot.js'), style: assets.url('uplot.css'), script: assets.url('charts.js') },
+    editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
     version: deps.version,
     here: ctx.path,
@@ -346,6 +379,7 @@ function frameOf({ deps, assets, tokens }: House, ctx: Context, title: string): 
           member: { email: visit.member.email, isAdmin: visit.member.is_admin === 1 },
           nav: navigation(ctx.path, visit.member.is_admin === 1),
           account: visit.account,
+          accountId: visit.account.id,
           accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
           manyAccounts: visit.accounts.length > 1,
         }),
@@ -368,6 +402,10 @@ function setCookie(ctx: Context, name: CookieName, value: string | null): void {
 function put(house: House, ctx: Context, shown: Shown): void {
   switch (shown.kind) {
     case 'view':
+      for (const { name, value } of shown.cookies ?? []) {
+        setCookie(ctx, name, value);
+        if (name === 'session' && value !== null) ctx.state.begun = value;
+      }
       ctx.status = shown.status ?? 200;
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = drawn(house, ctx, shown.view, shown.data, shown.title);
@@ -422,6 +460,10 @@ function showProblem(house: House, ctx: Context, error: unknown): void {
     redirect(ctx, error.to);
     return;
   }
+  if (error instanceof TooLate) {
+    showLate(house, ctx, error);
+    return;
+  }
   const problem = error instanceof Problem ? error : broken(house, ctx, error);
   const { code, message, status, retryAfter } = problem;
   if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
@@ -430,6 +472,15 @@ function showProblem(house: House, ctx: Context, error: unknown): void {
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
   ctx.body = drawn(house, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
+}
+
+function showLate(house: House, ctx: Context, { why, form: late }: TooLate): void {
+  const isOver = why === 'ended';
+  ctx.status = isOver ? 401 : 409;
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = isOver
+    ? drawn(house, ctx, 'login', { next: late.back, kept: carried(late), fault: null }, 'Sign in')
+    : drawn(house, ctx, 'late', { ...lateData(late), isOtherAccount: why === 'account' }, 'Not sent yet');
 }
 
 function broken({ deps }: House, ctx: Context, error: unknown): Problem {

@@ -18,7 +18,7 @@ describe('dashboard: addresses', () => {
   let browser: Browser;
   let answers: Record<string, string>;
 
-  const start = async (settings: object): Promise<void> => {
+  const start = async (settings: Record<string, unknown>): Promise<void> => {
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test'), settings });
     browser = await signedIn(app.url, app.operator);
   };
