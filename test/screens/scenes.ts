@@ -83,7 +83,7 @@ const withMuch: Scene[] = [
   at('reputation', '/reputation'),
   at('reputation-provider', '/reputation?provider=google'),
   at('templates', '/templates'),
-  via('template', '/templates', 'a[href^="/templates/tpl_"]'),
+  via('template', '/templates', 'tr:has-text("receipt") a[href^="/templates/tpl_"]'),
   at('template-new', '/templates/new'),
   via('template-versions', '/templates', 'a[href^="/templates/tpl_"]', '/versions'),
   at('suppressions', '/suppressions'),
