@@ -145,6 +145,9 @@ describe('browser: every page', function () {
   });
 });
 
+/** What may be otherwise where there is less room. */
+const NARROW = ['target-size', 'link-name', 'button-name', 'label', 'select-name', 'scrollable-region-focusable'];
+
 /** The page and what it loaded, as it is once it is unpacked. */
 const WEIGHT = `['navigation', 'resource'].flatMap((type) => performance.getEntriesByType(type)).reduce((sum, one) => sum + one.decodedBodySize, 0)`;
 
@@ -179,7 +182,7 @@ async function look(page: Page, where: string): Promise<string[]> {
   const bytes = await page.evaluate<number>(WEIGHT);
   await page.setViewportSize({ width: 360, height: 740 });
   const wide = await tooWide(page);
-  const narrow = await axeFindings(page);
+  const narrow = await axeFindings(page, NARROW);
   const isHurt = (await page.evaluate('window.hurt')) !== undefined;
   return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...wide.map((one) => `too wide: ${one}`), ...narrow.map((one) => `narrow ${one}`), ...(bytes < 200_000 && bytes > 20_000 ? [] : [`weighs ${String(bytes)} bytes`]), ...(isHurt ? ['ran a script'] : [])];
 } // prettier-ignore

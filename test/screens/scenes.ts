@@ -54,8 +54,8 @@ async function open(page: Page, where: string): Promise<void> {
 /** Fills fields by their names and sends the form they stand in, without what the browser itself would hold against it. */
 async function fill(page: Page, fields: Readonly<Record<string, string>>, button = 'button.main, button'): Promise<void> {
   const [first = ''] = Object.keys(fields);
-  for (const [name, value] of Object.entries(fields)) await page.locator(`main form [name="${name}"]:not([type=hidden])`).first().fill(value, { force: true });
-  const form = page.locator('main form').filter({ has: page.locator(`[name="${first}"]:not([type=hidden])`) }).first();
+  const form = page.locator('main form').filter({ has: page.locator(`[name="${first}"]:not([type=hidden])`), visible: true }).last();
+  for (const [name, value] of Object.entries(fields)) await form.locator(`[name="${name}"]:not([type=hidden])`).first().fill(value, { force: true });
   await page.evaluate('for (const form of document.forms) form.noValidate = true');
   await form.locator(button).first().click();
 } // prettier-ignore

@@ -73,9 +73,10 @@ document.addEventListener('click', async (event) => {
 // What a refused form complains of is marked, and the keyboard put there.
 function markFault(root = document) {
   const name = root.querySelector('.fault[data-field]')?.dataset.field.split(/[.[]/)[0];
-  const field =
-    name === undefined ? null : root.querySelector(`main form [name="${CSS.escape(name)}"]:not([type=hidden])`);
-  if (field === null) return;
+  const named = name === undefined ? [] : all(`main form [name="${CSS.escape(name)}"]:not([type=hidden])`, root);
+  // A row that is folded may have a field of the same name.
+  const field = named.find((one) => one.checkVisibility());
+  if (field === undefined) return;
   // Where the form is far down, what is wrong with it stands beside it.
   field.form.before(root.querySelector('.fault[data-field]'));
   field.setAttribute('aria-invalid', 'true');
