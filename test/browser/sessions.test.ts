@@ -70,7 +70,7 @@ describe('browser: windows and sessions', function () {
   it('keeps what was typed when the session ended, with nothing that axe finds on the way', async () => {
     await page.goto('/templates/new');
     await page.getByLabel('Name', { exact: true }).fill('Long work');
-    await page.getByLabel('HTML').fill('<p>Two hours of typing: {{ name }}</p>');
+    await page.getByLabel('HTML', { exact: true }).fill('<p>Two hours of typing: {{ name }}</p>');
     app.clock.advance(13 * 3_600_000);
     await page.getByRole('button', { name: 'Save as a draft' }).click();
     await page.getByText('Your session has ended').waitFor();
@@ -81,7 +81,7 @@ describe('browser: windows and sessions', function () {
     assert.deepEqual(findings, []);
     await page.getByRole('button', { name: 'Send it now' }).click();
     await page.getByText('The template is made').waitFor();
-    assert.equal(await page.getByLabel('HTML').inputValue(), '<p>Two hours of typing: {{ name }}</p>');
+    assert.equal(await page.getByLabel('HTML', { exact: true }).inputValue(), '<p>Two hours of typing: {{ name }}</p>');
   });
 
   it('goes on in one window after signing out and in in another, and asks before it sends what is older', async () => {

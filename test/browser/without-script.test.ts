@@ -78,7 +78,7 @@ describe('browser: without scripts', function () {
     await page.goto('/templates/new');
     await page.getByLabel('Name', { exact: true }).fill('Plain');
     await page.getByLabel('Subject').fill('Hello {{ name }}');
-    await page.getByLabel('HTML').fill('<p>Dear {{ name }}</p>');
+    await page.getByLabel('HTML', { exact: true }).fill('<p>Dear {{ name }}</p>');
     await button('Preview').click();
     const frame = page.frameLocator('iframe[name=preview]');
     await frame.getByText('Hello Ana').waitFor();
