@@ -93,7 +93,7 @@ const pure = [
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;
 /** Parts of such modules that only calculate. */
-const calculations: ReadonlySet<string> = new Set(['isIP', 'isIPv4', 'isIPv6', 'BlockList']);
+const calculations: ReadonlySet<string> = new Set(['isIP', 'isIPv4', 'isIPv6', 'BlockList', 'SocketAddress']);
 
 /** The part of the house a file is in: its folder under src, `app`, `main`, `migrations`, or `data` (JSON files of config/). */
 const partOf = (file: string): string =>
