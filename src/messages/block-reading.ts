@@ -88,7 +88,8 @@ async function idsWithin(read: Knex, filter: MessageFilter, source: Source, rang
       const ranged = { ...branch, from: `json_each(?) AS runs CROSS JOIN ${from}`, with: [JSON.stringify(ranges), ...values] };
       // Bounds of time would only be in the way: of two bounds the database takes the first.
       const query = inBranch(read.select({ id: branch.id }), read, { accountId: filter.accountId }, ranged);
-      return (await query.whereRaw(`${branch.id} >= runs.value->>0 AND ${branch.id} <= runs.value->>1`)) as { id: string }[];
+      query.whereRaw(`${branch.id} >= runs.value->>0 AND ${branch.id} <= runs.value->>1`);
+      return (await query) as { id: string }[];
     }),
   );
   return [...new Set(found.flat().map(({ id }) => id))];
