@@ -1,7 +1,8 @@
 /**
  * `npm run bench:upkeep -- [--messages 1000000] [--data <folder>]`: a database of that many messages, all of them too old, while
  * somebody writes all the time. Prints how fast they go, how long a write waits at worst, and what becomes of the file.
- * `--data` is changed: give a copy. `--seconds 60`: no rule runs for longer; the rate is that of what it did.
+ * `--data` is changed: give a copy. `--seconds 60`: no rule runs for longer; the rate is that of what it did. Of the five writes that
+ * waited longest it says what they waited for.
  *
  * `npm run bench:upkeep -- --life 60 [--messages 120000]`: that many days instead, the messages spread over them, bodies kept for a
  * sixth of the time and messages for a third. Prints the size of the file day by day: it must stop growing.
@@ -17,6 +18,7 @@ import { retentionRules } from '../../src/housekeeping/retention.ts';
 import { spaceRules } from '../../src/housekeeping/space.ts';
 import { balance } from '../../src/messages/books.ts';
 import { openDatabase } from '../../src/storage/database.ts';
+import { Watch, type Write } from './blame.ts';
 import { live } from './life.ts';
 
 const { values } = parseArgs({
@@ -60,6 +62,7 @@ const db = await openDatabase({ url: `sqlite:${file}` });
 
 /** Tells the writes of this run from those of an earlier one on the same folder. */
 const run = String(Date.now());
+const ALONE_MS = 5000;
 const DAY = 86_400_000;
 /** All of the month that was seeded is too old by now. */
 const clock = { ...systemClock, now: () => systemClock.now() + 400 * DAY };
@@ -73,7 +76,9 @@ const log = {
   },
 };
 const kept = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
-const all = [...retentionRules({ db, clock, retention: kept }), ...spaceRules({ db, clock })];
+const watch = new Watch(db.commit, file);
+const watched = { ...db, commit: watch.commit };
+const all = [...retentionRules({ db: watched, clock, retention: kept }), ...spaceRules({ db: watched, clock })];
 /** Each rule runs once, at once: its time is told when it gives way to the next. */
 const rules = all.map((rule) => {
   const ended = (rows: number, size: number): void => {
@@ -88,18 +93,19 @@ const rules = all.map((rule) => {
     sizedStep: async (rows: number) => { const step = await rule.sizedStep(rows); ended(step.rows, rows); return step; }, // prettier-ignore
   };
 });
-const waits: number[] = [];
 const probing = new AbortController();
 const probe = (async () => {
   for (let n = 0; !probing.signal.aborted; n++) {
-    const from = performance.now();
-    await db.commit.insert({ settings: [{ name: `probe ${run} ${String(n)}`, value: 'x' }] });
-    waits.push(performance.now() - from);
+    await watch.write(`probe ${run} ${String(n)}`);
     await systemClock.sleep(10);
   }
 })();
+// What this disk gives to writes that nothing holds up: what they wait beside upkeep is to be read against it.
+await systemClock.sleep(ALONE_MS);
+const alone = watch.writes.splice(0);
 const from = performance.now();
 for (const rule of rules) {
+  watch.rule = rule.name;
   const housekeeping = createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [rule]);
   const began = performance.now();
   housekeeping.start();
@@ -115,14 +121,20 @@ for (const rule of rules) {
 }
 probing.abort();
 await probe;
-waits.sort((a, b) => a - b);
-const at = (share: number): string =>
-  (waits[Math.min(waits.length - 1, Math.floor(waits.length * share))] ?? 0).toFixed(1);
+watch.close();
+const slowest = [...watch.writes].sort((a, b) => b.ms - a.ms);
+const waits = (writes: readonly Write[]): string => {
+  const sorted = writes.map(({ ms }) => ms).sort((a, b) => a - b);
+  const at = (share: number): string =>
+    (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0).toFixed(1);
+  return `(${String(sorted.length)}): p50 ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms`;
+};
 const balanced =
   values.seconds === undefined ? ((await balance(db.read)).balanced ? 'balance' : 'do NOT balance') : 'not asked';
 await db.close();
 console.log(
-  `writes beside it (${String(waits.length)}): p50 ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms; ` +
+  `writes alone ${waits(alone)}; beside it ${waits(watch.writes)}; ` +
     `file ${String(size)} -> ${String(mebibytes(file))} MiB in ${((performance.now() - from) / 1000).toFixed(0)} s; books ${balanced}`,
 );
+for (const { ms, blame } of slowest.slice(0, 5)) console.log(`  ${ms.toFixed(1)} ms: ${blame}`);
 if (values.data === undefined) rmSync(folder, { recursive: true, force: true });
