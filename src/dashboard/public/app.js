@@ -140,6 +140,7 @@ for (const editor of all('form[data-preview]')) {
     waiting = setTimeout(() => editor.requestSubmit(button), 500);
   };
   editor.addEventListener('input', show);
+  editor.addEventListener('submit', () => clearTimeout(waiting));
   if (editor.elements.html.value !== '') show();
 }
 
