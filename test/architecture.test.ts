@@ -88,7 +88,7 @@ const pure = [
   'mta/dns/dane.ts', 'mta/tls-seen.ts', 'inbound/aggregate.ts', 'messages/tls-wish.ts', 'mta/connection/dane.ts',
   'mta/pace.ts', 'mta/shaping.ts', 'mta/operators.ts',
   'backup/manifest.ts',
-  'members/totp.ts', 'dashboard/chart.ts', 'dashboard/words.ts',
+  'members/totp.ts', 'dashboard/chart.ts', 'dashboard/words.ts', 'dashboard/late.ts', 'dashboard/markdown.ts', 'dashboard/preview.ts',
 ]; // prettier-ignore
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;

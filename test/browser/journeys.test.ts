@@ -122,6 +122,23 @@ describe('browser: journeys', function () {
       .waitFor();
   });
 
+  it('colours a template while one types, previews all of it, and checks it by line', async () => {
+    await page.goto('/templates/new');
+    await page.getByLabel('Name', { exact: true }).fill('Receipt');
+    await page.getByLabel('Subject').fill('Hello {{ name }}');
+    await page.getByLabel('HTML', { exact: true }).pressSequentially('<p>Dear {{ name }}</p>');
+    await page.locator('.code .c-out', { hasText: '{{ name }}' }).waitFor();
+    const frame = page.frameLocator('iframe[name=preview]');
+    await frame.getByText('Hello Ana').waitFor();
+    await frame.frameLocator('iframe').getByText('Dear Ana').waitFor();
+    await page.getByRole('button', { name: 'Check the source by line' }).click();
+    await frame.getByText('No faults').waitFor();
+    await page.getByLabel('Text').fill('{{#if paid}}');
+    await frame.getByText('text, line 1').waitFor();
+    await page.getByRole('button', { name: 'Check the source by line' }).click();
+    await frame.getByText('1 fault').waitFor();
+  });
+
   it('corrects a suppression', async () => {
     await page.goto('/suppressions');
     await page.getByLabel('Address', { exact: true }).fill('bo@example.net');

@@ -115,5 +115,10 @@ describe('browser: the keyboard', function () {
     assert.equal(await page.evaluate('document.activeElement.name'), 'email');
     assert.equal(await page.evaluate(`document.activeElement.form.previousElementSibling.id`), 'fault');
     assert.equal(await page.locator('#fault').isVisible(), true);
+    await page.goto('/templates/new');
+    await page.getByLabel('Subject').fill('Hello {{ name');
+    await page.getByRole('button', { name: 'Save as a draft' }).click();
+    await page.getByText('That did not work').waitFor();
+    assert.equal(await page.locator('form > #fault').count(), 1, 'forms that stand beside something keep their place');
   });
 });

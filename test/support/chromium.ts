@@ -1,5 +1,5 @@
 /**
- * A real browser for tests of the dashboard: Debian's Chromium without a screen, one for all files, ended with the run.
+ * A real browser for tests of the dashboard: Debian's Chromium without a screen, ended with its last window.
  * Where it is not installed, the tests are skipped by name.
  */
 import { existsSync, readFileSync } from 'node:fs';
@@ -17,9 +17,16 @@ const PATIENCE_MS = 15_000;
 
 let launched: Promise<Browser> | null = null;
 
-after(async () => {
-  await (await launched)?.close();
-});
+/** Windows that are open: with the last one the browser ends, so that a file of tests leaves none to the next in its process. */
+let open = 0;
+
+async function endBrowser(): Promise<void> {
+  const browser = launched;
+  launched = null;
+  await (await browser)?.close();
+}
+
+after(endBrowser);
 
 /** Skips the test or suite where there is no Chromium. */
 export function needsChromium(context: Mocha.Context): void {
@@ -35,6 +42,13 @@ export async function openWindow(
   const browser = await launched;
   const { width = 1280, height = 900, javaScriptEnabled = true } = options;
   const context = await browser.newContext({ baseURL: url, viewport: { width, height }, javaScriptEnabled });
+  open += 1;
+  const close = context.close.bind(context);
+  context.close = async (...args) => {
+    await close(...args);
+    open -= 1;
+    if (open === 0) await endBrowser();
+  };
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const complaints: string[] = [];

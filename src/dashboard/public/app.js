@@ -78,7 +78,9 @@ function markFault(root = document) {
   const field = named.find((one) => one.checkVisibility());
   if (field === undefined) return;
   // Where the form is far down, what is wrong with it stands beside it.
-  field.form.before(root.querySelector('.fault[data-field]'));
+  const fault = root.querySelector('.fault[data-field]');
+  if (field.form.parentElement.matches('.split')) field.form.prepend(fault);
+  else field.form.before(fault);
   field.setAttribute('aria-invalid', 'true');
   field.setAttribute('aria-describedby', 'fault');
   field.focus();
@@ -138,6 +140,7 @@ for (const editor of all('form[data-preview]')) {
     waiting = setTimeout(() => editor.requestSubmit(button), 500);
   };
   editor.addEventListener('input', show);
+  editor.addEventListener('submit', () => clearTimeout(waiting));
   if (editor.elements.html.value !== '') show();
 }
 
