@@ -82,9 +82,14 @@ export function createAuditLog(deps: {
       timer?.cancel();
       timer = null;
       await Promise.all(writing);
+      // Set again by what failed meanwhile.
+      timer?.cancel();
       const rows = waiting;
       waiting = [];
-      if (rows.length > 0) await insert(rows);
+      if (rows.length === 0) return;
+      await insert(rows).catch((error: unknown) => {
+        report(error, rows.length);
+      });
     },
   };
 }
