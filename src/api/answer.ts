@@ -17,6 +17,9 @@ export interface Answer {
   code: ProblemCode | null;
 }
 
+/** In the books of a read whose client had hung up before its turn came. Nobody is answered with it. */
+export const CLIENT_GONE = 499;
+
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** The error envelope: one member `error` with exactly four members. */

@@ -59,7 +59,7 @@ const listQuery = z.strictObject({
     .enum(['key', 'person'])
     .optional()
     .describe('`key`: uses of keys; `person`: what people did in the dashboard or as operator.'),
-  method: z.string().max(16).optional(),
+  method: z.string().max(16).optional().describe('In any case; commands have `CLI`.'),
   endpoint: z.string().max(200).optional().describe('As the entries show it.'),
   status: integerParameter(100, 599).optional(),
   result: z.enum(results).optional(),
@@ -97,10 +97,18 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
       },
       async ({ query, caller, search }) => {
-        const { limit: _, after: __, before: ___, ...filters } = query;
+        const { limit: _, after: __, before: ___, method, ...filters } = query;
         const list = listName(`${PATH} ${caller.accountId}`, query);
         const wanted = wantedPage(cursors, list, query);
-        const { rows, hasMore } = await pageOfAudit({ db }, { accountId: caller.accountId, ...filters }, wanted);
+        const { rows, hasMore } = await pageOfAudit(
+          { db },
+          {
+            accountId: caller.accountId,
+            ...filters,
+            ...(method === undefined ? {} : { method: method.toUpperCase() }),
+          },
+          wanted,
+        );
         return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
           data: rows.map(auditRecord),
           hasMore,

@@ -93,6 +93,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
           },
         },
         problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+        lasts: true,
       },
       (call) => read(deps, tail, call),
     ),

@@ -110,6 +110,8 @@ export interface Declaration<Params, Query, Body> {
   secretResponse?: boolean;
   /** It is no part of the API but a page for people and their mail programs: whatever stands in the query is passed over, and a body comes as `call.form`. */
   page?: true;
+  /** A read that may last for long on purpose: it does not wait for other reads, nor they for it. */
+  lasts?: true;
   /** False for health checks: their calls are not counted against any rate limit. */
   counted?: boolean;
 }

@@ -65,7 +65,7 @@ const DRAIN_MS = 10_000;
 
 /** Other pages on the same port: what is not theirs is the API's. */
 export interface OtherPages {
-  owns(url: string | undefined): boolean;
+  owns(request: http.IncomingMessage): boolean;
   handle(request: http.IncomingMessage, response: http.ServerResponse): void;
 }
 
@@ -84,7 +84,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const server = createServer(settings, (req, res) => {
     req.url = originForm(req.url ?? '/');
     if (deps.beside?.(req, res) === true) return;
-    if (sharing?.owns(req.url) === true) sharing.handle(req, res);
+    if (sharing?.owns(req) === true) sharing.handle(req, res);
     else void handle(req, res);
   });
   hearAcceptFaults(deps, server, 'api');

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { DAY_MS, statTypes, type StatType } from '../events/stats.ts';
+import { DAY_MS, providerNames, statTypes, type StatType } from '../events/stats.ts';
 import {
   HOURS_KEPT_MS,
   MOST_KEYS,
@@ -65,11 +65,11 @@ const query = z.strictObject({
     .enum(statKeys)
     .optional()
     .describe(`Tell these apart, the ${String(MOST_KEYS)} with the most mail.`),
-  stream: z.string().max(32).optional(),
-  tag: z.string().max(128).optional(),
-  domain: z.string().max(253).optional().describe('The sending domain.'),
-  provider: z.string().max(64).optional().describe('The recipient\'s mailbox provider: `google`, `microsoft`, …, `other`.'), // prettier-ignore
-  template_id: z.string().max(64).optional().describe('Mail of this template. Not together with tags.'),
+  stream: z.string().min(1).max(32).optional(),
+  tag: z.string().min(1).max(128).optional(),
+  domain: z.string().min(1).max(253).optional().describe('The sending domain.'),
+  provider: z.enum(providerNames).optional().describe('The recipient\'s mailbox provider; `other` is all the rest.'), // prettier-ignore
+  template_id: z.string().min(1).max(64).optional().describe('Mail of this template. Not together with tags.'),
   test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
 });
 
@@ -95,7 +95,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         operationId: 'getStats',
         summary: 'Read numbers',
         description:
-          'How many recipients were mailed and what became of them, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too.',
+          'How many recipients were mailed and what became of them, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
         tag: 'stats',
         scope: ['stats:read'],
         query,
@@ -104,7 +104,9 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
       },
       async ({ query: asked, caller, now }) => {
         const wanted = wantedStats(caller.accountId, asked, now);
-        return { status: 200, body: statsRecord(wanted, await readStats(db.read, wanted)) };
+        const whole = wanted.by === null ? null : readStats(db.read, { ...wanted, bucket: 'total', by: null });
+        const [lines, total] = await Promise.all([readStats(db.read, wanted), whole]);
+        return { status: 200, body: statsRecord(wanted, lines, total ?? lines) };
       },
     ),
   ];
@@ -141,10 +143,10 @@ function wantedStats(accountId: string, asked: z.output<typeof query>, now: numb
   return { accountId, since, until, bucket, by, only, test };
 }
 
-function statsRecord(wanted: StatsQuery, lines: readonly StatLine[]): z.output<typeof Stats> {
+function statsRecord(wanted: StatsQuery, lines: readonly StatLine[], all: readonly StatLine[]): z.output<typeof Stats> {
   const { bucket, by, since, until } = wanted;
   const total = { ...zeros };
-  for (const { counts: found } of lines) for (const type of statTypes) total[type] += found[type];
+  for (const { counts: found } of all) for (const type of statTypes) total[type] += found[type];
   const data = by === null ? filled(wanted, lines) : lines;
   const part = (some: number, of: number): number | null =>
     of === 0 ? null : Math.round((some / of) * 10_000) / 10_000;

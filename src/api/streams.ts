@@ -20,6 +20,7 @@ export interface StreamsDeps {
 
 const PATH = '/v1/streams';
 const slugForm = /^[a-z][a-z0-9-]{0,31}$/;
+const SLUG_SAYS = 'must be lower-case letters, digits and hyphens, a letter first, at most 32 characters';
 
 const Stream = z
   .object({
@@ -39,7 +40,7 @@ const name = () => z.string().min(1).max(100).describe('For people.');
 const pool = () =>
   z
     .string()
-    .regex(slugForm)
+    .regex(slugForm, SLUG_SAYS)
     .describe('Name of the sources it is sent from; the default pool where the server has none of that name.');
 const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.');
 
@@ -107,7 +108,7 @@ function addRoute(deps: StreamsDeps): Route {
       scope: ['stream'],
       body: z
         .strictObject({
-          slug: z.string().regex(slugForm).describe('What mails call it: lower-case letters, digits and hyphens.'),
+          slug: z.string().regex(slugForm, SLUG_SAYS).describe('What mails call it: lower-case letters, digits and hyphens.'),
           name: name(),
           type: z.enum(['transactional', 'broadcast']),
           pool: pool().optional(),

@@ -65,7 +65,10 @@ const contents = {
 
 const alias = z
   .string()
-  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/)
+  .regex(
+    /^[a-z0-9][a-z0-9_-]{0,63}$/,
+    'must be lower-case letters, digits, _ and -, a letter or digit first, at most 64 characters',
+  )
   .refine((text) => !isId('tpl', text))
   .register(faults, { says: 'must be 1 to 64 of the characters a-z 0-9 _ -, begin with a letter or digit, and be no id' })
   .nullish()

@@ -7,12 +7,13 @@ import { domainChecks } from '../housekeeping/domain-checks.ts';
 import { endedSuppressions } from '../housekeeping/ended-suppressions.ts';
 import { createHousekeeping } from '../housekeeping/housekeeping.ts';
 import { expiredIdempotency } from '../housekeeping/idempotency.ts';
-import { messageBlocks } from '../housekeeping/message-blocks.ts';
+import { blockRules } from '../housekeeping/message-blocks.ts';
 import { oldAggregates } from '../housekeeping/old-aggregates.ts';
 import { oldSessions } from '../housekeeping/old-sessions.ts';
 import { oldStats } from '../housekeeping/old-stats.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
 import { retiredKeys } from '../housekeeping/retired-keys.ts';
+import { sumsOfNumbers } from '../housekeeping/sums.ts';
 import { spaceRules } from '../housekeeping/space.ts';
 import { webhookLogRules } from '../housekeeping/webhook-log.ts';
 import { listingRule } from '../operator/listings.ts';
@@ -31,12 +32,13 @@ export function buildHousekeeping(
     listingRule({ db, clock, log, resolver, config }),
     endedSuppressions({ db, clock }),
     oldStats({ db, clock }),
+    sumsOfNumbers({ db, clock }),
     oldAggregates({ db, clock }),
     oldSessions({ db, clock, keptMs: config.retention.audit }),
     ...tlsReports(ground, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }),
     ...webhookLogRules({ db, clock }),
-    messageBlocks({ db, clock }),
+    ...blockRules({ db, clock }),
     ...spaceRules({ db, clock }),
   ]);
 }

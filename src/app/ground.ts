@@ -27,7 +27,7 @@ import { createCallers } from '../keys/callers.ts';
 import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createDkimSigners } from '../domains/dkim-signer.ts';
 import { createRenderer } from '../templates/renderer.ts';
-import type { DueHint } from '../messages/accept.ts';
+import type { DueHint } from '../messages/due-hint.ts';
 import { createJudge, type Judge } from '../messages/classify.ts';
 import { createRecorder, HAPPEN } from '../messages/record.ts';
 import type { ReturnPathKey } from '../messages/return-path.ts';

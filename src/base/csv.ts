@@ -1,4 +1,7 @@
-/** Comma-separated values (RFC 4180): a line at a time, from text that comes in pieces. Pure. */
+/**
+ * Comma-separated values (RFC 4180): a line at a time, from text that comes in pieces. Where decimals have a comma, spreadsheets write
+ * semicolons: the first of comma, semicolon and tab in the first line is what separates. Pure.
+ */
 
 export interface CsvReader {
   /** Takes the next piece; returns the records that are complete with it. Throws `CsvFault`. */
@@ -19,6 +22,8 @@ export class CsvFault extends Error {}
 /** A field or line longer than this is a mistake, such as a quote that is never closed. */
 const LONGEST_RECORD = 64 * 1024;
 
+const separators: ReadonlySet<string> = new Set([',', ';', '\t']);
+
 /** Reads text with lines of `LF` or `CRLF`; a byte order mark and empty lines are passed over. */
 export function readCsv(): CsvReader {
   let line = 1;
@@ -28,6 +33,12 @@ export function readCsv(): CsvReader {
   let length = 0;
   let state: 'begin' | 'plain' | 'quoted' | 'closed' = 'begin';
   let begun = false;
+  let separator: string | null = null;
+
+  function separates(character: string): boolean {
+    if (separator === null && separators.has(character)) separator = character;
+    return character === separator;
+  }
 
   function endField(): void {
     fields.push(field);
@@ -57,9 +68,11 @@ export function readCsv(): CsvReader {
       field += '"';
       state = 'quoted';
     } else if (character === '"' && state === 'begin') state = 'quoted';
-    else if (character === ',') endField();
-    else if (character === '\n') endRecord(records);
-    else if (character !== '\r') {
+    else if (separates(character)) endField();
+    else if (character === '\n') {
+      separator ??= ',';
+      endRecord(records);
+    } else if (character !== '\r') {
       if (state === 'closed') throw new CsvFault(`line ${String(line)}: text after the closing quote of a field`);
       state = 'plain';
       field += character;
@@ -90,5 +103,8 @@ export function csvLine(fields: readonly (string | null)[]): string {
 
 function csvField(text: string): string {
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return /[",;\t\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
+
+/** What a field said before `csvLine` kept it from being a formula. */
+export const unguarded = (field: string): string => (/^'[=+\-@\t\r]/.test(field) ? field.slice(1) : field);

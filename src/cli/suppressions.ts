@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { CsvFault, csvLine, readCsv, type CsvRecord } from '../base/csv.ts';
+import { CsvFault, csvLine, readCsv, unguarded, type CsvRecord } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
 import type { Operator } from '../operator/operator.ts';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
@@ -238,14 +238,14 @@ function entryOf(
   columns: Columns,
   { reason: usual, stream: usualStream }: ImportOptions,
 ): Entry | { email: string; why: string } {
-  const at = (place: number): string => (place < 0 ? '' : (fields[place] ?? '').trim());
+  const at = (place: number): string => (place < 0 ? '' : unguarded((fields[place] ?? '').trim()));
   const written = at(columns.email);
   // Longer ones would have the whole part refused that they go in, with lines that are good.
   if (written.length > LONGEST_CELL) return { email: shortened(written), why: 'too long for an address' };
   const email = written;
   const reason = at(columns.reason).toLowerCase();
   if (reason !== '' && !reasons.has(reason))
-    return { email, why: `there is no reason ${JSON.stringify(shortened(reason))}` };
+    return { email, why: `there is no reason ${JSON.stringify(shortened(reason))}: ${[...reasons].join(', ')}` };
   const scope = at(columns.scope);
   if (scope !== '' && scope !== 'account' && !scope.startsWith('stream:'))
     return { email, why: 'the scope is `account` or `stream:` and a slug' };

@@ -2338,8 +2338,28 @@ export interface Operations {
       /** The sending domain. */
       domain?: string | undefined;
 
-      /** The recipient's mailbox provider: `google`, `microsoft`, …, `other`. */
-      provider?: string | undefined;
+      /** The recipient's mailbox provider; `other` is all the rest. */
+      provider?:
+        | 'google'
+        | 'microsoft'
+        | 'yahoo'
+        | 'yahoo_japan'
+        | 'apple'
+        | 'gmx'
+        | 'proton'
+        | 'mailru'
+        | 'yandex'
+        | 'qq'
+        | 'netease'
+        | 'comcast'
+        | 'orange'
+        | 'free'
+        | 'telekom'
+        | 'libero'
+        | 'zoho'
+        | 'fastmail'
+        | 'other'
+        | undefined;
 
       /** Mail of this template. Not together with tags. */
       template_id?: string | undefined;
@@ -2368,6 +2388,8 @@ export interface Operations {
 
       /** `key`: uses of keys; `person`: what people did in the dashboard or as operator. */
       by?: 'key' | 'person' | undefined;
+
+      /** In any case; commands have `CLI`. */
       method?: string | undefined;
 
       /** As the entries show it. */

@@ -22,7 +22,9 @@ import { actingAs } from './act.ts';
 import { loadAssets, type Assets } from './assets.ts';
 import { readCookie, writeCookie, type CookieName } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
+import { carried, lateData, lateForm, TooLate } from './late.ts';
 import { createInside, jsonOf, rawOf, type AskInside, type Asking } from './inside.ts';
+import { placeWithin } from './links.ts';
 import { navigation } from './navigation.ts';
 import type { Guest, Page, Shown, Visit } from './page.ts';
 import { pagesOf } from './pages.ts';
@@ -30,8 +32,11 @@ import { createFormTokens, type FormTokens } from './tokens.ts';
 import { loadViews, type Views } from './views.ts';
 
 export interface Dashboard {
-  /** Whether a path is one of ours: what is not is the API's. */
-  owns(url: string | undefined): boolean;
+  /**
+   * Whether a request is for us; what is not is the API's. A path that nobody has is ours where a person asks for it, who is
+   * better told so by a page than by JSON.
+   */
+  owns(request: Pick<IncomingMessage, 'url' | 'method' | 'headers'>): boolean;
   handle(request: IncomingMessage, response: ServerResponse): void;
   /** Ends what goes on by itself, such as live tails. */
   stop(): void;
@@ -54,6 +59,8 @@ interface State {
   isSecure: boolean;
   /** Learned by the layer `show`. */
   visit: Visit | undefined;
+  /** The cookie of a session that this answer begins. */
+  begun: string | undefined;
 }
 type Context = Koa.ParameterizedContext<State>;
 type Layer = Koa.Middleware<State>;
@@ -65,12 +72,17 @@ interface House {
   tokens: FormTokens;
   ask: AskInside;
   trusted: ReturnType<typeof networks>;
+  /** First steps of the paths of our pages. */
+  firsts: ReadonlySet<string>;
   /** Ends of what goes on by itself. */
   endings: Set<() => void>;
 }
 
 /** Throws where a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps): Dashboard {
+  const pages = pagesOf(deps);
+  const firsts = new Set(['assets', ...pages.map(({ path }) => firstOf(path))]);
+  const theirs = new Set(deps.routes.map(({ path }) => firstOf(path)));
   const house: House = {
     deps,
     views: loadViews(),
@@ -78,10 +90,9 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
     ask: createInside(deps, deps.routes),
     trusted: networks(deps.config.http.trustedProxies),
+    firsts,
     endings: new Set(),
   };
-  const pages = pagesOf(deps);
-  const firsts = new Set(['assets', ...pages.map(({ path }) => path.split('/')[1] ?? '')]);
   const app = new Koa<State>();
   app.on('error', (err: unknown) => {
     deps.log.debug({ err }, 'a connection broke');
@@ -94,10 +105,12 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
   app.use(show(house));
   const handle = app.callback();
   return {
-    owns(url = '/') {
-      const first = url.split(/[/?]/, 2)[1] ?? '';
+    owns({ url = '/', method, headers }) {
+      const first = firstOf(url);
       // `*` and `//v1/messages` have no first step either, but are not the front page.
-      return first === '' ? /^\/(?:\?|$)/.test(url) : firsts.has(first);
+      if (first === '') return /^\/(?:\?|$)/.test(url);
+      if (firsts.has(first)) return true;
+      return method === 'GET' && !theirs.has(first) && (headers.accept ?? '').includes('text/html');
     },
     handle: (request, response) => void handle(request, response),
     stop() {
@@ -106,6 +119,8 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     },
   };
 }
+
+const firstOf = (url: string): string => url.split(/[/?]/, 2)[1] ?? '';
 
 function answer(house: House): Layer {
   return async (ctx, next) => {
@@ -165,7 +180,7 @@ function routerOf(pages: readonly Page[]): Router<State> {
 
 const noSuchPage = (): Problem => new Problem('not_found', 'There is no such page.');
 
-/** To pages of administrators others are told that they do not exist. */
+/** To pages of administrators others are told that they do not exist; to guests only what is no place of ours. */
 function visitor(house: House): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
@@ -175,13 +190,24 @@ function visitor(house: House): Layer {
         ? null
         : await findSession(house.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
     const { page } = state;
-    if (page === null) throw state.session?.row.stage === 'open' ? noSuchPage() : signInFirst(ctx);
+    if (page === null) throw await nowhere(house, ctx);
     if (page.who !== 'anyone') {
-      if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
-      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw noSuchPage();
+      if (state.session?.row.stage !== 'open') throw await signInAgain(house, ctx);
+      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw await nowhere(house, ctx);
     }
     await next();
   };
+}
+
+async function nowhere(house: House, ctx: Context): Promise<Error> {
+  const { state } = ctx;
+  if (state.session?.row.stage === 'open') {
+    // With the menu around it.
+    state.form = new URLSearchParams();
+    state.visit = await visitOf(house, ctx, guestOf(house, ctx));
+    return noSuchPage();
+  }
+  return house.firsts.has(firstOf(ctx.url)) ? signInFirst(ctx) : noSuchPage();
 }
 
 /** Thrown to get out of all layers: the answer is a redirect. */
@@ -198,6 +224,17 @@ function signInFirst(ctx: Context): SignInFirst {
   return new SignInFirst(`/login${back}`);
 }
 
+/** What was typed when the session was over goes through the sign-in, where it was a form of ours. */
+async function signInAgain(house: House, ctx: Context): Promise<Error> {
+  if (ctx.method !== 'POST') return signInFirst(ctx);
+  const fields = await readFields(house, ctx);
+  const isOurs = house.tokens.isRight(ctx.state.sessionToken, fields.get('_token') ?? '') || isFromHere(ctx);
+  return isOurs ? new TooLate('ended', lateForm(ctx.path, placeBack(ctx), fields)) : signInFirst(ctx);
+}
+
+/** Fetch Metadata: only the browser itself can say this, and only of a page of ours. */
+const isFromHere = (ctx: Context): boolean => ctx.get('sec-fetch-site') === 'same-origin';
+
 function form(house: House): Layer {
   return async (ctx, next) => {
     ctx.state.form = ctx.method === 'POST' ? await readForm(house, ctx) : new URLSearchParams();
@@ -208,21 +245,38 @@ function form(house: House): Layer {
 const badForm = (): Problem =>
   new Problem('invalid_request', 'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.'); // prettier-ignore
 
-async function readForm({ deps, tokens }: House, ctx: Context): Promise<URLSearchParams> {
+async function readFields({ deps }: House, ctx: Context): Promise<URLSearchParams> {
   // Fetch Metadata: a browser says where a request comes from, and another site has no business here.
   const site = ctx.get('sec-fetch-site');
   if (site !== '' && site !== 'same-origin' && site !== 'none') throw badForm();
   if (ctx.is('application/x-www-form-urlencoded') === false) throw badForm();
   const limits = { ...bodyLimits, bodyBytes: FORM_BYTES };
   const body = await readBody({ clock: deps.clock, limits }, ctx.req, 'identity', () => undefined);
-  const fields = new URLSearchParams(body.toString('utf8'));
-  if (!tokens.isRight(boundTo(ctx), fields.get('_token') ?? '')) throw badForm();
-  return fields;
+  return new URLSearchParams(body.toString('utf8'));
 }
+
+async function readForm(house: House, ctx: Context): Promise<URLSearchParams> {
+  const fields = await readFields(house, ctx);
+  const { session, page } = ctx.state;
+  const isRight = house.tokens.isRight(boundTo(ctx), fields.get('_token') ?? '');
+  if (!isRight && (session?.row.stage !== 'open' || !isFromHere(ctx))) throw badForm();
+  // Signed in meanwhile, in another window: there is nothing left to do here.
+  if (!isRight && page?.path === '/login') throw new SignInFirst(placeWithin(fields.get('next')));
+  if (isRight && (page === null || !isOfAccount(page) || !fields.has('_account'))) return fields;
+  ctx.state.visit = await visitOf(house, ctx, guestOf(house, ctx));
+  const isSame = !fields.has('_account') || fields.get('_account') === ctx.state.visit.account.id;
+  if (isRight && isSame) return fields;
+  throw new TooLate(isSame ? 'sign-in' : 'account', lateForm(ctx.path, placeBack(ctx), fields));
+}
+
+/** Pages of which it matters which account is looked at. */
+const isOfAccount = ({ who, path }: Page): boolean =>
+  who === 'member' && !['/account', '/logout'].includes(path) && !path.startsWith('/profile');
 
 /** The cookie that tokens of this visitor's forms are bound to. */
 function boundTo(ctx: Context): string {
-  const { session, sessionToken, isSecure: secure } = ctx.state;
+  const { session, sessionToken, begun, isSecure: secure } = ctx.state;
+  if (begun !== undefined) return begun;
   return session === null ? readCookie(ctx.get('cookie'), 'guest', secure) : sessionToken;
 }
 
@@ -315,6 +369,7 @@ function frameOf({ deps, assets, tokens }: House, ctx: Context, title: string): 
     script: assets.url('app.js'),
     htmx: assets.url('htmx.js'),
     charts: { library: assets.url('uplot.js'), style: assets.url('uplot.css'), script: assets.url('charts.js') },
+    editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
     version: deps.version,
     here: ctx.path,
@@ -324,6 +379,7 @@ function frameOf({ deps, assets, tokens }: House, ctx: Context, title: string): 
           member: { email: visit.member.email, isAdmin: visit.member.is_admin === 1 },
           nav: navigation(ctx.path, visit.member.is_admin === 1),
           account: visit.account,
+          accountId: visit.account.id,
           accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
           manyAccounts: visit.accounts.length > 1,
         }),
@@ -346,6 +402,10 @@ function setCookie(ctx: Context, name: CookieName, value: string | null): void {
 function put(house: House, ctx: Context, shown: Shown): void {
   switch (shown.kind) {
     case 'view':
+      for (const { name, value } of shown.cookies ?? []) {
+        setCookie(ctx, name, value);
+        if (name === 'session' && value !== null) ctx.state.begun = value;
+      }
       ctx.status = shown.status ?? 200;
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = drawn(house, ctx, shown.view, shown.data, shown.title);
@@ -400,6 +460,10 @@ function showProblem(house: House, ctx: Context, error: unknown): void {
     redirect(ctx, error.to);
     return;
   }
+  if (error instanceof TooLate) {
+    showLate(house, ctx, error);
+    return;
+  }
   const problem = error instanceof Problem ? error : broken(house, ctx, error);
   const { code, message, status, retryAfter } = problem;
   if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
@@ -407,7 +471,16 @@ function showProblem(house: House, ctx: Context, error: unknown): void {
   const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = drawn(house, ctx, 'problem', data, 'That did not work');
+  ctx.body = drawn(house, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
+}
+
+function showLate(house: House, ctx: Context, { why, form: late }: TooLate): void {
+  const isOver = why === 'ended';
+  ctx.status = isOver ? 401 : 409;
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = isOver
+    ? drawn(house, ctx, 'login', { next: late.back, kept: carried(late), fault: null }, 'Sign in')
+    : drawn(house, ctx, 'late', { ...lateData(late), isOtherAccount: why === 'account' }, 'Not sent yet');
 }
 
 function broken({ deps }: House, ctx: Context, error: unknown): Problem {

@@ -24,5 +24,5 @@ export function given<T extends object>(members: T): Partial<T> {
 
 /** What was filled in, for the form to be shown again; secrets stay out. */
 export function filledIn(form: URLSearchParams): Record<string, string> {
-  return Object.fromEntries([...form].filter(([name]) => name !== '_token' && !name.startsWith('password')));
+  return Object.fromEntries([...form].filter(([name]) => !name.startsWith('_') && !name.startsWith('password')));
 }

@@ -9,7 +9,7 @@ import type { Asked } from './inside.ts';
 
 /** What a handler answers. */
 export type Shown =
-  | { kind: 'view'; view: string; title: string; data: object; status?: number; scripts?: readonly string[] }
+  | { kind: 'view'; view: string; title: string; data: object; status?: number; cookies?: readonly Cookie[] }
   /** 303, so that loading again does not do it again. `say` is told at the top of the next page. */
   | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
   | { kind: 'file'; body: string | Buffer; type: string; name?: string; csp?: string }

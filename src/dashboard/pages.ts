@@ -15,6 +15,7 @@ import { requestLogPages } from './pages/request-log.ts';
 import { setUpPages } from './pages/set-up.ts';
 import { settingsPages } from './pages/settings.ts';
 import { signInPages } from './pages/sign-in.ts';
+import { sourcePages } from './pages/sources.ts';
 import { statsPages } from './pages/stats.ts';
 import { streamPages } from './pages/streams.ts';
 import { suppressionPages } from './pages/suppressions.ts';
@@ -41,6 +42,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...requestLogPages(),
     ...apiPages(deps),
     ...settingsPages(deps),
+    ...sourcePages(),
     ...profilePages(deps),
     ...queuePages(deps),
     ...watchPages(),

@@ -1,6 +1,6 @@
 /**
  * The Handlebars views: read and compiled once at start, so that a fault in one shows then and no visitor pays for it.
- * Everything is escaped; what is shown raw is only what chart.ts draws. Views hold no logic but loops and conditions.
+ * Everything is escaped; what is shown raw is only what chart.ts and markdown.ts make. Views hold no logic but loops and conditions.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -34,10 +34,13 @@ export function loadViews(): Views {
   };
   return {
     page: (view, data, frame) =>
-      render('layout', { ...frame, ...hasPlots(data), content: render(view, { ...frame, ...data }) }),
+      render('layout', { ...frame, ...wants(data), content: render(view, { ...frame, ...data }) }),
     part: (view, data, frame) => render('part', { ...frame, content: render(view, { ...frame, ...data }) }),
   };
 }
 
-/** Charts want a library of 50 KB; pages without one go without it. */
-const hasPlots = (data: object): { hasPlots: boolean } => ({ hasPlots: 'hasPlots' in data && data.hasPlots === true });
+/** Charts want a library of 50 KB, an editor a script of its own; other pages go without them. */
+const wants = (data: object): { hasPlots: boolean; hasEditor: boolean } => ({
+  hasPlots: 'hasPlots' in data && data.hasPlots === true,
+  hasEditor: 'hasEditor' in data && data.hasEditor === true,
+});

@@ -116,6 +116,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
-  /** Figures of chart.ts: nothing in them comes from outside unescaped. */
+  /** HTML of chart.ts and markdown.ts: nothing in it comes from outside unescaped. */
   drawing: (value: unknown) => new SafeString(String(value)),
 };

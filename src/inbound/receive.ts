@@ -15,7 +15,7 @@ import { addressKey } from '../mail/address.ts';
 import type { Happening } from '../messages/delivery.ts';
 import type { Recorder } from '../messages/record.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
-import { hintsOf, type DueHint } from '../messages/accept.ts';
+import { hintsOf, type DueHint } from '../messages/due-hint.ts';
 import { ownMailRows, type OwnMailRows } from '../messages/own-mail.ts';
 import type { RetryRule } from '../messages/retry.ts';
 import type { Committer } from '../storage/commit.ts';

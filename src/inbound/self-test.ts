@@ -9,7 +9,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { writeDeliveryReport } from '../mail/delivery-report-write.ts';
 import { writeHead } from '../mail/message-head.ts';
-import { hintsOf, type DueHint } from '../messages/accept.ts';
+import { hintsOf, type DueHint } from '../messages/due-hint.ts';
 import { ownMailRows } from '../messages/own-mail.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Committer } from '../storage/commit.ts';

@@ -5,11 +5,20 @@
 import type { Knex } from 'knex';
 import type { MessageBlockRow, MessageSetRow } from '../storage/tables.ts';
 import { ID_LENGTH, ID_PREFIX, IDS } from './message-blocks.ts';
+import { STATES } from './block-states.ts';
 import { isComplete } from './message-facts.ts';
-import { decodePositions, intersect, positionsIn, type Bitmap } from './position-set.ts';
+import { decodePositions, intersect, positionsIn, positionsOf, type Bitmap } from './position-set.ts';
 
-/** One thing that all messages must have. */
+/** What all messages must have. */
 export interface Wanted {
+  /** Things that never change. */
+  facts: readonly WantedFact[];
+  /** Which of the codes of what does change; null where it does not matter. */
+  codes: readonly number[] | null;
+}
+
+/** One thing that a message has from its beginning. */
+export interface WantedFact {
   /** Its names in the sets: the first that a block has is used, and each fits whatever the one before it does. */
   names: readonly string[];
   /** Ids of messages that have it, of a range with both ends: asked where a block has none of the names, as they are few then. */
@@ -31,21 +40,23 @@ export function newestBlock(read: Knex, accountId: string): Promise<Block | unde
 }
 
 /** Blocks are looked at so many at a time: fewer first, as they often fill a page. */
-const [FIRST_WINDOW, MOST_IN_WINDOW] = [32, 128];
+const [FIRST_WINDOW, MORE_BLOCKS, MOST_IN_WINDOW] = [8, 8, 256];
 
 /** Ids of blocks up to `newest` that may have all that is wanted, in order: every message that has it is among them. */
 export async function* candidates(
   read: Knex,
   accountId: string,
-  wanted: readonly Wanted[],
+  wanted: Wanted,
   range: Range,
 ): AsyncGenerator<string[]> {
+  // Read before any codes: what is taken over into these meanwhile is in both.
+  const changed = wanted.codes === null ? [] : await changedTo(read, accountId, wanted.codes);
   let { above, below } = range;
-  for (let size = FIRST_WINDOW; ; size = Math.min(size * 2, MOST_IN_WINDOW)) {
+  for (let size = FIRST_WINDOW; ; size = Math.min(size * MORE_BLOCKS, MOST_IN_WINDOW)) {
     const blocks = await nextBlocks(read, accountId, { ...range, above, below }, size);
     const last = blocks.at(-1);
     if (last === undefined) return;
-    yield* inWindow(read, accountId, wanted, blocks, range);
+    yield* inWindow(read, accountId, wanted, blocks, changed, range);
     if (blocks.length < size) return;
     if (range.descending) below = last.first_id;
     else above = last.last_id;
@@ -60,30 +71,37 @@ async function nextBlocks(read: Knex, accountId: string, { above, below, descend
 } // prettier-ignore
 
 /** What is known of blocks: the positions of one that may fit, or the ids themselves of some that follow one another. */
-type Part = { block: number; positions: number[] } | { few: NonNullable<Wanted['few']>; blocks: Block[] };
+type Part =
+  { block: Block; positions: readonly number[] | 'all' } | { few: NonNullable<WantedFact['few']>; blocks: Block[] };
 
 async function* inWindow(
   read: Knex,
   accountId: string,
-  wanted: readonly Wanted[],
+  { facts, codes }: Wanted,
   blocks: readonly Block[],
+  changed: readonly string[],
   { above, below, descending }: Range,
 ): AsyncGenerator<string[]> {
-  const sets = await Promise.all(wanted.map(({ names }) => setsOf(read, accountId, names, blocks)));
-  for (const part of partsOf(wanted, sets, blocks)) {
-    const found = 'few' in part ? await idsOf(part) : await idsAt(read, accountId, part.block, part.positions);
+  const [sets, states] = await Promise.all([
+    setsOf(read, accountId, facts, blocks),
+    codes === null ? [] : statesOf(read, accountId, codes, blocks).then((states) => [states]),
+  ]);
+  for (const part of partsOf(facts, sets, states, blocks)) {
+    const found = 'few' in part ? await idsOf(part) : await idsAt(read, accountId, part, changed);
     const within = found.filter((id) => (above === null || id > above) && (below === null || id < below)).sort();
     if (within.length > 0) yield descending ? within.reverse() : within;
   }
 }
 
-function partsOf(wanted: readonly Wanted[], sets: readonly ReadonlyMap<number, Bitmap>[], blocks: readonly Block[]): Part[] {
+type SetsByBlock = ReadonlyMap<number, Bitmap>;
+
+function partsOf(facts: readonly WantedFact[], sets: readonly SetsByBlock[], states: readonly SetsByBlock[], blocks: readonly Block[]): Part[] {
   const parts: Part[] = [];
   for (const one of blocks) {
-    const few = wanted.find((_, at) => sets[at]?.has(one.block) === false)?.few ?? null;
+    const few = facts.find((_, at) => sets[at]?.has(one.block) === false)?.few ?? null;
     const before = parts.at(-1);
     // Blocks that follow one another and lack the same set are asked for at once.
-    if (few === null) parts.push({ block: one.block, positions: inAll(sets.map((of) => of.get(one.block))) });
+    if (few === null) parts.push({ block: one, positions: inAll([...sets, ...states].map((of) => of.get(one.block))) });
     else if (before !== undefined && 'few' in before && before.few === few) before.blocks.push(one);
     else parts.push({ few, blocks: [one] });
   }
@@ -97,39 +115,95 @@ const idsOf = ({ few, blocks }: Extract<Part, { few: unknown }>): Promise<string
   return few(from.first_id, to.last_id);
 };
 
-/** The sets of a thing by block; a block is absent where only its messages know. */
+/** The sets of each thing by block; a block is absent where only its messages know. */
 async function setsOf(
+  read: Knex,
+  accountId: string,
+  facts: readonly WantedFact[],
+  blocks: readonly Block[],
+): Promise<Map<number, Bitmap>[]> {
+  const found = facts.map(() => new Map<number, Bitmap>());
+  const most = Math.max(0, ...facts.map(({ names }) => names.length));
+  for (let n = 0; n < most; n++) {
+    // Of each thing the next name, all in one statement.
+    const names = facts.map((fact, at) => ((found[at]?.size ?? 0) < blocks.length ? fact.names[n] : undefined));
+    const rows = await rowsOf(read, accountId, names.filter((name) => name !== undefined), blocks); // prettier-ignore
+    for (const { name, block, bits } of rows)
+      for (const [at, one] of names.entries())
+        if (one === name && found[at]?.has(block) === false) found[at].set(block, decodePositions(bits));
+  }
+  for (const [at, { names }] of facts.entries()) {
+    const last = names.at(-1);
+    if (last === undefined || !isComplete(last)) continue;
+    for (const { block } of blocks)
+      if (found[at]?.has(block) === false) found[at].set(block, decodePositions(new Uint8Array(0)));
+  }
+  return found;
+}
+
+async function rowsOf(
   read: Knex,
   accountId: string,
   names: readonly string[],
   blocks: readonly Block[],
-): Promise<Map<number, Bitmap>> {
-  const found = new Map<number, Bitmap>();
+): Promise<Pick<MessageSetRow, 'name' | 'block' | 'bits'>[]> {
+  if (names.length === 0) return [];
   const numbers = blocks.map(({ block }) => block);
-  const [lowest, highest] = [Math.min(...numbers), Math.max(...numbers)];
-  for (const name of names) {
-    if (found.size >= blocks.length) break;
-    const rows = (await read('message_sets').select('block', 'bits').where({ account_id: accountId, name }).whereBetween('block', [lowest, highest])) as Pick<MessageSetRow, 'block' | 'bits'>[]; // prettier-ignore
-    for (const { block, bits } of rows) if (!found.has(block)) found.set(block, decodePositions(bits));
-  }
-  const last = names.at(-1);
-  if (last !== undefined && isComplete(last))
-    for (const block of numbers) if (!found.has(block)) found.set(block, decodePositions(new Uint8Array(0)));
-  return found;
+  const rows = read('message_sets').select('name', 'block', 'bits').where({ account_id: accountId });
+  return (await rows
+    .whereIn('name', names)
+    .whereBetween('block', [Math.min(...numbers), Math.max(...numbers)])) as MessageSetRow[];
 }
 
-/** Positions that are in all sets. */
-function inAll(sets: readonly (Bitmap | undefined)[]): number[] {
-  const known = sets.filter((set) => set !== undefined);
-  const [first, ...others] = known;
-  if (first === undefined) throw new Error('a block without any set is asked for by its messages');
+/** Positions whose code is one of these, by block. */
+async function statesOf(
+  read: Knex,
+  accountId: string,
+  codes: readonly number[],
+  blocks: readonly Block[],
+): Promise<Map<number, Bitmap>> {
+  const fits = new Uint8Array(256);
+  for (const code of codes) fits[code] = 1;
+  const rows = await rowsOf(read, accountId, [STATES], blocks);
+  return new Map(rows.map(({ block, bits }) => [block, positionsOf(bits, fits)]));
+}
+
+/** Ids of messages that have come to one of these codes since those of their blocks were made, in ascending order. */
+async function changedTo(read: Knex, accountId: string, codes: readonly number[]): Promise<string[]> {
+  const rows = (await read('message_changes').select('message_id').where({ account_id: accountId }).whereIn('code', codes).orderBy('message_id')) as { message_id: string }[]; // prettier-ignore
+  return rows.map(({ message_id }) => message_id);
+}
+
+/** Positions that are in all sets that are known. */
+function inAll(sets: readonly (Bitmap | undefined)[]): number[] | 'all' {
+  const [first, ...others] = sets.filter((set) => set !== undefined);
+  if (first === undefined) return 'all';
   for (const other of others) if (!intersect(first, other)) return [];
   return positionsIn(first);
 }
 
-async function idsAt(read: Knex, accountId: string, block: number, positions: readonly number[]): Promise<string[]> {
-  if (positions.length === 0) return [];
-  const row = (await read('message_sets').select('bits').where({ account_id: accountId, name: IDS, block }).first()) as Pick<MessageSetRow, 'bits'> | undefined; // prettier-ignore
-  if (row === undefined) return [];
-  return positions.map((at) => ID_PREFIX + row.bits.toString('latin1', at * ID_LENGTH, (at + 1) * ID_LENGTH));
+async function idsAt(
+  read: Knex,
+  accountId: string,
+  { block, positions }: Exclude<Part, { few: unknown }>,
+  changed: readonly string[],
+): Promise<string[]> {
+  const others = changed.slice(firstFrom(changed, block.first_id), firstFrom(changed, `${block.last_id}\u0000`));
+  if (positions.length === 0) return others;
+  const row = (await read('message_sets').select('bits').where({ account_id: accountId, name: IDS, block: block.block }).first()) as Pick<MessageSetRow, 'bits'> | undefined; // prettier-ignore
+  if (row === undefined) return others;
+  const all = positions === 'all' ? Array.from({ length: row.bits.length / ID_LENGTH }, (_, at) => at) : positions;
+  const found = all.map((at) => ID_PREFIX + row.bits.toString('latin1', at * ID_LENGTH, (at + 1) * ID_LENGTH));
+  return others.length === 0 ? found : [...new Set([...found, ...others])];
+}
+
+/** The place of the first that is not before `id`. */
+function firstFrom(sorted: readonly string[], id: string): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] ?? '') < id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

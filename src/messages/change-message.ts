@@ -8,7 +8,7 @@ import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { DeliveryRow, DeliveryStatus, MessageRow } from '../storage/tables.ts';
-import type { DueHint } from './accept.ts';
+import type { DueHint } from './due-hint.ts';
 import { isWaiting } from './decide.ts';
 import type { Occurrence, Recorded, Recorder, RowsAfter } from './record.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';

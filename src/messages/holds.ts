@@ -10,7 +10,7 @@ import type { Streams } from '../accounts/stream-store.ts';
 import type { AccountPauses } from '../accounts/account-store.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { DeliveryRow, HoldRow } from '../storage/tables.ts';
-import type { DueHint } from './accept.ts';
+import type { DueHint } from './due-hint.ts';
 import type { HoldBook, MailFacts } from './hold-book.ts';
 import type { Recorder } from './record.ts';
 

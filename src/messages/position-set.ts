@@ -37,6 +37,14 @@ export function decodePositions(bytes: Uint8Array): Bitmap {
   return bitmap;
 }
 
+/** Positions of bytes that `fits` has a 1 for. */
+export function positionsOf(bytes: Uint8Array, fits: Uint8Array): Bitmap {
+  const bitmap = new Uint32Array(BITMAP_BYTES / 4);
+  for (let at = 0; at < bytes.length; at++)
+    if (fits[bytes[at] ?? 0] === 1) bitmap[at >> 5] = (bitmap[at >> 5] ?? 0) | (1 << (at & 31));
+  return bitmap;
+}
+
 /** Takes out of `bitmap` what is not in `other`; says whether anything is left. */
 export function intersect(bitmap: Bitmap, other: Bitmap): boolean {
   let left = 0;

@@ -8,35 +8,32 @@ import type { Bell } from '../base/bell.ts';
 import type { Log } from '../base/log.ts';
 import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
 import type { Database } from '../storage/database.ts';
-import type { DueHint } from '../messages/accept.ts';
+import type { DueHint } from '../messages/due-hint.ts';
 import type { Judge } from '../messages/classify.ts';
 import type { Outcome } from '../messages/delivery.ts';
 import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
 import type { LaneLimits } from '../messages/hold-book.ts';
 import type { Recorder } from '../messages/record.ts';
-import { nextTryAt, type RetryRule } from '../messages/retry.ts';
-import { createBatchLoader } from '../base/batch-loader.ts';
+import type { RetryRule } from '../messages/retry.ts';
+import { createAttempts } from './attempt.ts';
 import { createBreaker } from './breaker.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import { createPool, type PoolLimits } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { deliver, needOf, type DeliverDeps } from './deliver.ts';
+import { needOf } from './deliver.ts';
 import { createHostTls } from './host-tls.ts';
 import { createLaneControl, type LaneChange, type LaneLimitsReport } from './lane-control.ts';
-import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
-import { createPrepare, type Held, type PrepareDeps, type Prepared, type Ready } from './prepare.ts';
-import { createSetUpWarnings } from './set-up-warnings.ts';
-import { simulate, simulatedEnd } from './simulator.ts';
+import { createPlacing } from './placing.ts';
+import { createPrepare, type PrepareDeps, type Prepared } from './prepare.ts';
 import { compileRules } from './shaping.ts';
 import type { Destination, Sites } from './sites.ts';
-import { DEFAULT_POOL, laneName, type Source, type Sources, type Wish } from './sources.ts';
-import { createSweeper, SWEEP_MS } from './sweeper.ts';
+import { laneName, type Source, type Sources } from './sources.ts';
+import { createSweeper } from './sweeper.ts';
 import type { TlsSeen } from './tls-seen.ts';
 import type { ThrottleLimits } from './throttle.ts';
 import { createTranscripts, type Transcripts } from './transcripts.ts';
 import { createWindows, type Job } from './windows.ts';
-import { loadWishes } from './wishes.ts';
-import { workLane, type Attempted, type Elsewhere, type WorkerDeps } from './worker.ts';
+import { workLane, type WorkerDeps } from './worker.ts';
 
 export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
   db: Pick<Database, 'fast' | 'commit'>;
@@ -125,38 +122,25 @@ const STOP_LONGEST_MS = 60_000;
 const STOP_WRITE_MS = 2_000;
 /** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
 const INNER_SLOTS = 64;
-const SIMULATOR_LANE = '~simulator';
-const DISCARD_LANE = '~discard';
-const NOWHERE_LANE = '~nowhere';
-const UNTRIED_MS = 2_000;
 /** So long in one phase is waiting; a healthy host answers in far less. */
 const LONG_WAIT_MS = 10_000;
 const WAITING_LOOK_MS = 2_000;
-const EXHAUSTED_QUIET_MS = 60_000;
 
 export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const { clock, log } = deps;
   const breaker = createBreaker();
   const hostTls = createHostTls(deps);
   const pool = createPool({ clock }, options.pool);
-  const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
   const transcripts = createTranscripts({ clock });
   const { sources } = deps;
-  const deliverDeps = {
+  const windows = createWindows({
+    db: deps.db,
     clock,
-    pool,
-    tls,
-    memory: hostTls.memory,
-    breaker,
-    transcripts,
-    timeouts: options.timeouts,
-    ...(deps.tlsSeen === undefined ? {} : { tlsSeen: deps.tlsSeen }),
-  };
-  /** What a delivery by each source may touch. */
-  const bySource = new Map<string | null, DeliverDeps>();
-  const wishes = createBatchLoader<Wish>((ids) => loadWishes(deps, ids));
-  const warnings = createSetUpWarnings({ clock, log });
-  const windows = createWindows({ db: deps.db, clock, offer: place, failed: storageFailed });
+    offer: (job) => {
+      placing.place(job);
+    },
+    failed: storageFailed,
+  });
   const prepare = createPrepare({ ...deps, holdOf: deps.holds.of, ownName: options.hostname });
   const worker: WorkerDeps = {
     clock,
@@ -164,20 +148,22 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     windows: {
       ...windows,
       done(job, dueAt) {
-        giveUpPlace(job);
+        placing.giveUpPlace(job);
         windows.done(job, dueAt);
       },
     },
     epoch: options.epoch,
     leaseMs: options.timeouts.attempt + LEASE_MARGIN_MS,
-    prepare: async (job) => stopsHere(job) ?? (await prepare.begin(job.id)),
-    elsewhere: place,
-    attempt,
+    prepare: async (job) => placing.stopsHere(job) ?? (await prepare.begin(job.id)),
+    elsewhere: (job) => {
+      placing.place(job);
+    },
+    attempt: (job, mail, number, connected) => attempt(job, mail, number, connected),
     failed: storageFailed,
   };
   const lanes: Lanes<Job> = createLanes<Job>({
     work: (lane) => workLane(worker, lane),
-    slots: slotsOf,
+    slots: (lane) => placing.slotsOf(lane),
     maxSlots: () => options.maxConnections,
     failed: (lane, error) => {
       log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error');
@@ -199,6 +185,16 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     { lane: options.lane, rules: compileRules(options.shaping), innerSlots: INNER_SLOTS },
   );
+  const placing = createPlacing({
+    ...deps,
+    control,
+    windows,
+    lanes,
+    offered() {
+      if (lanes.starving() > 0) watchWaiting();
+    },
+    isStopping: () => stopping,
+  });
   const sweeper = createSweeper(
     {
       ...deps,
@@ -215,44 +211,25 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     { epoch: options.epoch, retry: options.retry, stalledMs: options.timeouts.attempt + LEASE_MARGIN_MS },
   );
+  const attempt = createAttempts(
+    {
+      ...deps,
+      control,
+      breaker,
+      pool,
+      tls: createTlsClient(options.ca === undefined ? {} : { ca: options.ca }),
+      hostTls,
+      transcripts,
+      pump: (lane) => {
+        lanes.pump(lane);
+      },
+    },
+    options,
+  );
   let unlisten: (() => void)[] = [];
   let freeing: Promise<void> | null = null;
   let watch: Timer | null = null;
   let stopping = false;
-  let toldExhaustedAt = -Infinity;
-
-  /** What keeps the job from being tried in its lane: a hold of all lanes of its site, or its source may not send there now. */
-  function stopsHere(job: Job): Held | Elsewhere | null {
-    const { domain, source = null, wish } = job;
-    giveUpPlace(job);
-    const known = deps.sites.known(domain);
-    if (known?.kind !== 'site') return null;
-    const hold = deps.holds.ofLane(known.name);
-    if (hold !== null) return { kind: 'held', hold };
-    if (sources.take(source, known.name)) {
-      if (source !== null) job.placeAt = known.name;
-      return null;
-    }
-    const none = sources.heldBy(wish?.pool ?? DEFAULT_POOL, known.name);
-    return none === null ? { kind: 'elsewhere' } : { kind: 'held', hold: none };
-  }
-
-  /** A job that is not sent after all leaves its place among the day's mails of its source to another. */
-  function giveUpPlace(job: Job): void {
-    if (job.placeAt === undefined) return;
-    sources.putBack(job.source ?? null, job.placeAt);
-    delete job.placeAt;
-  }
-
-  function deliverDepsOf(name: string | null): DeliverDeps {
-    let known = bySource.get(name);
-    if (known === undefined) {
-      const source = sources.find(name);
-      known = { ...deliverDeps, hostname: source.ehlo, source: name, local: () => options.localOf(source) };
-      bySource.set(name, known);
-    }
-    return known;
-  }
 
   /** The operator has set or ended something: what was held may go, and lanes have other limits. */
   function holdsChanged(): void {
@@ -277,39 +254,6 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     log.error({ event: 'storage_failed', err: error }, 'the database failed; trying again');
   }
 
-  /** Brings a job into the lane of its destination, once that is known. */
-  function place(job: Job): void {
-    const known = deps.sites.known(job.domain);
-    if (known !== null && !(known.kind === 'site' && sources.named && job.wish === undefined)) offer(job, known);
-    else
-      findPlace(job).then(
-        (found) => {
-          offer(job, found);
-        },
-        (error: unknown) => {
-          log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
-          windows.done(job, clock.now() + UNTRIED_MS);
-        },
-      );
-  }
-
-  async function findPlace(job: Job): Promise<Destination> {
-    const found = await deps.sites.find(job.domain);
-    if (found.kind === 'site' && sources.named)
-      job.wish ??= (await wishes.load(job.id)) ?? { pool: DEFAULT_POOL, last: null };
-    return found;
-  }
-
-  function offer(job: Job, destination: Destination): void {
-    if (stopping) return;
-    // Held mail stays in the queue and is looked at again by the sweeper.
-    if (destination.kind === 'hold') windows.rest(job, clock.now() + SWEEP_MS);
-    else {
-      lanes.offer(laneFor(destination, job), job);
-      if (lanes.starving() > 0) watchWaiting();
-    }
-  }
-
   /**
    * While lanes have no connection, those that are kept waiting over 10 s by their host may be half of all: so that dead and
    * tar-pitting hosts, however many, leave room for the others.
@@ -326,159 +270,6 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         );
       watchWaiting();
     });
-  }
-
-  function laneFor(destination: Exclude<Destination, { kind: 'hold' }>, job: Job | null): string {
-    switch (destination.kind) {
-      case 'simulator':
-        return SIMULATOR_LANE;
-      case 'discard':
-        return DISCARD_LANE;
-      case 'nowhere':
-        return NOWHERE_LANE;
-      case 'site': {
-        const site = destination.name;
-        const wish = job?.wish ?? { pool: DEFAULT_POOL, last: null };
-        const { name: source } = sources.choose(wish, site, ({ name }) => lanes.load(laneName(site, name)));
-        const lane = laneName(site, source);
-        if (job !== null) job.source = source;
-        control.meet(lane, destination, source);
-        return lane;
-      }
-    }
-  }
-
-  function slotsOf(lane: string): number {
-    const way = control.wayOf(lane);
-    // Held mail leaves the lane by its workers, which mark it or find it another lane.
-    if (way !== null && (deps.holds.ofLane(way.site) !== null || !sources.isFree(way.source, way.site))) return 1;
-    return control.slots(lane);
-  }
-
-  async function attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted> {
-    const startedAt = clock.now();
-    const lot = deps.random();
-    // The wait begins when the attempt has ended: a host that lets us wait is not asked again at once.
-    const frame = (endedAt: number, viaRelay = false): AttemptFrame => ({
-      startedAt,
-      endedAt,
-      retryAt: nextTryAt(options.retry, number, endedAt, lot),
-      viaRelay,
-      judge: deps.judge,
-      retryWith: (hint) => nextTryAt(options.retry, number, endedAt, lot, hint),
-    });
-    const done = (outcome: Outcome): Attempted => ({ kind: 'done', outcome, followUps: [] });
-    if (mail.kind !== 'ready') return done(notReady(frame(clock.now()), job, mail));
-    const destination = await deps.sites.find(job.domain);
-    const attempted = await toDestination(job, destination, mail, number, frame, connected);
-    if (attempted.kind === 'done') note(job, mail, destination, number, attempted.outcome);
-    return attempted;
-  }
-
-  async function toDestination(
-    job: Job,
-    destination: Destination,
-    mail: Ready,
-    number: number,
-    frame: (endedAt: number, viaRelay?: boolean) => AttemptFrame,
-    connected: () => void,
-  ): Promise<Attempted> {
-    const now = clock.now();
-    switch (destination.kind) {
-      case 'simulator':
-        return {
-          kind: 'done',
-          ...simulate(simulatedEnd(mail.testOutcome, mail.recipient, options.simulatorDomain), number, now),
-        };
-      case 'discard':
-        return { kind: 'done', outcome: discarded(frame(now)), followUps: [] };
-      case 'hold':
-        return { kind: 'untried', dueAt: now + SWEEP_MS };
-      case 'nowhere':
-        return { kind: 'done', outcome: outcomeOfRoute(frame(now), destination.route), followUps: [] };
-      case 'site': {
-        const relayed = destination.relay !== null;
-        const { source = null } = job;
-        const lane = laneName(destination.name, source);
-        control.begin(lane);
-        const tried = await deliver(
-          deliverDepsOf(source),
-          destination,
-          mail,
-          (endedAt) => frame(endedAt, relayed),
-          connected,
-          number === 1,
-        );
-        if (tried.kind === 'untried') {
-          if (tried.exhausted !== undefined) tellExhausted(tried.exhausted);
-          if (tried.refusal !== null) control.refused(lane, tried.refusal);
-          return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
-        }
-        // Its place is used up.
-        delete job.placeAt;
-        return { kind: 'done', outcome: tried.outcome, followUps: [] };
-      }
-    }
-  }
-
-  function notReady(frame: AttemptFrame, job: Job, mail: Exclude<Prepared, Ready>): Outcome {
-    if (mail.kind === 'unsigned') {
-      log.error(
-        { event: 'signing_unavailable', delivery_id: job.id, reason: mail.why },
-        'a mail waits because it cannot be signed',
-      );
-      return waitForUs(frame, mail.why);
-    }
-    if (mail.kind === 'unready') {
-      log.error(
-        { event: 'composing_failed', delivery_id: job.id, reason: mail.why },
-        'a mail waits because it could not be composed',
-      );
-      return waitForUs(frame, mail.why);
-    }
-    return cannotBuild(frame, mail.kind === 'gone' ? 'its rows are gone' : mail.why);
-  }
-
-  function note(job: Job, mail: Ready, destination: Destination, number: number, outcome: Outcome): void {
-    const { facts } = outcome;
-    const { source = null } = job;
-    const lane = destination.kind === 'site' ? laneName(destination.name, source) : destination.kind;
-    deps.attempted?.(outcome);
-    log.info(
-      {
-        event: 'attempt',
-        message_id: mail.messageId,
-        delivery_id: job.id,
-        domain: job.domain,
-        attempt: number,
-        outcome: outcome.kind,
-        host: facts.mx,
-        ip: facts.ip,
-        source: facts.source,
-        code: facts.smtpCode,
-        enhanced: facts.enhancedCode,
-        text: facts.smtpReply,
-        rule: 'grounds' in outcome ? outcome.grounds.rule : null,
-        tls: facts.tls?.protocol ?? null,
-        tls_policy: facts.tls?.policy ?? null,
-        tls_verified: facts.tls?.verified ?? null,
-        ms: facts.endedAt - facts.startedAt,
-        timings: facts.timings,
-        lane,
-      },
-      'delivery attempt',
-    );
-    if (destination.kind !== 'site') return;
-    warnings.note(lane, outcome);
-    control.note(lane, outcome);
-    const block = sources.note(source, destination.name, outcome);
-    if (block !== null) {
-      control.told(lane, `sends nothing until ${new Date(block.until).toISOString()}`, block.reply);
-      lanes.pump(lane);
-    }
-    const port = destination.hosts.find(({ name }) => name === facts.mx)?.port;
-    if (outcome.kind === 'accepted' && port !== undefined && destination.relay === null && destination.tls !== 'none')
-      hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
   }
 
   function laneFacts(domain: string, mark: string | null = null): { parkedUntil: number | null; held: Hold | null } {
@@ -502,16 +293,6 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     if (report === null) return null;
     const view = lanes.views().find((one) => one.name === name) ?? { name, waiting: 0, slots: 0 };
     return { now: { ...view, ...report }, changes: control.history(name) };
-  }
-
-  /** Once a minute: every mail that falls due meets it. */
-  function tellExhausted(text: string): void {
-    if (clock.now() - toldExhaustedAt < EXHAUSTED_QUIET_MS && clock.now() >= toldExhaustedAt) return;
-    toldExhaustedAt = clock.now();
-    log.error(
-      { event: 'no_descriptors', reason: text },
-      'no connection can be opened: mail waits without attempts (see LimitNOFILE and delivery.maxConnections)',
-    );
   }
 
   /** A complaint counts against the source that the mail left from. */
@@ -571,7 +352,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     async resolve(domain) {
       const destination = await deps.sites.find(domain);
       if (destination.kind !== 'site') return { destination, needs: [], lane: null };
-      const name = laneFor(destination, null);
+      const name = placing.laneFor(destination, null);
       const lane = oneLane(name);
       return {
         destination,
@@ -591,7 +372,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     laneOf(domain) {
       const known = deps.sites.known(domain);
       if (known === null) return '~unresolved';
-      return known.kind === 'hold' ? '~hold' : known.kind === 'site' ? known.name : laneFor(known, null);
+      return known.kind === 'hold' ? '~hold' : known.kind === 'site' ? known.name : placing.laneFor(known, null);
     },
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
   };

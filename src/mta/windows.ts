@@ -12,7 +12,7 @@
 import { DueHeap } from '../base/due-heap.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { LaneJob } from '../base/lanes.ts';
-import type { DueHint } from '../messages/accept.ts';
+import type { DueHint } from '../messages/due-hint.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Wish } from './sources.ts';
 

@@ -1,5 +1,5 @@
 /** People or machines? By the rules of a data file (config/scanners.yaml): networks and agents. Pure. */
-import { BlockList, isIPv4, isIPv6 } from 'node:net';
+import { BlockList, SocketAddress, isIPv4, isIPv6 } from 'node:net';
 import type { ScannerRule } from '../config/scanners.ts';
 import type { Hit } from '../messages/delivery.ts';
 
@@ -18,7 +18,8 @@ export type BotOf = (kind: 'open' | 'click', visitor: Visitor) => Bot | null;
 
 interface Matcher {
   rule: ScannerRule;
-  networks: BlockList;
+  /** Null where the rule names none: most go by the agent alone. */
+  networks: BlockList | null;
   agents: readonly string[];
   exactly: ReadonlySet<string>;
 }
@@ -27,10 +28,11 @@ export function createBotOf(rules: readonly ScannerRule[]): BotOf {
   const matchers = rules.map(matcherOf);
   return (kind, { ip, userAgent, method }) => {
     const agent = (userAgent ?? '').trim().toLowerCase();
+    const address = addressOf(ip);
     for (const matcher of matchers) {
       const { rule } = matcher;
       if (rule.for !== 'both' && rule.for !== kind) continue;
-      if (matches(matcher, agent) || isWithin(matcher.networks, ip)) return rule.bot;
+      if (matches(matcher, agent) || isWithin(matcher, address)) return rule.bot;
     }
     return method === 'HEAD' ? 'scanner' : null;
   };
@@ -40,18 +42,22 @@ const matches = ({ agents, exactly }: Matcher, agent: string): boolean =>
   exactly.has(agent) || agents.some((part) => agent.includes(part));
 
 function matcherOf(rule: ScannerRule): Matcher {
-  const networks = new BlockList();
+  const networks = rule.networks.length === 0 ? null : new BlockList();
   for (const entry of rule.networks) {
     const [address = '', bits] = entry.split('/');
     const family = isIPv4(address) ? 'ipv4' : 'ipv6';
-    networks.addSubnet(address, bits === undefined ? (family === 'ipv4' ? 32 : 128) : Number(bits), family);
+    networks?.addSubnet(address, bits === undefined ? (family === 'ipv4' ? 32 : 128) : Number(bits), family);
   }
   const lower = (texts: readonly string[]): string[] => texts.map((text) => text.toLowerCase());
   return { rule, networks, agents: lower(rule.agents), exactly: new Set(lower(rule.exactly)) };
 }
 
-function isWithin(networks: BlockList, ip: string | null): boolean {
-  if (ip === null) return false;
-  if (isIPv4(ip)) return networks.check(ip, 'ipv4');
-  return isIPv6(ip) && networks.check(ip, 'ipv6');
+const isWithin = ({ networks }: Matcher, address: SocketAddress | null): boolean =>
+  networks !== null && address !== null && networks.check(address);
+
+/** Made once for all rules: each is an object of the runtime's, dear to collect. */
+function addressOf(ip: string | null): SocketAddress | null {
+  if (ip === null) return null;
+  if (isIPv4(ip)) return new SocketAddress({ address: ip, family: 'ipv4' });
+  return isIPv6(ip) ? new SocketAddress({ address: ip, family: 'ipv6' }) : null;
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
 import net from 'node:net';
 import { Readable } from 'node:stream';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
@@ -325,6 +326,54 @@ describe('API shell: answers', () => {
   it('in tests, refuses to answer what the route does not declare', async () => {
     assert.equal((await h.send('GET', '/v1/undeclared')).status, 500);
     assert.equal((await h.send('GET', '/v1/more')).status, 500);
+  });
+});
+
+describe('API shell: reads', () => {
+  it('are not begun for who has hung up while others ran', async () => {
+    const finish: (() => void)[] = [];
+    let begun = 0;
+    const slow = route(
+      { method: 'GET', path: '/v1/slow', operationId: 'slow', summary: 'Slow', description: 'Slow.', tag: 'any', scope: ['send'], responses: { 200: { description: 'Any.', schema: z.object({}) } } }, // prettier-ignore
+      async () => {
+        begun++;
+        await new Promise<void>((resolve) => finish.push(resolve));
+        return { status: 200, body: {} };
+      },
+    );
+    const lasting = route(
+      { method: 'GET', path: '/v1/lasting', operationId: 'lasting', summary: 'Lasting', description: 'Lasting.', tag: 'any', scope: ['send'], lasts: true, responses: { 200: { description: 'Any.', schema: z.object({}) } } }, // prettier-ignore
+      () => ({ status: 200, body: {} }),
+    );
+    let seen = 0;
+    const authenticate = (): Promise<{ kind: 'found'; caller: typeof someCaller }> => {
+      seen++;
+      return Promise.resolve({ kind: 'found', caller: someCaller });
+    };
+    const h = await startHarness({ routes: [slow, lasting], deps: { authenticate } });
+    const turns = async (done: () => boolean): Promise<void> => {
+      while (!done()) await new Promise((resolve) => setImmediate(resolve));
+    };
+    const answers = Array.from({ length: 8 }, () => h.send('GET', '/v1/slow'));
+    await turns(() => begun === 8);
+    let closed = 0;
+    h.api.server.on('request', (_request, response: ServerResponse) => response.on('close', () => closed++));
+    const gone = Array.from({ length: 3 }, () => net.connect(h.port, '127.0.0.1'));
+    for (const socket of gone) socket.write(`GET /v1/slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n\r\n`);
+    await turns(() => seen === 11);
+    const patient = h.send('GET', '/v1/slow');
+    await turns(() => seen === 12);
+    assert.equal((await h.send('GET', '/v1/lasting')).status, 200, 'what lasts waits for nobody');
+    for (const socket of gone) socket.destroy();
+    await turns(() => closed >= 4);
+    assert.equal(begun, 8, 'eight run at once');
+    finish.shift()?.();
+    await turns(() => begun === 9);
+    for (const one of finish) one();
+    for (const answer of [...answers, patient]) assert.equal((await answer).status, 200);
+    assert.equal(begun, 9, 'three never began');
+    assert.equal(h.audits.filter(({ status, waited }) => status === 499 && !waited).length, 3);
+    await h.stop();
   });
 });
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { CsvFault, csvLine, readCsv } from '../../src/base/csv.ts';
+import { CsvFault, csvLine, readCsv, unguarded } from '../../src/base/csv.ts';
 
 function fieldsOf(...pieces: string[]): string[][] {
   const reader = readCsv();
@@ -19,6 +19,10 @@ describe('base/csv', () => {
     ['""\n', [['']], 'an empty quoted field is a field'],
     ['a"b,c\n', [['a"b', 'c']], 'a quote inside a plain field stands for itself'],
     ['', [], 'nothing'],
+    ['a;b,c\n"d;e";f\n', [['a', 'b,c'], ['d;e', 'f']], 'semicolons, where they are what comes first'],
+    ['a\tb;c\n', [['a', 'b;c']], 'tabs'],
+    ['"a;b",c;d\n', [['a;b', 'c;d']], 'a separator within quotes decides nothing'],
+    ['a\nb;c,d\n', [['a'], ['b;c', 'd']], 'commas, where the first line has no separator'],
   ] as const) {
     it(`reads ${JSON.stringify(text)}: ${reason}`, () => {
       assert.deepEqual(fieldsOf(text), expected);
@@ -48,6 +52,13 @@ describe('base/csv', () => {
         assert.deepEqual(fieldsOf(`${csvLine(fields)}\n`), [fields]);
       }),
     );
+  });
+
+  it('takes back what was done to a formula', () => {
+    for (const field of ['+tag@dest.test', '=x', "'a", "o'neil@dest.test", '']) {
+      const [[read = ''] = []] = fieldsOf(`${csvLine([field, 'x'])}\n`);
+      assert.equal(unguarded(read), field);
+    }
   });
 
   it('keeps a spreadsheet from taking a field for a formula', () => {

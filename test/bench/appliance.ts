@@ -3,6 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { cpuOf } from './floor.ts';
 import { freePort, until } from './peers.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
@@ -92,15 +93,6 @@ export async function startAppliance(options: ApplianceOptions = {}): Promise<Ap
     stop: () => end('SIGTERM'),
     kill: () => end('SIGKILL'),
   };
-}
-
-/** User and system time of a process in ms; Linux counts in hundredths of a second. */
-function cpuOf(pid: number): number {
-  const fields =
-    readFileSync(`/proc/${String(pid)}/stat`, 'utf8')
-      .split(') ')[1]
-      ?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 /** A key that may do all that benchmarks need. */

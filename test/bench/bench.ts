@@ -2,12 +2,13 @@
  * `npm run bench`: mails from POST to a `delivered` event, beside Postfix with the same receiver in the same run. Ours signs
  * (RSA-2048 and Ed25519), audits, counts rates and remembers idempotency keys; Postfix only relays. Interleaved, median of runs,
  * and of several numbers of sessions the best, each side its own. Ours is warm when the clock starts, as it is all its life but
- * the first seconds.
+ * the first seconds. `--floor` adds the least that a program on the same libraries does: what a machine can give at all.
  */
 import { spawn } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { benchKey, startAppliance } from './appliance.ts';
-import { load, watchDelivered } from './drive.ts';
+import { load, readyLoad, watchDelivered } from './drive.ts';
+import { startFloor } from './floor.ts';
 import { missing, startOpenDkim, startPostfix, startSink, until, type Sink } from './peers.ts';
 
 const { values: options } = parseArgs({
@@ -19,6 +20,7 @@ const { values: options } = parseArgs({
     warm: { type: 'string', default: '3000' },
     connections: { type: 'string', default: '50' },
     dkim: { type: 'boolean', default: false },
+    floor: { type: 'boolean', default: false },
     profile: { type: 'boolean', default: false },
   },
 });
@@ -49,9 +51,10 @@ async function posthorn(sink: Sink, sessions: number): Promise<Result> {
     const delivered = watchDelivered(appliance.url, key);
     await load({ ...common, count: warm, offset: 0 });
     await delivered(warm);
+    const run = await readyLoad({ ...common, count: messages, offset: warm });
     const cpu = appliance.cpu();
     const started = performance.now();
-    const answers = await load({ ...common, count: messages, offset: warm });
+    const answers = await run();
     const accepted = performance.now() - started;
     await delivered(messages);
     const took = performance.now() - started;
@@ -59,6 +62,25 @@ async function posthorn(sink: Sink, sessions: number): Promise<Result> {
     return { rate: (messages / took) * 1000, note };
   } finally {
     await appliance.stop();
+  }
+}
+
+async function floor(sink: Sink, sessions: number): Promise<Result> {
+  const least = await startFloor(sink.port, sessions);
+  try {
+    const common = { url: least.url, key: '-', connections: Number(options.connections), html };
+    await load({ ...common, count: warm, offset: 0 });
+    await least.delivered(warm);
+    const run = await readyLoad({ ...common, count: messages, offset: warm });
+    const cpu = least.cpu();
+    const started = performance.now();
+    await run();
+    await least.delivered(warm + messages);
+    const took = performance.now() - started;
+    const each = ((least.cpu() - cpu) / messages).toFixed(2);
+    return { rate: (messages / took) * 1000, note: `${each} ms CPU a message` };
+  } finally {
+    await least.stop();
   }
 }
 
@@ -115,6 +137,7 @@ async function main(): Promise<void> {
     for (let run = 1; run <= runs; run++) {
       for (const sessions of sessionCounts) {
         note(run, sessions, 'Posthorn', await posthorn(sink, sessions));
+        if (options.floor) note(run, sessions, 'floor', await floor(sink, sessions));
         note(run, sessions, 'Postfix', await postfix(sink, sessions, null));
         if (dkim !== null) note(run, sessions, 'Postfix + OpenDKIM', await postfix(sink, sessions, dkim.milter));
       }

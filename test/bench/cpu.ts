@@ -7,7 +7,7 @@ import { generateKeyPairSync, sign } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { benchKey, startAppliance } from './appliance.ts';
-import { load, watchDelivered } from './drive.ts';
+import { load, readyLoad, watchDelivered } from './drive.ts';
 import { missing, startSink } from './peers.ts';
 
 const { values: options } = parseArgs({
@@ -89,11 +89,12 @@ async function run(): Promise<void> {
     const delivered = watchDelivered(url, key);
     await load({ ...common, count: warm, offset: 0 });
     await delivered(warm);
+    const run = await readyLoad({ ...common, count: messages, offset: warm });
     const before = timesOf(appliance.pid);
     const signature = signatureMs();
     const perf = options.perf === undefined ? null : startPerf(appliance.pid, options.perf);
     const started = performance.now();
-    const answers = await load({ ...common, count: messages, offset: warm });
+    const answers = await run();
     await delivered(messages);
     const rate = (messages / (performance.now() - started)) * 1000;
     const after = timesOf(appliance.pid);

@@ -1,5 +1,6 @@
 /** Drives an appliance: load by a process of its own, and waiting until so many mails are told of as delivered. */
 import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
 import { until } from './peers.ts';
 
 export interface Answers {
@@ -22,20 +23,26 @@ export interface Load {
   html: number;
 }
 
-export function load({ url, key, count, offset, connections, html }: Load): Promise<Answers> {
+/** The load, started and waiting for its word: a process takes half a second to begin, which is none of what is measured. */
+export async function readyLoad({ url, key, count, offset, connections, html }: Load): Promise<() => Promise<Answers>> {
   const args = [url, key, ...[count, connections, html, offset].map(String)];
   const child = spawn(process.execPath, ['--import', 'tsx', new URL('load.ts', import.meta.url).pathname, ...args], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['pipe', 'pipe', 'inherit'],
   });
-  let text = '';
-  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
-  return new Promise((resolve, reject) => {
-    child.on('exit', (code) => {
-      if (code === 0) resolve(JSON.parse(text) as Answers);
-      else reject(new Error(`the load ended with ${String(code)}`));
-    });
-  });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const line = async (): Promise<string> => {
+    const next = await lines.next();
+    if (next.done === true) throw new Error('the load ended early');
+    return next.value;
+  };
+  await line();
+  return async () => {
+    child.stdin.end();
+    return JSON.parse(await line()) as Answers;
+  };
 }
+
+export const load = async (what: Load): Promise<Answers> => (await readyLoad(what))();
 
 /** Reads the event log by cursor; the function it gives waits until so many more `delivered` were seen. */
 export function watchDelivered(url: string, key: string): (count: number) => Promise<void> {

@@ -1,8 +1,10 @@
 /**
- * The load: sends `count` mails over `connections` kept connections and tells how long the answers took. A process of its own,
+ * The load: sends `count` mails over `connections` kept connections, once its standard input ends, and tells how long the
+ * answers took. A process of its own,
  * on plain sockets: an HTTP client library would take as much of the machine as the server it measures.
  */
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import net from 'node:net';
 import { isWhole } from './http-answer.ts';
 
@@ -54,6 +56,8 @@ function worker(): Promise<void> {
   });
 }
 
+process.stdout.write('ready\n');
+await once(process.stdin.resume(), 'end');
 await Promise.all(Array.from({ length: Number(connections) }, worker));
 times.sort((a, b) => a - b);
 const at = (part: number): number => times[Math.floor(times.length * part)] ?? 0;

@@ -2,16 +2,14 @@
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { PASSWORD } from '../support/browser.ts';
+import { codeAt, stepOf } from '../../src/members/totp.ts';
+import { PASSWORD, secretIn } from '../support/browser.ts';
 import { axeFindings, needsChromium, openWindow, setUp, tooWide } from '../support/chromium.ts';
+import { filled } from '../support/filled.ts';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
 
-const NAUGHTY = `<img src=x onerror="window.hurt=1"><script>window.hurt=1</script>"'{{7*7}}`;
-const LONG = `${'long-local-part-'.repeat(3)}x@${'very-long-label.'.repeat(8)}example.net`;
-const FROM = 'hi@simulator.posthorn.test';
-
 describe('browser: every page', function () {
-  this.timeout(300_000);
+  this.timeout(600_000);
   let server: FakeMailServer;
   let app: TestApp;
   let page: Page;
@@ -53,6 +51,67 @@ describe('browser: every page', function () {
     );
   });
 
+  it('has no such finding before and beside the sign-in: set-up, password, second factor, a key that is shown once, a link for somebody else', async () => {
+    const findings: string[] = [];
+    const note = async (name: string, other: Page): Promise<void> => {
+      findings.push(...(await lookHere(other)).map((one) => `${name} ${one}`));
+    };
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.goto('/developer/keys/new');
+    await page.getByLabel('Name').fill('shown once');
+    await page.getByRole('button', { name: 'Create key' }).click();
+    await page.locator('#the-key').waitFor();
+    await note('key made', page);
+    await page.goto('/webhooks/new');
+    await page.getByLabel('URL').fill('http://127.0.0.1:1026/hook');
+    await page.getByRole('button', { name: 'Create webhook' }).click();
+    await page.getByText(/whsec_/).waitFor();
+    await note('webhook secret', page);
+    await page.goto('/team');
+    await page.getByLabel('E-mail address').fill('bo@example.net');
+    await page.getByRole('button', { name: 'Add, and create a set-up link' }).click();
+    const link = new URL(await page.locator('main pre').innerText()).pathname;
+    await note('set-up link', page);
+    await page.goto('/streams');
+    await page.getByLabel('Slug').fill('newsletter');
+    await page.getByLabel('Name').last().fill('There already');
+    await page.getByRole('button', { name: 'Create it' }).click();
+    await page.locator('.fault').waitFor();
+    await note('fault', page);
+    const window = await openWindow(app.url);
+    try {
+      const { page: guest } = window;
+      await guest.goto(link);
+      await note('set-up', guest);
+      await guest.goto('/login?next=%2Fmessages');
+      await note('sign-in', guest);
+      await guest.getByLabel('E-mail address').fill('bo@example.net');
+      await guest.getByLabel('Password').fill('wrong password');
+      await guest.getByRole('button', { name: 'Sign in' }).click();
+      await guest.locator('.fault').waitFor();
+      await note('sign-in refused', guest);
+      await guest.goto('/nothing-here');
+      await note('nowhere', guest);
+      await withSecondFactor(page, app);
+      app.clock.advance(60_000);
+      await guest.goto('/login');
+      await guest.getByLabel('E-mail address').fill('ana@example.net');
+      await guest.getByLabel('Password').fill(PASSWORD);
+      await guest.getByRole('button', { name: 'Sign in' }).click();
+      await guest.waitForURL('**/login/code*');
+      await note('second factor', guest);
+      await page.goto('/profile');
+      await note('profile with it', page);
+      await page.locator('summary', { hasText: 'Switch it off' }).click();
+      await page.getByLabel('Current password').first().fill(PASSWORD);
+      await page.getByRole('button', { name: 'Switch off' }).click();
+      await page.getByText('The second factor is off').waitFor();
+    } finally {
+      await window.context.close();
+    }
+    assert.deepEqual(findings, []);
+  });
+
   it('is usable by keyboard alone: sign in, search, go through rows, open one', async () => {
     const window = await openWindow(app.url);
     try {
@@ -86,8 +145,31 @@ describe('browser: every page', function () {
   });
 });
 
+/** What may be otherwise where there is less room. */
+const NARROW = ['target-size', 'link-name', 'button-name', 'label', 'select-name', 'scrollable-region-focusable'];
+
 /** The page and what it loaded, as it is once it is unpacked. */
 const WEIGHT = `['navigation', 'resource'].flatMap((type) => performance.getEntriesByType(type)).reduce((sum, one) => sum + one.decodedBodySize, 0)`;
+
+/** The page that is open, which asking for it anew would not show again. */
+async function lookHere(page: Page): Promise<string[]> {
+  const light = await axeFindings(page);
+  await page.emulateMedia({ colorScheme: 'dark' });
+  const dark = await axeFindings(page, ['color-contrast']);
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.setViewportSize({ width: 360, height: 740 });
+  const narrow = [...(await axeFindings(page)), ...(await tooWide(page))];
+  await page.setViewportSize({ width: 1280, height: 900 });
+  return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...narrow.map((one) => `narrow ${one}`)]; // prettier-ignore
+}
+
+async function withSecondFactor(page: Page, app: TestApp): Promise<void> {
+  await page.goto('/profile/second-factor');
+  const code = codeAt(secretIn(await page.content()), stepOf(app.clock.now()));
+  await page.getByLabel('Code').fill(code);
+  await page.getByRole('button', { name: 'Switch it on' }).click();
+  await page.getByText('The second factor is on').waitFor();
+}
 
 /** One load of the page serves all: light, dark, narrow. In the dark only colours differ. */
 async function look(page: Page, where: string): Promise<string[]> {
@@ -100,35 +182,7 @@ async function look(page: Page, where: string): Promise<string[]> {
   const bytes = await page.evaluate<number>(WEIGHT);
   await page.setViewportSize({ width: 360, height: 740 });
   const wide = await tooWide(page);
+  const narrow = await axeFindings(page, NARROW);
   const isHurt = (await page.evaluate('window.hurt')) !== undefined;
-  return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...wide.map((one) => `too wide: ${one}`), ...(bytes < 200_000 && bytes > 20_000 ? [] : [`weighs ${String(bytes)} bytes`]), ...(isHurt ? ['ran a script'] : [])];
+  return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...wide.map((one) => `too wide: ${one}`), ...narrow.map((one) => `narrow ${one}`), ...(bytes < 200_000 && bytes > 20_000 ? [] : [`weighs ${String(bytes)} bytes`]), ...(isHurt ? ['ran a script'] : [])];
 } // prettier-ignore
-
-/** Mail in each state, and one of everything; names that would like to be scripts. Gives the addresses of all pages. */
-async function filled(app: TestApp): Promise<string[]> {
-  const simulated = (to: string, more: object = {}) =>
-    app.send({ from: FROM, to: `${to}@simulator.posthorn.test`, subject: `Mail ${to}`, tags: ['welcome'], ...more });
-  const { watch } = await app.operator.call('queue.watch', { lane: 'mx.dest.test' });
-  const { id: message } = await simulated('delivered', { subject: NAUGHTY, html: `<p>Hi</p>${NAUGHTY}`, metadata: { order: NAUGHTY }, tags: ['welcome', 'x'.repeat(120)] }); // prettier-ignore
-  for (const to of ['bounced', 'complained', 'deferred', 'opened', 'clicked']) await simulated(to);
-  await app.send({ to: LONG, subject: 'w'.repeat(300) });
-  await app.send();
-  await app.send({ send_at: new Date(app.clock.now() + 3_600_000).toISOString() });
-  await app.settled();
-  const post = async (where: string, body: object): Promise<string> => {
-    const { status, body: made, text } = await app.request<{ id: string }>('POST', where, body);
-    assert.ok(status < 300, text);
-    return made.id;
-  };
-  const template = await post('/v1/templates', { name: NAUGHTY, subject: 'Hello {{name}}', html: `<p>{{name}}</p>${'<b>'.repeat(3)}`, publish: true }); // prettier-ignore
-  const webhook = await post('/v1/webhooks', { url: 'http://127.0.0.1:1025/hook', description: NAUGHTY });
-  await post('/v1/suppressions', { email: 'gone@example.net', note: NAUGHTY });
-  const domain = await post('/v1/domains', { name: `${'a'.repeat(40)}.${'b'.repeat(40)}.example` });
-  await post('/v1/streams', { slug: 'newsletter', name: NAUGHTY.slice(0, 60), type: 'broadcast' });
-  return [
-    '/', '/welcome', '/messages', `/messages/${message}`, `/messages/${message}?part=source`, '/events', '/stats?test=true', '/stats', '/reputation',
-    '/templates', '/templates/new', `/templates/${template}`, `/templates/${template}/versions`, '/suppressions', '/domains', `/domains/${domain}`, '/streams',
-    '/webhooks', '/webhooks/new', `/webhooks/${webhook}`, '/developer/keys', '/developer/keys/new', `/developer/keys/${app.keyId}`, '/developer/log', '/developer/actions', '/developer/api', '/developer/api/sendMessage',
-    '/settings', '/settings/changelog', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test', '/queue/watch', '/queue/watch?lane=mx.dest.test&watch=99', `/queue/watch?lane=mx.dest.test&watch=${String(watch)}`, `/messages/${message}/request`, '/doctor?run', '/accounts', '/team', '/messages/nothing', '/messages?sort=created_at', '/queue?domains=domain', '/reputation?sort=-bounced', '/setup/nothing',
-  ]; // prettier-ignore
-}

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { figure } from '../../src/dashboard/chart.ts';
-import { checkPage, highlighted } from '../../src/dashboard/highlight.ts';
+import { highlighted } from '../../src/dashboard/highlight.ts';
 import { headersOf, healthOf } from '../../src/dashboard/pages/webhooks.ts';
+import { checkPage, previewPage } from '../../src/dashboard/preview.ts';
 import { postmanCollection } from '../../src/dashboard/postman.ts';
 import { schemaLines } from '../../src/dashboard/schema-table.ts';
 import { proseHtml } from '../../src/dashboard/words.ts';
@@ -80,10 +81,13 @@ describe('dashboard/highlight', () => {
     );
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 40 }), (parts) => {
-        const html = checkPage({ variables: [parts.join('')], parts: [{ name: 'html', source: parts.join(''), rendered: null, faults: [] }] }); // prettier-ignore
-        const tags = html.replace(/<style>[^<]*<\/style>/, '').match(/<[^>]*>/g) ?? [];
-        for (const tag of tags)
-          assert.match(tag, /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|\/?(?:html|title|main|h2|p|ol|li|code|span|em|strong|pre|style)(?: class="[a-z]+")?)>$/); // prettier-ignore
+        const text = parts.join('');
+        const found = { variables: [text], parts: [{ name: 'html', source: text, rendered: text, faults: [] }, { name: 'text', source: text, rendered: text, faults: [{ line: 1, column: 2, message: text }] }] }; // prettier-ignore
+        for (const html of [checkPage(found), previewPage(found)]) {
+          const tags = html.replace(/<style>[^<]*<\/style>/, '').match(/<[^>]*>/g) ?? [];
+          for (const tag of tags)
+            assert.match(tag, /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|iframe sandbox title="HTML" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe)(?: class="[a-z]+")?)>$/); // prettier-ignore
+        }
       }),
     );
   });

@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { addToStats, providerOf, type StatFacts } from '../../src/events/stats.ts';
-import { readStats, statKeys, type StatKey, type StatLine, type StatsQuery } from '../../src/events/stats-store.ts';
+import { MOST_SUMMED, sumUpNext } from '../../src/events/stat-sums.ts';
+import { MOST_KEYS, readStats, removeOldStats, statKeys, type StatKey, type StatLine, type StatsQuery } from '../../src/events/stats-store.ts'; // prettier-ignore
 import { statTypes, type StatRow, type StatType } from '../../src/storage/tables.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT } from '../support/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
 
@@ -92,15 +94,17 @@ describe('events/stats-store', () => {
   });
   afterEach(() => temp.close());
 
-  it('gives the numbers that counting gives, by every key, within every other, in any range', async () => {
-    const events = fc.sample(counted, { numRuns: 600, seed: 1 });
-    // In several commits, which add to each other's rows.
+  /** In several commits, which add to each other's rows. */
+  async function count(events: readonly Counted[]): Promise<void> {
     for (let n = 0; n < events.length; n += 100) {
       const rows = new Map<string, StatRow>();
       for (const { types, ...facts } of events.slice(n, n + 100)) addToStats(rows, facts, types);
       await temp.db.commit.insert({ event_counts: [...rows.values()] });
     }
-    await fc.assert(
+  }
+
+  const agree = (events: readonly Counted[]): Promise<void> =>
+    fc.assert(
       fc.asyncProperty(asked, async (wish) => {
         // Days are asked for whole.
         const whole = (ms: number): number => (wish.bucket === 'day' ? Math.floor(ms / DAY) * DAY : ms);
@@ -111,5 +115,65 @@ describe('events/stats-store', () => {
       }),
       { numRuns: 300 },
     );
-  });
+
+  it('gives the numbers that counting gives, by every key, within every other, in any range', async () => {
+    const events = fc.sample(counted, { numRuns: 600, seed: 1 });
+    await count(events);
+    await agree(events);
+  }).timeout(60_000);
+
+  it('gives them from sums of what is over, whatever comes late', async () => {
+    await temp.db.commit.transact((tx) => tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [ACCOUNT])); // prettier-ignore
+    const clock = new FakeClock();
+    const moveTo = (at: number): void => clock.advance(at - clock.now());
+    const sumUp = async (): Promise<number> => {
+      let steps = 0;
+      while (await sumUpNext({ db: temp.db, clock })) steps++;
+      return steps;
+    };
+    const due = async (): Promise<number> =>
+      (await temp.db.fast.all('SELECT 1 FROM event_sums WHERE stream_json IS NULL')).length;
+    const events = fc.sample(counted, { numRuns: 900, seed: 2 });
+    await count(events.slice(0, 300));
+    moveTo(BEGIN + 2 * DAY + 61_000);
+    assert.ok((await sumUp()) > 2);
+    const [newest] = await temp.db.fast.all<{ at: number }>("SELECT MAX(at) AS at FROM event_sums WHERE span = 'hour'");
+    assert.equal(newest?.at, BEGIN + 2 * DAY - 2 * HOUR, 'an hour is over two minutes after its end');
+    await agree(events.slice(0, 300));
+
+    await count(events.slice(300, 600));
+    assert.ok((await due()) > 20, 'what came late is told');
+    await agree(events.slice(0, 600));
+    moveTo(BEGIN + 5 * DAY);
+    assert.ok((await sumUp()) > 2);
+    assert.equal(await due(), 0);
+    await agree(events.slice(0, 600));
+
+    await count(events.slice(600));
+    await agree(events);
+    await sumUp();
+    await agree(events);
+    assert.equal(await sumUp(), 0);
+  }).timeout(120_000);
+
+  it('tells the keys with the most mail, of more than are summed up as well', async () => {
+    await temp.db.commit.transact((tx) => tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [ACCOUNT])); // prettier-ignore
+    const clock = new FakeClock();
+    clock.advance(BEGIN + 3 * DAY - clock.now());
+    const all = { accountId: ACCOUNT, test: false, stream: 's', domain: 'acme.test', recipient: 'a@b.test', template: null, types: ['sent' as const] }; // prettier-ignore
+    const tagged = (at: number, n: number): Counted => ({ ...all, at, tags: [`t${String(n)}`] });
+    const many = Array.from({ length: MOST_SUMMED + 20 }, (_, n) => tagged(BEGIN, n));
+    const again = Array.from({ length: 130 }, (_, n) => tagged(BEGIN + DAY, n + 40));
+    await count([...many, ...again, tagged(BEGIN + 2 * DAY, 41)]);
+    while (await sumUpNext({ db: temp.db, clock }));
+    const query: StatsQuery = { accountId: ACCOUNT, since: BEGIN, until: BEGIN + 3 * DAY, bucket: 'total', by: 'tag', only: {}, test: false }; // prettier-ignore
+    const most = await readStats(temp.db.read, query);
+    assert.deepEqual([most.length, most[0]?.key, most[0]?.counts.sent, most[1]?.key], [MOST_KEYS, 't41', 3, 't100']);
+    const byDay = await readStats(temp.db.read, { ...query, bucket: 'day' });
+    assert.deepEqual([byDay.length, byDay.at(-1)?.key, byDay.at(-1)?.at], [201, 't41', BEGIN + 2 * DAY]);
+    assert.deepEqual(await readStats(temp.db.read, { ...query, since: BEGIN + DAY, until: BEGIN + 2 * DAY, only: { tag: 't50' } }), [{ at: BEGIN + DAY, key: 't50', counts: { ...most[1]?.counts, sent: 1 } }]); // prettier-ignore
+
+    await removeOldStats(temp.db.commit, BEGIN + 500 * DAY, 1000);
+    assert.deepEqual(await readStats(temp.db.read, query), [], 'tags go after 400 days, from the sums as well');
+  }).timeout(60_000);
 });

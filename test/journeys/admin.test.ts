@@ -223,6 +223,8 @@ describe('journey: administration', () => {
       assert.equal(stream.priority, 1);
       await refused('already_exists', 'slug', 'POST', '/v1/streams', { slug: 'news', name: 'News', type: 'broadcast' });
       await refused('invalid_field', 'slug', 'POST', '/v1/streams', { slug: 'No', name: 'News', type: 'broadcast' });
+      const unfit = await call<{ error: { message: string } }>('POST', '/v1/streams', { slug: 'News Letter', name: 'News', type: 'broadcast' }); // prettier-ignore
+      assert.match(unfit.body.error.message, /^`slug` must be lower-case letters, digits and hyphens, /);
       await refused('invalid_field', 'priority', 'PATCH', `/v1/streams/${stream.id}`, { priority: 2 });
       const at = new Date(app.clock.now() + 60_000).toISOString();
       const { id } = await app.send({ stream: 'news', send_at: at });
@@ -309,7 +311,7 @@ describe('journey: administration', () => {
     assert.deepEqual([...first.body.data, ...second.body.data], mine.body.data);
     const since = encodeURIComponent(new Date(app.clock.now() + 1).toISOString());
     assert.deepEqual((await call<Page>('GET', `/v1/audit?since=${since}`)).body.data, []);
-    const made201 = await call<Page>('GET', `/v1/audit?method=POST&status=201&until=${since}`);
+    const made201 = await call<Page>('GET', `/v1/audit?method=post&status=201&until=${since}`);
     assert.deepEqual(made201.body.data.map(({ endpoint }) => endpoint), ['/v1/keys']); // prettier-ignore
     await refused('invalid_cursor', 'after', 'GET', `/v1/audit?limit=1&after=${first.body.next_cursor ?? ''}`);
     await refused('invalid_parameter', 'colour', 'GET', '/v1/audit?colour=red');

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import { startTestApp, type TestApp } from '../support/app.ts';
-import { Browser, PASSWORD, signedIn } from '../support/browser.ts';
+import { Browser, PASSWORD, secretIn, signedIn } from '../support/browser.ts';
 
 const EMAIL = 'ana@example.net';
 
@@ -283,11 +283,3 @@ describe('dashboard: on a port of its own', () => {
     }
   });
 });
-
-/** The secret that the page shows for typing it in. */
-function secretIn(html: string): Buffer {
-  const text = (/<pre>([A-Z2-7 ]+)<\/pre>/.exec(html)?.[1] ?? '').replaceAll(' ', '');
-  let bits = '';
-  for (const letter of text) bits += 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0');
-  return Buffer.from((bits.match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2)));
-}

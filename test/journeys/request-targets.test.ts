@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { startTestApp, type TestApp } from '../support/app.ts';
+import { signedIn } from '../support/browser.ts';
+import { htmlFaults } from '../support/html.ts';
 
 describe('the target of a request, with the dashboard on the same port', () => {
   let app: TestApp;
@@ -41,5 +43,42 @@ describe('the target of a request, with the dashboard on the same port', () => {
     for (const target of ['/', '/?since=1h', 'http://api.test/']) {
       assert.match(await ask(target), /\r\nLocation: \/(login|setup)/, target);
     }
+  });
+
+  describe('a path that nobody has', () => {
+    const html = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
+    const get = (where: string, headers: Record<string, string>, method = 'GET') =>
+      fetch(`${app.url}${where}`, { method, headers, redirect: 'manual' });
+
+    it('is a small page for who asks with a browser, signed in or not', async () => {
+      for (const where of ['/nothing', '/wp-login.php?x=1', '/index.html', '/v2']) {
+        const answer = await get(where, html);
+        const text = await answer.text();
+        assert.equal(answer.status, 404, where);
+        assert.match(answer.headers.get('content-type') ?? '', /^text\/html/);
+        assert.match(text, /There is no such page/);
+        assert.deepEqual(htmlFaults(text), []);
+        assert.ok(text.length < 4000);
+      }
+      const browser = await signedIn(app.url, app.operator);
+      const answer = await browser.ask('GET', '/nothing', { headers: html });
+      assert.equal(answer.status, 404);
+      assert.match(await answer.text(), /<nav class="menu"/, 'with the menu to go on from');
+    });
+
+    const programs: [where: string, headers: Record<string, string>, why: string, method?: string][] = [
+      ['/nothing', { accept: 'application/json' }, 'a program'],
+      ['/nothing', {}, 'a program that names no type'],
+      ['/nothing', { accept: '*/*' }, 'curl'],
+      ['/nothing', html, 'not looked at, but sent', 'POST'],
+      ['/v1/nothing', html, 'under the API'],
+      ['/t/o/nothing/x', html, 'under a host of links'],
+    ];
+    for (const [where, headers, why, method] of programs)
+      it(`is the API's to answer: ${why}`, async () => {
+        const answer = await get(where, headers, method);
+        assert.equal(answer.status, 404);
+        assert.doesNotMatch(await answer.text(), /There is no such page/);
+      });
   });
 });

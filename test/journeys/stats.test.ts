@@ -56,6 +56,13 @@ describe('journey: stats', () => {
       (await stats(query)).data.map(({ key, counts }) => [key, counts['sent']]);
     assert.deepEqual(await keyed('?by=stream'), [['transactional', 3], ['broadcast', 1]]); // prettier-ignore
     assert.deepEqual(await keyed('?by=tag'), [['a', 3], ['b', 2]]); // prettier-ignore
+    const apart = await stats('?by=tag');
+    assert.deepEqual(
+      [apart.total['sent'], apart.rates],
+      [4, all.rates],
+      'mail with two tags counts once, mail without counts',
+    );
+    assert.equal((await stats('?by=tag&bucket=hour&tag=a')).total['sent'], 3);
     assert.deepEqual(await keyed('?by=domain&tag=b'), [['acme.test', 2]]);
     assert.deepEqual(await keyed('?by=provider'), [['other', 4]]);
     assert.equal((await stats('?tag=b')).total['delivered'], 2);
@@ -155,5 +162,18 @@ describe('journey: stats', () => {
     assert.deepEqual(days.data.map(({ counts }) => counts.delivered), [1]); // prettier-ignore
     const byStream = await app.operator.call('stats', { by: 'stream', hours: 2 });
     assert.deepEqual(byStream.data.map(({ key, counts }) => [key, counts.sent]), [['transactional', 1]]); // prettier-ignore
+  });
+
+  it('refuses an empty filter and a provider that there is none of, which would only say zero', async () => {
+    for (const [query, field] of [
+      ['tag=', 'tag'],
+      ['stream=', 'stream'],
+      ['domain=', 'domain'],
+      ['template_id=', 'template_id'],
+      ['provider=goggle', 'provider'],
+    ] as const) {
+      const { status, body } = await app.get<Stats>(`/v1/stats?${query}`);
+      assert.deepEqual([status, body.error.code, body.error.field], [400, 'invalid_parameter', field], query);
+    }
   });
 });

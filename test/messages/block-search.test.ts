@@ -2,12 +2,14 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { newId } from '../../src/base/id.ts';
+import { addNextStates, applyNextChanges, areManyChanges } from '../../src/messages/block-states.ts';
 import { closeNextBlock, removeEmptyBlock } from '../../src/messages/message-blocks.ts';
-import { listMessages, type MessageFilter } from '../../src/messages/message-list.ts';
+import type { MessageFilter } from '../../src/messages/message-filter.ts';
+import { listMessages } from '../../src/messages/message-list.ts';
 import { namesOf, wordNames } from '../../src/messages/message-facts.ts';
 import { purgeMessages } from '../../src/messages/purge.ts';
 import { wordRows } from '../../src/messages/subject-words.ts';
-import type { MessageRow } from '../../src/storage/tables.ts';
+import type { DeliveryStatus, MessageRow } from '../../src/storage/tables.ts';
 import { ACCOUNT, deliveryRow, messageRow } from '../support/mail-rows.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
@@ -40,6 +42,7 @@ describe('messages/block-search', () => {
       test: n % 10 === 0 ? 1 : 0,
       status: pick(['delivered', 'delivered', 'bounced'], Math.floor(n / 5)),
       opens: n % 4 === 0 ? 1 : 0,
+      clicks: n % 8 === 0 ? 2 : 0,
     });
   } // prettier-ignore
 
@@ -58,6 +61,12 @@ describe('messages/block-search', () => {
     while (await closeNextBlock({ db: temp.db, clock }, SIZE)) closed++;
     return closed;
   };
+  const addStates = async (): Promise<number> => {
+    let added = 0;
+    while (await addNextStates({ db: temp.db })) added++;
+    return added;
+  };
+  const changes = async (): Promise<number> => (await temp.db.fast.all('SELECT 1 FROM message_changes')).length;
   const blocks = (): Promise<{ block: number }[]> =>
     temp.db.fast.all('SELECT block FROM message_blocks ORDER BY block');
 
@@ -81,8 +90,9 @@ describe('messages/block-search', () => {
     templateId: maybe(fc.constant('tpl_1')),
     domain: maybe(fc.constant('acme.test')),
     test: maybe(fc.boolean()),
-    status: maybe(fc.constant(['bounced'] as const)),
+    status: maybe(fc.constantFrom<DeliveryStatus[][]>(['bounced'], ['delivered'], ['queued'], ['complained', 'bounced'])),
     opened: maybe(fc.boolean()),
+    clicked: maybe(fc.boolean()),
     createdAfter: maybe(fc.nat(MESSAGES).map((n) => base + n * 1000)),
     createdBefore: maybe(fc.nat(MESSAGES).map((n) => base + n * 1000)),
   }); // prettier-ignore
@@ -125,6 +135,8 @@ describe('messages/block-search', () => {
     assert.equal(await close(), Math.floor(MESSAGES / SIZE));
     assert.equal(await closeNextBlock({ db: temp.db, clock }, SIZE), false);
     await compare(150);
+    assert.equal(await addStates(), Math.floor(MESSAGES / SIZE));
+    await compare(150);
   }).timeout(60_000);
 
   it('with messages changed, erased and purged since', async () => {
@@ -141,6 +153,31 @@ describe('messages/block-search', () => {
     await compare(150);
   }).timeout(60_000);
 
+  it('with messages that change status, are opened and clicked, before and after the codes know of it', async () => {
+    const change = (set: string, from: number, to: number): Promise<void> =>
+      temp.db.commit.transact((tx) => tx.run(`UPDATE messages SET ${set} WHERE id >= ? AND id < ?`, [messages[from]?.id ?? '', messages[to]?.id ?? ''])); // prettier-ignore
+    while (await applyNextChanges({ db: temp.db }));
+    assert.equal(await changes(), 0);
+    await change("status = 'queued', opens = 0, clicks = 0", 300, 320);
+    assert.equal(await changes(), 20);
+    await change('opens = opens + 0, status_at = 7', 320, 340);
+    assert.equal(await changes(), 20, 'what stays as it was is no change');
+    await change('clicks = 3', 310, 330);
+    await change("status = 'complained'", 600, 640);
+    await change("status = 'queued'", 980, 1000);
+    const first = await changes();
+    assert.ok(first > 60 && first <= 70, 'a message has one row; those in no block have none');
+    await compare(150);
+    assert.equal(await areManyChanges({ db: temp.db }, first - 1), true);
+    assert.equal(await areManyChanges({ db: temp.db }, first), false);
+    while (await applyNextChanges({ db: temp.db }));
+    assert.equal(await changes(), 0);
+    await compare(150);
+    const both = { accountId: ACCOUNT, status: ['queued'] as const, clicked: true };
+    const found = await listMessages(temp.db.read, both, { newestFirst: false, limit: 100 }, 0);
+    assert.deepEqual(found.messages.map(({ id }) => id), messages.slice(310, 320).map(({ id }) => id)); // prettier-ignore
+  }).timeout(60_000);
+
   it('with a message from between the others, which makes the blocks anew from there on', async () => {
     const late = made(2, base + 400_500);
     await add([late]);
@@ -149,8 +186,12 @@ describe('messages/block-search', () => {
     const both = { accountId: ACCOUNT, tags: ['even'], stream: 'broadcast', createdAfter: base + 400_000 };
     const oldest = await listMessages(temp.db.read, both, { newestFirst: false, limit: 1 }, 0);
     assert.equal(oldest.messages[0]?.id, late.id);
+    await temp.db.commit.transact((tx) => tx.run("UPDATE messages SET status = 'queued', clicks = 1 WHERE id = ?", [messages[700]?.id ?? ''])); // prettier-ignore
+    assert.equal(await changes(), 0, 'those of blocks that are gone are read themselves');
     await compare(50);
     assert.ok((await close()) > 2);
+    await compare(50);
+    assert.ok((await addStates()) > 2);
     assert.equal((await temp.db.fast.all('SELECT 1 FROM message_sets s WHERE NOT EXISTS (SELECT 1 FROM message_blocks b WHERE b.block = s.block)')).length, 0); // prettier-ignore
     await compare(150);
   }).timeout(60_000);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
-import { listMessages, type MessageFilter, type PageRequest } from '../../src/messages/message-list.ts';
+import type { MessageFilter } from '../../src/messages/message-filter.ts';
+import { listMessages, type PageRequest } from '../../src/messages/message-list.ts';
 import { attemptsOf, contentOf, findAnyMessage, findMessage, recipientsOf } from '../../src/messages/message-store.ts';
 import { wordRows } from '../../src/messages/subject-words.ts';
 import type { AttemptRow, MessageRow } from '../../src/storage/tables.ts';

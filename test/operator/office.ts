@@ -7,7 +7,7 @@ import type { Log, LogFields } from '../../src/base/log.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
-import type { DueHint } from '../../src/messages/accept.ts';
+import type { DueHint } from '../../src/messages/due-hint.ts';
 import { createHoldBook } from '../../src/messages/hold-book.ts';
 import { createHolds } from '../../src/messages/holds.ts';
 import type { Happening } from '../../src/messages/delivery.ts';

@@ -54,9 +54,9 @@ async function open(page: Page, where: string): Promise<void> {
 /** Fills fields by their names and sends the form they stand in, without what the browser itself would hold against it. */
 async function fill(page: Page, fields: Readonly<Record<string, string>>, button = 'button.main, button'): Promise<void> {
   const [first = ''] = Object.keys(fields);
-  for (const [name, value] of Object.entries(fields)) await page.locator(`main form [name="${name}"]:not([type=hidden])`).first().fill(value, { force: true });
-  const form = page.locator('main form').filter({ has: page.locator(`[name="${first}"]:not([type=hidden])`) }).first();
-  await form.evaluate("form => form.setAttribute('novalidate', '')");
+  const form = page.locator('main form').filter({ has: page.locator(`[name="${first}"]:not([type=hidden])`), visible: true }).last();
+  for (const [name, value] of Object.entries(fields)) await form.locator(`[name="${name}"]:not([type=hidden])`).first().fill(value, { force: true });
+  await page.evaluate('for (const form of document.forms) form.noValidate = true');
   await form.locator(button).first().click();
 } // prettier-ignore
 
@@ -73,6 +73,7 @@ const withMuch: Scene[] = [
   via('message', '/messages?status=bounced&range=30d&q=Invoice', 'a[href^="/messages/msg_"]'),
   via('message-delivered', '/messages?status=delivered&range=30d', 'a[href^="/messages/msg_"]'),
   via('message-source', '/messages?status=delivered&range=30d', 'a[href^="/messages/msg_"]', '?part=source'),
+  via('message-headers', '/messages?status=delivered&range=30d', 'a[href^="/messages/msg_"]', '?part=headers'),
   via('message-text', '/messages?status=delivered&range=30d', 'a[href^="/messages/msg_"]', '?part=text'),
   via('message-deferred', '/messages?status=deferred&range=all', 'a[href^="/messages/msg_"]'),
   at('events', '/events'),
@@ -82,7 +83,7 @@ const withMuch: Scene[] = [
   at('reputation', '/reputation'),
   at('reputation-provider', '/reputation?provider=google'),
   at('templates', '/templates'),
-  via('template', '/templates', 'a[href^="/templates/tpl_"]'),
+  via('template', '/templates', 'tr:has-text("receipt") a[href^="/templates/tpl_"]'),
   at('template-new', '/templates/new'),
   via('template-versions', '/templates', 'a[href^="/templates/tpl_"]', '/versions'),
   at('suppressions', '/suppressions'),
@@ -103,6 +104,7 @@ const withMuch: Scene[] = [
   at('operation', '/developer/api/sendMessage'),
   at('settings', '/settings'),
   at('changelog', '/settings/changelog'),
+  at('sources', '/settings/sources'),
   at('profile', '/profile'),
   at('second-factor', '/profile/second-factor'),
   at('queue', '/queue'),
@@ -113,6 +115,7 @@ const withMuch: Scene[] = [
   at('accounts', '/accounts'),
   at('team', '/team'),
   via('team-member', '/team', 'td a[href^="/team/"]'),
+  at('nowhere', '/nowhere'),
   at('not-found', '/messages/nothing'),
   at('message-not-found', '/messages/msg_00000000000000000000000000'),
 ]; // prettier-ignore
@@ -136,7 +139,7 @@ const withFaults: Scene[] = [
     await fill(page, { target: 'x', hours: 'many' });
   }),
   acted('foreign-form', '/streams', async (page) => {
-    for (const field of await page.locator('main [name=_token]').all()) await field.evaluate("field => field.setAttribute('value', 'x')"); // prettier-ignore
+    await page.evaluate('for (const field of document.getElementsByName("_token")) field.value = "x"');
     await fill(page, { slug: 'news', name: 'News' });
   }),
 ];
@@ -184,6 +187,7 @@ const ofOthers: Scene[] = [
   at('login-next', '/messages?q=tag%3Awelcome', 'guest'),
   acted('login-fault', '/login', (page) => fill(page, { email: 'ana@acme.test', password: 'wrong' }), 'guest'),
   at('setup-over', '/setup/nothing', 'guest'),
+  at('guest-nowhere', '/nowhere', 'guest'),
 ];
 
 export const scenes: readonly Scene[] = [...withMuch, ...withFaults, ...withActs, ...withNothing, ...ofOthers];

@@ -57,6 +57,8 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   message_words: { account_id: ACCOUNT, word: odd, message_id: 'msg_1' },
   message_blocks: { account_id: ACCOUNT, block: 1, first_id: 'msg_0', last_id: 'msg_0' },
   message_sets: { account_id: ACCOUNT, name: odd, block: 1, bits: Buffer.from([0, 13, 255]) },
+  message_changes: { account_id: ACCOUNT, message_id: 'msg_0', code: 22 },
+  event_sums: { account_id: ACCOUNT, span: 'day', test: 0, at: NOW, version: 1, stream_json: '[]', domain_json: null, template_json: null, provider_json: null, tag_json: odd },
   settings: { name: odd, value: odd },
   templates: { id: 'tpl_1', account_id: ACCOUNT, alias: odd, name: odd, latest_version: 1, published_version: 1, created_at: NOW, updated_at: NOW, published_at: NOW },
   template_versions: { template_id: 'tpl_1', version: 1, subject: odd, from_text: odd, reply_to_json: '[]', html: odd, text: null, variables_json: '[]', locale: 'en', timezone: 'UTC', strict: 0, created_at: NOW },

@@ -103,3 +103,11 @@ export async function signedIn(
   assert.equal(seen.at, '/welcome', seen.html);
   return browser;
 }
+
+/** The secret of a second factor, as the page that offers it shows it. */
+export function secretIn(html: string): Buffer {
+  const text = (/<pre>([A-Z2-7 ]+)<\/pre>/.exec(html)?.[1] ?? '').replaceAll(' ', '');
+  let bits = '';
+  for (const letter of text) bits += 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0');
+  return Buffer.from((bits.match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2)));
+}

@@ -29,12 +29,12 @@ export function needsChromium(context: Mocha.Context): void {
 /** A window of its own, with cookies of its own. What its pages complain of gathers in `complaints`. */
 export async function openWindow(
   url: string,
-  options: { width?: number; height?: number } = {},
+  options: { width?: number; height?: number; javaScriptEnabled?: boolean } = {},
 ): Promise<{ context: BrowserContext; page: Page; complaints: string[] }> {
   launched ??= chromium.launch({ executablePath: PATH, args: ARGS, handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false });
   const browser = await launched;
-  const { width = 1280, height = 900 } = options;
-  const context = await browser.newContext({ baseURL: url, viewport: { width, height } });
+  const { width = 1280, height = 900, javaScriptEnabled = true } = options;
+  const context = await browser.newContext({ baseURL: url, viewport: { width, height }, javaScriptEnabled });
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const complaints: string[] = [];

@@ -75,6 +75,18 @@ describe('tracking/hit', () => {
     ]);
   });
 
+  it('writes what follows within 25 ms together, and each hit by itself', () => {
+    for (let n = 0; n < 5; n++) hits.opened(ONE, person);
+    assert.equal(units, 1, 'the first waits for nobody');
+    clock.advance(24);
+    assert.equal(units, 1);
+    clock.advance(1);
+    assert.equal(units, 5);
+    clock.advance(25);
+    hits.opened(ONE, person);
+    assert.equal(units, 6, 'after a pause the next is a first one again');
+  });
+
   it('waits two seconds with a click, which keeps its time', () => {
     const seen = clock.now();
     hits.clicked(ONE, place(2), person);
@@ -109,13 +121,14 @@ describe('tracking/hit', () => {
   it('knows the mails apart', () => {
     hits.clicked(ONE, place(1, 2), person);
     hits.clicked(TWO, place(2, 2), person);
-    clock.advance(2000);
+    clock.advance(2025);
     assert.deepEqual(clicks(), [['1', '1', null], ['2', '2', null]]); // prettier-ignore
   });
 
   it('does not wait where there is nothing to find out', () => {
     hits.clicked(ONE, place(1, 1), person);
     hits.clicked(ONE, place(2), machine);
+    clock.advance(25);
     assert.deepEqual(clicks(), [['1', '1', null], ['1', '2', 'scanner']]); // prettier-ignore
   });
 
@@ -129,6 +142,7 @@ describe('tracking/hit', () => {
       hits.opened(ONE, person);
       hits.clicked(TWO, place(1, 1), machine);
     }
+    clock.advance(25);
     assert.equal(written.length, 120);
     clock.advance(60_000);
     hits.opened(ONE, person);

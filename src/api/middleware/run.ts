@@ -1,9 +1,10 @@
 /** The innermost layer: checks the fields and calls the handler. */
 import type { Readable } from 'node:stream';
-import { JSON_TYPE } from '../answer.ts';
+import { CLIENT_GONE, JSON_TYPE } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import { auditRow } from '../audit.ts';
 import type { Exchange } from '../exchange.ts';
+import { createReadGate } from '../read-gate.ts';
 import { watchKey } from '../key-watch.ts';
 import { rowFor } from '../idempotency.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
@@ -12,16 +13,30 @@ import type { ApiDeps, Context, Middleware, Stop } from '../shell.ts';
 type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & { stop: Stop; verifyAnswers: boolean };
 
 export function run(deps: Deps): Middleware {
+  const gate = createReadGate();
   return async (ctx) => {
     const { exchange } = ctx.state;
     const { route } = exchange;
     if (route === null) throw new Error('a request without a route was let through');
     const answers = new Answers();
-    const reply = await route.run(incoming(deps, ctx, route, answers));
+    const work = async (): Promise<Reply> => route.run(incoming(deps, ctx, route, answers));
+    const reply = await (isRead(route) ? gate.run(() => isGone(ctx), work) : work());
+    if (reply === null) {
+      exchange.answer = nobody;
+      return;
+    }
     if (deps.verifyAnswers) verify(route, reply);
     exchange.answer = answers.of(reply);
   };
 }
+
+/** Who may read, of what is read at once. A write is done for who hung up, too: he cannot know that it was not. */
+const isRead = ({ method, scope, lasts }: Route): boolean => method === 'GET' && scope !== null && lasts !== true;
+
+const isGone = ({ req, res }: Context): boolean => res.destroyed || req.socket.destroyed;
+
+/** For the books only, by the number that other servers use: nobody is there to hear it. */
+const nobody: Answer = { status: CLIENT_GONE, code: null, headers: {}, body: '' };
 
 /** A reply is written as JSON once, so that the stored answer and the sent one are the same bytes. */
 class Answers {

@@ -115,6 +115,7 @@ async function details(visit: Visit): Promise<Shown> {
     part,
     text: part === 'text' ? content.text?.slice(0, SHOWN_CHARACTERS) : null,
     source: part === 'source' ? await sourceText(visit) : null,
+    headers: part === 'headers' ? headOf(await sourceText(visit)) : null,
     suppressed,
     isMoving: message.recipients.some(({ status }) => ['queued', 'sent'].includes(status)),
     here: `${WHERE}/${idOf(visit)}`,
@@ -172,6 +173,9 @@ async function sourceText(visit: Visit): Promise<string> {
     throw error;
   }
 }
+
+/** Up to the first empty line. */
+const headOf = (source: string): string => source.split(/\r?\n\r?\n/, 1)[0] ?? '';
 
 async function html(visit: Visit): Promise<Shown> {
   const content = await visit.ask<Content>('getMessageContent', { params: visit.params });

@@ -15,11 +15,11 @@ const OFFER_PURPOSE = 'second factor offered to ';
 
 export function profilePages(deps: DashboardDeps): Page[] {
   return [
-    get(WHERE, (visit) => show(deps, visit)),
-    post(`${WHERE}/password`, (visit) => newPassword(deps, visit)),
+    get(WHERE, (visit) => show(deps, visit, null)),
+    post(`${WHERE}/password`, (visit) => withFault(deps, visit, newPassword)),
     get(`${WHERE}/second-factor`, (visit) => offer(deps, visit, null)),
     post(`${WHERE}/second-factor`, (visit) => switchOn(deps, visit)),
-    post(`${WHERE}/second-factor/off`, (visit) => switchOff(deps, visit)),
+    post(`${WHERE}/second-factor/off`, (visit) => withFault(deps, visit, switchOff)),
     post(`${WHERE}/sessions/:id/end`, async ({ member, params }) => {
       await closeSession(deps, member.id, params['id'] ?? '');
       return move(WHERE, 'That session is over.');
@@ -27,15 +27,31 @@ export function profilePages(deps: DashboardDeps): Page[] {
   ];
 }
 
-async function show(deps: DashboardDeps, { member, session }: Visit): Promise<Shown> {
+async function show(deps: DashboardDeps, { member, session }: Visit, fault: Problem | null): Promise<Shown> {
   const [sessions, signIns] = await Promise.all([sessionsOf(deps, member.id), signInsOf(deps, member.email_key)]);
-  return view('profile', 'Your login', {
+  const data = {
+    fault,
     email: member.email,
     hasSecondFactor: member.totp_sealed !== null,
     sessions: sessions.map(({ id, created_at, seen_at, ip, user_agent }) => ({ id, created_at, seen_at, ip, user_agent, isThis: id === session.id })),
     signIns: signIns.map(({ at, ip, user_agent, result }) => ({ at, ip, user_agent, result })),
     shortest: SHORTEST_PASSWORD,
-  }); // prettier-ignore
+  }; // prettier-ignore
+  return view('profile', 'Your login', data, fault?.status ?? 200);
+}
+
+/** The page again with what was wrong. */
+async function withFault(
+  deps: DashboardDeps,
+  visit: Visit,
+  act: (deps: DashboardDeps, visit: Visit) => Promise<Shown>,
+): Promise<Shown> {
+  try {
+    return await act(deps, visit);
+  } catch (error) {
+    if (error instanceof Problem) return show(deps, visit, error);
+    throw error;
+  }
 }
 
 /** Asked for again before the login itself is changed: a browser left open is not its owner. */

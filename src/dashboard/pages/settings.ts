@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
+import { markdownHtml } from '../markdown.ts';
 import { filledIn, numberOf } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -24,7 +25,8 @@ export function settingsPages(deps: Deps): Page[] {
     get(`${WHERE}/changelog`, () =>
       view('changelog', 'What is new', {
         version: deps.version,
-        text: changes ?? 'The list of changes is not installed.',
+        // The page has a heading of its own.
+        text: markdownHtml((changes ?? 'The list of changes is not installed.').replace(/^# .*\n/, '')),
       }),
     ),
   ];

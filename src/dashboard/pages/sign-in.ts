@@ -5,6 +5,7 @@ import { chooseAccount, closeSession } from '../../members/session-store.ts';
 import type { MemberRow } from '../../storage/tables.ts';
 import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
+import { carried, lateData, lateFormIn } from '../late.ts';
 import { placeWithin } from '../links.ts';
 import { move, openGet, openPost, post, view, type Guest, type Page, type Shown } from '../page.ts';
 
@@ -36,7 +37,13 @@ export function signInPages(deps: DashboardDeps): Page[] {
 
 async function loginForm(deps: DashboardDeps, guest: Guest, next: string | null, fault: string | null): Promise<Shown> {
   const admins = await listAdmins(deps);
-  const data = { next: placeWithin(next), fault, email: guest.form.get('email'), isEmpty: admins.length === 0 };
+  const data = {
+    next: placeWithin(next),
+    kept: keptBy(guest),
+    fault,
+    email: guest.form.get('email'),
+    isEmpty: admins.length === 0,
+  };
   return view('login', 'Sign in', data, fault === null ? 200 : 401);
 }
 
@@ -50,9 +57,16 @@ async function login(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   return await cameIn(deps, guest, result, next);
 }
 
-function codeForm({ halfway }: Guest, next: string | null, fault: string | null): Shown {
-  if (halfway === null) return move('/login', 'Sign in with your password first.');
-  return view('login-code', 'Second factor', { next: placeWithin(next), fault }, fault === null ? 200 : 401);
+/** What a form that came too late asks the sign-in to carry on. */
+function keptBy({ form }: Guest): object[] {
+  const late = lateFormIn(form);
+  return late === null ? [] : carried(late);
+}
+
+function codeForm(guest: Guest, next: string | null, fault: string | null): Shown {
+  if (guest.halfway === null) return move('/login', 'Sign in with your password first.');
+  const data = { next: placeWithin(next), kept: keptBy(guest), fault };
+  return view('login-code', 'Second factor', data, fault === null ? 200 : 401);
 }
 
 async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
@@ -69,8 +83,14 @@ type CameIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
 /** The cookie is a new one at each step: what was there before, wherever it came from, opens nothing. */
 async function cameIn(deps: DashboardDeps, guest: Guest, result: CameIn, next: string): Promise<Shown> {
   const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
+  const cookies = [{ name: 'session', value: result.token }] as const;
   if (result.kind === 'in') await noteSignIn(deps, guest, result.member);
-  return { kind: 'move', to, cookies: [{ name: 'session', value: result.token }] };
+  const late = lateFormIn(guest.form);
+  if (late === null) return { kind: 'move', to, cookies };
+  // A redirect would lose what the form carries.
+  if (result.kind === 'code')
+    return { kind: 'view', view: 'login-code', title: 'Second factor', data: { next, kept: carried(late) }, cookies };
+  return { kind: 'view', view: 'late', title: 'Not sent yet', data: lateData(late), cookies };
 }
 
 /** Among the actions of the member's account, for the others to see; the sign-in log has the failed ones too. */

@@ -1,6 +1,6 @@
 /** Streams: kinds of mail that are kept apart; made, paused, removed. */
 import { Problem } from '../../base/problem.ts';
-import { filledIn, given, numberOf } from '../forms.ts';
+import { filledIn, given, numberOf, textOf } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/streams';
@@ -9,6 +9,7 @@ export function streamPages(): Page[] {
   return [
     get(WHERE, (visit) => list(visit, null)),
     post(WHERE, add),
+    post(`${WHERE}/:id`, edit),
     post(`${WHERE}/:id/pause`, (visit) => change(visit, { paused: true }, 'Paused: mail for it is refused, and what waits is held.')),
     post(`${WHERE}/:id/resume`, (visit) => change(visit, { paused: false }, 'It goes on.')),
     post(`${WHERE}/:id/remove`, async (visit) => {
@@ -31,12 +32,26 @@ async function add(visit: Visit): Promise<Shown> {
       slug: form.get('slug')?.trim() ?? '',
       name: form.get('name')?.trim() ?? '',
       type: form.get('type') === 'broadcast' ? 'broadcast' : 'transactional',
+      pool: textOf(form, 'pool'),
       priority: numberOf(form, 'priority'),
     });
     await visit.ask('createStream', { body });
     return move(WHERE, 'The stream is made.');
   } catch (error) {
     if (error instanceof Problem) return list(visit, error);
+    throw error;
+  }
+}
+
+/** What is left empty stays as it is. */
+async function edit(visit: Visit): Promise<Shown> {
+  const { form, params } = visit;
+  const body = given({ name: textOf(form, 'name'), pool: textOf(form, 'pool'), priority: numberOf(form, 'priority') });
+  try {
+    await visit.ask('updateStream', { params, body });
+    return move(WHERE, 'Changed.');
+  } catch (error) {
+    if (error instanceof Problem && error.code !== 'not_found') return list(visit, error);
     throw error;
   }
 }

@@ -95,13 +95,28 @@ async function add(visit: Visit): Promise<Shown> {
   }
 }
 
+const SHOWN_WRONG = 3;
+
+/** What is no address, the first few by name. */
+const named = (wrong: readonly string[]): string =>
+  wrong.length === 0
+    ? ''
+    : `; no address: ${wrong
+        .slice(0, SHOWN_WRONG)
+        .map((one) => one.slice(0, 60))
+        .join(', ')}${wrong.length > SHOWN_WRONG ? ` and ${String(wrong.length - SHOWN_WRONG)} more` : ''}`;
+
 /** The first column of CSV, or one address a line. */
 async function addMany(visit: Visit): Promise<Shown> {
   try {
     const emails = firstColumn(visit.form.get('emails') ?? '');
     const { data } = await visit.ask<{ data: { result: string }[] }>('createSuppression', { body: { emails } });
     const count = (result: string): number => data.filter((one) => one.result === result).length;
-    return move(WHERE, `${String(count('created'))} added, ${String(count('existing'))} were there already, ${String(count('rejected'))} are no addresses.`); // prettier-ignore
+    const wrong = emails.filter((_, place) => data[place]?.result === 'rejected');
+    return move(
+      WHERE,
+      `${String(count('created'))} added, ${String(count('existing'))} on the list already${named(wrong)}.`,
+    );
   } catch (error) {
     if (error instanceof Problem) return list(visit, error);
     throw error;

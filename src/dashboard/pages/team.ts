@@ -107,7 +107,11 @@ async function remove(deps: DashboardDeps, visit: Visit): Promise<Shown> {
 async function accounts({ config }: DashboardDeps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { data } = await visit.operate('accounts.list', {});
   const plans = Object.entries(config.plans).map(([name, limits]) => ({ name, ...limits }));
-  const rows = data.map((row) => ({ ...row, plans: plans.map(({ name }) => ({ name, on: name === row.plan })) }));
+  const rows = data.map((row) => ({
+    ...row,
+    isThis: row.id === visit.account.id,
+    plans: plans.map(({ name }) => ({ name, on: name === row.plan })),
+  }));
   return view('accounts', 'Accounts', { rows, plans, fault, entered: filledIn(visit.form) }, fault?.status ?? 200);
 }
 

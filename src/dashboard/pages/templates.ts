@@ -2,10 +2,10 @@
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { diffLines } from '../diff.ts';
-import { checkPage } from '../highlight.ts';
 import { filledIn, given, textOf } from '../forms.ts';
 import { pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { checkPage, previewPage, reportPage, type Preview } from '../preview.ts';
 import { PREVIEW_CSP } from './messages.ts';
 
 const WHERE = '/templates';
@@ -47,8 +47,8 @@ export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[]
     get(WHERE, list),
     get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
     post(`${WHERE}/new`, create),
-    post(`${WHERE}/preview`, preview),
-    post(`${WHERE}/check`, check),
+    post(`${WHERE}/preview`, (visit) => framed(visit, previewPage)),
+    post(`${WHERE}/check`, (visit) => framed(visit, checkPage)),
     get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
     post(`${WHERE}/:id`, change),
     get(`${WHERE}/:id/versions`, versions),
@@ -84,6 +84,7 @@ async function editor(visit: Visit, template: Template | null, fault: Problem | 
     entered,
     variables: form.get('variables') ?? '{\n  "name": "Ana"\n}',
     fault,
+    hasEditor: true,
     isDraft: template !== null && template.published_version !== template.version,
   };
   return view('template', template === null ? 'New template' : template.name, data, fault?.status ?? 200);
@@ -146,46 +147,23 @@ function variablesIn(form: URLSearchParams): object {
   return value;
 }
 
-/** What the html looks like, for the frame beside the editor; where it cannot be rendered, why not. */
-async function preview(visit: Visit): Promise<Shown> {
-  try {
-    const { html, text } = await rendered(visit);
-    const body = html?.rendered ?? textPage((html ?? text)?.rendered ?? faultsOf('html', html ?? text).join('\n'));
-    return frame(body);
-  } catch (error) {
-    if (error instanceof Problem) return report(error.message);
-    throw error;
-  }
-}
-
-/** Faults by line, variables, and what subject and text become. */
-async function check(visit: Visit): Promise<Shown> {
+/** What the sources become, or where their faults are, for the frame beside the editor. */
+async function framed(visit: Visit, page: (found: Preview) => string): Promise<Shown> {
   try {
     const { variables, ...found } = await rendered(visit);
-    const parts = (['subject', 'text', 'html'] as const).flatMap((name) => {
+    const parts = (['subject', 'html', 'text'] as const).flatMap((name) => {
       const source = lines(visit.form.get(name));
       if (source === null) return [];
       return [{ name, source, rendered: found[name]?.rendered ?? null, faults: found[name]?.errors ?? [] }];
     });
-    return frame(checkPage({ variables, parts }));
+    return frame(page({ variables, parts }));
   } catch (error) {
-    if (error instanceof Problem) return report(error.message);
+    if (error instanceof Problem) return frame(reportPage(error.message));
     throw error;
   }
 }
 
 const frame = (body: string): Shown => ({ kind: 'file', body, type: 'text/html; charset=utf-8', csp: PREVIEW_CSP });
-
-const report = (text: string): Shown => frame(textPage(text));
-
-const textPage = (text: string): string =>
-  `<!doctype html><meta charset="utf-8"><title>Preview</title><pre style="white-space:pre-wrap;font:13px/1.5 monospace">${text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')}</pre>`;
-
-const faultsOf = (name: string, part: Part | null): string[] =>
-  (part?.errors ?? []).map(({ line, column, message }) => {
-    const place = line === null ? '' : `, line ${String(line)}${column === null ? '' : `, column ${String(column)}`}`;
-    return `${name}${place}: ${message}`;
-  });
 
 async function versions(visit: Visit): Promise<Shown> {
   const { data } = await visit.ask<{ data: { version: number }[] }>('listTemplateVersions', { params: visit.params });
@@ -195,6 +173,7 @@ async function versions(visit: Visit): Promise<Shown> {
   return view('template-versions', `Versions of ${template.name}`, {
     template,
     rows: data.map((row) => ({ ...row, isFrom: String(row.version) === from, isTo: String(row.version) === to })),
+    isOnly: data.length === 1,
     from,
     to,
     parts: (['subject', 'html', 'text'] as const)

@@ -73,14 +73,28 @@ document.addEventListener('click', async (event) => {
 // What a refused form complains of is marked, and the keyboard put there.
 function markFault(root = document) {
   const name = root.querySelector('.fault[data-field]')?.dataset.field.split(/[.[]/)[0];
-  const field =
-    name === undefined ? null : root.querySelector(`main form [name="${CSS.escape(name)}"]:not([type=hidden])`);
-  if (field === null) return;
+  const named = name === undefined ? [] : all(`main form [name="${CSS.escape(name)}"]:not([type=hidden])`, root);
+  // A row that is folded may have a field of the same name.
+  const field = named.find((one) => one.checkVisibility());
+  if (field === undefined) return;
+  // Where the form is far down, what is wrong with it stands beside it.
+  field.form.before(root.querySelector('.fault[data-field]'));
   field.setAttribute('aria-invalid', 'true');
   field.setAttribute('aria-describedby', 'fault');
   field.focus();
 }
 markFault();
+
+// A second click while the first is on its way does nothing. A page taken back from the history starts anew.
+const UNLOCK_MS = 5000;
+document.addEventListener('submit', (event) => {
+  const { target: form, submitter } = event;
+  if (event.defaultPrevented || form.method !== 'post' || submitter?.formTarget) return;
+  if (form.isSent) event.preventDefault();
+  form.isSent = true;
+  setTimeout(() => (form.isSent = false), UNLOCK_MS);
+});
+addEventListener('pageshow', () => all('form').forEach((form) => (form.isSent = false)));
 
 // Selects that act at once.
 document.addEventListener('change', ({ target }) => {
@@ -96,7 +110,7 @@ function ready(root = document) {
 }
 // What has to be pushed sideways can be by keyboard.
 function reachable(root = document) {
-  for (const box of all('.scroll, pre', root)) {
+  for (const box of all('.scroll, pre:not([aria-hidden])', root)) {
     if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight + 1) box.tabIndex = 0;
     else box.removeAttribute('tabindex');
   }

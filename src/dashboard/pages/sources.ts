@@ -1,0 +1,50 @@
+/** The addresses that mail leaves from, for administrators: their pools, warm-up, block lists and pauses. */
+import { filledIn, given, textOf } from '../forms.ts';
+import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+
+const WHERE = '/settings/sources';
+/** Of a source that many sites know, the most used are shown. */
+const SHOWN_SITES = 50;
+
+export function sourcePages(): Page[] {
+  return [
+    adminGet(WHERE, show),
+    adminPost(`${WHERE}/unblock`, unblock),
+    adminPost(`${WHERE}/pause`, pause),
+    adminPost(`${WHERE}/release`, async (visit) => {
+      await visit.operate('queue.release', { id: visit.form.get('id') ?? '' });
+      return move(WHERE, 'Released: mail leaves from it again.');
+    }),
+  ];
+}
+
+async function show(visit: Visit): Promise<Shown> {
+  const [{ data }, holds] = await Promise.all([visit.operate('queue.sources', {}), visit.operate('queue.holds', {})]);
+  const rows = data.map((source) => ({
+    ...source,
+    hold: holds.data.find(({ scope, target }) => scope === 'source' && target === source.name) ?? null,
+    sites: source.warm_up
+      .map((site) => ({ ...site, isFull: site.cap !== null && site.sent >= site.cap }))
+      .sort((a, b) => b.sent - a.sent)
+      .slice(0, SHOWN_SITES),
+  }));
+  return view('sources', 'Addresses', {
+    rows,
+    isSystem: rows.every(({ name }) => name === null),
+    warming: rows.filter(({ sites }) => sites.length > 0),
+    blocks: rows.flatMap(({ name, blocks }) => blocks.map((block) => ({ ...block, name }))),
+    entered: filledIn(visit.form),
+  });
+}
+
+async function unblock(visit: Visit): Promise<Shown> {
+  const source = textOf(visit.form, 'source');
+  const { unblocked } = await visit.operate('queue.unblock', given({ source }));
+  return move(WHERE, unblocked === 0 ? 'No site had refused it.' : 'Sites that refused it get mail from it again.');
+}
+
+async function pause(visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  await visit.operate('queue.hold', { source: form.get('source') ?? '', ...given({ note: textOf(form, 'note') }) });
+  return move(WHERE, 'Paused: mail leaves from the others of its pool, and rests where there is none.');
+}

@@ -1,0 +1,69 @@
+/**
+ * What stands in the frame beside the template editor: what subject, html and text become, or what is wrong with them. The frame
+ * has no scripts, no network and an origin of its own; the html has one more frame inside of it, so that its styles meet nothing
+ * of ours. Pure.
+ */
+import { escaped, highlighted, type SourceFault } from './highlight.ts';
+
+export interface PreviewPart {
+  name: string;
+  source: string;
+  /** Null where it has faults. */
+  rendered: string | null;
+  faults: readonly SourceFault[];
+}
+
+export interface Preview {
+  variables: readonly string[];
+  parts: readonly PreviewPart[];
+}
+
+const STYLE = `body{font:13px/1.5 system-ui,sans-serif;margin:10px 12px;color:#1b2430;background:#fff}h2{font-size:12px;margin:14px 0 4px;color:#586474}p{margin:0 0 6px}
+code,pre{font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace;white-space:pre-wrap;overflow-wrap:anywhere;margin:0}
+iframe{display:block;width:100%;height:56vh;min-height:200px;border:1px solid #d9dee5;border-radius:6px;box-sizing:border-box}
+.subject{font-size:15px;font-weight:600;overflow-wrap:anywhere}.dim{color:#586474}.text{border:1px solid #d9dee5;border-radius:6px;padding:8px 10px}
+.parts{display:grid;gap:0 14px}@media(min-width:760px){.parts{grid-template-columns:minmax(0,3fr) minmax(0,2fr)}}
+.source{padding-left:40px;margin:0}.source li::marker{color:#69747f;font-size:11px}.wrong{background:#fce4e4}.wrong em{display:block;color:#a61b1b;font-style:normal}
+.faults{background:#fce4e4;color:#a61b1b;border-radius:6px;padding:8px 10px 8px 26px;margin:0 0 8px}
+.out{color:#0b5cad;font-weight:600}.tag{color:#6a2c91;font-weight:600}.note{color:#586474;font-style:italic}.html{color:#146c43}
+.good{color:#146c43}.chip{display:inline-block;background:#e9ecf0;border-radius:4px;padding:0 6px;margin:0 4px 2px 0}`;
+
+const page = (title: string, body: string): string =>
+  `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${title}</title><style>${STYLE}</style></head><body><main>${body}</main></body></html>`;
+
+const chips = (names: readonly string[]): string =>
+  names.length === 0 ? 'none' : names.map((name) => `<span class="chip">${escaped(name)}</span>`).join('');
+
+const placeOf = (name: string, { line, column }: SourceFault): string =>
+  [name, ...(line === null ? [] : [`line ${String(line)}`]), ...(column === null ? [] : [`column ${String(column)}`])].join(', '); // prettier-ignore
+
+const faultList = (parts: readonly PreviewPart[]): string => {
+  const items = parts.flatMap(({ name, faults }) => faults.map((fault) => `<li>${placeOf(name, fault)}: ${escaped(fault.message)}</li>`)); // prettier-ignore
+  return items.length === 0 ? '' : `<ul class="faults">${items.join('')}</ul>`;
+};
+
+/** Subject, html and text as they would be sent, the faults first; the names of the variables last. */
+export function previewPage({ variables, parts }: Preview): string {
+  const named = (wanted: string): PreviewPart | undefined => parts.find(({ name }) => name === wanted);
+  const [subject, html, text] = [named('subject'), named('html'), named('text')];
+  const line = subject?.rendered == null ? '' : `<h2>Subject</h2><p class="subject">${escaped(subject.rendered)}</p>`;
+  const frame = html?.rendered == null ? '' : `<div><h2>HTML</h2><iframe sandbox title="HTML" srcdoc="${escaped(html.rendered)}"></iframe></div>`; // prettier-ignore
+  return page('Preview', `${faultList(parts)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`); // prettier-ignore
+}
+
+function textBlock(text: PreviewPart | undefined, html: PreviewPart | undefined): string {
+  if (text?.rendered != null) return `<div><h2>Text</h2><pre class="text">${escaped(text.rendered)}</pre></div>`;
+  const isDerived = text === undefined && html !== undefined;
+  return isDerived ? '<div><h2>Text</h2><p class="dim">Derived from the HTML when the mail is sent.</p></div>' : '';
+}
+
+/** Each source by line, with its faults where they are. */
+export function checkPage({ variables, parts }: Preview): string {
+  const count = parts.reduce((sum, { faults }) => sum + faults.length, 0);
+  const head = count === 0 ? '<p class="good">No faults.</p>' : `<p><strong>${String(count)} ${count === 1 ? 'fault' : 'faults'}.</strong></p>`; // prettier-ignore
+  const blocks = parts.map(({ name, source, faults }) => `<h2>${name}</h2>${highlighted(source, faults)}`);
+  return page('Check', `${head}<h2>Variables found</h2><p>${chips(variables)}</p>${blocks.join('')}`);
+}
+
+/** Why there is nothing to show. */
+export const reportPage = (text: string): string => page('Preview', `<p>${escaped(text)}</p>`);

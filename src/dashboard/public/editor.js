@@ -1,0 +1,58 @@
+// Colours in the fields of a template while one types: the field itself is transparent, and the same text stands coloured under
+// it. Without this script they are ordinary fields.
+const LONGEST = 60_000;
+const PIECES = /\{\{[^}]{0,2000}\}\}\}?|\{%[^%]{0,2000}%\}|<!--[^>]{0,2000}-->|<\/?[a-zA-Z][^<>{}]{0,500}>?/g;
+
+function kindOf(piece) {
+  if (/^(?:\{\{!|<!--|\{%-? *comment)/.test(piece)) return 'note';
+  if (/^(?:\{%|\{\{[#/^]|\{\{-? *else)/.test(piece)) return 'tag';
+  return piece.startsWith('{{') ? 'out' : 'html';
+}
+
+function colour(text, under) {
+  const parts = [];
+  let at = 0;
+  for (const found of text.matchAll(PIECES)) {
+    const span = document.createElement('span');
+    span.className = `c-${kindOf(found[0])}`;
+    span.textContent = found[0];
+    parts.push(text.slice(at, found.index), span);
+    at = found.index + found[0].length;
+  }
+  // A last empty line has no height without something in it.
+  under.replaceChildren(...parts, text.slice(at) + '\u200b');
+}
+
+for (const field of document.querySelectorAll('[data-code]')) {
+  const box = document.createElement('div');
+  const under = document.createElement('pre');
+  const place = document.createElement('small');
+  box.className = 'code';
+  under.setAttribute('aria-hidden', 'true');
+  place.setAttribute('aria-hidden', 'true');
+  field.before(box);
+  box.append(under, field);
+  box.after(place);
+  let waiting = 0;
+  const follow = () => {
+    under.scrollTop = field.scrollTop;
+    under.scrollLeft = field.scrollLeft;
+  };
+  const draw = () => {
+    waiting = 0;
+    const isShort = field.value.length <= LONGEST;
+    box.classList.toggle('on', isShort);
+    if (isShort) colour(field.value, under);
+    follow();
+  };
+  field.addEventListener('input', () => {
+    if (waiting === 0) waiting = requestAnimationFrame(draw);
+  });
+  field.addEventListener('scroll', follow);
+  document.addEventListener('selectionchange', () => {
+    if (document.activeElement !== field) return;
+    const before = field.value.slice(0, field.selectionStart).split('\n');
+    place.textContent = `line ${before.length}, column ${before.at(-1).length + 1}`;
+  });
+  draw();
+}

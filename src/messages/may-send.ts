@@ -1,0 +1,191 @@
+/**
+ * May this sender send this? The sender's domain (verified, and allowed for the key), the stream, the suppression list. Of a bulk send
+ * each different sender, stream and domain is looked up once.
+ */
+import { Problem } from '../base/problem.ts';
+import { addressKey, type Mailbox } from '../mail/address.ts';
+import type { SuppressionReason } from '../storage/tables.ts';
+import type { BulkDraft, MessageDraft } from './send-request.ts';
+import type { TrackingRule } from './tracking-rule.ts';
+
+export interface MaySendDeps {
+  /** The stream with this slug, or null. */
+  findStream: (accountId: string, slug: string) => Promise<{ priority: number; paused: number; type?: string } | null>;
+  /** What is tracked where the send says nothing, and where links lead to. */
+  trackingRule(accountId: string, domain: string): Promise<TrackingRule>;
+  isVerified(accountId: string, domain: string): Promise<boolean>;
+  /** Which of these addresses must not be mailed on this stream. */
+  findSuppressed(
+    accountId: string,
+    stream: string,
+    addressKeys: readonly string[],
+  ): Promise<ReadonlyMap<string, { id: string; reason: SuppressionReason }>>;
+  simulatorDomain: string;
+}
+
+/** Who sends, as far as it matters here. */
+export interface Sender {
+  accountId: string;
+  keyId: string | null;
+  mode: 'live' | 'test';
+  /** Name of the account's plan; absent for the operator, who has no quota. */
+  plan?: string;
+  /** The operator has paused the account's sending. */
+  paused?: boolean;
+  /** Sending domains the key is restricted to; empty means all of the account. */
+  domains: readonly string[];
+  requestId: string | null;
+}
+
+/** Stream of mail that names none. */
+export const DEFAULT_STREAM = 'transactional';
+
+type Simulator = Pick<MaySendDeps, 'simulatorDomain'>;
+
+export const isSimulatedAddress = (deps: Simulator, { domain }: Mailbox): boolean => domain === deps.simulatorDomain;
+
+/** Whether no recipient of it is ever dialled. */
+export function isSimulated(deps: Simulator, sender: Sender, draft: MessageDraft): boolean {
+  if (sender.mode === 'test' || draft.test !== null) return true;
+  return everyRecipient(draft).every(({ mailbox }) => isSimulatedAddress(deps, mailbox));
+}
+
+export function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[] {
+  const seen = new Set<string>();
+  const all = draft.source?.recipients ?? [
+    { type: 'to' as const, mailbox: draft.to },
+    ...draft.cc.map((mailbox) => ({ type: 'cc' as const, mailbox })),
+    ...draft.bcc.map((mailbox) => ({ type: 'bcc' as const, mailbox })),
+  ];
+  // An address that stands in two fields gets one copy, for the first of them.
+  return all.filter(({ mailbox }) => {
+    const key = addressKey(mailbox.address);
+    return seen.has(key) ? false : seen.add(key);
+  });
+}
+
+export async function checkSender(
+  deps: MaySendDeps,
+  sender: Sender,
+  draft: MessageDraft,
+  simulated: boolean,
+): Promise<void> {
+  const { domain } = draft.from;
+  if (sender.paused === true) throw new Problem('sending_paused', 'sending is paused for this account');
+  if (sender.domains.length > 0 && !sender.domains.includes(domain)) {
+    throw new Problem(
+      'domain_not_allowed',
+      `this key may send only from ${sender.domains.join(', ')}, not from ${domain}`,
+      { field: 'from' },
+    );
+  }
+  if (sender.mode === 'test' || (simulated && domain === deps.simulatorDomain)) return;
+  if (await deps.isVerified(sender.accountId, domain)) return;
+  throw new Problem('domain_not_verified', `${domain} is not a verified domain of this account`, { field: 'from' });
+}
+
+export interface Stream {
+  slug: string;
+  class: number;
+  isBroadcast: boolean;
+}
+
+export async function checkStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft): Promise<Stream> {
+  const slug = draft.stream ?? DEFAULT_STREAM;
+  const stream = await deps.findStream(sender.accountId, slug);
+  if (stream === null)
+    throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(slug)}`, { field: 'stream' });
+  if (stream.paused === 1)
+    throw new Problem('sending_paused', `the stream ${slug} is paused`, {
+      field: draft.stream === null ? null : 'stream',
+    });
+  return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
+}
+
+/** Sender, stream and tracking of all entries, each different one checked once: a fault here refuses the whole request. */
+export async function checkAll(
+  deps: MaySendDeps,
+  sender: Sender,
+  entries: readonly GoodEntry[],
+): Promise<{ streams: Map<string, Stream>; rules: Map<string, TrackingRule> }> {
+  const streams = new Map<string, Stream>();
+  const rules = new Map<string, TrackingRule>();
+  const senders = new Set<string>();
+  for (const entry of entries) {
+    const { draft } = entry;
+    const simulated = isSimulated(deps, sender, draft);
+    const from = `${draft.from.domain} ${String(simulated)}`;
+    if (!senders.has(from)) {
+      await inEntry(entry, checkSender(deps, sender, draft, simulated));
+      senders.add(from);
+    }
+    const slug = draft.stream ?? DEFAULT_STREAM;
+    if (!streams.has(slug)) streams.set(slug, await inEntry(entry, checkStream(deps, sender, draft)));
+    const { domain } = draft.from;
+    if (!rules.has(domain)) rules.set(domain, await deps.trackingRule(sender.accountId, domain));
+  }
+  return { streams, rules };
+}
+
+type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
+
+/** A check of what an entry may have of its own: then its fault is told of the entry's member. */
+async function inEntry<T>({ index, own }: GoodEntry, checking: Promise<T>): Promise<T> {
+  try {
+    return await checking;
+  } catch (error) {
+    const isOwn = error instanceof Problem && error.field !== null && own?.includes(error.field) === true;
+    throw isOwn ? within(error, index) : error;
+  }
+}
+
+export type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;
+
+export function suppressedOf(
+  deps: MaySendDeps,
+  sender: Sender,
+  stream: string,
+  drafts: readonly MessageDraft[],
+): Promise<Suppressed> {
+  const keys = new Set<string>();
+  for (const draft of drafts) {
+    if (sender.mode === 'test' || draft.test !== null) continue;
+    for (const { mailbox } of everyRecipient(draft))
+      if (!isSimulatedAddress(deps, mailbox)) keys.add(addressKey(mailbox.address));
+  }
+  return keys.size === 0 ? Promise.resolve(new Map()) : deps.findSuppressed(sender.accountId, stream, [...keys]);
+}
+
+export async function suppressedByStream(
+  deps: MaySendDeps,
+  sender: Sender,
+  drafts: readonly MessageDraft[],
+  streams: ReadonlyMap<string, Stream>,
+): Promise<Map<string, Suppressed>> {
+  const found = new Map<string, Suppressed>();
+  for (const slug of streams.keys()) {
+    const own = drafts.filter((draft) => (draft.stream ?? DEFAULT_STREAM) === slug);
+    found.set(slug, await suppressedOf(deps, sender, slug, own));
+  }
+  return found;
+}
+
+export function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): void {
+  if (draft.onSuppressed !== 'reject') return;
+  const hit = everyRecipient(draft).find(({ mailbox }) => suppressed.has(addressKey(mailbox.address)));
+  if (hit === undefined) return;
+  const reason = suppressed.get(addressKey(hit.mailbox.address))?.reason ?? 'manual';
+  throw new Problem('recipient_suppressed', `${hit.mailbox.address} is on the suppression list (${reason})`, {
+    field: fieldOf(draft, hit),
+  });
+}
+
+/** A single copy may have been given as a string, so only of several the place is told. */
+function fieldOf(draft: MessageDraft, { type, mailbox }: ReturnType<typeof everyRecipient>[number]): string {
+  const place = type === 'to' || draft[type].length < 2 ? -1 : draft[type].indexOf(mailbox);
+  return place === -1 ? type : `${type}[${String(place)}]`;
+}
+
+/** The same problem with its field named from the top of the request. */
+export const within = (problem: Problem, index: number): Problem =>
+  new Problem(problem.code, problem.message, { field: `recipients[${String(index)}].${problem.field ?? 'to'}` });

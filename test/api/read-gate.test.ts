@@ -1,0 +1,47 @@
+/** Reads run a few at a time and in their order; who is gone takes no turn. */
+import assert from 'node:assert/strict';
+import { createReadGate } from '../../src/api/read-gate.ts';
+
+describe('api/read-gate', () => {
+  const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+  it('lets in as many as it may, in order, and skips who has gone', async () => {
+    const gate = createReadGate(2);
+    const begun: number[] = [];
+    const ends: (() => void)[] = [];
+    const gone = new Set<number>();
+    const reads = [0, 1, 2, 3, 4, 5].map((n) =>
+      gate.run(
+        () => gone.has(n),
+        () => {
+          begun.push(n);
+          return new Promise<number>((resolve) => ends.push(() => resolve(n)));
+        },
+      ),
+    );
+    await settled();
+    assert.deepEqual(begun, [0, 1]);
+    gone.add(2).add(3).add(0);
+    ends[0]?.();
+    assert.equal(await reads[0], 0, 'what has begun is not given up');
+    assert.deepEqual(await Promise.all([reads[2], reads[3]]), [null, null]);
+    await settled();
+    assert.deepEqual(begun, [0, 1, 4]);
+    ends[1]?.();
+    await settled();
+    assert.deepEqual(begun, [0, 1, 4, 5]);
+    for (const end of ends) end();
+    assert.deepEqual(await Promise.all(reads), [0, 1, null, null, 4, 5]);
+    assert.equal(await gate.run(() => true, () => Promise.resolve(1)), null); // prettier-ignore
+    assert.equal(await gate.run(() => false, () => Promise.resolve(1)), 1); // prettier-ignore
+  });
+
+  it('gives the place of a read that failed to the next', async () => {
+    const gate = createReadGate(1);
+    const stays = (): boolean => false;
+    const failed = gate.run(stays, () => Promise.reject(new Error('no')));
+    const next = gate.run(stays, () => Promise.resolve(2));
+    await assert.rejects(failed, /no/);
+    assert.equal(await next, 2);
+  });
+});

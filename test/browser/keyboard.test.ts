@@ -1,0 +1,119 @@
+/** Each page by keyboard alone: from the skip link Tab reaches everything that can be used, in order, visibly, and gets out again. */
+import assert from 'node:assert/strict';
+import type { Page } from 'playwright-core';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { needsChromium, openWindow, setUp } from '../support/chromium.ts';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { filled } from '../support/filled.ts';
+
+/** What can be used, in the order of the document: of radio buttons of one name the chosen one, or the first. */
+const REACHABLE = `(() => {
+  const all = [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')];
+  const isShown = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled;
+  const group = (one) => all.filter((other) => other.type === 'radio' && other.form === one.form && other.name === one.name);
+  const isTurn = (one) => one.type !== 'radio' || one === (group(one).find(({ checked }) => checked) ?? group(one)[0]);
+  return all.filter((one) => isShown(one) && isTurn(one) && !one.matches('.skip'));
+})()`;
+
+/** Notes what gets the focus, and whether that can be seen. */
+const LISTEN = `(() => {
+  window.walked = [];
+  window.unseen = [];
+  document.addEventListener('focusin', ({ target }) => {
+    const { outlineStyle, outlineWidth } = getComputedStyle(target);
+    if (outlineStyle === 'none' || parseFloat(outlineWidth) < 1) window.unseen.push(target.outerHTML.slice(0, 120));
+    window.walked.push(target);
+  });
+  document.querySelector('.skip').focus();
+})()`;
+
+/** Of what can be used: what was not reached, or not in its turn. */
+const MISSED = `(() => {
+  const wanted = ${REACHABLE};
+  const order = window.walked.filter((one) => wanted.includes(one));
+  const first = [...new Set(order)];
+  const name = (one) => one.outerHTML.slice(0, 120);
+  const lost = wanted.filter((one) => !first.includes(one)).map((one) => 'not reached: ' + name(one));
+  const turned = first.filter((one, place) => lost.length === 0 && wanted[place] !== one).slice(0, 1).map((one) => 'out of turn: ' + name(one));
+  return [...lost.slice(0, 3), ...turned, ...window.unseen.slice(0, 3).map((one) => 'not to be seen: ' + one)];
+})()`;
+
+/** Fields for dates have several stops, frames their own links. */
+const STOPS = `${REACHABLE}.reduce((sum, one) => sum + (/^date/.test(one.type) ? 8 : 1), 0)`;
+const MOST_IN_FRAMES = 30;
+
+async function walk(page: Page, where: string): Promise<string[]> {
+  await page.goto(where, { waitUntil: 'load' });
+  // What a page asks for by itself would put new elements in the place of those that were reached.
+  await page.evaluate(
+    `document.querySelectorAll('[data-poll]').forEach((one) => one.removeAttribute('hx-trigger')); htmx.process(document.body)`,
+  );
+  await page.evaluate(LISTEN);
+  const stops = (await page.evaluate<number>(STOPS)) + (await page.locator('iframe').count()) * MOST_IN_FRAMES;
+  for (let n = 0; n < stops; n++) {
+    await page.keyboard.press('Tab');
+    if (n > 3 && n % 8 === 0 && (await page.evaluate<boolean>(`document.activeElement === document.body`))) break;
+  }
+  return (await page.evaluate<string[]>(MISSED)).map((one) => `${where} ${one}`);
+}
+
+describe('browser: the keyboard', function () {
+  this.timeout(600_000);
+  let server: FakeMailServer;
+  let app: TestApp;
+  let page: Page;
+  let pages: string[] = [];
+  let close = (): Promise<void> => Promise.resolve();
+
+  before(async function () {
+    needsChromium(this);
+    server = await startMailServer({ script: { rcpt: () => '450 4.2.0 busy' } });
+    app = await startTestApp({
+      mailPort: server.port,
+      zones: zonesFor('dest.test'),
+      settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
+    });
+    pages = await filled(app);
+    const window = await openWindow(app.url);
+    ({ page } = window);
+    close = () => window.context.close();
+    await setUp(page, (await app.operator.call('admin.reset', {})).url);
+  });
+  after(async () => {
+    await close();
+    await app.stop();
+    await server.close();
+  });
+
+  it('reaches everything on each page, in order, seen, and is caught nowhere', async () => {
+    const findings: string[] = [];
+    for (const where of pages) findings.push(...(await walk(page, where)));
+    assert.deepEqual(findings, []);
+  });
+
+  it('goes to the content past the menu, and opens and closes what is folded', async () => {
+    await page.goto('/streams');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate('document.activeElement.id'), 'main');
+    const summary = page.locator('main summary').first();
+    await summary.focus();
+    await page.keyboard.press('Enter');
+    assert.equal(await page.locator('main details[open]').count(), 1);
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(`document.activeElement.closest('details[open]') !== null`), true);
+    await summary.focus();
+    await page.keyboard.press('Enter');
+    assert.equal(await page.locator('main details[open]').count(), 0);
+  });
+
+  it('puts a fault beside its form and the cursor into the field', async () => {
+    await page.goto('/suppressions');
+    await page.getByLabel('Address', { exact: true }).fill('no address');
+    await page.keyboard.press('Enter');
+    await page.getByText('That did not work').waitFor();
+    assert.equal(await page.evaluate('document.activeElement.name'), 'email');
+    assert.equal(await page.evaluate(`document.activeElement.form.previousElementSibling.id`), 'fault');
+    assert.equal(await page.locator('#fault').isVisible(), true);
+  });
+});

@@ -1,0 +1,163 @@
+/** The forms in a browser that runs no scripts: everything that changes something works, and says that it did. */
+import assert from 'node:assert/strict';
+import type { Page } from 'playwright-core';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { PASSWORD } from '../support/browser.ts';
+import { needsChromium, openWindow, setUp } from '../support/chromium.ts';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
+
+const EMAIL = 'ana@example.net';
+
+describe('browser: without scripts', function () {
+  this.timeout(120_000);
+  let server: FakeMailServer;
+  let receiver: WebhookReceiver;
+  let app: TestApp;
+  let page: Page;
+  let close = (): Promise<void> => Promise.resolve();
+
+  before(async function () {
+    needsChromium(this);
+    server = await startMailServer({ script: { rcpt: () => '450 4.2.0 busy' } });
+    receiver = await startReceiver();
+    app = await startTestApp({
+      mailPort: server.port,
+      zones: zonesFor('dest.test'),
+      settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
+    });
+    const window = await openWindow(app.url, { javaScriptEnabled: false });
+    ({ page } = window);
+    close = () => window.context.close();
+    await setUp(page, (await app.operator.call('admin.reset', {})).url, EMAIL);
+  });
+  after(async () => {
+    await close();
+    await app.stop();
+    await receiver.close();
+    await server.close();
+  });
+
+  const button = (name: string) => page.getByRole('button', { name, exact: true });
+  const said = (text: string | RegExp) => page.getByText(text).first().waitFor();
+  const unfold = (text: string) => page.locator('main summary', { hasText: text }).first().click();
+
+  it('signs out and in', async () => {
+    await button('Sign out').click();
+    await page.getByLabel('E-mail address').fill(EMAIL);
+    await page.getByLabel('Password').fill(PASSWORD);
+    await button('Sign in').click();
+    await page.waitForURL((url) => url.pathname === '/');
+    await page.locator('h1', { hasText: 'Overview' }).waitFor();
+  });
+
+  it('creates a key, and revokes it', async () => {
+    await page.goto('/developer/keys/new');
+    await page.getByLabel('Name').fill('plain');
+    await button('Create key').click();
+    assert.match(await page.locator('#the-key').innerText(), /^ak_live_/);
+    await page.getByLabel('I have stored it').check();
+    await button('Done').click();
+    await page.getByRole('link', { name: 'plain', exact: true }).click();
+    await unfold('Revoke this key');
+    await button('Revoke now').click();
+    await page.goto('/developer/keys');
+    await page.locator('tr.over', { hasText: 'plain' }).waitFor();
+  });
+
+  it('adds a domain, and checks it', async () => {
+    await page.goto('/domains');
+    await page.getByLabel('Add a domain').fill('plain.example');
+    await button('Add').click();
+    await page.locator('h1', { hasText: 'plain.example' }).waitFor();
+    await button('Check DNS now').click();
+    await said('DNS was asked');
+  });
+
+  it('saves a template, previews and publishes it', async () => {
+    await page.goto('/templates/new');
+    await page.getByLabel('Name', { exact: true }).fill('Plain');
+    await page.getByLabel('Subject').fill('Hello {{ name }}');
+    await page.getByLabel('HTML', { exact: true }).fill('<p>Dear {{ name }}</p>');
+    await button('Preview').click();
+    const frame = page.frameLocator('iframe[name=preview]');
+    await frame.getByText('Hello Ana').waitFor();
+    await frame.frameLocator('iframe').getByText('Dear Ana').waitFor();
+    await button('Save as a draft').click();
+    await said('This version is a draft');
+    await button('Publish it').click();
+    await said('Published: sends use this version now.');
+  });
+
+  it('creates a webhook, and tests it', async () => {
+    await page.goto('/webhooks/new');
+    await page.getByLabel('URL').fill(receiver.url);
+    await button('Create webhook').click();
+    await page.getByText(/whsec_/).waitFor();
+    await page.getByRole('link', { name: 'To the endpoint' }).click();
+    await button('Send a test').click();
+    await said(/answered 2\d\d/);
+  });
+
+  it('adds a suppression, and removes it', async () => {
+    await page.goto('/suppressions');
+    await page.getByLabel('Address', { exact: true }).fill('gone@example.net');
+    await button('Add').click();
+    await said('gone@example.net is not mailed');
+    await unfold('Remove');
+    await button('Remove, and mail it again').click();
+    await said('gone@example.net is mailed again');
+  });
+
+  it('changes settings', async () => {
+    await page.goto('/settings');
+    await page.getByLabel('Opens', { exact: true }).check();
+    await button('Save').click();
+    await said('Changed.');
+    assert.equal(await page.getByLabel('Opens', { exact: true }).isChecked(), true);
+  });
+
+  it('adds a member', async () => {
+    await page.goto('/team');
+    await page.getByLabel('E-mail address').fill('bo@example.net');
+    await button('Add, and create a set-up link').click();
+    await page.locator('main pre', { hasText: '/setup/' }).waitFor();
+  });
+
+  it('sends a message again, and cancels it', async () => {
+    const { id } = await app.send();
+    await app.follow().of(id, 'deferred');
+    await page.goto(`/messages/${id}`);
+    await button('Send again').click();
+    await said('Sent again: this is the new message.');
+    assert.doesNotMatch(page.url(), new RegExp(id));
+    await app.settled();
+    await page.reload();
+    await unfold('Cancel');
+    await button('Cancel now').click();
+    await said('Canceled, as far as it had not been sent.');
+  });
+
+  it('pauses a destination, and lets it go', async () => {
+    await page.goto('/queue?domain=dest.test');
+    await button('Pause, new mail too').click();
+    await said('Paused: what waits and what comes rests');
+    await button('Release').click();
+    await said('Released: it goes on');
+  });
+
+  it('keeps what was typed where the session has ended', async () => {
+    await page.goto('/streams');
+    app.clock.advance(13 * 3_600_000);
+    await page.getByLabel('Slug').fill('late');
+    await page.getByLabel('Name').last().fill('Late <news>');
+    await button('Create it').click();
+    await said('Your session has ended');
+    await page.getByLabel('E-mail address').fill(EMAIL);
+    await page.getByLabel('Password').fill(PASSWORD);
+    await button('Sign in').click();
+    await said('Late <news>');
+    await button('Send it now').click();
+    await said('The stream is made');
+  });
+});
