@@ -39,9 +39,13 @@ export function createAuditLog(deps: {
     return db.commit.insert({ audit: rows }, BYTES_A_ROW * rows.length);
   }
 
-  function flush(): void {
+  function disarm(): void {
     timer?.cancel();
     timer = null;
+  }
+
+  function flush(): void {
+    disarm();
     if (waiting.length === 0) return;
     const rows = waiting;
     waiting = [];
@@ -79,12 +83,16 @@ export function createAuditLog(deps: {
       if (lost > 0) report(new Error('more audit lines wait for the database than memory should hold'), lost);
     },
     async close() {
-      timer?.cancel();
-      timer = null;
+      disarm();
       await Promise.all(writing);
+      // Set again by what failed meanwhile.
+      disarm();
       const rows = waiting;
       waiting = [];
-      if (rows.length > 0) await insert(rows);
+      if (rows.length === 0) return;
+      await insert(rows).catch((error: unknown) => {
+        report(error, rows.length);
+      });
     },
   };
 }

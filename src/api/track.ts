@@ -26,7 +26,8 @@ export interface TrackDeps extends UnsubscribeDeps {
 
 type TrackCall = Omit<Call<{ token: string }, object, undefined>, 'caller'>;
 
-const params = z.object({ token: z.string() });
+/** Mail programs that make links of plain text take the sentence's full stop or bracket along: what no token has ends it. */
+const params = z.object({ token: z.string().transform((text) => /^[\w-]*/.exec(text)?.[0] ?? '') });
 /** Outside of the description; the shell wants to know all the same what can be answered. */
 const answers = (...statuses: number[]): Record<number, ResponseDeclaration> =>
   Object.fromEntries(statuses.map((status) => [status, { description: '-', types: ['text/html', 'image/gif'] }]));

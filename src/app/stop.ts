@@ -30,6 +30,15 @@ export async function stopAll(ground: Ground, running: Running): Promise<void> {
   ground.disk.stop();
   running.dashboard.stop();
   ground.meters?.stop();
+  try {
+    await stopWork(ground, running);
+  } finally {
+    // Whatever broke before: what was promised is to be found in one file by the next start.
+    await ground.db.close();
+  }
+}
+
+async function stopWork(ground: Ground, running: Running): Promise<void> {
   await Promise.all([
     running.metrics?.close(),
     running.api.close(),
@@ -43,5 +52,4 @@ export async function stopAll(ground: Ground, running: Running): Promise<void> {
   const { callers, hits, auditLog, renderer } = ground;
   await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), auditLog.close(), renderer.close()]);
   if (ground.overrides.resolver === undefined) await ground.resolver.close();
-  await ground.db.close();
 }

@@ -34,6 +34,11 @@ if (!require('node:fs').existsSync(program)) {
 }
 
 import(require('node:url').pathToFileURL(program).href).catch(function (error) {
-  console.error(error);
+  // Its own modules take more than 64; connections and files come on top.
+  if (error && error.code === 'EMFILE')
+    console.error(
+      'posthorn: this shell allows too few open files: run `ulimit -n 1024` or more (systemd: LimitNOFILE).',
+    );
+  else console.error(error);
   process.exit(70);
 });

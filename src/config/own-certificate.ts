@@ -1,4 +1,5 @@
-/** The certificate of an installation that names none: made at the first start, kept in the data folder. */
+/** The certificate of an installation that names none: made at the first start, kept in the data folder as long as its name is right. */
+import { X509Certificate } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { makeSelfSigned } from '../base/self-signed.ts';
@@ -8,12 +9,13 @@ import type { Certificate } from './certificate.ts';
 export const OWN_CERT_FILE = 'self-signed-cert.pem';
 const KEY_FILE = 'self-signed-key.pem';
 
-/** Reads it, or makes it for this host name. Throws where the folder cannot be written. */
+/** Reads it, or makes it for this host name, anew where the name has changed since. Throws where the folder cannot be written. */
 export function ownCertificate(dataDir: string, hostname: string, now: number): Certificate {
   const certFile = path.join(dataDir, OWN_CERT_FILE);
   const keyFile = path.join(dataDir, KEY_FILE);
   try {
-    return { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };
+    const kept = { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };
+    if (!isOldName(kept.cert, hostname)) return kept;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
@@ -21,4 +23,10 @@ export function ownCertificate(dataDir: string, hostname: string, now: number): 
   writeFileSync(keyFile, made.key, { mode: 0o600 });
   writeFileSync(certFile, made.cert, { mode: 0o644 });
   return made;
+}
+
+/** The first start comes before the name is set. Only what we made is replaced, never what somebody has put in its place. */
+function isOldName(cert: string, hostname: string): boolean {
+  const { issuer, subject, subjectAltName } = new X509Certificate(cert);
+  return issuer === subject && subjectAltName !== `DNS:${hostname}`;
 }

@@ -44,7 +44,8 @@ const SHORT_PAUSE_MS = 1;
 /** How long one step may hold the writer, and how many rows are tried first. */
 const AIM_MS = 5;
 const FIRST_ROWS = 20;
-const [FEWEST_ROWS, MOST_ROWS] = [5, 1000];
+/** The next rows may be far colder than those before them: no more are tried at once, however quickly these went. */
+const [FEWEST_ROWS, MOST_ROWS] = [5, 100];
 /** A writer that is never idle gets its steps, too, but a few a second only: the disk must not fill up behind the load. */
 const LOOK_AGAIN_MS = 5;
 const PATIENCE_MS = 250;

@@ -69,7 +69,9 @@ function checkScopes(scopes: readonly string[]): Scope[] {
     throw new Problem('too_many_items', 'there are thirty scopes', { field: 'scopes' });
   scopes.forEach((scope, index) => {
     if (!isScope(scope))
-      throw new Problem('invalid_field', 'there is no such scope', { field: `scopes[${String(index)}]` });
+      throw new Problem('invalid_field', `there is no such scope; there are ${scopeNames.join(', ')}`, {
+        field: `scopes[${String(index)}]`,
+      });
   });
   // In the order of the documentation, so that equal sets read the same.
   return scopeNames.filter((scope) => scopes.includes(scope));

@@ -102,7 +102,7 @@ export async function sqliteVersion(): Promise<string> {
 
 /**
  * WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 4 MiB of
- * WAL: the writes that come next wait for all of it to reach the file, a disk's random writes, and twice as much waits twice as long.
+ * WAL: the writes that come next wait for all of it to reach the file, and its pages lie far apart there.
  */
 const durable = [
   'PRAGMA busy_timeout = 5000',

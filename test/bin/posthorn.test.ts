@@ -63,6 +63,14 @@ describe('bin/posthorn.cjs', () => {
     assert.match(stderr, /broken/);
   });
 
+  it('says so where the shell allows too few open files to load it', () => {
+    build("throw Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' })");
+    const { status, stderr } = launch();
+    assert.equal(status, 70);
+    assert.match(stderr, /^posthorn: .*ulimit -n 1024/);
+    assert.doesNotMatch(stderr, /at /);
+  });
+
   it('really has eight threads in the pool, unless the environment names another number', function () {
     if (process.platform !== 'linux') this.skip();
     build(COUNT_THREADS);

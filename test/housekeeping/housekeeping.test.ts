@@ -102,7 +102,7 @@ describe('housekeeping/housekeeping', () => {
       [20, 1, 40, 'a fifth of the time: no more than twice as many all the same'],
       [20, 10, 10, 'twice the time: half as many'],
       [20, 500, 5, 'a hundred times: the fewest'],
-      [800, 1, 1000, 'never more than the most'],
+      [80, 1, 100, 'never more than the most'],
     ] as const) {
       it(`${String(rows)} rows in ${String(ms)} ms, then ${String(next)}: ${reason}`, () => {
         assert.equal(nextSize(rows, ms), next);

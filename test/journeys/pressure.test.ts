@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readdirSync } from 'node:fs';
+import { openReader } from '../../src/storage/database.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
 import { smtpClient } from '../support/smtp-client.ts';
@@ -111,6 +112,19 @@ describe('journey: pressure', () => {
     assert.equal((await app.request('POST', '/v1/messages', mail)).status, 202);
     assert.equal((await app.message(id)).attempts.length, 1, 'it was not sent twice');
     await balanced();
+  });
+
+  it('ends in order on a full disk, with the books as they were', async () => {
+    const { id } = await app.send();
+    await app.follow().of(id, 'delivered');
+    await pragma('query_only = ON');
+    // Their lines and the use of the key wait to be written.
+    for (let i = 0; i < 3; i++) assert.equal((await app.get('/v1/messages')).status, 200);
+    await app.app.stop();
+    assert.ok(lines('background_write_failed').length > 0);
+    const reader = await openReader({ url: `sqlite:${app.folder}/posthorn.db` });
+    assert.deepEqual(await reader.read('deliveries').pluck('status'), ['delivered']);
+    await reader.close();
   });
 
   it('answers 503 to every write while the database can only be read, and lets mail wait', async () => {

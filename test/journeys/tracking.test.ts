@@ -327,8 +327,18 @@ describe('journey: tracking', () => {
 
   it('takes a link with what others have put behind it', async () => {
     const { mail } = await deliver({ track_clicks: true });
-    const { status } = await visit(`${hrefsOf(mail.html)[0] ?? ''}?fbclid=1&%ff&a=b`);
-    assert.equal(status, 302);
+    const link = hrefsOf(mail.html)[0] ?? '';
+    for (const behind of ['?fbclid=1&%ff&a=b', '.', ')', '),', '%3E', '%E2%80%9D'])
+      assert.equal((await visit(link + behind)).status, 302, behind);
+  });
+
+  it('takes a link whose token somebody has percent-encoded, and one that asks for a range of it', async () => {
+    const { mail } = await deliver({ track_clicks: true });
+    const link = hrefsOf(mail.html)[0] ?? '';
+    const encoded = link.replace(/[^/]+$/, (token) => Buffer.from(token).toString('hex').replace(/../g, '%$&')); // prettier-ignore
+    assert.equal((await visit(encoded)).status, 302);
+    const { status, headers } = await fetch(app.url + new URL(link).pathname, { redirect: 'manual', headers: { range: 'bytes=0-3' } }); // prettier-ignore
+    assert.deepEqual([status, headers.get('location')], [302, (await visit(link)).headers.get('location')]);
   });
 
   it('asks no key, writes no audit line and counts against nobody’s rate', async () => {

@@ -115,8 +115,8 @@ describe('operator: control socket', () => {
     await assert.rejects(callServer(control.path, 'keys.create', { name: 'k', scopes: ['sned'] }), (error: unknown) => {
       assert.ok(error instanceof Problem);
       assert.deepEqual(
-        [error.code, error.field, error.message],
-        ['invalid_field', 'scopes[0]', 'there is no such scope'],
+        [error.code, error.field, error.message.slice(0, 48)],
+        ['invalid_field', 'scopes[0]', 'there is no such scope; there are send, campaign'],
       );
       return true;
     });

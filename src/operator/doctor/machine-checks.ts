@@ -63,15 +63,21 @@ async function timeOf({ config, resolver, network }: Pick<Probes, 'config' | 're
   return time.kind === 'answered' ? time.offsetMs : time.why;
 } // prettier-ignore
 
+/** The database grows into it within minutes, whatever `storage.minFreeBytes` says. */
+const LEAST_FREE = 16 * 1024 * 1024;
 /** A write-ahead log of this size means that somebody reads for hours and keeps it from being folded in. */
 const LARGE_WAL = 256 * 1024 * 1024;
 
 export async function disk({ config, machine }: Pick<Probes, 'config' | 'machine'>): Promise<readonly Verdict[]> {
-  const { minFreeBytes, url } = config.storage;
+  const { url } = config.storage;
+  // Nothing can be written at all where the guard was set to less than that.
+  const minFreeBytes = Math.max(config.storage.minFreeBytes, LEAST_FREE);
   const free = await machine.freeBytes(config.dataDir);
   const cure = `Free some, or give ${config.dataDir} a larger disk; \`retention\` says how long mail is kept.`;
   const faults: Verdict[] = [];
-  if (free < minFreeBytes)
+  if (free < LEAST_FREE)
+    faults.push(failed(`${megabytes(free)} free: new mail is refused, and what happens to older mail cannot be written`, cure)); // prettier-ignore
+  else if (free < minFreeBytes)
     faults.push(failed(`${megabytes(free)} free, below storage.minFreeBytes (${writeSize(minFreeBytes)}): new mail is refused`, cure)); // prettier-ignore
   else if (free < 2 * minFreeBytes)
     faults.push(warning(`${megabytes(free)} free; at ${writeSize(minFreeBytes)} new mail is refused`, cure));

@@ -1,5 +1,7 @@
 /** Does DNS answer, does it tell the truth about what is not there, and does it validate where that is counted on? */
+import { isIP } from 'node:net';
 import type { DnsAnswer } from '../../base/resolver.ts';
+import type { Config } from '../../config/schema.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import { mailHostOf } from './outbound.ts';
 import type { Probes } from './probes.ts';
@@ -13,6 +15,14 @@ const SLOW_MS = 1000;
 const CURE =
   'Check /etc/resolv.conf or set `delivery.dnsServers`; a resolver on this machine (unbound) is best for mail.';
 
+const CLOSED_CURE =
+  'Nothing to do on a closed network; DNS records of domains cannot be checked there (posthorn domains add NAME --trust).';
+
+/** Without DNS mail goes where a route says so for all of it, and names an address. */
+function needsDns(all: Config['delivery']['routes'][string] | undefined): boolean {
+  return all === undefined || all.kind === 'mx' || (all.kind === 'smarthost' && isIP(all.host) === 0);
+}
+
 export async function resolver({ config, resolver: dns, clock }: Needs): Promise<readonly Verdict[]> {
   const begun = clock.monotonic();
   const [nobody, host] = await Promise.all([
@@ -21,7 +31,12 @@ export async function resolver({ config, resolver: dns, clock }: Needs): Promise
   ]);
   const ms = Math.round(clock.monotonic() - begun);
   const trouble = [nobody, host].find((answer) => answer.kind === 'trouble');
-  if (trouble !== undefined) return [failed(`DNS does not answer: ${trouble.text}`, CURE)];
+  if (trouble !== undefined)
+    return [
+      needsDns(config.delivery.routes['*'])
+        ? failed(`DNS does not answer: ${trouble.text}`, CURE)
+        : warning(`DNS does not answer: ${trouble.text}; \`delivery.routes\` sends all mail without it`, CLOSED_CURE),
+    ];
   const faults: Verdict[] = [];
   if (nobody.kind !== 'no_domain')
     faults.push(

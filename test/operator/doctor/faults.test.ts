@@ -62,6 +62,8 @@ const faults: Fault[] = [
   ['the key is another', (p) => { writeFileSync(path.join(p.folder, 'secret.key'), `abcd ${Buffer.alloc(32).toString('base64url')}\n`, { mode: 0o600 }); }, 'secret_key', 'failed', /lacks the key/, /backup/],
   ['the key is damaged', (p) => { writeFileSync(path.join(p.folder, 'secret.key'), 'abcd what\n', { mode: 0o600 }); }, 'secret_key', 'failed', /line 1: expected/, /backup/],
   ['DNS does not answer', (p) => { p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT'; }, 'resolver', 'failed', /DNS does not answer/, /delivery\.dnsServers/],
+  ['there is no DNS, and mail does not need it', (p) => { p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT'; p.settings['delivery'] = { routes: { '*': '8.1.1.1:25' } }; }, 'resolver', 'warning', /sends all mail without it/, /closed network/, 'outbound'],
+  ['there is no room, whatever the settings say', (p) => { p.settings['storage'] = { minFreeBytes: 0 }; p.machine = { ...p.machine, freeBytes: () => Promise.resolve(1_000_000) }; }, 'disk', 'failed', /0 MiB free: new mail is refused/, /larger disk/],
   ['DNS invents answers', (p) => { p.zones['posthorn-doctor.invalid A'] = ['8.1.1.1']; }, 'resolver', 'failed', /invents answers/, /delivery\.dnsServers/],
   ['DNS does not validate', (p) => { p.secure = []; p.zones['broken.example A'] = ['8.1.1.1']; }, 'dnssec', 'warning', /signed\.example, a signed zone, does not come back as validated/, /unbound/],
   ['DANE counts on DNS that does not validate', (p) => { p.settings['delivery'] = { dnssecResolver: true }; p.zones['broken.example A'] = ['8.1.1.1']; }, 'dnssec', 'failed', /answers for broken\.example/, /unbound/],
