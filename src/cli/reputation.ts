@@ -31,11 +31,12 @@ type Reputation = ResultOf<'reputation'>;
 
 const COUNTS = ['SENT', 'DELIVERED', 'DEFERRED', 'BOUNCED', 'HARD', 'BLOCKED', 'COMPLAINED'];
 
-function lines({ days, providers, dmarc, tls, since, until }: Reputation): string[] {
+function lines({ days, providers, sources, dmarc, tls, since, until }: Reputation): string[] {
   if (days.length + dmarc.length + tls.length === 0) return [`nothing between ${since} and ${until}`];
   return [
     ...section('Mail by day', ['DAY', ...COUNTS], days.map(({ day, counts }) => [day, ...Object.values(counts)])),
     ...section('Mail by day and mailbox provider', ['DAY', 'PROVIDER', ...COUNTS], providers.map(({ day, provider, counts }) => [day, provider, ...Object.values(counts)])),
+    ...section('Mail by day and source', ['DAY', 'SOURCE', 'TRIES', ...COUNTS.slice(1)], sources.map(({ day, source, counts }) => [day, source, ...Object.values(counts)])),
     ...section('DMARC reports: mail in the name of our domains', ['DAY', 'DOMAIN', 'SOURCE', 'REPORTER', 'MAILS', 'DKIM', 'SPF', 'DISPOSITION'], dmarc.map((one) => [one.day, one.domain, one.source_ip, one.org, one.count, one.dkim, one.spf, one.disposition])),
     ...section('TLS reports: connections to us', ['DAY', 'DOMAIN', 'REPORTER', 'POLICY', 'RESULT', 'SESSIONS'], tls.map((one) => [one.day, one.domain, one.org, one.policy, one.result, one.sessions])),
   ].slice(0, -1); // prettier-ignore

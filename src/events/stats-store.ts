@@ -153,7 +153,11 @@ function rowsOf(read: Knex, query: StatsQuery, keys: readonly string[] | null, m
 }
 
 /** The rows as one text: as objects of nineteen members they cost several times as much. */
-async function talliesOf(read: Knex, asked: Knex.QueryBuilder, { bucket, by, since }: StatsQuery): Promise<Tally[]> {
+async function talliesOf(
+  read: Knex,
+  asked: Knex.QueryBuilder,
+  { bucket, by, since }: Pick<StatsQuery, 'bucket' | 'by' | 'since'>,
+): Promise<Tally[]> {
   const members = [bucket === 'total' ? String(since) : 'at', by === null ? 'NULL' : 'key', ...statTypes];
   const [row] = (await read.select(read.raw(`json_group_array(json_array(${members.join(', ')})) AS text`)).from(asked.as('s'))) as [{ text: string }]; // prettier-ignore
   const rows = JSON.parse(row.text) as [at: number, key: string | null, ...counts: (number | null)[]][];
@@ -180,6 +184,16 @@ const wholeDays = (query: StatsQuery): StatsQuery => ({
   since: Math.floor(query.since / DAY_MS) * DAY_MS,
   until: Math.ceil(query.until / DAY_MS) * DAY_MS,
 });
+
+/** Each named source's numbers by day, in the order of time, then of the name; `sent` is how often it was tried from there. */
+export async function readSourceDays(read: Knex, of: { accountId: string; since: number; until: number }): Promise<StatLine[]> {
+  const rows = read('event_counts').where({ account_id: of.accountId, span: 'source_day', test: 0 });
+  rows.where('at', '>=', of.since).where('at', '<', of.until);
+  rows.select('at', { key: 'tag' }).sum(Object.fromEntries(statTypes.map((type) => [type, type])));
+  rows.groupBy('at', 'tag').orderBy([{ column: 'at' }, { column: 'tag' }]);
+  const tallies = await talliesOf(read, rows, { bucket: 'day', by: 'tag', since: of.since });
+  return tallies.map(lineOf);
+} // prettier-ignore
 
 /** How long hours are kept; days stay for ever but those of tags, which can be as many as there are messages. */
 export const HOURS_KEPT_MS = 32 * DAY_MS;

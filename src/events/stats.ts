@@ -1,6 +1,6 @@
 /**
  * What the numbers are made of. Every event adds to a row per hour and per day, for its stream, sending domain and recipient
- * provider, once more for each of its message's tags and for its template, and to one of all mail together. Rows of a grouped commit are merged
+ * provider, once more for each of its message's tags, for its template and for the source it left from, and to one of all mail together. Rows of a grouped commit are merged
  * first, so a busy server writes a handful of them for hundreds of events.
  */
 import { statTypes, type StatRow, type StatType } from '../storage/tables.ts';
@@ -22,6 +22,8 @@ export interface StatFacts {
   tags: readonly string[];
   /** Id of the template it was made from, or null. */
   template: string | null;
+  /** The source that it left from, where sources have names and it is known. */
+  source?: string | null;
 }
 
 /** Large mailbox providers by the domain of the address. Mail hosted there under a domain of its own counts as `other`. */
@@ -85,9 +87,18 @@ export function addToStats(rows: Map<string, StatRow>, facts: StatFacts, types: 
     add('hour', hour, { tag, ...own });
     add('day', day, { tag, ...own });
   }
-  if (facts.template === null) return;
-  add('template_hour', hour, { tag: facts.template, ...own });
-  add('template_day', day, { tag: facts.template, ...own });
+  if (facts.template !== null) {
+    add('template_hour', hour, { tag: facts.template, ...own });
+    add('template_day', day, { tag: facts.template, ...own });
+  }
+  if (facts.source != null) add('source_day', day, { tag: facts.source, ...own });
+}
+
+/** Counts a try from a source, in whose rows `sent` says how many there were: from where a mail goes is known no sooner. */
+export function addTry(rows: Map<string, StatRow>, facts: StatFacts): void {
+  if (facts.source == null) return;
+  const key = { tag: facts.source, stream: facts.stream, domain: facts.domain, provider: providerOf(facts.recipient) };
+  rowFor(rows, facts, 'source_day', facts.at - (facts.at % DAY_MS), key).sent++;
 }
 
 function rowFor(

@@ -19,7 +19,7 @@ import type {
 } from '../storage/tables.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
-import { addToStats, statTypesOf, type StatFacts } from '../events/stats.ts';
+import { addToStats, addTry, statTypesOf, type StatFacts } from '../events/stats.ts';
 import { decide, type Decision } from './decide.ts';
 import type { DeliveryState, Happening } from './delivery.ts';
 import { isFailure, noticeRows, type Failure, type NoticeRule } from './failure-notice.ts';
@@ -94,7 +94,11 @@ const MESSAGE_COLUMNS = [
 
 /** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
 export type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
-  Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]> & { suppressed: string | null };
+  Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]> & {
+    suppressed: string | null;
+    /** The source of its last attempt, where what happens needs it. */
+    source: string | null;
+  };
 
 /** One delivery of the group while its happenings are folded. */
 export interface Folding {
@@ -184,13 +188,16 @@ const readLoaded = jsonReader<Loaded>(
        WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
          AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
        ORDER BY s.scope LIMIT 1)`,
+    source: `CASE WHEN ? = 1 THEN (
+       SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END`,
   },
   'FROM json_each(?) AS wanted JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id',
 );
 
 async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
   const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
-  const rows = await readLoaded(db, [now, JSON.stringify(ids)]);
+  const isWanted = units.some(({ occurrences }) => occurrences.some(({ happening }) => comesBack(happening)));
+  const rows = await readLoaded(db, [now, isWanted ? 1 : 0, JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, beginFolding(row)]));
 }
 
@@ -249,14 +256,20 @@ export function fold(one: Folding, decision: Decision, happening: Happening, now
   if (decision.attempt !== null) {
     gathered.attempts.push(attemptRow(one, decision, happening, now));
     one.tls = decision.attempt.facts.tls?.protocol ?? null;
+    if (decision.attempt.facts.source !== null) addTry(gathered.stats, statFacts(row, now, decision.attempt.facts.source)); // prettier-ignore
   }
+  const source = decision.attempt?.facts.source ?? (comesBack(happening) ? row.source : null);
   // A hit may be told a little after it was seen (tracking/hit.ts).
   const at = 'hit' in happening ? happening.hit.at : now;
   for (const event of decision.events) {
     // What a machine did is no news of the message.
     if (event.machine !== true) one.lastEvent = { type: event.type, at };
     countHit(one, event.type, event.machine ?? false, at);
-    addToStats(gathered.stats, statFacts(row, at), statTypesOf(event.type, event.detail, event.machine ?? false));
+    addToStats(
+      gathered.stats,
+      statFacts(row, at, source),
+      statTypesOf(event.type, event.detail, event.machine ?? false),
+    );
     gathered.events.push({
       id: newId('evt', now),
       account_id: row.account_id,
@@ -273,7 +286,10 @@ export function fold(one: Folding, decision: Decision, happening: Happening, now
   if (decision.suppress !== null) gathered.suppressions.push(suppressionRow(row, decision.suppress, now));
 }
 
-const statFacts = (row: Loaded, now: number): StatFacts => ({
+/** What counts against the source that the mail left from, long after that. */
+const comesBack = ({ kind }: Happening): boolean => kind === 'bounced' || kind === 'complained';
+
+const statFacts = (row: Loaded, now: number, source: string | null): StatFacts => ({
   accountId: row.account_id,
   at: now,
   test: row.test === 1,
@@ -282,6 +298,7 @@ const statFacts = (row: Loaded, now: number): StatFacts => ({
   recipient: row.address,
   tags: row.tags_json === '[]' ? [] : (JSON.parse(row.tags_json) as string[]),
   template: row.template_id,
+  source,
 });
 
 function countHit(one: Folding, type: string, machine: boolean, now: number): void {

@@ -6,7 +6,7 @@ import type { Knex } from 'knex';
 import { z } from 'zod';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS, type StatType } from '../events/stats.ts';
-import { readStats, type StatLine } from '../events/stats-store.ts';
+import { readSourceDays, readStats, type StatLine } from '../events/stats-store.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore } from './operation.ts';
 
@@ -19,6 +19,13 @@ export interface ReputationDay {
   /** Null for all together. */
   provider: string | null;
   counts: Record<(typeof shown)[number], number>;
+}
+
+/** The same of mail that left from one of our sources, by name; `sent` is how often it was tried from there. */
+export interface ReputationSourceDay {
+  day: string;
+  source: string;
+  counts: ReputationDay['counts'];
 }
 
 /** Mail in the name of a domain that came from one address on one day, as receivers saw it. */
@@ -50,6 +57,8 @@ export interface ReputationRecord {
   until: string;
   days: ReputationDay[];
   providers: ReputationDay[];
+  /** Empty where no sources have names. */
+  sources: ReputationSourceDay[];
   dmarc: DmarcLine[];
   tls: TlsLine[];
 }
@@ -76,9 +85,10 @@ export async function readReputation(
   const until = Math.ceil((now + 1) / DAY_MS) * DAY_MS;
   const since = until - days * DAY_MS;
   const asked = { accountId, since, until, bucket: 'day', only: {}, test: false } as const;
-  const [all, byProvider, dmarc, tls] = await Promise.all([
+  const [all, byProvider, bySource, dmarc, tls] = await Promise.all([
     readStats(read, { ...asked, by: null }),
     readStats(read, { ...asked, by: 'provider' }),
+    readSourceDays(read, { accountId, since, until }),
     dmarcLines(read, accountId, since),
     tlsLines(read, accountId, since),
   ]);
@@ -88,6 +98,7 @@ export async function readReputation(
     until: rfc3339(until),
     days: all.map(dayFrom),
     providers: byProvider.map(dayFrom),
+    sources: bySource.map(({ at, key, counts }) => ({ day: dayOf(at), source: key ?? '', counts: shownOf(counts) })),
     dmarc,
     tls,
   };
@@ -98,8 +109,11 @@ const dayOf = (at: number): string => rfc3339(at).slice(0, 10);
 const dayFrom = ({ at, key, counts }: StatLine): ReputationDay => ({
   day: dayOf(at),
   provider: key,
-  counts: Object.fromEntries(shown.map((type) => [type, counts[type]])) as ReputationDay['counts'],
+  counts: shownOf(counts),
 });
+
+const shownOf = (counts: StatLine['counts']): ReputationDay['counts'] =>
+  Object.fromEntries(shown.map((type) => [type, counts[type]])) as ReputationDay['counts'];
 
 /** Reports are for whole days that need not be UTC's: a report counts for the day in which its middle lies. */
 const MIDDLE = '(from_at + until_at) / 2';

@@ -622,10 +622,10 @@ export type StatType = (typeof statTypes)[number];
 /** How many events of each kind there were: per account, hour or UTC day, and what they are told apart by. */
 export interface StatRow {
   account_id: string;
-  /** `whole_`: all mail of the time together; stream, domain, provider and tag are then empty. `template_`: mail of templates. */
-  span: 'hour' | 'day' | 'whole_hour' | 'whole_day' | 'template_hour' | 'template_day';
+  /** `whole_`: all mail of the time together; stream, domain, provider and tag are then empty. `template_`: mail of templates. `source_`: by where it left from. */
+  span: 'hour' | 'day' | 'whole_hour' | 'whole_day' | 'template_hour' | 'template_day' | 'source_day';
   test: number;
-  /** One of the message's tags; empty in the row that counts every message. Where mail of templates is counted the template's id. */
+  /** One of the message's tags; empty in the row that counts every message. Where mail of templates is counted the template's id, of sources the source's name. */
   tag: string;
   /** Begin of the hour or day. */
   at: number;

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { signedIn } from '../support/browser.ts';
+import { htmlFaults } from '../support/html.ts';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
 
 const HOUR = 3_600_000;
@@ -236,6 +238,31 @@ describe('journey: sources', () => {
       if (counted?.complained === 1) break;
       await new Promise((resolve) => setImmediate(resolve));
     }
+  });
+
+  it('shows the reputation of each source, by day and together', async () => {
+    await start();
+    await sendAll(4);
+    answers = { '127.0.0.2': '550 5.1.1 no such user here', '127.0.0.3': '550 5.1.1 no such user here' };
+    for (const to of ['bo@dest.test', 'cy@dest.test']) await ended((await app.send({ to })).id, 'bounced');
+    const { sources: days } = await app.operator.call('reputation', { days: 7 });
+    assert.deepEqual(days.map(({ source, counts }) => [source, counts.sent, counts.delivered, counts.bounced]), [
+      ['one', 3, 2, 1],
+      ['two', 3, 2, 1],
+    ]); // prettier-ignore
+    const browser = await signedIn(app.url, app.operator);
+    const { html } = await browser.open('/reputation');
+    assert.deepEqual(htmlFaults(html), []);
+    assert.match(html, /<h2>By source<\/h2>/);
+    assert.match(
+      html,
+      /<a href="\/reputation\?source&#x3D;one">one<\/a><td class="n" data-l="tries">3<td class="n" data-l="delivered">2/,
+    );
+    const one = await browser.open('/reputation?source=one&provider=google');
+    assert.match(one.html, /<h1>Reputation <span class="tag">one<\/span>/);
+    assert.match(one.html, /All sources together/);
+    assert.deepEqual(htmlFaults(one.html), []);
+    assert.doesNotMatch((await browser.open('/reputation?source=nobody')).html, /All sources together/);
   });
 
   it('pauses a source: others of the pool send, and where there is none the mail waits with its time standing still', async () => {

@@ -77,6 +77,36 @@ describe('messages/record', () => {
     return Object.fromEntries(rows.map(({ way, n }) => [way, n]));
   };
 
+  it('counts by the source that mail left from: tries, ends, and what comes back later', async () => {
+    const bySource = () =>
+      temp.db.fast.all<Record<string, unknown>>(
+        "SELECT tag, sum(sent) AS tries, sum(delivered) AS delivered, sum(deferred) AS deferred, sum(bounced) AS bounced, sum(complained) AS complained, sum(opened) AS opened FROM event_counts WHERE span = 'source_day' GROUP BY tag ORDER BY tag",
+      );
+    const [one = '', two = '', three = ''] = await accept(
+      {},
+      { address: 'bo@dest.test', lead: 0 },
+      { address: 'cy@dest.test', lead: 0 },
+    );
+    await record(one, claimed, outcome({ kind: 'deferred', facts: factsOf({ source: 'out1' }), verdict: { class: 'soft', reason: 'other' }, retryAt: NOW + HOUR })); // prettier-ignore
+    clock.advance(HOUR);
+    await record(
+      one,
+      { kind: 'claimed', epoch: EPOCH, leaseUntil: NOW + 2 * HOUR },
+      outcome(accepted({ source: 'out1' }), 2),
+    );
+    await record(two, claimed, outcome(accepted({ source: 'out2' })));
+    // The address that the system chooses has no name.
+    await record(three, claimed, outcome(accepted()));
+    clock.advance(LOOKED - NOW);
+    // In one group with what counts against a source, what only a reader did must not.
+    await Promise.all([record(one, complaint), record(two, opened())]);
+    await record(two, bounceMail);
+    assert.deepEqual(await bySource(), [
+      { tag: 'out1', tries: 2, delivered: 1, deferred: 1, bounced: 0, complained: 1, opened: 0 },
+      { tag: 'out2', tries: 1, delivered: 1, deferred: 0, bounced: 1, complained: 0, opened: 0 },
+    ]);
+  });
+
   it('writes a delivery’s whole way: row, attempt, events, message and books in step', async () => {
     const [id] = await accept();
     clock.advance(10);

@@ -90,6 +90,7 @@ const loadedOf = ({ stream, fromDomain, tags, template }: Letter, row: DeliveryR
   from_domain: fromDomain,
   template_id: template?.id ?? null,
   tags_json: JSON.stringify(tags),
+  source: null,
   suppressed: null,
   expires_at: null,
 });

@@ -108,7 +108,10 @@ export const volumeChart = (stats: StatsRecord): string =>
     })),
   });
 
-export const stepsOf = ({ data, bucket }: Pick<StatsRecord, 'data' | 'bucket'>): Pick<Plot, 'times' | 'step'> => ({
+export const stepsOf = ({
+  data,
+  bucket,
+}: Pick<StatsRecord, 'bucket'> & { data: readonly { at: string }[] }): Pick<Plot, 'times' | 'step'> => ({
   times: data.map(({ at }) => Date.parse(at)),
   step: bucket === 'hour' ? 'hour' : 'day',
 });

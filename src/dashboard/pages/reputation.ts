@@ -1,5 +1,6 @@
-/** How mailbox providers take our mail: what bounced, was put off and was complained about, by provider, day by day. */
-import { providerNames, type StatType } from '../../events/stats.ts';
+/** How mailbox providers take our mail: what bounced, was put off and was complained about, by provider and by source, day by day. */
+import { providerNames } from '../../events/stats.ts';
+import type { ResultOf } from '../../operator/operations.ts';
 import { figure, type Mark } from '../chart.ts';
 import { linkTo, spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -27,12 +28,21 @@ async function show(visit: Visit): Promise<Shown> {
     visit.operate('reputation.moments', { account: visit.account.id, days, server }),
   ]);
   const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['provider'] });
+  const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, sourceColumns, { usual: 'source', words: ['source'] }); // prettier-ignore
+  const sources = sourceLines(query, reports.sources);
+  const source = sources.find((one) => one.source === query.get('source'))?.source ?? null;
+  const charted = source === null ? overTime : daysOf(source, reports.sources, overTime);
   const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   return view('reputation', 'Reputation', {
     hasPlots: true,
-    span: { ...span, choices: span.choices.filter(({ value }) => value === '7d' || value === '30d') },
-    provider,
-    all: linkTo(WHERE, query, { provider: null }),
+    ranges: span.choices
+      .filter(({ value }) => value === '7d' || value === '30d')
+      .map((one) => ({ ...one, href: linkTo(WHERE, query, { range: one.value }) })),
+    provider: source === null ? provider : null,
+    source,
+    all: linkTo(WHERE, query, { provider: null, source: null }),
+    sources: sortedBy(sources, sourceOrder, (line, column) => line[column]),
+    sourceHeadings: sourceOrder.headings,
     rows: sortedBy(
       apart.data.map(({ key, counts }) => lineOf(query, key ?? 'other', counts)),
       order,
@@ -51,12 +61,12 @@ async function show(visit: Visit): Promise<Shown> {
     checks: moments.checks.map((one) => ({ ...one, isListed: one.state === 'listed' })),
     isEmpty: apart.total.sent === 0,
     trouble: countsChart(
-      overTime,
+      charted,
       'Recipients that bounced and that were deferred, by day',
       ['bounced', 'deferred'],
       marks,
     ),
-    complaints: countsChart(overTime, 'Complaints, by day', ['complained'], marks),
+    complaints: countsChart(charted, 'Complaints, by day', ['complained'], marks),
   });
 }
 
@@ -67,7 +77,7 @@ function lineOf(query: URLSearchParams, provider: string, counts: StatsRecord['t
   const [bounced, complained] = [part(counts.bounced, counts.sent), part(counts.complained, counts.delivered)];
   return {
     provider,
-    href: linkTo(WHERE, query, { provider }),
+    href: linkTo(WHERE, query, { provider, source: null }),
     counts,
     sent: counts.sent,
     delivered: counts.delivered,
@@ -80,7 +90,46 @@ function lineOf(query: URLSearchParams, provider: string, counts: StatsRecord['t
   };
 }
 
-const countsChart = (stats: StatsRecord, about: string, types: readonly StatType[], marks: readonly Mark[]): string =>
+const sourceColumns = ['source', 'tries', 'delivered', 'bounced', 'blocked', 'deferred', 'complained'] as const;
+
+type SourceDays = readonly ResultOf<'reputation'>['sources'][number][];
+
+/** A line for each source, its days together: what of its tries became what. */
+function sourceLines(query: URLSearchParams, days: SourceDays) {
+  return [...new Set(days.map(({ source }) => source))].map((source) => {
+    const own = days.filter((one) => one.source === source);
+    const sum = (type: keyof SourceDays[number]['counts']): number => own.reduce((all, { counts }) => all + counts[type], 0); // prettier-ignore
+    const [tries, delivered] = [sum('sent'), sum('delivered')];
+    const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
+    const [bounced, complained] = [part(sum('bounced'), tries), part(sum('complained'), delivered)];
+    return {
+      source,
+      href: linkTo(WHERE, query, { source, provider: null }),
+      tries,
+      delivered,
+      bounced,
+      complained,
+      blocked: part(sum('bounced_block'), tries),
+      deferred: part(sum('deferred'), tries),
+      bouncedLevel: levelOf(bounced, limits.bounced),
+      complainedLevel: levelOf(complained, limits.complained),
+    };
+  });
+}
+
+/** The days of all mail, with one source's numbers in them. */
+function daysOf(source: string, days: SourceDays, { bucket, data }: StatsRecord): Charted {
+  const own = new Map(days.filter((one) => one.source === source).map(({ day, counts }) => [day, counts]));
+  const none = { bounced: 0, deferred: 0, complained: 0 };
+  return { bucket, data: data.map(({ at, key }) => ({ at, key, counts: own.get(at.slice(0, 10)) ?? none })) };
+}
+
+type ChartedType = 'bounced' | 'deferred' | 'complained';
+interface Charted extends Pick<StatsRecord, 'bucket'> {
+  data: { at: string; key: string | null; counts: Record<ChartedType, number> }[];
+}
+
+const countsChart = (stats: Charted, about: string, types: readonly ChartedType[], marks: readonly Mark[]): string =>
   figure({
     about,
     counts: 'Recipients',
