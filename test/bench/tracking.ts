@@ -1,8 +1,10 @@
 /**
  * `npm run bench:tracking`: what tracking costs. Marking a document of 100 KB for one recipient, and clicks on the built
- * program at a steady rate: how long the redirects take, and that every click is an event afterwards. Exit 1 if one is over
- * its limit or lost.
+ * program at a steady rate: how long the redirects take, beside a server that does nothing else, and that every click is an event
+ * afterwards. Exit 1 if one is over its limit or lost.
  */
+import http from 'node:http';
+import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import sqlite3 from 'sqlite3';
@@ -87,6 +89,23 @@ async function mailsOf(appliance: Appliance, key: string): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
+const told = (times: readonly number[]): string =>
+  `p50 ${at(times, 0.5).toFixed(2)} ms, p99 ${at(times, 0.99).toFixed(2)} ms`;
+
+/** What the machine gives at all just now: a server that answers each with the same redirect and notes nothing. */
+async function bare(perSecond: number, count: number): Promise<number[]> {
+  const server = http.createServer({ keepAliveTimeout: 0 }, (_, response) => {
+    response.writeHead(302, { Location: 'https://shop.test/', 'Content-Length': 0 }).end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+  const request = httpRequest('GET', '/', { 'User-Agent': BROWSER });
+  const times = await paced({ url, perSecond, status: 302, requests: Array.from({ length: count }, () => request) });
+  server.closeAllConnections();
+  server.close();
+  return times;
+}
+
 async function clicking(): Promise<{ p99: number; lost: number }> {
   const appliance = await startAppliance();
   try {
@@ -106,7 +125,10 @@ async function clicking(): Promise<{ p99: number; lost: number }> {
     await recorded(appliance, key, warm);
     const cpu = appliance.cpu();
     const times = await ask(requests.slice(warm));
-    console.log(`${String(total)} clicks at ${String(rate)}/s: p50 ${at(times, 0.5).toFixed(2)} ms, p99 ${at(times, 0.99).toFixed(2)} ms`); // prettier-ignore
+    const least = await bare(rate, total);
+    console.log(
+      `${String(total)} clicks at ${String(rate)}/s: ${told(times)}; a server that only redirects: ${told(least)}`,
+    );
     const seen = (await recorded(appliance, key, warm + total)) - warm;
     const each = (appliance.cpu() - cpu) / total;
     console.log(

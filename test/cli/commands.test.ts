@@ -269,7 +269,7 @@ describe('the posthorn command beside a running server', () => {
     [
       ['keys', 'create', '--name', 'x', '--scopes', 'sned'],
       65,
-      /no such scope \(invalid_field\)\n {2}cause: .+\n {2}cure: {2}.+/,
+      /no such scope; there are send, [^\n]+ \(invalid_field\)\n {2}cause: .+\n {2}cure: {2}.+/,
       'no such scope',
     ],
     [['keys', 'revoke', 'key_x'], 66, /no such key/, 'no such key'],
