@@ -70,7 +70,8 @@ export function readCsv(): CsvReader {
     } else if (character === '"' && state === 'begin') state = 'quoted';
     else if (separates(character)) endField();
     else if (character === '\n') {
-      separator ??= ',';
+      // An empty line says nothing of it.
+      if (fields.length > 0 || field !== '' || state !== 'begin') separator ??= ',';
       endRecord(records);
     } else if (character !== '\r') {
       if (state === 'closed') throw new CsvFault(`line ${String(line)}: text after the closing quote of a field`);

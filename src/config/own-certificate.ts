@@ -28,5 +28,6 @@ export function ownCertificate(dataDir: string, hostname: string, now: number): 
 /** The first start comes before the name is set. Only what we made is replaced, never what somebody has put in its place. */
 function isOldName(cert: string, hostname: string): boolean {
   const { issuer, subject, subjectAltName } = new X509Certificate(cert);
-  return issuer === subject && subjectAltName !== `DNS:${hostname}`;
+  const own = /^DNS:([^,\s]+)$/.exec(subjectAltName ?? '')?.[1];
+  return issuer === subject && own !== undefined && own !== hostname && subject === `CN=${own.slice(0, 64)}`;
 }

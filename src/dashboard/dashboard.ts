@@ -22,7 +22,7 @@ import { actingAs } from './act.ts';
 import { loadAssets, type Assets } from './assets.ts';
 import { readCookie, writeCookie, type CookieName } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
-import { carried, lateData, lateForm, TooLate } from './late.ts';
+import { carried, lateData, lateForm, lateFormIn, TooLate } from './late.ts';
 import { createInside, jsonOf, rawOf, type AskInside, type Asking } from './inside.ts';
 import { placeWithin } from './links.ts';
 import { navigation } from './navigation.ts';
@@ -82,7 +82,7 @@ interface House {
 export function createDashboard(deps: DashboardDeps): Dashboard {
   const pages = pagesOf(deps);
   const firsts = new Set(['assets', ...pages.map(({ path }) => firstOf(path))]);
-  const theirs = new Set(deps.routes.map(({ path }) => firstOf(path)));
+  const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstOf(path))]);
   const house: House = {
     deps,
     views: loadViews(),
@@ -226,7 +226,8 @@ function signInFirst(ctx: Context): SignInFirst {
 
 /** What was typed when the session was over goes through the sign-in, where it was a form of ours. */
 async function signInAgain(house: House, ctx: Context): Promise<Error> {
-  if (ctx.method !== 'POST') return signInFirst(ctx);
+  // Who wanted to sign out, or to look at another account, has lost nothing.
+  if (ctx.method !== 'POST' || ctx.path === '/logout' || ctx.path === '/account') return signInFirst(ctx);
   const fields = await readFields(house, ctx);
   const isOurs = house.tokens.isRight(ctx.state.sessionToken, fields.get('_token') ?? '') || isFromHere(ctx);
   return isOurs ? new TooLate('ended', lateForm(ctx.path, placeBack(ctx), fields)) : signInFirst(ctx);
@@ -260,13 +261,21 @@ async function readForm(house: House, ctx: Context): Promise<URLSearchParams> {
   const { session, page } = ctx.state;
   const isRight = house.tokens.isRight(boundTo(ctx), fields.get('_token') ?? '');
   if (!isRight && (session?.row.stage !== 'open' || !isFromHere(ctx))) throw badForm();
-  // Signed in meanwhile, in another window: there is nothing left to do here.
-  if (!isRight && page?.path === '/login') throw new SignInFirst(placeWithin(fields.get('next')));
+  if (!isRight && page?.path === '/login') throw await signedInMeanwhile(house, ctx, fields);
   if (isRight && (page === null || !isOfAccount(page) || !fields.has('_account'))) return fields;
   ctx.state.visit = await visitOf(house, ctx, guestOf(house, ctx));
   const isSame = !fields.has('_account') || fields.get('_account') === ctx.state.visit.account.id;
   if (isRight && isSame) return fields;
   throw new TooLate(isSame ? 'sign-in' : 'account', lateForm(ctx.path, placeBack(ctx), fields));
+}
+
+/** In another window: there is nothing left to do here, but for a form that the sign-in carries. */
+async function signedInMeanwhile(house: House, ctx: Context, fields: URLSearchParams): Promise<Error> {
+  const late = lateFormIn(fields);
+  if (late === null) return new SignInFirst(placeWithin(fields.get('next')));
+  ctx.state.visit = await visitOf(house, ctx, guestOf(house, ctx));
+  const isSame = late.ofAccount === null || late.ofAccount === ctx.state.visit.account.id;
+  return new TooLate(isSame ? 'sign-in' : 'account', late);
 }
 
 /** Pages of which it matters which account is looked at. */

@@ -9,6 +9,8 @@ export interface LateForm {
   /** Where it was to go, and the page it was filled in on. */
   to: string;
   back: string;
+  /** Id of the account it was filled in for; null where it did not matter. */
+  ofAccount: string | null;
   fields: readonly { name: string; value: string }[];
   /** Whether there was something that has to be typed again. */
   hasSecrets: boolean;
@@ -38,15 +40,17 @@ export function lateForm(to: string, back: string, form: URLSearchParams): LateF
   return {
     to: placeWithin(to),
     back: placeWithin(back),
+    ofAccount: form.get('_account'),
     fields: typed.filter(([name]) => !isSecret(name)).map(([name, value]) => ({ name, value })),
     hasSecrets: typed.some(([name]) => isSecret(name)),
   };
 }
 
 /** The hidden fields of the sign-in that carry it on. */
-export const carried = ({ to, back, fields, hasSecrets }: LateForm): { name: string; value: string }[] => [
+export const carried = ({ to, back, ofAccount, fields, hasSecrets }: LateForm): { name: string; value: string }[] => [
   { name: 'kept_to', value: to },
   { name: 'kept_back', value: back },
+  ...(ofAccount === null ? [] : [{ name: 'kept_account', value: ofAccount }]),
   ...(hasSecrets ? [{ name: 'kept_secrets', value: '1' }] : []),
   ...fields.map(({ name, value }) => ({ name: PREFIX + name, value })),
 ];
@@ -59,6 +63,7 @@ export function lateFormIn(form: URLSearchParams): LateForm | null {
   return {
     to: placeWithin(to),
     back: placeWithin(form.get('kept_back')),
+    ofAccount: form.get('kept_account'),
     fields: fields.map(([name, value]) => ({ name: name.slice(PREFIX.length), value })),
     hasSecrets: form.get('kept_secrets') !== null,
   };

@@ -23,6 +23,7 @@ describe('base/csv', () => {
     ['a\tb;c\n', [['a', 'b;c']], 'tabs'],
     ['"a;b",c;d\n', [['a;b', 'c;d']], 'a separator within quotes decides nothing'],
     ['a\nb;c,d\n', [['a'], ['b;c', 'd']], 'commas, where the first line has no separator'],
+    ['\n\r\na;b\n', [['a', 'b']], 'semicolons behind empty lines'],
   ] as const) {
     it(`reads ${JSON.stringify(text)}: ${reason}`, () => {
       assert.deepEqual(fieldsOf(text), expected);

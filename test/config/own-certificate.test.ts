@@ -8,6 +8,21 @@ import { server } from '../support/certificate.ts';
 
 const NOW = Date.UTC(2026, 0, 1);
 
+/** For mail.own.test and smtp.own.test, good until 2126. */
+const TWO_NAMES = `-----BEGIN CERTIFICATE-----
+MIIBrzCCAVagAwIBAgIUc1jUrpnYx1HYT14GOz1Gd01yPSIwCgYIKoZIzj0EAwIw
+GDEWMBQGA1UEAwwNbWFpbC5vd24udGVzdDAgFw0yNjExMjEyMTM3MzJaGA8yMTI2
+MTAyODIxMzczMlowGDEWMBQGA1UEAwwNbWFpbC5vd24udGVzdDBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABAYuh6+Crcf2UGUVppJo8LRRc4IY6B1Tl7sTN+l0FxPg
+emFAm4dhDFvD6CGo3VXIjq9RQM3sC1EGjaOmVQgLGYSjfDB6MB0GA1UdDgQWBBQA
+5lJhpZVb2fUtyck2YYp1vh93FjAfBgNVHSMEGDAWgBQA5lJhpZVb2fUtyck2YYp1
+vh93FjAPBgNVHRMBAf8EBTADAQH/MCcGA1UdEQQgMB6CDW1haWwub3duLnRlc3SC
+DXNtdHAub3duLnRlc3QwCgYIKoZIzj0EAwIDRwAwRAIga10d4HueDXuobRrF2CfL
+6kh96Ec9uOubRHhAOX8T0tgCIFlq1x8Kw8orvNbuCZKJbLkKKAEVpk3YV604rPPp
+GQN3
+-----END CERTIFICATE-----
+`;
+
 describe('config/own-certificate', () => {
   let folder: string;
   beforeEach(() => {
@@ -33,6 +48,12 @@ describe('config/own-certificate', () => {
     const renamed = ownCertificate(folder, 'mail.example.com', NOW);
     assert.equal(nameOf(renamed.cert), 'DNS:mail.example.com');
     assert.deepEqual(ownCertificate(folder, 'mail.example.com', NOW), renamed);
+  });
+
+  it('is left alone where it is somebody’s own, though signed by itself', () => {
+    ownCertificate(folder, 'vm', NOW);
+    writeFileSync(path.join(folder, OWN_CERT_FILE), TWO_NAMES);
+    assert.equal(ownCertificate(folder, 'mail.example.com', NOW).cert, TWO_NAMES);
   });
 
   it('is left alone where somebody has put another in its place', () => {

@@ -71,6 +71,33 @@ describe('dashboard: forms that come too late', () => {
     assert.ok((await streams()).includes('news'));
   });
 
+  it('ask once more where the sign-in has led to another account than they were filled in for', async () => {
+    const { id } = await app.operator.call('accounts.add', { name: 'other' });
+    await browser.open('/streams');
+    await browser.submit('/account', { account: id, back: '/streams' });
+    await browser.open('/streams');
+    app.clock.advance(HOURS_13);
+    await browser.submit('/streams', { ...typed, _account: id });
+    await browser.submit('/login', { ...hidden(), email: EMAIL, password: PASSWORD });
+    assert.equal(hidden()['_account'], id);
+    const asked = await browser.submit('/streams', hidden());
+    assert.equal(asked.status, 409);
+    assert.match(asked.html, /this form was opened for another account/);
+    assert.ok(!(await streams()).includes('news'));
+  });
+
+  it('are kept where somebody has signed in meanwhile, in another window', async () => {
+    await browser.open('/streams');
+    app.clock.advance(HOURS_13);
+    await browser.submit('/streams', typed);
+    const carriedOn = hidden();
+    await browser.open('/login');
+    await browser.submit('/login', { email: EMAIL, password: PASSWORD });
+    const answer = await browser.ask('POST', '/login', { fields: { ...carriedOn, email: EMAIL, password: 'x', _token: 'old' }, headers: { 'sec-fetch-site': 'same-origin' } }); // prettier-ignore
+    assert.equal(answer.status, 409);
+    assert.match(await answer.text(), /name="slug" value="news"/);
+  });
+
   it('lose passwords and codes, which are typed again', async () => {
     await browser.open('/profile');
     app.clock.advance(HOURS_13);

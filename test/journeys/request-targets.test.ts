@@ -66,6 +66,11 @@ describe('the target of a request, with the dashboard on the same port', () => {
       assert.match(await answer.text(), /<nav class="menu"/, 'with the menu to go on from');
     });
 
+    it('is not that of a health check, whatever who asks would rather read', async () => {
+      for (const where of ['/healthz', '/readyz', '/v1/openapi.json'])
+        assert.equal((await get(where, html)).status, 200, where);
+    });
+
     const programs: [where: string, headers: Record<string, string>, why: string, method?: string][] = [
       ['/nothing', { accept: 'application/json' }, 'a program'],
       ['/nothing', {}, 'a program that names no type'],

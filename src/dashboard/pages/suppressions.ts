@@ -123,11 +123,17 @@ async function addMany(visit: Visit): Promise<Shown> {
   }
 }
 
+/** Of a table the first column; of addresses beside each other, as mail programs copy them, all. */
+function addressesIn(fields: readonly string[]): string[] {
+  const texts = fields.map((one) => one.trim()).filter((one) => one !== '');
+  return texts.every((one) => one.includes('@')) ? texts : [(fields[0] ?? '').trim()];
+}
+
 function firstColumn(text: string): string[] {
   const reader = readCsv();
   let emails: string[];
   try {
-    emails = [...reader.push(text), ...reader.end()].map(({ fields }) => (fields[0] ?? '').trim());
+    emails = [...reader.push(text), ...reader.end()].flatMap(({ fields }) => addressesIn(fields));
   } catch (error) {
     if (error instanceof CsvFault) throw new Problem('invalid_field', error.message, { field: 'emails' });
     throw error;
