@@ -56,6 +56,9 @@ export function nextSize(rows: number, ms: number): number {
   return Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.min(wanted, rows * 2)));
 }
 
+/** A run of one rule gives way to others that are due after this time, and goes on behind them: some have millions of rows before them. */
+const RUN_MS = 10_000;
+
 /** A rule that fails is logged and waits for its next turn. `isBusy`: whether others want to write. */
 export function createHousekeeping(
   deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean },
@@ -65,6 +68,7 @@ export function createHousekeeping(
   const dueAt = new Map<Rule | SizedRule, number>();
   const sizes = new Map<SizedRule, number>();
   let timer: Timer | null = null;
+  let runBegan = 0;
   let working: Promise<void> = Promise.resolve();
   let stopped = false;
 
@@ -83,7 +87,10 @@ export function createHousekeeping(
     const [first] = [...dueAt].sort(([, a], [, b]) => a - b);
     if (first === undefined) return;
     const [rule, at] = first;
-    wait(Math.max(0, at - clock.monotonic()), () => whenIdle(rule, 0));
+    wait(Math.max(0, at - clock.monotonic()), () => {
+      runBegan = clock.monotonic();
+      return whenIdle(rule, 0);
+    });
   }
 
   async function whenIdle(rule: Rule | SizedRule, before: number, since = clock.monotonic()): Promise<void> {
@@ -91,10 +98,17 @@ export function createHousekeeping(
     else await step(rule, before);
   }
 
+  function isWaitedFor(rule: Rule | SizedRule): boolean {
+    const now = clock.monotonic();
+    return now - runBegan >= RUN_MS && [...dueAt].some(([other, at]) => other !== rule && at <= now);
+  }
+
   async function step(rule: Rule | SizedRule, before: number): Promise<void> {
+    let everyMs = rule.everyMs;
     try {
       const { deleted, more } = await take(rule);
-      if (more) {
+      if (more && isWaitedFor(rule)) everyMs = 0;
+      else if (more) {
         wait('step' in rule ? PAUSE_MS : SHORT_PAUSE_MS, () => whenIdle(rule, before + deleted));
         return;
       }
@@ -106,7 +120,7 @@ export function createHousekeeping(
         'a rule of housekeeping failed; it will be tried again',
       );
     }
-    dueAt.set(rule, clock.monotonic() + rule.everyMs);
+    dueAt.set(rule, clock.monotonic() + everyMs);
     next();
   }
 

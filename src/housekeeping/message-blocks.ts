@@ -7,8 +7,6 @@ import type { Rule } from './housekeeping.ts';
 
 const MINUTE_MS = 60_000;
 const OFTEN_MS = 10_000;
-/** A run ends after so many, whatever is left: under load changes come as fast as they go, and other rules want their turn. */
-const MOST_STEPS = 200;
 
 interface Deps {
   db: Pick<Database, 'commit' | 'fast'>;
@@ -30,17 +28,15 @@ function messageBlocks(deps: Deps): Rule {
 
 /** Once there are many changes all of them are taken over, so that a block's codes are written once for many. */
 function messageStates(deps: Deps): Rule {
-  let steps = 0;
+  let busy = false;
   return {
     name: 'states of messages in blocks',
     everyMs: OFTEN_MS,
     stepRows: 1,
     silent: true,
     async step() {
-      if (steps === 0 && !(await areManyChanges(deps))) return 0;
-      const isMore = await applyNextChanges(deps);
-      steps = isMore && steps < MOST_STEPS ? steps + 1 : 0;
-      return steps > 0 ? 1 : 0;
+      busy = (busy || (await areManyChanges(deps))) && (await applyNextChanges(deps));
+      return busy ? 1 : 0;
     },
   };
 }

@@ -70,6 +70,19 @@ describe('housekeeping/housekeeping', () => {
     await housekeeping.stop();
   });
 
+  it('lets others that are due go first after ten seconds of one rule, which goes on behind them', async () => {
+    const seen: string[] = [];
+    const endless = Array.from({ length: 1000 }, () => 100);
+    const { pass, logged, housekeeping } = start([ruleOf('a', MINUTE, endless, seen), ruleOf('b', MINUTE, [], seen)]);
+    await pass(MINUTE);
+    for (let ms = 0; ms < 10_000; ms += 50) await pass(50);
+    assert.equal(seen.indexOf('b'), 201, 'a step in 50 ms, for ten seconds');
+    assert.deepEqual(logged, [{ event: 'housekeeping', rule: 'a', deleted: 20_100 }]);
+    for (let ms = 0; ms < 10_000; ms += 50) await pass(50);
+    assert.ok(seen.slice(202).every((name) => name === 'a') && seen.length > 300, 'goes on');
+    await housekeeping.stop();
+  });
+
   it('logs a rule that fails, goes on with the others and tries it again', async () => {
     const seen: string[] = [];
     const { pass, logged, housekeeping } = start([
