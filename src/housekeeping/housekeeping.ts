@@ -25,9 +25,16 @@ export interface Rule extends Common {
 
 /** A rule whose steps are as large as the time they take allows. */
 export interface SizedRule extends Common {
-  /** Deletes this many of what is due; one that deleted fewer was the last of its run. */
-  sizedStep(rows: number): Promise<Timed>;
+  /** Deletes this many of what is due. */
+  sizedStep(rows: number): Promise<SizedStep>;
 }
+
+export interface SizedStep extends Timed {
+  /** Whether something is left; where it is not said, only a step that deleted fewer than it was to was the last of its run. */
+  more?: boolean;
+}
+
+export const isMoreAfter = ({ rows, more }: SizedStep, size: number): boolean => more ?? rows >= size;
 
 export interface Housekeeping {
   start(): void;
@@ -47,7 +54,7 @@ const FIRST_ROWS = 20;
 /** The next rows may be far colder than those before them: no more are tried at once, however quickly these went. */
 const [FEWEST_ROWS, MOST_ROWS] = [5, 100];
 /** A writer that is never idle gets its steps, too, but a few a second only: the disk must not fill up behind the load. */
-const LOOK_AGAIN_MS = 5;
+const LOOK_AGAIN_MS = 1;
 const PATIENCE_MS = 250;
 
 /** The size of the next step after one of `rows` took `ms`: towards the aim, at most twice as many. */
@@ -130,10 +137,10 @@ export function createHousekeeping(
       return { deleted, more: deleted >= rule.stepRows };
     }
     const size = sizes.get(rule) ?? FIRST_ROWS;
-    const { rows, ms } = await rule.sizedStep(size);
+    const done = await rule.sizedStep(size);
     // The last step of a run has few rows: its time says nothing.
-    if (rows >= size) sizes.set(rule, nextSize(size, ms));
-    return { deleted: rows, more: rows >= size };
+    if (done.rows >= size) sizes.set(rule, nextSize(size, done.ms));
+    return { deleted: done.rows, more: isMoreAfter(done, size) };
   }
 
   return {

@@ -2,19 +2,20 @@
 import type { Clock } from '../base/clock.ts';
 import type { Config } from '../config/schema.ts';
 import {
-  purgeAudit,
-  purgeContents,
-  purgeEvents,
-  purgeEventsOf,
-  purgeMessages,
-  purgeReports,
+  oldAuditLines,
+  oldContents,
+  oldEvents,
+  oldEventsOfAccount,
+  oldReports,
+  type Purge,
 } from '../messages/purge.ts';
+import { oldMessages } from '../messages/purge-messages.ts';
 import type { Database } from '../storage/database.ts';
 import type { SizedRule } from './housekeeping.ts';
-import { timed, type Timed, type Transactor } from './timed.ts';
+import { timed } from './timed.ts';
 
 export interface RetentionDeps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'fast' | 'cold'>;
   clock: Clock;
   retention: Config['retention'];
 }
@@ -22,59 +23,89 @@ export interface RetentionDeps {
 const HOURLY_MS = 60 * 60_000;
 const DAY_MS = 86_400_000;
 
-export function retentionRules(deps: RetentionDeps): SizedRule[] {
-  const { db, clock, retention } = deps;
-  const rule = (name: string, sizedStep: SizedRule['sizedStep']): SizedRule => ({
+export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRule[] {
+  const rule = <Row>(name: string, purge: Purge<Row>, ranges: () => Promise<Since[]>): SizedRule => ({
     name,
     everyMs: HOURLY_MS,
-    sizedStep,
+    sizedStep: purging({ db, clock }, purge, ranges),
   });
-  const old = (name: string, keptMs: number, purge: typeof purgeEvents): SizedRule =>
-    rule(name, (most) => timed({ clock, commit: db.commit }, (commit) => purge(commit, clock.now() - keptMs, most)));
+  const ofAll = (keptMs: number) => () => Promise.resolve([{ accountId: '', before: clock.now() - keptMs }]);
+  /** An account may keep things for less long than the server, not longer. Null: the server's own time is another rule's. */
+  const ofEach = (setting: 'content_days' | 'messages_days' | 'events_days', keptMs: number | null) => async () => {
+    const accounts = await db.fast.all<{ id: string; days: number | null }>(
+      `SELECT a.id, s.${setting} AS days FROM accounts a LEFT JOIN account_settings s ON s.account_id = a.id
+       WHERE ${keptMs === null ? `s.${setting} IS NOT NULL` : 'true'}`,
+    );
+    return accounts.map(({ id, days }) => ({
+      accountId: id,
+      before: clock.now() - Math.min(keptMs ?? Infinity, days === null ? Infinity : days * DAY_MS),
+    }));
+  };
   return [
-    rule('old bodies', (most) =>
-      forAccounts(deps, { setting: 'content_days', keptMs: retention.content, most }, (commit, id, before) =>
-        purgeContents(commit, id, before, most),
-      ),
-    ),
-    rule('old messages', (most) =>
-      forAccounts(deps, { setting: 'messages_days', keptMs: retention.messages, most }, (commit, id, before) =>
-        purgeMessages(commit, id, { before, now: clock.now(), most }),
-      ),
-    ),
-    old('old events', retention.events, purgeEvents),
-    rule('old events of accounts', (most) =>
-      forAccounts(deps, { setting: 'events_days', keptMs: null, most }, (commit, id, before) =>
-        purgeEventsOf(commit, id, before, most),
-      ),
-    ),
-    old('old reports', retention.reports, purgeReports),
-    old('old audit lines', retention.audit, purgeAudit),
+    rule('old bodies', oldContents, ofEach('content_days', retention.content)),
+    rule('old messages', oldMessages, ofEach('messages_days', retention.messages)),
+    rule('old events', oldEvents, ofAll(retention.events)),
+    rule('old events of accounts', oldEventsOfAccount, ofEach('events_days', null)),
+    rule('old reports', oldReports, ofAll(retention.reports)),
+    rule('old audit lines', oldAuditLines, ofAll(retention.audit)),
   ];
 }
 
+/** What somebody keeps no longer. */
+interface Since {
+  accountId: string;
+  before: number;
+}
+
+interface Chosen<Row> {
+  of: Since;
+  rows: Row[];
+}
+
+/** What was chosen for the next step and not taken soon is chosen anew: somebody may have asked to keep things for longer. */
+const GOOD_MS = 5000;
+
 /**
- * One step for the first account that has something to go. An account may keep things for less long than the server, not longer.
- * `keptMs` null: of the server's own time another rule takes care.
+ * Steps that remove some of what is old, account by account. While one writes, the rows of the next are chosen already: reading them
+ * from a disk takes as long as removing them.
  */
-async function forAccounts(
-  { db, clock }: RetentionDeps,
-  {
-    setting,
-    keptMs,
-    most,
-  }: { setting: 'content_days' | 'messages_days' | 'events_days'; keptMs: number | null; most: number },
-  purge: (commit: Transactor, accountId: string, before: number) => Promise<number>,
-): Promise<Timed> {
-  const accounts = await db.fast.all<{ id: string; days: number | null }>(
-    `SELECT a.id, s.${setting} AS days FROM accounts a LEFT JOIN account_settings s ON s.account_id = a.id
-     WHERE ${keptMs === null ? `s.${setting} IS NOT NULL` : 'true'}`,
-  );
-  for (const { id, days } of accounts) {
-    const before = clock.now() - Math.min(keptMs ?? Infinity, days === null ? Infinity : days * DAY_MS);
-    const { rows, ms } = await timed({ clock, commit: db.commit }, (commit) => purge(commit, id, before));
-    // What is left of this account, and the next one, are for the step after this.
-    if (rows > 0) return { rows: most, ms };
+function purging<Row>(
+  { db, clock }: Pick<RetentionDeps, 'db' | 'clock'>,
+  purge: Purge<Row>,
+  ranges: () => Promise<Since[]>,
+): SizedRule['sizedStep'] {
+  let ahead: { chosen: Chosen<Row> | null; at: number } | null = null;
+
+  /** Behind what is being removed; where nothing is left there, of the other accounts. */
+  async function choose(most: number, last: Chosen<Row> | null): Promise<Chosen<Row> | null> {
+    if (last !== null) {
+      const rows = await purge.choose(db.cold, { ...last.of, most, after: last.rows.at(-1) ?? null });
+      if (rows.length > 0) return { of: last.of, rows };
+    }
+    for (const of of await ranges()) {
+      if (of.accountId === last?.of.accountId) continue;
+      const rows = await purge.choose(db.cold, { ...of, most, after: null });
+      if (rows.length > 0) return { of, rows };
+    }
+    return null;
   }
-  return { rows: 0, ms: 0 };
+
+  return async (most) => {
+    const isGood = ahead !== null && clock.monotonic() - ahead.at < GOOD_MS;
+    const chosen = isGood ? ahead?.chosen : await choose(most, null);
+    ahead = null;
+    if (chosen === null || chosen === undefined) return { rows: 0, ms: 0 };
+    const removing = timed({ clock, commit: db.commit }, (commit) =>
+      commit.transact(async (tx) => {
+        await purge.remove(tx, chosen.rows, clock.now());
+        return chosen.rows.length;
+      }),
+    );
+    // Both are waited for, whichever fails: who stops housekeeping closes the database next.
+    const [removed, next] = await Promise.allSettled([removing, choose(most, chosen)]);
+    if (removed.status === 'rejected') throw removed.reason;
+    if (next.status === 'rejected') throw next.reason;
+    ahead = { chosen: next.value, at: clock.monotonic() };
+    return { ...removed.value, more: next.value !== null };
+  };
 }

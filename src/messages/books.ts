@@ -5,7 +5,7 @@
 import type { Knex } from 'knex';
 import { deliveryStatuses, type DeliveryStatus } from '../storage/tables.ts';
 import { waitingStatuses } from './delivery.ts';
-import { PURGED_ATTEMPTS } from './purge.ts';
+import { PURGED_ATTEMPTS } from './purge-messages.ts';
 
 export interface BookLine {
   status: DeliveryStatus;

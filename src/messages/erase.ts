@@ -53,15 +53,7 @@ async function cutContents(
   await tx.run("UPDATE messages SET content_id = '' WHERE id IN (SELECT value FROM json_each(?))", [
     JSON.stringify(messages.map(({ id }) => id)),
   ]);
-  const unused = await tx.all<{ id: string }>(
-    `SELECT DISTINCT value->>0 AS id FROM json_each(?) WHERE NOT EXISTS (
-       SELECT 1 FROM messages m WHERE m.batch_id = value->>1 AND m.content_id = value->>0)`,
-    [JSON.stringify(messages.map(({ content_id, batch_id }) => [content_id, batch_id]))],
-  );
-  await removeContents(
-    tx,
-    unused.map(({ id }) => id),
-  );
+  await removeContents(tx, messages);
 }
 
 /** How many messages and recipients had to do with the person. */

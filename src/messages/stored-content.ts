@@ -6,7 +6,7 @@
 import { appliedDelta, createDeltaMaker, type DeltaMaker } from '../base/delta.ts';
 import { newId } from '../base/id.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { ContentBaseRow, ContentRow } from '../storage/tables.ts';
+import type { ContentBaseRow, ContentRow, MessageRow } from '../storage/tables.ts';
 
 /** What a body was rendered from; bodies of the same source have the same object. */
 export interface ContentSource {
@@ -87,19 +87,35 @@ export function bodyOf(
   return { html: part(row.base_html, row.html), text: part(row.base_text, row.text) };
 }
 
-/** Removes bodies with their files, and the bases that none is left for. */
-export async function removeContents(tx: Connection, contentIds: readonly string[]): Promise<void> {
-  const ids = JSON.stringify(contentIds);
-  const within = 'IN (SELECT value FROM json_each(?))';
-  const bases = await tx.all<{ base_id: string }>(
-    `SELECT DISTINCT base_id FROM contents WHERE id ${within} AND base_id IS NOT NULL`,
-    [ids],
+type Owner = Pick<MessageRow, 'content_id' | 'batch_id'>;
+
+/** Reads what removing the bodies of these messages will touch. */
+export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: readonly Owner[]): Promise<void> {
+  const ids = JSON.stringify(messages.map(({ content_id }) => content_id));
+  await reader.all('SELECT COUNT(base_id) FROM contents WHERE id IN (SELECT value FROM json_each(?))', [ids]);
+  await reader.all('SELECT COUNT(*) FROM attachments WHERE content_id IN (SELECT value FROM json_each(?))', [ids]);
+}
+
+/**
+ * Removes the bodies of messages that were removed or cut off from them, with their files, and the bases that none is left for.
+ * Entries of a bulk send share theirs: what another message needs stays. `after`: only messages with later ids count as others.
+ */
+export async function removeContents(tx: Connection, messages: readonly Owner[], after = ''): Promise<void> {
+  const unneeded = await tx.all<{ id: string; base_id: string | null }>(
+    `SELECT c.id, c.base_id FROM (SELECT DISTINCT value->>0 AS content_id, value->>1 AS batch_id FROM json_each(?)) x
+     JOIN contents c ON c.id = x.content_id
+     WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND m.id > ?)`,
+    [JSON.stringify(messages.map(({ content_id, batch_id }) => [content_id, batch_id])), after],
   );
+  if (unneeded.length === 0) return;
+  const ids = JSON.stringify(unneeded.map(({ id }) => id));
+  const within = 'IN (SELECT value FROM json_each(?))';
   await tx.run(`DELETE FROM attachments WHERE content_id ${within}`, [ids]);
   await tx.run(`DELETE FROM contents WHERE id ${within}`, [ids]);
+  const bases = [...new Set(unneeded.flatMap(({ base_id }) => base_id ?? []))];
   if (bases.length === 0) return;
   await tx.run(
     `DELETE FROM content_bases WHERE id ${within} AND NOT EXISTS (SELECT 1 FROM contents c WHERE c.base_id = content_bases.id)`,
-    [JSON.stringify(bases.map(({ base_id }) => base_id))],
+    [JSON.stringify(bases)],
   );
 }

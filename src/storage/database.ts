@@ -17,6 +17,8 @@ export interface Database {
   readonly read: Knex;
   /** One more reader, for the fixed statements of the hot path. */
   readonly fast: Connection;
+  /** And one for housekeeping: what it looks for is old, and comes from the disk. */
+  readonly cold: Connection;
   /** The migrations that opening took. */
   readonly migrated: readonly string[];
   close(): Promise<void>;
@@ -49,16 +51,20 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
   const hot = connect(file, 1, readOnly);
   const connection = await takeConnection(writer);
   const fast = await takeConnection(hot);
+  const upkeep = connect(file, 1, readOnly);
+  const cold = await takeConnection(upkeep);
   const commit = createCommitter(connection, workOrder);
   return {
     commit,
     read,
     fast,
+    cold,
     migrated,
     async close() {
       await commit.close();
       await fast.close();
-      await Promise.all([hot.destroy(), read.destroy()]);
+      await cold.close();
+      await Promise.all([hot.destroy(), upkeep.destroy(), read.destroy()]);
       // Only advice for the query planner: a full disk must not keep the database from closing.
       await freshenFigures(connection, (work) => work(connection)).catch(() => undefined);
       await connection.close();

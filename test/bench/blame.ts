@@ -25,6 +25,8 @@ const BACKFILLED_AT = 96;
 
 export class Watch {
   readonly writes: Write[] = [];
+  /** For how long each unit of housekeeping held the writer, in ms: the fsync of its group is not its own. */
+  readonly holds: number[] = [];
   /** Whose work comes in now. */
   rule = '';
   /** Housekeeping is given this instead of the committer. */
@@ -80,6 +82,7 @@ export class Watch {
       return await run();
     } finally {
       unit.ended = performance.now();
+      this.holds.push(unit.ended - unit.began);
     }
   }
 

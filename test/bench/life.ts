@@ -5,7 +5,7 @@
 import path from 'node:path';
 import { systemClock, type Clock } from '../../src/base/clock.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
-import type { Rule, SizedRule } from '../../src/housekeeping/housekeeping.ts';
+import { isMoreAfter, type Rule, type SizedRule } from '../../src/housekeeping/housekeeping.ts';
 import { oldStats } from '../../src/housekeeping/old-stats.ts';
 import { retentionRules } from '../../src/housekeeping/retention.ts';
 import { spaceRules } from '../../src/housekeeping/space.ts';
@@ -73,7 +73,7 @@ async function keepHouse(db: Database, clock: Clock, keep: Life['keep']): Promis
 
 async function runToItsEnd(rule: Rule | SizedRule): Promise<void> {
   if ('step' in rule) while ((await rule.step()) >= rule.stepRows);
-  else while ((await rule.sizedStep(AT_ONCE)).rows >= AT_ONCE);
+  else while (isMoreAfter(await rule.sizedStep(AT_ONCE), AT_ONCE));
 }
 
 async function look(db: Database, day: number): Promise<Day> {

@@ -11,7 +11,9 @@ import type { PacedHead } from './paced.ts';
 
 const input = readFileSync(0);
 const headEnd = input.indexOf('\n');
-const { host, port, perSecond, status, lengths } = JSON.parse(input.toString('utf8', 0, headEnd)) as PacedHead;
+const { host, port, perSecond, status, uncounted, lengths } = JSON.parse(
+  input.toString('utf8', 0, headEnd),
+) as PacedHead;
 const requests: Buffer[] = [];
 for (let at = headEnd + 1; requests.length < lengths.length;) {
   const end = at + (lengths[requests.length] ?? 0);
@@ -61,4 +63,4 @@ while (sent < requests.length) {
   await new Promise((resolve) => setTimeout(resolve, 1));
 }
 await ended;
-process.stdout.write(JSON.stringify(times), () => process.exit());
+process.stdout.write(JSON.stringify(times.slice(uncounted)), () => process.exit());

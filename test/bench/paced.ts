@@ -8,6 +8,8 @@ export interface PacedHead {
   perSecond: number;
   /** The status that each answer must have. */
   status: number;
+  /** The times of so many of the first are not told: both sides are warm only then. */
+  uncounted: number;
   /** Octets of each request. */
   lengths: readonly number[];
 }
@@ -17,15 +19,24 @@ export interface PacedRequests {
   url: string;
   perSecond: number;
   status: number;
+  /** None unless given; see `PacedHead`. */
+  uncounted?: number;
   /** Each whole, its head and its body; see `httpRequest`. */
   requests: readonly string[];
 }
 
-/** Resolves with how long each answer took, in ms. */
-export async function paced({ url, perSecond, status, requests }: PacedRequests): Promise<number[]> {
+/** Resolves with how long each answer took, in ms, in the order of the answers. */
+export async function paced({ url, perSecond, status, uncounted = 0, requests }: PacedRequests): Promise<number[]> {
   const { hostname: host, port } = new URL(url);
   const bytes = requests.map((request) => Buffer.from(request));
-  const head: PacedHead = { host, port: Number(port), perSecond, status, lengths: bytes.map(({ length }) => length) };
+  const head: PacedHead = {
+    host,
+    port: Number(port),
+    perSecond,
+    status,
+    uncounted,
+    lengths: bytes.map(({ length }) => length),
+  };
   const program = new URL('paced-load.ts', import.meta.url).pathname;
   const child = spawn(process.execPath, ['--import', 'tsx', program], { stdio: ['pipe', 'pipe', 'inherit'] });
   child.stdin.end(Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), ...bytes]));

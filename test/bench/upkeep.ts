@@ -13,11 +13,12 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../../src/base/clock.ts';
-import { createHousekeeping } from '../../src/housekeeping/housekeeping.ts';
+import { createHousekeeping, isMoreAfter } from '../../src/housekeeping/housekeeping.ts';
 import { retentionRules } from '../../src/housekeeping/retention.ts';
 import { spaceRules } from '../../src/housekeeping/space.ts';
 import { balance } from '../../src/messages/books.ts';
 import { openDatabase } from '../../src/storage/database.ts';
+import { keepAwake } from './awake.ts';
 import { Watch, type Write } from './blame.ts';
 import { live } from './life.ts';
 
@@ -81,18 +82,19 @@ const watched = { ...db, commit: watch.commit };
 const all = [...retentionRules({ db: watched, clock, retention: kept }), ...spaceRules({ db: watched, clock })];
 /** Each rule runs once, at once: its time is told when it gives way to the next. */
 const rules = all.map((rule) => {
-  const ended = (rows: number, size: number): void => {
+  const ended = (rows: number, isMore: boolean): void => {
     taken.set(rule.name, (taken.get(rule.name) ?? 0) + rows);
-    if (rows < size) done.add(rule.name);
+    if (!isMore) done.add(rule.name);
   };
   if ('step' in rule)
-    return { ...rule, everyMs: 0, step: async () => { const rows = await rule.step(); ended(0, 1); return rows; } }; // prettier-ignore
+    return { ...rule, everyMs: 0, step: async () => { const rows = await rule.step(); ended(0, false); return rows; } }; // prettier-ignore
   return {
     ...rule,
     everyMs: done.has(rule.name) ? DAY : 0,
-    sizedStep: async (rows: number) => { const step = await rule.sizedStep(rows); ended(step.rows, rows); return step; }, // prettier-ignore
+    sizedStep: async (rows: number) => { const step = await rule.sizedStep(rows); ended(step.rows, isMoreAfter(step, rows)); return step; }, // prettier-ignore
   };
 });
+const letSleep = keepAwake();
 const probing = new AbortController();
 const probe = (async () => {
   for (let n = 0; !probing.signal.aborted; n++) {
@@ -122,18 +124,21 @@ for (const rule of rules) {
 probing.abort();
 await probe;
 watch.close();
+letSleep();
 const slowest = [...watch.writes].sort((a, b) => b.ms - a.ms);
-const waits = (writes: readonly Write[]): string => {
-  const sorted = writes.map(({ ms }) => ms).sort((a, b) => a - b);
+const waits = (times: readonly number[]): string => {
+  const sorted = [...times].sort((a, b) => a - b);
   const at = (share: number): string =>
     (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0).toFixed(1);
   return `(${String(sorted.length)}): p50 ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms`;
 };
+const tookMs = ({ ms }: Write): number => ms;
 const balanced =
   values.seconds === undefined ? ((await balance(db.read)).balanced ? 'balance' : 'do NOT balance') : 'not asked';
 await db.close();
 console.log(
-  `writes alone ${waits(alone)}; beside it ${waits(watch.writes)}; ` +
+  `writes alone ${waits(alone.map(tookMs))}; beside it ${waits(watch.writes.map(tookMs))}; ` +
+    `the writer was held by steps of upkeep ${waits(watch.holds)}; ` +
     `file ${String(size)} -> ${String(mebibytes(file))} MiB in ${((performance.now() - from) / 1000).toFixed(0)} s; books ${balanced}`,
 );
 for (const { ms, blame } of slowest.slice(0, 5)) console.log(`  ${ms.toFixed(1)} ms: ${blame}`);

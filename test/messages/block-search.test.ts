@@ -7,7 +7,7 @@ import { closeNextBlock, removeEmptyBlock } from '../../src/messages/message-blo
 import type { MessageFilter } from '../../src/messages/message-filter.ts';
 import { listMessages } from '../../src/messages/message-list.ts';
 import { namesOf, wordNames } from '../../src/messages/message-facts.ts';
-import { purgeMessages } from '../../src/messages/purge.ts';
+import { oldMessages } from '../../src/messages/purge-messages.ts';
 import { wordRows } from '../../src/messages/subject-words.ts';
 import type { DeliveryStatus, MessageRow } from '../../src/storage/tables.ts';
 import { ACCOUNT, deliveryRow, messageRow } from '../support/mail-rows.ts';
@@ -145,7 +145,9 @@ describe('messages/block-search', () => {
       await tx.run('DELETE FROM message_words WHERE message_id >= ? AND message_id < ?', [messages[200]?.id ?? '', messages[260]?.id ?? '']); // prettier-ignore
       await tx.run("UPDATE messages SET status = 'complained', opens = 1 WHERE id > ?", [messages[900]?.id ?? '']);
     });
-    await purgeMessages(temp.db.commit, ACCOUNT, { before: base + 150_000, now: clock.now(), most: 1000 });
+    const range = { accountId: ACCOUNT, before: base + 150_000, after: null, most: 1000 };
+    const old = await oldMessages.choose(temp.db.cold, range);
+    await temp.db.commit.transact((tx) => oldMessages.remove(tx, old, clock.now()));
     assert.equal((await blocks()).length, 7);
     assert.equal(await removeEmptyBlock({ db: temp.db }), true);
     assert.equal(await removeEmptyBlock({ db: temp.db }), false, 'the others have messages');

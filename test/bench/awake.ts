@@ -1,0 +1,21 @@
+/**
+ * Keeps the processors from falling asleep while times are taken. A virtual machine's processor that has nothing to do is given
+ * away, and its host takes milliseconds to bring it back: a program that only sleeps 1 ms at a time then wakes up after 7 in one of a
+ * hundred, whatever it is. What keeps them busy has the lowest priority there is (SCHED_IDLE) and gives way to everything else.
+ */
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import os from 'node:os';
+
+/** Returns what lets them sleep again; they may as well when this program ends. Does nothing where there is no `chrt`. */
+export function keepAwake(): () => void {
+  if (spawnSync('chrt', ['--version'], { stdio: 'ignore' }).error !== undefined) {
+    console.log('no chrt here (Debian: util-linux): the processors may sleep, and waking up counts');
+    return () => undefined;
+  }
+  const idlers = os.cpus().map((): ChildProcess => spawn('chrt', ['-i', '0', process.execPath, '-e', 'for (;;);'], { stdio: 'ignore' })); // prettier-ignore
+  const stop = (): void => {
+    for (const idler of idlers) idler.kill('SIGKILL');
+  };
+  process.once('exit', stop);
+  return stop;
+}
