@@ -1,0 +1,141 @@
+/** Steps of the rules of retention on a real database: what they choose ahead, and what others do in between. */
+import assert from 'node:assert/strict';
+import { newId } from '../../src/base/id.ts';
+import type { SizedRule } from '../../src/housekeeping/housekeeping.ts';
+import { retentionRules } from '../../src/housekeeping/retention.ts';
+import { oldMessages } from '../../src/messages/purge-messages.ts';
+import { balance } from '../../src/messages/books.ts';
+import type { AuditRow, ReportRow } from '../../src/storage/tables.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { ACCOUNT, NOW, acceptedMail, contentRow } from '../support/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const DAY = 86_400_000;
+const OTHER = 'acc_00000000000000000000000002';
+const BULK = 'bat_00000000000000000000000001';
+
+describe('housekeeping/retention', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let rules: Map<string, SizedRule>;
+
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock(NOW);
+    const retention = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
+    rules = new Map(retentionRules({ db: temp.db, clock, retention }).map((rule) => [rule.name, rule]));
+    await temp.db.commit.insert({
+      accounts: [ACCOUNT, OTHER].map((id, n) => ({ id, name: `a${String(n)}`, plan: 'pro', created_at: NOW, paused: 0 })), // prettier-ignore
+    });
+  });
+  afterEach(() => temp.close());
+
+  const step = async (name: string, rows: number): Promise<{ rows: number; more: boolean | undefined }> => {
+    const done = await rules.get(name)?.sizedStep(rows);
+    return { rows: done?.rows ?? -1, more: done?.more };
+  };
+  const left = async (table: string, where = 'true'): Promise<number> =>
+    (await temp.db.fast.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table} WHERE ${where}`))[0]?.n ?? -1;
+
+  /** Finished messages of an account, each with a body of its own unless one is given. Returns their ids, oldest first. */
+  async function finished(accountId: string, count: number, shared?: string): Promise<string[]> {
+    const ids: string[] = [];
+    for (let n = 0; n < count; n++) {
+      const { rows, message } = acceptedMail({ account_id: accountId, status: 'bounced', due_at: null });
+      const content = shared ?? newId('cnt', NOW);
+      Object.assign(message, { account_id: accountId, content_id: content, batch_id: shared === undefined ? null : BULK }); // prettier-ignore
+      const contents = shared === undefined ? [contentRow({ id: content, account_id: accountId })] : [];
+      await temp.db.commit.insert({ ...rows, contents });
+      ids.push(message.id);
+    }
+    return ids.sort();
+  }
+
+  it('goes account by account, and says of each step how many went and whether something is left', async () => {
+    await finished(ACCOUNT, 7);
+    await finished(OTHER, 3);
+    assert.deepEqual(await step('old messages', 5), { rows: 0, more: undefined }, 'nothing is old');
+    clock.advance(91 * DAY);
+    assert.deepEqual(await step('old messages', 5), { rows: 5, more: true });
+    assert.deepEqual(await step('old messages', 5), { rows: 2, more: true });
+    assert.deepEqual(await step('old messages', 5), { rows: 3, more: false });
+    assert.deepEqual([await left('messages'), await left('contents'), await left('deliveries')], [0, 0, 0]);
+    const books = await balance(temp.db.read);
+    assert.ok(books.balanced, books.faults.join());
+  });
+
+  it('chooses anew what was chosen ahead long ago', async () => {
+    await temp.db.commit.transact((tx) => tx.run('INSERT INTO account_settings (account_id, messages_days, updated_at) VALUES (?, 10, ?)', [ACCOUNT, NOW])); // prettier-ignore
+    await finished(ACCOUNT, 7);
+    clock.advance(11 * DAY);
+    assert.deepEqual(await step('old messages', 5), { rows: 5, more: true });
+    await temp.db.commit.transact((tx) => tx.run('UPDATE account_settings SET messages_days = 60'));
+    clock.advance(3_600_000);
+    assert.deepEqual(await step('old messages', 5), { rows: 0, more: undefined });
+    assert.equal(await left('messages'), 2);
+  });
+
+  it('leaves a body to the messages of its bulk send that stay, and takes it with the last', async () => {
+    const shared = contentRow({ id: newId('cnt', NOW) });
+    await temp.db.commit.insert({ contents: [shared] });
+    await finished(ACCOUNT, 6, shared.id);
+    clock.advance(91 * DAY);
+    await step('old messages', 5);
+    assert.deepEqual([await left('messages'), await left('contents')], [1, 1]);
+    await step('old messages', 5);
+    assert.deepEqual([await left('messages'), await left('contents')], [0, 0]);
+  });
+
+  it('takes bodies up to the first message that waits', async () => {
+    const ids = await finished(ACCOUNT, 6);
+    await temp.db.commit.transact((tx) => tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [NOW, ids[4] ?? ''])); // prettier-ignore
+    clock.advance(31 * DAY);
+    assert.deepEqual(await step('old bodies', 3), { rows: 3, more: true });
+    assert.deepEqual(await step('old bodies', 3), { rows: 1, more: false });
+    assert.deepEqual(await step('old bodies', 3), { rows: 0, more: undefined });
+    assert.equal(await left('contents'), 2);
+  });
+
+  it('finds messages that were erased after they were chosen, and counts only what it removed', async () => {
+    const ids = await finished(ACCOUNT, 4);
+    const range = { accountId: ACCOUNT, before: NOW + DAY, after: null, most: 10 };
+    const chosen = await oldMessages.choose(temp.db.cold, range);
+    assert.deepEqual(chosen.map(({ id }) => id), ids); // prettier-ignore
+    await temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen.slice(0, 2), NOW));
+    await temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen, NOW));
+    assert.equal(await left('messages'), 0);
+    const books = await balance(temp.db.read);
+    assert.ok(books.balanced, books.faults.join());
+  });
+
+  it('does not remove what waits again, whatever was chosen', async () => {
+    const ids = await finished(ACCOUNT, 2);
+    const range = { accountId: ACCOUNT, before: NOW + DAY, after: null, most: 10 };
+    const chosen = await oldMessages.choose(temp.db.cold, range);
+    await temp.db.commit.transact((tx) => tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [NOW, ids[1] ?? ''])); // prettier-ignore
+    await assert.rejects(temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen, NOW)));
+    assert.deepEqual([await left('messages'), await left('deliveries')], [2, 2]);
+  });
+
+  it('takes audit lines and reports that are old, oldest first, and no report that nobody has read', async () => {
+    const line = (at: number): AuditRow => ({
+      id: newId('aud', at), at, account_id: null, key_id: null, actor: 'operator', ip: null, method: 'GET', endpoint: '/v1/events', status: 200,
+      result: 'ok', error_code: null, request_id: 'req_1', ms: 1, idempotency_replayed: 0, user_agent: null,
+    }); // prettier-ignore
+    const report = (at: number, kind: string | null): ReportRow => ({
+      id: newId('rep', at), received_at: at, client_ip: '127.0.0.1', sender: '', recipients_json: '[]', size: 1, state: 'done', kind,
+      account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.from('x'),
+    }); // prettier-ignore
+    const days = [0, 1, 2, 3].map((day) => NOW + day * DAY);
+    await temp.db.commit.insert({
+      audit: days.map(line),
+      reports: days.map((at, n) => report(at, n === 1 ? null : 'bounce')),
+    });
+    clock.advance(92 * DAY + 1);
+    for (const rule of ['old audit lines', 'old reports']) {
+      assert.deepEqual(await step(rule, 2), { rows: 2, more: rule === 'old audit lines' });
+      assert.deepEqual(await step(rule, 2), rule === 'old reports' ? { rows: 0, more: undefined } : { rows: 1, more: false }); // prettier-ignore
+    }
+    assert.deepEqual([await left('audit'), await left('reports'), await left('reports', 'kind IS NULL')], [1, 2, 1]);
+  });
+});
