@@ -1,0 +1,142 @@
+/** What a page's handler gives back, on its way out: a view within its frame, a redirect, a file, a stream, or what went wrong. */
+import { catalogue, Problem } from '../base/problem.ts';
+import { readCookie } from './cookies.ts';
+import { SignInFirst } from './form-reading.ts';
+import { boundTo, placeBack, setCookie, type Context, type House } from './house.ts';
+import { carried, lateData, TooLate } from './late.ts';
+import { navigation } from './navigation.ts';
+import type { Shown } from './page.ts';
+
+const LONGEST_SAID = 500;
+
+/** What the layout shows around a page. */
+function frameOf({ deps, assets, tokens }: House, ctx: Context, title: string): object {
+  const cookie = ctx.get('cookie');
+  const { isSecure: secure, visit } = ctx.state;
+  const theme = readCookie(cookie, 'theme', secure);
+  const said = readCookie(cookie, 'say', secure).slice(0, LONGEST_SAID);
+  if (said !== '') setCookie(ctx, 'say', null);
+  return {
+    title,
+    now: deps.clock.now(),
+    said,
+    theme: theme === 'dark' || theme === 'light' ? theme : 'auto',
+    token: tokens.for(boundToOrNew(ctx)),
+    style: assets.url('style.css'),
+    script: assets.url('app.js'),
+    htmx: assets.url('htmx.js'),
+    charts: { library: assets.url('uplot.js'), style: assets.url('uplot.css'), script: assets.url('charts.js') },
+    editor: assets.url('editor.js'),
+    icon: assets.url('icon.svg'),
+    version: deps.version,
+    here: ctx.path,
+    ...(visit === undefined
+      ? { member: null }
+      : {
+          member: { email: visit.member.email, isAdmin: visit.member.is_admin === 1 },
+          nav: navigation(ctx.path, visit.member.is_admin === 1),
+          account: visit.account,
+          accountId: visit.account.id,
+          accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
+          manyAccounts: visit.accounts.length > 1,
+        }),
+  };
+}
+
+/** Who has neither session nor cookie gets one to bind the forms of the sign-in to. */
+function boundToOrNew(ctx: Context): string {
+  const bound = boundTo(ctx);
+  if (bound !== '') return bound;
+  const made = crypto.randomUUID();
+  setCookie(ctx, 'guest', made);
+  return made;
+}
+
+export function put(house: House, ctx: Context, shown: Shown): void {
+  switch (shown.kind) {
+    case 'view':
+      for (const { name, value } of shown.cookies ?? []) {
+        setCookie(ctx, name, value);
+        if (name === 'session' && value !== null) ctx.state.begun = value;
+      }
+      ctx.status = shown.status ?? 200;
+      ctx.type = 'text/html; charset=utf-8';
+      ctx.body = drawn(house, ctx, shown.view, shown.data, shown.title);
+      return;
+    case 'move':
+      for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
+      if (shown.say !== undefined) setCookie(ctx, 'say', shown.say.slice(0, LONGEST_SAID));
+      redirect(ctx, shown.to);
+      return;
+    case 'file':
+      if (shown.csp !== undefined) {
+        ctx.set('Content-Security-Policy', shown.csp);
+        ctx.remove('X-Frame-Options');
+      }
+      if (shown.name !== undefined) ctx.attachment(shown.name);
+      ctx.type = shown.type;
+      ctx.body = shown.body;
+      return;
+    case 'stream':
+      ctx.type = shown.type;
+      // A proxy that gathers a stream before it passes it on would make a live tail a dead one.
+      ctx.set('X-Accel-Buffering', 'no');
+      ctx.body = shown.body;
+      return;
+  }
+}
+
+/** htmx asks for what stands inside of the page alone; for a step back in the history it wants all of it. */
+const isPart = (ctx: Context): boolean =>
+  ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
+
+function drawn(house: House, ctx: Context, name: string, data: object, title: string): string {
+  const { views } = house;
+  const frame = frameOf(house, ctx, title);
+  return isPart(ctx) ? views.part(name, data, frame) : views.page(name, data, frame);
+}
+
+function redirect(ctx: Context, to: string): void {
+  if (isPart(ctx)) {
+    // A redirect would be followed unseen, and a whole page be put where a part belongs.
+    ctx.set('HX-Redirect', to);
+    ctx.status = 204;
+    return;
+  }
+  ctx.status = 303;
+  ctx.set('Location', to);
+  ctx.body = '';
+}
+
+export function showProblem(house: House, ctx: Context, error: unknown): void {
+  if (error instanceof SignInFirst) {
+    redirect(ctx, error.to);
+    return;
+  }
+  if (error instanceof TooLate) {
+    showLate(house, ctx, error);
+    return;
+  }
+  const problem = error instanceof Problem ? error : broken(house, ctx, error);
+  const { code, message, status, retryAfter } = problem;
+  if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
+  const { cure } = catalogue[code];
+  const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
+  ctx.status = status;
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = drawn(house, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
+}
+
+function showLate(house: House, ctx: Context, { why, form: late }: TooLate): void {
+  const isOver = why === 'ended';
+  ctx.status = isOver ? 401 : 409;
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = isOver
+    ? drawn(house, ctx, 'login', { next: late.back, kept: carried(late), fault: null }, 'Sign in')
+    : drawn(house, ctx, 'late', { ...lateData(late), isOtherAccount: why === 'account' }, 'Not sent yet');
+}
+
+function broken({ deps }: House, ctx: Context, error: unknown): Problem {
+  deps.log.error({ event: 'page_failed', path: ctx.path, err: error }, 'a page of the dashboard failed');
+  return new Problem('internal_error', 'Something went wrong on our side; the log of the server says what.');
+}

@@ -1,0 +1,71 @@
+/** Who asks: what a page is given of a visitor, and of a member with the account that is looked at. */
+import { clientAddress } from '../api/client-address.ts';
+import { Problem } from '../base/problem.ts';
+import { accountsOf } from '../members/member-store.ts';
+import { perform } from '../operator/operations.ts';
+import { actingAs } from './act.ts';
+import { noSuchPage, type Context, type House } from './house.ts';
+import { jsonOf, rawOf, type Asking } from './inside.ts';
+import type { Guest, Visit } from './page.ts';
+
+export function guestOf({ deps, trusted }: House, ctx: Context): Guest {
+  const { params, form: fields, session, sessionToken } = ctx.state;
+  const forwarded = ctx.get('x-forwarded-for');
+  return {
+    params,
+    query: new URLSearchParams(ctx.querystring),
+    form: fields,
+    ip: clientAddress(ctx.req.socket.remoteAddress, forwarded === '' ? undefined : forwarded, trusted),
+    userAgent: ctx.get('user-agent').slice(0, 512) || null,
+    header: (name) => ctx.get(name) || undefined,
+    now: deps.clock.now(),
+    sessionToken,
+    halfway: session?.row.stage === 'code' ? session : null,
+  };
+}
+
+export async function visitOf(house: House, ctx: Context, guest: Guest): Promise<Visit> {
+  const { deps, ask } = house;
+  const { session } = ctx.state;
+  if (session === null) throw noSuchPage();
+  const { member, row } = session;
+  const accounts = await accountsOf(deps, member);
+  const account = accounts.find(({ id }) => id === row.account_id) ?? accounts[0];
+  if (account === undefined)
+    throw new Problem('not_found', 'You are not a member of any account yet. Ask an administrator.');
+  const asking: Asking = {
+    member,
+    account,
+    ip: guest.ip,
+    userAgent: guest.userAgent,
+    whenOver: (listener) => {
+      whenOver(house, ctx, listener);
+    },
+  };
+  const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
+  return {
+    ...guest,
+    member,
+    session: row,
+    account,
+    accounts,
+    actor: acting.actor,
+    // The caller names the record that the endpoint answers.
+    ask: async <Body>(id: string, asked = {}) => jsonOf(await ask(asking, id, asked)) as Body,
+    fetch: async (id, asked = {}) => rawOf(await ask(asking, id, asked)),
+    operate: (name, args) => perform(deps.operator, name, args, acting) as never,
+    whenOver: (listener) => {
+      asking.whenOver(listener);
+    },
+  };
+}
+
+function whenOver({ endings }: House, { res }: Context, listener: () => void): void {
+  const once = (): void => {
+    if (!endings.delete(once)) return;
+    res.off('close', once);
+    listener();
+  };
+  endings.add(once);
+  res.once('close', once);
+}
