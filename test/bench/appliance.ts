@@ -3,7 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { cpuOf } from './floor.ts';
+import { cpuOf } from './process-cpu.ts';
 import { freePort, until } from './peers.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');

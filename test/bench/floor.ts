@@ -1,11 +1,12 @@
 /** Starts the floor (see floor-server.ts) as a process of its own. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { until } from './peers.ts';
+import { cpuOf } from './process-cpu.ts';
 
 export interface Floor {
   url: string;
@@ -40,13 +41,4 @@ export async function startFloor(receiver: number, sessions: number): Promise<Fl
       rmSync(folder, { recursive: true, force: true });
     },
   };
-}
-
-/** User and system time of a process in ms; Linux counts in hundredths of a second. */
-export function cpuOf(pid: number): number {
-  const fields =
-    readFileSync(`/proc/${String(pid)}/stat`, 'utf8')
-      .split(') ')[1]
-      ?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) * 10;
 }

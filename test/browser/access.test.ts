@@ -1,12 +1,12 @@
 /** Every page in a real browser, with something in it: nothing serious for axe, light and dark; nothing sideways at 360 px; the keyboard is enough. */
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import type { TestApp } from '../support/app.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import { PASSWORD, secretIn } from '../support/browser.ts';
-import { axeFindings, needsChromium, openWindow, setUp, tooWide } from '../support/chromium.ts';
-import { filled } from '../support/filled.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { axeFindings, findingsHere, needsChromium, openWindow, setUp, tooWide } from '../support/chromium.ts';
+import { startFilledApp } from '../support/filled.ts';
+import type { FakeMailServer } from '../support/fake-mail-server.ts';
 
 describe('browser: every page', function () {
   this.timeout(600_000);
@@ -19,13 +19,7 @@ describe('browser: every page', function () {
 
   before(async function () {
     needsChromium(this);
-    server = await startMailServer({ script: { rcpt: () => '450 4.2.0 busy' } });
-    app = await startTestApp({
-      mailPort: server.port,
-      zones: zonesFor('dest.test'),
-      settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
-    });
-    pages = await filled(app);
+    ({ server, app, pages } = await startFilledApp());
     const window = await openWindow(app.url);
     ({ page, complaints } = window);
     close = () => window.context.close();
@@ -54,7 +48,7 @@ describe('browser: every page', function () {
   it('has no such finding before and beside the sign-in: set-up, password, second factor, a key that is shown once, a link for somebody else', async () => {
     const findings: string[] = [];
     const note = async (name: string, other: Page): Promise<void> => {
-      findings.push(...(await lookHere(other)).map((one) => `${name} ${one}`));
+      findings.push(...(await findingsHere(other)).map((one) => `${name} ${one}`));
     };
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.goto('/developer/keys/new');
@@ -150,18 +144,6 @@ const NARROW = ['target-size', 'link-name', 'button-name', 'label', 'select-name
 
 /** The page and what it loaded, as it is once it is unpacked. */
 const WEIGHT = `['navigation', 'resource'].flatMap((type) => performance.getEntriesByType(type)).reduce((sum, one) => sum + one.decodedBodySize, 0)`;
-
-/** The page that is open, which asking for it anew would not show again. */
-async function lookHere(page: Page): Promise<string[]> {
-  const light = await axeFindings(page);
-  await page.emulateMedia({ colorScheme: 'dark' });
-  const dark = await axeFindings(page, ['color-contrast']);
-  await page.emulateMedia({ colorScheme: 'light' });
-  await page.setViewportSize({ width: 360, height: 740 });
-  const narrow = [...(await axeFindings(page)), ...(await tooWide(page))];
-  await page.setViewportSize({ width: 1280, height: 900 });
-  return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...narrow.map((one) => `narrow ${one}`)]; // prettier-ignore
-}
 
 async function withSecondFactor(page: Page, app: TestApp): Promise<void> {
   await page.goto('/profile/second-factor');

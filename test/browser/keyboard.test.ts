@@ -1,10 +1,10 @@
 /** Each page by keyboard alone: from the skip link Tab reaches everything that can be used, in order, visibly, and gets out again. */
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import type { TestApp } from '../support/app.ts';
 import { needsChromium, openWindow, setUp } from '../support/chromium.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { filled } from '../support/filled.ts';
+import type { FakeMailServer } from '../support/fake-mail-server.ts';
+import { startFilledApp } from '../support/filled.ts';
 
 /** What can be used, in the order of the document: of radio buttons of one name the chosen one, or the first. */
 const REACHABLE = `(() => {
@@ -67,13 +67,7 @@ describe('browser: the keyboard', function () {
 
   before(async function () {
     needsChromium(this);
-    server = await startMailServer({ script: { rcpt: () => '450 4.2.0 busy' } });
-    app = await startTestApp({
-      mailPort: server.port,
-      zones: zonesFor('dest.test'),
-      settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
-    });
-    pages = await filled(app);
+    ({ server, app, pages } = await startFilledApp());
     const window = await openWindow(app.url);
     ({ page } = window);
     close = () => window.context.close();

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { BrowserContext, Page } from 'playwright-core';
 import { startTestApp, type TestApp } from '../support/app.ts';
 import { PASSWORD } from '../support/browser.ts';
-import { axeFindings, needsChromium, openWindow, setUp, tooWide } from '../support/chromium.ts';
+import { findingsHere, needsChromium, openWindow, setUp } from '../support/chromium.ts';
 
 const EMAIL = 'ana@example.net';
 
@@ -74,10 +74,10 @@ describe('browser: windows and sessions', function () {
     app.clock.advance(13 * 3_600_000);
     await page.getByRole('button', { name: 'Save as a draft' }).click();
     await page.getByText('Your session has ended').waitFor();
-    const findings = await looked(page);
+    const findings = await findingsHere(page);
     await signIn(page);
     await page.getByText('Not sent yet').waitFor();
-    findings.push(...(await looked(page)));
+    findings.push(...(await findingsHere(page)));
     assert.deepEqual(findings, []);
     await page.getByRole('button', { name: 'Send it now' }).click();
     await page.getByText('The template is made').waitFor();
@@ -96,7 +96,7 @@ describe('browser: windows and sessions', function () {
     await other.locator('h1', { hasText: 'Overview' }).waitFor();
     await page.getByRole('button', { name: 'Create it' }).click();
     await page.getByText('Not sent yet').waitFor();
-    assert.deepEqual(await looked(page), []);
+    assert.deepEqual(await findingsHere(page), []);
     await page.getByRole('button', { name: 'Send it now' }).click();
     await page.getByText('The stream is made').waitFor();
   });
@@ -134,15 +134,3 @@ describe('browser: windows and sessions', function () {
     await page.waitForURL('**/streams');
   });
 });
-
-/** Light, dark and narrow. */
-async function looked(page: Page): Promise<string[]> {
-  const light = await axeFindings(page);
-  await page.emulateMedia({ colorScheme: 'dark' });
-  const dark = await axeFindings(page, ['color-contrast']);
-  await page.emulateMedia({ colorScheme: 'light' });
-  await page.setViewportSize({ width: 360, height: 740 });
-  const narrow = [...(await axeFindings(page)), ...(await tooWide(page))];
-  await page.setViewportSize({ width: 1280, height: 900 });
-  return [...light, ...dark, ...narrow];
-}

@@ -100,3 +100,15 @@ export async function tooWide(page: Page): Promise<string[]> {
   })()`);
   return wide;
 }
+
+/** What is wrong with the page that is open, which asking for it anew would not show again: light, dark, and at 360 px. */
+export async function findingsHere(page: Page): Promise<string[]> {
+  const light = await axeFindings(page);
+  await page.emulateMedia({ colorScheme: 'dark' });
+  const dark = await axeFindings(page, ['color-contrast']);
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.setViewportSize({ width: 360, height: 740 });
+  const narrow = [...(await axeFindings(page)), ...(await tooWide(page))];
+  await page.setViewportSize({ width: 1280, height: 900 });
+  return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...narrow.map((one) => `narrow ${one}`)]; // prettier-ignore
+}

@@ -1,10 +1,22 @@
 /** An application with something of everything in it, for tests that walk all pages of the dashboard. */
 import assert from 'node:assert/strict';
-import type { TestApp } from './app.ts';
+import { startTestApp, zonesFor, type TestApp } from './app.ts';
+import { startMailServer, type FakeMailServer } from './fake-mail-server.ts';
 
 const NAUGHTY = `<img src=x onerror="window.hurt=1"><script>window.hurt=1</script>"'{{7*7}}`;
 const LONG = `${'long-local-part-'.repeat(3)}x@${'very-long-label.'.repeat(8)}example.net`;
 const FROM = 'hi@simulator.posthorn.test';
+
+/** Such an application, and the addresses of all pages. Its mail server defers everything; both are the caller's to end. */
+export async function startFilledApp(): Promise<{ server: FakeMailServer; app: TestApp; pages: string[] }> {
+  const server = await startMailServer({ script: { rcpt: () => '450 4.2.0 busy' } });
+  const app = await startTestApp({
+    mailPort: server.port,
+    zones: zonesFor('dest.test'),
+    settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
+  });
+  return { server, app, pages: await filled(app) };
+}
 
 /** Mail in each state, and one of everything; names that would like to be scripts. Gives the addresses of all pages. */
 export async function filled(app: TestApp): Promise<string[]> {
