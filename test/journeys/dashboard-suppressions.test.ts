@@ -1,0 +1,47 @@
+/** Many addresses at once on the suppression list, as people have them at hand. */
+import assert from 'node:assert/strict';
+import { startTestApp, type TestApp } from '../support/app.ts';
+import { signedIn, type Browser } from '../support/browser.ts';
+
+describe('journey: many suppressions in the dashboard', () => {
+  let app: TestApp;
+  let browser: Browser;
+
+  beforeEach(async () => {
+    app = await startTestApp({});
+    browser = await signedIn(app.url, app.operator);
+    await browser.open('/suppressions');
+  });
+  afterEach(() => app.stop());
+
+  const onList = async (): Promise<string[]> =>
+    (await app.get<{ data: { email: string }[] }>('/v1/suppressions?limit=100')).body.data.map(({ email }) => email).sort(); // prettier-ignore
+
+  const rows: readonly [name: string, typed: string, listed: readonly string[], said: RegExp][] = [
+    ['one address a line', 'a@x.test\r\nb@x.test\r\n', ['a@x.test', 'b@x.test'], /2 added, 0 on the list already\./],
+    [
+      'beside each other with semicolons',
+      'a@x.test; b@x.test;c@x.test',
+      ['a@x.test', 'b@x.test', 'c@x.test'],
+      /3 added/,
+    ],
+    ['beside each other with commas', 'a@x.test, b@x.test', ['a@x.test', 'b@x.test'], /2 added/],
+    ['a table with a head', 'email,reason\na@x.test,left\nb@x.test,complained\n', ['a@x.test', 'b@x.test'], /2 added/],
+    ['a table that has another address in a later column', 'a@x.test,left,1\nb@x.test,by c@x.test,2', ['a@x.test', 'b@x.test'], /2 added/], // prettier-ignore
+    ['the same one twice', 'a@x.test\nA@X.test', ['a@x.test'], /1 added, 1 on the list already/],
+    ['what is no address', 'a@x.test\nnobody', ['a@x.test'], /1 added, 0 on the list already; no address: nobody/],
+  ];
+  for (const [name, typed, listed, said] of rows)
+    it(`takes ${name}`, async () => {
+      const { html } = await browser.submit('/suppressions/import', { emails: typed });
+      assert.match(html, said);
+      assert.deepEqual(await onList(), listed);
+    });
+
+  it('says where a quote is not closed, and keeps what was typed', async () => {
+    const { html } = await browser.submit('/suppressions/import', { emails: 'a@x.test\n"b@x.test' });
+    assert.match(html, /quote/);
+    assert.match(html, /&quot;b@x\.test/);
+    assert.deepEqual(await onList(), []);
+  });
+});
