@@ -12,30 +12,43 @@ export interface Operator {
   close(): Promise<void>;
 }
 
-/** The first call finds out whether a server runs; the way stays the same for all that follow. */
+/** The first call finds out whether a server runs; the way stays the same for all that follow, also for those beside it. */
 export function reachOperator(config: Config): Operator {
   const file = socketPath(config.dataDir);
-  let way: 'unknown' | 'server' | Direct = 'unknown';
+  let isServed = false;
+  /** Opened once, whoever asks first: a second one would keep the program from ending. */
+  let direct: Promise<Direct> | null = null;
 
   async function call(name: string, args: unknown): Promise<unknown> {
-    if (typeof way === 'object') return way.call(name, args);
-    const called = await callServer(file, name, args);
-    if (called.kind === 'result') {
-      way = 'server';
-      return called.result;
+    if (direct === null) {
+      const called = await callServer(file, name, args);
+      if (called.kind === 'result') {
+        isServed = true;
+        return called.result;
+      }
+      if (isServed) throw new Unavailable('not_running', 'the server has stopped');
     }
-    if (way === 'server') throw new Unavailable('not_running', 'the server has stopped');
+    direct ??= openStore(name).catch((error: unknown) => {
+      // A server may be there by the next call.
+      direct = null;
+      throw error;
+    });
+    return (await direct).call(name, args);
+  }
+
+  async function openStore(name: string): Promise<Direct> {
     // The store and its packages take longer to load than a whole call to the server.
     const { openDirect } = await import('./direct.ts');
-    way = await openDirect(config, name);
-    return way.call(name, args);
+    return openDirect(config, name);
   }
 
   return {
     // What comes back has gone through the operation of this name, whose result this is.
     call: <Name extends OperationName>(name: Name, args: ArgsOf<Name>) => call(name, args) as Promise<ResultOf<Name>>,
     async close() {
-      if (typeof way === 'object') await way.close();
+      // One that cannot be opened has told its caller why.
+      const opened = await direct?.catch(() => null);
+      await opened?.close();
     },
   };
 }

@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  readdirSync,
+  readlinkSync,
+} from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import os from 'node:os';
@@ -178,6 +187,24 @@ describe('operator: without a control socket', () => {
     assert.equal((await operator.call('accounts.list', {})).data.length, 2);
     await assert.rejects(operator.call('queue.flush', { all: true }), unavailable('not_running'));
     await operator.close();
+  });
+
+  it('opens the database once for calls at the same time, so that the program can end', async function () {
+    if (!existsSync('/proc/self/fd')) this.skip();
+    const first = reachOperator(configOf(folder));
+    await first.call('accounts.add', { name: 'Acme' });
+    await first.close();
+    const isOpen = (): number =>
+      readdirSync('/proc/self/fd').filter((fd) => {
+        const file = `/proc/self/fd/${fd}`;
+        return existsSync(file) && readlinkSync(file) === path.join(folder, 'posthorn.db');
+      }).length;
+    const before = isOpen();
+    const operator = reachOperator(configOf(folder));
+    await Promise.all([operator.call('reputation', {}), operator.call('reputation.moments', {})]);
+    assert.ok(isOpen() > before);
+    await operator.close();
+    assert.equal(isOpen(), before);
   });
 
   it('does not turn to the database when its server goes away', async () => {
