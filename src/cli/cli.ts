@@ -53,7 +53,7 @@ export interface Context {
   load(options?: { again: boolean }): Loaded;
   /** The same, with warnings noted: for the server and for who asks about settings. */
   loadAloud(): Loaded;
-  /** Prints the record as JSON, or its lines for people. */
+  /** Prints the record as JSON, or its lines for people; notes where there are none. */
   print(asJson: boolean | undefined, record: unknown, lines: () => readonly string[]): void;
   /** Performs operations on the running server, or on the database. */
   operate<Result>(use: (operator: Operator) => Promise<Result>): Promise<Result>;
@@ -143,8 +143,14 @@ export async function run(
     load,
     loadAloud,
     print(asJson, record, lines) {
-      if (asJson === true) output.out(json(record));
-      else for (const line of lines()) output.out(line);
+      if (asJson === true) {
+        output.out(json(record));
+        return;
+      }
+      const shown = lines();
+      for (const line of shown) output.out(line);
+      // Beside what programs read: an empty list must not look like a command that did nothing.
+      if (shown.length === 0) output.note('nothing to show');
     },
     async operate(use) {
       const operator = reachOperator(load().config);

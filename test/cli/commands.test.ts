@@ -68,6 +68,12 @@ describe('the posthorn command beside a running server', () => {
     assert.match(notes, /not shown again/);
   });
 
+  it('says of an empty list that it is empty, beside what programs read', async () => {
+    const { out, notes } = await posthorn(['webhooks', 'list']);
+    assert.deepEqual([out, notes], ['', 'nothing to show']);
+    assert.equal((await posthorn(['webhooks', 'list', '--json'])).notes, '');
+  });
+
   it('domains: add, records, verify, list', async () => {
     const added = await good('domains', 'add', 'sender.test', '--trust', '--json');
     assert.deepEqual(members(added).slice(0, 5), ['object', 'id', 'name', 'status', 'records']);
