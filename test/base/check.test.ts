@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { check, faults, fieldName } from '../../src/base/check.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { nearest } from '../../src/base/spelling.ts';
+import { cpuNow } from '../support/cpu-now.ts';
 
 const Order = z.strictObject({
   number: z.string().min(2).max(5),
@@ -127,11 +128,11 @@ describe('check', () => {
   });
 
   it('answers 100,000 faults and a name of a megabyte without ado', () => {
-    const started = performance.now();
+    const started = cpuNow();
     const { code, field } = problem({ number: 'abc', free: Array.from({ length: 100_000 }, () => 5), x: 1 });
     assert.deepEqual([code, field], ['unknown_field', 'x']);
     assert.ok((problem({ number: 'abc', ['x'.repeat(1e6)]: 1 }).field?.length ?? Infinity) < 300);
-    assert.ok(performance.now() - started < 2000);
+    assert.ok(cpuNow() - started < 2000);
   });
 
   it('throws nothing but problems, whatever the value', () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { createPhraseIndex, faultOfPhrase, wordingOf } from '../../src/base/phrase.ts';
+import { cpuNow } from '../support/cpu-now.ts';
 
 const says = (phrase: string, text: string): boolean => {
   const index = createPhraseIndex();
@@ -107,9 +108,9 @@ describe('base/phrase', () => {
   it('stays quick on a text made to be slow', () => {
     const index = createPhraseIndex();
     index.add(['user ... (name|user) ... unknown', 'user [user|name] ... unknown', '用户 ... 不存在']);
-    const started = performance.now();
+    const started = cpuNow();
     for (const word of ['user ', '用户', 'a.', 'a@', 'x-', 'https://', '((('])
       for (let i = 0; i < 10; i++) index.find(wordingOf(word.repeat(1_000)).words);
-    assert.ok(performance.now() - started < 1_000, `${performance.now() - started} ms for 70 texts`);
+    assert.ok(cpuNow() - started < 1_000, `${cpuNow() - started} ms for 70 texts`);
   });
 });

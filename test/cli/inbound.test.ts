@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSyn
 import os from 'node:os';
 import path from 'node:path';
 import { openReportParser } from '../../src/inbound/offline.ts';
+import { cpuNow } from '../support/cpu-now.ts';
 import { ran, type Ran } from './ran.ts';
 
 const fixture = (name: string): string => path.resolve(import.meta.dirname, `../fixtures/reports/${name}.eml`);
@@ -113,9 +114,9 @@ describe('posthorn inbound parse', () => {
       writeFileSync(file, `${readFileSync(fixture((names[n % names.length] ?? '').slice(0, -4)), 'utf8')}\n${'.'.repeat(n)}`);
       return file;
     }); // prettier-ignore
-    const started = performance.now();
+    const started = cpuNow();
     const done = await parse(...files, '--json');
-    const ms = performance.now() - started;
+    const ms = cpuNow() - started;
     assert.equal(done.code, 0, done.notes);
     assert.deepEqual(lines(done).map(({ file }) => file), files); // prettier-ignore
     assert.ok(ms < 20_000, `it took ${String(Math.round(ms))} ms`);

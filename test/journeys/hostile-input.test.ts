@@ -57,7 +57,7 @@ const ALWAYS = ['from', 'to', 'subject', 'date', 'message-id', 'mime-version', '
 const SOMETIMES = new Set(['cc', 'reply-to', 'x-own', 'content-transfer-encoding']);
 
 describe('journey: hostile input', function () {
-  this.timeout(120_000);
+  this.timeout(300_000);
   let server: FakeMailServer;
   let app: TestApp;
 

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { addressKey, formatMailbox, parseMailbox } from '../../src/mail/address.ts';
 import { corpus } from '../support/corpora.ts';
+import { cpuNow } from '../support/cpu-now.ts';
 
 const label = (length: number): string => 'a'.repeat(length);
 
@@ -173,9 +174,9 @@ describe('mail/address', () => {
       '"'.repeat(998) + '@>',
       'a.'.repeat(499),
     ];
-    const before = performance.now();
+    const before = cpuNow();
     for (let round = 0; round < 20; round++) for (const text of hostile) parseMailbox(text);
-    assert.ok(performance.now() - before < 1000, '100 of the worst in under a second');
+    assert.ok(cpuNow() - before < 1000, '100 of the worst in under a second');
   });
 
   describe('against isemail', () => {

@@ -6,6 +6,7 @@ import { enhancedOf } from '../../src/mail/smtp-reply.ts';
 import { readDiagnostic } from '../../src/mail/diagnostic.ts';
 import { classify, createJudge, judge, type Refusal } from '../../src/messages/classify.ts';
 import { isSeen, labelledReplies } from '../support/labelled-replies.ts';
+import { cpuNow } from '../support/cpu-now.ts';
 
 /** `550 5.1.1 text` as said at `phase`. */
 function said(reply: string, phase: Refusal['phase'] = 'rcpt'): Refusal {
@@ -145,10 +146,10 @@ describe('messages/classify', () => {
       }),
     );
     const words = ['spf ', 'mailbox ', 'exceed ', 'message content ', 'attachment ', 'recipient ', 'a', ' ', 'sender '];
-    const started = performance.now();
+    const started = cpuNow();
     for (const word of words)
       classify({ phase: 'rcpt', code: 550, enhanced: null, text: word.repeat(1_000_000 / word.length) });
-    assert.ok(performance.now() - started < 200, `${performance.now() - started} ms`);
+    assert.ok(cpuNow() - started < 200, `${cpuNow() - started} ms`);
   });
 
   for (const file of ['replies.txt', 'replies-by-system.txt'])

@@ -5,6 +5,7 @@ import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW, deliveryRow } from '../support/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { cpuNow } from '../support/cpu-now.ts';
 
 describe('mta/windows', () => {
   let temp: TempDatabase;
@@ -406,9 +407,9 @@ describe('mta/windows', () => {
 
     it('is drained completely, each once, with a bounded number in memory', async () => {
       await fill(ROWS, DOMAINS);
-      const started = performance.now();
+      const started = cpuNow();
       await windows.scan();
-      assert.ok(performance.now() - started < 2000, `the scan took ${Math.round(performance.now() - started)} ms`);
+      assert.ok(cpuNow() - started < 2000, `the scan took ${Math.round(cpuNow() - started)} ms`);
       const seen = new Set<string>();
       let twice = 0;
       let most = 0;
