@@ -12,6 +12,8 @@ const HOURLY_MS = 60 * 60_000;
 /** Of all pages; and 8 MiB at least. */
 const FREE_SHARE = 0.05;
 const LEAST_FREE_PAGES = 2048;
+/** Each page that moves from the end of the file may have to come from the disk, with those that lead to it: the writer waits for that. */
+const MOST_PAGES = 20;
 
 export function spaceRules({
   db,
@@ -24,6 +26,7 @@ export function spaceRules({
     {
       name: 'free pages',
       everyMs: HOURLY_MS,
+      mostRows: MOST_PAGES,
       async sizedStep(most) {
         const spare = await sparePages(db.fast);
         if (spare < most) return { rows: 0, ms: 0 };

@@ -16,17 +16,16 @@ export const PURGED_ATTEMPTS = 'accepted_attempt';
 
 /** Oldest first; one that is not finished is passed over. */
 export const oldMessages: Purge<Leaving> = {
-  async choose(reader, { accountId, before, after, most }) {
-    const rows = await reader.all<Leaving>(
+  choose(reader, { accountId, before, after, most }) {
+    return reader.all<Leaving>(
       `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.subject, m.tags_json, m.metadata_json
        FROM messages m WHERE m.account_id = ? AND m.id > ? AND m.id < ?
          AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)
        ORDER BY m.id LIMIT ?`,
       [accountId, after?.id ?? '', idFloor('msg', before), most],
     );
-    if (rows.length > 0) await lookAt(reader, rows);
-    return rows;
   },
+  lookAt,
   remove: removeMessages,
 };
 

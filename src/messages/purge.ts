@@ -2,8 +2,8 @@
  * What goes when it is old enough: bodies, events, reports, audit lines; of whole messages purge-messages.ts takes care. Mail that is
  * not finished is never touched.
  *
- * What is old has left memory long ago. So the rows that will go are chosen and looked at on a reader: their pages come from the disk
- * while others write, and the writer finds them in memory.
+ * What is old may have left memory long ago. So the rows that will go are chosen and, where they come from the disk, looked at on a
+ * reader: others write meanwhile, and the writer finds them in memory.
  */
 import { idFloor } from '../base/id.ts';
 import { allEventTypes } from '../events/event.ts';
@@ -28,6 +28,8 @@ export interface Range<Row> {
 export interface Purge<Row> {
   /** The oldest that are to go, none where there are none. */
   choose(reader: Reader, range: Range<Row>): Promise<Row[]>;
+  /** Reads all that goes with them. It costs as much as removing them, so only what has left memory is worth it. */
+  lookAt?(reader: Reader, rows: readonly Row[]): Promise<void>;
   remove(tx: Connection, rows: readonly Row[], now: number): Promise<void>;
 }
 
@@ -48,10 +50,9 @@ export const oldContents: Purge<Pick<MessageRow, 'id' | 'account_id' | 'content_
       [accountId, after?.id ?? mark?.value ?? '', idFloor('msg', before), most],
     );
     const end = rows.findIndex(({ waits }) => waits === 1);
-    const passed = end < 0 ? rows : rows.slice(0, end);
-    await lookAtContents(reader, passed);
-    return passed;
+    return end < 0 ? rows : rows.slice(0, end);
   },
+  lookAt: lookAtContents,
   async remove(tx, rows) {
     const newest = rows.at(-1);
     if (newest === undefined) return;

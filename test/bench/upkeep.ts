@@ -1,7 +1,7 @@
 /**
  * `npm run bench:upkeep -- [--messages 1000000] [--data <folder>]`: a database of that many messages, all of them too old, while
  * somebody writes all the time. Prints how fast they go, how long a write waits at worst, and what becomes of the file.
- * `--data` is changed: give a copy. `--seconds 60`: no rule runs for longer; the rate is that of what it did. Of the five writes that
+ * `--data` is changed: give a copy. `--alone`: nobody writes beside it. `--seconds 60`: no rule runs for longer; the rate is that of what it did. Of the five writes that
  * waited longest it says what they waited for.
  *
  * `npm run bench:upkeep -- --life 60 [--messages 120000]`: that many days instead, the messages spread over them, bodies kept for a
@@ -28,6 +28,7 @@ const { values } = parseArgs({
     data: { type: 'string' },
     life: { type: 'string' },
     seconds: { type: 'string' },
+    alone: { type: 'boolean', default: false },
   },
 });
 const folder = values.data ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-upkeep-'));
@@ -97,7 +98,7 @@ const rules = all.map((rule) => {
 const letSleep = keepAwake();
 const probing = new AbortController();
 const probe = (async () => {
-  for (let n = 0; !probing.signal.aborted; n++) {
+  for (let n = 0; !probing.signal.aborted && (!values.alone || watch.rule === ''); n++) {
     await watch.write(`probe ${run} ${String(n)}`);
     await systemClock.sleep(10);
   }

@@ -3,8 +3,10 @@ import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
 import type { SizedRule } from '../../src/housekeeping/housekeeping.ts';
 import { retentionRules } from '../../src/housekeeping/retention.ts';
+import { oldContents } from '../../src/messages/purge.ts';
 import { oldMessages } from '../../src/messages/purge-messages.ts';
 import { balance } from '../../src/messages/books.ts';
+import type { Value } from '../../src/storage/connection.ts';
 import type { AuditRow, ReportRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT, NOW, acceptedMail, contentRow } from '../support/mail-rows.ts';
@@ -106,6 +108,43 @@ describe('housekeeping/retention', () => {
     assert.equal(await left('messages'), 0);
     const books = await balance(temp.db.read);
     assert.ok(books.balanced, books.faults.join());
+  });
+
+  it('looks at what will go without changing any of it', async () => {
+    await finished(ACCOUNT, 3);
+    const range = { accountId: ACCOUNT, before: NOW + DAY, after: null, most: 10 };
+    const messages = await oldMessages.choose(temp.db.cold, range);
+    const contents = await oldContents.choose(temp.db.cold, range);
+    await oldMessages.lookAt?.(temp.db.cold, messages);
+    await oldContents.lookAt?.(temp.db.cold, contents);
+    assert.deepEqual([messages.length, contents.length, await left('messages'), await left('contents')], [3, 3, 3, 3]);
+  });
+
+  it('looks at the rows of the next step only where choosing them took long', async () => {
+    await finished(ACCOUNT, 30);
+    clock.advance(91 * DAY);
+    const asked: string[] = [];
+    let slow = false;
+    const cold = {
+      ...temp.db.cold,
+      all: <Row>(sql: string, values?: readonly Value[]): Promise<Row[]> => {
+        asked.push(sql);
+        if (slow) clock.advance(50);
+        return temp.db.cold.all<Row>(sql, values);
+      },
+    };
+    const retention = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
+    const rule = retentionRules({ db: { ...temp.db, cold }, clock, retention }).find(({ name }) => name === 'old messages'); // prettier-ignore
+    const looks = async (): Promise<boolean> => {
+      asked.length = 0;
+      await rule?.sizedStep(5);
+      return asked.some((sql) => sql.includes('deliveries_by_address'));
+    };
+    assert.equal(await looks(), false);
+    slow = true;
+    assert.equal(await looks(), true);
+    slow = false;
+    assert.equal(await looks(), false);
   });
 
   it('does not remove what waits again, whatever was chosen', async () => {
