@@ -34,7 +34,7 @@ export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRu
   const ofEach = (setting: 'content_days' | 'messages_days' | 'events_days', keptMs: number | null) => async () => {
     const accounts = await db.fast.all<{ id: string; days: number | null }>(
       `SELECT a.id, s.${setting} AS days FROM accounts a LEFT JOIN account_settings s ON s.account_id = a.id
-       WHERE ${keptMs === null ? `s.${setting} IS NOT NULL` : 'true'}`,
+       WHERE ${keptMs === null ? `s.${setting} IS NOT NULL` : 'true'} ORDER BY a.id`,
     );
     return accounts.map(({ id, days }) => ({
       accountId: id,
@@ -88,14 +88,15 @@ function purging<Row>(
     return { of, rows };
   }
 
-  /** Behind what is being removed; where nothing is left there, of the other accounts. */
+  /** Behind what is being removed; where nothing is left there, of the accounts after its own. Those before were asked in this run. */
   async function choose(most: number, last: Chosen<Row> | null): Promise<Chosen<Row> | null> {
     if (last !== null) {
       const chosen = await chooseOf(last.of, most, last.rows.at(-1) ?? null);
       if (chosen !== null) return chosen;
     }
-    for (const of of await ranges()) {
-      if (of.accountId === last?.of.accountId) continue;
+    const all = await ranges();
+    const done = all.findIndex(({ accountId }) => accountId === last?.of.accountId);
+    for (const of of all.slice(done + 1)) {
       const chosen = await chooseOf(of, most, null);
       if (chosen !== null) return chosen;
     }
@@ -103,10 +104,10 @@ function purging<Row>(
   }
 
   return async (most) => {
-    const isGood = ahead !== null && clock.monotonic() - ahead.at < GOOD_MS;
-    const chosen = isGood ? ahead?.chosen : await choose(most, null);
+    const known = ahead !== null && clock.monotonic() - ahead.at < GOOD_MS ? ahead : null;
     ahead = null;
-    if (chosen === null || chosen === undefined) return { rows: 0, ms: 0 };
+    const chosen = known === null ? await choose(most, null) : known.chosen;
+    if (chosen === null) return { rows: 0, ms: 0 };
     const removing = timed({ clock, commit: db.commit }, (commit) =>
       commit.transact(async (tx) => {
         await purge.remove(tx, chosen.rows, clock.now());

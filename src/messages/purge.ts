@@ -86,15 +86,23 @@ export const oldEvents: Purge<Numbered> = {
   remove: removeEvents,
 };
 
-export const oldEventsOfAccount: Purge<Numbered> = {
+/** Type by type, in the order of the index: in any other all of the account's old events would be read for each step. */
+export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbered> = {
   async choose(reader, { accountId, before, after, most }) {
     // Numbers and ids ascend together: the first that is young enough ends the old ones.
     const [young] = await reader.all<Numbered>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [idFloor('evt', before)]); // prettier-ignore
-    return reader.all<Numbered>(
-      `SELECT sequence FROM events INDEXED BY events_by_account WHERE account_id = ? AND test IN (0, 1)
-         AND type IN (SELECT value FROM json_each(?)) AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?`,
-      [accountId, JSON.stringify(allEventTypes), after?.sequence ?? 0, young?.sequence ?? Number.MAX_SAFE_INTEGER, most], // prettier-ignore
-    );
+    const end = young?.sequence ?? Number.MAX_SAFE_INTEGER;
+    const kinds = [0, 1].flatMap((test) => allEventTypes.map((type) => ({ test, type })));
+    const begin = after === null ? 0 : kinds.findIndex(({ test, type }) => test === after.test && type === after.type);
+    for (const [place, { test, type }] of kinds.slice(begin).entries()) {
+      const rows = await reader.all<Pick<EventRow, 'test' | 'type'> & Numbered>(
+        `SELECT test, type, sequence FROM events INDEXED BY events_by_account
+         WHERE account_id = ? AND test = ? AND type = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?`,
+        [accountId, test, type, place === 0 ? (after?.sequence ?? 0) : 0, end, most],
+      );
+      if (rows.length > 0) return rows;
+    }
+    return [];
   },
   remove: removeEvents,
 };

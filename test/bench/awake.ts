@@ -12,7 +12,9 @@ export function keepAwake(): () => void {
     console.log('no chrt here (Debian: util-linux): the processors may sleep, and waking up counts');
     return () => undefined;
   }
-  const idlers = os.cpus().map((): ChildProcess => spawn('chrt', ['-i', '0', process.execPath, '-e', 'for (;;);'], { stdio: 'ignore' })); // prettier-ignore
+  // They end with who started them, however that ends.
+  const idle = 'const parent = process.ppid; while (process.ppid === parent);';
+  const idlers = os.cpus().map((): ChildProcess => spawn('chrt', ['-i', '0', process.execPath, '-e', idle], { stdio: 'ignore' })); // prettier-ignore
   const stop = (): void => {
     for (const idler of idlers) idler.kill('SIGKILL');
   };

@@ -7,7 +7,7 @@ import { oldContents } from '../../src/messages/purge.ts';
 import { oldMessages } from '../../src/messages/purge-messages.ts';
 import { balance } from '../../src/messages/books.ts';
 import type { Value } from '../../src/storage/connection.ts';
-import type { AuditRow, ReportRow } from '../../src/storage/tables.ts';
+import type { AuditRow, EventRow, ReportRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT, NOW, acceptedMail, contentRow } from '../support/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
@@ -154,6 +154,25 @@ describe('housekeeping/retention', () => {
     await temp.db.commit.transact((tx) => tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [NOW, ids[1] ?? ''])); // prettier-ignore
     await assert.rejects(temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen, NOW)));
     assert.deepEqual([await left('messages'), await left('deliveries')], [2, 2]);
+  });
+
+  it("takes an account's own old events, type by type, and nobody else's", async () => {
+    await temp.db.commit.transact((tx) => tx.run('INSERT INTO account_settings (account_id, events_days, updated_at) VALUES (?, 10, ?)', [ACCOUNT, NOW])); // prettier-ignore
+    const event = (account_id: string, type: string, test: number, at: number): EventRow => ({
+      id: newId('evt', at), account_id, type, at, test, message_id: 'msg_1', delivery_id: 'dlv_1', status: 'sent', machine: 0, detail_json: '{}',
+    }); // prettier-ignore
+    const old = Array.from({ length: 9 }, (_, n) => event(ACCOUNT, n % 2 === 0 ? 'sent' : 'delivered', n % 3 === 0 ? 1 : 0, NOW)); // prettier-ignore
+    await temp.db.commit.insert({ events: [...old, event(OTHER, 'sent', 0, NOW), event(ACCOUNT, 'sent', 0, NOW + 5 * DAY)] }); // prettier-ignore
+    clock.advance(11 * DAY);
+    let removed = 0;
+    let more: boolean | undefined = true;
+    for (let steps = 0; more === true && steps < 20; steps++) {
+      const done = await step('old events of accounts', 2);
+      removed += done.rows;
+      more = done.more;
+    }
+    assert.deepEqual([removed, more], [9, false]);
+    assert.deepEqual([await left('events'), await left('events', `account_id = '${OTHER}'`)], [2, 1]);
   });
 
   it('takes audit lines and reports that are old, oldest first, and no report that nobody has read', async () => {
