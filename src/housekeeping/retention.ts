@@ -62,7 +62,7 @@ interface Chosen<Row> {
   rows: Row[];
 }
 
-/** Choosing that took longer has waited for the disk: 20 rows in memory take 1 to 3 ms, cold ones 10 to 50. */
+/** Choosing that took longer is taken to have waited for the disk. On a slow machine that errs towards looking, which only costs time. */
 const COLD_MS = 4;
 const COLD_ROW_MS = 0.2;
 /** What was chosen for the next step and not taken soon is chosen anew: somebody may have asked to keep things for longer. */
