@@ -25,8 +25,6 @@ export interface Rule extends Common {
 
 /** A rule whose steps are as large as the time they take allows. */
 export interface SizedRule extends Common {
-  /** No more at once, however quickly they went; 100 unless given. */
-  readonly mostRows?: number;
   /** Deletes this many of what is due. */
   sizedStep(rows: number): Promise<SizedStep>;
 }
@@ -138,7 +136,7 @@ export function createHousekeeping(
       const deleted = await rule.step();
       return { deleted, more: deleted >= rule.stepRows };
     }
-    const size = Math.min(sizes.get(rule) ?? FIRST_ROWS, rule.mostRows ?? MOST_ROWS);
+    const size = sizes.get(rule) ?? FIRST_ROWS;
     const done = await rule.sizedStep(size);
     // The last step of a run has few rows: its time says nothing.
     if (done.rows >= size) sizes.set(rule, nextSize(size, done.ms));

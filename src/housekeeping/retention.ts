@@ -62,15 +62,12 @@ interface Chosen<Row> {
   rows: Row[];
 }
 
-/** Choosing that took longer is taken to have waited for the disk. On a slow machine that errs towards looking, which only costs time. */
-const COLD_MS = 4;
-const COLD_ROW_MS = 0.2;
 /** What was chosen for the next step and not taken soon is chosen anew: somebody may have asked to keep things for longer. */
 const GOOD_MS = 5000;
 
 /**
- * Steps that remove some of what is old, account by account. While one writes, the rows of the next are chosen already: reading them
- * from a disk takes as long as removing them, and that the writer should not wait for.
+ * Steps that remove some of what is old, account by account. While one writes, the rows of the next are chosen and looked at already:
+ * reading them from a disk takes as long as removing them, and that the writer should not wait for.
  */
 function purging<Row>(
   { db, clock }: Pick<RetentionDeps, 'db' | 'clock'>,
@@ -80,11 +77,9 @@ function purging<Row>(
   let ahead: { chosen: Chosen<Row> | null; at: number } | null = null;
 
   async function chooseOf(of: Since, most: number, after: Row | null): Promise<Chosen<Row> | null> {
-    const from = clock.monotonic();
     const rows = await purge.choose(db.cold, { ...of, most, after });
     if (rows.length === 0) return null;
-    const isCold = clock.monotonic() - from > COLD_MS + COLD_ROW_MS * rows.length;
-    if (isCold) await purge.lookAt?.(db.cold, rows);
+    await purge.lookAt?.(db.cold, rows);
     return { of, rows };
   }
 

@@ -2,8 +2,8 @@
  * What goes when it is old enough: bodies, events, reports, audit lines; of whole messages purge-messages.ts takes care. Mail that is
  * not finished is never touched.
  *
- * What is old may have left memory long ago. So the rows that will go are chosen and, where they come from the disk, looked at on a
- * reader: others write meanwhile, and the writer finds them in memory.
+ * What is old may have left memory long ago. So the rows that will go are chosen and looked at on a reader: others write meanwhile,
+ * and the writer finds them in memory.
  */
 import { idFloor } from '../base/id.ts';
 import { allEventTypes } from '../events/event.ts';
@@ -28,7 +28,7 @@ export interface Range<Row> {
 export interface Purge<Row> {
   /** The oldest that are to go, none where there are none. */
   choose(reader: Reader, range: Range<Row>): Promise<Row[]>;
-  /** Reads all that goes with them. It costs as much as removing them, so only what has left memory is worth it. */
+  /** Reads what goes with them and does not lie beside them. It costs a third of removing them, which nobody but housekeeping waits for. */
   lookAt?(reader: Reader, rows: readonly Row[]): Promise<void>;
   remove(tx: Connection, rows: readonly Row[], now: number): Promise<void>;
 }

@@ -26,7 +26,7 @@ const BACKFILLED_AT = 96;
 export class Watch {
   readonly writes: Write[] = [];
   /** For how long each unit of housekeeping held the writer, in ms: the fsync of its group is not its own. */
-  readonly holds: number[] = [];
+  readonly holds: { rule: string; ms: number }[] = [];
   /** Whose work comes in now. */
   rule = '';
   /** Housekeeping is given this instead of the committer. */
@@ -82,7 +82,7 @@ export class Watch {
       return await run();
     } finally {
       unit.ended = performance.now();
-      this.holds.push(unit.ended - unit.began);
+      this.holds.push({ rule: unit.rule, ms: unit.ended - unit.began });
     }
   }
 

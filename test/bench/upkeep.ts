@@ -19,7 +19,7 @@ import { spaceRules } from '../../src/housekeeping/space.ts';
 import { balance } from '../../src/messages/books.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { keepAwake } from './awake.ts';
-import { Watch, type Write } from './blame.ts';
+import { Watch } from './blame.ts';
 import { live } from './life.ts';
 
 const { values } = parseArgs({
@@ -95,6 +95,13 @@ const rules = all.map((rule) => {
     sizedStep: async (rows: number) => { const step = await rule.sizedStep(rows); ended(step.rows, isMoreAfter(step, rows)); return step; }, // prettier-ignore
   };
 });
+const waits = (times: readonly number[]): string => {
+  const sorted = [...times].sort((a, b) => a - b);
+  const at = (share: number): string =>
+    (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0).toFixed(1);
+  return `(${String(sorted.length)}): p50 ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms`;
+};
+const tookMs = ({ ms }: { ms: number }): number => ms;
 const letSleep = keepAwake();
 const probing = new AbortController();
 const probe = (async () => {
@@ -119,7 +126,8 @@ for (const rule of rules) {
   const { user, system } = process.cpuUsage(cpu);
   const rows = taken.get(rule.name) ?? 0;
   console.log(
-    `${rule.name}: ${String(rows)} in ${seconds.toFixed(1)} s, ${(rows / seconds).toFixed(0)} a second; CPU ${((user + system) / 1000 / Math.max(1, rows)).toFixed(3)} ms each`,
+    `${rule.name}: ${String(rows)} in ${seconds.toFixed(1)} s, ${(rows / seconds).toFixed(0)} a second; CPU ${((user + system) / 1000 / Math.max(1, rows)).toFixed(3)} ms each; ` +
+      `its steps held the writer ${waits(watch.holds.filter(({ rule: whose }) => whose === rule.name).map(tookMs))}`,
   );
 }
 probing.abort();
@@ -127,19 +135,12 @@ await probe;
 watch.close();
 letSleep();
 const slowest = [...watch.writes].sort((a, b) => b.ms - a.ms);
-const waits = (times: readonly number[]): string => {
-  const sorted = [...times].sort((a, b) => a - b);
-  const at = (share: number): string =>
-    (sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0).toFixed(1);
-  return `(${String(sorted.length)}): p50 ${at(0.5)}, p99 ${at(0.99)}, longest ${at(1)} ms`;
-};
-const tookMs = ({ ms }: Write): number => ms;
 const balanced =
   values.seconds === undefined ? ((await balance(db.read)).balanced ? 'balance' : 'do NOT balance') : 'not asked';
 await db.close();
 console.log(
   `writes alone ${waits(alone.map(tookMs))}; beside it ${waits(watch.writes.map(tookMs))}; ` +
-    `the writer was held by steps of upkeep ${waits(watch.holds)}; ` +
+    `the writer was held by steps of upkeep ${waits(watch.holds.map(tookMs))}; ` +
     `file ${String(size)} -> ${String(mebibytes(file))} MiB in ${((performance.now() - from) / 1000).toFixed(0)} s; books ${balanced}`,
 );
 for (const { ms, blame } of slowest.slice(0, 5)) console.log(`  ${ms.toFixed(1)} ms: ${blame}`);

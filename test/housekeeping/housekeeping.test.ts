@@ -134,15 +134,6 @@ describe('housekeeping/housekeeping', () => {
       await housekeeping.stop();
     });
 
-    it('are never larger than their rule says', async () => {
-      const sizes: number[] = [];
-      const { pass, housekeeping } = start([{ ...sized(0.05, 1000, sizes), mostRows: 30 }]);
-      await pass(MINUTE);
-      for (let i = 0; i < 4; i++) await pass(5);
-      assert.deepEqual(sizes.slice(0, 3), [20, 30, 30]);
-      await housekeeping.stop();
-    });
-
     it('wait until the writer is idle, but not for ever', async () => {
       const sizes: number[] = [];
       const clock = new FakeClock();

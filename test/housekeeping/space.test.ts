@@ -33,6 +33,27 @@ describe('housekeeping/space', () => {
     await temp.close();
   });
 
+  it('moves fewer pages in a step whose pages take long, and goes on with the next', async () => {
+    const temp = await openTempDatabase();
+    const html = 'x'.repeat(200_000);
+    await temp.db.commit.insert({ contents: Array.from({ length: 60 }, () => contentRow({ html })) });
+    await temp.db.commit.transact((tx) => tx.run('DELETE FROM contents'));
+    const clock = new FakeClock();
+    let now = 0;
+    clock.monotonic = () => (now += 2);
+    const [rule] = spaceRules({ db: temp.db, clock });
+    assert.ok(rule !== undefined && 'sizedStep' in rule);
+    const free = async (): Promise<number> => {
+      const [row] = await temp.db.fast.all<{ freelist_count: number }>('PRAGMA freelist_count');
+      return row?.freelist_count ?? 0;
+    };
+    const before = await free();
+    // The clock says 2 ms at each look: it is looked at before the first pages and after each two of them.
+    const { rows, more } = await rule.sizedStep(100);
+    assert.deepEqual({ rows, more, went: before - (await free()) }, { rows: 4, more: true, went: 4 });
+    await temp.close();
+  });
+
   it('keeps the figures of the query planner', async () => {
     const temp = await openTempDatabase();
     const [, rule] = spaceRules({ db: temp.db, clock: new FakeClock() });
