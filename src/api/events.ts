@@ -8,6 +8,7 @@ import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import { isId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
+import { mapInSlices } from '../base/slices.ts';
 import { allEventTypes, eventRecord, type EventSource } from '../events/event.ts';
 import {
   eventsAfter,
@@ -180,7 +181,7 @@ async function page(reading: Reading): Promise<Reply> {
   const path = `${PATH}${withoutCursors(call.search)}`;
   const body = {
     object: 'list',
-    data: found.events.map((event) => eventRecord(event, reading)),
+    data: await mapInSlices(found.events, (event) => eventRecord(event, reading)),
     has_more: found.hasMore,
     next_cursor: next,
     previous_cursor: first === undefined ? null : deps.cursors.write(list, String(first.sequence)),

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
+import { turnOfTheLoop } from '../base/slices.ts';
 import type { Database } from '../storage/database.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps } from '../messages/accept.ts';
 import type { Sender } from '../messages/may-send.ts';
@@ -128,20 +129,18 @@ async function send(deps: MessagesDeps, call: Call<object, object, unknown>): Pr
   return sent.reply;
 }
 
-const breathe = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-
 async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>): Promise<SendDraft> {
   const rules = rulesOf(deps, call.now);
   const { checked } = call;
   if (checked !== null && checked.kind !== 'templated') return draftFrom(checked);
   const json = checked === null ? call.json : checked.body;
-  if (!isTemplated(json)) return checkSendGently(json, rules, breathe);
+  if (!isTemplated(json)) return checkSendGently(json, rules, turnOfTheLoop);
   const { accountId } = call.caller;
   const monotonic = (): number => deps.accept.clock.monotonic();
   const mostEntries = deps.limits.bulkRecipients;
-  const wish = { accountId, now: call.now, mostEntries, monotonic, breathe };
+  const wish = { accountId, now: call.now, mostEntries, monotonic, breathe: turnOfTheLoop };
   const { body, refused, templates, sources } = await expandSend(deps, json, wish);
-  const draft = await checkSendGently(body, { ...rules, refused }, breathe);
+  const draft = await checkSendGently(body, { ...rules, refused }, turnOfTheLoop);
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);
     if (template !== undefined) one.template = template;

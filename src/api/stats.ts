@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { mapInSlices } from '../base/slices.ts';
 import { DAY_MS, providerNames, statTypes, type StatType } from '../events/stats.ts';
 import {
   HOURS_KEPT_MS,
@@ -106,7 +107,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         const wanted = wantedStats(caller.accountId, asked, now);
         const whole = wanted.by === null ? null : readStats(db.read, { ...wanted, bucket: 'total', by: null });
         const [lines, total] = await Promise.all([readStats(db.read, wanted), whole]);
-        return { status: 200, body: statsRecord(wanted, lines, total ?? lines) };
+        return { status: 200, body: await statsRecord(wanted, lines, total ?? lines) };
       },
     ),
   ];
@@ -143,7 +144,11 @@ function wantedStats(accountId: string, asked: z.output<typeof query>, now: numb
   return { accountId, since, until, bucket, by, only, test };
 }
 
-function statsRecord(wanted: StatsQuery, lines: readonly StatLine[], all: readonly StatLine[]): z.output<typeof Stats> {
+async function statsRecord(
+  wanted: StatsQuery,
+  lines: readonly StatLine[],
+  all: readonly StatLine[],
+): Promise<z.output<typeof Stats>> {
   const { bucket, by, since, until } = wanted;
   const total = { ...zeros };
   for (const { counts: found } of all) for (const type of statTypes) total[type] += found[type];
@@ -164,7 +169,7 @@ function statsRecord(wanted: StatsQuery, lines: readonly StatLine[], all: readon
       opened: part(total.unique_opened, total.delivered),
       clicked: part(total.unique_clicked, total.delivered),
     },
-    data: data.map(({ at, key, counts: found }) => ({ at: rfc3339(at), key, counts: found })),
+    data: await mapInSlices(data, ({ at, key, counts: found }) => ({ at: rfc3339(at), key, counts: found })),
   };
 }
 

@@ -9,6 +9,7 @@
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
+import { turnOfTheLoop } from '../base/slices.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { BatchRow, MessageRow } from '../storage/tables.ts';
 import { commitPlan, type AcceptCommitDeps } from './accept-commit.ts';
@@ -150,7 +151,6 @@ export async function acceptBulk(
 const ENTRIES_AT_A_TIME = 50;
 /** Telling what a rendered body has in common with its source takes up to a millisecond. */
 const RENDERED_AT_A_TIME = 5;
-const turnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 interface NewEntry {
   sender: Sender;

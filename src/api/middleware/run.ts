@@ -1,5 +1,6 @@
 /** The innermost layer: checks the fields and calls the handler. */
 import type { Readable } from 'node:stream';
+import { hasLongList, jsonInSlices } from '../../base/slices.ts';
 import { CLIENT_GONE, JSON_TYPE } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import { auditRow } from '../audit.ts';
@@ -26,7 +27,7 @@ export function run(deps: Deps): Middleware {
       return;
     }
     if (deps.verifyAnswers) verify(route, reply);
-    exchange.answer = answers.of(reply);
+    exchange.answer = await answers.gently(reply);
   };
 }
 
@@ -43,16 +44,22 @@ class Answers {
   private readonly made = new Map<Reply, Answer>();
 
   of(reply: Reply): Answer {
-    let answer = this.made.get(reply);
-    if (answer === undefined) {
-      answer = {
-        status: reply.status,
-        code: null,
-        headers: { ...typeOf(reply), ...reply.headers },
-        body: bodyOf(reply),
-      };
-      this.made.set(reply, answer);
-    }
+    return this.made.get(reply) ?? this.make(reply, bodyOf(reply));
+  }
+
+  /** The same; a long list is written while others have their turns. */
+  async gently(reply: Reply): Promise<Answer> {
+    const known = this.made.get(reply);
+    if (known !== undefined) return known;
+    const record = 'body' in reply ? reply.body : null;
+    if (typeof record !== 'object' || record === null || !hasLongList(record)) return this.of(reply);
+    return this.make(reply, await jsonInSlices(record));
+  }
+
+  private make(reply: Reply, body: Answer['body']): Answer {
+    const headers = { ...typeOf(reply), ...reply.headers };
+    const answer: Answer = { status: reply.status, code: null, headers, body };
+    this.made.set(reply, answer);
     return answer;
   }
 }

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { hasLongList, jsonInSlices, mapInSlices } from '../../src/base/slices.ts';
+
+const numbers = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
+
+describe('base/slices', () => {
+  /** How often others had a turn while it ran. */
+  async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
+    let turns = 0;
+    let over = false;
+    const other = (): void => {
+      turns++;
+      if (!over) setImmediate(other);
+    };
+    setImmediate(other);
+    await work();
+    over = true;
+    return turns;
+  }
+
+  it('maps as Array.map does, and lets others have turns', async () => {
+    for (const count of [0, 1, 100, 101, 250]) {
+      assert.deepEqual(await mapInSlices(numbers(count), (n) => n * 2), numbers(count).map((n) => n * 2)); // prettier-ignore
+    }
+    const turns = await turnsDuring(() => mapInSlices(numbers(1000), (n) => n));
+    assert.ok(turns >= 9, String(turns));
+  });
+
+  it('writes what JSON.stringify writes', async () => {
+    const member = fc.oneof(
+      fc.jsonValue(),
+      fc.constant(undefined),
+      fc.array(fc.jsonValue(), { minLength: 95, maxLength: 320, size: 'max' }),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.dictionary(fc.string(), member, { maxKeys: 6 }), async (record) => {
+        assert.equal((await jsonInSlices(record)).toString(), JSON.stringify(record).toWellFormed());
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  const records: [name: string, record: object][] = [
+    ['nothing', {}],
+    ['nothing that JSON knows', { a: undefined }],
+    ['a long list first', { data: numbers(201), more: true }],
+    ['a long list last', { object: 'list', data: numbers(200) }],
+    ['two long lists, side by side', { a: numbers(101), b: numbers(300) }],
+    ['text that ends like a list', { data: numbers(101), next: 'a],', last: ',' }],
+    ['what is not there behind a long list', { data: numbers(101), next: undefined }],
+    ['holes in a long list', { data: [...numbers(100), undefined, 'x'] }],
+    ['8 bit', { data: Array.from({ length: 150 }, () => 'Grüße 📮') }],
+  ];
+  for (const [name, record] of records) {
+    it(`writes ${name}`, async () => {
+      assert.equal((await jsonInSlices(record)).toString(), JSON.stringify(record));
+    });
+  }
+
+  it('lets others have turns while it writes', async () => {
+    const turns = await turnsDuring(() => jsonInSlices({ data: numbers(1000) }));
+    assert.ok(turns >= 9, String(turns));
+  });
+
+  it('tells what is worth it', () => {
+    assert.equal(hasLongList({ data: numbers(100), x: 1 }), false);
+    assert.equal(hasLongList({ x: null, data: numbers(101) }), true);
+  });
+});
