@@ -221,6 +221,20 @@ describe('webhooks/dispatcher', () => {
     assert.equal(new Set(told.map(({ event }) => event.id)).size, 100);
   });
 
+  it('calls an endpoint again in time whose last calls failed before the clock was set back', async () => {
+    script = () => 500;
+    const id = await register();
+    await happen(30);
+    await until(async () => (await lines()) >= 10);
+    await aWhile();
+    clock.jump(-3 * DAY);
+    script = () => 200;
+    clock.advance(MIN);
+    await until(async () => (await cursorOf(id)) === 30);
+    await until(async () => (await count('webhook_calls')) === 0);
+    assert.equal(new Set(told.map(({ event }) => event.id)).size, 30);
+  });
+
   it('loses nothing where the database cannot be written for a time', async () => {
     await register();
     await temp.db.commit.transact((tx) => tx.run('ALTER TABLE webhook_deliveries RENAME TO elsewhere'));
