@@ -3,6 +3,7 @@ import type { AcceptDeps } from '../messages/accept.ts';
 import { createTlsReports } from '../mta/tls-reports.ts';
 import type { TlsTally } from '../mta/tls-tally.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
+import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
 import { domainChecks } from '../housekeeping/domain-checks.ts';
 import { endedSuppressions } from '../housekeeping/ended-suppressions.ts';
 import { createHousekeeping } from '../housekeeping/housekeeping.ts';
@@ -25,19 +26,20 @@ export function buildHousekeeping(
   tlsTally: TlsTally | null,
 ): ReturnType<typeof createHousekeeping> {
   const { config, db, clock, log, resolver } = ground;
+  const trust = createClockTrust({ db, clock, log });
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [
     expiredIdempotency({ store: ground.idempotency, clock }),
     retiredKeys({ db, clock }),
     domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: ground.forgetDomain }), // prettier-ignore
     listingRule({ db, clock, log, resolver, config }),
     endedSuppressions({ db, clock }),
-    oldStats({ db, clock }),
+    whenTrusted(trust, oldStats({ db, clock })),
     sumsOfNumbers({ db, clock }),
-    oldAggregates({ db, clock }),
+    whenTrusted(trust, oldAggregates({ db, clock })),
     oldSessions({ db, clock, keptMs: config.retention.audit }),
     ...tlsReports(ground, accept, tlsTally),
-    ...retentionRules({ db, clock, retention: config.retention }),
-    ...webhookLogRules({ db, clock }),
+    ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
+    ...webhookLogRules({ db, clock }).map((rule) => whenTrusted(trust, rule)),
     ...blockRules({ db, clock }),
     ...spaceRules({ db, clock }),
   ]);

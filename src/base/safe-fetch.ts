@@ -45,9 +45,9 @@ export type Fetched =
 /**
  * `url`: not a URL that may be called. `forbidden`: it leads only to addresses that may not be called. `dns`: no address was
  * found. `connect`, `tls`: no connection. `timeout`: not all of it in time. `broken`: the answer was cut off or is no HTTP.
- * `closed`: we stopped.
+ * `own`: for want of descriptors or memory of ours nothing was tried. `closed`: we stopped.
  */
-export type FetchFault = 'url' | 'forbidden' | 'dns' | 'connect' | 'tls' | 'timeout' | 'broken' | 'closed';
+export type FetchFault = 'url' | 'forbidden' | 'dns' | 'connect' | 'tls' | 'timeout' | 'broken' | 'own' | 'closed';
 
 export interface SafeFetch {
   send(request: SafeRequest): Promise<Fetched>;
@@ -273,8 +273,13 @@ function watchStages(message: http.ClientRequest, reached: (stage: Stage) => voi
   });
 }
 
+/** What this machine lacks, and not the other side. */
+const OWN_FAULT = /^(?:EMFILE|ENFILE|ENOBUFS|ENOMEM)$/;
+
 function failureOf(message: http.ClientRequest, error: Error & { code?: string }, stage: Stage, ip: string): Tried {
   if (message.reusedSocket && /^(?:ECONNRESET|EPIPE)$/.test(error.code ?? '')) return { kind: 'stale' };
+  if (OWN_FAULT.test(error.code ?? ''))
+    return { kind: 'failed', why: 'own', text: `no connection can be opened here: ${worded(error)}` };
   switch (stage) {
     case 'connecting':
       return { kind: 'failed', why: 'connect', text: `no connection to ${ip}: ${worded(error)}` };

@@ -229,6 +229,18 @@ function failed(error: unknown, { note }: Output): number {
     return exitCodes.config;
   }
   if (error instanceof Problem) return told(error, note);
+  // SQLite does not say which of its files it was, nor why.
+  if (error instanceof Error && 'code' in error && error.code === 'SQLITE_CANTOPEN') {
+    note(
+      `posthorn: the database cannot be opened: this user (${String(process.getuid?.())}) has to be able to read and write it, its -wal and -shm files and their folder`,
+    );
+    return exitCodes.noPermission;
+  }
+  // The modules of the server are loaded late: src/bin/posthorn.cjs says the same of those that come before.
+  if (error instanceof Error && 'code' in error && error.code === 'EMFILE') {
+    note('posthorn: this shell allows too few open files: run `ulimit -n 1024` or more (systemd: LimitNOFILE).');
+    return exitCodes.software;
+  }
   note(error instanceof Error ? (error.stack ?? error.message) : String(error));
   return exitCodes.software;
 }

@@ -1,4 +1,4 @@
-/** The certificate of an installation that names none: made at the first start, kept in the data folder as long as its name is right. */
+/** The certificate of an installation that names none: made at the first start, kept in the data folder as long as its name is right and it has not ended. */
 import { X509Certificate } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -9,13 +9,13 @@ import type { Certificate } from './certificate.ts';
 export const OWN_CERT_FILE = 'self-signed-cert.pem';
 const KEY_FILE = 'self-signed-key.pem';
 
-/** Reads it, or makes it for this host name, anew where the name has changed since. Throws where the folder cannot be written. */
+/** Reads it, or makes it for this host name, anew where the name has changed since or where it has ended. Throws where the folder cannot be written. */
 export function ownCertificate(dataDir: string, hostname: string, now: number): Certificate {
   const certFile = path.join(dataDir, OWN_CERT_FILE);
   const keyFile = path.join(dataDir, KEY_FILE);
   try {
     const kept = { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };
-    if (!isOldName(kept.cert, hostname)) return kept;
+    if (!isOld(kept.cert, hostname, now)) return kept;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
@@ -25,9 +25,13 @@ export function ownCertificate(dataDir: string, hostname: string, now: number): 
   return made;
 }
 
-/** The first start comes before the name is set. Only what we made is replaced, never what somebody has put in its place. */
-function isOldName(cert: string, hostname: string): boolean {
-  const { issuer, subject, subjectAltName } = new X509Certificate(cert);
+/**
+ * The first start comes before the name is set, and on a machine without a battery perhaps in 1970, before the time is. Only what we
+ * made is replaced, never what somebody has put in its place.
+ */
+function isOld(cert: string, hostname: string, now: number): boolean {
+  const { issuer, subject, subjectAltName, validTo } = new X509Certificate(cert);
   const own = /^DNS:([^,\s]+)$/.exec(subjectAltName ?? '')?.[1];
-  return issuer === subject && own !== undefined && own !== hostname && subject === `CN=${own.slice(0, 64)}`;
+  const isOurs = issuer === subject && own !== undefined && subject === `CN=${own.slice(0, 64)}`;
+  return isOurs && (own !== hostname || Date.parse(validTo) <= now);
 }

@@ -203,7 +203,7 @@ export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = 
   deps.changed?.(name);
 }
 
-/** Domains whose last check is too long ago, those not verified sooner; the ones checked longest ago first. */
+/** Domains whose last check is too long ago (or yet to come: the clock was set back), those not verified sooner; the ones checked longest ago first. */
 export async function domainsToCheck(
   { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'read'> },
   { every, brokenEvery, most }: { every: number; brokenEvery: number; most: number },
@@ -213,8 +213,8 @@ export async function domainsToCheck(
     .read<DomainRow>('domains')
     .where({ trusted: 0 })
     .whereRaw(
-      `(checked_at IS NULL OR checked_at <= ? OR (verified_at IS NOT NULL AND status <> 'verified' AND checked_at <= ?))`,
-      [now - every, now - brokenEvery],
+      `(checked_at IS NULL OR checked_at <= ? OR checked_at > ? OR (verified_at IS NOT NULL AND status <> 'verified' AND checked_at <= ?))`,
+      [now - every, now, now - brokenEvery],
     )
     .orderByRaw('checked_at IS NOT NULL, checked_at')
     .limit(most);

@@ -204,7 +204,8 @@ export function createListener<User>(
     const connection = [...server.connections].find(({ id }) => id === session.id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
     speakExactly(connection, session);
-    if (guessers.isShutOut(ip, now)) return refuse(421, '4.7.0 too many failed sign-ins: come back later');
+    if (guessers.isShutOut(ip, clock.monotonic()))
+      return refuse(421, '4.7.0 too many failed sign-ins: come back later');
     if (arrivals.take(bucket, limits.connectionsPerMinute, now).over) return refuse(421, '4.7.0 too many connections: come back in a minute'); // prettier-ignore
     const open = perAddress.get(bucket) ?? 0;
     if (open >= limits.connectionsPerAddress) return refuse(421, '4.7.0 too many connections at once');
@@ -294,9 +295,9 @@ export function createListener<User>(
     }
     // Anything else than a wrong key (TLS first, say) is no guess.
     if (result.code !== WRONG_KEY) return result;
-    const failures = guessers.note(watch.ip, clock.now());
+    const failures = guessers.note(watch.ip, clock.monotonic());
     await clock.sleep(SLOW_DOWN_MS * Math.min(5, failures));
-    if (guessers.isShutOut(watch.ip, clock.now())) endSession(session.id, '4.7.0 too many failed sign-ins');
+    if (guessers.isShutOut(watch.ip, clock.monotonic())) endSession(session.id, '4.7.0 too many failed sign-ins');
     return result;
   }
 

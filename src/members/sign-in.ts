@@ -144,13 +144,14 @@ type Tried = Pick<SignInRow, 'at' | 'result'>;
 async function wait({ db, clock }: SignInDeps, emailKey: string, ip: string): Promise<number> {
   const now = clock.now();
   const since = now - SPAN_MS;
+  // Tries that a clock noted which has been set back since count neither against the login nor for it.
   const forLogin = await db.fast.all<Tried>(
-    'SELECT at, result FROM sign_ins WHERE email_key = ? AND at > ? ORDER BY at DESC, id DESC LIMIT ?',
-    [emailKey, since, LOCK_AFTER],
+    'SELECT at, result FROM sign_ins WHERE email_key = ? AND at > ? AND at <= ? ORDER BY at DESC, id DESC LIMIT ?',
+    [emailKey, since, now, LOCK_AFTER],
   );
   const fromAddress = await db.fast.all<Tried>(
-    "SELECT at, result FROM sign_ins WHERE ip = ? AND at > ? AND result NOT IN ('in', 'set_up') ORDER BY at DESC LIMIT ?",
-    [ip, since, LOCK_ADDRESS_AFTER],
+    "SELECT at, result FROM sign_ins WHERE ip = ? AND at > ? AND at <= ? AND result NOT IN ('in', 'set_up') ORDER BY at DESC LIMIT ?",
+    [ip, since, now, LOCK_ADDRESS_AFTER],
   );
   const until = Math.max(freeAt(sinceSuccess(forLogin)), locked(fromAddress, LOCK_ADDRESS_AFTER));
   return Math.max(0, Math.ceil((until - now) / 1000));

@@ -55,6 +55,8 @@ export const SWEEP_MS = 30_000;
 const BATCH = 500;
 /** Steps of a clock that is kept in time are far smaller. */
 const JUMP_MS = 60_000;
+/** So many of an earlier run tell how late it was then: some of them may be of a time when its clock was right. */
+const LAST_EVENTS = 1000;
 /** The longest wait that a reply can ask for (messages/retry-hint.ts), and how far chance stretches a wait. */
 const LONGEST_ASKED_MS = 6 * 3_600_000;
 const LONGEST_JITTER = 1.2;
@@ -66,8 +68,8 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
   const { db, clock, log, recorder } = deps;
   let timer: Timer | null = null;
   let stopping = false;
-  /** How far the clock on the wall was ahead of the one that only runs forward, at the last look. */
-  let wallAhead = clock.now() - clock.monotonic();
+  /** How far the clock on the wall was ahead of the one that only runs forward, at the last look; null before the first. */
+  let wallAhead: number | null = null;
 
   async function takeBack(): Promise<void> {
     for (;;) {
@@ -110,12 +112,23 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
    */
   async function lookAtClock(): Promise<void> {
     const ahead = clock.now() - clock.monotonic();
-    const jumpedMs = ahead - wallAhead;
+    const isFirst = wallAhead === null;
+    const jumpedMs = wallAhead === null ? await setBackBefore() : ahead - wallAhead;
     wallAhead = ahead;
     if (Math.abs(jumpedMs) < JUMP_MS) return;
     log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
-    deps.shift(jumpedMs);
+    // What was measured in this run is of one time.
+    if (!isFirst) deps.shift(jumpedMs);
     if (jumpedMs < 0) await bringForward();
+  }
+
+  /** How far the clock is behind the newest of what an earlier run noted, as less than 0: it may have been set back between the runs. */
+  async function setBackBefore(): Promise<number> {
+    const [last] = await db.fast.all<{ at: number | null }>(
+      'SELECT MAX(at) AS at FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT ?)',
+      [LAST_EVENTS],
+    );
+    return Math.min(0, clock.now() - (last?.at ?? 0));
   }
 
   async function bringForward(): Promise<void> {

@@ -4,6 +4,7 @@ import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { hearAcceptFaults } from '../base/accept-faults.ts';
 import { Problem } from '../base/problem.ts';
+import { isStorageTrouble } from '../storage/commit.ts';
 import { socketPath, lookAtSocket, type ControlAnswer } from './control-socket.ts';
 import { perform, type OperatorDeps } from './operations.ts';
 import { Unavailable } from './unavailable.ts';
@@ -107,7 +108,10 @@ async function performed(
 /** Whoever may open the socket may read the log as well, so the error is told. */
 function internal({ log }: Pick<OperatorDeps, 'log'>, name: string, error: unknown): Problem {
   log.error({ event: 'operation_failed', operation: name, err: error }, 'an operation of the operator failed');
-  return new Problem('internal_error', error instanceof Error ? error.message : String(error));
+  const message = error instanceof Error ? error.message : String(error);
+  if (isStorageTrouble(error))
+    return new Problem('service_unavailable', `the database cannot take this now: ${message}`);
+  return new Problem('internal_error', message);
 }
 
 async function readArgs(request: IncomingMessage): Promise<unknown> {

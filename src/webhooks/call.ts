@@ -1,4 +1,4 @@
-/** One call of an endpoint: sign, post, say what came of it. What the other side answers is a value, never an exception. */
+/** One call of an endpoint: sign, post, say what came of it. What the other side answers is a value, never an exception. It throws for what is our own fault. */
 import type { Clock } from '../base/clock.ts';
 import type { Fetched, SafeFetch } from '../base/safe-fetch.ts';
 import { validSecrets, type Endpoint } from './endpoint.ts';
@@ -47,6 +47,8 @@ export async function callEndpoint(
   });
   const common = { at, ms: Math.round(clock.monotonic() - began), signature };
   if (fetched.kind === 'answered') return { ...common, ...judged(fetched, clock.now()) };
+  // Says nothing of the endpoint, and takes none of its attempts.
+  if (fetched.why === 'own') throw new Error(fetched.text);
   return {
     ...common,
     kind: fetched.why === 'closed' ? 'closed' : 'failed',

@@ -11,13 +11,13 @@ import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import { eventsNumbered, followEvents, lastSequence, type LoggedEvent } from '../events/event-log.ts';
 import type { Database } from '../storage/database.ts';
-import type { WebhookRow } from '../storage/tables.ts';
+import type { WebhookCallRow, WebhookRow } from '../storage/tables.ts';
 import { callsBeyond, dropCalls, moveCursors, nextCalls } from './call-store.ts';
 import { wants } from './endpoint.ts';
 import { openEndpoint } from './endpoint-store.ts';
 import { Feed, HELD, type CallJob } from './feed.ts';
 import { stepReplay } from './replay.ts';
-import { PROBE_EVERY_MS } from './retry.ts';
+import { LONGEST_WAIT_MS, PROBE_EVERY_MS } from './retry.ts';
 
 export interface FanOutDeps {
   db: Pick<Database, 'commit' | 'read' | 'fast'>;
@@ -167,12 +167,14 @@ export function createFanOut(deps: FanOutDeps): FanOut {
       feed.beginReading();
       const rows = await nextCalls(db.fast, feed.id, limit);
       const now = clock.now();
-      const due = rows.filter((row) => (row.due_at ?? Infinity) <= now && feed.isFree(row.sequence));
+      // What is due later than any wait lasts was noted by a clock that has been set back.
+      const isDue = ({ due_at: at }: WebhookCallRow): boolean => at !== null && (at <= now || at > now + LONGEST_WAIT_MS); // prettier-ignore
+      const due = rows.filter((row) => isDue(row) && feed.isFree(row.sequence));
       const events = due.length === 0 ? [] : await eventsNumbered(db.fast, due.map(({ sequence }) => sequence)); // prettier-ignore
       if (feed.generation !== generation) continue;
       // One that was asked for again while its first call is on the wire: that has to end first.
-      const isHeldUp = rows.some((row) => (row.due_at ?? Infinity) <= now && feed.holdsFresh(row.sequence));
-      const nextAt = rows.find((row) => (row.due_at ?? Infinity) > now)?.due_at ?? null;
+      const isHeldUp = rows.some((row) => isDue(row) && feed.holdsFresh(row.sequence));
+      const nextAt = rows.find((row) => !isDue(row))?.due_at ?? null;
       feed.noteNextRetry(isHeldUp ? now + LATER_MS : nextAt);
       const bySequence = new Map(events.map((event) => [event.sequence, event]));
       for (const { sequence, cause, attempts } of due) {

@@ -9,7 +9,7 @@ import type { LaneJob } from '../base/lanes.ts';
 import type { LoggedEvent } from '../events/event-log.ts';
 import type { WebhookCause, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint } from './endpoint.ts';
-import { STRUGGLING_FAILURES, type Health } from './retry.ts';
+import { PROBE_EVERY_MS, STRUGGLING_FAILURES, type Health } from './retry.ts';
 
 /** Events in memory for one endpoint at most, new ones and retries each. */
 export const HELD = 50;
@@ -97,7 +97,9 @@ export class Feed {
   /** Whether a new event may be taken now. */
   takesFresh(now: number): boolean {
     if (!this.active || this.endpoint === null || this.fresh.size >= HELD || this.waitsForRetry) return false;
-    return !this.struggling || (this.fresh.size === 0 && now >= this.nextProbeAt);
+    // A probe that is further away than probes ever are was noted by a clock that has been set back.
+    const isProbeDue = now >= this.nextProbeAt || now < this.nextProbeAt - PROBE_EVERY_MS;
+    return !this.struggling || (this.fresh.size === 0 && isProbeDue);
   }
 
   /** When it is to be looked at again if nothing happens before: for the next retry, or the next probe of one that struggles. */

@@ -11,6 +11,8 @@ export const RETRY_WAITS_MS: readonly number[] = [
 ]; // prettier-ignore
 const JITTER = 0.1;
 const LONGEST_RETRY_AFTER_MS = 24 * H;
+/** No call is ever due later than this from now, but where the clock was set back since. */
+export const LONGEST_WAIT_MS = Math.max(...RETRY_WAITS_MS, LONGEST_RETRY_AFTER_MS) * (1 + JITTER);
 
 /** An endpoint is struggling after so many failures without a success between them: then it is called one call at a time. */
 export const STRUGGLING_FAILURES = 10;

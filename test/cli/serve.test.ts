@@ -82,6 +82,16 @@ describe('posthorn serve', () => {
     ],
     [Object.assign(new Error('listen EACCES'), { code: 'EACCES' }), 77, /may not listen on port 8025/],
     [new Error('the disk is gone'), 70, /the disk is gone/],
+    [
+      Object.assign(new Error('SQLITE_CANTOPEN: unable to open database file'), { code: 'SQLITE_CANTOPEN' }),
+      77,
+      /^posthorn: the database cannot be opened: this user \(\d+\)/m,
+    ],
+    [
+      Object.assign(new Error("EMFILE: too many open files, open 'dist/x.js'"), { code: 'EMFILE' }),
+      70,
+      /^posthorn: .*ulimit -n 1024/m,
+    ],
     [new KeyFileError('/x/secret.key is missing'), 78, /^posthorn: \/x\/secret\.key is missing$/m],
   ] as const) {
     it(`ends with ${String(code)} where the start fails with ${error.message}`, async () => {

@@ -50,6 +50,14 @@ describe('config/own-certificate', () => {
     assert.deepEqual(ownCertificate(folder, 'mail.example.com', NOW), renamed);
   });
 
+  it('is made anew where it has ended, as one of a machine that began without the time', () => {
+    const early = ownCertificate(folder, 'mail.example.com', Date.UTC(1970, 0, 2));
+    const now = ownCertificate(folder, 'mail.example.com', NOW);
+    assert.notEqual(now.cert, early.cert);
+    assert.ok(Date.parse(new X509Certificate(now.cert).validTo) > NOW);
+    assert.deepEqual(ownCertificate(folder, 'mail.example.com', Date.UTC(1970, 0, 2)), now, 'a clock that is behind');
+  });
+
   it('is left alone where it is somebody’s own, though signed by itself', () => {
     ownCertificate(folder, 'vm', NOW);
     writeFileSync(path.join(folder, OWN_CERT_FILE), TWO_NAMES);

@@ -60,5 +60,10 @@ describe('housekeeping/domain-checks', () => {
     clock.advance(CHECK_BROKEN_EVERY_MS);
     await rule.step();
     assert.equal(await status(), 'verified');
+
+    resolver.zones = {};
+    clock.jump(-30 * 24 * 3_600_000);
+    await rule.step();
+    assert.equal(await status(), 'failed', 'a check that is yet to come was none');
   });
 });

@@ -112,6 +112,16 @@ describe('dashboard: set-up and sign-in', () => {
     assert.equal((await signIn()).last.at, '/');
   });
 
+  it('locks nobody out for what was typed before the clock was set back', async () => {
+    await signedIn(app.url, app.operator);
+    for (let n = 0; n < 3; n++) await signIn({ password: `wrong password ${String(n)}` });
+    assert.match((await signIn()).last.html, /Too many tries/);
+    app.clock.jump(-2 * 24 * 3_600_000);
+    assert.equal((await signIn()).last.at, '/');
+    for (let n = 0; n < 3; n++) await signIn({ password: `wrong password ${String(n)}` });
+    assert.match((await signIn()).last.html, /Too many tries/);
+  });
+
   it('does the same for an address that nobody has', async () => {
     for (let n = 0; n < 3; n++) await signIn({ email: 'nobody@example.net', password: `wrong password ${String(n)}` });
     assert.match((await signIn({ email: 'nobody@example.net' })).last.html, /Too many tries/);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readdirSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, rmSync } from 'node:fs';
 import { openReader } from '../../src/storage/database.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
@@ -268,6 +268,27 @@ describe('journey: pressure', () => {
       app.clock.advance(30_000);
       await lastEvent(id, 'delivered');
       await balanced();
+    });
+
+    it('back by a day while the server was down lets deferred mail go', async () => {
+      server.options.script = { rcpt: '451 4.3.0 later' };
+      const { id } = await app.send();
+      const planned = await app.send({ send_at: new Date(app.clock.now() + HOUR).toISOString() });
+      await lastEvent(id, 'deferred');
+      server.options.script = {};
+      const { folder, clock, key } = app;
+      await app.app.stop();
+      clock.jump(-24 * HOUR);
+      app = await startTestApp({ folder, clock, mailPort: server.port, zones: zonesFor('dest.test', 'other.test') });
+      try {
+        await app.follow({ key }).of(id, 'delivered');
+        assert.equal(lines('clock_jumped').length, 1);
+        const { body } = await app.get(`/v1/messages/${planned.id}`, { key });
+        assert.equal(body['status'], 'scheduled');
+        await balanced();
+      } finally {
+        rmSync(folder, { recursive: true });
+      }
     });
 
     it('back by a day keeps no host closed for a day', async () => {

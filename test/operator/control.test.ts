@@ -108,6 +108,15 @@ describe('operator: control socket', () => {
     });
   }
 
+  it('tells a full disk from a fault of its own', async () => {
+    const full = Object.assign(new Error('SQLITE_FULL: database or disk is full'), { code: 'SQLITE_FULL' });
+    const mta = { ...office.deps.mta, lanes: () => { throw full; } }; // prettier-ignore
+    await control.close();
+    control = await serveControl({ ...office.deps, mta }, office.folder);
+    await assert.rejects(callServer(control.path, 'queue.lanes', {}), (error: unknown) => error instanceof Problem && error.code === 'service_unavailable' && error.message.includes('disk is full')); // prettier-ignore
+    assert.deepEqual(office.logged.map(({ event }) => event), ['operation_failed']); // prettier-ignore
+  });
+
   it('tells a fault of its own, logs it, and goes on', async () => {
     const mta = { ...office.deps.mta, lanes: () => { throw new Error('lanes are broken'); } }; // prettier-ignore
     await control.close();

@@ -40,6 +40,8 @@ describe('webhooks/dispatcher', () => {
   let told: Told[];
   let script: Script;
   let errors: unknown[];
+  /** What this machine lacks while calls are made. */
+  let lacking: string | null;
 
   beforeEach(async () => {
     temp = await openTempDatabase();
@@ -49,6 +51,7 @@ describe('webhooks/dispatcher', () => {
     bells = { events: createBell(), webhooks: createBell<string>() };
     told = [];
     errors = [];
+    lacking = null;
     script = () => 200;
     const account = { plan: 'pro', created_at: NOW, paused: 0 };
     await temp.db.commit.insert({ accounts: [{ ...account, id: ACCOUNT, name: 'a' }, { ...account, id: OTHER, name: 'b' }] }); // prettier-ignore
@@ -72,6 +75,7 @@ describe('webhooks/dispatcher', () => {
     const fetch: SafeFetch = {
       async send(request) {
         const one: Told = { ...request, event: JSON.parse(request.body ?? '') as Told['event'] };
+        if (lacking !== null) return { kind: 'failed', why: 'own', text: lacking };
         told.push(one);
         const answer = Promise.resolve(script(one)).then((status): Fetched => ({ kind: 'answered', status, headers: {}, body: Buffer.alloc(0), ip: '192.0.2.1' }));
         return Promise.race([answer, closed]);
@@ -219,6 +223,35 @@ describe('webhooks/dispatcher', () => {
     clock.advance(10 * MIN);
     await until(async () => (await count('webhook_calls')) === 0);
     assert.equal(new Set(told.map(({ event }) => event.id)).size, 100);
+  });
+
+  it('calls an endpoint again in time whose last calls failed before the clock was set back', async () => {
+    script = () => 500;
+    const id = await register();
+    await happen(30);
+    await until(async () => (await lines()) >= 10);
+    await aWhile();
+    clock.jump(-3 * DAY);
+    script = () => 200;
+    clock.advance(MIN);
+    await until(async () => (await cursorOf(id)) === 30);
+    await until(async () => (await count('webhook_calls')) === 0);
+    assert.equal(new Set(told.map(({ event }) => event.id)).size, 30);
+  });
+
+  it('takes no attempt from an endpoint that it lacks the descriptors to call', async () => {
+    const id = await register();
+    lacking = 'no connection can be opened here: EMFILE';
+    await happen(30);
+    await until(() => errors.length >= 10);
+    await aWhile();
+    assert.equal(await count('webhook_calls'), 0);
+    assert.equal(await lines(), 0);
+    lacking = null;
+    clock.advance(1000);
+    await until(async () => (await cursorOf(id)) === 30);
+    assert.equal(await count('webhook_deliveries WHERE attempt > 1'), 0);
+    assert.equal(await count('webhooks WHERE failures > 0'), 0);
   });
 
   it('loses nothing where the database cannot be written for a time', async () => {

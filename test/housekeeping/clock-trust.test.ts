@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { newId } from '../../src/base/id.ts';
+import { createClockTrust, DOUBT_MS, whenTrusted } from '../../src/housekeeping/clock-trust.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { ACCOUNT, NOW } from '../support/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+
+describe('housekeeping/clock-trust', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let warned: unknown[];
+  beforeEach(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock(NOW);
+    warned = [];
+  });
+  afterEach(() => temp.close());
+
+  const trust = () =>
+    createClockTrust({ db: temp.db, clock, log: { warn: (fields: object) => void warned.push(fields) } });
+  const event = async (at: number): Promise<void> => {
+    const id = newId('evt', at);
+    await temp.db.commit.insert({ events: [{ id, account_id: ACCOUNT, type: 'sent', at, test: 0, message_id: 'm', delivery_id: 'd', status: 'sent', machine: 0, detail_json: '{}' }] }); // prettier-ignore
+  };
+
+  it('believes a clock that runs, and one that is set by hours', async () => {
+    await event(NOW - 6 * DAY);
+    const { isTrusted } = trust();
+    assert.equal(await isTrusted(), true);
+    clock.advance(400 * DAY);
+    assert.equal(await isTrusted(), true);
+    clock.jump(23 * HOUR);
+    assert.equal(await isTrusted(), true);
+    clock.jump(-40 * DAY);
+    assert.equal(await isTrusted(), true);
+    assert.deepEqual(warned, []);
+  });
+
+  it('doubts one that jumps years ahead for a day, and no longer', async () => {
+    const { isTrusted } = trust();
+    clock.jump(730 * DAY);
+    assert.equal(await isTrusted(), false);
+    clock.advance(DOUBT_MS - 1);
+    assert.equal(await isTrusted(), false);
+    clock.advance(1);
+    assert.equal(await isTrusted(), true);
+    assert.equal(warned.length, 1);
+  });
+
+  it('believes it again as soon as it was set right', async () => {
+    const { isTrusted } = trust();
+    clock.jump(730 * DAY);
+    assert.equal(await isTrusted(), false);
+    clock.jump(-730 * DAY);
+    assert.equal(await isTrusted(), true);
+  });
+
+  it('doubts one that is far past what the run before knew', async () => {
+    await event(NOW - 730 * DAY);
+    const { isTrusted } = trust();
+    await event(NOW);
+    assert.equal(await isTrusted(), false);
+    clock.advance(DOUBT_MS);
+    assert.equal(await isTrusted(), true);
+  });
+
+  it('lets no rule delete meanwhile', async () => {
+    let steps = 0;
+    const isTrusted = trust();
+    const common = { name: 'x', everyMs: 1 };
+    const rule = whenTrusted(isTrusted, { ...common, stepRows: 1, step: async () => ++steps });
+    const sized = whenTrusted(isTrusted, { ...common, sizedStep: async () => ({ rows: ++steps, ms: 0 }) });
+    clock.jump(730 * DAY);
+    assert.deepEqual([await rule.step(), await sized.sizedStep(10)], [0, { rows: 0, ms: 0 }]);
+    clock.advance(DOUBT_MS);
+    assert.deepEqual([await rule.step(), await sized.sizedStep(10)], [1, { rows: 2, ms: 0 }]);
+  });
+});
