@@ -69,6 +69,18 @@ function forPeople(stream: DestinationStream | undefined): DestinationStream {
   };
 }
 
+/**
+ * A log whose disk is full must not stop mail. What cannot be written is kept, up to a limit, and goes out with the line
+ * after there is room again. Until then nothing is forced out: `flushSync` would try for ever, with everything standing still.
+ */
 function standardOutput(sync: boolean): DestinationStream {
-  return destination({ fd: 1, sync, maxLength: LARGEST_BACKLOG_BYTES });
+  const stream = destination({ fd: 1, sync, maxLength: LARGEST_BACKLOG_BYTES });
+  const flushSync = stream.flushSync.bind(stream);
+  stream.on('error', () => {
+    stream.flushSync = () => undefined;
+  });
+  stream.on('write', () => {
+    stream.flushSync = flushSync;
+  });
+  return stream;
 }

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { openSync, closeSync } from 'node:fs';
+import path from 'node:path';
 import { createLog } from '../../src/base/log.ts';
 import type { LogOptions } from '../../src/base/log.ts';
 
@@ -75,4 +78,32 @@ describe('log', () => {
     logTo(lines, { format: 'pretty' }).info({ lane: 'mx.test' }, 'slow');
     assert.match(lines.join(''), /INFO.*slow[\s\S]*lane.*mx\.test/);
   });
+
+  for (const format of ['json', 'pretty'] as const) {
+    it(`lets the program go on and end where its disk is full (${format})`, function () {
+      this.timeout(20_000);
+      const full = openSync('/dev/full', 'w');
+      const { status, stderr } = spawnSync(process.execPath, ['--import', 'tsx', '--eval', LOGGING, format], {
+        cwd: path.resolve(import.meta.dirname, '../..'),
+        stdio: ['ignore', full, 'pipe'],
+        encoding: 'utf8',
+        timeout: 15_000,
+      });
+      closeSync(full);
+      assert.equal(status, 7, stderr);
+    });
+  }
 });
+
+/** Logs, waits until that has failed, logs again, and ends with 7. */
+const LOGGING = `
+  import('./src/base/log.ts').then(({ createLog }) => {
+    const log = createLog({ level: 'info', format: process.argv[1] });
+    log.info({ event: 'one' }, 'lost');
+    setTimeout(() => {
+      log.info({ event: 'two' }, 'lost');
+      log.flush();
+      process.exit(7);
+    }, 100);
+  });
+`;
