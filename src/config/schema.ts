@@ -177,6 +177,7 @@ export const settings = group('', {
   }),
   log: group('The log on standard output.', {
     level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),
+    addresses: setting(oneOf('full', 'hashed'), 'full', 'Whether mail addresses, which mail hosts like to name in their replies, are written; `hashed` puts the first 16 digits of their SHA-256 in the place of each, before the domain.'),
     format: setting(optional(oneOf('json', 'pretty')), null, 'One JSON object a line, or coloured lines for people.', { fallbackText: 'json, or pretty on a terminal' }),
   }),
   metrics: group('Figures for Prometheus, at `/metrics`.', {

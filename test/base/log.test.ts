@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
 import { openSync, closeSync } from 'node:fs';
 import path from 'node:path';
@@ -71,6 +72,28 @@ describe('log', () => {
     assert.equal(err.message, 'outer');
     assert.match(err.stack, /log\.test/);
     assert.equal(err.cause.message, 'inner');
+  });
+
+  it('writes hashes in the place of addresses where it is told to', () => {
+    const lines: string[] = [];
+    const hash = createHash('sha256').update('ana@example.net').digest('hex').slice(0, 16);
+    const cause = new Error('no Ana@Example.net here');
+    logTo(lines, { addresses: 'hashed' }).warn(
+      {
+        text: '5.1.1 <ana@example.net>: no such user; RCPT TO:<Ana@example.net>',
+        to: ['mailto:ana@example.net'],
+        timings: { dot: 3 },
+        err: new Error('refused ana@example.net', { cause }),
+        send: 'curl hello@simulator.posthorn.test',
+      },
+      'refused',
+    );
+    assert.doesNotMatch(lines.join(), /ana@/i);
+    const line = JSON.parse(lines[0] ?? '') as Record<string, unknown>;
+    assert.equal(line['text'], `5.1.1 <#${hash}@example.net>: no such user; RCPT TO:<#${hash}@example.net>`);
+    assert.deepEqual([line['to'], line['timings']], [[`mailto:#${hash}@example.net`], { dot: 3 }]);
+    assert.equal(line['send'], 'curl hello@simulator.posthorn.test');
+    assert.match(JSON.stringify(line['err']), new RegExp(`"cause":.*#${hash}@Example\\.net`));
   });
 
   it('can be read by people', () => {
