@@ -312,6 +312,8 @@ describe('the posthorn command beside a running server', () => {
       /no message "\\u001b\[2J"|\\\\u001b/,
       'what steers a terminal is shown as text',
     ],
+    [['resolve', 'ana@dest.test'], 65, /not a domain name/, 'an address where its domain belongs'],
+    [['resolve', 'no domain'], 65, /not a domain name/, 'what no domain can be'],
     [['messages', 'list', '--status', 'lost'], 65, /status\[0\]/, 'no such status'],
     [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
     [['queue', 'flush'], 65, /what to flush/, 'nothing said'],
