@@ -1,10 +1,11 @@
 /** The `posthorn` program: its arguments say which command runs. */
-import { run } from './cli/cli.ts';
+import { exitCodes, run } from './cli/cli.ts';
 
 // Whoever reads us through a pipe (`posthorn events tail | head`) may have had enough: that is no fault.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0);
-  throw error;
+  process.stderr.write(`posthorn: the result cannot be written: ${error.message}\n`);
+  process.exit(exitCodes.output);
 });
 
 process.exitCode = await run(process.argv.slice(2), undefined, undefined, {

@@ -2,6 +2,7 @@
  * The log: one line a fact on standard output, with `event`, `message_id`, `recipient_id`, `lane`, `request_id` and the
  * like as fields. Lines never hold bodies; fields that are named like secrets are replaced before they are written.
  */
+import { createHash } from 'node:crypto';
 import { destination, pino, stdSerializers, stdTimeFunctions } from 'pino';
 import type { DestinationStream } from 'pino';
 import { prettyFactory } from 'pino-pretty';
@@ -30,6 +31,8 @@ export interface LogOptions {
   level: 'debug' | 'info' | 'warn' | 'error';
   /** `json` for machines, `pretty` for people. */
   format: 'json' | 'pretty';
+  /** `hashed` writes no mail address of anybody, only which lines are about the same one. */
+  addresses?: 'full' | 'hashed';
   /** Where lines go instead of to standard output; each `write` is one line. */
   stream?: DestinationStream;
 }
@@ -39,19 +42,46 @@ const SECRETS = ['password', 'secret', 'token', 'authorization', 'apiKey', 'priv
 /** A reader of standard output that stands still must not fill our memory: beyond this, lines are dropped. */
 const LARGEST_BACKLOG_BYTES = 16 * 2 ** 20;
 
-export function createLog({ level, format, stream }: LogOptions): RootLog {
+export function createLog({ level, format, addresses = 'full', stream }: LogOptions): RootLog {
+  const isHashed = addresses === 'hashed';
   return pino(
     {
       level,
       base: null,
       messageKey: 'message',
       timestamp: stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }) },
-      serializers: { err: stdSerializers.errWithCause },
+      formatters: {
+        level: (label) => ({ level: label }),
+        ...(isHashed ? { log: withoutAddresses } : {}),
+      },
+      serializers: { err: isHashed ? (err: Error) => hashedIn(errorOf(err)) : errorOf },
       redact: { paths: SECRETS, censor: '(hidden)' },
     },
     format === 'pretty' ? forPeople(stream) : (stream ?? standardOutput(false)),
   );
+}
+
+const errorOf = stdSerializers.errWithCause;
+
+/** Local part and domain; what stands around an address in what mail hosts say is no part of it. Bounded, to stay linear. */
+const ADDRESS = /[^\s"'<>()[\]:;,\\@=]{1,64}@([a-z0-9\u0080-\uffff.-]{1,255})/gi;
+
+/** In the place of an address: the first 16 digits of its SHA-256, in lower case, so that one can be looked for; and its domain. */
+const hashed = (address: string, domain: string): string =>
+  `#${createHash('sha256').update(address.toLowerCase()).digest('hex').slice(0, 16)}@${domain}`;
+
+/** The fields of a line. The command that is there to be pasted stays whole: its addresses are nobody's. */
+function withoutAddresses({ send, ...fields }: Record<string, unknown>): Record<string, unknown> {
+  const shown = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, hashedIn(value)]));
+  return send === undefined ? shown : { ...shown, send };
+}
+
+function hashedIn(value: unknown): unknown {
+  if (typeof value === 'string') return value.replace(ADDRESS, hashed);
+  if (Array.isArray(value)) return value.map(hashedIn);
+  // An error is read by its serializer first, a date writes itself.
+  if (typeof value !== 'object' || value === null || value instanceof Error || value instanceof Date) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, hashedIn(part)]));
 }
 
 /** Written at once: whoever watches a terminal wants to see the line before the crash. */
@@ -69,6 +99,18 @@ function forPeople(stream: DestinationStream | undefined): DestinationStream {
   };
 }
 
+/**
+ * A log whose disk is full must not stop mail. What cannot be written is kept, up to a limit, and goes out with the line
+ * after there is room again. Until then nothing is forced out: `flushSync` would try for ever, with everything standing still.
+ */
 function standardOutput(sync: boolean): DestinationStream {
-  return destination({ fd: 1, sync, maxLength: LARGEST_BACKLOG_BYTES });
+  const stream = destination({ fd: 1, sync, maxLength: LARGEST_BACKLOG_BYTES });
+  const flushSync = stream.flushSync.bind(stream);
+  stream.on('error', () => {
+    stream.flushSync = () => undefined;
+  });
+  stream.on('write', () => {
+    stream.flushSync = flushSync;
+  });
+  return stream;
 }

@@ -31,6 +31,7 @@ import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
 import { addReputation } from './reputation.ts';
 import { addResolve } from './resolve.ts';
+import { refuseTwice } from './options.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
@@ -85,6 +86,7 @@ export const exitCodes = {
   unavailable: 69,
   software: 70,
   cannotCreate: 73,
+  output: 74,
   noPermission: 77,
   config: 78,
 } as const;
@@ -191,6 +193,7 @@ export async function run(
   addBench(program, context, startApp);
   addCompletion(program, context);
   addSamples(program);
+  refuseTwice(program);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;

@@ -1,11 +1,11 @@
 /** `posthorn config check` and `posthorn config show`. */
 import type { Command } from 'commander';
 import { valueAt } from '../base/schema-path.ts';
-import { readBounceRules } from '../config/bounce-rules.ts';
-import { ConfigError, type Loaded } from '../config/load.ts';
+import { ConfigError, withValue, type Loaded } from '../config/load.ts';
 import { writeDuration, writeSize } from '../config/kind.ts';
+import { checkNamedFiles } from '../config/named-files.ts';
 import { listSettings } from '../config/schema.ts';
-import type { SettingEntry } from '../config/schema.ts';
+import type { Config, SettingEntry } from '../config/schema.ts';
 import { exitCodes, type Context } from './cli.ts';
 
 export function addConfig(program: Command, context: Context): void {
@@ -22,16 +22,18 @@ export function addConfig(program: Command, context: Context): void {
         return;
       }
       const { file, config } = context.loadAloud();
-      readBounceRules(config.delivery.bounceRules);
+      checkNamedFiles(config);
       context.out(`the settings are good (${file ?? 'no settings file'})`);
     });
   config
     .command('show')
-    .description('print the settings in effect and where each came from; passwords are hidden')
+    .description('print the settings in effect and where each came from; secrets are hidden')
     .option('--json', 'as one JSON object; durations in milliseconds, sizes in bytes')
     .action(({ json }: { json?: true }) => {
       const loaded = context.loadAloud();
-      for (const line of json === true ? [JSON.stringify(loaded.config, hidePasswords, 2)] : table(loaded))
+      for (const line of json === true
+        ? [JSON.stringify(withoutSecrets(loaded.config), hidePasswords, 2)]
+        : table(loaded))
         context.out(line);
     });
 }
@@ -40,7 +42,7 @@ export function addConfig(program: Command, context: Context): void {
 function check(context: Context): { valid: boolean; file: string | null; mistakes: readonly string[]; warnings: readonly string[] } {
   try {
     const { file, config, warnings } = context.load();
-    readBounceRules(config.delivery.bounceRules);
+    checkNamedFiles(config);
     return { valid: true, file, mistakes: [], warnings };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
@@ -48,7 +50,19 @@ function check(context: Context): { valid: boolean; file: string | null; mistake
   }
 } // prettier-ignore
 
-const hidePasswords = (key: string, value: unknown): unknown => (key === 'password' ? '(hidden)' : value);
+const HIDDEN = '(hidden)';
+
+/** A secret that is the whole value, such as a passphrase. Of routes, which are shown, only the password is one. */
+const isSecret = (value: unknown, { note }: SettingEntry): boolean => note.secret && typeof value === 'string';
+
+const hidePasswords = (key: string, value: unknown): unknown => (key === 'password' ? HIDDEN : value);
+
+function withoutSecrets(config: Config): unknown {
+  return listSettings()
+    .map((entry) => ({ entry, place: entry.path.split('.') }))
+    .filter(({ entry, place }) => isSecret(valueAt(config, place), entry))
+    .reduce<unknown>((shown, { place }) => withValue(shown, place, HIDDEN), config);
+}
 
 function table({ config, origins }: Loaded): string[] {
   const rows = listSettings().map((entry) => {
@@ -61,6 +75,7 @@ function table({ config, origins }: Loaded): string[] {
 
 function written(value: unknown, entry: SettingEntry): string {
   if (value === undefined || value === null) return 'none';
+  if (isSecret(value, entry)) return HIDDEN;
   if (Array.isArray(value)) return `[${value.map((item: unknown) => written(item, entry)).join(', ')}]`;
   if (typeof value === 'number' && entry.note.unit === 'ms') return writeDuration(value);
   if (typeof value === 'number' && entry.note.unit === 'bytes') return writeSize(value);

@@ -1,5 +1,5 @@
 /** Parsing of option values that several commands share. */
-import { InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, type Command } from 'commander';
 import { duration } from '../config/kind.ts';
 
 /** `a,b` or `a, b`; given several times, the lists are joined. */
@@ -9,6 +9,22 @@ export function listOption(text: string, before: readonly string[] | undefined):
     .map((item) => item.trim())
     .filter((item) => item !== '');
   return [...(before ?? []), ...items];
+}
+
+/**
+ * Refuses an option with one value that is given twice, here and in the commands below: the last value would win and the
+ * other be lost without a word, such as the first of two `--to`.
+ */
+export function refuseTwice(command: Command): void {
+  for (const option of command.options) {
+    if (option.isBoolean() || option.parseArg === listOption) continue;
+    let isGiven = false;
+    command.on(`option:${option.name()}`, () => {
+      if (isGiven) command.error(`error: option '${option.flags}' is given twice, and takes one value`);
+      isGiven = true;
+    });
+  }
+  for (const below of command.commands) refuseTwice(below);
 }
 
 const span = duration('1ms', '3650d');

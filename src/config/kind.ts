@@ -25,6 +25,12 @@ export function optional<T>(kind: Kind<T>): Kind<T | null> {
   return { ...kind, schema: kind.schema.nullable() };
 }
 
+/** The error of a strict object: what it expects, but of a member it does not know zod's own, which names that member. */
+export const orUnknown =
+  (expected: string) =>
+  (issue: { code: string }): string | undefined =>
+    issue.code === 'invalid_type' ? expected : undefined;
+
 export function flag(): Kind<boolean> {
   const expected = 'true or false';
   return { form: 'flag', expected, unit: null, schema: z.boolean({ error: expected }) };

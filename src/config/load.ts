@@ -102,7 +102,9 @@ function readSettingsFile({ file, env, cwd }: LoadOptions): SettingsFile {
 
 function readYaml(name: string, text: string): SettingsFile {
   const document = parseDocument(text, { prettyErrors: true });
-  const mistakes = document.errors.map(({ message }) => `${name}: ${message.split('\n')[0] ?? message}`);
+  const mistakes = document.errors.map(
+    ({ message }) => `${name}: ${(message.split('\n')[0] ?? message).replace(/:$/, '')}`,
+  );
   if (mistakes.length > 0) return { name, tree: {}, mistakes };
   try {
     return { name, tree: document.toJS({ maxAliasCount: 100 }), mistakes };
@@ -146,7 +148,8 @@ function layered(tree: unknown, written: readonly Written[]): unknown {
   return written.reduce((grown, { path: name, value }) => withValue(grown, name.split('.'), value), tree);
 }
 
-function withValue(tree: unknown, [step, ...rest]: readonly string[], value: unknown): unknown {
+/** The tree with another value at this place. */
+export function withValue(tree: unknown, [step, ...rest]: readonly string[], value: unknown): unknown {
   if (step === undefined) return value;
   const from = tree ?? {};
   if (typeof from !== 'object' || Array.isArray(from)) return tree;

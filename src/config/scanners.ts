@@ -40,15 +40,17 @@ export function readScanners(file: string): ScannerRule[] {
   const result = z.array(ScannerRule).max(1000).safeParse(treeOf(file));
   if (result.success) return result.data;
   throw new ConfigError(
-    result.error.issues.map(({ path: where, message }) => `${file}: ${where.map(String).join('.')}: ${message}`),
+    result.error.issues.map(({ path: where, message }) => told(file, `${where.map(String).join('.')}: ${message}`)),
   );
 }
+
+const told = (file: string, what: string): string => `tracking.scannersFile: ${file}: ${what}`;
 
 function treeOf(file: string): unknown {
   try {
     return parse(textOf(file)) as unknown;
   } catch (error) {
-    throw new ConfigError([`${file}: ${error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable'}`]);
+    throw new ConfigError([told(file, error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable')]);
   }
 }
 

@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { parseEndpoint } from './endpoint.ts';
 import {
   bearerToken, count, dnsServer, duration, filePath, flag, hostName, ipNetwork, list, listenAddress, listenPort, mailAddress, map, oneOf,
-  optional, remotePort, routes, size, text, webAddress,
+  optional, orUnknown, remotePort, routes, size, text, webAddress,
 } from './kind.ts'; // prettier-ignore
 import { group, notes, setting } from './setting.ts';
 import { shapingRules, SHIPPED_RULES } from './shaping.ts';
@@ -22,13 +22,19 @@ const BLOCKED_EXTENSIONS =
   'ade adp apk appx bat chm cmd com cpl dll dmg exe hta ins isp iso jar js jse lib lnk mde msc msi msp mst nsh pif ps1 scr ' +
   'sct shb sys vb vbe vbs vhd vxd wsc wsf wsh';
 
+const TLS_NEEDS = 'none, opportunistic, required, verified or dane';
+
 const AMOUNT = { error: 'a whole number from 1' };
 const amount = z.int(AMOUNT).min(1, AMOUNT);
-const plan = z.strictObject({
-  requestsPerMinute: amount,
-  mailsPerDay: amount.nullable().default(null),
-  mailsPerMonth: amount.nullable().default(null),
-});
+const PLAN_FORM = '{ requestsPerMinute, mailsPerDay, mailsPerMonth }';
+const plan = z.strictObject(
+  {
+    requestsPerMinute: amount,
+    mailsPerDay: amount.nullable().default(null),
+    mailsPerMonth: amount.nullable().default(null),
+  },
+  { error: orUnknown(PLAN_FORM) },
+);
 
 /** A plan: what an account may ask of the API. `null` mails mean no limit. */
 export type Plan = Readonly<z.output<typeof plan>>;
@@ -54,7 +60,7 @@ const BUILT_IN_PLANS: Readonly<Record<string, Plan>> = {
 };
 
 const plans = map(plan, {
-  expected: '{ requestsPerMinute, mailsPerDay, mailsPerMonth }',
+  expected: PLAN_FORM,
   key: 'a plan name of lower-case letters, digits and hyphens',
   isKey: (name) => /^[a-z][a-z0-9-]{0,31}$/.test(name),
 });
@@ -111,7 +117,7 @@ export const settings = group('', {
       : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` })),
     mtaSts: setting(flag(), true, 'Whether the MTA-STS policies of recipient domains (RFC 8461) are looked for and obeyed.'),
     tlsReports: setting(optional(flag()), null, 'Whether recipient domains that ask for it get a daily report on TLS (RFC 8460), by HTTPS or as a mail from `smtp.operatorAddress`, whose domain must be verified here.', { fallbackText: 'true where `smtp.operatorAddress` is given' }),
-    tls: setting(map(z.enum(['none', 'opportunistic', 'required', 'verified', 'dane']), { expected: 'none, opportunistic, required, verified or dane', key: 'a domain in lower case', isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name) }), {}, 'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, verified (a trusted certificate of that name), or dane (TLSA records that match, with `delivery.dnssecResolver`).'),
+    tls: setting(map(z.enum(['none', 'opportunistic', 'required', 'verified', 'dane'], { error: TLS_NEEDS }), { expected: TLS_NEEDS, key: 'a domain in lower case', isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name) }), {}, 'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, verified (a trusted certificate of that name), or dane (TLSA records that match, with `delivery.dnssecResolver`).'),
     shaping: setting(shapingRules(), SHIPPED_RULES, 'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.', { fallbackText: 'blocklisted (5xx that names a block list, 3 within 10m: pause for 60m), many-blocks (class block, 20 within 10m: slow), still-too-fast (reason rate_limited, 30 within 5m: pause for 5m)' }),
     operatorsFile: setting(optional(filePath()), null, 'File with the table of large operators of mail hosts, in place of the one that is shipped.', { fallbackText: '`config/operators.yaml` of the program' }),
     timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {
@@ -171,6 +177,7 @@ export const settings = group('', {
   }),
   log: group('The log on standard output.', {
     level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),
+    addresses: setting(oneOf('full', 'hashed'), 'full', 'Whether mail addresses, which mail hosts like to name in their replies, are written; `hashed` puts the first 16 digits of their SHA-256 in the place of each, before the domain.'),
     format: setting(optional(oneOf('json', 'pretty')), null, 'One JSON object a line, or coloured lines for people.', { fallbackText: 'json, or pretty on a terminal' }),
   }),
   metrics: group('Figures for Prometheus, at `/metrics`.', {

@@ -1,6 +1,6 @@
 /** The setting `delivery.shaping`: rules as they are written, and those that are shipped. */
 import { z } from 'zod';
-import { duration, type Kind } from './kind.ts';
+import { count, duration, flag, oneOf, orUnknown, type Kind } from './kind.ts';
 
 export interface ShapingRule {
   name: string;
@@ -40,34 +40,47 @@ function isPattern(written: string): boolean {
   }
 }
 
+const PATTERN = `a regular expression of at most ${String(LONGEST_PATTERN)} characters without nested repetition, look-around and backreferences`;
 const pattern = z
-  .string()
-  .max(LONGEST_PATTERN)
-  .refine(isPattern, { error: 'a regular expression without nested repetition, look-around and backreferences' });
+  .string({ error: PATTERN })
+  .max(LONGEST_PATTERN, { error: PATTERN })
+  .refine(isPattern, { error: PATTERN });
 
+const NAME = 'a name of lower-case letters, digits, _ and -';
+const CODE = 'a code such as 421, 4xx or 5.7.1';
+const WORD = 'a text of at most 50 characters';
+const MATCH = 'one or more of class, reason, code, text and operator';
+
+const word = z.string({ error: WORD }).max(50, { error: WORD });
 const within = duration('1s', '1d');
 const pause = duration('1s', '7d');
 
-const rule = z.strictObject({
-  name: z.string().regex(/^[a-z0-9_-]{1,50}$/),
-  match: z
-    .strictObject({
-      class: z.enum(['hard', 'soft', 'block', 'undetermined']).optional(),
-      reason: z.string().max(50).optional(),
-      code: z
-        .string()
-        .regex(/^(?:[45](?:\d\d|xx)|[45]\.\d{1,3}\.(?:\d{1,3}|x))$/)
-        .optional(),
-      text: pattern.optional(),
-      operator: z.string().max(50).optional(),
-    })
-    .refine((match) => Object.values(match).some((one) => one !== undefined)),
-  count: z.int().min(1).max(10_000),
-  within: within.schema,
-  action: z.enum(['slow', 'pause', 'alarm']),
-  for: pause.schema.default(15 * 60_000),
-  dryRun: z.boolean().default(false),
-});
+const rule = z.strictObject(
+  {
+    name: z.string({ error: NAME }).regex(/^[a-z0-9_-]{1,50}$/, { error: NAME }),
+    match: z
+      .strictObject(
+        {
+          class: oneOf('hard', 'soft', 'block', 'undetermined').schema.optional(),
+          reason: word.optional(),
+          code: z
+            .string({ error: CODE })
+            .regex(/^(?:[45](?:\d\d|xx)|[45]\.\d{1,3}\.(?:\d{1,3}|x))$/, { error: CODE })
+            .optional(),
+          text: pattern.optional(),
+          operator: word.optional(),
+        },
+        { error: orUnknown(MATCH) },
+      )
+      .refine((match) => Object.values(match).some((one) => one !== undefined), { error: MATCH }),
+    count: count(1, 10_000).schema,
+    within: within.schema,
+    action: oneOf('slow', 'pause', 'alarm').schema,
+    for: pause.schema.default(15 * 60_000),
+    dryRun: flag().schema.default(false),
+  },
+  { error: orUnknown(FORM) },
+);
 
 /** Rules in their order; each is looked at for every reply. */
 export function shapingRules(): Kind<ShapingRule[]> {

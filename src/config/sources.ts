@@ -2,7 +2,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { z } from 'zod';
 import { isHostName } from './endpoint.ts';
-import type { Kind } from './kind.ts';
+import { orUnknown, type Kind } from './kind.ts';
 
 export interface SourceSetting {
   /** As attempts, logs and lanes show it. */
@@ -21,24 +21,29 @@ const FORM = '{ name, ipv4, ipv6, ehlo, pool, warmUp }';
 const MOST_SOURCES = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 
+/** A text that this is true of; whatever else stands there, the same is expected. */
+const text = (error: string, isGood: (written: string) => boolean) => z.string({ error }).refine(isGood, { error });
 const slug = (what: string) =>
-  z.string().regex(/^[a-z][a-z0-9-]{0,31}$/, { error: `${what} of lower-case letters, digits and hyphens` });
+  text(`${what} of lower-case letters, digits and hyphens`, (written) => /^[a-z][a-z0-9-]{0,31}$/.test(written));
 const day = z.string().refine((written) => DAY.test(written) && !Number.isNaN(Date.parse(written)), {
   error: 'a day such as 2026-01-31',
 });
 
 const source = z
-  .strictObject({
-    name: slug('a name'),
-    pool: slug('a pool').default('default'),
-    ipv4: z.string().refine(isIPv4, { error: 'an IPv4 address' }).nullable().default(null),
-    ipv6: z.string().refine(isIPv6, { error: 'an IPv6 address' }).nullable().default(null),
-    ehlo: z.string().refine(isHostName, { error: 'a host name' }).nullable().default(null),
-    warmUp: z
-      .union([z.boolean(), day], { error: 'true, false, or the day it began' })
-      .default(false)
-      .transform((written) => (written === false ? null : { since: written === true ? null : Date.parse(written) })),
-  })
+  .strictObject(
+    {
+      name: slug('a name'),
+      pool: slug('a pool').default('default'),
+      ipv4: text('an IPv4 address', isIPv4).nullable().default(null),
+      ipv6: text('an IPv6 address', isIPv6).nullable().default(null),
+      ehlo: text('a host name', isHostName).nullable().default(null),
+      warmUp: z
+        .union([z.boolean(), day], { error: 'true, false, or the day it began' })
+        .default(false)
+        .transform((written) => (written === false ? null : { since: written === true ? null : Date.parse(written) })),
+    },
+    { error: orUnknown(FORM) },
+  )
   .refine(({ ipv4, ipv6 }) => ipv4 !== null || ipv6 !== null, { error: 'ipv4, ipv6 or both' });
 
 /** No two of the same name. */

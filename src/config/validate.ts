@@ -83,6 +83,8 @@ function spell(place: readonly PropertyKey[]): string {
 }
 
 function show(value: unknown): string {
+  // Where its id is asked for, the key itself is the likely mistake, and what stands here ends in a log.
+  if (typeof value === 'string' && /\bak_(?:live|test)_/.test(value)) return 'an API key';
   const text = typeof value === 'object' || value === undefined ? kindOf(value) : JSON.stringify(value);
   return text.length > 60 ? `${text.slice(0, 60)}...` : text;
 }

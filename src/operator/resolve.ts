@@ -1,6 +1,8 @@
 /** The operation that tells where mail for a domain goes: hosts, lane, TLS policy, source, limits. */
 import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
 import type { TlsaRecord } from '../base/resolver.ts';
+import { parseMailbox } from '../mail/address.ts';
 import { onServer, type ResolvedDomain } from './operation.ts';
 
 export interface ResolveRecord {
@@ -31,8 +33,13 @@ export interface ResolveRecord {
 export const resolveOperations = {
   resolve: onServer({
     acts: false,
-    args: z.strictObject({ domain: z.string().min(1).max(253).toLowerCase() }),
-    async run({ mta, config }, { domain }): Promise<ResolveRecord> {
+    args: z.strictObject({ domain: z.string().min(1).max(253) }),
+    async run({ mta, config }, { domain: written }): Promise<ResolveRecord> {
+      const parsed = parseMailbox(`x@${written.replace(/\.$/, '')}`);
+      // An address in its place, say, would look like a domain that DNS does not know.
+      if (parsed.kind === 'bad')
+        throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field: 'domain' });
+      const { domain } = parsed.mailbox;
       const resolved = await mta.resolve(domain);
       const { destination } = resolved;
       const nothing = { lane: null, operator: null, hosts: [], sts: null, source: null, limits: null };

@@ -1,4 +1,8 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { spawnSync } from 'node:child_process';
+import { openSync, closeSync } from 'node:fs';
+import path from 'node:path';
 import { createLog } from '../../src/base/log.ts';
 import type { LogOptions } from '../../src/base/log.ts';
 
@@ -70,9 +74,59 @@ describe('log', () => {
     assert.equal(err.cause.message, 'inner');
   });
 
+  it('writes hashes in the place of addresses where it is told to', () => {
+    const lines: string[] = [];
+    const hash = createHash('sha256').update('ana@example.net').digest('hex').slice(0, 16);
+    const cause = new Error('no Ana@Example.net here');
+    logTo(lines, { addresses: 'hashed' }).warn(
+      {
+        text: '5.1.1 <ana@example.net>: no such user; RCPT TO:<Ana@example.net>',
+        to: ['mailto:ana@example.net'],
+        timings: { dot: 3 },
+        err: new Error('refused ana@example.net', { cause }),
+        send: 'curl hello@simulator.posthorn.test',
+      },
+      'refused',
+    );
+    assert.doesNotMatch(lines.join(), /ana@/i);
+    const line = JSON.parse(lines[0] ?? '') as Record<string, unknown>;
+    assert.equal(line['text'], `5.1.1 <#${hash}@example.net>: no such user; RCPT TO:<#${hash}@example.net>`);
+    assert.deepEqual([line['to'], line['timings']], [[`mailto:#${hash}@example.net`], { dot: 3 }]);
+    assert.equal(line['send'], 'curl hello@simulator.posthorn.test');
+    assert.match(JSON.stringify(line['err']), new RegExp(`"cause":.*#${hash}@Example\\.net`));
+  });
+
   it('can be read by people', () => {
     const lines: string[] = [];
     logTo(lines, { format: 'pretty' }).info({ lane: 'mx.test' }, 'slow');
     assert.match(lines.join(''), /INFO.*slow[\s\S]*lane.*mx\.test/);
   });
+
+  for (const format of ['json', 'pretty'] as const) {
+    it(`lets the program go on and end where its disk is full (${format})`, function () {
+      this.timeout(20_000);
+      const full = openSync('/dev/full', 'w');
+      const { status, stderr } = spawnSync(process.execPath, ['--import', 'tsx', '--eval', LOGGING, format], {
+        cwd: path.resolve(import.meta.dirname, '../..'),
+        stdio: ['ignore', full, 'pipe'],
+        encoding: 'utf8',
+        timeout: 15_000,
+      });
+      closeSync(full);
+      assert.equal(status, 7, stderr);
+    });
+  }
 });
+
+/** Logs, waits until that has failed, logs again, and ends with 7. */
+const LOGGING = `
+  import('./src/base/log.ts').then(({ createLog }) => {
+    const log = createLog({ level: 'info', format: process.argv[1] });
+    log.info({ event: 'one' }, 'lost');
+    setTimeout(() => {
+      log.info({ event: 'two' }, 'lost');
+      log.flush();
+      process.exit(7);
+    }, 100);
+  });
+`;

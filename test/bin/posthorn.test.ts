@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, copyFileSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 
@@ -79,5 +79,20 @@ describe('bin/posthorn.cjs', () => {
     assert.ok(alone > 0);
     assert.equal(threads({}) - alone, 8);
     assert.equal(threads({ UV_THREADPOOL_SIZE: '3' }) - alone, 3);
+  });
+});
+
+describe('main', () => {
+  it('says in one line that its result cannot be written, and ends with 74', function () {
+    this.timeout(20_000);
+    const full = openSync('/dev/full', 'w');
+    const { status, stderr } = spawnSync(process.execPath, ['--import', 'tsx', 'src/main.ts', 'completion', 'bash'], {
+      cwd: path.resolve(import.meta.dirname, '../..'),
+      stdio: ['ignore', full, 'pipe'],
+      encoding: 'utf8',
+    });
+    closeSync(full);
+    assert.equal(status, 74, stderr);
+    assert.match(stderr, /^posthorn: the result cannot be written: [^\n]+\n$/);
   });
 });

@@ -78,6 +78,37 @@ describe('posthorn config', () => {
     }
   });
 
+  it('show hides a secret that is the whole value', async () => {
+    const env = {
+      POSTHORN_METRICS__TOKEN: 'hunter2-hunter2-hunter2',
+      POSTHORN_BACKUP__PASSPHRASE: 'hunter2 and some more words',
+    };
+    const { out } = await posthorn(['config', 'show'], env);
+    assert.match(out, /^metrics\.token +\(hidden\) {2}\(POSTHORN_METRICS__TOKEN\)$/m);
+    assert.match(out, /^backup\.passphrase +\(hidden\)/m);
+    assert.doesNotMatch(out, /hunter2/);
+    const asJson = await posthorn(['config', 'show', '--json'], env);
+    assert.doesNotMatch(asJson.out, /hunter2/);
+    const { metrics } = JSON.parse(asJson.out) as { metrics: { token: string } };
+    assert.equal(metrics.token, '(hidden)');
+    assert.match((await posthorn(['config', 'show'])).out, /^backup\.passphrase +none {2}\(default\)$/m);
+  });
+
+  it('check reads the files that settings name, and tells the mistakes of all', async () => {
+    const { code, notes } = await posthorn(['config', 'check'], {
+      POSTHORN_TLS__CERT_FILE: path.join(folder, 'none.pem'),
+      POSTHORN_TLS__KEY_FILE: path.join(folder, 'none.pem'),
+      POSTHORN_DELIVERY__OPERATORS_FILE: path.join(folder, 'none.yaml'),
+      POSTHORN_DELIVERY__BOUNCE_RULES: path.join(folder, 'none.yaml'),
+      POSTHORN_TRACKING__SCANNERS_FILE: path.join(folder, 'none.yaml'),
+    });
+    assert.equal(code, 78);
+    assert.deepEqual(
+      notes.split('\n').map((line) => line.split(':')[0]),
+      ['tls.certFile', 'delivery.bounceRules', 'delivery.operatorsFile', 'tracking.scannersFile'],
+    );
+  });
+
   it('check --json tells mistakes and warnings as data', async () => {
     const good = await posthorn(['config', 'check', '--json'], { POSTHORN_HTTP__PROT: '1' });
     const { valid, mistakes, warnings } = JSON.parse(good.out) as Record<string, unknown[]>;

@@ -282,6 +282,27 @@ describe('loadConfig', () => {
       assert.doesNotMatch(mistakes({ env: { POSTHORN_DELIVERY__ROUTES: '{"a":"hunter2"' } }).join(), /hunter2/);
     });
 
+    it('do not print an API key that stands where its id belongs', () => {
+      const key = `ak_live_${'x'.repeat(58)}`;
+      assert.deepEqual(mistakes({ env: { POSTHORN_SMTP__SUBMISSION__TRUSTED_KEY: key } }), [
+        'smtp.submission.trustedKey (POSTHORN_SMTP__SUBMISSION__TRUSTED_KEY): expected the id of an API key, found an API key',
+      ]);
+    });
+
+    it('say in our words what members of lists and maps have to be', () => {
+      const lines = mistakes({
+        env: {
+          POSTHORN_DELIVERY__SHAPING:
+            '[{}, 7, {"name":"A","match":{"code":"9","text":"(a+)+"},"count":0,"within":"1s","action":"x","dryRun":1}]',
+          POSTHORN_DELIVERY__SOURCES: '[{}, 7, {"name":5,"ipv4":"::1"}]',
+          POSTHORN_DELIVERY__TLS: '{"a.test":"maybe"}',
+          POSTHORN_PLANS: '{"small":7,"tiny":{}}',
+        },
+      });
+      assert.ok(lines.length >= 15, lines.join('\n'));
+      for (const line of lines) assert.doesNotMatch(line, /Invalid|received|expected expected/);
+    });
+
     it('are short, however long the value', () => {
       const [line = ''] = mistakes({ env: { POSTHORN_LOG__LEVEL: 'x'.repeat(10_000) } });
       assert.ok(line.length < 200);

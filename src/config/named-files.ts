@@ -1,0 +1,28 @@
+/** The files that settings name, such as the certificate: whether the server could start with them. */
+import { readBounceRules } from './bounce-rules.ts';
+import { readCertificate } from './certificate.ts';
+import { ConfigError } from './load.ts';
+import { readOperators } from './operators.ts';
+import { readScanners } from './scanners.ts';
+import type { Config } from './schema.ts';
+
+/** Reads all of them. Throws ConfigError with the mistakes of every one, as the start, which needs them one by one, would not. */
+export function checkNamedFiles({ tls, delivery, tracking }: Config): void {
+  const mistakes = [
+    () => (tls === null ? null : readCertificate(tls)),
+    () => readBounceRules(delivery.bounceRules),
+    () => readOperators(delivery.operatorsFile),
+    () => (tracking.scannersFile === null ? null : readScanners(tracking.scannersFile)),
+  ].flatMap(mistakesOf);
+  if (mistakes.length > 0) throw new ConfigError(mistakes);
+}
+
+function mistakesOf(read: () => unknown): readonly string[] {
+  try {
+    read();
+    return [];
+  } catch (error) {
+    if (error instanceof ConfigError) return error.mistakes;
+    throw error;
+  }
+}
