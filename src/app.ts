@@ -33,6 +33,7 @@ import type { Overrides } from './app/overrides.ts';
 import { reload } from './app/reload.ts';
 import { stopAll, type Running } from './app/stop.ts';
 import { buildApi, buildMetrics } from './app/web.ts';
+import { disabledNotice } from './app/webhook-notice.ts';
 import { version } from './version.ts';
 
 export type { Overrides } from './app/overrides.ts';
@@ -80,7 +81,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const accept = buildAccept(ground);
   const delivery = await buildDelivery(ground);
   const { mta, holds, tlsTally } = delivery;
-  const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random });
+  const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random, notice: disabledNotice(ground) });
   const metrics = buildMetrics(ground, mta);
   const accountWindows = new Windows();
   const isListening = (): boolean => listening !== null;

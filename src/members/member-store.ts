@@ -26,6 +26,9 @@ export interface NewMember {
 /** A team larger than this keeps its people elsewhere. */
 const MOST_MEMBERS = 1000;
 
+/** Of one trouble. */
+const MOST_TOLD = 20;
+
 /** The row of a new member, not written yet. Throws `invalid_address`. */
 export function newMember({ clock }: Pick<MemberDeps, 'clock'>, wish: Omit<NewMember, 'accountIds'>): MemberRow {
   const email = checkEmail(wish.email);
@@ -61,6 +64,21 @@ export async function addMember(
   });
   return row;
 }
+
+/** Who is told of an account's troubles: the members that see it; where none does, the administrators. Addresses, oldest member first. */
+export async function ownersOf(db: Pick<Connection, 'all'>, accountId: string): Promise<string[]> {
+  const members = await db.all<{ email: string; own: number }>(
+    `SELECT email, EXISTS (SELECT 1 FROM memberships s WHERE s.member_id = m.id AND s.account_id = ?) AS own
+     FROM members m ORDER BY created_at, id`,
+    [accountId],
+  );
+  const own = members.filter((one) => one.own === 1);
+  const told = own.length > 0 ? own : await administrators(db);
+  return told.slice(0, MOST_TOLD).map(({ email }) => email);
+}
+
+const administrators = (db: Pick<Connection, 'all'>): Promise<{ email: string }[]> =>
+  db.all('SELECT email FROM members WHERE is_admin = 1 ORDER BY created_at, id');
 
 function checkEmail(text: string): string {
   const parsed = parseMailbox(text, { smtputf8: true });

@@ -12,6 +12,7 @@ import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
 import type { SafeFetch } from '../base/safe-fetch.ts';
 import { eventRecord, type EventType } from '../events/event.ts';
+import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
@@ -33,6 +34,15 @@ export interface WebhookDeps {
   bells: { events: Bell; webhooks: Bell<string> };
   /** In [0, 1). */
   random: () => number;
+  notice?: DisabledNotice;
+}
+
+/** How people hear that an endpoint is not called any more. */
+export interface DisabledNotice {
+  /** Before anything is written. */
+  prepare(): Promise<void>;
+  /** What is committed with the end of the endpoint, how many people it tells, and what to do when it is on disk. */
+  of(tx: Pick<Connection, 'all'>, row: WebhookRow): Promise<{ rows: readonly Rows[]; told: number; written(): void }>;
 }
 
 type TestTogether = (line: WebhookDeliveryRow) => Rows;
@@ -53,8 +63,13 @@ const MOST_CALLS = 400;
 /** Well below what supervisors grant a service to stop. */
 const STOP_MS = 5000;
 
+const noNotice: DisabledNotice = {
+  prepare: () => Promise.resolve(),
+  of: () => Promise.resolve({ rows: [], told: 0, written: () => undefined }),
+};
+
 export function createWebhooks(deps: WebhookDeps): Webhooks {
-  const { db, clock, keyring, log, fetch, random } = deps;
+  const { db, clock, keyring, log, fetch, random, notice = noNotice } = deps;
   const calls = createCallRecorder(db);
   const tested = new Set<string>();
   let stopping = false;
@@ -144,9 +159,11 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
       result.kind === 'gone'
         ? 'The endpoint answered 410 Gone.'
         : `No call has succeeded for five days; the last one: ${result.error ?? 'failed'}.`;
-    const isNew = await disableEndpoint({ db, clock }, feed.id, reason);
-    if (!isNew) return;
-    log.warn({ event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason }, 'a webhook endpoint was disabled'); // prettier-ignore
+    await notice.prepare();
+    const done = await disableEndpoint({ db, clock }, feed.id, reason, (tx, row) => notice.of(tx, row));
+    if (done === null) return;
+    done.written();
+    log.warn({ event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason, told: done.told }, 'a webhook endpoint was disabled'); // prettier-ignore
   }
 
   async function warn(feed: Feed): Promise<void> {

@@ -179,21 +179,26 @@ export async function rotateSecret(
   return rotated;
 }
 
-/** Ends all calls to an endpoint that is no longer there for us, with a line in the audit log. False where it was not active. */
-export async function disableEndpoint(
+/**
+ * Ends all calls to an endpoint that is no longer there for us, with a line in the audit log and the rows of what `together` makes of
+ * it. Returns that; null where it was not active.
+ */
+export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
   { db, clock }: { db: Pick<Database, 'commit'>; clock: Clock },
   id: string,
   reason: string,
-): Promise<boolean> {
+  together: (tx: Connection, row: WebhookRow) => Promise<More>,
+): Promise<More | null> {
   return db.commit.transact(async (tx) => {
     const now = clock.now();
     const [row] = await tx.all<WebhookRow>(
       `UPDATE webhooks SET status = 'disabled', disabled_reason = ?, updated_at = ? WHERE id = ? AND status = 'active' RETURNING *`,
       [reason, now, id],
     );
-    if (row === undefined) return false;
-    await insertRows(tx, [{ audit: [disabledLine(row, now)] }]);
-    return true;
+    if (row === undefined) return null;
+    const more = await together(tx, row);
+    await insertRows(tx, [{ audit: [disabledLine(row, now)] }, ...more.rows]);
+    return more;
   });
 }
 
