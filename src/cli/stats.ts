@@ -1,5 +1,5 @@
 /** `posthorn stats`: how much was sent, and what became of it. */
-import { InvalidArgumentError, type Command } from 'commander';
+import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
 import { examples } from './options.ts';
@@ -20,7 +20,7 @@ export function addStats(program: Command, context: Context): void {
     .command('stats')
     .description('how much was sent, and what became of it')
     .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', wholeNumber)
-    .option('--hours <n>', 'the last so many hours instead, at most 744', wholeNumber)
+    .addOption(new Option('--hours <n>', 'the last so many hours instead, at most 744').argParser(wholeNumber).conflicts('days'))
     .option('--by <what>', 'tell apart by stream, tag, domain, provider or template')
     .option('--test', 'simulated mail instead of real mail')
     .option('--account <account>', 'name or id (default: default)')

@@ -314,6 +314,7 @@ describe('the posthorn command beside a running server', () => {
     ],
     [['resolve', 'ana@dest.test'], 65, /not a domain name/, 'an address where its domain belongs'],
     [['resolve', 'no domain'], 65, /not a domain name/, 'what no domain can be'],
+    [['stats', '--hours', '24', '--days', '3'], 64, /cannot be used with option '--days/, 'two ranges'],
     [['messages', 'list', '--status', 'lost'], 65, /status\[0\]/, 'no such status'],
     [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
     [['queue', 'flush'], 65, /what to flush/, 'nothing said'],
