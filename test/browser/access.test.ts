@@ -4,7 +4,15 @@ import type { Page } from 'playwright-core';
 import type { TestApp } from '../support/app.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import { PASSWORD, secretIn } from '../support/browser.ts';
-import { axeFindings, findingsHere, needsChromium, openWindow, setUp, tooWide } from '../support/chromium.ts';
+import {
+  axeFindings,
+  findingsHere,
+  narrowTo360,
+  needsChromium,
+  openWindow,
+  setUp,
+  tooWide,
+} from '../support/chromium.ts';
 import { startFilledApp } from '../support/filled.ts';
 import type { FakeMailServer } from '../support/fake-mail-server.ts';
 
@@ -162,7 +170,7 @@ async function look(page: Page, where: string): Promise<string[]> {
   await page.emulateMedia({ colorScheme: 'dark' });
   const dark = await axeFindings(page, ['color-contrast']);
   const bytes = await page.evaluate<number>(WEIGHT);
-  await page.setViewportSize({ width: 360, height: 740 });
+  await narrowTo360(page);
   const wide = await tooWide(page);
   const narrow = await axeFindings(page, NARROW);
   const isHurt = (await page.evaluate('window.hurt')) !== undefined;

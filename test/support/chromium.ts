@@ -101,13 +101,19 @@ export async function tooWide(page: Page): Promise<string[]> {
   return wide;
 }
 
+/** As a phone shows it. The browser tells the page of its new size with a frame to come, and only then the page has done its part. */
+export async function narrowTo360(page: Page): Promise<void> {
+  await page.setViewportSize({ width: 360, height: 740 });
+  await page.evaluate('new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown)))');
+}
+
 /** What is wrong with the page that is open, which asking for it anew would not show again: light, dark, and at 360 px. */
 export async function findingsHere(page: Page): Promise<string[]> {
   const light = await axeFindings(page);
   await page.emulateMedia({ colorScheme: 'dark' });
   const dark = await axeFindings(page, ['color-contrast']);
   await page.emulateMedia({ colorScheme: 'light' });
-  await page.setViewportSize({ width: 360, height: 740 });
+  await narrowTo360(page);
   const narrow = [...(await axeFindings(page)), ...(await tooWide(page))];
   await page.setViewportSize({ width: 1280, height: 900 });
   return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...narrow.map((one) => `narrow ${one}`)]; // prettier-ignore
