@@ -1,5 +1,5 @@
 /**
- * The account of our own mail: notices of failure, mail forwarded to the operator, the self-test. It keeps all that out of the
+ * The account of our own mail: notices of failure, of disabled webhooks, mail forwarded to the operator, the self-test. It keeps all that out of the
  * customers' lists, numbers, quotas and webhooks. It is made when it is first needed.
  */
 import type { Clock } from '../base/clock.ts';

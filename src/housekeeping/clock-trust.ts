@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { lastNoted } from '../messages/last-noted.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 
@@ -18,8 +19,6 @@ export const DOUBT_MS = DAY_MS;
 const JUMP_MS = DAY_MS;
 /** Between the last event of an earlier run and the start: servers rest over holidays, too. */
 const REST_MS = 7 * DAY_MS;
-/** Some of the last events may be of a time when the clock was behind. */
-const LAST_EVENTS = 1000;
 
 export function createClockTrust({
   db,
@@ -43,16 +42,15 @@ export function createClockTrust({
   } // prettier-ignore
 
   async function lookBack(): Promise<void> {
-    const [last] = await db.fast.all<{ at: number | null }>(
-      'SELECT MAX(at) AS at FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT ?)',
-      [LAST_EVENTS],
-    );
-    const rest = clock.now() - (last?.at ?? Infinity);
+    const rest = clock.now() - ((await lastNoted(db.fast)) ?? Infinity);
     if (rest > REST_MS) doubt(rest);
   }
 
-  // At once: what comes from now on is of this run's time. Where it cannot be read, nothing can be deleted either.
-  const lookedBack = lookBack().catch(() => undefined);
+  // At once: what comes from now on is of this run's time. Where that cannot be read, nobody knows whether the clock is right.
+  const lookedBack = lookBack().catch((err: unknown) => {
+    doubtUntil = clock.monotonic() + DOUBT_MS;
+    log.warn({ event: 'retention_waits', err }, 'the last events cannot be read: nothing is deleted for its age for a day');
+  }); // prettier-ignore
 
   return {
     async isTrusted() {

@@ -48,8 +48,9 @@ const FIRST_MS = 60_000;
 const PAUSE_MS = 50;
 /** Between two sized steps, so that who wants to write gets his turn first: the next begins only while nobody does. */
 const SHORT_PAUSE_MS = 1;
-/** How long one step may hold the writer, and how many rows are tried first. */
-const AIM_MS = 5;
+/** How long one step may hold the writer. */
+export const AIM_MS = 5;
+/** How many rows are tried first. */
 const FIRST_ROWS = 20;
 /** The next rows may be far colder than those before them: no more are tried at once, however quickly these went. */
 const [FEWEST_ROWS, MOST_ROWS] = [5, 100];

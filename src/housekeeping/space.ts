@@ -5,7 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';
 import { freshenFigures } from '../storage/planner-figures.ts';
-import type { Rule, SizedRule } from './housekeeping.ts';
+import { AIM_MS, type Rule, type SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
 
 const HOURLY_MS = 60 * 60_000;
@@ -17,7 +17,6 @@ const LEAST_FREE_PAGES = 2048;
  * who leads to it. Such pages lie in groups, so a step looks at the clock after every few.
  */
 const PAGES_AT_ONCE = 2;
-const MOST_MS = 5;
 
 export function spaceRules({
   db,
@@ -37,7 +36,7 @@ export function spaceRules({
           commit.transact(async (tx) => {
             const from = clock.monotonic();
             let pages = 0;
-            while (pages < most && clock.monotonic() - from < MOST_MS) {
+            while (pages < most && clock.monotonic() - from < AIM_MS) {
               // Each row that is read is a page that goes: all of them have to be asked for.
               await tx.all(`PRAGMA incremental_vacuum(${String(PAGES_AT_ONCE)})`);
               pages += PAGES_AT_ONCE;

@@ -8,6 +8,7 @@ import type { LaneView } from '../base/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery.ts';
 import type { Hold, Holds } from '../messages/holds.ts';
 import type { MailFacts } from '../messages/hold-book.ts';
+import { lastNoted } from '../messages/last-noted.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
 import type { Database } from '../storage/database.ts';
@@ -55,8 +56,6 @@ export const SWEEP_MS = 30_000;
 const BATCH = 500;
 /** Steps of a clock that is kept in time are far smaller. */
 const JUMP_MS = 60_000;
-/** So many of an earlier run tell how late it was then: some of them may be of a time when its clock was right. */
-const LAST_EVENTS = 1000;
 /** The longest wait that a reply can ask for (messages/retry-hint.ts), and how far chance stretches a wait. */
 const LONGEST_ASKED_MS = 6 * 3_600_000;
 const LONGEST_JITTER = 1.2;
@@ -124,11 +123,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
 
   /** How far the clock is behind the newest of what an earlier run noted, as less than 0: it may have been set back between the runs. */
   async function setBackBefore(): Promise<number> {
-    const [last] = await db.fast.all<{ at: number | null }>(
-      'SELECT MAX(at) AS at FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT ?)',
-      [LAST_EVENTS],
-    );
-    return Math.min(0, clock.now() - (last?.at ?? 0));
+    return Math.min(0, clock.now() - ((await lastNoted(db.fast)) ?? 0));
   }
 
   async function bringForward(): Promise<void> {

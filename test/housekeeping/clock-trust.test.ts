@@ -67,6 +67,16 @@ describe('housekeeping/clock-trust', () => {
     assert.equal(await isTrusted(), true);
   });
 
+  it('doubts one of which it cannot be told', async () => {
+    const err = new Error('the disk is away');
+    const db = { fast: { ...temp.db.fast, all: () => Promise.reject(err) } };
+    const { isTrusted } = createClockTrust({ db, clock, log: { warn: (fields: object) => void warned.push(fields) } });
+    assert.equal(await isTrusted(), false);
+    assert.deepEqual(warned, [{ event: 'retention_waits', err }]);
+    clock.advance(DOUBT_MS);
+    assert.equal(await isTrusted(), true);
+  });
+
   it('lets no rule delete meanwhile', async () => {
     let steps = 0;
     const isTrusted = trust();
