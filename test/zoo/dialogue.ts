@@ -90,6 +90,7 @@ export class Dialogue {
   }
 
   private command(line: string): void {
+    this.receiver.commands++;
     const verb = (line.split(/[ :]/)[0] ?? '').toUpperCase();
     const stage = stages[verb];
     if (stage === 'ehlo') this.answer('ehlo');
@@ -154,15 +155,18 @@ export class Dialogue {
       else this.socket.write(text);
     };
     const { latencyMs = 0 } = this.host.behaviour;
-    if (latencyMs === 0) {
+    // Who turns a client away does so at once, which is what makes a sender that dials again at once so quick.
+    if (latencyMs === 0 || closes) {
       send();
       return;
     }
     this.isBusy = true;
-    setTimeout(() => {
+    this.receiver.pending++;
+    this.receiver.clock.after(latencyMs, () => {
+      this.receiver.pending--;
       send();
       this.isBusy = false;
       this.work();
-    }, latencyMs);
+    });
   }
 }

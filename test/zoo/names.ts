@@ -12,30 +12,30 @@ export interface Fault {
 }
 
 export interface Names {
-  /** `127.0.0.1:port`. */
-  readonly address: string;
   latencyMs: number;
   faults: Fault[];
-  /** What was asked, as `name TYPE`. */
-  readonly asked: string[];
   /** Adds a domain with its mail hosts: `mx1.a.test` at an address, best first; null gives the name no address. */
   domain(name: string, hosts: Readonly<Record<string, string | null>>): void;
+}
+
+export interface NamesServer extends Names {
+  /** `127.0.0.1:port`. */
+  readonly address: string;
   close(): Promise<void>;
 }
 
 const codes = { NOERROR: 0, SERVFAIL: 2, NXDOMAIN: 3, REFUSED: 5 } as const;
 const FORGED = '127.66.66.66';
 
-export async function startNames(): Promise<Names> {
+export async function startNames(): Promise<NamesServer> {
   const zones = new Map<string, Answer[]>();
   const socket = createSocket('udp4');
   socket.bind(0, '127.0.0.1');
   await once(socket, 'listening');
-  const names: Names = {
+  const names: NamesServer = {
     address: `127.0.0.1:${String(socket.address().port)}`,
     latencyMs: 0,
     faults: [],
-    asked: [],
     domain(name, hosts) {
       const mx = Object.keys(hosts).map((exchange, at): Answer => ({ type: 'MX', name, ttl: 300, data: { preference: 10 * (at + 1), exchange } })); // prettier-ignore
       zones.set(`${name} MX`, mx);
@@ -51,7 +51,6 @@ export async function startNames(): Promise<Names> {
     const query = decode(bytes);
     const question = query.questions?.[0];
     const key = `${question?.name.toLowerCase() ?? ''} ${question?.type ?? ''}`;
-    names.asked.push(key);
     const fault = names.faults.find(({ of }) => of.test(key))?.does;
     if (fault === 'silent') return;
     const send = (packet: Buffer): void => {

@@ -1,5 +1,4 @@
 /** One scenario at work: receivers, DNS and a sender, what is measured of them, and the bars they are held against. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Names } from './names.ts';
 import type { Dial, Host, Receiver } from './receiver.ts';
 import type { Bar, Row } from './row.ts';
@@ -25,7 +24,11 @@ export interface Truth {
   never?: RegExp;
 }
 
+/** How time passes: on the wall, or as fast as a simulated clock can be moved. */
+export type Pass = (ms: number) => Promise<void>;
+
 export interface Surroundings {
+  pass: Pass;
   scenario: Scenario;
   names: Names;
   receiver: Receiver;
@@ -35,6 +38,7 @@ export interface Surroundings {
   tell: (text: string) => void;
 }
 
+const LOOK_EVERY_MS = 100;
 const MOST_ASKED = 20;
 const MOST_EXAMPLES = 3;
 
@@ -47,6 +51,7 @@ export class Play {
   private readonly scenario: Scenario;
   private readonly wording: number;
   private readonly tell: (text: string) => void;
+  private readonly passing: Pass;
   private readonly bars: Bar[] = [];
   private readonly acceptedAt = new Map<string, number>();
   private readonly reasons: Row['reasons'] = { asked: 0, untrue: 0, examples: [] };
@@ -54,13 +59,14 @@ export class Play {
   private addresses = 0;
   private sent = 0;
 
-  constructor({ scenario, names, receiver, sender, wording, tell }: Surroundings) {
+  constructor({ pass, scenario, names, receiver, sender, wording, tell }: Surroundings) {
     this.scenario = scenario;
     this.names = names;
     this.receiver = receiver;
     this.sender = sender;
     this.wording = wording;
     this.tell = tell;
+    this.passing = pass;
     this.began = { at: receiver.now(), usage: sender.usage() };
   }
 
@@ -90,13 +96,13 @@ export class Play {
     for (const [n, one] of to.entries()) {
       const due = began + (n * 1000) / perSecond;
       const wait = due - this.receiver.now();
-      if (wait > 0) await sleep(wait);
+      if (wait > 0) await this.passing(wait);
       await this.send([one]);
     }
   }
 
   pass(seconds: number): Promise<void> {
-    return sleep(seconds * 1000);
+    return this.passing(seconds * 1000);
   }
 
   /** How many seconds it took until `test` held; Infinity where it did not within the time. */
@@ -111,7 +117,7 @@ export class Play {
         this.tell(`${what}: ${((now - began) / 1000).toFixed(0)} s; ${String(this.receiver.taken.size)} of ${String(this.sent)} mails delivered, ${String(this.receiver.dials.length)} dials`); // prettier-ignore
         told = now;
       }
-      await sleep(50);
+      await this.passing(LOOK_EVERY_MS);
     }
   }
 

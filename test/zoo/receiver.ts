@@ -6,6 +6,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
+import { systemClock, type Clock } from '../../src/base/clock.ts';
 import { newMemory, type Behaviour, type Memory } from './behaviour.ts';
 import { Dialogue } from './dialogue.ts';
 
@@ -37,8 +38,14 @@ export interface Receiver {
   readonly port: number;
   readonly dials: Dial[];
   readonly attempts: Attempt[];
+  /** Command lines read so far. */
+  commands: number;
+  /** Replies that wait for the host's latency. */
+  pending: number;
   /** When each recipient's mail was taken: more than one time is a duplicate. */
   readonly taken: Map<string, number[]>;
+  /** Real, or a test's. */
+  readonly clock: Clock;
   /** Milliseconds since an epoch of its own. */
   now(): number;
   /** Adds a host; the port is the same for all. */
@@ -46,7 +53,7 @@ export interface Receiver {
   close(): Promise<void>;
 }
 
-export async function startReceiver(now: () => number = () => performance.now()): Promise<Receiver> {
+export async function startReceiver(clock: Clock = systemClock): Promise<Receiver> {
   const servers: Server[] = [];
   const sockets = new Set<Socket>();
   let port = 0;
@@ -68,8 +75,11 @@ export async function startReceiver(now: () => number = () => performance.now())
     },
     dials: [],
     attempts: [],
+    commands: 0,
+    pending: 0,
     taken: new Map(),
-    now,
+    clock,
+    now: () => clock.monotonic(),
     async host(address, behaviour = {}) {
       const found: Host = { address, behaviour, memory: newMemory(), standing: 0 };
       await listen(address, found);

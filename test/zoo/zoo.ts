@@ -4,6 +4,7 @@
  * Postfix can play with Postfix as well, `--dir` takes another built tree, `--wording 1` the next wording of every reply, `--json`
  * prints the rows as JSON. Exit 1 if a bar is missed.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { missing } from '../support/peer.ts';
 import { startNames } from './names.ts';
@@ -56,7 +57,7 @@ async function played({ scenario, sender: kind }: Job): Promise<Row> {
             ...(scenario.env === undefined ? {} : { env: scenario.env }),
           });
     try {
-      const play = new Play({ scenario, names, receiver, sender, wording: Number(options.wording), tell: (text) => tell(label, text) }); // prettier-ignore
+      const play = new Play({ pass: (ms) => sleep(ms), scenario, names, receiver, sender, wording: Number(options.wording), tell: (text) => tell(label, text) }); // prettier-ignore
       const error = await scenario.run(play).then(
         () => null,
         (problem: unknown) => (problem instanceof Error ? (problem.stack ?? problem.message) : String(problem)),
