@@ -29,6 +29,8 @@ export type Pass = (ms: number) => Promise<void>;
 
 export interface Surroundings {
   pass: Pass;
+  /** How often what is waited for is looked at. */
+  lookEveryMs: number;
   scenario: Scenario;
   names: Names;
   receiver: Receiver;
@@ -38,7 +40,6 @@ export interface Surroundings {
   tell: (text: string) => void;
 }
 
-const LOOK_EVERY_MS = 100;
 const MOST_ASKED = 20;
 const MOST_EXAMPLES = 3;
 
@@ -52,6 +53,7 @@ export class Play {
   private readonly wording: number;
   private readonly tell: (text: string) => void;
   private readonly passing: Pass;
+  private readonly lookEveryMs: number;
   private readonly bars: Bar[] = [];
   private readonly acceptedAt = new Map<string, number>();
   private readonly reasons: Row['reasons'] = { asked: 0, untrue: 0, examples: [] };
@@ -59,7 +61,7 @@ export class Play {
   private addresses = 0;
   private sent = 0;
 
-  constructor({ pass, scenario, names, receiver, sender, wording, tell }: Surroundings) {
+  constructor({ pass, lookEveryMs, scenario, names, receiver, sender, wording, tell }: Surroundings) {
     this.scenario = scenario;
     this.names = names;
     this.receiver = receiver;
@@ -67,6 +69,7 @@ export class Play {
     this.wording = wording;
     this.tell = tell;
     this.passing = pass;
+    this.lookEveryMs = lookEveryMs;
     this.began = { at: receiver.now(), usage: sender.usage() };
   }
 
@@ -117,7 +120,7 @@ export class Play {
         this.tell(`${what}: ${((now - began) / 1000).toFixed(0)} s; ${String(this.receiver.taken.size)} of ${String(this.sent)} mails delivered, ${String(this.receiver.dials.length)} dials`); // prettier-ignore
         told = now;
       }
-      await this.passing(LOOK_EVERY_MS);
+      await this.passing(this.lookEveryMs);
     }
   }
 

@@ -23,6 +23,7 @@ export async function simulate(scenario: Scenario): Promise<Row> {
         receiver,
         sender: senderOf(app),
         pass: passing(app, receiver),
+        lookEveryMs: 1000,
         wording: 0,
         tell: () => undefined,
       });
@@ -105,23 +106,34 @@ function senderOf(app: TestApp): Sender {
 
 const PER_CALL = 1000;
 
-/** So many turns without a claim, a dial or a command: then nothing moves until time does. */
-const CALM_TURNS = 30;
-/** The same while a mail is claimed and no host owes a reply: it is being composed, in threads that a busy machine delays. */
-const CALM_TURNS_CLAIMED = 300;
+/** So many rounds without a write, a dial or a command: then nothing moves until time does. */
+const CALM_ROUNDS = 6;
+/** The same while a mail is claimed and no host owes a reply: something is at work in a thread. */
+const CALM_ROUNDS_CLAIMED = 40;
+const TURNS_A_ROUND = 5;
 /** Time moves to the next timer, but no further than this at once. */
 const LONGEST_STEP_MS = 1000;
 
 function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
+  let ours = 0;
+  /** Waits its turn behind every write that was asked for, and tells how many mails are claimed. */
+  const claimed = async (): Promise<number> => {
+    ours++;
+    return app.db.commit.transact(async (tx) => {
+      const [row] = await tx.all<{ n: number }>('SELECT COUNT(*) AS n FROM deliveries WHERE claim_epoch IS NOT NULL');
+      return row?.n ?? 0;
+    });
+  };
   const calm = async (): Promise<void> => {
     let before = '';
-    for (let turns = 0, enough = CALM_TURNS; turns < enough; turns++) {
-      const [row] = await app.db.fast.all<{ n: number }>('SELECT COUNT(*) AS n FROM deliveries WHERE claim_epoch IS NOT NULL'); // prettier-ignore
-      const now = [row?.n, receiver.dials.length, receiver.attempts.length, receiver.commands, receiver.taken.size].join(); // prettier-ignore
-      if (now !== before) turns = 0;
-      enough = row?.n !== 0 && receiver.pending === 0 ? CALM_TURNS_CLAIMED : CALM_TURNS;
+    for (let rounds = 0, enough = CALM_ROUNDS; rounds < enough; rounds++) {
+      const n = await claimed();
+      const writes = app.db.commit.stats.units - ours;
+      const now = [n, writes, receiver.dials.length, receiver.attempts.length, receiver.commands, receiver.taken.size].join(); // prettier-ignore
+      if (now !== before) rounds = 0;
       before = now;
-      await new Promise((resolve) => setImmediate(resolve));
+      enough = n > 0 && receiver.pending === 0 ? CALM_ROUNDS_CLAIMED : CALM_ROUNDS;
+      for (let turn = 0; turn < TURNS_A_ROUND; turn++) await new Promise((resolve) => setImmediate(resolve));
     }
   };
   return async (ms) => {

@@ -57,7 +57,7 @@ async function played({ scenario, sender: kind }: Job): Promise<Row> {
             ...(scenario.env === undefined ? {} : { env: scenario.env }),
           });
     try {
-      const play = new Play({ pass: (ms) => sleep(ms), scenario, names, receiver, sender, wording: Number(options.wording), tell: (text) => tell(label, text) }); // prettier-ignore
+      const play = new Play({ pass: (ms) => sleep(ms), lookEveryMs: 100, scenario, names, receiver, sender, wording: Number(options.wording), tell: (text) => tell(label, text) }); // prettier-ignore
       const error = await scenario.run(play).then(
         () => null,
         (problem: unknown) => (problem instanceof Error ? (problem.stack ?? problem.message) : String(problem)),
