@@ -1,13 +1,13 @@
 /** Starts the built appliance as a process of its own, on a fresh data folder, and talks to it by its command and its API. */
-import { spawn, spawnSync } from 'node:child_process';
+import { execFile, spawn, spawnSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { cpuOf } from './process-cpu.ts';
 import { freePort, until } from './peers.ts';
 
-const root = path.resolve(import.meta.dirname, '../..');
-const bin = path.join(root, 'src/bin/posthorn.cjs');
+const here = path.resolve(import.meta.dirname, '../..');
 
 export interface Appliance {
   url: string;
@@ -16,6 +16,8 @@ export interface Appliance {
   env: NodeJS.ProcessEnv;
   /** Runs a command; gives its `--json` output. */
   cli(...args: string[]): unknown;
+  /** The same without holding up this process, whose DNS and mail hosts the command may need. */
+  command(...args: string[]): Promise<unknown>;
   /** Resident memory in MiB. */
   rss(): number;
   /** CPU time used so far, in ms. */
@@ -31,10 +33,13 @@ export interface ApplianceOptions {
   nodeArgs?: readonly string[];
   /** A program, with its arguments, that runs it in its own process: a tracer. */
   under?: readonly string[];
+  /** A built working tree other than this one. */
+  dir?: string;
 }
 
 export async function startAppliance(options: ApplianceOptions = {}): Promise<Appliance> {
-  const { env = {}, dataDir, nodeArgs = [], under = [] } = options;
+  const { env = {}, dataDir, nodeArgs = [], under = [], dir: root = here } = options;
+  const bin = path.join(root, 'src/bin/posthorn.cjs');
   const data = dataDir ?? mkdtempSync(path.join(os.tmpdir(), 'posthorn-bench-'));
   const port = await freePort();
   const all = {
@@ -87,6 +92,10 @@ export async function startAppliance(options: ApplianceOptions = {}): Promise<Ap
       const result = spawnSync(process.execPath, [bin, ...args], { cwd: root, env: all, encoding: 'utf8' });
       if (result.status !== 0) throw new Error(`posthorn ${args.join(' ')}: ${result.stderr}`);
       return JSON.parse(result.stdout) as unknown;
+    },
+    async command(...args) {
+      const { stdout } = await promisify(execFile)(process.execPath, [bin, ...args], { cwd: root, env: all });
+      return JSON.parse(stdout) as unknown;
     },
     rss: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${String(pid)}/status`, 'utf8'))?.[1]) / 1024,
     cpu: () => cpuOf(pid),

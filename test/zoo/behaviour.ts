@@ -1,0 +1,108 @@
+/**
+ * How a receiver behaves, as data, and what it does with one command by that. Pure but for the memory it is given: time comes in
+ * as a number, so that the same behaviour plays on real sockets in real time and in a simulated hour.
+ */
+
+/** Where in the dialogue; `message` is the answer to the final dot. */
+export type Stage = 'connect' | 'ehlo' | 'mail' | 'rcpt' | 'data' | 'message';
+
+export interface Refusal {
+  at: Stage;
+  words: string;
+  /** Only these recipients; only from `rcpt` on. */
+  to?: RegExp;
+  /** Says it and closes. */
+  closes?: boolean;
+}
+
+export interface Behaviour {
+  /** Connections at once from one client. What is above is told so at the greeting. */
+  connections?: { most: number; words: string };
+  /** Transactions of one client in each minute, refused ones included, as Postfix's anvil counts; `accepted` counts only what was let in. */
+  rate?: { perMinute: number; at: Stage; words: string; counts?: 'accepted'; closes?: boolean };
+  /** Mails to one of these mailboxes in each minute. */
+  mailboxRate?: { perMinute: number; to: RegExp; words: string };
+  /** A recipient is refused until so long after its first try. */
+  greylist?: { ms: number; words: string; to?: RegExp };
+  refuse?: readonly Refusal[];
+  /** Breaks the connection when this stage is reached; behind the dot the mail has been read to its end. */
+  breaks?: { at: Stage; how: 'drop' | 'reset' | 'hang' };
+  /** Before each reply. */
+  latencyMs?: number;
+}
+
+export interface Asked {
+  stage: Stage;
+  client: string;
+  to: string;
+  /** Connections of this client that stand, this one included. */
+  standing: number;
+  now: number;
+}
+
+export type Verdict =
+  { kind: 'go' } | { kind: 'say'; words: string; closes: boolean } | { kind: 'break'; how: 'drop' | 'reset' | 'hang' };
+
+/** What a host remembers of its clients. */
+export interface Memory {
+  /** Counts by what is counted, in windows of a minute from the first of each. */
+  windows: Map<string, { since: number; count: number }>;
+  /** When a recipient was first tried. */
+  firstTried: Map<string, number>;
+}
+
+export const newMemory = (): Memory => ({ windows: new Map(), firstTried: new Map() });
+
+const MINUTE_MS = 60_000;
+const go: Verdict = { kind: 'go' };
+
+export function judge(behaviour: Behaviour, memory: Memory, asked: Asked): Verdict {
+  const { stage } = asked;
+  if (behaviour.breaks?.at === stage) return { kind: 'break', how: behaviour.breaks.how };
+  const { connections, greylist } = behaviour;
+  if (stage === 'connect' && connections !== undefined && asked.standing > connections.most)
+    return say(connections.words, asked, true);
+  const refusal = behaviour.refuse?.find(({ at, to }) => at === stage && (to?.test(asked.to) ?? true));
+  if (refusal !== undefined) return say(refusal.words, asked, refusal.closes ?? stage === 'connect');
+  if (stage === 'rcpt' && greylist !== undefined && isGrey(greylist, memory, asked)) return say(greylist.words, asked);
+  return overRate(behaviour, memory, asked) ?? go;
+}
+
+function isGrey({ ms, to }: NonNullable<Behaviour['greylist']>, { firstTried }: Memory, asked: Asked): boolean {
+  if (to !== undefined && !to.test(asked.to)) return false;
+  const first = firstTried.get(asked.to);
+  if (first === undefined) firstTried.set(asked.to, asked.now);
+  return asked.now - (first ?? asked.now) < ms;
+}
+
+function overRate({ rate, mailboxRate }: Behaviour, memory: Memory, asked: Asked): Verdict | null {
+  if (rate?.at === asked.stage) {
+    const count = counted(memory, asked.client, asked.now);
+    if (count > rate.perMinute) {
+      if (rate.counts === 'accepted') uncount(memory, asked.client);
+      return say(rate.words, asked, rate.closes);
+    }
+  }
+  if (asked.stage === 'rcpt' && mailboxRate?.to.test(asked.to) === true) {
+    if (counted(memory, `to ${asked.to}`, asked.now) > mailboxRate.perMinute) return say(mailboxRate.words, asked);
+  }
+  return null;
+}
+
+function counted({ windows }: Memory, key: string, now: number): number {
+  const window = windows.get(key);
+  if (window !== undefined && now - window.since < MINUTE_MS) return ++window.count;
+  windows.set(key, { since: now, count: 1 });
+  return 1;
+}
+
+function uncount({ windows }: Memory, key: string): void {
+  const window = windows.get(key);
+  if (window !== undefined) window.count--;
+}
+
+const say = (words: string, { client }: Asked, closes = false): Verdict => ({
+  kind: 'say',
+  words: words.replaceAll('{ip}', client),
+  closes: closes || words.startsWith('421'),
+});

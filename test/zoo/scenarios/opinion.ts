@@ -1,0 +1,49 @@
+/** The receiver refuses us, not our recipients: mail waits, nothing is suppressed, and it goes on when the receiver relents. */
+import { people, type Scenario } from '../play.ts';
+import type { Stage } from '../behaviour.ts';
+import type { Meaning } from '../wording.ts';
+
+const MAILS = 300;
+
+const refusesUs = (name: string, meaning: Meaning, number: number, at: Stage, says: RegExp): Scenario => ({
+  name,
+  about: `every mail is refused for good at ${at} because the receiver does not want us (${meaning}); then it relents`,
+  withPostfix: true,
+  async run(play) {
+    const words = play.words(meaning, number);
+    const host = await play.host({ latencyMs: 5, refuse: [{ at, words }] });
+    play.names.domain('strict.test', { 'mx.strict.test': host.address });
+    const all = people('strict.test', MAILS);
+    await play.send(all);
+    await play.pass(30);
+    const events = (await play.sender.inspect?.events('bounced')) ?? [];
+    const bounced = await play.sender.bounced();
+    play.atMost('bounced', bounced, 30);
+    play.atMost('suppressed', events.filter(({ data }) => data.bounced?.suppression_added === true).length, 0);
+    play.atMost('attempts in 30 s', play.receiver.attempts.length, 40);
+    const gone = new Set(events.map(({ data }) => data.recipient));
+    await play.ask(
+      all.filter((one) => !gone.has(one)),
+      { says, never: /can be reached|cannot be reached|greylist|user unknown/i },
+    );
+    host.behaviour = { latencyMs: 5 };
+    await play.sender.flush('strict.test');
+    const rest = MAILS - bounced;
+    const took = await play.until(() => play.taken(all) >= rest, 90, 'the rest after a flush');
+    play.atMost('seconds from flush until the rest is delivered', took, 90);
+    play.atLeast('delivered', play.taken(all), MAILS - 30);
+  },
+});
+
+const US = /refus|block|banned|reject|denied|accept|our address|sender|reputation/i;
+
+export const opinion: readonly Scenario[] = [
+  refusesUs('banned-address', 'bannedAddress', 0, 'rcpt', US),
+  refusesUs('banned-s3150', 'bannedAddress', 1, 'mail', US),
+  refusesUs('unauthenticated', 'unauthenticated', 0, 'message', /authenticat|SPF|DKIM/i),
+  refusesUs('likely-spam', 'likelySpam', 0, 'message', /spam|unsolicited|content|reputation/i),
+  refusesUs('likely-spam-short', 'likelySpam', 1, 'message', /spam|unsolicited|content|reputation/i),
+  refusesUs('relay-denied', 'relayDenied', 0, 'rcpt', /relay/i),
+  refusesUs('relay-denied-exim', 'relayDenied', 1, 'rcpt', /relay/i),
+  refusesUs('must-starttls', 'mustStartTls', 0, 'mail', /TLS/i),
+];

@@ -1,0 +1,38 @@
+/** Receivers that take so many mails a minute. */
+import { people, type Scenario } from '../play.ts';
+import type { Stage } from '../behaviour.ts';
+
+const MINUTES = 4;
+
+const perMinute = (name: string, number: number, most: number, at: Stage, minutes = MINUTES): Scenario => ({
+  name,
+  about: `${String(most)} mails a minute are taken for ${String(minutes)} minutes, what is above is refused at ${at}`,
+  withPostfix: number === 0,
+  async run(play) {
+    const host = await play.host({
+      latencyMs: 5,
+      rate: { perMinute: most, at, words: play.words('tooMuchMail', number) },
+    });
+    play.names.domain('paced.test', { 'mx.paced.test': host.address });
+    const all = people('paced.test', most * (minutes + 2));
+    await play.send(all);
+    await play.pass(90);
+    await play.ask(all, {
+      says: /rate|too much|too many|minute|pace|slow|wait(s|ing) for (its|a) turn|exceed|limit/i,
+      never: /can be reached|cannot be reached|greylist|blocked/i,
+    });
+    await play.pass(minutes * 60 - 90);
+    const { attempts, taken } = play.receiver;
+    const refusals = attempts.filter(({ end }) => end === 'refused').length;
+    play.allowanceUsed = taken.size / (most * minutes);
+    play.atLeast('share of the allowance used', play.allowanceUsed, 0.6);
+    play.atMost('share of attempts refused', refusals / Math.max(1, attempts.length), 0.25);
+  },
+});
+
+export const rates: readonly Scenario[] = [
+  perMinute('rate-60', 0, 60, 'mail'),
+  perMinute('rate-60-421', 1, 60, 'mail'),
+  perMinute('rate-60-451', 2, 60, 'mail'),
+  perMinute('rate-30-rspamd', 4, 30, 'rcpt'),
+];

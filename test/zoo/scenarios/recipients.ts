@@ -1,0 +1,102 @@
+/** What is about one recipient may hold up that recipient only. */
+import { people, type Scenario } from '../play.ts';
+
+const hotMailbox = (name: string, number: number): Scenario => ({
+  name,
+  about: 'sixty mails to one mailbox that takes none, and a thousand for others on the same lane',
+  async run(play) {
+    const host = await play.host({
+      latencyMs: 5,
+      refuse: [{ at: 'rcpt', to: /^hot/, words: play.words('mailboxRate', number) }],
+    });
+    play.names.domain('lane.test', { 'mx.lane.test': host.address });
+    const hot = ['hot@lane.test'];
+    const healthy = people('lane.test', 1000);
+    for (let n = 0; n < 60; n++) await play.send(hot);
+    await play.send(healthy);
+    const took = await play.until(() => play.taken(healthy) === healthy.length, 60, 'the healthy thousand');
+    play.atMost('seconds until all healthy are delivered', took, 30);
+    await play.ask(hot, {
+      says: /rate|too quickly|too many|more mail than|limit|recipient|mailbox/i,
+      never: /can be reached|cannot be reached|rests|greylist/i,
+    });
+    play.atMost(
+      'attempts at the hot mailbox',
+      play.receiver.attempts.filter(({ to }) => to.startsWith('hot')).length,
+      180,
+    );
+  },
+});
+
+const greylist = (name: string, number: number): Scenario => ({
+  name,
+  about: 'three hundred recipients greylisted for 20 s, beside mail that the same host takes at once',
+  withPostfix: number === 0,
+  async run(play) {
+    const words = play.words('greylisted', number);
+    const host = await play.host({ latencyMs: 5, greylist: { ms: 20_000, words, to: /^grey/ } });
+    play.names.domain('grey.test', { 'mx.grey.test': host.address });
+    const grey = people('grey.test', 300, 'grey');
+    const healthy = people('grey.test', 200);
+    await play.send(grey);
+    await play.trickle(healthy, 10);
+    await play.ask(grey, {
+      says: /grey|later|again|attempt|first delivery/i,
+      never: /can be reached|cannot be reached|rests|blocked/i,
+    });
+    const took = await play.until(() => play.taken(grey) === grey.length, 200, 'the greylisted');
+    play.atMost('seconds until all greylisted are delivered', took + 20, 180);
+    play.atMost('seconds of the slowest healthy mail', play.seconds(healthy).at(-1) ?? Infinity, 5);
+    play.atMost(
+      'attempts for each greylisted',
+      play.receiver.attempts.filter(({ to }) => to.startsWith('grey')).length / grey.length,
+      4,
+    );
+  },
+});
+
+const unknownUsers: Scenario = {
+  name: 'unknown-users',
+  about: 'a receiver that knows none of three hundred recipients: all bounce and are suppressed',
+  async run(play) {
+    const host = await play.host({ latencyMs: 5, refuse: [{ at: 'rcpt', words: play.words('unknownUser') }] });
+    play.names.domain('gone.test', { 'mx.gone.test': host.address });
+    await play.send(people('gone.test', 300));
+    const bounced = async () => (await play.sender.bounced()) === 300;
+    play.atMost('seconds until all bounced', await play.until(bounced, 60, 'bounces'), 60);
+    const events = (await play.sender.inspect?.events('bounced')) ?? [];
+    play.atLeast('suppressed', events.filter(({ data }) => data.bounced?.suppression_added === true).length, 300);
+  },
+};
+
+const selective: Scenario = {
+  name: 'selective',
+  about: 'a receiver that refuses every tenth mail for its content: those bounce, the others arrive',
+  async run(play) {
+    const host = await play.host({
+      latencyMs: 5,
+      refuse: [{ at: 'message', to: /0@/, words: play.words('contentRefused') }],
+    });
+    play.names.domain('picky.test', { 'mx.picky.test': host.address });
+    const all = people('picky.test', 300);
+    const good = all.filter((one) => !one.includes('0@'));
+    await play.trickle(all, 50);
+    const done = async () =>
+      play.taken(good) === good.length && (await play.sender.bounced()) === all.length - good.length;
+    play.atMost('seconds until all are delivered or bounced', await play.until(done, 60, 'verdicts'), 30);
+    play.atLeast('bounced', await play.sender.bounced(), all.length - good.length);
+    const events = (await play.sender.inspect?.events('bounced')) ?? [];
+    play.atMost('suppressed', events.filter(({ data }) => data.bounced?.suppression_added === true).length, 0);
+  },
+};
+
+export const recipients: readonly Scenario[] = [
+  hotMailbox('hot-mailbox', 0),
+  hotMailbox('hot-mailbox-short', 1),
+  hotMailbox('hot-mailbox-471', 3),
+  greylist('greylist', 0),
+  greylist('greylist-postgrey', 1),
+  greylist('greylist-plain', 4),
+  unknownUsers,
+  selective,
+];

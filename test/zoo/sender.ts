@@ -1,0 +1,38 @@
+/** What the zoo plays against: Posthorn, or a Postfix beside it. */
+
+export interface Usage {
+  cpuMs: number;
+  bytesWritten: number;
+}
+
+/** What only Posthorn can be asked, by its API and its commands. */
+export interface Inspector {
+  /** What it says a recipient's mail waits for: reason and text. */
+  why(to: string): Promise<{ status: string; reason: string; message: string }>;
+  /** Events of these types, in order. */
+  events(...types: string[]): Promise<SeenEvent[]>;
+  /** `posthorn queue lanes --json`. */
+  lanes(): Promise<unknown>;
+}
+
+export interface SeenEvent {
+  type: string;
+  data: {
+    recipient: string;
+    delivered?: { attempt: number };
+    bounced?: { suppression_added: boolean; smtp_reply: string | null };
+  };
+}
+
+export interface Sender {
+  readonly name: string;
+  /** Hands over one mail for each recipient; resolves when all are accepted. */
+  send(to: readonly string[]): Promise<void>;
+  /** The operator tries again now what waits for a domain. */
+  flush(domain: string): Promise<void>;
+  /** Mails given up for good. */
+  bounced(): Promise<number>;
+  usage(): Usage;
+  readonly inspect: Inspector | null;
+  stop(): Promise<void>;
+}

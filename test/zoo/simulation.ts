@@ -1,0 +1,148 @@
+/**
+ * The zoo in simulated time: the whole program in this process on a test's clock, so that an hour among receivers takes seconds
+ * and no figure depends on the machine. The sockets are real.
+ */
+import { startTestApp, TestClock, type TestApp } from '../support/app.ts';
+import { FakeResolver } from '../support/fake-resolver.ts';
+import type { Names } from './names.ts';
+import { Play, type Pass, type Scenario } from './play.ts';
+import { startReceiver, type Receiver } from './receiver.ts';
+import type { Row } from './row.ts';
+import type { SeenEvent, Sender } from './sender.ts';
+
+export async function simulate(scenario: Scenario): Promise<Row> {
+  const clock = new TestClock();
+  const receiver = await startReceiver(clock);
+  const resolver = new FakeResolver();
+  try {
+    const app = await startTestApp({ mailPort: receiver.port, clock, resolver });
+    try {
+      const play = new Play({
+        scenario,
+        names: namesOf(resolver),
+        receiver,
+        sender: senderOf(app),
+        pass: passing(app, receiver),
+        lookEveryMs: 1000,
+        wording: 0,
+        tell: () => undefined,
+      });
+      await scenario.run(play);
+      return play.end(null);
+    } finally {
+      await app.stop();
+    }
+  } finally {
+    await receiver.close();
+  }
+}
+
+/** DNS without latency: what takes time there is played by `npm run bench:zoo`. */
+function namesOf(resolver: FakeResolver): Names {
+  const zones = resolver.zones;
+  let faults: Names['faults'] = [];
+  return {
+    latencyMs: 0,
+    get faults() {
+      return faults;
+    },
+    set faults(now) {
+      faults = now;
+      const isServfail = (key: string): boolean => faults.some(({ of, does }) => does === 'SERVFAIL' && of.test(key));
+      resolver.zones = Object.fromEntries(Object.entries(zones).map(([key, records]) => [key, isServfail(key) ? 'SERVFAIL' : records])); // prettier-ignore
+    },
+    domain(name, hosts) {
+      zones[`${name} MX`] = Object.keys(hosts).map((host, at) => `${String(10 * (at + 1))} ${host}`);
+      for (const [host, address] of Object.entries(hosts)) zones[`${host} A`] = address === null ? [] : [address];
+    },
+  };
+}
+
+function senderOf(app: TestApp): Sender {
+  const ids = new Map<string, string>();
+  const events = async (...types: string[]): Promise<SeenEvent[]> => {
+    const all: SeenEvent[] = [];
+    for (let after = ''; ;) {
+      const { body } = await app.get<{ data: SeenEvent[]; has_more: boolean; next_cursor: string }>(`/v1/events?type=${types.join(',')}&limit=1000${after}`); // prettier-ignore
+      all.push(...body.data);
+      if (!body.has_more) return all;
+      after = `&after=${encodeURIComponent(body.next_cursor)}`;
+    }
+  };
+  return {
+    name: 'Posthorn',
+    async send(to) {
+      if (to.length > PER_CALL) {
+        for (let at = 0; at < to.length; at += PER_CALL) await this.send(to.slice(at, at + PER_CALL));
+        return;
+      }
+      const mail = {
+        from: 'hi@acme.test',
+        subject: 'Order',
+        text: 'Good day.',
+        recipients: to.map((one) => ({ to: one })),
+      };
+      const { status, text, body } = await app.request<{ data: { to: string; id: string }[] }>('POST', '/v1/messages', mail); // prettier-ignore
+      if (status !== 202) throw new Error(text);
+      for (const { to: one, id } of body.data) ids.set(one, id);
+    },
+    async flush(domain) {
+      await app.operator.call('queue.flush', { domain });
+    },
+    bounced: async () => (await events('bounced')).length,
+    usage: () => ({ cpuMs: NaN, bytesWritten: NaN }),
+    inspect: {
+      async why(to) {
+        const found = (await app.operator.call('messages.why', { id: ids.get(to) ?? '' })).recipients[0];
+        if (found === undefined) throw new Error(`nothing is said of the mail to ${to}`);
+        return found;
+      },
+      events,
+      lanes: () => app.operator.call('queue.lanes', {}),
+    },
+    stop: () => app.stop(),
+  };
+}
+
+const PER_CALL = 1000;
+
+/** So many rounds without a write, a dial or a command: then nothing moves until time does. */
+const CALM_ROUNDS = 6;
+/** The same while a mail is claimed and no host owes a reply: something is at work in a thread. */
+const CALM_ROUNDS_CLAIMED = 40;
+const TURNS_A_ROUND = 5;
+/** Time moves to the next timer, but no further than this at once. */
+const LONGEST_STEP_MS = 1000;
+
+function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
+  let ours = 0;
+  /** Waits its turn behind every write that was asked for, and tells how many mails are claimed. */
+  const claimed = async (): Promise<number> => {
+    ours++;
+    return app.db.commit.transact(async (tx) => {
+      const [row] = await tx.all<{ n: number }>('SELECT COUNT(*) AS n FROM deliveries WHERE claim_epoch IS NOT NULL');
+      return row?.n ?? 0;
+    });
+  };
+  const calm = async (): Promise<void> => {
+    let before = '';
+    for (let rounds = 0, enough = CALM_ROUNDS; rounds < enough; rounds++) {
+      const n = await claimed();
+      const writes = app.db.commit.stats.units - ours;
+      const now = [n, writes, receiver.dials.length, receiver.attempts.length, receiver.commands, receiver.taken.size].join(); // prettier-ignore
+      if (now !== before) rounds = 0;
+      before = now;
+      enough = n > 0 && receiver.pending === 0 ? CALM_ROUNDS_CLAIMED : CALM_ROUNDS;
+      for (let turn = 0; turn < TURNS_A_ROUND; turn++) await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  return async (ms) => {
+    const end = clock.monotonic() + ms;
+    await calm();
+    while (clock.monotonic() < end) {
+      const next = (clock.nextAt() ?? Infinity) - clock.now();
+      clock.advance(Math.min(Math.max(next, 1), LONGEST_STEP_MS, end - clock.monotonic()));
+      await calm();
+    }
+  };
+}
