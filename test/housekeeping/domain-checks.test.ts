@@ -31,7 +31,7 @@ describe('housekeeping/domain-checks', () => {
     const warned: unknown[] = [];
     const log = { warn: (fields: object) => warned.push(fields), info: () => undefined };
     const hostname = 'mail.posthorn.test';
-    const deps = { db, clock, resolver, hostname, log, keyring: openKeyring(folder) };
+    const deps = { db, clock, resolver, hostname, log, graceMs: 0, keyring: openKeyring(folder) };
     const { id: accountId } = await ensureDefaultAccount(deps);
     const domain = await addDomain(deps, { accountId, name: 'acme.test' });
     await addDomain(deps, { accountId, name: 'trusted.test', trusted: true });
