@@ -50,5 +50,5 @@ async function tell({ db, clock, log, notice }: Deps, { row, keys }: DomainWithK
   if (done === null) return;
   done.written();
   const fields = { event: 'domain_notice', domain: row.name, account_id: row.account_id, told: done.told };
-  log.info(fields, 'the people of a domain were told by mail that it has lost a DNS record');
+  log.info(fields, 'mails about a lost DNS record of a domain were written to its people');
 }

@@ -1,15 +1,7 @@
 /** Sending domains: the DNS records to publish with what DNS says now, checks, DKIM keys, tracking. */
 import { Problem } from '../../base/problem.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
-import {
-  capital,
-  lostOf,
-  lostText,
-  publishText,
-  recordName,
-  stateOf,
-  unansweredOf,
-} from '../../domains/lost-records.ts';
+import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, given, textOf } from '../forms.ts';
 import { pagerOf } from '../links.ts';
@@ -93,7 +85,7 @@ async function details(visit: Visit, graceMs: number): Promise<Shown> {
   });
 }
 
-/** What the badge says, which required records are lost and how to publish them, and what DNS did not answer. */
+/** What the badge says, which required records are lost, and what DNS did not answer. */
 export function stateOnPage(domain: DomainRecord) {
   const state = stateOf(domain);
   const lost = lostOf(domain.records);
@@ -102,7 +94,7 @@ export function stateOnPage(domain: DomainRecord) {
     badge: state === 'unverified' ? domain.status : state,
     lost: lost.length === 0 && state === 'unverified' ? null : capital(lostText(lost)),
     because: lostText(lost),
-    publish: lost.map(publishText),
+    publish: lost,
     unanswered: unansweredOf(domain).map(recordName).join(' and the '),
   };
 }
