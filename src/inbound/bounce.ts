@@ -15,8 +15,8 @@ const EXPIRED = new Set(['4.4.7', '5.4.7']);
 export function reportedRecipients(delivery: DeliveryReport, notice: Notice, words: BounceWords): FoundRecipient[] {
   const prose = openProse(notice, words);
   return delivery.recipients.map((reported) => {
-    const { finalRecipient, originalRecipient, status } = reported;
-    const address = finalRecipient ?? originalRecipient ?? '';
+    const { originalRecipient, status } = reported;
+    const address = addressOf(reported);
     const quoted = reported.diagnostic === null ? null : readDiagnostic(reported.diagnostic);
     const isOpen = exact(status) === null || isRouting(status ?? '');
     const inProse = isOpen && !saysWhy(quoted, words) ? prose.about(address) : null;
@@ -28,6 +28,12 @@ export function reportedRecipients(delivery: DeliveryReport, notice: Notice, wor
       diagnostic: reported.diagnostic ?? inProse?.text ?? null,
     };
   });
+}
+
+/** Whom the server tried; whom we wrote to where that was an address of some other network, or of a host inside of theirs. */
+function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): string {
+  const isOfTheNet = finalRecipient !== null && /@[^@]*\./.test(finalRecipient);
+  return (isOfTheNet ? finalRecipient : (originalRecipient ?? finalRecipient)) ?? '';
 }
 
 /** The recipients of a notice in prose. */
@@ -55,13 +61,23 @@ function openProse(notice: Notice, words: BounceWords): Prose {
   const { subject, lines } = notice;
   const overall = once(() => findDiagnostic(lines, words));
   const linesOf = once(() => linesByRecipient(notice));
-  const within = (some: readonly string[]): Diagnostic | null => findDiagnostic(some, words) ?? overall();
+  const within = (some: readonly string[]): Diagnostic | null =>
+    findDiagnostic(some, words) ?? knownParagraph(some) ?? overall();
   return {
     words,
     within,
     about: (address) => within(linesOf()(address)),
     status: once(() => statusOfWords(`${subject}\n${lines.join('\n')}`, words)),
   };
+}
+
+/** The first paragraph below an address, where the rules for replies know its words. */
+function knownParagraph(lines: readonly string[]): Diagnostic | null {
+  const first = lines.findIndex((line) => line !== '');
+  if (first < 0) return null;
+  const end = lines.indexOf('', first);
+  const one = readDiagnostic(lines.slice(first, end < 0 ? undefined : end).join(' '));
+  return isSaid(one.text) ? one : null;
 }
 
 function once<Value>(find: () => Value): () => Value {
@@ -88,15 +104,27 @@ function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'ori
   const found = text === '' ? prose.status() : statusOfWords(text, prose.words);
   const inWords = atLevelOf(diagnostic?.code ?? null, found);
   const known = exact(diagnostic?.enhanced ?? null) ?? exact(said.status);
-  const status = known ?? inWords ?? diagnostic?.enhanced ?? said.status;
+  const status = saidStatus(said.status, diagnostic?.enhanced ?? null);
   const isOpen = action === 'failed' || action === 'delayed';
   return {
     action,
     status,
+    impliedStatus: status === null ? inWords : null,
     diagnostic: text === '' ? null : text,
     code: diagnostic?.code ?? null,
     verdict: isOpen ? verdictOf({ ...said, action }, known, inWords) : null,
   };
+}
+
+/**
+ * What is said stays as it is said, however little that is: nobody gave the code that we would make of the words. Of two that
+ * agree whether it is final, the one that says more counts; where they do not, the reporting server has the last word, since it
+ * knows of its own tries.
+ */
+function saidStatus(reported: string | null, quoted: string | null): string | null {
+  if (reported === null || quoted === null) return reported ?? quoted;
+  if (!quoted.startsWith(reported.charAt(0))) return reported;
+  return exact(quoted) ?? exact(reported) ?? (quoted.endsWith('.0.0') ? reported : quoted);
 }
 
 /** By the reply where one is quoted, as if it had been given to us; where none is, by the words for what went wrong. */

@@ -49,6 +49,8 @@ const HEAD_TYPES = new Set(['text/rfc822-headers', 'message/rfc822-headers', 'me
 export function openNotice(mail: MailPart, words: BounceWords): Notice {
   const own = [...ownPartsOf(mail)];
   const prose = linesOf(own);
+  const inner = prose.every((line) => line === '') ? wholeReport(own) : null;
+  if (inner !== null) return openNotice(inner, words);
   const cut = whereOriginalBegins(prose, words);
   const deliveryPart = own.find(({ type }) => isDeliveryStatus(type));
   // A complaint that was forwarded whole counts; one that stands in a mail that bounced does not.
@@ -62,6 +64,13 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
     delivery: deliveryPart === undefined ? (reportInProse(prose) ?? reportInFile(own)) : reportIn(deliveryPart),
     feedback: feedbackPart === undefined ? null : readFeedbackReport(textOf(feedbackPart)),
   };
+}
+
+/** Gateways wrap a report that they looked at into a mail without words of its own. */
+function wholeReport(own: readonly MailPart[]): MailPart | null {
+  if (own.some(({ type }) => isDeliveryStatus(type))) return null;
+  const [inner] = own.find(({ type }) => isMessage(type))?.parts ?? [];
+  return inner !== undefined && [...ownPartsOf(inner)].some(({ type }) => isDeliveryStatus(type)) ? inner : null;
 }
 
 /** Its fields are ASCII or UTF-8, whatever a wrong charset says. */

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { enhancedOf } from '../../src/mail/smtp-reply.ts';
-import { readDiagnostic } from '../../src/mail/diagnostic.ts';
 import { classify, createJudge, judge, type Refusal } from '../../src/messages/classify.ts';
+import { refusalOf } from '../../src/messages/told-reply.ts';
 import { isSeen, labelledReplies } from '../support/labelled-replies.ts';
 import { cpuNow } from '../support/cpu-now.ts';
 
@@ -12,14 +12,6 @@ import { cpuNow } from '../support/cpu-now.ts';
 function said(reply: string, phase: Refusal['phase'] = 'rcpt'): Refusal {
   const [, code = '', text = ''] = /^(\d{3}) (.*)$/s.exec(reply) ?? [];
   return { phase, code: code === '' ? null : Number(code), enhanced: enhancedOf([text]), text };
-}
-
-/** A line as `posthorn classify` takes it. */
-function heardAs(line: string): Refusal {
-  const { code, enhanced, phase, text } = readDiagnostic(line);
-  return /^[45]\d\d[ -]/.test(line)
-    ? { phase: phase ?? 'rcpt', code, enhanced, text: text.slice(4) }
-    : { phase: 'report', code: null, enhanced: null, text: line };
 }
 
 const rows: readonly (readonly [reply: string, cls: string, reason: string, why: string, phase?: Refusal['phase']])[] =
@@ -158,7 +150,7 @@ describe('messages/classify', () => {
       for (const line of lines.filter((one) => one !== '' && !one.startsWith('#'))) {
         const [, bounceClass, reason, reply = ''] = /^(\w+) (\w+) (.*)$/.exec(line) ?? [];
         it(`${reply} -> ${bounceClass}, ${reason}`, () => {
-          assert.deepEqual(classify(heardAs(reply)), { class: bounceClass, reason });
+          assert.deepEqual(classify(refusalOf(reply)), { class: bounceClass, reason });
         });
       }
     });
