@@ -1,4 +1,5 @@
 /** What a notice says of one recipient -> code, status, class and reason, by the same rules as replies in a session. */
+import { withoutControls } from '../mail/header.ts';
 import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
 import { judge } from '../messages/classify.ts';
 import type { Verdict } from '../messages/delivery.ts';
@@ -25,10 +26,13 @@ export function reportedRecipients(delivery: DeliveryReport, notice: Notice, wor
       address,
       original: isOther ? originalRecipient : null,
       ...judged({ action: actionOf(reported), status, diagnostic: inProse ?? quoted }, prose),
-      diagnostic: reported.diagnostic ?? inProse?.text ?? null,
+      diagnostic: printable(reported.diagnostic ?? inProse?.text ?? null),
     };
   });
 }
+
+/** Control characters, as binary rubbish in a report has them, spoil logs and terminals. */
+const printable = (text: string | null): string | null => (text === null ? null : withoutControls(text).replace(/ +/g, ' '));
 
 /** Whom the server tried; whom we wrote to where that was an address of some other network, or of a host inside of theirs. */
 function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): string {
@@ -110,7 +114,7 @@ function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'ori
     action,
     status,
     impliedStatus: status === null ? inWords : null,
-    diagnostic: text === '' ? null : text,
+    diagnostic: printable(text === '' ? null : text),
     code: diagnostic?.code ?? null,
     verdict: isOpen ? verdictOf({ ...said, action }, known, inWords) : null,
   };

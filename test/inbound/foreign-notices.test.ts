@@ -142,6 +142,14 @@ describe('formats finding 6: what the remote server returned outweighs the sente
 });
 
 describe('notices in unusual forms', () => {
+  it('formats finding 9: no control character is in a diagnostic', () => {
+    for (const mail of [
+      report('Action: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 no\u0000such\u0007 user'),
+      daemon('failure notice', '<ana@dest.test>:\n550 5.1.1 no\u0000such\u001b user'),
+    ])
+      assert.equal(record(mail).recipients[0]?.diagnostic, '550 5.1.1 no such user');
+  });
+
   for (const [what, mail, kind, address] of [
     ['a report inside of a mail without words', `Return-Path: <>\nFrom: scanner@dest.test\nSubject: Delivery Status Notification (Failure)\nContent-Type: multipart/mixed; boundary=o\n\n--o\nContent-Type: message/rfc822\n\n${report('Action: failed\nStatus: 5.1.1')}\n--o--\n`, 'bounce', 'ana@dest.test'],
     ['a report without a From and with an empty status part', 'Return-Path: <mailer-daemon@gw.dest.test>\nSubject: =?utf-8?q?Utilisateur_inconnu?=\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nA message could not be delivered to:\nana@dest.test\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: gw.dest.test\n--b--\n', 'bounce', 'ana@dest.test'],
