@@ -77,8 +77,8 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
     inCommandOrReply,
     behindLabel,
     (_: unknown, { address }: Place) => known.has(address.toLowerCase()),
-    (_: unknown, { line }: Place) => saysWhatWentWrong(lines[line] ?? '', words),
-    (_: unknown, { line }: Place) => saysWhatWentWrong(lines.slice(line, line + 3).join(' '), words),
+    onceALine((line) => saysWhatWentWrong(lines[line] ?? '', words)),
+    onceALine((line) => saysWhatWentWrong(lines.slice(line, line + 3).join(' '), words)),
   ]) {
     const found = distinct(
       places.filter((place) => isOne(lines, place)).map((place, at, all) => named(lines, place, 0, all[at + 1])),
@@ -89,6 +89,16 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
   const inSubject = addressesIn(subject.slice(0, 1000)).map(({ address }) => address);
   const rest = [inSubject, addressees, places.map(({ address }) => address)].find((one) => one.length > 0);
   return rest === undefined ? null : distinct(rest.map((address) => ({ address, lines: [] })));
+}
+
+/** A line may name hundreds, and searching it for all phrases takes its time. */
+function onceALine(find: (line: number) => boolean): (_: unknown, place: Place) => boolean {
+  const found = new Map<number, boolean>();
+  return (_, { line }) => {
+    const is = found.get(line) ?? find(line);
+    found.set(line, is);
+    return is;
+  };
 }
 
 const saysWhatWentWrong = (line: string, words: BounceWords): boolean =>

@@ -49,7 +49,7 @@ const HEAD_TYPES = new Set(['text/rfc822-headers', 'message/rfc822-headers', 'me
 export function openNotice(mail: MailPart, words: BounceWords): Notice {
   const own = [...ownPartsOf(mail)];
   const prose = linesOf(own);
-  const inner = prose.every((line) => line === '') ? wholeReport(own) : null;
+  const inner = wrappedReport(mail, own, prose);
   if (inner !== null) return openNotice(inner, words);
   const cut = whereOriginalBegins(prose, words);
   const deliveryPart = own.find(({ type }) => isDeliveryStatus(type));
@@ -66,11 +66,13 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
   };
 }
 
-/** Gateways wrap a report that they looked at into a mail without words of its own. */
-function wholeReport(own: readonly MailPart[]): MailPart | null {
+/** Gateways wrap a report that they looked at, in its sender's name, or without a word; a person who passes one on does neither. */
+function wrappedReport(mail: MailPart, own: readonly MailPart[], prose: readonly string[]): MailPart | null {
   if (own.some(({ type }) => isDeliveryStatus(type))) return null;
   const [inner] = own.find(({ type }) => isMessage(type))?.parts ?? [];
-  return inner !== undefined && [...ownPartsOf(inner)].some(({ type }) => isDeliveryStatus(type)) ? inner : null;
+  if (inner === undefined || ![...ownPartsOf(inner)].some(({ type }) => isDeliveryStatus(type))) return null;
+  const isSilent = prose.every((line) => line === '');
+  return isSilent || fieldOf(mail.headers, 'from') === fieldOf(inner.headers, 'from') ? inner : null;
 }
 
 /** Its fields are ASCII or UTF-8, whatever a wrong charset says. */

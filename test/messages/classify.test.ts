@@ -86,6 +86,68 @@ describe('messages/classify', () => {
     });
   }
 
+  describe('formats finding 7: a pasted reply is heard as the engine hears it, by its first code', () => {
+    for (const line of [
+      '450 mailbox unavailable: 550 5.7.1 mailbox not available',
+      '450-Callout verification failed: 550 550 5.1.1 user unknown',
+      '450 permanent failure for one or more recipients (ana@dest.test:550 5.1.1 no such user)',
+      '421 4.3.0 host said: 550 5.1.1 <ana@dest.test>: Recipient address rejected',
+    ])
+      it(line, () => {
+        assert.deepEqual(refusalOf(line), { ...said(line.replace(/^(\d{3})-/, '$1 ')), text: line.slice(4) });
+        assert.equal(classify(refusalOf(line)).class, 'soft');
+      });
+
+    it('and anything else as a diagnostic', () => {
+      const { phase, code } = refusalOf('smtp; 550 5.1.1 no such user');
+      assert.deepEqual([phase, code], ['report', 550]);
+    });
+  });
+
+  describe('formats finding 8: that a mail was refused yields to what is said of the mailbox', () => {
+    for (const [line, verdict] of [
+      [
+        '551 You have sent an email to an address not recognised by our system. The email has been refused.',
+        'hard mailbox_not_found',
+      ],
+      ['550 The recipient is not known here. Your mail has been rejected.', 'hard mailbox_not_found'],
+      ['550 We do not know this user, message refused', 'hard mailbox_not_found'],
+      ['554 Sender unknown. The email has been refused.', 'block policy'],
+      ['550 The sender address does not exist; message refused', 'block policy'],
+      ['550 Message refused', 'block policy'],
+      ['550 The message was rejected by a mail flow rule', 'block policy'],
+      ['501 Malformed address', 'hard mailbox_not_found'],
+      ['501 Malformed sender address', 'block policy'],
+      ['553 5.1.2 Invalid host name', 'hard domain_not_found'],
+      ['501 Invalid host name', 'block policy'],
+      ['553 5.7.1 Invalid HELO host name', 'block policy'],
+    ] as const)
+      it(`${line}: ${verdict}`, () => {
+        const { class: bounceClass, reason } = classify(said(line));
+        assert.equal(`${bounceClass} ${reason}`, verdict);
+      });
+
+    it('and is never hard before the recipient was named', () => {
+      for (const phase of ['connect', 'ehlo', 'mail'] as const)
+        assert.equal(classify(said('501 Malformed address', phase)).class, 'block');
+    });
+  });
+
+  describe('formats finding 9: reasons', () => {
+    for (const [line, verdict] of [
+      ['554 5.2.3 MailPolicy violation', 'block policy'],
+      ['552 5.2.3 message exceeds the size limit', 'soft message_too_large'],
+      ['550 Your sending email account has been temporarily suspended', 'block policy'],
+      ['554 The sending account is suspended', 'block policy'],
+      ['550 account temporarily suspended', 'soft mailbox_disabled'],
+      ['552 5.2.2 Mail quota exceeded', 'soft mailbox_full'],
+    ] as const)
+      it(`${line}: ${verdict}`, () => {
+        const { class: bounceClass, reason } = classify(said(line));
+        assert.equal(`${bounceClass} ${reason}`, verdict);
+      });
+  });
+
   describe('where it was said', () => {
     for (const phase of ['connect', 'banner', 'ehlo', 'tls', 'auth', 'mail'] as const) {
       it(`is never hard at ${phase}: nobody has looked at the recipient yet`, () => {

@@ -110,7 +110,7 @@ describe('mta/prepare', () => {
     ]) {
       assert.match(mail.head, line);
     }
-    for (const line of mail.head.split('\r\n').filter((one) => /^Feedback-ID/.test(one)))
+    for (const line of mail.head.split('\r\n').filter((one) => one.startsWith('Feedback-ID')))
       assert.ok(line.length <= 78, `formats finding 9: ${line}`);
     assert.doesNotMatch(mail.text, /cy@dest/, 'no Bcc on the wire');
     assert.match(mail.text, /^[\r\n\t -~]*$/, '7-bit on the wire');
