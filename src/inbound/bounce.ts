@@ -24,7 +24,7 @@ export function reportedRecipients(delivery: DeliveryReport, notice: Notice, wor
     const isOther = originalRecipient !== null && originalRecipient.toLowerCase() !== address.toLowerCase();
     return {
       address,
-      original: isOther ? originalRecipient : null,
+      original: isOther ? originalRecipient : prose.origin(address),
       ...judged({ action: actionOf(reported), status, diagnostic: inProse ?? quoted }, prose),
       diagnostic: printable(reported.diagnostic ?? inProse?.text ?? null),
     };
@@ -32,7 +32,8 @@ export function reportedRecipients(delivery: DeliveryReport, notice: Notice, wor
 }
 
 /** Control characters, as binary rubbish in a report has them, spoil logs and terminals. */
-const printable = (text: string | null): string | null => (text === null ? null : withoutControls(text).replace(/ +/g, ' '));
+const printable = (text: string | null): string | null =>
+  text === null ? null : withoutControls(text).replace(/ +/g, ' ');
 
 /** Whom the server tried; whom we wrote to where that was an address of some other network, or of a host inside of theirs. */
 function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): string {
@@ -45,7 +46,7 @@ export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, wo
   const prose = openProse(notice, words);
   return recipientsNamedIn(notice, words).map(({ address, lines }) => ({
     address,
-    original: null,
+    original: originIn(lines),
     ...judged({ action, status: null, diagnostic: prose.within(lines) }, prose),
   }));
 }
@@ -57,6 +58,8 @@ interface Prose {
   within(lines: readonly string[]): Diagnostic | null;
   /** Why, by what stands below the address, else by all. */
   about(address: string): Diagnostic | null;
+  /** Whom the mail was for before it was forwarded, by what stands below the address. */
+  origin(address: string): string | null;
   /** The status that the words of the whole stand for. */
   status(): string | null;
 }
@@ -71,8 +74,20 @@ function openProse(notice: Notice, words: BounceWords): Prose {
     words,
     within,
     about: (address) => within(linesOf()(address)),
+    origin: (address) => originIn(linesOf()(address)),
     status: once(() => statusOfWords(`${subject}\n${lines.join('\n')}`, words)),
   };
+}
+
+/** Exim's and Sendmail's words for an address that was forwarded to another. */
+const FORWARDED = /\((?:(?:ultimately )?generated|expanded) from:? {1,3}<?([^\s<>()]{1,128}@[^\s<>()@]{1,255})>?\)/;
+
+function originIn(lines: readonly string[]): string | null {
+  for (const line of lines) {
+    const found = FORWARDED.exec(line)?.[1];
+    if (found !== undefined) return found;
+  }
+  return null;
 }
 
 /** The first paragraph below an address, where the rules for replies know its words. */

@@ -13,8 +13,7 @@ const REPLY = /^([45]\d\d)(?:[ -]|$)/;
 export function refusalOf(line: string, phase: Refusal['phase'] | null = null): Refusal {
   const told = readDiagnostic(line);
   const code = REPLY.exec(line)?.[1];
-  if (code === undefined)
-    return { phase: phase ?? 'report', code: told.code, enhanced: told.enhanced, text: line };
+  if (code === undefined) return { phase: phase ?? 'report', code: told.code, enhanced: told.enhanced, text: line };
   const text = line.slice(code.length + 1);
   return { phase: phase ?? told.phase ?? 'rcpt', code: Number(code), enhanced: enhancedOf([text]), text };
 }

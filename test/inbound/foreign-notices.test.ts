@@ -142,6 +142,15 @@ describe('formats finding 6: what the remote server returned outweighs the sente
 });
 
 describe('notices in unusual forms', () => {
+  for (const line of ['(generated from bo@dest.test)', '(ultimately generated from bo@dest.test)', '(expanded from: <bo@dest.test>)'])
+    it(`tell whom the mail was for: ${line}`, () => {
+      for (const mail of [
+        daemon('Mail delivery failed', `These failed:\n\n  ana@dest.test\n    ${line}\n    550 5.1.1 unknown`),
+        report('Action: failed\nStatus: 5.1.1', `These failed:\n\n  ana@dest.test\n    ${line}\n    550 5.1.1 unknown`),
+      ])
+        assert.equal(record(mail).recipients[0]?.original, 'bo@dest.test');
+    }); // prettier-ignore
+
   it('formats finding 9: no control character is in a diagnostic', () => {
     for (const mail of [
       report('Action: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 no\u0000such\u0007 user'),
