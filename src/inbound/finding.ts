@@ -19,8 +19,10 @@ export interface FoundRecipient {
   original: string | null;
   /** Null in complaints and unsubscribe mails. */
   action: ReportAction | null;
-  /** `5.1.1`: the reply's own, else that of the report, else what its words stand for. */
+  /** `5.1.1` as the report says: of the reply that it quotes, or of its Status field; null where it says none. */
   status: string | null;
+  /** What its words stand for, where it says no status. */
+  impliedStatus: string | null;
   /** The remote's words, at most 1,000 characters. */
   diagnostic: string | null;
   /** `550` of the reply that the report quotes. */
@@ -63,8 +65,12 @@ export interface FindingRecord {
   message_id: string | null;
   recipients: readonly {
     address: string;
+    /** Whom the mail was for, where the report says that it was another address. */
+    original: string | null;
     action: ReportAction | null;
     status: string | null;
+    /** Who says `status`: the report, or our reading of its words. */
+    status_from: 'report' | 'words' | null;
     diagnostic: string | null;
     class: Verdict['class'] | null;
     reason: Verdict['reason'] | null;
@@ -77,10 +83,12 @@ export function findingRecord({ kind, token, messageId, recipients, feedback }: 
     kind,
     token,
     message_id: messageId,
-    recipients: recipients.map(({ address, action, status, diagnostic, verdict }) => ({
+    recipients: recipients.map(({ address, original, action, status, impliedStatus, diagnostic, verdict }) => ({
       address,
+      original,
       action,
-      status,
+      status: status ?? impliedStatus,
+      status_from: status !== null ? 'report' : impliedStatus !== null ? 'words' : null,
       diagnostic,
       class: verdict?.class ?? null,
       reason: verdict?.reason ?? null,

@@ -272,11 +272,16 @@ function headOf(row: Loaded): string {
     messageId: row.rfc_message_id,
     extra: [
       ['X-Message-Id', row.message_id],
-      // Campaign, customer, kind of mail, sender: what Gmail groups its feedback by.
-      ['Feedback-ID', `${row.batch_id ?? row.stream}:${row.account_id}:${row.stream}:posthorn`],
+      ['Feedback-ID', feedbackId(row)],
       ...(JSON.parse(row.headers_json) as [string, string][]),
     ],
   });
+}
+
+/** Campaign, customer, kind of mail, sender: what Gmail groups its feedback by. Cut so that it fits in a line of 78 columns. */
+function feedbackId({ batch_id: batch, account_id: account, stream }: Loaded): string {
+  const kind = stream.slice(0, 18);
+  return `${batch?.slice(-16) ?? kind}:${account.slice(-16)}:${kind}:posthorn`;
 }
 
 function mailbox([name, address]: StoredMailbox): Mailbox {

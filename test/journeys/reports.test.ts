@@ -178,6 +178,22 @@ describe('journey: reports', () => {
       assert.equal((await app.get(`/v1/messages/${id}/reports${path}`, { key: stranger.key })).status, 404);
   });
 
+  it('formats findings 1, 2 and 4: a warning changes nothing, a rejection bounces, and the event has the code of the report', async () => {
+    const { id, returnPath } = await delivered();
+    const warning = 'From: Mailer-Daemon@mx.dest.test\r\nSubject: Warning: message delayed 24 hours\r\n\r\nThe message has not yet been delivered to:\r\n\r\n  ana@dest.test\r\n\r\nDelivery attempts will continue. Eventually the mail software will give up, and when that happens, the message will be returned to you.'; // prettier-ignore
+    await send(port(), '', returnPath, warning);
+    assert.deepEqual((await read(1)).map(({ kind }) => kind), ['delay']); // prettier-ignore
+    assert.equal((await app.message(id)).status, 'delivered');
+    const rejection = 'From: Mail Delivery Subsystem <postmaster@dest.test>\r\nSubject: Automatically rejected mail\r\nAuto-Submitted: auto-replied (rejected)\r\nContent-Type: multipart/report; report-type=disposition-notification; boundary=b\r\n\r\n--b\r\n\r\nYour message to <ana@dest.test> was automatically rejected:\r\nQuota exceeded\r\n--b\r\nContent-Type: message/disposition-notification\r\n\r\nFinal-Recipient: rfc822; ana@dest.test\r\nDisposition: automatic-action/MDN-sent-automatically; deleted\r\n\r\n--b--'; // prettier-ignore
+    await send(port(), '', returnPath, rejection);
+    const full = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([full['class'], full['reason'], full['enhanced_code'], full['smtp_reply'], full['suppression_added']], ['soft', 'mailbox_full', null, 'Quota exceeded', false]); // prettier-ignore
+    const second = await delivered();
+    await send(port(), '', second.returnPath, dsn('ana@dest.test', { status: '5.0.0', text: 'all hosts have been failing for a long time' })); // prettier-ignore
+    const late = (await app.follow().of(second.id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([late['class'], late['reason'], late['enhanced_code']], ['soft', 'expired', '5.0.0']);
+  });
+
   it('changes nothing for a delay, an answering machine, or a stranger who has the address', async () => {
     const { id, returnPath } = await delivered();
     await send(port(), '', returnPath, dsn('ana@dest.test', { action: 'delayed', status: '4.4.1', text: '451 later' }));
@@ -281,6 +297,18 @@ describe('journey: reports', () => {
     };
     const toOperator = () => server.sessions.flatMap(({ mails }) => mails).filter(({ to }) => to[0] === 'root@op.test');
     const states = async (count: number): Promise<string[]> => (await read(count)).map(({ state }) => state);
+
+    it('formats finding 3: 8-bit mail of people goes on readable, and its own parts alone are encoded', async () => {
+      await restart({ operatorAddress: 'root@op.test' });
+      const text = 'From: pat@people.test\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\nBitte um Rückruf.'; // prettier-ignore
+      await send(port(), 'pat@people.test', 'postmaster@rp.acme.test', text);
+      assert.deepEqual(await states(1), ['forwarded']);
+      while (toOperator().length < 1) await new Promise((resolve) => setImmediate(resolve));
+      const [mail = assert.fail()] = toOperator();
+      assert.match(mail.data, /Content-Type: message\/rfc822[^]*?\r\nContent-Transfer-Encoding: 7bit\r\n/); // prettier-ignore
+      const [attached = assert.fail()] = (await simpleParser(mail.data)).attachments;
+      assert.equal((await simpleParser(attached.content)).text?.trim(), 'Bitte um Rückruf.');
+    });
 
     it('mail of people goes on to the operator, attached as it came, from nobody', async () => {
       await restart({ operatorAddress: 'root@op.test' });
