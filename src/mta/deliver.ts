@@ -72,10 +72,12 @@ export async function deliver(
     const need = needOf(site, host, mail.tlsWish);
     if (need.kind === 'refused') {
       deps.tlsSeen?.({ site, host, need: null, opened: null });
+      // Another host was only in trouble: waiting may help.
+      if (need.isFinal === true && last !== null) continue;
       const place = placeOf(host, host.addresses[0]?.ip ?? '', deps.source);
       last = (seen) =>
-        mail.tlsWish === 'require'
-          ? outcomeOfTransfer(seen, place, notRequired)
+        need.isFinal === true
+          ? outcomeOfTransfer(seen, place, { ...notRequired, text: need.text })
           : outcomeOfDial(seen, place, forbidden(need.text));
       continue;
     }
@@ -245,7 +247,7 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, othe
 
 /** What a connection to this host needs, or why it must not have the mail (RFC 8461 section 5). */
 export function needOf(
-  { relay, sts = null, tls = null }: Site,
+  { relay, sts = null, stsFault = null, tls = null }: Site,
   host: Host,
   wish: TlsWish | null = null,
 ): ReturnType<typeof tlsNeed> {
@@ -255,6 +257,7 @@ export function needOf(
     dane: host.dane ?? null,
     sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
     stsMatches,
+    stsFault,
     wish,
     isVouched: relay !== null || stsMatches || host.isValidated === true,
   });
@@ -274,7 +277,7 @@ const unreachable: Extract<OpenResult, { kind: 'failed' }> = {
   timings: noTimings(),
 };
 /** A message that asks for REQUIRETLS and must not go this way. */
-const notRequired: Transfer = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
+const notRequired: Extract<Transfer, { kind: 'unsupported' }> = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
 
 /** A host that was not dialled, since a policy forbids it. */
 const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({

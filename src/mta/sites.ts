@@ -88,6 +88,8 @@ export interface Sites {
   find(domain: string): Promise<Destination>;
   /** The clock was set to another time, so many ms on. */
   shift(ms: number): void;
+  /** What is known of a domain's policies is old: it is asked for again with its next mail. */
+  forget(domain: string): void;
   /** Other routes from now on; mail in a lane learns of them at its next attempt. */
   reroute(routes: Readonly<Record<string, Route>>): void;
 }
@@ -191,6 +193,9 @@ export function createSites(deps: SitesDeps): Sites {
     find,
     shift(ms) {
       for (const answer of answers.values()) answer.until += ms;
+    },
+    forget(domain) {
+      answers.delete(domain);
     },
     reroute(changed) {
       routes = changed;
