@@ -69,7 +69,9 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     await db.close();
     throw error;
   }
-  const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
+  const resolver =
+    overrides.resolver ??
+    createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver });
   const report = (error: unknown): void => {
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
   };

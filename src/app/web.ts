@@ -109,11 +109,11 @@ function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts)
 }
 
 /** The numbers for Prometheus, or null where nobody wants them. */
-export function buildMetrics({ config, db, clock, log, meters }: Ground, mta: Mta): MetricsHandler | null {
+export function buildMetrics({ config, db, clock, log, meters, resolver }: Ground, mta: Mta): MetricsHandler | null {
   if (meters === null) return null;
   const { dataDir, storage, backup } = config;
   return metricsHandler(
-    { db, clock, log, mta, meters, version, url: storage.url, dataDir, backupDir: backup.dir },
+    { db, clock, log, mta, meters, resolver, version, url: storage.url, dataDir, backupDir: backup.dir },
     config.metrics.token,
   );
 }

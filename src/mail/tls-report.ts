@@ -196,7 +196,9 @@ export interface TlsReportMail {
 export function tlsReportMail(mail: TlsReportMail): Buffer {
   const { from, to, date, messageId, domain, submitter, report, gzip } = mail;
   const boundary = `=_tlsrpt_${createHash('sha256').update(messageId).digest('base64url').slice(0, 24)}`;
-  const file = `${submitter}!${domain}!${unix(report.from)}!${unix(report.until)}!001.json.gz`;
+  // Section 5.1: the sender in the name is the domain of contact-info, which is the mail's own.
+  const sender = from.slice(from.lastIndexOf('@') + 1);
+  const file = `${sender}!${domain}!${unix(report.from)}!${unix(report.until)}!001.json.gz`;
   return Buffer.from(
     [
       `From: <${from}>`,

@@ -312,8 +312,8 @@ export interface StsPolicyRow {
 /** What was learnt of a mail host's TLS; `host` is `name:port`. */
 export interface HostTlsRow {
   host: string;
-  /** How its broken handshake is got round, as long as that is remembered. */
-  workaround: 'reduced' | 'none' | null;
+  /** The hello it needs, as long as that is remembered; `none`, of an earlier version, is not used any more. */
+  workaround: 'reduced' | 'legacy' | 'none' | null;
   workaround_until: number | null;
   /** When it last offered STARTTLS. */
   offered_at: number | null;
@@ -326,6 +326,8 @@ export interface TlsSessionRow {
   /** The recipient domain. */
   domain: string;
   policy: 'tlsa' | 'sts' | 'no-policy-found';
+  /** The TLSA base domain of the mail host where the policy is `tlsa`, else empty. */
+  base: string;
   /** Empty for success, and then so are the next four. */
   result: string;
   mx: string;
@@ -340,6 +342,7 @@ export interface TlsPolicyRow {
   day: string;
   domain: string;
   policy: TlsSessionRow['policy'];
+  base: string;
   /** The policy's lines. */
   strings_json: string;
   mx_json: string;
@@ -354,6 +357,8 @@ export interface TlsReportRow {
   due_at: number;
   tries: number;
   detail: string | null;
+  /** The addresses of the domain that have the report, as JSON; null for none. */
+  served_json: string | null;
 }
 
 /** A time in which an address of ours stood on a block list. */
@@ -938,9 +943,9 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   source_blocks: ['source', 'site', 'since', 'until', 'reply'],
   listings: ['ip', 'list', 'since', 'until', 'codes'],
   list_checks: ['ip', 'list', 'state', 'at'],
-  tls_sessions: ['day', 'domain', 'policy', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
-  tls_policies: ['day', 'domain', 'policy', 'strings_json', 'mx_json'],
-  tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],
+  tls_sessions: ['day', 'domain', 'policy', 'base', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
+  tls_policies: ['day', 'domain', 'policy', 'base', 'strings_json', 'mx_json'],
+  tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail', 'served_json'],
   tls_report_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'policy', 'result', 'mx', 'source_ip', 'ip', 'reason', 'sessions'],
   dmarc_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'source_ip', 'count', 'disposition', 'dkim', 'spf', 'header_from', 'envelope_from', 'dkim_domain', 'dkim_selector', 'dkim_result', 'spf_domain', 'spf_result'],
   aggregate_reports: ['kind', 'org', 'report_key', 'domain', 'from_at', 'report_id'],
