@@ -88,7 +88,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const accountWindows = new Windows();
   const isListening = (): boolean => listening !== null;
   const api = buildApi(ground, { accept, mta, holds, webhooks, metrics, accountWindows, certificate, isListening });
-  const inbound = buildInbound(ground, accept, accountWindows);
+  const inbound = await buildInbound(ground, accept, accountWindows);
   const operator = buildOperator(ground, delivery, accept, () => listening);
   const history = createHistory({
     db,

@@ -17,7 +17,7 @@ import type { Finding, FindingKind } from './finding.ts';
 import { isLate } from './lateness.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { rejectionIn } from './rejection.ts';
-import { findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
+import { findCopyToken, findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
 
@@ -35,6 +35,7 @@ export function readReport(words: BounceWords, bytes: Uint8Array, envelope: read
   return {
     token: findReturnPathToken(notice, envelope),
     messageId: findMessageId(notice),
+    copy: findCopyToken(notice),
     recipients: [],
     feedback: null,
     isWellFormed: false,
