@@ -113,7 +113,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     certificate,
     isListening,
   });
-  const inbound = buildInbound(ground, accept, accountWindows);
+  const inbound = await buildInbound(ground, accept, accountWindows);
   const operator = buildOperator(ground, delivery, accept, () => listening);
   const history = createHistory({
     db,

@@ -915,8 +915,11 @@ export interface Report {
   /** Its envelope sender; empty for the null sender. */
   sender: string;
 
-  /** Bytes that came, of which the first 512 KiB are kept. */
+  /** Bytes that came. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB. */
   size: number;
+
+  /** False: it names this message but proves nothing, so it changed no status and suppressed nobody. The operator can confirm it. */
+  verified: boolean;
 }
 
 export interface NewTemplate {

@@ -15,7 +15,7 @@ import { complainant, complaintIn } from './complaint.ts';
 import { CODE_OR_STATUS, statusOfWords } from './diagnostic.ts';
 import type { Finding, FindingKind } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
-import { findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
+import { findCopyToken, findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
 
@@ -32,6 +32,7 @@ export function readReport(words: BounceWords, bytes: Uint8Array, envelope: read
   return {
     token: findReturnPathToken(notice, envelope),
     messageId: findMessageId(notice),
+    copy: findCopyToken(notice),
     recipients: [],
     feedback: null,
     isWellFormed: false,

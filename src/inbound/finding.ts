@@ -1,5 +1,6 @@
 /** What the listener makes of a mail. `posthorn inbound parse` prints it; `receive` turns it into happenings. */
 import type { Aggregate } from './aggregate.ts';
+import type { LoopClaim } from './feedback-loops.ts';
 import type { ReportAction } from '../mail/delivery-report.ts';
 import type { Verdict } from '../messages/delivery.ts';
 
@@ -47,6 +48,8 @@ export interface Finding {
   token: string | null;
   /** X-Message-Id of the returned mail, else its Message-ID. */
   messageId: string | null;
+  /** `X-Posthorn-Delivery` of the returned mail: proves the delivery where one of our keys made it. */
+  copy: string | null;
   recipients: readonly FoundRecipient[];
   /** Of a complaint, and of an unsubscribe mail (`opt-out`). */
   feedback: Feedback | null;
@@ -54,6 +57,8 @@ export interface Finding {
   isWellFormed: boolean;
   /** Of kind `report`: what it says, where that can be read. */
   aggregate?: Aggregate;
+  /** Of a complaint: the feedback loop that it says to come from. */
+  loop?: LoopClaim | null;
 }
 
 /** A finding as programs get it: the line of `posthorn inbound parse --json` without the file. */
@@ -94,6 +99,7 @@ export const nothingFound: Finding = {
   kind: 'other',
   token: null,
   messageId: null,
+  copy: null,
   recipients: [],
   feedback: null,
   isWellFormed: false,

