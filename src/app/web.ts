@@ -9,7 +9,10 @@ import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
 import { apiRoutes } from '../api/routes.ts';
+import type { HeldMemory } from '../api/held-memory.ts';
+import type { Newcomers } from '../api/newcomers.ts';
 import { createApi, type Api } from '../api/server.ts';
+import type { UsedUp } from '../base/budgets.ts';
 import { metricsHandler, type MetricsHandler } from '../operator/metrics.ts';
 import { version } from '../version.ts';
 import type { Delivery } from './delivery.ts';
@@ -23,6 +26,10 @@ export interface WebParts {
   metrics: MetricsHandler | null;
   /** Requests of each account, counted for HTTP and submission together. */
   accountWindows: Windows;
+  /** Shared with the dashboard. */
+  held: HeldMemory;
+  newcomers: Newcomers;
+  usedUp: UsedUp;
   certificate: Certificate | null;
   /** Whether mail is taken already. */
   isListening: () => boolean;
@@ -34,6 +41,9 @@ export function buildApi(ground: Ground, parts: WebParts): Api {
   return createApi(
     {
       accountWindows: parts.accountWindows,
+      held: parts.held,
+      newcomers: parts.newcomers,
+      usedUp: parts.usedUp,
       clock,
       log,
       authenticate: callers.authenticate,

@@ -10,11 +10,22 @@ export interface Budget {
   /** What is counted. */
   bounds: string;
   /** `network`: a /24 of IPv4 or a /64 of IPv6, see `networkOf`. */
-  per: 'network' | 'all' | 'address' | 'delivery' | 'domain' | 'mail' | 'account' | 'session';
+  per:
+    | 'network'
+    | 'all'
+    | 'address'
+    | 'delivery'
+    | 'domain'
+    | 'mail'
+    | 'account'
+    | 'session'
+    | 'request'
+    | 'login'
+    | 'login and network';
   most: number;
-  unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'ms';
+  unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'tries' | 'ms';
   /** The time that it is for; null: at any one time. */
-  within: 'minute' | 'hour' | 'day' | null;
+  within: 'minute' | '15 minutes' | 'hour' | 'day' | null;
   /** What the other side hears, or what goes, when it is used up. */
   answer: string;
   /** The test that shows it. */
@@ -30,6 +41,8 @@ const HOURLY = 'test/inbound/mx-budgets.test.ts';
 const UNREAD = 'test/inbound/unread.test.ts';
 const KEPT = 'test/inbound/kept-reports.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
+const HTTP = 'test/journeys/http-strangers.test.ts';
+const SIGN_IN = 'test/members/sign-in.test.ts';
 const AGGREGATES = 'test/journeys/aggregate-reports.test.ts';
 
 export const budgets = {
@@ -53,6 +66,18 @@ export const budgets = {
   forwarded_bytes: { door: 'postmaster@ and abuse@', bounds: 'mail that is sent on to the operator whole', per: 'all', most: 8 * MIB, unit: 'bytes', within: 'day', answer: 'only the beginning is sent on', test: STRANGERS },
   aggregate_rows_domain: { door: 'dmarc@ and tls@', bounds: 'records', per: 'domain', most: 5000, unit: 'rows', within: 'day', answer: 'the report is noted and not counted', test: AGGREGATES },
   aggregate_rows: { door: 'dmarc@ and tls@', bounds: 'records', per: 'all', most: 500_000, unit: 'rows', within: null, answer: 'the oldest go', test: AGGREGATES },
+  http_connections: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'all', most: 10_000, unit: 'connections', within: null, answer: 'the connection is closed', test: HTTP },
+  http_connections_network: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'network', most: 1000, unit: 'connections', within: null, answer: 'the connection is closed', test: HTTP },
+  open_form_bytes: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'what a form has', per: 'request', most: 16 * KIB, unit: 'bytes', within: null, answer: '413', test: HTTP },
+  open_form_ms: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'time in which a form arrives', per: 'request', most: 10_000, unit: 'ms', within: null, answer: '408', test: HTTP },
+  open_form_memory: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'forms in memory', per: 'all', most: 16 * MIB, unit: 'bytes', within: null, answer: '503', test: HTTP },
+  sign_in_login_network: { door: '`/login`', bounds: 'wrong passwords and codes', per: 'login and network', most: 10, unit: 'tries', within: '15 minutes', answer: '401', test: SIGN_IN },
+  sign_in_network: { door: '`/login`', bounds: 'wrong passwords and codes', per: 'address', most: 50, unit: 'tries', within: '15 minutes', answer: '401', test: SIGN_IN },
+  sign_in_login: { door: '`/login`', bounds: 'wrong passwords and codes; then each address has one try', per: 'login', most: 100, unit: 'tries', within: '15 minutes', answer: '401', test: SIGN_IN },
+  sign_in_codes: { door: '`/login/code`', bounds: 'wrong codes, after the right password', per: 'login', most: 10, unit: 'tries', within: '15 minutes', answer: '401', test: SIGN_IN },
+  sign_in_rows: { door: '`/login`', bounds: 'wrong tries in the sign-in log', per: 'all', most: 100_000, unit: 'rows', within: null, answer: 'the oldest go', test: SIGN_IN },
+  sign_in_waiting: { door: '`/login`', bounds: 'passwords that wait to be looked at', per: 'all', most: 100, unit: 'tries', within: null, answer: '503', test: SIGN_IN },
+  sign_in_waiting_network: { door: '`/login`', bounds: 'passwords that wait to be looked at', per: 'address', most: 5, unit: 'tries', within: null, answer: '503', test: SIGN_IN },
 } as const satisfies Record<string, Budget>; // prettier-ignore
 
 export type BudgetName = keyof typeof budgets;

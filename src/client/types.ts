@@ -81,6 +81,7 @@ export interface ErrorRecord {
     | 'message_too_large'
     | 'unsupported_media_type'
     | 'rate_limited'
+    | 'too_many_streams'
     | 'quota_exceeded'
     | 'internal_error'
     | 'service_unavailable'

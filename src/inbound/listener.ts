@@ -13,7 +13,6 @@ import type { Log } from '../base/log.ts';
 import { Tally } from '../base/tally.ts';
 import { Windows } from '../base/windows.ts';
 import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
-import { Offenders } from './offenders.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 /** What a handler sees of a session. */
@@ -35,7 +34,7 @@ export interface Session<User> {
 export interface Handlers<User> {
   /** Whether this address may sign in before TLS; others are not offered it, lest they send a key in the clear. */
   maySignInClear?(ip: string): boolean;
-  /** Who signs in; a refusal counts against the address. */
+  /** Who signs in; a refusal slows the session down. */
   authenticate?(session: Session<User>, name: string, password: string): Promise<{ user: User } | SmtpRefusal>;
   sender(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
   recipient(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
@@ -73,7 +72,7 @@ export interface ListenerLimits {
   connectionsPerMinute: number;
   /** Refused commands of one session until it is ended. */
   errors: number;
-  /** Failed sign-ins until an address is shut out. */
+  /** Failed sign-ins of one session until it is ended. */
   signIns: number;
   /** Octets of mails in memory that are being received. */
   heldBytes: number;
@@ -111,11 +110,12 @@ export interface Listener<User> {
   close(): Promise<void>;
 }
 
-/** How long an address that guesses passwords is shut out. */
-const SHUT_OUT_MS = 10 * 60_000;
 /** RFC 4954 section 6. */
 const WRONG_KEY = 535;
-/** A failed sign-in is answered so late, times the failures so far, five at most. */
+/**
+ * A failed sign-in is answered so late, times the failures of the session so far, five at most. Nobody else is held up by it: a key
+ * has 256 random bits, so that guessing is no danger, and many programs may share an address with one that has a stale key.
+ */
 const SLOW_DOWN_MS = 1000;
 const LONGEST_COMMAND = 4096;
 const CLOSE_MS = 10_000;
@@ -128,6 +128,7 @@ interface Watch<User> {
   bucket: string;
   network: string;
   errors: number;
+  failedSignIns: number;
   user: User | null;
   isReceiving: boolean;
   phase: Timer;
@@ -148,7 +149,6 @@ export function createListener<User>(
   const perNetwork = new Tally();
   const heldByNetwork = new Tally();
   const arrivals = new Windows();
-  const guessers = new Offenders({ most: limits.signIns, forMs: SHUT_OUT_MS });
   let held = 0;
   let closing = false;
 
@@ -221,8 +221,6 @@ export function createListener<User>(
     const connection = [...server.connections].find(({ id }) => id === session.id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
     speakExactly(connection, session);
-    if (guessers.isShutOut(ip, clock.monotonic()))
-      return refuse(421, '4.7.0 too many failed sign-ins: come back later');
     if (arrivals.take(bucket, limits.connectionsPerMinute, now).over) return refuse(421, '4.7.0 too many connections: come back in a minute'); // prettier-ignore
     if (perAddress.of(bucket) >= limits.connectionsPerAddress) return refuse(421, '4.7.0 too many connections at once');
     const network = networkOf(ip);
@@ -237,6 +235,7 @@ export function createListener<User>(
       bucket,
       network,
       errors: 0,
+      failedSignIns: 0,
       user: null,
       isReceiving: false,
       phase: never,
@@ -315,16 +314,16 @@ export function createListener<User>(
         refuse(502, '5.5.1 there is nothing to sign in to'),
     );
     if ('user' in result) {
-      guessers.forgive(watch.ip);
+      watch.failedSignIns = 0;
       watch.user = result.user;
       wait(session.id, limits.greetingToMailMs);
       return result;
     }
     // Anything else than a wrong key (TLS first, say) is no guess.
     if (result.code !== WRONG_KEY) return result;
-    const failures = guessers.note(watch.ip, clock.monotonic());
-    await clock.sleep(SLOW_DOWN_MS * Math.min(5, failures));
-    if (guessers.isShutOut(watch.ip, clock.monotonic())) endSession(session.id, '4.7.0 too many failed sign-ins');
+    watch.failedSignIns++;
+    await clock.sleep(SLOW_DOWN_MS * Math.min(5, watch.failedSignIns));
+    if (watch.failedSignIns >= limits.signIns) endSession(session.id, '4.7.0 too many failed sign-ins');
     return result;
   }
 

@@ -42,6 +42,7 @@ const onConflict: Partial<Record<TableName, string>> = {
 const referring: ReadonlySet<TableName> = new Set([
   'accounts', 'api_keys', 'domains', 'dkim_keys', 'streams', 'suppressions', 'batches', 'templates',
   'template_versions', 'webhooks', 'members', 'memberships', 'sessions', 'setup_links',
+  'recovery_codes',
 ]); // prettier-ignore
 
 /**

@@ -832,7 +832,20 @@ export interface SignInRow {
   email_key: string;
   ip: string;
   user_agent: string | null;
-  result: 'in' | 'refused' | 'code_refused' | 'set_up';
+  /** `recovered`: signed in with a recovery code in place of a code of the app. */
+  result: 'in' | 'recovered' | 'refused' | 'code_refused' | 'set_up';
+  /** What tries are counted by: an IPv4 address, the /64 of an IPv6 address, `device:<id>` or `session:<id>`. */
+  source: string;
+}
+
+/** A code that takes the place of the second factor, once. */
+export interface RecoveryCodeRow {
+  /** SHA-256 of its letters, hex: it has 80 random bits. */
+  code_hash: string;
+  member_id: string;
+  created_at: number;
+  /** Null while it is good. */
+  used_at: number | null;
 }
 
 /** A link that sets a member's password, once; without a member it makes the first administrator. */
@@ -896,6 +909,7 @@ export interface Tables {
   sessions: SessionRow;
   sign_ins: SignInRow;
   setup_links: SetUpLinkRow;
+  recovery_codes: RecoveryCodeRow;
 }
 
 export type TableName = keyof Tables;
@@ -955,6 +969,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   members: ['id', 'email', 'email_key', 'is_admin', 'password_hash', 'totp_sealed', 'totp_step', 'created_at', 'created_by', 'last_sign_in_at'],
   memberships: ['member_id', 'account_id'],
   sessions: ['token_hash', 'id', 'member_id', 'stage', 'account_id', 'created_at', 'seen_at', 'ip', 'user_agent'],
-  sign_ins: ['id', 'at', 'email_key', 'ip', 'user_agent', 'result'],
+  sign_ins: ['id', 'at', 'email_key', 'ip', 'user_agent', 'result', 'source'],
   setup_links: ['token_hash', 'member_id', 'created_at', 'expires_at'],
+  recovery_codes: ['code_hash', 'member_id', 'created_at', 'used_at'],
 }; // prettier-ignore

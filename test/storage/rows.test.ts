@@ -95,8 +95,9 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   members: { id: 'mem_1', email: odd, email_key: odd, is_admin: 1, password_hash: odd, totp_sealed: null, totp_step: 5, created_at: NOW, created_by: odd, last_sign_in_at: null },
   memberships: { member_id: 'mem_1', account_id: ACCOUNT },
   sessions: { token_hash: 'h', id: 'ses_1', member_id: 'mem_1', stage: 'open', account_id: null, created_at: NOW, seen_at: NOW, ip: '2001:db8::1', user_agent: odd },
-  sign_ins: { id: 'sgn_1', at: NOW, email_key: odd, ip: '127.0.0.1', user_agent: null, result: 'refused' },
+  sign_ins: { id: 'sgn_1', at: NOW, email_key: odd, ip: '127.0.0.1', user_agent: null, result: 'refused', source: '127.0.0.1' },
   setup_links: { token_hash: 'h', member_id: 'mem_1', created_at: NOW, expires_at: NOW },
+  recovery_codes: { code_hash: 'h', member_id: 'mem_1', created_at: NOW, used_at: null },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>

@@ -19,11 +19,16 @@ const rowOf = ([name, { door, bounds, per, most, unit, within, answer, test }]: 
   door,
   bounds,
   per === 'all' ? 'all together' : `each ${per}`,
-  `${amount(most, unit)}${within === null ? '' : ` a${within === 'hour' ? 'n' : ''} ${within}`}`,
+  `${amount(most, unit)}${span(within)}`,
   /^\d/.test(answer) ? `\`${answer}\`` : answer,
   `\`${name}\``,
   `\`${path.basename(test)}\``,
 ];
+
+function span(within: Budget['within']): string {
+  if (within === null) return '';
+  return within === '15 minutes' ? ` in ${within}` : ` a${within === 'hour' ? 'n' : ''} ${within}`;
+}
 
 function amount(most: number, unit: Budget['unit']): string {
   if (unit === 'ms') return `${String(most / 1000)} s`;
