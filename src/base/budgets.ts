@@ -64,6 +64,7 @@ export const budgets = {
   kept_matched: { door: 'port 25', bounds: 'mails about deliveries: 5 % of the disk at most', per: 'all', most: 5 * GIB, unit: 'bytes', within: null, answer: 'the oldest go', test: KEPT },
   kept_of_mail: { door: 'port 25', bounds: 'what is kept of a mail that is no bounce', per: 'mail', most: 32 * KIB, unit: 'bytes', within: null, answer: 'the rest goes once it was read', test: STRANGERS },
   forwarded_bytes: { door: 'postmaster@ and abuse@', bounds: 'mail that is sent on to the operator whole', per: 'all', most: 8 * MIB, unit: 'bytes', within: 'day', answer: 'only the beginning is sent on', test: STRANGERS },
+  submission_audit_network: { door: 'submission without a key', bounds: 'lines of the audit log', per: 'network', most: 60, unit: 'rows', within: 'minute', answer: 'the refusal is told, and not noted', test: STRANGERS },
   aggregate_rows_domain: { door: 'dmarc@ and tls@', bounds: 'records', per: 'domain', most: 5000, unit: 'rows', within: 'day', answer: 'the report is noted and not counted', test: AGGREGATES },
   aggregate_rows: { door: 'dmarc@ and tls@', bounds: 'records', per: 'all', most: 500_000, unit: 'rows', within: null, answer: 'the oldest go', test: AGGREGATES },
   http_connections: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'all', most: 10_000, unit: 'connections', within: null, answer: 'the connection is closed', test: HTTP },

@@ -5,12 +5,15 @@ import { readTlsReport, type TlsReport } from '../mail/tls-report.ts';
 import { unpack } from '../mail/unpack.ts';
 import type { DmarcRow, TlsReportLineRow } from '../storage/tables.ts';
 
-export type Aggregate = { kind: 'dmarc'; report: DmarcReport } | { kind: 'tls'; report: TlsReport };
+/** `isUnsound`: most of its records have values that do not exist. */
+export type Aggregate = { kind: 'dmarc'; report: DmarcReport; isUnsound: boolean } | { kind: 'tls'; report: TlsReport };
 
 /** What is kept of a report. */
 export type AggregateRows =
   { table: 'dmarc_rows'; rows: DmarcRow[] } | { table: 'tls_report_rows'; rows: TlsReportLineRow[] };
 
+/** Rows of one report: those with the most mails or sessions. What is beyond is left out. */
+const MOST_ROWS = 1000;
 /** Files looked at in one mail: each may cost the unpacking of megabytes. */
 const MOST_FILES = 3;
 const TYPES =
@@ -33,7 +36,11 @@ function readAggregate(text: string): Aggregate | null {
     return report === null ? null : { kind: 'tls', report };
   }
   const report = readDmarcReport(text);
-  return report === null ? null : { kind: 'dmarc', report };
+  if (report === null) return null;
+  const unsound = report.unsound * 2 > report.records.length;
+  // Sorted and cut here, in the thread: what is left out need not be handed over.
+  const records = [...report.records].sort((a, b) => b.count - a.count).slice(0, unsound ? 0 : MOST_ROWS);
+  return { kind: 'dmarc', report: { ...report, records }, isUnsound: unsound };
 }
 
 const DAY_MS = 86_400_000;
@@ -44,8 +51,7 @@ export function faultOfAggregate(aggregate: Aggregate, now: number): string | nu
   const { report } = aggregate;
   if (report.from > now + MOST_AHEAD_MS || report.until > now + MOST_AHEAD_MS) return 'its period is in the future';
   if (report.from < now - MOST_BACK_MS) return 'its period is more than 400 days ago';
-  if (aggregate.kind === 'dmarc' && aggregate.report.unsound * 2 > aggregate.report.records.length)
-    return 'most of its records have values that do not exist';
+  if (aggregate.kind === 'dmarc' && aggregate.isUnsound) return 'most of its records have values that do not exist';
   return null;
 }
 
@@ -61,9 +67,6 @@ export const aggregateSummary = (aggregate: Aggregate): object => ({
   domains: domainsOf(aggregate),
 });
 
-/** Rows of one report: those with the most mails or sessions. What is beyond is left out. */
-const MOST_ROWS = 1000;
-
 /** The rows of what is about `domains`. `reportId`: the mail's. */
 export function aggregateRows(reportId: string, aggregate: Aggregate, domains: ReadonlySet<string>): AggregateRows {
   const idOf = (at: number): string => `${reportId}.${String(at).padStart(5, '0')}`;
@@ -78,10 +81,9 @@ export function aggregateRows(reportId: string, aggregate: Aggregate, domains: R
   const { organization: org, id: report_key, domain, from: from_at, until: until_at, records } = aggregate.report;
   if (!domains.has(domain)) return { table: 'dmarc_rows', rows: [] };
   const head = { report_id: reportId, org, report_key, domain, from_at, until_at };
-  const most = [...records].sort((a, b) => b.count - a.count).slice(0, MOST_ROWS);
   return {
     table: 'dmarc_rows',
-    rows: most.map((one, at) => ({
+    rows: records.map((one, at) => ({
       ...head,
       id: idOf(at),
       source_ip: one.sourceIp,

@@ -2,8 +2,11 @@
  * Submission (RFC 6409, RFC 8314) for programs that speak only SMTP: whoever signs in with an API key may send, under the same
  * rules as over the API, and the mail goes out as it came. 250 means what 202 means: it is durable.
  */
+import { Allowance } from '../base/allowance.ts';
+import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
+import { networkOf } from '../base/ip.ts';
 import { Problem } from '../base/problem.ts';
 import type { Caller, Authenticate } from '../keys/caller.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
@@ -32,6 +35,7 @@ export interface SubmissionDeps {
   audit: { write(row: AuditRow): Promise<void> };
   idempotency: { store: IdempotencyStore; onMismatch: 'replay' | 'error' };
   reader: SubmissionReader;
+  usedUp: UsedUp;
   /** Takes what could not be written beside a session. */
   failed: (error: unknown) => void;
   isVerified(accountId: string, domain: string): Promise<boolean>;
@@ -60,6 +64,7 @@ type Standing = { caller: Caller } | SmtpRefusal;
 
 export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSettings): Handlers<Submitter> {
   const inFlight = new Map<string, Promise<unknown>>();
+  const notes = new Allowance(budgets.submission_audit_network);
   const isTrusted = (ip: string): boolean =>
     settings.trustedNetworks.length > 0 && isIpAllowed(settings.trustedNetworks, ip);
 
@@ -91,14 +96,23 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     return checked(caller, deps.clock.now(), session.ip);
   }
 
+  /** Of strangers a few lines a minute: beyond that anybody could fill the disk. */
+  function mayNote(ip: string): boolean {
+    const [network, now] = [networkOf(ip), deps.clock.now()];
+    const fits = notes.has(network, 1, now);
+    if (fits) notes.spend(network, 1, now);
+    else deps.usedUp('submission_audit_network');
+    return fits;
+  }
+
   async function refused(
     session: Session<Submitter>,
     step: string,
     caller: Caller | null,
     refusal: SmtpRefusal,
   ): Promise<SmtpRefusal> {
-    // prettier-ignore
-    await deps.audit.write(auditRow(deps, session, { step, caller, code: refusal.code, problem: null }));
+    if (caller !== null || mayNote(session.ip))
+      await deps.audit.write(auditRow(deps, session, { step, caller, code: refusal.code, problem: null }));
     return refusal;
   }
 

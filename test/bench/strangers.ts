@@ -56,13 +56,14 @@ function mailer(port: number, to: string, mailOf: (n: number) => string): Door {
         await at.client.say('EHLO evil.test');
       }
       const { client } = at;
+      const isGone = (): boolean => at.client === null;
       const say = async (line: string): Promise<boolean> => {
         const reply = await client.say(line);
         if (reply === '(closed)' || reply.startsWith('421')) at.client = null;
         return /^[23]/.test(reply);
       };
       if (!(await say('MAIL FROM:<eve@evil.test>')) || !(await say(`RCPT TO:<${to}>`)) || !(await say('DATA'))) {
-        if (at.client !== null) await say('RSET');
+        if (!isGone()) await say('RSET');
         return true;
       }
       client.write(mailOf(count++));

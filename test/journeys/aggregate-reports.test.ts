@@ -160,7 +160,7 @@ describe('journey: aggregate reports', () => {
         await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml', Buffer.from(content), 'text/xml');
         const [row] = await read(1);
         assert.equal(row?.state, 'unmatched');
-        assert.match(row?.detail_json ?? '', /"refused":"its period/);
+        assert.match(row.detail_json, /"refused":"its period/);
         assert.deepEqual(await rows('SELECT * FROM dmarc_rows'), []);
         assert.deepEqual(await rows('SELECT * FROM aggregate_reports'), []);
       });

@@ -210,6 +210,25 @@ describe('journey: strangers', () => {
     assert.match((await sendByHand(port(), '', other, dsn('ana@dest.test'))).at(-1) ?? '', /^250/);
   });
 
+  it('try to submit without a key: they hear 530, and the audit log does not grow without end', async () => {
+    const { submission } = app.app.ports;
+    const client = smtpClient(submission ?? 0);
+    await client.reply();
+    await client.say('EHLO evil.test');
+    const most = budgets.submission_audit_network.most;
+    let said = 0;
+    for (let session = client; said < most + 10; said++) {
+      const reply = await session.say('MAIL FROM:<eve@evil.test>');
+      if (reply.startsWith('530')) continue;
+      session = smtpClient(submission ?? 0);
+      await session.reply();
+      await session.say('EHLO evil.test');
+    }
+    const [row] = await app.app.db.fast.all<{ n: number }>("SELECT COUNT(*) AS n FROM audit WHERE method = 'SMTP'");
+    assert.ok((row?.n ?? 0) <= most, String(row?.n));
+    assert.ok((row?.n ?? 0) > 20);
+  });
+
   it('write to the operator: large mails go on whole, and beyond the day’s budget their beginning', async () => {
     await app.stop();
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test', 'op.test'), settings: { smtp: { operatorAddress: 'root@op.test' } } }); // prettier-ignore
