@@ -1,4 +1,5 @@
 /** One scenario at work: receivers, DNS and a sender, what is measured of them, and the bars they are held against. */
+import type { Says } from './profiles.ts';
 import type { Names } from './names.ts';
 import type { Dial, Host, Receiver } from './receiver.ts';
 import type { Bar, Row } from './row.ts';
@@ -84,6 +85,10 @@ export class Play {
 
   words(meaning: Meaning, number = 0): string {
     return worded(meaning, number + this.wording);
+  }
+
+  said({ meaning, number }: Says): string {
+    return this.words(meaning, number);
   }
 
   async send(to: readonly string[]): Promise<void> {

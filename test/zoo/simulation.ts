@@ -7,10 +7,14 @@ import { FakeResolver } from '../support/fake-resolver.ts';
 import type { Names } from './names.ts';
 import { Play, type Pass, type Scenario } from './play.ts';
 import { startReceiver, type Receiver } from './receiver.ts';
-import type { Row } from './row.ts';
+import { told, type Row } from './row.ts';
 import type { SeenEvent, Sender } from './sender.ts';
 
-export async function simulate(scenario: Scenario): Promise<Row> {
+export async function simulate(
+  scenario: Scenario,
+  wording = 0,
+  tell: (text: string) => void = () => undefined,
+): Promise<Row> {
   const clock = new TestClock();
   const receiver = await startReceiver(clock);
   const resolver = new FakeResolver();
@@ -24,12 +28,14 @@ export async function simulate(scenario: Scenario): Promise<Row> {
         sender: senderOf(app),
         pass: passing(app, receiver),
         lookEveryMs: 1000,
-        wording: 0,
-        tell: () => undefined,
+        wording,
+        tell,
       });
-      await scenario.run(play);
-      return play.end(null);
+      const error = await scenario.run(play).then(() => null, told);
+      return play.end(error);
     } finally {
+      // Sessions that a host holds open would be waited for, in time that nobody moves.
+      await receiver.close();
       await app.stop();
     }
   } finally {

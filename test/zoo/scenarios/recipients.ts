@@ -1,13 +1,14 @@
 /** What is about one recipient may hold up that recipient only. */
 import { people, type Scenario } from '../play.ts';
+import { profiles, type Says } from '../profiles.ts';
 
-const hotMailbox = (name: string, number: number): Scenario => ({
+const hotMailbox = (name: string, refusal: Says): Scenario => ({
   name,
   about: 'sixty mails to one mailbox that takes none, and a thousand for others on the same lane',
   async run(play) {
     const host = await play.host({
       latencyMs: 5,
-      refuse: [{ at: 'rcpt', to: /^hot/, words: play.words('mailboxRate', number) }],
+      refuse: [{ at: refusal.at, to: /^hot/, words: play.said(refusal) }],
     });
     play.names.domain('lane.test', { 'mx.lane.test': host.address });
     const hot = ['hot@lane.test'];
@@ -28,12 +29,12 @@ const hotMailbox = (name: string, number: number): Scenario => ({
   },
 });
 
-const greylist = (name: string, number: number): Scenario => ({
+const greylist = (name: string, refusal: Says): Scenario => ({
   name,
   about: 'three hundred recipients greylisted for 20 s, beside mail that the same host takes at once',
-  withPostfix: number === 0,
+  withPostfix: name === 'greylist',
   async run(play) {
-    const words = play.words('greylisted', number);
+    const words = play.said(refusal);
     const host = await play.host({ latencyMs: 5, greylist: { ms: 20_000, words, to: /^grey/ } });
     play.names.domain('grey.test', { 'mx.grey.test': host.address });
     const grey = people('grey.test', 300, 'grey');
@@ -91,12 +92,12 @@ const selective: Scenario = {
 };
 
 export const recipients: readonly Scenario[] = [
-  hotMailbox('hot-mailbox', 0),
-  hotMailbox('hot-mailbox-short', 1),
-  hotMailbox('hot-mailbox-471', 3),
-  greylist('greylist', 0),
-  greylist('greylist-postgrey', 1),
-  greylist('greylist-plain', 4),
+  hotMailbox('hot-mailbox', profiles.gmail.mailboxRate),
+  hotMailbox('hot-mailbox-short', profiles.appliance.mailboxRate),
+  hotMailbox('hot-mailbox-471', profiles.postfix.mailboxRate),
+  greylist('greylist', profiles.rspamd.greylisted),
+  greylist('greylist-postgrey', profiles.postfix.greylisted),
+  greylist('greylist-plain', profiles.exim.laterOnly),
   unknownUsers,
   selective,
 ];
