@@ -76,7 +76,7 @@ function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts)
     renderer: ground.renderer,
     holdOf: holds.of,
     change: { db, clock, recorder, bells, retry: accept.retry },
-    laneFacts: (domain, mark) => mta.laneFacts(domain, mark),
+    laneFacts: mta.laneFacts,
     wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
     limits: config.limits,
     smtputf8: config.delivery.smtputf8,

@@ -175,8 +175,8 @@ export interface Lanes<Job extends LaneJob> {
   /** Looks at the lane again: its limit may have grown, or its pause ended. */
   pump(name: string): void;
   views(): LaneView[];
-  /** Jobs of a lane that are in memory or in work. */
-  load(name: string): number;
+  /** Jobs of a lane that are in memory and in no worker's hand, and its workers. */
+  view(name: string): LaneView;
   /** Lanes that have jobs and no slot, because the slots of all lanes together are taken. */
   starving(): number;
   /** Takes no more work and resolves when all workers have ended. */
@@ -263,9 +263,9 @@ export function createLanes<Job extends LaneJob>(options: LanesOptions<Job>): La
       if (lane !== undefined) pump(lane);
     },
     starving: () => starving.size,
-    load(name) {
-      const lane = lanes.get(name);
-      return lane === undefined ? 0 : lane.waiting + lane.slots;
+    view(name) {
+      const { waiting, slots } = lanes.get(name) ?? { waiting: 0, slots: 0 };
+      return { name, waiting, slots };
     },
     views: () => [...lanes.values()].map(({ name, waiting, slots }) => ({ name, waiting, slots })),
     stop() {

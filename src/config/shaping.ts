@@ -93,16 +93,10 @@ export function shapingRules(): Kind<ShapingRule[]> {
   };
 }
 
-/** As one would write them. Cautious: what one reply says is dealt with by the lane itself. */
+/**
+ * Cautious: what single replies say (block lists, rates, refusals of us in a row, overload) the engine deals with itself, by what
+ * each is about.
+ */
 export const SHIPPED_RULES = [
-  {
-    name: 'blocklisted',
-    match: { code: '5xx', text: 'block ?list|black ?list|spamhaus|spamcop|barracudacentral|\\bdnsbl\\b|\\brbl\\b' },
-    count: 3,
-    within: '10m',
-    action: 'pause',
-    for: '60m',
-  },
   { name: 'many-blocks', match: { class: 'block' }, count: 20, within: '10m', action: 'slow' },
-  { name: 'still-too-fast', match: { reason: 'rate_limited' }, count: 30, within: '5m', action: 'pause', for: '5m' },
 ];

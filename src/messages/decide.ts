@@ -72,7 +72,7 @@ export function decide(state: DeliveryState, happening: Happening, now: number):
         : nothing(state);
     case 'aged':
       return state.claimEpoch === null && isWaiting(state.status) && now >= limitOf(state)
-        ? gaveUp(state)
+        ? gaveUp(state, happening.waitedFor ?? null)
         : nothing(state);
     case 'held':
       return state.claimEpoch === null && isWaiting(state.status) ? held(state, happening, now) : nothing(state);
@@ -315,12 +315,18 @@ function orphaned(state: DeliveryState, retryAt: number, now: number): Decision 
   return again(state, { class: 'soft', reason: 'network' }, facts, 'uncertain', retryAt);
 }
 
-/** Its time ran out: the last reply says why it never arrived. Where it was we who kept it, that is no bounce but our failure. */
-function gaveUp(state: DeliveryState): Decision {
+/**
+ * Its time ran out: the last reply says why it never arrived, or, where nobody has answered, what it waited for. Where it was we
+ * who kept it, that is our failure and not a bounce.
+ */
+function gaveUp(state: DeliveryState, waitedFor: string | null = null): Decision {
   const { mx, enhancedCode, smtpReply } = state.lastReply;
-  if (mx !== null || enhancedCode !== HELD_BY_US) return bounced(state, { class: 'soft', reason: 'expired' }, {});
-  const message = `it expired while it was held back here: ${smtpReply ?? 'no reason is known'}`;
-  return to(state, 'failed', { events: [{ type: 'failed', detail: { reason: 'expired', message } }] });
+  if (mx === null && enhancedCode === HELD_BY_US) {
+    const message = `it expired while it was held back here: ${smtpReply ?? 'no reason is known'}`;
+    return to(state, 'failed', { events: [{ type: 'failed', detail: { reason: 'expired', message } }] });
+  }
+  const lastReply = smtpReply === null ? { ...state.lastReply, smtpReply: waitedFor } : state.lastReply;
+  return bounced({ ...state, lastReply }, { class: 'soft', reason: 'expired' }, {});
 }
 
 function bounced(

@@ -85,13 +85,22 @@ export interface AttemptFacts {
   smtpReply: string | null;
 }
 
-/** Why a verdict was given, for the log. */
+/**
+ * What an answer is about, and so what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one message, one
+ * recipient domain, the mail host, the number of connections or of mails in a time that the receiver takes, its load, its opinion
+ * of us as the sender, a block list that names our address, or our own set-up.
+ */
+export type Subject =
+  'recipient' | 'message' | 'domain' | 'host' | 'connections' | 'rate' | 'load' | 'sender' | 'block_list' | 'ourselves';
+
+/** Why a verdict was given, for the log and for the lane. */
 export interface Grounds {
   /** The rule of reading refusals that decided. */
   rule: string;
   /** True where our own set-up is at fault. */
   infrastructure: boolean;
   greylisting: boolean;
+  about: Subject;
 }
 
 /** What a try gave. */
@@ -112,8 +121,8 @@ export type Happening =
   | { kind: 'released'; epoch: number; attempt: number; dueAt: number }
   /** The process that held the claim is gone; nobody knows how far it came. */
   | { kind: 'orphaned'; epoch: number; retryAt: number }
-  /** A look at the clock: mail whose time has run out is given up. */
-  | { kind: 'aged' }
+  /** A look at the clock: mail whose time has run out is given up. `waitedFor`: what it waited for where nobody has answered for it. */
+  | { kind: 'aged'; waitedFor?: string }
   /** Something of ours keeps it back (messages/holds.ts): marked with `by`, it rests until then, or until it is freed. */
   | { kind: 'held'; by: string; since: number; until: number | null }
   /** What kept it back has ended: it is due. */

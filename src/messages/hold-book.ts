@@ -25,6 +25,9 @@ export interface LaneLimits {
   connections: number | null;
   perMinute: number | null;
   until: number | null;
+  since: number;
+  /** What the operator noted beside it. */
+  note: string | null;
 }
 
 export interface HoldBook {
@@ -98,7 +101,9 @@ export function createHoldBook(deps: {
     ofSource: (source) => inForce(`hold source ${source}`)[0] ?? null,
     limitsOf(lane) {
       const row = inForce(`limit lane ${lane}`).at(-1);
-      return row === undefined ? null : { connections: row.connections, perMinute: row.per_minute, until: row.until };
+      if (row === undefined) return null;
+      const { connections, per_minute: perMinute, until, created_at: since, note } = row;
+      return { connections, perMinute, until, since, note };
     },
     stands(id) {
       const row = rows.get(id);

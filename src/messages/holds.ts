@@ -25,6 +25,8 @@ export interface Hold {
   since: number;
   /** When it ends by itself, or null. */
   until: number | null;
+  /** Who set it; the operator where this is left out. */
+  setBy?: 'receiver' | 'operator' | 'us';
 }
 
 /** What holds this mail now, or null where it may go. */

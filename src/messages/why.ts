@@ -1,4 +1,8 @@
-/** What a recipient waits for, in words: for the API and the command line. */
+/**
+ * Why a delivery waits: one function for the API, the command line, the pages and the metrics. It composes what is about the
+ * delivery itself (its schedule, its holds) with what the engine knows about the way of its mail (`LaneWait`), so that nobody
+ * is told a reason which is not the one that keeps the mail back.
+ */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../storage/tables.ts';
@@ -12,63 +16,101 @@ export const waitReasons = [
   'held',
   'being_sent',
   'waiting_for_retry',
+  'dns_trouble',
+  'resolving',
+  'receiver_refuses_us',
+  'receiver_overloaded',
+  'receiver_resting',
   'destination_parked',
+  'connections_in_use',
+  'rate_limited',
   'queued',
 ] as const;
+export type WaitReason = (typeof waitReasons)[number];
+
+/** Who set what a mail waits for: the receiver by its answers, its DNS, the operator, we ourselves, or the sender. */
+export type SetBy = 'receiver' | 'dns' | 'operator' | 'us' | 'sender';
+
+/** What mail on one way waits for; times in ms since the epoch. */
+export interface LaneWait {
+  reason: WaitReason;
+  /** A whole sentence. */
+  message: string;
+  since: number | null;
+  /** When it is looked at again, or null where that depends on something else. */
+  until: number | null;
+  by: SetBy;
+  /** Nothing goes meanwhile; false where mail goes, but not all of it at once. */
+  stops: boolean;
+}
 
 export interface Reason {
-  reason: (typeof waitReasons)[number];
+  reason: WaitReason;
   message: string;
+  /** Since when, or null where nobody knows. */
+  since: string | null;
   /** When it is looked at again, or null. */
   until: string | null;
+  /** Who set it; null where nothing waits. */
+  set_by: SetBy | null;
 }
 
 /** What is known around a delivery. */
 export interface Around {
   held: Hold | null;
   now: number;
-  /** Until when the lane of its destination is parked, or null. */
-  parkedUntil: number | null;
+  /** What mail on its way waits for, the most telling first. */
+  waits: readonly LaneWait[];
 }
 
-export function reasonOf(delivery: DeliveryRow, { held, now, parkedUntil }: Around): Reason {
+export function reasonOf(delivery: DeliveryRow, { held, now, waits }: Around): Reason {
   const { due_at: dueAt, status } = delivery;
-  if (dueAt === null) return { reason: 'finished', message: `It is finished: ${status}.`, until: null };
-  const until = dueAt >= HELD_WITHOUT_END ? null : rfc3339(dueAt);
-  if (delivery.claim_epoch !== null) return { reason: 'being_sent', message: 'It is being sent now.', until: null };
+  if (dueAt === null) return told('finished', `It is finished: ${status}.`);
+  if (delivery.claim_epoch !== null) return told('being_sent', 'It is being sent now.');
   if (status === 'scheduled' && dueAt > now)
-    return { reason: 'scheduled', message: 'Its time of sending has not come.', until };
-  if (held !== null)
-    return {
-      reason: 'held',
-      message: `It is held: ${held.why}.`,
-      until: held.until === null ? null : rfc3339(held.until),
-    };
-  if (delivery.held_by !== null)
-    return { reason: 'held', message: 'It was held until now and is let go within half a minute.', until };
-  if (parkedUntil !== null && parkedUntil > now)
-    return {
-      reason: 'destination_parked',
-      message: `No mail host of ${delivery.domain} can be reached; they are left alone for a while.`,
-      until: rfc3339(parkedUntil),
-    };
-  if (dueAt > now) {
-    const last = delivery.smtp_reply === null ? '' : ` The last answer was: ${delivery.smtp_reply}`;
-    return {
-      reason: 'waiting_for_retry',
-      message: `It waits for attempt ${String(delivery.attempt_count + 1)}.${last}`,
-      until,
-    };
+    return told('scheduled', 'Its time of sending has not come.', { until: timeOf(dueAt), by: 'sender' });
+  if (held !== null) {
+    const by = held.setBy ?? 'operator';
+    return told('held', `It is held: ${held.why}.`, { since: held.since, until: held.until, by });
   }
-  return { reason: 'queued', message: 'It is due and waits for its turn.', until: null };
+  if (delivery.held_by !== null)
+    return told('held', 'What held it has ended; it goes on within half a minute.', { until: now, by: 'us' });
+  const [first] = waits;
+  const outlasts = first?.stops === true && (first.until ?? Infinity) > dueAt;
+  if (dueAt > now && !outlasts) return retryReason(delivery, dueAt, first);
+  if (first !== undefined) return told(first.reason, `${first.message}${lastAnswer(delivery)}`, first);
+  return told('queued', 'It is due and waits for its turn.', { by: 'us' });
 }
 
-/** Of the lane of a recipient's domain: until when it is parked, and what of the operator's holds it. */
-export type LaneFactsOf = (
-  domain: string,
+function retryReason(delivery: DeliveryRow, dueAt: number, wait: LaneWait | undefined): Reason {
+  const also = wait?.stops === true ? ` Besides: ${wait.message}` : '';
+  const message = `It waits for attempt ${String(delivery.attempt_count + 1)}.${lastAnswer(delivery)}${also}`;
+  return told('waiting_for_retry', message, { until: timeOf(dueAt), by: 'receiver' });
+}
+
+function lastAnswer({ smtp_code: code, smtp_reply: reply }: DeliveryRow): string {
+  if (reply === null) return '';
+  const words = code === null || reply.startsWith(String(code)) ? reply : `${String(code)} ${reply}`;
+  return ` The last answer to it was: ${words}`;
+}
+
+const timeOf = (at: number): number | null => (at >= HELD_WITHOUT_END ? null : at);
+
+function told(
+  reason: WaitReason,
+  message: string,
+  { since = null, until = null, by = null }: { since?: number | null; until?: number | null; by?: SetBy | null } = {},
+): Reason {
+  return { reason, message, since: rfc3339(since), until: rfc3339(until), set_by: by };
+}
+
+/** Of the way of a recipient's domain: what its mail waits for, and what of the operator's holds it. */
+export type LaneFactsOf = (mail: {
+  domain: string;
+  account: string;
   /** What the mail was marked with as held. */
-  mark?: string | null,
-) => { parkedUntil: number | null; held: Hold | null };
+  mark?: string | null;
+}) => { waits: readonly LaneWait[]; held: Hold | null };
 
 export interface WhyDeps {
   db: { fast: Connection };
@@ -92,10 +134,10 @@ export async function whyWaiting(
   ]);
   return Promise.all(
     deliveries.map(async (delivery): Promise<Waiting> => {
-      const lane = laneFacts(delivery.domain, delivery.held_by);
+      const lane = laneFacts({ domain: delivery.domain, account: message.account_id, mark: delivery.held_by });
       const held = delivery.test === 1 ? null : ((await holdOf(factsOf(message, delivery.domain))) ?? lane.held);
       const { address: email, status } = delivery;
-      return { email, status, ...reasonOf(delivery, { held, now, parkedUntil: lane.parkedUntil }) };
+      return { email, status, ...reasonOf(delivery, { held, now, waits: lane.waits }) };
     }),
   );
 }

@@ -1,25 +1,23 @@
 /**
- * What each lane may do now: how many connections, how many mails a minute, whether it rests. What it has learnt from replies
- * and from the operator comes together here, and every change of a limit is logged and kept with its cause.
+ * What each lane may do now: how many connections, how many mails a minute, which of its mail rests. What is learnt from answers
+ * and what the operator sets come together here, and every change of a limit is logged and kept with its cause. What an answer is
+ * about says who waits for it (docs/delivery.md, "What a reply teaches"): only answers about the receiver as a whole, or about us
+ * as its sender, touch the lane.
  */
 import type { Clock, Timer } from '../base/clock.ts';
+import type { LaneView } from '../base/lanes.ts';
 import type { Log } from '../base/log.ts';
 import type { LaneLimits } from '../messages/hold-book.ts';
-import type { Outcome } from '../messages/delivery.ts';
-import type { Breaker } from './breaker.ts';
+import type { Outcome, Subject } from '../messages/delivery.ts';
+import { isDown } from './connection/dial-gate.ts';
+import type { Pool } from './connection/pool.ts';
 import { hostKey } from './deliver.ts';
-import { begun, newPace, quickened, readyAt, slowed, type Pace } from './pace.ts';
+import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait } from './lane-waits.ts';
+import { begun, ended, newPace, readyAt, shifted, slowed, taken, type Pace } from './pace.ts';
+import { createRests, type Part, type Rest, type RestKind, type Rests } from './rests.ts';
 import { shape, type CompiledRule, type Fired, type ShapingMemory } from './shaping.ts';
 import type { Site } from './sites.ts';
-import {
-  asksForLess,
-  asksForSlowness,
-  newThrottle,
-  pushedBack,
-  succeeded,
-  type Throttle,
-  type ThrottleLimits,
-} from './throttle.ts';
+import { newThrottle, pushedBack, succeeded, type Throttle, type ThrottleLimits } from './throttle.ts';
 
 /** One change of a lane's limits. */
 export interface LaneChange {
@@ -30,30 +28,18 @@ export interface LaneChange {
   cause: string;
 }
 
-/** A lane's limits for people; times in ms since the epoch. */
-export interface LaneLimitsReport {
-  /** The source it sends by; null for the system's address. */
-  source: string | null;
-  limit: number;
-  cause: string;
-  causeAt: number | null;
-  /** Mails a minute, or null where nothing limits them. */
-  perMinute: number | null;
-  /** Until when no mail is tried: every host is left alone, or the lane rests. */
-  parkedUntil: number | null;
-  lastReply: string | null;
-  lastProgressAt: number;
-}
-
-interface LaneState {
+export interface LaneState {
   site: Site | null;
   /** The source it sends by; null for the system's address. */
   source: string | null;
   throttle: Throttle;
   pace: Pace;
   shaping: ShapingMemory;
-  restUntil: number;
-  parkedUntil: number | null;
+  rests: Rests;
+  /** Until when it rests by a shaping rule, and by which. */
+  ruleRest: { until: number; since: number; cause: string } | null;
+  /** Until then no worker is started that would find no connection, unless the pool calls before. */
+  lullUntil: number;
   timer: Timer | null;
   timerAt: number;
   lastReply: string | null;
@@ -68,22 +54,41 @@ export interface LaneControl {
   wayOf(lane: string): { site: string; source: string | null } | null;
   /** Workers it may have now. */
   slots(lane: string): number;
-  /** A mail is about to be tried. */
-  begin(lane: string): void;
-  /** What became of it. */
-  note(lane: string, outcome: Outcome): void;
-  /** A connection more than those that stand was refused: no mail has been tried. */
+  /** Until when this part of the lane's mail rests, or null where it may go. */
+  restUntil(lane: string, part: Part): number | null;
+  /** A mail is on a connection and about to be tried. */
+  begin(lane: string, part: Part): void;
+  /** What the attempt gave, and when it began. A refusal that is the receiver's answer to us comes back as one to wait for. */
+  learn(lane: string, part: Part, outcome: Outcome): Outcome;
+  /** An attempt ended without an outcome. */
+  dropped(lane: string, part: Part): void;
+  /** A worker found no connection and has ended: no other is started before the pool calls, or a second has passed. */
+  foundNone(lane: string): void;
+  /** The pool has a connection for the lane. */
+  called(lane: string): void;
+  /** A connection more than those that are open was refused: no mail has been tried. */
   refused(lane: string, reply: string): void;
   /** Something happened to the lane's source. */
   told(lane: string, to: string, cause: string): void;
   report(lane: string): LaneLimitsReport | null;
-  /** The changes of a lane's limits, oldest first; of all lanes without a name. */
+  /** What mail of this part of the lane waits for, the most telling first. */
+  waits(lane: string, part: Part, site: Site | null): LaneWait[];
+  /** The changes of a lane's limits, oldest first. */
   history(lane: string): LaneChange[];
-  parkedUntil(lane: string): number | null;
+  /** Lanes that would use one connection more to this host. */
+  lanesWanting(host: string): readonly string[];
+  /** Somebody wants to know now: rests and pauses of the lane end, as far as they touch the domain; one mail tries first. */
+  tryNow(lane: string, domain: string | null): void;
   /** The clock was set to another time, so many ms on: rests and paces last as long as before. */
   shift(ms: number): void;
-  /** Whether some lane rests. */
-  readonly someParked: boolean;
+  /** Names of the lanes that have learnt something or were met lately. */
+  names(): readonly string[];
+  /** Of these, the ones with a limit that a receiver or the operator has set, or that rest. */
+  limited(): readonly string[];
+  /** Whether some lane's mail may wait that no worker claims. */
+  someWait(): boolean;
+  /** Parts of lanes that rest now. */
+  resting(): { lane: string; rest: Rest }[];
   /** What a lane has learnt outlives its mail, but not without bound. */
   forgetOld(): void;
   stop(): void;
@@ -92,11 +97,15 @@ export interface LaneControl {
 export interface LaneControlDeps {
   clock: Clock;
   log: Log;
-  breaker: Breaker;
+  pool: Pick<Pool, 'room' | 'usedBy' | 'waitOf' | 'capOf' | 'tryNow'>;
   /** What the operator allows a lane. */
   limitsOf: (lane: string) => LaneLimits | null;
+  /** Jobs and workers of a lane. */
+  viewOf(lane: string): LaneView;
   /** The lane may go on. */
   pump(lane: string): void;
+  /** Mail that rests may be looked at again. */
+  wake(): void;
 }
 
 export interface LaneControlOptions {
@@ -108,10 +117,17 @@ export interface LaneControlOptions {
 
 const MOST_LANE_STATES = 10_000;
 const MOST_CHANGES = 100;
+/** While one mail finds out whether a rest is over, the others are looked at again after so long. */
+const PROBE_LOOK_MS = 2_000;
+const LULL_MS = 1_000;
+
+const kindOf: Readonly<Partial<Record<Subject, RestKind>>> = { load: 'load', sender: 'sender' };
 
 export function createLaneControl(deps: LaneControlDeps, options: LaneControlOptions): LaneControl {
-  const { clock, log, breaker } = deps;
+  const { clock, log, pool } = deps;
   const states = new Map<string, LaneState>();
+  /** Lanes by the hosts that they lead to. */
+  const byHost = new Map<string, Set<string>>();
 
   function stateOf(lane: string): LaneState {
     const known = states.get(lane);
@@ -123,8 +139,9 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       throttle: newThrottle(options.lane, now),
       pace: newPace(now),
       shaping: new Map(),
-      restUntil: 0,
-      parkedUntil: null,
+      rests: createRests(() => isShared(state)),
+      ruleRest: null,
+      lullUntil: 0,
       timer: null,
       timerAt: 0,
       lastReply: null,
@@ -135,10 +152,15 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     return state;
   }
 
+  /** An operator's lane leads to many host sets, each with a domain of its own. */
+  const isShared = (state: LaneState): boolean => state.site?.operator != null;
+
   const limitsOf = ({ site }: LaneState): ThrottleLimits => {
     const max = site?.operator?.maxConnections ?? options.lane.max;
     return { initial: Math.min(options.lane.initial, max), max };
   };
+
+  const hostsOf = ({ site, source }: LaneState): string[] => (site?.hosts ?? []).map((host) => hostKey(host, source));
 
   function changed(lane: string, state: LaneState, change: Omit<LaneChange, 'at'>): void {
     state.changes.push({ at: clock.now(), ...change });
@@ -162,23 +184,30 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     changed(lane, state, { what: 'pace', to, cause });
   }
 
-  /** The lane rests until then; it is looked at again at that time. */
+  /** The lane waits until then; it is looked at again at that time. */
   function wakeAt(lane: string, state: LaneState, at: number): void {
     if (state.timer !== null && state.timerAt <= at) return;
     state.timer?.cancel();
     state.timerAt = at;
-    state.timer = clock.after(at - clock.now(), () => {
+    state.timer = clock.after(Math.max(0, at - clock.now()), () => {
       state.timer = null;
       deps.pump(lane);
     });
   }
 
-  /** Parked: while every host of its site is left alone, or it rests by a rule, its mail waits without spending attempts. */
-  function parkedUntil(state: LaneState): number | null {
-    const now = clock.now();
-    const hosts = (state.site?.hosts ?? []).map((host) => breaker.readyAt(hostKey(host, state.source), now));
-    const ready = Math.max(state.restUntil, hosts.length === 0 ? 0 : Math.min(...hosts));
-    return ready > now ? ready : null;
+  function rested(lane: string, state: LaneState, rest: Rest): void {
+    const { kind, account, domain, until, cause } = rest;
+    rest.toldStep = rest.step;
+    const whose = [account === null ? [] : `account ${account}`, domain === null ? [] : `domain ${domain}`].flat();
+    const part = whose.length === 0 ? '' : ` for ${whose.join(', ')}`;
+    const to = `rests until ${new Date(until).toISOString()}${part}`;
+    changed(lane, state, { what: 'pause', to, cause });
+    log.error(
+      { event: 'lane_rests', lane, kind, account, domain, until: new Date(until).toISOString(), reply: cause },
+      kind === 'sender'
+        ? 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time'
+        : 'a receiver cannot take mail now: mail for it waits, and one mail tries from time to time',
+    );
   }
 
   function act(lane: string, state: LaneState, { rule, reply }: Fired): void {
@@ -188,25 +217,112 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       changed(lane, state, { what: 'rule', to: dryRun ? `dry run: ${action}` : 'alarm', cause: `${name}: ${reply}` });
       return;
     }
+    const now = clock.now();
     if (action === 'slow') {
-      throttled(lane, state, pushedBack(state.throttle, `${name}: ${reply}`, clock.now()));
+      throttled(lane, state, pushedBack(state.throttle, `${name}: ${reply}`, now));
       return;
     }
-    state.restUntil = Math.max(state.restUntil, clock.now() + rule.for);
-    const to = `rests until ${new Date(state.restUntil).toISOString()}`;
-    changed(lane, state, { what: 'pause', to, cause: `${name}: ${reply}` });
+    const until = Math.max(state.ruleRest?.until ?? 0, now + rule.for);
+    state.ruleRest = { until, since: now, cause: `${name}: ${reply}` };
+    changed(lane, state, {
+      what: 'pause',
+      to: `rests until ${new Date(until).toISOString()}`,
+      cause: `${name}: ${reply}`,
+    });
   }
 
-  function askedForLess(lane: string, state: LaneState, reply: string): void {
-    if (asksForSlowness(reply)) paced(lane, state, slowed(state.pace, clock.now()), reply.slice(0, 200));
-    else throttled(lane, state, pushedBack(state.throttle, reply, clock.now()));
+  /** Until when all of the lane rests, or null. */
+  function laneRestUntil(state: LaneState, now: number): number | null {
+    const whole = state.rests.list().filter(({ account, domain }) => account === null && domain === null);
+    const ends = [...whole.map(({ until }) => until), state.ruleRest?.until ?? 0].filter((until) => until > now);
+    return ends.length === 0 ? null : Math.max(...ends);
+  }
+
+  /** One mail at a time, while one finds out whether a rest of the whole lane is over. */
+  const probes = (state: LaneState): boolean =>
+    state.rests.list().some(({ account, domain }) => account === null && domain === null);
+
+  /** Workers that find a connection: those that have one, and as many as the hosts let in. */
+  function reachable(lane: string, state: LaneState): number {
+    // The hosts of an operator's lane differ from mail to mail: mail whose hosts cannot be had is put aside by itself.
+    if (isShared(state)) return Infinity;
+    const hosts = state.site?.hosts ?? [];
+    if (hosts.length === 0) return 1;
+    let sum = 0;
+    let worst = Infinity;
+    const isLull = clock.now() < state.lullUntil;
+    for (const host of hosts) {
+      const key = hostKey(host, state.source);
+      const preference = host.preference ?? 0;
+      sum += pool.usedBy(key, lane);
+      if (preference > worst || isLull) continue;
+      sum += pool.room(key, lane);
+      const wait = pool.waitOf(key);
+      if (wait === null || !isDown(wait)) worst = preference;
+    }
+    if (isLull) wakeAt(lane, state, state.lullUntil);
+    else if (sum === 0) lookWhenOpen(lane, state, hostsOf(state));
+    return sum;
+  }
+
+  function lookWhenOpen(lane: string, state: LaneState, hosts: readonly string[]): void {
+    const ends = hosts.flatMap((host) => pool.waitOf(host)?.until ?? []);
+    if (ends.length > 0) wakeAt(lane, state, clock.now() + Math.max(1, Math.min(...ends) - clock.monotonic()));
+  }
+
+  function isLimited(lane: string, state: LaneState): boolean {
+    if (state.site === null) return false;
+    const hasCap = hostsOf(state).some((host) => pool.capOf(host) !== null || pool.waitOf(host)?.why === 'closed');
+    const rests = state.rests.list().length > 0 || (state.ruleRest !== null && state.ruleRest.until > clock.now());
+    return hasCap || rests || state.pace.perMinute !== null || deps.limitsOf(lane) !== null;
+  }
+
+  function mostSlots(lane: string, state: LaneState): number {
+    const now = clock.now();
+    const rest = laneRestUntil(state, now);
+    const given = deps.limitsOf(lane);
+    const paceAt = readyAt(state.pace, given?.perMinute ?? null, now);
+    const at = Math.max(rest ?? 0, paceAt > now ? paceAt : 0);
+    if (at > 0) {
+      wakeAt(lane, state, at);
+      return 0;
+    }
+    return Math.min(state.throttle.limit, given?.connections ?? Infinity, probes(state) ? 1 : Infinity);
+  }
+
+  function learnt(lane: string, state: LaneState, part: Part, outcome: Outcome, about: Subject): Outcome {
+    const now = clock.now();
+    const reply = outcome.facts.smtpReply ?? '';
+    const kind = kindOf[about];
+    if (about === 'rate')
+      paced(lane, state, slowed(state.pace, reply, outcome.facts.startedAt, now), reply.slice(0, 200));
+    else state.pace = ended(state.pace);
+    if (about === 'connections' || about === 'load') throttled(lane, state, pushedBack(state.throttle, reply, now));
+    if (kind === undefined) {
+      state.rests.ended(part);
+      return outcome;
+    }
+    const found = state.rests.refused(kind, part, reply, now);
+    if (found === null) return outcome;
+    const { rest, isNew } = found;
+    if (isNew || rest.toldStep !== rest.step) rested(lane, state, rest);
+    if (isNew || kind !== 'sender' || outcome.kind !== 'refused') return outcome;
+    return { ...outcome, kind: 'deferred', retryAt: Math.max(rest.until, now + PROBE_LOOK_MS) };
   }
 
   return {
     meet(lane, site, source) {
       const state = stateOf(lane);
+      if (state.site === site) return;
+      if (!isShared(state)) for (const host of hostsOf(state)) byHost.get(host)?.delete(lane);
       state.site = site;
       state.source = source;
+      if (isShared(state)) return;
+      for (const host of hostsOf(state)) {
+        const users = byHost.get(host);
+        if (users === undefined) byHost.set(host, new Set([lane]));
+        else users.add(lane);
+      }
     },
     wayOf(lane) {
       const state = states.get(lane);
@@ -215,88 +331,136 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     slots(lane) {
       const state = states.get(lane);
       if (state?.site == null) return options.innerSlots;
-      state.parkedUntil = parkedUntil(state);
-      const given = deps.limitsOf(lane);
-      const paceAt = readyAt(state.pace, given?.perMinute ?? null, clock.now());
-      const at = Math.max(state.parkedUntil ?? 0, paceAt > clock.now() ? paceAt : 0);
-      if (at > 0) {
-        wakeAt(lane, state, at);
-        return 0;
-      }
-      return Math.min(state.throttle.limit, given?.connections ?? Infinity);
+      const most = mostSlots(lane, state);
+      return most === 0 ? 0 : Math.min(most, reachable(lane, state));
     },
-    begin(lane) {
+    restUntil(lane, part) {
       const state = states.get(lane);
-      if (state?.site == null) return;
-      state.pace = begun(state.pace, deps.limitsOf(lane)?.perMinute ?? null, clock.now());
+      if (state === undefined) return null;
+      const now = clock.now();
+      const rest = state.rests.of(part, now);
+      return rest === null ? null : Math.max(rest.until, now + PROBE_LOOK_MS);
     },
-    note(lane, outcome) {
+    begin(lane, part) {
+      const state = stateOf(lane);
+      const now = clock.now();
+      state.rests.begin(part, now);
+      state.pace = begun(state.pace, deps.limitsOf(lane)?.perMinute ?? null, now);
+    },
+    dropped(lane, part) {
+      const state = stateOf(lane);
+      state.pace = ended(state.pace);
+      state.rests.ended(part);
+    },
+    learn(lane, part, outcome) {
       const state = stateOf(lane);
       const now = clock.now();
       state.lastProgressAt = now;
-      state.lastReply = outcome.facts.smtpReply;
+      state.lastReply = replyOf(outcome);
       if (outcome.kind === 'accepted') {
-        throttled(lane, state, succeeded(state.throttle, limitsOf(state), now));
-        paced(lane, state, quickened(state.pace, now), 'a quiet minute');
-        return;
+        const isFull = deps.viewOf(lane).slots >= state.throttle.limit;
+        throttled(lane, state, succeeded(state.throttle, limitsOf(state), isFull, now));
+        paced(lane, state, taken(state.pace, now), 'a minute in which all of it was used');
+        const over = state.rests.accepted(part, now);
+        for (const { cause } of over) changed(lane, state, { what: 'pause', to: 'the rest is over', cause });
+        if (over.length > 0) {
+          deps.wake();
+          deps.pump(lane);
+        }
+        return outcome;
       }
-      const { smtpCode, enhancedCode, smtpReply } = outcome.facts;
-      const reason = outcome.kind === 'deferred' ? outcome.verdict.reason : '';
-      const isGreylisted = outcome.kind === 'deferred' && outcome.grounds?.greylisting === true;
-      if (!isGreylisted && asksForLess(smtpCode, enhancedCode, smtpReply ?? '', reason))
-        askedForLess(lane, state, smtpReply ?? '');
-      for (const fired of shape(options.rules, state.shaping, state.site?.operator?.name ?? null, outcome, now))
-        act(lane, state, fired);
+      const about = subjectOfOutcome(outcome);
+      const result = learnt(lane, state, part, outcome, about);
+      const touchesLane = about !== 'recipient' && about !== 'message' && about !== 'domain';
+      if (touchesLane)
+        for (const fired of shape(options.rules, state.shaping, state.site?.operator?.name ?? null, outcome, now))
+          act(lane, state, fired);
+      return result;
+    },
+    foundNone(lane) {
+      stateOf(lane).lullUntil = clock.now() + LULL_MS;
+    },
+    called(lane) {
+      const state = states.get(lane);
+      if (state !== undefined) state.lullUntil = 0;
+      deps.pump(lane);
     },
     refused(lane, reply) {
       const state = stateOf(lane);
       state.lastReply = reply;
-      askedForLess(lane, state, reply);
+      const { source, site } = state;
+      const caps = (site?.hosts ?? []).flatMap((host) => pool.capOf(hostKey(host, source)) ?? []);
+      const [first] = caps;
+      if (first === undefined || state.changes.at(-1)?.to === connections(first.cap)) return;
+      changed(lane, state, { what: 'connections', to: connections(first.cap), cause: reply.slice(0, 200) });
     },
     told(lane, to, cause) {
       changed(lane, stateOf(lane), { what: 'source', to, cause });
     },
     report(lane) {
       const state = states.get(lane);
-      if (state?.site == null) return null;
-      const given = deps.limitsOf(lane);
-      const { throttle, pace, lastReply, lastProgressAt } = state;
-      const isGiven = given?.connections != null && given.connections < throttle.limit;
-      const paces = [pace.perMinute, given?.perMinute ?? null].filter((one) => one !== null);
-      return {
-        source: state.source,
-        limit: isGiven ? (given.connections ?? throttle.limit) : throttle.limit,
-        cause: isGiven ? 'set by the operator' : throttle.cause,
-        causeAt: throttle.causeAt,
-        perMinute: paces.length === 0 ? null : Math.min(...paces),
-        parkedUntil: parkedUntil(state),
-        lastReply,
-        lastProgressAt,
-      };
+      return state?.site == null ? null : reportOf(state, deps.limitsOf(lane), pool, clock);
+    },
+    waits(lane, part, site) {
+      const state = states.get(lane);
+      return state === undefined ? [] : waitsOf(state, part, site, deps.limitsOf(lane), pool, clock);
     },
     history: (lane) => [...(states.get(lane)?.changes ?? [])],
-    parkedUntil(lane) {
+    lanesWanting(host) {
+      const users = byHost.get(host);
+      if (users === undefined || users.size < 2) return users === undefined ? none : [...users];
+      return [...users].filter((lane) => {
+        const state = states.get(lane);
+        const { waiting, slots } = deps.viewOf(lane);
+        return state !== undefined && waiting > 0 && slots < mostSlots(lane, state);
+      });
+    },
+    tryNow(lane, domain) {
       const state = states.get(lane);
-      return state === undefined ? null : parkedUntil(state);
+      if (state === undefined) return;
+      const now = clock.now();
+      state.rests.tryNow(domain, now);
+      state.ruleRest = null;
+      state.lullUntil = 0;
+      if (state.pace.nextAt > now) state.pace = { ...state.pace, nextAt: now };
+      pool.tryNow(hostsOf(state));
+      deps.pump(lane);
     },
     shift(ms) {
       for (const state of states.values()) {
-        const { throttle, pace } = state;
-        if (state.restUntil > 0) state.restUntil += ms;
+        const { throttle } = state;
+        state.rests.shift(ms);
+        if (state.ruleRest !== null) state.ruleRest = { ...state.ruleRest, until: state.ruleRest.until + ms };
         state.timerAt += ms;
+        if (state.lullUntil > 0) state.lullUntil += ms;
         const { halvedAt, probeAt } = throttle;
         state.throttle = { ...throttle, halvedAt: halvedAt === null ? null : halvedAt + ms, probeAt: probeAt + ms };
-        state.pace = { ...pace, changedAt: pace.changedAt + ms, nextAt: pace.nextAt + ms, minute: pace.minute + ms };
+        state.pace = shifted(state.pace, ms);
         state.lastProgressAt += ms;
       }
     },
-    get someParked() {
-      return [...states.values()].some((state) => state.parkedUntil !== null);
+    names: () => [...states.keys()],
+    limited: () => [...states].flatMap(([lane, state]) => (isLimited(lane, state) ? [lane] : [])),
+    someWait() {
+      for (const [lane, state] of states)
+        if (state.rests.list().length > 0 || deps.viewOf(lane).waiting > 0) return true;
+      return false;
+    },
+    resting() {
+      const now = clock.now();
+      return [...states].flatMap(([lane, { rests }]) =>
+        rests.list().flatMap((rest) => (rest.until > now || rest.isProbing ? [{ lane, rest }] : [])),
+      );
     },
     forgetOld() {
-      for (const [name, state] of states) {
-        if (states.size <= MOST_LANE_STATES) return;
+      if (states.size <= MOST_LANE_STATES) return;
+      const byUse = [...states].sort(([, a], [, b]) => a.lastProgressAt - b.lastProgressAt);
+      for (const [name, state] of byUse.slice(0, states.size - MOST_LANE_STATES)) {
+        // What rests or has work is not forgotten, however long ago it made progress.
+        const { waiting, slots } = deps.viewOf(name);
+        if (waiting + slots > 0 || state.rests.list().length > 0) continue;
         state.timer?.cancel();
+        for (const host of hostsOf(state)) byHost.get(host)?.delete(name);
         states.delete(name);
       }
     },
@@ -304,6 +468,20 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       for (const state of states.values()) state.timer?.cancel();
     },
   };
+}
+
+const none: readonly string[] = [];
+
+/** What an outcome without words of the other side is about: the host, whose connection broke or was never there. */
+function subjectOfOutcome(outcome: Outcome): Subject {
+  if (outcome.kind === 'deferred' || outcome.kind === 'refused') return outcome.grounds?.about ?? 'host';
+  return outcome.kind === 'failed' ? 'ourselves' : 'host';
+}
+
+/** The reply with its code, as it was said. */
+function replyOf({ facts: { smtpCode, smtpReply } }: Outcome): string | null {
+  if (smtpReply === null || smtpCode === null || smtpReply.startsWith(String(smtpCode))) return smtpReply;
+  return `${String(smtpCode)} ${smtpReply}`;
 }
 
 const connections = (count: number): string => (count === 1 ? '1 connection' : `${String(count)} connections`);

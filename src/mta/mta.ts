@@ -11,23 +11,26 @@ import type { Database } from '../storage/database.ts';
 import type { DueHint } from '../messages/due-hint.ts';
 import type { Judge } from '../messages/classify.ts';
 import type { Outcome } from '../messages/delivery.ts';
-import { freeHeld, type Hold, type Holds } from '../messages/holds.ts';
+import { freeHeld, type Holds } from '../messages/holds.ts';
 import type { LaneLimits } from '../messages/hold-book.ts';
 import type { Recorder } from '../messages/record.ts';
 import type { RetryRule } from '../messages/retry.ts';
+import type { LaneFactsOf, LaneWait } from '../messages/why.ts';
 import { createAttempts } from './attempt.ts';
-import { createBreaker } from './breaker.ts';
+import { createAside } from './aside.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import { createPool, type PoolLimits } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { needOf } from './deliver.ts';
+import { hostKey, needOf } from './deliver.ts';
 import { createHostTls } from './host-tls.ts';
-import { createLaneControl, type LaneChange, type LaneLimitsReport } from './lane-control.ts';
+import { createLaneControl, type LaneChange } from './lane-control.ts';
+import type { LaneLimitsReport } from './lane-waits.ts';
 import { createPlacing } from './placing.ts';
 import { createPrepare, type PrepareDeps, type Prepared } from './prepare.ts';
 import { compileRules } from './shaping.ts';
-import type { Destination, Sites } from './sites.ts';
-import { laneName, type Source, type Sources } from './sources.ts';
+import type { Part } from './rests.ts';
+import type { Destination, Site, Sites, Unresolved } from './sites.ts';
+import { DEFAULT_POOL, laneName, type Source, type Sources } from './sources.ts';
 import { createSweeper } from './sweeper.ts';
 import type { TlsSeen } from './tls-seen.ts';
 import type { ThrottleLimits } from './throttle.ts';
@@ -90,9 +93,10 @@ export interface Mta {
   lane(name: string): { now: LaneReport; changes: LaneChange[] } | null;
   /** What a delivery puts on the wire, whether or not it may go now. */
   wireBytes(deliveryId: string): Promise<Prepared>;
-  /** Of the lanes of this domain, as far as they are known: until when every mail host is left alone, and what holds them; `mark` is
-   * what its mail was marked with as held. */
-  laneFacts(domain: string, mark?: string | null): { parkedUntil: number | null; held: Hold | null };
+  /** What holds mail on the way to a domain, and what it waits for: as far as is known, without asking anybody. */
+  laneFacts: LaneFactsOf;
+  /** Somebody wants to know now: what keeps mail for this domain (null: any) from being tried ends, and one mail tries first. */
+  tryNow(domain: string | null): Promise<void>;
   /** The way of a domain's mail, asked for now. */
   resolve(domain: string): Promise<Resolved>;
   /** The sources that mail leaves from. */
@@ -101,7 +105,7 @@ export interface Mta {
   transcripts: Pick<Transcripts, 'watch' | 'read' | 'end'>;
   /** A recipient has complained of this delivery. */
   complained(deliveryId: string): void;
-  /** The lane that mail for this domain is in now; a name with `~` where it has none. */
+  /** The lane that mail for this domain is in, as it was last known; a name with `~` where it has none. */
   laneOf(domain: string): string;
   sizes(): { groups: number; jobs: number; connections: number };
 }
@@ -128,9 +132,25 @@ const WAITING_LOOK_MS = 2_000;
 
 export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const { clock, log } = deps;
-  const breaker = createBreaker();
   const hostTls = createHostTls(deps);
-  const pool = createPool({ clock }, options.pool);
+  const pool = createPool(
+    {
+      clock,
+      random: deps.random,
+      lanesWaiting: (host) => {
+        const asideOnes = aside.lanesWaiting(host);
+        return asideOnes.length === 0 ? control.lanesWanting(host) : [...control.lanesWanting(host), ...asideOnes];
+      },
+      wake(lane, host) {
+        aside.wake(lane, host);
+        control.called(lane);
+      },
+    },
+    options.pool,
+  );
+  const aside = createAside({ clock }, (lane, jobs) => {
+    for (const job of jobs) lanes.offer(lane, job);
+  });
   const transcripts = createTranscripts({ clock });
   const { sources } = deps;
   const windows = createWindows({
@@ -156,9 +176,17 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     leaseMs: options.timeouts.attempt + LEASE_MARGIN_MS,
     prepare: async (job) => placing.stopsHere(job) ?? (await prepare.begin(job.id)),
     elsewhere: (job) => {
+      placing.giveUpPlace(job);
       placing.place(job);
     },
-    attempt: (job, mail, number, connected) => attempt(job, mail, number, connected),
+    mayGo: (lane, job) => placing.mayGo(lane, job),
+    putAside: (lane, job, found) => placing.putAside(lane, job, found),
+    passageNow: (job, wanted) => attempts.passageNow(job, wanted),
+    passage: (job, wanted) => attempts.passage(job, wanted),
+    leave: (passage) => {
+      attempts.leave(passage);
+    },
+    attempt: (job, mail, number, passage) => attempts.attempt(job, mail, number, passage),
     failed: storageFailed,
   };
   const lanes: Lanes<Job> = createLanes<Job>({
@@ -176,11 +204,15 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     {
       clock,
       log,
-      breaker,
+      pool,
       limitsOf: (lane) =>
         deps.limitsOf(lane) ?? (lane.includes('/') ? deps.limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
+      viewOf: (lane) => lanes.view(lane),
       pump: (lane) => {
         lanes.pump(lane);
+      },
+      wake: () => {
+        windows.wake();
       },
     },
     { lane: options.lane, rules: compileRules(options.shaping), innerSlots: INNER_SLOTS },
@@ -188,6 +220,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   const placing = createPlacing({
     ...deps,
     control,
+    pool,
+    aside,
     windows,
     lanes,
     offered() {
@@ -201,21 +235,20 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       control,
       scan: () => windows.scan(),
       letGo,
-      routesHold: () => deps.sites.holds,
+      someWaits: () => deps.sites.holds || deps.sites.someUnresolved || control.someWait(),
       lanes: () => lanes.views(),
-      heldBy: (domain) => laneFacts(domain).held,
+      factsOf: laneFacts,
       shift(ms) {
-        for (const part of [breaker, deps.sites, sources, control]) part.shift(ms);
+        for (const part of [deps.sites, sources, control]) part.shift(ms);
       },
       failed: storageFailed,
     },
     { epoch: options.epoch, retry: options.retry, stalledMs: options.timeouts.attempt + LEASE_MARGIN_MS },
   );
-  const attempt = createAttempts(
+  const attempts = createAttempts(
     {
       ...deps,
       control,
-      breaker,
       pool,
       tls: createTlsClient(options.ca === undefined ? {} : { ca: options.ca }),
       hostTls,
@@ -272,27 +305,54 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     });
   }
 
-  function laneFacts(domain: string, mark: string | null = null): { parkedUntil: number | null; held: Hold | null } {
-    const known = deps.sites.known(domain);
-    if (known?.kind !== 'site') return { parkedUntil: null, held: null };
-    const held = deps.holds.ofLane(known.name) ?? (mark === null ? null : sources.holdOf(mark));
-    return { parkedUntil: parkedUntil(known.name), held };
+  function laneFacts({ domain, account, mark = null }: Parameters<LaneFactsOf>[0]): ReturnType<LaneFactsOf> {
+    const marked = mark === null ? null : sources.holdOf(mark);
+    const known = deps.sites.lastKnown(domain);
+    if (known === null || known.kind === 'unresolved')
+      return { held: marked, waits: dnsWaits(domain, known, deps.sites.isAsking(domain)) };
+    if (known.kind === 'hold') return { held: marked, waits: [routeWait(domain)] };
+    if (known.kind !== 'site') return { held: marked, waits: [] };
+    const held =
+      deps.holds.ofLane(known.name) ?? marked ?? (sources.named ? null : sources.heldBy(DEFAULT_POOL, known.name));
+    return { held, waits: siteWaits(known, { account, domain }) };
   }
 
-  /** Until when the site gets nothing: while one of its lanes may go on, it does. */
-  function parkedUntil(site: string): number | null {
-    if (!sources.named) return control.parkedUntil(site);
-    const lanesOfSite = sources.list().map(({ name }) => laneName(site, name));
-    const times = lanesOfSite.filter((lane) => control.wayOf(lane) !== null).map((lane) => control.parkedUntil(lane));
-    const parked = times.filter((time) => time !== null);
-    return parked.length === times.length && parked.length > 0 ? Math.min(...parked) : null;
+  /** What the site's lanes wait for; while one of them may go on, it is that one's. */
+  function siteWaits(site: Site, part: Part): readonly LaneWait[] {
+    const names = sources.named ? sources.list().map(({ name }) => laneName(site.name, name)) : [site.name];
+    const known = names.filter((lane) => control.wayOf(lane) !== null);
+    const waits = known.map((lane) => control.waits(lane, part, site));
+    return waits.find((one) => !one.some(({ stops }) => stops)) ?? waits[0] ?? [];
+  }
+
+  async function tryNow(domain: string | null): Promise<void> {
+    deps.sites.retry(domain);
+    const site = domain === null ? null : deps.sites.lastKnown(domain);
+    const names = control.names().filter((lane) => {
+      const way = control.wayOf(lane);
+      return way !== null && (domain === null || (site?.kind === 'site' && site.name === way.site));
+    });
+    for (const lane of names) {
+      const way = control.wayOf(lane);
+      if (way !== null) await sources.unblockSite(way.site);
+      if (way !== null && site?.kind === 'site') pool.tryNow(site.hosts.map((host) => hostKey(host, way.source)));
+      control.tryNow(lane, domain);
+      aside.wakeLane(lane);
+    }
+    windows.wake();
+    await letGo();
+  }
+
+  /** What is put aside waits in the lane, too. */
+  function viewOf(name: string): LaneView {
+    const view = lanes.view(name);
+    return { ...view, waiting: view.waiting + aside.count(name) };
   }
 
   function oneLane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
     const report = control.report(name);
     if (report === null) return null;
-    const view = lanes.views().find((one) => one.name === name) ?? { name, waiting: 0, slots: 0 };
-    return { now: { ...view, ...report }, changes: control.history(name) };
+    return { now: { ...viewOf(name), ...report }, changes: control.history(name) };
   }
 
   /** A complaint counts against the source that the mail left from. */
@@ -328,6 +388,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       sweeper.stop();
       watch?.cancel();
       control.stop();
+      aside.stop();
       transcripts.stop();
       const timers = [
         clock.after(STOP_GIVE_UP_MS, () => {
@@ -362,16 +423,20 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
     },
     wireBytes: (deliveryId) => prepare.look(deliveryId),
     laneFacts,
+    tryNow,
     sources,
     transcripts,
     complained(deliveryId) {
       void noteComplaint(deliveryId).catch(storageFailed);
     },
-    lanes: () => lanes.views().map((view) => ({ ...view, ...(control.report(view.name) ?? noNetwork) })),
+    lanes() {
+      const names = new Set([...lanes.views().map(({ name }) => name), ...control.limited()]);
+      return [...names].map((name) => ({ ...viewOf(name), ...(control.report(name) ?? noNetwork) }));
+    },
     lane: oneLane,
     laneOf(domain) {
-      const known = deps.sites.known(domain);
-      if (known === null) return '~unresolved';
+      const known = deps.sites.lastKnown(domain);
+      if (known === null || known.kind === 'unresolved') return '~unresolved';
       return known.kind === 'hold' ? '~hold' : known.kind === 'site' ? known.name : placing.laneFor(known, null);
     },
     sizes: () => ({ ...windows.sizes(), connections: pool.count() }),
@@ -385,7 +450,34 @@ const noNetwork: LaneLimitsReport = {
   cause: 'no network',
   causeAt: null,
   perMinute: null,
+  limits: [],
   parkedUntil: null,
+  waits: [],
   lastReply: null,
   lastProgressAt: 0,
 };
+
+function dnsWaits(domain: string, known: Unresolved | null, isAsking: boolean): LaneWait[] {
+  if (known !== null)
+    return [
+      {
+        reason: 'dns_trouble',
+        message: `DNS does not tell where mail for ${domain} goes: ${known.route.text}. It is asked again, and no attempt is spent.`,
+        since: known.since,
+        until: known.until,
+        by: 'dns',
+        stops: true,
+      },
+    ];
+  const message = `The mail hosts of ${domain} are being looked up.`;
+  return isAsking ? [{ reason: 'resolving', message, since: null, until: null, by: 'us', stops: true }] : [];
+}
+
+const routeWait = (domain: string): LaneWait => ({
+  reason: 'held',
+  message: `The route of ${domain} in delivery.routes holds its mail, whose time runs on. It goes when the route is another.`,
+  since: null,
+  until: null,
+  by: 'operator',
+  stops: true,
+});

@@ -15,6 +15,7 @@ import type { OpenResult } from './connection/open-session.ts';
 import type { Transfer } from './connection/session.ts';
 import type { TlsResult } from './connection/tls-policy.ts';
 import type { MailRoute } from './dns/mx.ts';
+import { subjectOf } from './subject.ts';
 
 /** What every outcome of an attempt needs to know. */
 export interface AttemptFrame {
@@ -78,13 +79,15 @@ export function outcomeOfDial(
   if (failed.tlsUnsatisfied) return later(frame, facts, 'tls_required');
   if (failed.reply === null) return later(frame, facts, 'network');
   const phase = failed.phase === 'block' ? 'dot' : failed.phase;
-  const judged = judgeOf(frame)({ phase, mx: place.mx, ...words(failed.reply) });
+  const refused: Refusal = { phase, mx: place.mx, ...words(failed.reply) };
+  const judged = judgeOf(frame)(refused);
   const verdict: Verdict = { class: 'soft', reason: judged.reason };
-  return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds: groundsOf(judged) };
+  const grounds = groundsOf(refused, judged);
+  return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
 }
 
 /** DNS gave no host to dial. */
-export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { kind: 'hosts' }>): Outcome {
+export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }>): Outcome {
   const facts = (enhancedCode: string | null, text: string): AttemptFacts => ({
     ...frameFacts(frame),
     mx: null,
@@ -109,8 +112,6 @@ export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { 
         noDomain: true,
       };
     }
-    case 'trouble':
-      return later(frame, facts('4.4.3', route.text), 'network');
   }
 }
 
@@ -150,18 +151,17 @@ const nobody = { mx: null, ip: null, source: null, tls: null, timings: {}, smtpC
 function refusal(frame: AttemptFrame, facts: AttemptFacts, refused: Refusal): Outcome {
   const judged = judgeOf(frame)(refused);
   const verdict: Verdict = { class: judged.class, reason: judged.reason };
-  const grounds = groundsOf(judged);
+  const grounds = groundsOf(refused, judged);
   if (refused.code !== null && refused.code >= 500) return { kind: 'refused', facts, verdict, grounds };
   return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
 }
 
 const judgeOf = (frame: AttemptFrame): Judge => frame.judge ?? judge;
 
-const groundsOf = ({ rule, infrastructure, greylisting }: Judgement): Grounds => ({
-  rule,
-  infrastructure,
-  greylisting,
-});
+function groundsOf(refused: Refusal, judged: Judgement): Grounds {
+  const { rule, infrastructure, greylisting } = judged;
+  return { rule, infrastructure, greylisting, about: subjectOf(refused, judged) };
+}
 
 function retryAtOf({ retryAt, retryWith }: AttemptFrame, { greylisting }: Judgement, facts: AttemptFacts): number {
   const hint: RetryHint = { greylisting, askedMs: askedPause(facts.smtpReply ?? '') };

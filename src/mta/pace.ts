@@ -1,75 +1,147 @@
 /**
- * How many mails a minute a lane sends, where somebody limits that: the operator, or a reply that asks for fewer in a time. The
- * pace that a reply asks for begins at half of what was sent, is halved again at the next complaint, and grows back by half
- * for each quiet minute until it limits nothing. Pure: time is handed in.
+ * How many mails a minute a lane sends, where somebody limits that: the operator, or a receiver that refuses more.
+ *
+ * What a receiver allows is read from what it accepted: when it refuses one more, that is as many as it took in the last minute.
+ * The lane then keeps to that many in any minute, spread evenly, so that a receiver of 60 a minute gets 60 a minute. A refusal
+ * with nothing accepted in between pauses the lane, longer each time. A pace that is used whole and meets no refusal grows by a
+ * tenth each minute. Pure: time is handed in, in ms.
  */
 
 export interface Pace {
-  /** Mails a minute that replies have asked for, or null. */
+  /** Mails a minute that the receiver's answers allow, or null. */
   readonly perMinute: number | null;
+  /** The answer that it comes from, and when that was given. */
+  readonly cause: string;
   readonly changedAt: number;
   /** When the next mail may go. */
   readonly nextAt: number;
-  /** Begin of the minute that is counted, what was begun in it, and in the one before. */
-  readonly minute: number;
-  readonly sent: number;
-  readonly sentBefore: number;
+  /** When the receiver last refused, and how often in a row with nothing accepted between. */
+  readonly refusedAt: number;
+  readonly refusals: number;
+  /** Mails accepted in each of the last 60 seconds, by second of the minute, and the second that each count is of. */
+  readonly accepted: Uint32Array;
+  readonly seconds: Float64Array;
+  /** Mails under way. */
+  readonly inFlight: number;
 }
 
 const MINUTE_MS = 60_000;
-/** After a halving the remote gets time to feel it before the next one. */
-const HALVING_PAUSE_MS = 10_000;
-const GROWTH = 1.5;
-/** A pace of more than so many times what is sent limits nothing: it is forgotten. */
-const FORGET_OVER = 2;
+const SECONDS = 60;
+/** Refusals of mails that were under way together say one thing. */
+const TOGETHER_MS = 2_000;
+const FIRST_PAUSE_MS = 5_000;
+const LONGEST_PAUSE_MS = 60_000;
+const GROWTH = 1.1;
+/** A pace that is used to less than this is not what limits the lane. */
+const USED = 0.8;
+/** A little less than what was accepted, since the receiver's minute is not ours. */
+const MARGIN = 0.97;
+/** Where a receiver refuses before it has accepted anything. Its pauses keep the tries rare until it accepts. */
+const COLD_PER_MINUTE = 6;
+/** Beyond this a pace limits nothing worth keeping. */
+const FORGET_OVER = 12_000;
 
 export const newPace = (now: number): Pace => ({
   perMinute: null,
+  cause: '',
   changedAt: now,
   nextAt: now,
-  minute: now,
-  sent: 0,
-  sentBefore: 0,
+  refusedAt: -Infinity,
+  refusals: 0,
+  accepted: new Uint32Array(SECONDS),
+  seconds: new Float64Array(SECONDS),
+  inFlight: 0,
 });
 
 /** A mail begins. `most` is the operator's limit, or null. */
 export function begun(pace: Pace, most: number | null, now: number): Pace {
-  const counted = turned(pace, now);
-  const perMinute = limitOf(counted, most);
-  if (perMinute === null) return { ...counted, sent: counted.sent + 1, nextAt: now };
+  const perMinute = limitOf(pace, most);
+  const inFlight = pace.inFlight + 1;
+  if (perMinute === null) return { ...pace, inFlight, nextAt: now };
   const gap = MINUTE_MS / perMinute;
   // A mail that begins a little late does not put off all that follow.
-  return { ...counted, sent: counted.sent + 1, nextAt: Math.max(counted.nextAt, now - gap) + gap };
+  return { ...pace, inFlight, nextAt: Math.max(pace.nextAt, now - gap) + gap };
 }
+
+/** It ended without a word about rate. */
+export const ended = (pace: Pace): Pace => ({ ...pace, inFlight: Math.max(0, pace.inFlight - 1) });
 
 /** When the next mail may begin: now, or a time to come. */
 export function readyAt(pace: Pace, most: number | null, now: number): number {
-  return limitOf(pace, most) === null ? now : Math.max(now, pace.nextAt);
+  if (limitOf(pace, most) === null) return now;
+  const { perMinute } = pace;
+  if (perMinute === null || lastMinute(pace, now) + pace.inFlight < perMinute) return Math.max(now, pace.nextAt);
+  return Math.max(now, pace.nextAt, oldestLeaves(pace, now));
 }
 
-/** A reply asked for fewer mails in a time. */
-export function slowed(pace: Pace, now: number): Pace {
-  const counted = turned(pace, now);
-  if (counted.perMinute !== null && now - counted.changedAt < HALVING_PAUSE_MS) return counted;
-  const rate = counted.perMinute ?? Math.max(counted.sent, counted.sentBefore);
-  const perMinute = Math.max(1, Math.floor(rate / 2));
-  return { ...counted, perMinute, changedAt: now, nextAt: now + MINUTE_MS / perMinute };
+/** The receiver refused a mail because there were too many in a time. `startedAt`: when that mail was begun. */
+export function slowed(before: Pace, reply: string, startedAt: number, now: number): Pace {
+  const pace = ended(before);
+  if (startedAt <= pace.refusedAt || now - pace.refusedAt < TOGETHER_MS) return pace;
+  const taken = lastMinute(pace, now);
+  const refusals = pace.refusals + 1;
+  const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (refusals - 1));
+  const perMinute = Math.max(1, allowed(pace, taken));
+  return {
+    ...pace,
+    perMinute,
+    cause: reply.slice(0, 200),
+    changedAt: now,
+    refusedAt: now,
+    refusals,
+    nextAt: now + pause,
+  };
 }
 
-/** A mail was accepted: after a quiet minute the pace is half as much again. */
-export function quickened(pace: Pace, now: number): Pace {
-  const { perMinute, changedAt } = pace;
-  if (perMinute === null || now - changedAt < MINUTE_MS) return pace;
-  const faster = Math.ceil(perMinute * GROWTH);
-  const counted = turned(pace, now);
-  const isFree = faster > FORGET_OVER * Math.max(counted.sent, counted.sentBefore, 1);
-  return { ...counted, perMinute: isFree ? null : faster, changedAt: now };
+function allowed({ perMinute }: Pace, taken: number): number {
+  if (taken === 0) return Math.max(COLD_PER_MINUTE, Math.floor((perMinute ?? 0) / 2));
+  const learnt = Math.floor(taken * MARGIN);
+  return perMinute === null || learnt < perMinute ? learnt : Math.floor(perMinute * 0.9);
 }
 
-function turned(pace: Pace, now: number): Pace {
-  if (now < pace.minute + MINUTE_MS) return pace;
-  const isNext = now < pace.minute + 2 * MINUTE_MS;
-  return { ...pace, minute: now, sentBefore: isNext ? pace.sent : 0, sent: 0 };
+/** A mail was accepted: it is counted, and a pace that was used whole for a minute grows. */
+export function taken(before: Pace, now: number): Pace {
+  const pace = ended(before);
+  count(pace, now);
+  if (pace.perMinute === null) return pace;
+  const quiet = pace.refusals === 0 ? pace : { ...pace, refusals: 0 };
+  if (now - pace.changedAt < MINUTE_MS || lastMinute(pace, now) < pace.perMinute * USED) return quiet;
+  const perMinute = Math.ceil(pace.perMinute * GROWTH);
+  return { ...quiet, perMinute: perMinute > FORGET_OVER ? null : perMinute, changedAt: now };
+}
+
+/** The clock was set to another time, so many ms on. */
+export function shifted(pace: Pace, ms: number): Pace {
+  const { changedAt, nextAt, refusedAt } = pace;
+  const moved = { changedAt: changedAt + ms, nextAt: nextAt + ms, refusedAt: refusedAt + ms };
+  return { ...pace, ...moved, accepted: new Uint32Array(SECONDS), seconds: new Float64Array(SECONDS) };
+}
+
+/** Counts in place: this happens for every mail, and nobody keeps the pace from before. */
+function count({ accepted, seconds }: Pace, now: number): void {
+  const second = Math.floor(now / 1000);
+  const at = second % SECONDS;
+  accepted[at] = seconds[at] === second ? (accepted[at] ?? 0) + 1 : 1;
+  seconds[at] = second;
+}
+
+/** Mails accepted in the last 60 seconds. */
+function lastMinute({ accepted, seconds }: Pace, now: number): number {
+  const from = Math.floor(now / 1000) - SECONDS;
+  let sum = 0;
+  for (let at = 0; at < SECONDS; at++) if ((seconds[at] ?? 0) > from) sum += accepted[at] ?? 0;
+  return sum;
+}
+
+/** When the first of the last minute's mails is a minute old. */
+function oldestLeaves({ accepted, seconds }: Pace, now: number): number {
+  const from = Math.floor(now / 1000) - SECONDS;
+  let oldest = Infinity;
+  for (let at = 0; at < SECONDS; at++) {
+    const second = seconds[at] ?? 0;
+    if (second > from && (accepted[at] ?? 0) > 0) oldest = Math.min(oldest, second);
+  }
+  return oldest === Infinity ? now : (oldest + SECONDS) * 1000 + 1000;
 }
 
 const limitOf = ({ perMinute }: Pace, most: number | null): number | null =>

@@ -8,10 +8,13 @@ import type { Lanes } from '../base/lanes.ts';
 import type { Log } from '../base/log.ts';
 import type { Holds } from '../messages/holds.ts';
 import type { Database } from '../storage/database.ts';
-import { UNTRIED_MS } from './attempt.ts';
+import { partOf, UNTRIED_MS, type NoPassage } from './attempt.ts';
+import type { Aside } from './aside.ts';
+import type { Pool } from './connection/pool.ts';
+import { hostKey } from './deliver.ts';
 import type { LaneControl } from './lane-control.ts';
 import type { Held } from './prepare.ts';
-import type { Destination, Sites } from './sites.ts';
+import type { Destination, Site, Sites } from './sites.ts';
 import { DEFAULT_POOL, laneName, type Sources, type Wish } from './sources.ts';
 import { SWEEP_MS } from './sweeper.ts';
 import { loadWishes } from './wishes.ts';
@@ -26,9 +29,11 @@ export interface PlacingDeps {
   sources: Sources;
   poolOf(accountId: string, stream: string): Promise<string>;
   holds: Pick<Holds, 'ofLane'>;
-  control: Pick<LaneControl, 'meet' | 'wayOf' | 'slots'>;
+  control: Pick<LaneControl, 'meet' | 'wayOf' | 'slots' | 'restUntil' | 'foundNone'>;
+  pool: Pick<Pool, 'waitOf'>;
+  aside: Pick<Aside, 'add'>;
   windows: Pick<Windows, 'done' | 'rest'>;
-  lanes: Pick<Lanes<Job>, 'offer' | 'load'>;
+  lanes: Pick<Lanes<Job>, 'offer' | 'view'>;
   /** A job came into a lane. */
   offered(): void;
   /** No job is placed any more. */
@@ -39,7 +44,14 @@ export interface Placing {
   /** Brings a job into the lane of its destination, once that is known. */
   place(job: Job): void;
   /** The lane of a destination, for this job or for mail without wishes. */
-  laneFor(destination: Exclude<Destination, { kind: 'hold' }>, job: Job | null): string;
+  laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string;
+  /**
+   * Whether the job may be tried in this lane now. Where its way has changed it goes to another lane; where its part of the lane
+   * rests it waits on disk; where the hosts of its own domain, in an operator's lane, cannot be had it is put aside.
+   */
+  mayGo(lane: string, job: Job): boolean;
+  /** No connection can be had for the job: see `WorkerDeps.putAside`. */
+  putAside(lane: string, job: Job, found: NoPassage): boolean;
   /** What keeps the job from being tried in its lane: a hold of all lanes of its site, or its source may not send there now. */
   stopsHere(job: Job): Held | Elsewhere | null;
   /** A job that is not sent after all leaves its place among the day's mails of its source to another. */
@@ -48,9 +60,14 @@ export interface Placing {
   slotsOf(lane: string): number;
 }
 
-const SIMULATOR_LANE = '~simulator';
-const DISCARD_LANE = '~discard';
-const NOWHERE_LANE = '~nowhere';
+/** Lanes of mail that needs no connection. */
+const innerLanes = { simulator: '~simulator', discard: '~discard', nowhere: '~nowhere' } as const;
+
+/** The lane of a destination that is known, by this source; null where there is none. */
+function laneOf(destination: Destination, source: string | null): string | null {
+  if (destination.kind === 'hold' || destination.kind === 'unresolved') return null;
+  return destination.kind === 'site' ? laneName(destination.name, source) : innerLanes[destination.kind];
+}
 
 export function createPlacing(deps: PlacingDeps): Placing {
   const { clock, log, sources, control, windows, lanes } = deps;
@@ -82,30 +99,76 @@ export function createPlacing(deps: PlacingDeps): Placing {
     if (deps.isStopping()) return;
     // Held mail stays in the queue and is looked at again by the sweeper.
     if (destination.kind === 'hold') windows.rest(job, clock.now() + SWEEP_MS);
+    // What DNS does not say is about the domain: its mail waits, and no attempt is spent.
+    else if (destination.kind === 'unresolved') windows.rest(job, Math.max(destination.until, clock.now() + 1));
     else {
       lanes.offer(laneFor(destination, job), job);
       deps.offered();
     }
   }
 
-  function laneFor(destination: Exclude<Destination, { kind: 'hold' }>, job: Job | null): string {
-    switch (destination.kind) {
-      case 'simulator':
-        return SIMULATOR_LANE;
-      case 'discard':
-        return DISCARD_LANE;
-      case 'nowhere':
-        return NOWHERE_LANE;
-      case 'site': {
-        const site = destination.name;
-        const wish = job?.wish ?? { pool: DEFAULT_POOL, last: null };
-        const { name: source } = sources.choose(wish, site, ({ name }) => lanes.load(laneName(site, name)));
-        const lane = laneName(site, source);
-        if (job !== null) job.source = source;
-        control.meet(lane, destination, source);
-        return lane;
-      }
+  function laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string {
+    if (destination.kind !== 'site') return innerLanes[destination.kind];
+    const site = destination.name;
+    const wish = job?.wish ?? { pool: DEFAULT_POOL, last: null };
+    const { name: source } = sources.choose(wish, site, ({ name }) => {
+      const { waiting, slots } = lanes.view(laneName(site, name));
+      return waiting + slots;
+    });
+    const lane = laneName(site, source);
+    if (job !== null) job.source = source;
+    control.meet(lane, destination, source);
+    return lane;
+  }
+
+  function mayGo(lane: string, job: Job): boolean {
+    const known = deps.sites.known(job.domain);
+    const source = job.source ?? null;
+    if (known === null || laneOf(known, source) !== lane) {
+      giveUpPlace(job);
+      place(job);
+      return false;
     }
+    if (known.kind !== 'site') return true;
+    const rest = control.restUntil(lane, partOf(job));
+    if (rest !== null) {
+      windows.rest(job, rest);
+      return false;
+    }
+    return known.operator == null || hasHost(lane, known, source, job);
+  }
+
+  /** Of an operator's lane: whether some host of the job's own domain may be had; else it is put aside. */
+  function hasHost(lane: string, { hosts, operator }: Site, source: string | null, job: Job): boolean {
+    const waits = [];
+    for (const host of hosts) {
+      const wait = deps.pool.waitOf(hostKey(host, source), operator?.maxConnections);
+      if (wait === null) return true;
+      waits.push(wait);
+    }
+    setAside(lane, job, hosts, waits);
+    return false;
+  }
+
+  function setAside(lane: string, job: Job, hosts: Site['hosts'], waits: readonly { until: number | null }[]): void {
+    const ends = waits.flatMap(({ until }) => until ?? []);
+    const keys = hosts.map((host) => hostKey(host, job.source ?? null));
+    deps.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
+  }
+
+  function putAside(lane: string, job: Job, found: NoPassage): boolean {
+    giveUpPlace(job);
+    const known = deps.sites.known(job.domain);
+    if (found.kind === 'wait' && known?.kind === 'site' && known.operator != null) {
+      setAside(lane, job, found.hosts, found.waits);
+      return true;
+    }
+    if (found.kind === 'exhausted') {
+      windows.rest(job, clock.now() + UNTRIED_MS);
+      return true;
+    }
+    control.foundNone(lane);
+    return false;
   }
 
   function slotsOf(lane: string): number {
@@ -136,5 +199,5 @@ export function createPlacing(deps: PlacingDeps): Placing {
     delete job.placeAt;
   }
 
-  return { place, laneFor, stopsHere, giveUpPlace, slotsOf };
+  return { place, laneFor, mayGo, putAside, stopsHere, giveUpPlace, slotsOf };
 }

@@ -89,6 +89,8 @@ type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> & Pick<Messag
 /** It may be tried. Composed it is; signing goes on, which takes longer than all else and fails nearly never. */
 export interface Making {
   kind: 'making';
+  /** What a connection for it has to satisfy; null where there is nothing to send. */
+  wanted: Pick<Ready, 'messageId' | 'tlsWish'> | null;
   /** Rejects where storage fails. */
   mail: Promise<Prepared>;
 }
@@ -167,16 +169,17 @@ export function createPrepare(deps: PrepareDeps): Prepare {
     try {
       const tracking = trackingOf(deps.trackingKey, row);
       const composed = await (tracking === null ? encodedOf(row.content_id) : encode(row.content_id, tracking));
-      return { kind: 'making', mail: build(deps, row, composed).catch(failure) };
+      const wanted = { messageId: row.message_id, tlsWish: tlsWishOf(row) };
+      return { kind: 'making', wanted, mail: build(deps, row, composed).catch(failure) };
     } catch (error) {
-      return { kind: 'making', mail: Promise.resolve(failure(error)) };
+      return { kind: 'making', wanted: null, mail: Promise.resolve(failure(error)) };
     }
   }
 
   return {
     async begin(deliveryId) {
       const row = await deliveries.load(deliveryId);
-      if (row === undefined) return { kind: 'making', mail: Promise.resolve({ kind: 'gone' }) };
+      if (row === undefined) return { kind: 'making', wanted: null, mail: Promise.resolve({ kind: 'gone' }) };
       const hold = await heldBy(deps, row);
       return hold === null ? making(row) : { kind: 'held', hold };
     },
@@ -231,11 +234,14 @@ async function build(
     size: headBytes.length + content.body.length,
     smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
     eightBit,
-    tlsWish: row.require_tls === null ? null : row.require_tls === 1 ? 'require' : 'waive',
+    tlsWish: tlsWishOf(row),
     test: row.test === 1,
     testOutcome: row.test_outcome,
   };
 }
+
+const tlsWishOf = ({ require_tls: asks }: Loaded): TlsWish | null =>
+  asks === null ? null : asks === 1 ? 'require' : 'waive';
 
 function headOrNot(row: Loaded): string {
   try {

@@ -15,6 +15,8 @@ export interface Host {
   name: string;
   port: number;
   addresses: readonly HostAddress[];
+  /** Of its MX record, lowest first; absent for a smarthost. */
+  preference?: number;
   /** What DANE says of it; null or absent where nothing. */
   dane?: HostDane | null;
   /** DNSSEC vouches that this is a mail host of the domain, and for its addresses. */
@@ -52,7 +54,18 @@ export type Destination =
   | { kind: 'discard' }
   | { kind: 'hold' }
   /** There is nowhere to go; the mail learns why. */
-  | { kind: 'nowhere'; route: Exclude<MailRoute, { kind: 'hosts' }> };
+  | { kind: 'nowhere'; route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }> }
+  /** DNS does not say; it is asked again at `until`. That is about the domain: its mail waits without attempts. */
+  | Unresolved;
+
+export interface Unresolved {
+  kind: 'unresolved';
+  route: Extract<MailRoute, { kind: 'trouble' }>;
+  since: number;
+  until: number;
+  /** Failed look-ups in a row. */
+  failures: number;
+}
 
 /** An entry of `delivery.routes`. */
 export type Route =
@@ -82,10 +95,18 @@ export interface SitesDeps {
 export interface Sites {
   /** Whether a route holds mail back. */
   readonly holds: boolean;
+  /** Whether DNS did not tell of some domain. */
+  readonly someUnresolved: boolean;
   /** What is known now, or null where DNS has to be asked. */
   known(domain: string): Destination | null;
+  /** What was known last, however long ago; null where nothing was. For who wants to tell, not to send. */
+  lastKnown(domain: string): Destination | null;
+  /** Whether DNS is being asked now. */
+  isAsking(domain: string): boolean;
   /** Asks where needed. */
   find(domain: string): Promise<Destination>;
+  /** Somebody wants to know now: a domain that DNS did not tell of is asked for again; null: all of them. */
+  retry(domain: string | null): void;
   /** The clock was set to another time, so many ms on. */
   shift(ms: number): void;
   /** Other routes from now on; mail in a lane learns of them at its next attempt. */
@@ -97,6 +118,9 @@ const LEAST_TTL_MS = 5_000;
 const MOST_TTL_MS = 3_600_000;
 /** How long an answer that leads nowhere is good: about as long as the mail of one bell needs to hear it. */
 const NOWHERE_MS = 1_000;
+/** Until a domain is asked for again, after the first, second ... failed look-up. */
+const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;
+const LONGEST_UNRESOLVED_MS = 300_000;
 
 export function createSites(deps: SitesDeps): Sites {
   const { clock } = deps;
@@ -158,14 +182,31 @@ export function createSites(deps: SitesDeps): Sites {
     relay: Site['relay'],
     secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'> = {},
   ): Destination {
-    const destination: Destination =
-      route.kind === 'hosts' ? { ...siteFrom(route, relayName, relay), ...secured } : { kind: 'nowhere', route };
-    const ttl = route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
+    const now = clock.now();
+    const destination = destinationFrom(key, route, relayName, relay, secured, now);
+    const until = destination.kind === 'unresolved' ? destination.until : now + ttlOf(route);
     if (asked !== round) return destination;
     answers.delete(key);
-    answers.set(key, { destination, until: clock.now() + ttl });
+    answers.set(key, { destination, until });
     if (answers.size > MOST_DOMAINS) dropOldest(answers);
     return destination;
+  }
+
+  function destinationFrom(
+    key: string,
+    route: MailRoute,
+    relayName: string | null,
+    relay: Site['relay'],
+    secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'>,
+    now: number,
+  ): Destination {
+    if (route.kind === 'hosts') return { ...siteFrom(route, relayName, relay), ...secured };
+    if (route.kind !== 'trouble') return { kind: 'nowhere', route };
+    const before = answers.get(key)?.destination;
+    const failures = before?.kind === 'unresolved' ? before.failures + 1 : 1;
+    const since = before?.kind === 'unresolved' ? before.since : now;
+    const pause = UNRESOLVED_MS[failures - 1] ?? LONGEST_UNRESOLVED_MS;
+    return { kind: 'unresolved', route, since, failures, until: now + pause };
   }
 
   function siteFrom(
@@ -187,8 +228,21 @@ export function createSites(deps: SitesDeps): Sites {
     get holds() {
       return Object.values(routes).some(({ kind }) => kind === 'hold');
     },
+    get someUnresolved() {
+      for (const { destination } of answers.values()) if (destination.kind === 'unresolved') return true;
+      return false;
+    },
     known,
     find,
+    lastKnown(domain) {
+      return known(domain) ?? answers.get(keyOf(domain, routeOf(domain)))?.destination ?? null;
+    },
+    isAsking: (domain) => asking.has(keyOf(domain, routeOf(domain))),
+    retry(domain) {
+      const key = domain === null ? null : keyOf(domain, routeOf(domain));
+      for (const [one, answer] of answers)
+        if (answer.destination.kind === 'unresolved' && (key === null || one === key)) answer.until = 0;
+    },
     shift(ms) {
       for (const answer of answers.values()) answer.until += ms;
     },
@@ -204,6 +258,9 @@ export function createSites(deps: SitesDeps): Sites {
 
 /** A host without a dot must not pass for an operator. */
 const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.`);
+
+const ttlOf = (route: MailRoute): number =>
+  route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
 
 const keyOf = (domain: string, route: Route | undefined): string =>
   route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;

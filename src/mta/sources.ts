@@ -57,6 +57,8 @@ export interface Sources {
   complained(name: string, site: string): void;
   /** Sites may get mail from it again, whatever their block lists said; gives how many those are. */
   unblock(name: string | null): Promise<number>;
+  /** All sources may try this site again. */
+  unblockSite(site: string): Promise<number>;
   /** The clock was set to another time, so many ms on. */
   shift(ms: number): void;
   list(): SourceReport[];
@@ -76,19 +78,12 @@ export const DEFAULT_POOL = 'default';
 const BLOCKED_MS = 60 * 60_000;
 const DAY_MS = 86_400_000;
 const MARK = /^(?:pool|paused):([^@]*)@(.*)$/;
-/** Refusals that name a list of senders. Linear. */
-const BLOCK_LIST =
-  /block(?:ed)?[ -]?list|black[ -]?list|deny[ -]?list|spamhaus|spamcop|barracudacentral|sorbs|\bdnsbl|\brbl\b|listed (?:in|at|by|on)\b/i;
-const LOOKED_AT = 500;
-
 /** How a lane is named. */
 export const laneName = (site: string, source: string | null): string => (source === null ? site : `${site}/${source}`);
 
-/** Whether a refusal says that our address stands on a block list. */
-export const isBlockListed = ({ kind, facts }: Outcome): boolean =>
-  (kind === 'refused' || kind === 'deferred') &&
-  facts.enhancedCode === '5.7.1' &&
-  BLOCK_LIST.test((facts.smtpReply ?? '').slice(0, LOOKED_AT));
+/** Whether a refusal says that our address is on a block list: it names an address, or a public list. */
+export const isBlockListed = (outcome: Outcome): boolean =>
+  (outcome.kind === 'refused' || outcome.kind === 'deferred') && outcome.grounds?.about === 'block_list';
 
 export interface SourcesDeps {
   db: Pick<Database, 'fast' | 'commit'>;
@@ -140,13 +135,13 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
     } // prettier-ignore
     const block = blockOf(name, site);
     if (block !== null)
-      return { by: '', since: block.since, until: block.until, why: `${site} has ${known} on a block list: ${block.reply}` };
+      return { by: '', since: block.since, until: block.until, setBy: 'receiver', why: `${site} refuses mail from ${known} as listed: "${block.reply}"` };
     if (name === null) return null;
     const { sent, cap } = warmUp.today(name, site);
     if (cap === null || sent < cap) return null;
     const now = clock.now();
     const until = (Math.floor(now / DAY_MS) + 1) * DAY_MS;
-    return { by: '', since: now, until, why: `the warm-up of ${name} sends ${site} ${String(cap)} mails today` };
+    return { by: '', since: now, until, setBy: 'us', why: `the warm-up of ${name} sends ${site} ${String(cap)} mails today` };
   } // prettier-ignore
 
   const isFree = (name: string | null, site: string): boolean => obstacle(name, site) === null;
@@ -159,8 +154,9 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
     const why = standing.map((one) => one.why).join('; ');
     // Only where the operator alone is the reason the time to give up stands still.
     const isPaused = standing.every(({ by }) => by !== '');
-    const since = isPaused ? Math.max(...standing.map((one) => one.since)) : clock.now();
-    return { by: `${isPaused ? 'paused' : 'pool'}:${poolOf(pool)}@${site}`, since, until, why };
+    const since = Math.max(...standing.map((one) => one.since));
+    const setBy = isPaused ? 'operator' : (standing.find(({ by }) => by === '')?.setBy ?? 'us');
+    return { by: `${isPaused ? 'paused' : 'pool'}:${poolOf(pool)}@${site}`, since, until, why, setBy };
   }
 
   function block(name: string | null, site: string, reply: string): SourceBlockRow {
@@ -235,6 +231,13 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
     async unblock(name) {
       const keys = [...blocks].filter(([, row]) => row.source === (name ?? '') && row.until > clock.now());
       await db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE source = ?', [name ?? '']));
+      for (const [key] of keys) blocks.delete(key);
+      return keys.length;
+    },
+    async unblockSite(site) {
+      const keys = [...blocks].filter(([, row]) => row.site === site && row.until > clock.now());
+      if (keys.length === 0) return 0;
+      await db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE site = ?', [site]));
       for (const [key] of keys) blocks.delete(key);
       return keys.length;
     },

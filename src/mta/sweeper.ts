@@ -6,11 +6,12 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { LaneView } from '../base/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery.ts';
-import type { Hold, Holds } from '../messages/holds.ts';
+import type { Holds } from '../messages/holds.ts';
 import type { MailFacts } from '../messages/hold-book.ts';
 import { lastNoted } from '../messages/last-noted.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
+import type { LaneFactsOf } from '../messages/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { LaneControl } from './lane-control.ts';
 
@@ -20,17 +21,17 @@ export interface SweeperDeps {
   log: Log;
   recorder: Recorder;
   holds: Holds;
-  control: Pick<LaneControl, 'someParked' | 'report'>;
+  control: Pick<LaneControl, 'report'>;
   random: () => number;
   /** Looks for due mail. */
   scan(): Promise<void>;
   /** Lets held mail go whose hold has ended. */
   letGo(): Promise<void>;
-  /** Whether routes keep mail back. */
-  routesHold(): boolean;
+  /** Whether mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached. */
+  someWaits(): boolean;
   lanes(): readonly LaneView[];
-  /** What holds the lanes of this domain. */
-  heldBy(domain: string): Hold | null;
+  /** What holds mail on the way to this domain, and what it waits for. */
+  factsOf: LaneFactsOf;
   /** The clock was set to another time, so many ms on: limits and breakers go along. */
   shift(ms: number): void;
   failed(error: unknown): void;
@@ -144,7 +145,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
   /** Claims look at the age themselves; this is for mail whose lane is parked or held. */
   async function giveUpOld(): Promise<void> {
     const now = clock.now();
-    if (!deps.control.someParked && !deps.routesHold()) return;
+    if (!deps.someWaits()) return;
     const rows = await db.fast.all<Aged>(
       `SELECT d.id, d.domain, d.message_id AS messageId, d.account_id AS accountId, m.stream, m.from_domain AS fromDomain, m.created_at AS createdAt
        FROM deliveries d JOIN messages m ON m.id = d.message_id
@@ -157,8 +158,14 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
 
   /** Mail under an operator's hold that has not been marked yet: its time stands still. */
   async function agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
-    const hold = deps.heldBy(mail.domain) ?? (await deps.holds.of(mail));
-    if (hold === null) return { deliveryId: id, happening: { kind: 'aged' } };
+    const facts = deps.factsOf({ domain: mail.domain, account: mail.accountId });
+    const hold = facts.held ?? (await deps.holds.of(mail));
+    const [wait] = facts.waits;
+    if (hold === null)
+      return {
+        deliveryId: id,
+        happening: { kind: 'aged', ...(wait === undefined ? {} : { waitedFor: wait.message }) },
+      };
     const { by, since, until } = hold;
     return { deliveryId: id, happening: { kind: 'held', by, since, until } };
   }

@@ -40,11 +40,11 @@ export const newThrottle = (limits: ThrottleLimits, now: number): Throttle => ({
   causeAt: now,
 });
 
-/** A message was accepted: after as many as there are connections, one connection more. */
-export function succeeded(throttle: Throttle, limits: ThrottleLimits, now: number): Throttle {
+/** A message was accepted: after as many as there are connections, one connection more, where all of them (`isFull`) were in use. */
+export function succeeded(throttle: Throttle, limits: ThrottleLimits, isFull: boolean, now: number): Throttle {
   const successes = throttle.successes + 1;
   const { limit, ceiling, probeAt } = throttle;
-  if (limit >= limits.max || successes < limit) return { ...throttle, successes };
+  if (limit >= limits.max || successes < limit || !isFull) return { ...throttle, successes };
   if (ceiling === null || limit < ceiling)
     return { ...throttle, limit: limit + 1, successes: 0, cause: 'growth after successes', causeAt: now };
   if (now < probeAt) return { ...throttle, successes };
@@ -68,18 +68,3 @@ export function pushedBack(throttle: Throttle, reply: string, now: number): Thro
   const ceiling = Math.max(1, throttle.limit - 1);
   return { limit, successes: 0, halvedAt: now, ceiling, probeAt, cause: reply.slice(0, 200), causeAt: now };
 }
-
-/** Whether a reply asks for fewer connections or messages: 421, or a temporary refusal that speaks of rate. */
-export function asksForLess(code: number | null, enhanced: string | null, text: string, reason: string): boolean {
-  if (code === 421) return true;
-  if (code === null || code >= 500 || code < 400) return false;
-  if (/gr[ae]y-?list/i.test(text)) return false;
-  return reason === 'rate_limited' || (enhanced?.startsWith('4.7.') ?? false);
-}
-
-/** Whether what it asks for is fewer messages in a time, rather than fewer connections. */
-export const asksForSlowness = (text: string): boolean =>
-  !/connection|session/i.test(text) &&
-  /(?:too many|too much|number of|rate of) (?:messages|mail|e-?mail)|(?:per|an?|this|each) (?:second|minute|hour|day)\b|(?:sending|message|mail) rate|rate[- ]?limit/i.test(
-    text,
-  );

@@ -53,8 +53,10 @@ export interface Windows {
   hint(hints: readonly DueHint[]): void;
   /** A job is done with, its row rewritten; `dueAt` is when it falls due again, or null. */
   done(job: Job, dueAt: number | null): void;
-  /** The destination of this job holds its mail: its group is left alone until then, or until the next scan. Nothing is rewritten. */
+  /** Mail of this job's group waits: the group is left alone until then, or until the next scan. Nothing is rewritten. */
   rest(job: Job, until: number): void;
+  /** Something that groups wait for may have ended: they are read again. */
+  wake(): void;
   stop(): void;
   /** Groups known and jobs in memory, for metrics. */
   sizes(): { groups: number; jobs: number };
@@ -320,6 +322,14 @@ export function createWindows(deps: WindowsDeps): Windows {
       group.restUntil = Math.max(group.restUntil, until);
       group.dirty = true;
       noteDue(group, until);
+    },
+    wake() {
+      for (const group of groups.values()) {
+        if (group.restUntil === -Infinity) continue;
+        group.restUntil = -Infinity;
+        group.dirty = true;
+        want(group);
+      }
     },
     stop() {
       stopped = true;

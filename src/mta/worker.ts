@@ -1,7 +1,7 @@
 /**
- * One worker of a lane: claim, attempt, record, and on to the next. While a mail is on the wire the next one is composed; its
- * claim and the outcome of the last go into one commit, beside which it is signed. An outcome never waits for a mail that is
- * not composed.
+ * One worker of a lane: find a connection, claim, attempt, record, and on to the next. What has no connection is not claimed, so a
+ * host that lets nobody in costs no write. While a mail is on the wire the next one is composed; its claim and the outcome of the
+ * last go into one commit, beside which it is signed. An outcome never waits for a mail that is not composed, or for a dial.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Lane } from '../base/lanes.ts';
@@ -9,22 +9,28 @@ import type { DeliveryState, Happening, Outcome } from '../messages/delivery.ts'
 import type { Hold } from '../messages/holds.ts';
 import type { Occurrence, Recorder } from '../messages/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
+import type { Attempts, NoPassage, Passage } from './attempt.ts';
 import type { Held, Making, Prepared } from './prepare.ts';
 import type { Job, Windows } from './windows.ts';
 
-export interface WorkerDeps {
+export interface WorkerDeps extends Attempts {
   clock: Clock;
   recorder: Recorder;
-  windows: Windows;
+  windows: Pick<Windows, 'done'>;
   /** Which run of the program this is. */
   epoch: number;
   /** How long a claim lasts: longer than any attempt. */
   leaseMs: number;
+  /** Whether the job may be tried in this lane now; where it may not, it is taken care of. */
+  mayGo(lane: string, job: Job): boolean;
   prepare(job: Job): Promise<Making | Held | Elsewhere>;
   /** Finds the job another lane. */
   elsewhere(job: Job): void;
-  /** Tries the mail once. `connected` is called when it is on the wire. Throws only for a bug. */
-  attempt(job: Job, mail: Prepared, number: number, connected: () => void): Promise<Attempted>;
+  /**
+   * No connection can be had for the job. True where it is put aside, since others of the lane may have one; false where it goes
+   * back to the lane and the worker ends, until the lane is woken.
+   */
+  putAside(lane: string, job: Job, found: NoPassage): boolean;
   /** Writing failed; it is tried again. */
   failed(error: unknown): void;
 }
@@ -63,10 +69,8 @@ interface Finished {
 const PATIENCE_MS = 1_000;
 
 export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void> {
-  let next = begin(deps, lane.take());
+  let next = beginNext(deps, lane);
   let finished: Finished | null = null;
-  /** Whether its last mail found a connection: so will the next, most likely. */
-  const way = { isWarm: false };
   while (next !== null) {
     const { job } = next;
     const known = await next.known;
@@ -75,31 +79,58 @@ export async function workLane(deps: WorkerDeps, lane: Lane<Job>): Promise<void>
       finished = null;
       if (known.kind === 'elsewhere') deps.elsewhere(job);
       else await settle(deps, { job, occurrences: [heldNow(job, known.hold)] });
-      next = begin(deps, lane.take());
+      next = beginNext(deps, lane);
       continue;
     }
-    // Where the wire is quicker than loading and composing, a mail begun only then is too late for the common commit.
-    const ahead: { begun: Begun | null } = { begun: way.isWarm ? beginAhead(deps, lane.takeAhead()) : null };
+    let found: Passage | NoPassage | null = deps.passageNow(job, known.wanted);
+    if (found === null) {
+      const finding = passageOrNot(deps, job, known);
+      if (finished !== null) await settle(deps, finished);
+      finished = null;
+      found = await finding;
+    }
+    if (isNone(found)) {
+      if (finished !== null) await settle(deps, finished);
+      finished = null;
+      if (found.kind === 'elsewhere') deps.elsewhere(job);
+      else if (!deps.putAside(lane.name, job, found)) {
+        lane.giveBack(job);
+        return;
+      }
+      next = beginNext(deps, lane);
+      continue;
+    }
+    const ahead = beginAhead(deps, lane.takeAhead());
     const claim = await settleAndClaim(deps, finished, job);
     finished = null;
     if (claim === null) {
-      next = following(deps, lane, ahead.begun);
+      deps.leave(found);
+      next = following(deps, lane, ahead);
       continue;
     }
-    way.isWarm = false;
-    const attempted = await attemptClaimed(deps, job, await known.mail, claim, () => {
-      way.isWarm = true;
-      ahead.begun ??= beginAhead(deps, lane.takeAhead());
-    }).catch((error: unknown) => {
-      if (ahead.begun !== null) begunAhead.delete(ahead.begun.job);
+    const attempted = await attemptClaimed(deps, job, await known.mail, claim, found).catch((error: unknown) => {
+      if (ahead !== null) begunAhead.delete(ahead.job);
       throw error;
     });
     finished = { job, occurrences: occurrencesOf(deps, job, claim.attemptCount, attempted) };
-    next = following(deps, lane, ahead.begun);
+    next = following(deps, lane, ahead);
     if (next?.isKnown !== true) {
       await settle(deps, finished);
       finished = null;
     }
+  }
+}
+
+const isNone = (found: Passage | NoPassage): found is NoPassage =>
+  found.kind === 'wait' || found.kind === 'elsewhere' || found.kind === 'exhausted';
+
+/** A bug in finding a connection leaves the mail for its next time. */
+async function passageOrNot(deps: WorkerDeps, job: Job, { wanted }: Making): Promise<Passage | NoPassage> {
+  try {
+    return await deps.passage(job, wanted);
+  } catch (error) {
+    deps.failed(error);
+    return { kind: 'exhausted' };
   }
 }
 
@@ -108,25 +139,31 @@ const heldNow = ({ id }: Job, { by, since, until }: Hold): Occurrence => ({
   happening: { kind: 'held', by, since, until },
 });
 
+/** The lane's next job that may go. */
+function beginNext(deps: WorkerDeps, lane: Lane<Job>): Begun | null {
+  for (let job = lane.take(); job !== null; job = lane.take()) if (deps.mayGo(lane.name, job)) return begin(deps, job);
+  return null;
+}
+
 function beginAhead(deps: WorkerDeps, job: Job | null): Begun | null {
+  if (job === null) return null;
   const begun = begin(deps, job);
-  if (begun !== null) begunAhead.set(begun.job, begun);
+  begunAhead.set(job, begun);
   return begun;
 }
 
 /** What was begun ahead, or else what the lane gives. */
 const following = (deps: WorkerDeps, lane: Lane<Job>, begun: Begun | null): Begun | null =>
-  (begun === null ? null : kept(lane, begun)) ?? begin(deps, lane.take());
+  (begun === null ? null : kept(deps, lane, begun)) ?? beginNext(deps, lane);
 
-/** What was begun ahead, if it is still this worker's. What goes back to the lane is made ready anew when its turn comes. */
-function kept(lane: Lane<Job>, begun: Begun): Begun | null {
-  const isMine = lane.mine(begun.job);
+/** What was begun ahead, if it is still this worker's and may go. */
+function kept(deps: WorkerDeps, lane: Lane<Job>, begun: Begun): Begun | null {
+  if (!lane.mine(begun.job)) return null;
   if (begunAhead.get(begun.job) === begun) begunAhead.delete(begun.job);
-  return isMine ? begun : null;
+  return deps.mayGo(lane.name, begun.job) ? begun : null;
 }
 
-function begin(deps: WorkerDeps, job: Job | null): Begun | null {
-  if (job === null) return null;
+function begin(deps: WorkerDeps, job: Job): Begun {
   const before = begunAhead.get(job);
   if (before !== undefined) {
     begunAhead.delete(job);
@@ -144,10 +181,10 @@ async function attemptClaimed(
   job: Job,
   mail: Prepared,
   claim: DeliveryState,
-  connected: () => void,
+  passage: Passage,
 ): Promise<Attempted> {
   try {
-    return await deps.attempt(job, mail, claim.attemptCount, connected);
+    return await deps.attempt(job, mail, claim.attemptCount, passage);
   } catch (error) {
     // A bug, and nobody knows how far the attempt came: the claim stays, and the mail falls due when its lease ends.
     deps.windows.done(job, claim.dueAt);
@@ -165,7 +202,7 @@ async function knownOrNot(deps: WorkerDeps, job: Job): Promise<Making | Held | E
     const known = await deps.prepare(job);
     return known.kind === 'making' ? { ...known, mail: known.mail.catch(notLoaded) } : known;
   } catch (error) {
-    return { kind: 'making', mail: Promise.resolve(notLoaded(error)) };
+    return { kind: 'making', wanted: null, mail: Promise.resolve(notLoaded(error)) };
   }
 }
 

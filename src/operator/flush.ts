@@ -23,7 +23,7 @@ export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: A
   let last: Waiting | null = null;
   for (;;) {
     const page: Waiting[] = await waitingAfter(deps, filter, begun, last);
-    if (page.length === 0) return flushed;
+    if (page.length === 0) break;
     const audit = last === null ? act.rows() : {};
     last = page.at(-1) ?? null;
     const recorded = await deps.recorder.record(
@@ -34,6 +34,16 @@ export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: A
     flushed += due.length;
     deps.bells.deliveries.ring(hintsOf(due, deps.clock.now()));
   }
+  // What else keeps the mail back (a rest, a host that is left alone, DNS) would outlast its new time.
+  for (const domain of await domainsOf(deps, filter)) await deps.mta.tryNow(domain);
+  return flushed;
+}
+
+/** The recipient domains that the flush is about; null for all of them. */
+async function domainsOf({ db }: Pick<OperatorDeps, 'db'>, { domain, messageId }: FlushFilter): Promise<(string | null)[]> {
+  if (messageId === undefined) return [domain ?? null];
+  const rows = (await db.read('deliveries').distinct('domain').where({ message_id: messageId })) as { domain: string }[];
+  return rows.map((row) => row.domain);
 }
 
 /**

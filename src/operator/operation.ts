@@ -14,7 +14,7 @@ import type { DueHint } from '../messages/due-hint.ts';
 import type { Recorder } from '../messages/record.ts';
 import type { HoldBook } from '../messages/hold-book.ts';
 import type { Holds } from '../messages/holds.ts';
-import type { LaneFactsOf } from '../messages/why.ts';
+import type { LaneFactsOf, LaneWait } from '../messages/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Act } from './act.ts';
 
@@ -44,6 +44,8 @@ export interface OperatorDeps extends StoreDeps {
     /** The lane that mail to this domain goes through. */
     laneOf(domain: string): string;
     laneFacts: LaneFactsOf;
+    /** What keeps mail for this domain (null: any) from being tried ends, and one mail tries first. */
+    tryNow(domain: string | null): Promise<void>;
     sources: { list(): readonly SourceState[]; unblock(name: string | null): Promise<number> };
     transcripts: {
       watch(what: { lane: string } | { messageId: string }): number | null;
@@ -101,7 +103,17 @@ export interface LaneState {
   perMinute: number | null;
   cause: string;
   causeAt: number | null;
+  /** Each limit that is in force, with its own cause. */
+  limits: readonly {
+    what: 'connections' | 'mails_per_minute';
+    to: number;
+    by: 'receiver' | 'operator' | 'start';
+    cause: string;
+    since: number | null;
+  }[];
   parkedUntil: number | null;
+  /** Why its mail waits, the most telling first. */
+  waits: readonly LaneWait[];
   lastReply: string | null;
   lastProgressAt: number;
 }
@@ -110,7 +122,7 @@ export interface LaneState {
 export interface ResolvedDomain {
   destination:
     | { kind: 'simulator' | 'discard' | 'hold' }
-    | { kind: 'nowhere'; route: { kind: string; text?: string; enhanced?: string } }
+    | { kind: 'nowhere' | 'unresolved'; route: { kind: string; text?: string; enhanced?: string } }
     | {
         kind: 'site';
         name: string;

@@ -44,7 +44,7 @@ export const resolveOperations = {
       const { destination } = resolved;
       const nothing = { lane: null, operator: null, hosts: [], sts: null, source: null, limits: null };
       const head = { object: 'resolution' as const, domain };
-      if (destination.kind === 'nowhere') {
+      if (destination.kind === 'nowhere' || destination.kind === 'unresolved') {
         const { kind, enhanced, text } = destination.route;
         return { ...head, route: 'nowhere', problem: [enhanced, text ?? kind].filter(Boolean).join(' '), ...nothing };
       }

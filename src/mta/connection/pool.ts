@@ -1,9 +1,25 @@
 /**
- * Open connections waiting for their next message, and the count of all that are open per host. A lease is one message's
- * use of a connection; whoever leases gives back. Nobody waits in here: a host at its cap is an answer, and the lane that
- * asked keeps its mail. So one lane can never hold up another.
+ * Connections to mail hosts: those that are idle and wait for their next mail, and how many are open to each host. A lease is one
+ * mail's use of a connection; whoever leases gives back. Nobody waits in here: where no connection can be had the answer says
+ * until when, the caller keeps its mail, and `wake` tells when it is worth asking again. So one lane can never hold up another.
+ *
+ * Hosts are counted as one of our sources reaches them (`host:port/source`), since receivers count what comes from each address
+ * by itself. When a host may be dialled is decided by its gate (dial-gate.ts). Lanes that use one host share what it allows:
+ * equal shares where there are enough connections, turns of two seconds where there are not.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
+import {
+  carried,
+  dialFailed,
+  dialled,
+  isFree,
+  openGate,
+  sessionBroke,
+  tryNow,
+  waitOf,
+  type DialGate,
+  type GateWait,
+} from './dial-gate.ts';
 import type { OpenResult } from './open-session.ts';
 import type { Session } from './session.ts';
 
@@ -33,26 +49,40 @@ export interface Lease {
 export interface LeaseRequest {
   /** From `connectionKey`: a session is reused for an equal key only. */
   key: string;
-  /** `host:port`, for the cap. */
+  /** `host:port`, with the source where there is one. */
   host: string;
-  /** Overrides the pool's cap for this host (operator table). */
+  /** The lane that asks: lanes of one host share its connections. */
+  lane: string;
+  /** Overrides the pool's limit for this host (operator table). */
   maxPerHost?: number;
   maxMessages?: number;
-  /** Called when no idle session fits; the signal says that it is no longer wanted. */
-  open: (signal: AbortSignal) => Promise<OpenResult>;
-  /** Do not reuse an idle session: after one broke on its first word. */
-  fresh?: boolean;
 }
 
+/** No connection can be had now. `lane`: another lane's turn has come. */
+export type LeaseWait = GateWait | { why: 'lane' | 'draining'; until: null };
+
 export type LeaseResult =
-  | { kind: 'leased'; lease: Lease }
-  /** The host has as many connections as it may have. */
-  | { kind: 'full' }
-  | { kind: 'draining' }
-  | Extract<OpenResult, { kind: 'failed' }>;
+  { kind: 'leased'; lease: Lease } | { kind: 'wait'; wait: LeaseWait } | Extract<OpenResult, { kind: 'failed' }>;
 
 export interface Pool {
-  lease(request: LeaseRequest): Promise<LeaseResult>;
+  /** An idle connection, or why there is none: `dial` says that one may be opened. */
+  take(request: LeaseRequest): { kind: 'leased'; lease: Lease } | { kind: 'wait'; wait: LeaseWait } | { kind: 'dial' };
+  /** Opens a connection, where the gate lets one through; the signal says that it is no longer wanted. */
+  dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult>;
+  /** The host has answered for a mail. */
+  carried(host: string): void;
+  /** A session with the host broke while it carried a mail. */
+  broke(host: string, text: string): void;
+  /** How many connections the lane may use beside those that it has. */
+  room(host: string, lane: string, maxPerHost?: number): number;
+  /** Connections to this host that the lane uses or opens. */
+  usedBy(host: string, lane: string): number;
+  /** What keeps new connections to this host from being opened, or null; a connection that waits idle is not counted in. */
+  waitOf(host: string, maxPerHost?: number): GateWait | null;
+  /** What the host has shown it allows, and why; null where nothing limits it. */
+  capOf(host: string): { cap: number; cause: string; ageMs: number } | null;
+  /** Hosts that had failed or refused may be tried at once. */
+  tryNow(hosts: readonly string[]): void;
   /** Connections open or being opened, to one host or in all. */
   count(host?: string): number;
   /** Closes what is idle, refuses new leases, and resolves when every leased session was given back and is gone. */
@@ -66,62 +96,183 @@ export interface Pool {
   abandon(evenPastDot?: boolean): void;
 }
 
+export interface PoolDeps {
+  clock: Clock;
+  /** From 0 up to but not including 1: varies pauses. */
+  random?: () => number;
+  /** Lanes that have mail waiting for a connection to this host. */
+  lanesWaiting?: (host: string) => readonly string[];
+  /** The lane may have a connection to this host now. */
+  wake?: (lane: string, host: string) => void;
+}
+
 /** What the attempt's record says of a connection that others needed more. */
 const GAVE_WAY = 'given up: it kept us waiting while other destinations had no connection';
+/** How long a lane uses a host's connections while others wait for them and there is not one for each. */
+const TURN_MS = 2_000;
+/** What was learnt about hosts; the ones met longest ago are forgotten first. */
+const MOST_HOSTS = 20_000;
 
 interface Held {
   session: Session;
   ip: string;
   key: string;
-  host: string;
+  host: HostState;
+  lane: string;
   openedAt: number;
   maxMessages: number;
   idleTimer: Timer | null;
 }
 
-export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultPoolLimits): Pool {
-  const { clock } = deps;
-  const idle = new Map<string, Held[]>();
-  const perHost = new Map<string, number>();
+interface HostState {
+  readonly name: string;
+  gate: DialGate;
+  /** Connections that are open, being opened or being closed. */
+  open: number;
+  dialling: number;
+  idle: Held[];
+  /** Connections that each lane uses or opens. */
+  used: Map<string, number>;
+  /** Since when a lane uses this host without having waited, or when its last turn ended. */
+  turns: Map<string, { since?: number; ended?: number }>;
+}
+
+export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimits): Pool {
+  const { clock, random = Math.random, lanesWaiting = () => [], wake = () => undefined } = deps;
+  const hosts = new Map<string, HostState>();
   const leased = new Set<Held>();
   const opening = new Map<AbortController, number>();
   let total = 0;
-  let closing = 0;
   let draining = false;
   let emptied: (() => void) | null = null;
 
-  async function lease(request: LeaseRequest): Promise<LeaseResult> {
-    if (draining) return { kind: 'draining' };
-    const waiting = request.fresh === true ? null : takeIdle(request.key);
-    if (waiting !== null) return { kind: 'leased', lease: leaseOf(waiting) };
-    if (!makeRoom(request)) return { kind: 'full' };
-    const { key, host, maxMessages = limits.maxMessages } = request;
-    const controller = new AbortController();
-    opening.set(controller, clock.monotonic());
-    adjust(host, 1);
-    try {
-      const opened = await request.open(controller.signal);
-      if (opened.kind === 'failed') {
-        adjust(host, -1);
-        return opened;
-      }
-      const { session, ip } = opened;
-      // Given up in the very moment it stood.
-      if (controller.signal.aborted) session.abandon();
-      const most = Math.min(maxMessages, session.extensions.mailMax ?? maxMessages);
-      const held: Held = { session, ip, key, host, openedAt: clock.monotonic(), maxMessages: most, idleTimer: null };
-      return { kind: 'leased', lease: leaseOf(held) };
-    } catch (error) {
-      adjust(host, -1);
-      throw error;
-    } finally {
-      opening.delete(controller);
+  const limitOf = (maxPerHost: number | undefined): number => maxPerHost ?? limits.maxPerHost;
+
+  function hostOf(name: string): HostState {
+    let host = hosts.get(name);
+    if (host === undefined) {
+      host = { name, gate: openGate, open: 0, dialling: 0, idle: [], used: new Map(), turns: new Map() };
+      hosts.set(name, host);
+      if (hosts.size > MOST_HOSTS) forgetOne();
+    }
+    return host;
+  }
+
+  function forgetOne(): void {
+    for (const [name, { open }] of hosts) {
+      if (open > 0) continue;
+      hosts.delete(name);
+      return;
     }
   }
 
-  function leaseOf(held: Held): Lease {
+  /** Whether it is this lane's turn: it may not use more than its share while others wait for theirs. */
+  function hasTurn(host: HostState, lane: string, most: number): boolean {
+    const others = lanesWaiting(host.name).filter((other) => other !== lane);
+    if (others.length === 0) return true;
+    const users = new Set([...host.used.keys(), ...others, lane]);
+    const share = Math.floor(Math.min(most, host.gate.cap ?? most) / users.size);
+    const used = (one: string): number => host.used.get(one) ?? 0;
+    if (share >= 1) return used(lane) < share || !others.some((other) => used(other) < share);
+    const turn = host.turns.get(lane);
+    if (turn?.since !== undefined) return clock.monotonic() - turn.since < TURN_MS;
+    // Of those that wait the one goes first whose last turn is the longest ago.
+    const ended = (one: string): number => host.turns.get(one)?.ended ?? -Infinity;
+    return others.every((other) => host.turns.get(other)?.since !== undefined || ended(other) >= ended(lane));
+  }
+
+  /** Tells the lanes that may have a connection to this host now; the one that has just given one back goes on by itself. */
+  function wakeLanes(host: HostState, except: string | null = null): void {
+    for (const lane of lanesWaiting(host.name))
+      if (lane !== except && roomIn(host, lane, limits.maxPerHost) > 0) wake(lane, host.name);
+  }
+
+  function roomIn(host: HostState, lane: string, most: number): number {
+    if (draining || !hasTurn(host, lane, most)) return 0;
+    if (host.idle.length > 0) return host.idle.length;
+    if (waitOf(host.gate, host, most, clock.monotonic()) !== null) return 0;
+    return isFree(host.gate) && host.open > 0 ? most - host.open : 1;
+  }
+
+  function take(request: LeaseRequest): ReturnType<Pool['take']> {
+    if (draining) return { kind: 'wait', wait: { why: 'draining', until: null } };
+    const host = hostOf(request.host);
+    const most = limitOf(request.maxPerHost);
+    if (!hasTurn(host, request.lane, most)) {
+      host.turns.set(request.lane, { ended: clock.monotonic() });
+      return { kind: 'wait', wait: { why: 'lane', until: null } };
+    }
+    const held = takeIdle(host, request.key);
+    if (held !== null) return { kind: 'leased', lease: leaseOf(held, request.lane) };
+    const wait = waitOf(host.gate, host, most, clock.monotonic());
+    if (wait === null) return { kind: 'dial' };
+    // An idle connection that this mail cannot use goes; its place is free when it is gone.
+    if (wait.why === 'full' || wait.why === 'cap') closeOneIdle(host);
+    return { kind: 'wait', wait };
+  }
+
+  async function dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult> {
+    const { key, lane, maxMessages = limits.maxMessages } = request;
+    const host = hostOf(request.host);
+    const most = limitOf(request.maxPerHost);
+    const wait = draining
+      ? ({ why: 'draining', until: null } as const)
+      : waitOf(host.gate, host, most, clock.monotonic());
+    if (wait !== null) return { kind: 'wait', wait };
+    const controller = new AbortController();
+    opening.set(controller, clock.monotonic());
+    host.dialling++;
+    adjust(host, 1);
+    use(host, lane, 1);
+    let opened: OpenResult;
+    try {
+      opened = await open(controller.signal);
+    } catch (error) {
+      opening.delete(controller);
+      host.dialling--;
+      use(host, lane, -1);
+      host.gate = dialFailed(host.gate, 0, 'a fault of ours', clock.monotonic(), random());
+      adjust(host, -1);
+      throw error;
+    }
+    opening.delete(controller);
+    host.dialling--;
+    const standing = host.open - host.dialling;
+    if (opened.kind === 'failed') {
+      use(host, lane, -1);
+      // Nothing was dialled where this machine has no descriptor left.
+      if (opened.ours !== true)
+        host.gate = dialFailed(host.gate, standing - 1, opened.reply?.text ?? opened.text, clock.monotonic(), random());
+      adjust(host, -1);
+      return opened;
+    }
+    host.gate = dialled(host.gate, standing, most, clock.monotonic());
+    const { session, ip } = opened;
+    // Given up in the very moment it was open.
+    if (controller.signal.aborted) session.abandon();
+    const mostMessages = Math.min(maxMessages, session.extensions.mailMax ?? maxMessages);
+    const held: Held = {
+      session,
+      ip,
+      key,
+      host,
+      lane,
+      openedAt: clock.monotonic(),
+      maxMessages: mostMessages,
+      idleTimer: null,
+    };
+    use(host, lane, -1);
+    const lease = leaseOf(held, lane);
+    // Who waited for this dial to succeed may dial now.
+    wakeLanes(host);
+    return { kind: 'leased', lease };
+  }
+
+  function leaseOf(held: Held, lane: string): Lease {
     let out = true;
+    held.lane = lane;
     leased.add(held);
+    use(held.host, lane, 1);
     return {
       session: held.session,
       ip: held.ip,
@@ -130,10 +281,18 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
         if (!out) throw new Error('a lease was given back twice');
         out = false;
         leased.delete(held);
+        use(held.host, held.lane, -1);
         if (draining || !fitForMore(held)) close(held);
         else putIdle(held);
       },
     };
+  }
+
+  function use(host: HostState, lane: string, by: 1 | -1): void {
+    const count = (host.used.get(lane) ?? 0) + by;
+    if (count === 0) host.used.delete(lane);
+    else host.used.set(lane, count);
+    if (by === 1 && host.turns.get(lane)?.since === undefined) host.turns.set(lane, { since: clock.monotonic() });
   }
 
   function fitForMore({ session, openedAt, maxMessages }: Held): boolean {
@@ -147,15 +306,14 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
     };
     held.idleTimer = clock.after(limits.idleMs, dismiss);
     held.session.watch(dismiss);
-    const others = idle.get(held.key);
-    if (others === undefined) idle.set(held.key, [held]);
-    else others.push(held);
+    held.host.idle.push(held);
+    wakeLanes(held.host, held.lane);
   }
 
   /** The one used last: the others may then reach their idle limit. */
-  function takeIdle(key: string): Held | null {
+  function takeIdle(host: HostState, key: string): Held | null {
     for (;;) {
-      const held = idle.get(key)?.at(-1);
+      const held = host.idle.findLast((each) => each.key === key);
       if (held === undefined) return null;
       removeIdle(held);
       if (fitForMore(held)) return held;
@@ -166,68 +324,98 @@ export function createPool(deps: { clock: Clock }, limits: PoolLimits = defaultP
   function removeIdle(held: Held): void {
     held.idleTimer?.cancel();
     held.session.watch(null);
-    const others = idle.get(held.key);
-    if (others === undefined) return;
-    const at = others.indexOf(held);
-    if (at >= 0) others.splice(at, 1);
-    if (others.length === 0) idle.delete(held.key);
+    const { idle } = held.host;
+    const at = idle.indexOf(held);
+    if (at >= 0) idle.splice(at, 1);
   }
 
-  /** At the cap, an idle connection of another key to the same host has to go first. */
-  function makeRoom({ host, maxPerHost = limits.maxPerHost }: LeaseRequest): boolean {
-    if ((perHost.get(host) ?? 0) < maxPerHost) return true;
-    for (const others of idle.values()) {
-      const held = others.find((each) => each.host === host);
-      if (held === undefined) continue;
-      removeIdle(held);
-      close(held);
-      return true;
-    }
-    return false;
+  function closeOneIdle(host: HostState): void {
+    const [held] = host.idle;
+    if (held === undefined) return;
+    removeIdle(held);
+    close(held);
   }
 
+  /** The connection counts until its socket is gone, since the host counts it until then. */
   function close(held: Held): void {
-    closing++;
-    adjust(held.host, -1);
     void held.session.close().then(() => {
-      closing--;
-      settle();
+      adjust(held.host, -1);
+      wakeLanes(held.host);
     });
   }
 
-  function adjust(host: string, by: 1 | -1): void {
+  function adjust(host: HostState, by: 1 | -1): void {
     total += by;
-    const count = (perHost.get(host) ?? 0) + by;
-    if (count === 0) perHost.delete(host);
-    else perHost.set(host, count);
-    settle();
-  }
-
-  function settle(): void {
-    if (draining && total === 0 && closing === 0) emptied?.();
+    host.open += by;
+    if (host.open === 0) {
+      host.turns.clear();
+      if (host.gate === openGate) hosts.delete(host.name);
+    }
+    if (draining && total === 0) emptied?.();
   }
 
   return {
-    lease,
-    count: (host) => (host === undefined ? total : (perHost.get(host) ?? 0)),
+    take,
+    dial,
+    carried(name) {
+      const host = hosts.get(name);
+      if (host !== undefined) host.gate = carried(host.gate);
+    },
+    broke(name, text) {
+      const host = hostOf(name);
+      host.gate = sessionBroke(host.gate, text, clock.monotonic(), random());
+    },
+    room(name, lane, maxPerHost) {
+      const host = hosts.get(name);
+      return host === undefined ? 1 : roomIn(host, lane, limitOf(maxPerHost));
+    },
+    usedBy: (name, lane) => hosts.get(name)?.used.get(lane) ?? 0,
+    waitOf(name, maxPerHost) {
+      const host = hosts.get(name);
+      if (host === undefined || host.idle.length > 0) return null;
+      return waitOf(host.gate, host, limitOf(maxPerHost), clock.monotonic());
+    },
+    capOf(name) {
+      const gate = hosts.get(name)?.gate;
+      if (gate?.cap == null) return null;
+      return { cap: gate.cap, cause: gate.cause, ageMs: clock.monotonic() - gate.since };
+    },
+    tryNow(names) {
+      for (const name of names) {
+        const host = hosts.get(name);
+        if (host === undefined) continue;
+        host.gate = tryNow(host.gate);
+        wakeLanes(host);
+      }
+    },
+    count: (name) => (name === undefined ? total : (hosts.get(name)?.open ?? 0)),
     drain() {
       draining = true;
       const done = new Promise<void>((resolve) => (emptied = resolve));
-      for (const held of [...idle.values()].flat()) {
+      for (const held of [...hosts.values()].flatMap(({ idle }) => idle)) {
         removeIdle(held);
         close(held);
       }
-      settle();
+      if (total === 0) emptied?.();
       return done;
     },
     dropWaiting(waitMs, most) {
       const before = clock.monotonic() - waitMs;
-      const waiting = [
-        ...[...opening].map(([controller, since]) => ({ since, drop: () => { controller.abort(GAVE_WAY); } })),
-        ...[...leased].map(({ session }) => ({ since: session.waitingSince ?? Infinity, drop: () => { session.abandon(false, GAVE_WAY); } })),
-      ].filter(({ since }) => since <= before); // prettier-ignore
-      waiting.sort((a, b) => a.since - b.since);
-      const dropped = waiting.slice(0, Math.max(0, waiting.length - most));
+      const waiting: { since: number; drop: () => void }[] = [];
+      for (const [controller, since] of opening) {
+        const drop = (): void => {
+          controller.abort(GAVE_WAY);
+        };
+        waiting.push({ since, drop });
+      }
+      for (const { session } of leased) {
+        const drop = (): void => {
+          session.abandon(false, GAVE_WAY);
+        };
+        waiting.push({ since: session.waitingSince ?? Infinity, drop });
+      }
+      const late = waiting.filter(({ since }) => since <= before).sort((a, b) => a.since - b.since);
+      const dropped = late.slice(0, Math.max(0, late.length - most));
       for (const { drop } of dropped) drop();
       return dropped.length;
     },
