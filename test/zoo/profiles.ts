@@ -24,6 +24,7 @@ export const profiles = {
     rateLimited: { meaning: 'senderRate', number: 2, at: 'mail' },
     unauthenticated: { meaning: 'unauthenticated', number: 1, at: 'message' },
     blockedByTenant: { meaning: 'tenantBlocklist', number: 0, at: 'rcpt' },
+    unknownUser: { meaning: 'unknownUser', number: 4, at: 'rcpt' },
   },
   yahoo: {
     deferred: { meaning: 'senderRate', number: 1, at: 'mail' },
@@ -38,6 +39,8 @@ export const profiles = {
     connections: { meaning: 'tooManyConnections', number: 0, at: 'connect' },
     tooMuchMail: { meaning: 'tooMuchMail', number: 0, at: 'mail' },
     relayDenied: { meaning: 'relayDenied', number: 0, at: 'rcpt' },
+    unknownUser: { meaning: 'unknownUser', number: 0, at: 'rcpt' },
+    blockedAtGreeting: { meaning: 'bannedAddress', number: 5, at: 'connect' },
     greylisted: { meaning: 'greylisted', number: 1, at: 'rcpt' },
     mustStartTls: { meaning: 'mustStartTls', number: 0, at: 'mail' },
     noStorage: { meaning: 'serverBusy', number: 2, at: 'mail' },
@@ -46,7 +49,10 @@ export const profiles = {
   exim: {
     connections: { meaning: 'tooManyConnections', number: 1, at: 'connect' },
     relayDenied: { meaning: 'relayDenied', number: 1, at: 'rcpt' },
-    laterOnly: { meaning: 'greylisted', number: 4, at: 'rcpt' },
+    laterOnly: { meaning: 'greylisted', number: 5, at: 'rcpt' },
+  },
+  spamd: {
+    greylisted: { meaning: 'greylisted', number: 4, at: 'rcpt' },
   },
   sendmail: {
     rate: { meaning: 'tooMuchMail', number: 3, at: 'mail' },

@@ -117,6 +117,8 @@ const CALM_ROUNDS = 6;
 /** The same while a mail is claimed and no host owes a reply: something is at work in a thread. */
 const CALM_ROUNDS_CLAIMED = 40;
 const TURNS_A_ROUND = 5;
+/** Without a moment of rest for so long, something spins. */
+const MOST_ROUNDS = 20_000;
 /** Time moves to the next timer, but no further than this at once. */
 const LONGEST_STEP_MS = 1000;
 
@@ -132,7 +134,9 @@ function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
   };
   const calm = async (): Promise<void> => {
     let before = '';
+    let all = 0;
     for (let rounds = 0, enough = CALM_ROUNDS; rounds < enough; rounds++) {
+      if (++all > MOST_ROUNDS) throw new Error('The program never comes to rest: something in it spins.');
       const n = await claimed();
       const writes = app.db.commit.stats.units - ours;
       const now = [n, writes, receiver.dials.length, receiver.attempts.length, receiver.commands, receiver.taken.size].join(); // prettier-ignore

@@ -37,6 +37,29 @@ const refusesUs = (name: string, refusal: Says, says: RegExp): Scenario => ({
 
 const US = /refus|block|banned|reject|denied|accept|our address|sender|reputation/i;
 
+const atGreeting: Scenario = {
+  name: 'banned-greeting',
+  about: 'a receiver that turns our address away with 554 at the greeting, by a public block list; then it relents',
+  async run(play) {
+    const refusal = profiles.postfix.blockedAtGreeting;
+    const host = await play.host({ refuse: [{ at: refusal.at, words: play.said(refusal) }] });
+    play.names.domain('strict.test', { 'mx.strict.test': host.address });
+    const all = people('strict.test', MAILS);
+    await play.send(all);
+    await play.pass(30);
+    play.atMost('dials in 30 s', play.receiver.dials.length, 30);
+    play.atMost('bounced', await play.sender.bounced(), 0);
+    await play.ask(all, { says: US, never: /(can|cannot) be reached|greylist|user unknown/i });
+    host.behaviour = {};
+    await play.sender.flush('strict.test');
+    play.atMost(
+      'seconds from flush until all is delivered',
+      await play.until(() => play.taken(all) === MAILS, 90, 'after a flush'),
+      90,
+    );
+  },
+};
+
 export const opinion: readonly Scenario[] = [
   refusesUs('banned-address', profiles.outlook.banned, US),
   refusesUs('banned-s3150', profiles.outlook.blockList, US),
@@ -48,4 +71,5 @@ export const opinion: readonly Scenario[] = [
   refusesUs('relay-denied', profiles.postfix.relayDenied, /relay/i),
   refusesUs('relay-denied-exim', profiles.exim.relayDenied, /relay/i),
   refusesUs('must-starttls', profiles.postfix.mustStartTls, /TLS/i),
+  atGreeting,
 ];
