@@ -23,6 +23,8 @@ export interface Scenario {
 export interface Truth {
   says: RegExp;
   never?: RegExp;
+  /** `queue lanes` has to tell it, too. */
+  inLanes?: boolean;
 }
 
 /** How time passes: on the wall, or as fast as a simulated clock can be moved. */
@@ -180,12 +182,17 @@ export class Play {
     for (const one of waiting.filter((_, at) => at % step === 0).slice(0, MOST_ASKED)) {
       const { status, reason, message } = await inspect.why(one);
       if (reason === 'finished' || reason === 'being_sent') continue;
-      const text = `${reason}: ${message}`;
-      this.reasons.asked++;
-      if (truth.says.test(text) && truth.never?.test(text) !== true) continue;
-      this.reasons.untrue++;
-      if (this.reasons.examples.length < MOST_EXAMPLES) this.reasons.examples.push(`${one} (${status}) ${text}`);
+      this.hold(truth, `${one} (${status}) `, `${reason}: ${message}`);
     }
+    if (truth.inLanes === true && waiting.length > 0)
+      this.hold(truth, 'queue lanes: ', JSON.stringify(await inspect.lanes()));
+  }
+
+  private hold({ says, never }: Truth, who: string, text: string): void {
+    this.reasons.asked++;
+    if (says.test(text) && never?.test(text) !== true) return;
+    this.reasons.untrue++;
+    if (this.reasons.examples.length < MOST_EXAMPLES) this.reasons.examples.push(who + text);
   }
 
   end(error: string | null): Row {

@@ -24,7 +24,7 @@ const refusesUs = (name: string, refusal: Says, says: RegExp): Scenario => ({
     const gone = new Set(events.map(({ data }) => data.recipient));
     await play.ask(
       all.filter((one) => !gone.has(one)),
-      { says, never: /can be reached|cannot be reached|greylist|user unknown/i },
+      { says, never: /can be reached|cannot be reached|greylist|user unknown/i, inLanes: true },
     );
     host.behaviour = { latencyMs: 5 };
     await play.sender.flush('strict.test');
@@ -49,7 +49,7 @@ const atGreeting: Scenario = {
     await play.pass(30);
     play.atMost('dials in 30 s', play.receiver.dials.length, 30);
     play.atMost('bounced', await play.sender.bounced(), 0);
-    await play.ask(all, { says: US, never: /(can|cannot) be reached|greylist|user unknown/i });
+    await play.ask(all, { says: US, never: /(can|cannot) be reached|greylist|user unknown/i, inLanes: true });
     host.behaviour = {};
     await play.sender.flush('strict.test');
     play.atMost(
@@ -68,8 +68,8 @@ export const opinion: readonly Scenario[] = [
   refusesUs('unauthenticated-outlook', profiles.outlook.unauthenticated, /authenticat|SPF|DKIM/i),
   refusesUs('likely-spam', profiles.gmail.likelySpam, /spam|unsolicited|content|reputation/i),
   refusesUs('likely-spam-short', profiles.rspamd.spam, /spam|unsolicited|content|reputation/i),
-  refusesUs('relay-denied', profiles.postfix.relayDenied, /relay/i),
-  refusesUs('relay-denied-exim', profiles.exim.relayDenied, /relay/i),
+  refusesUs('relay-denied', profiles.postfix.relayDenied, /relay|rcpthosts/i),
+  refusesUs('relay-denied-exim', profiles.exim.relayDenied, /relay|rcpthosts/i),
   refusesUs('must-starttls', profiles.postfix.mustStartTls, /TLS/i),
   atGreeting,
 ];

@@ -20,6 +20,7 @@ const perMinute = (name: string, refusal: Says, most: number, minutes = MINUTES)
     await play.ask(all, {
       says: /rate|too much|too many|minute|pace|slow|wait(s|ing) for (its|a) turn|exceed|limit/i,
       never: /can be reached|cannot be reached|greylist|blocked/i,
+      inLanes: true,
     });
     await play.pass(minutes * 60 - 90);
     const { attempts, taken } = play.receiver;

@@ -60,6 +60,7 @@ const busy = (name: string, refusal: Says): Scenario => ({
     await play.ask(all, {
       says: /busy|overload|storage|temporar|rests?|resource|load/i,
       never: /can be reached|cannot be reached|greylist|blocked/i,
+      inLanes: true,
     });
     host.behaviour = { latencyMs: 5 };
     // Without a flush the rest of one, two or four minutes ends by itself.
@@ -84,6 +85,7 @@ const senderRate = (name: string, refusal: Says): Scenario => ({
     await play.ask(all, {
       says: /rate|volume|complaint|deferred|unsolicited|mails? a minute|slow/i,
       never: /can be reached|cannot be reached|greylist/i,
+      inLanes: true,
     });
   },
 });
