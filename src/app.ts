@@ -24,6 +24,7 @@ import { createHistory } from './operator/history.ts';
 import { serveMetrics } from './operator/metrics.ts';
 import { Unavailable } from './operator/unavailable.ts';
 import { buildAccept } from './app/accepting.ts';
+import { accountNotices } from './app/account-notice.ts';
 import { buildHousekeeping } from './app/chores.ts';
 import { buildDelivery } from './app/delivery.ts';
 import { openGround } from './app/ground.ts';
@@ -81,7 +82,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const accept = buildAccept(ground);
   const delivery = await buildDelivery(ground);
   const { mta, holds, tlsTally } = delivery;
-  const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random, notice: disabledNotice(ground) });
+  const notices = accountNotices(ground);
+  const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random, notice: disabledNotice(notices, config) }); // prettier-ignore
   const metrics = buildMetrics(ground, mta);
   const accountWindows = new Windows();
   const isListening = (): boolean => listening !== null;
@@ -103,7 +105,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   }); // prettier-ignore
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
-  const housekeeping = buildHousekeeping(ground, accept, tlsTally);
+  const housekeeping = buildHousekeeping(ground, accept, tlsTally, notices);
 
   const running: Running = {
     api, dashboard, apart: null, control: null, metrics: null, mta, tlsTally, inbound, webhooks, housekeeping,

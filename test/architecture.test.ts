@@ -78,7 +78,7 @@ const pure = [
   'mail/',
   'base/bell.ts', 'base/check.ts', 'base/gate.ts', 'base/ip.ts', 'base/lanes.ts', 'base/phrase.ts', 'base/problem.ts', 'base/schema-path.ts', 'base/secret.ts', 'base/spelling.ts',
   'config/bounce-rule.ts', 'config/endpoint.ts', 'config/environment.ts', 'config/kind.ts', 'config/manual.ts', 'config/route.ts', 'config/schema.ts', 'config/setting.ts', 'config/validate.ts',
-  'storage/tables.ts', 'keys/caller.ts', 'keys/scopes.ts', 'domains/dns-records.ts', 'events/event.ts', 'templates/mixed/',
+  'storage/tables.ts', 'keys/caller.ts', 'keys/scopes.ts', 'domains/dns-records.ts', 'domains/domain-record.ts', 'domains/grace.ts', 'domains/lost-records.ts', 'events/event.ts', 'templates/mixed/',
   'messages/message.ts', 'messages/message-facts.ts', 'messages/message-states.ts', 'messages/position-set.ts', 'messages/delivery.ts', 'messages/decide.ts', 'messages/retry.ts', 'messages/compose.ts', 'messages/return-path.ts', 'messages/send-request.ts', 'messages/classify.ts', 'messages/retry-hint.ts',
   'tracking/bots.ts', 'tracking/host.ts', 'tracking/rewrite.ts', 'tracking/token.ts', 'tracking/track.ts', 'tracking/unsubscribe-link.ts', 'tracking/user-agent.ts', 'mta/sites.ts', 'mta/outcome.ts', 'mta/throttle.ts', 'mta/dns/mx.ts', 'mta/connection/tls-policy.ts',
   'inbound/classify.ts', 'inbound/forward.ts', 'inbound/bounce.ts', 'inbound/bounce-words.ts', 'inbound/complaint.ts', 'inbound/diagnostic.ts', 'inbound/esmtp-parameters.ts', 'inbound/finding.ts', 'inbound/offenders.ts', 'inbound/submission-options.ts', 'inbound/named-recipients.ts', 'inbound/notice.ts', 'inbound/token.ts',

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
+import type { Log } from '../base/log.ts';
 import type { Resolver } from '../base/resolver.ts';
 import {
   addDomain,
@@ -30,6 +31,9 @@ export interface DomainsDeps {
   hostname: string;
   /** Our name in the web, for tracking hosts of domains; null where they have none. */
   trackingTarget: string | null;
+  /** How long a domain keeps sending after it lost a record. */
+  domainGraceMs: number;
+  log: Pick<Log, 'info' | 'warn'>;
   /** Tells whoever keeps answers about the domain with this name. */
   forgetDomain: (name: string) => void;
 }
@@ -44,7 +48,9 @@ export const Domain = z
     object: z.literal('domain'),
     id: z.string(),
     name: z.string(),
-    status: z.enum(['pending', 'verified', 'failed']),
+    status: z
+      .enum(['pending', 'verified', 'failed'])
+      .describe('Mail is taken from a `verified` domain alone, also while `failing_since` is set.'),
     records: z
       .array(
         z.object({
@@ -59,6 +65,9 @@ export const Domain = z
         }),
       )
       .describe('The DNS records to publish, ready to paste.'),
+    trusted: z
+      .boolean()
+      .describe('An operator vouched for it: it is verified whatever DNS says, and its records are not checked.'),
     dkim: z.array(
       z.object({ selector: z.string(), algorithm: z.string(), state: z.enum(['active', 'pending', 'retiring']) }),
     ),
@@ -67,6 +76,15 @@ export const Domain = z
     track_clicks: z.boolean().nullable(),
     created_at: z.iso.datetime(),
     verified_at: nullableTime(),
+    checked_at: nullableTime().describe(
+      'When DNS was asked last. A record with an older `checked_at` got no answer then.',
+    ),
+    failing_since: nullableTime().describe(
+      'Since when a required record has been missing or wrong; null where none is, or where the domain was never verified.',
+    ),
+    refused_at: nullableTime().describe(
+      'From when on mail from it is refused. Of a `verified` domain it is the end of the countdown that began with `failing_since`.',
+    ),
   })
   .meta({ id: 'Domain', description: 'A sending domain and the DNS records it needs.' });
 
@@ -76,9 +94,11 @@ const sample: DomainRecord = {
     { purpose: 'return_path', type: 'MX', host: 'rp.acme.example', value: '10 mail.posthorn.example', required: true, status: 'ok', found: '10 mail.posthorn.example', checked_at: '2026-01-31T09:30:02.481Z' },
     { purpose: 'spf', type: 'TXT', host: 'rp.acme.example', value: 'v=spf1 a:mail.posthorn.example ~all', required: true, status: 'ok', found: 'v=spf1 a:mail.posthorn.example ~all', checked_at: '2026-01-31T09:30:02.481Z' },
   ],
+  trusted: false,
   dkim: [{ selector: 'ph202601r', algorithm: 'rsa-sha256', state: 'active' }],
   return_path: 'rp.acme.example', track_opens: null, track_clicks: null,
   created_at: '2026-01-30T08:00:00.000Z', verified_at: '2026-01-31T09:30:02.481Z',
+  checked_at: '2026-01-31T09:30:02.481Z', failing_since: null, refused_at: null,
 }; // prettier-ignore
 const answer = (description: string) => ({
   description,
@@ -285,7 +305,7 @@ function verifyRoute(deps: DomainsDeps): Route {
       operationId: 'verifyDomain',
       summary: 'Ask DNS for the records now',
       description:
-        'Looks up every record afresh. The domain is verified when all required ones are found; DKIM keys that are found begin to sign.',
+        'Looks up every record afresh. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. What DNS does not answer changes nothing.',
       tag: 'domains',
       scope: ['domain:verify'],
       params,
@@ -293,7 +313,7 @@ function verifyRoute(deps: DomainsDeps): Route {
     },
     async (call) => {
       const answered = answerWith(call, (domain: DomainWithKeys) => recordOf(deps, domain));
-      await verifyDomain(telling(deps), refOf(call), answered.together);
+      await verifyDomain({ ...telling(deps), graceMs: deps.domainGraceMs }, refOf(call), answered.together);
       return answered.reply();
     },
   );

@@ -56,6 +56,8 @@ export interface RoutesDeps {
   /** Our name in the mail world. */
   hostname: string;
   trackingTarget: DomainsDeps['trackingTarget'];
+  domainGraceMs: DomainsDeps['domainGraceMs'];
+  log: DomainsDeps['log'];
 }
 
 export function apiRoutes(deps: RoutesDeps): Route[] {

@@ -23,6 +23,7 @@ export function buildAccept(ground: Ground): AcceptDeps {
     findStream: (accountId, slug) => streams.find(accountId, slug),
     trackingRule: createTrackingRule({ accounts: ground.accountTracking, directory, baseOf: trackingBase(config) }),
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
+    whyRefused: (accountId, domain) => directory.whyRefused(accountId, domain),
     findSuppressed: createSuppressionLookUp({ db, clock }),
     hasRoom: () => disk.hasRoom(),
     intake: createGate({ most: MOST_ACCEPTED_AT_ONCE, waiting: MOST_WAITING_TO_BE_ACCEPTED }),

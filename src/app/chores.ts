@@ -5,6 +5,7 @@ import type { TlsTally } from '../mta/tls-tally.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
 import { domainChecks } from '../housekeeping/domain-checks.ts';
+import { domainNotices } from '../housekeeping/domain-notices.ts';
 import { endedSuppressions } from '../housekeeping/ended-suppressions.ts';
 import { createHousekeeping } from '../housekeeping/housekeeping.ts';
 import { expiredIdempotency } from '../housekeeping/idempotency.ts';
@@ -18,19 +19,23 @@ import { sumsOfNumbers } from '../housekeeping/sums.ts';
 import { spaceRules } from '../housekeeping/space.ts';
 import { webhookLogRules } from '../housekeeping/webhook-log.ts';
 import { listingRule } from '../operator/listings.ts';
+import type { AccountNotices } from './account-notice.ts';
+import { domainNotice } from './domain-notice.ts';
 import type { Ground } from './ground.ts';
 
 export function buildHousekeeping(
   ground: Ground,
   accept: AcceptDeps,
   tlsTally: TlsTally | null,
+  notices: AccountNotices,
 ): ReturnType<typeof createHousekeeping> {
   const { config, db, clock, log, resolver } = ground;
   const trust = createClockTrust({ db, clock, log });
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [
     expiredIdempotency({ store: ground.idempotency, clock }),
     retiredKeys({ db, clock }),
-    domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), changed: ground.forgetDomain }), // prettier-ignore
+    domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), graceMs: config.domains.grace, changed: ground.forgetDomain }), // prettier-ignore
+    domainNotices({ db, clock, log, notice: domainNotice(notices, config) }),
     listingRule({ db, clock, log, resolver, config }),
     endedSuppressions({ db, clock }),
     whenTrusted(trust, oldStats({ db, clock })),

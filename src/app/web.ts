@@ -82,6 +82,8 @@ function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts)
     smtputf8: config.delivery.smtputf8,
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),
+    domainGraceMs: config.domains.grace,
+    log: ground.log,
     resolver: ground.resolver,
     retention: config.retention,
     planOf: ground.planOf,

@@ -1,4 +1,4 @@
-/** `posthorn domains add|records|verify|dkim rotate|list`. */
+/** `posthorn domains add|records|verify|show|dkim rotate|list`. */
 import type { Command } from 'commander';
 import type { ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
@@ -23,6 +23,7 @@ export function addDomains(program: Command, context: Context): void {
       'posthorn domains add intern.example --trust',
       'posthorn domains records example.com',
       'posthorn domains verify example.com',
+      'posthorn domains show example.com',
     ),
   );
   addAdd(domains, context);
@@ -42,7 +43,16 @@ export function addDomains(program: Command, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(async (name: string, { json }: { json?: true }) => {
       const domain = await context.operate((operator) => operator.call('domains.verify', { name }));
-      context.print(json, domain, () => [`${domain.name} is ${domain.status}`, '', ...checkLines(domain)]);
+      context.print(json, domain, () => stateLines(domain));
+    });
+  domains
+    .command('show')
+    .description('show what the last check found, and until when mail goes')
+    .argument('<name>')
+    .option('--json', 'as one JSON object')
+    .action(async (name: string, { json }: { json?: true }) => {
+      const domain = await context.operate((operator) => operator.call('domains.show', { name }));
+      context.print(json, domain, () => stateLines(domain));
     });
   domains
     .command('dkim')
@@ -72,8 +82,16 @@ export function addDomains(program: Command, context: Context): void {
       const list = await context.operate((operator) => operator.call('domains.list', { account }));
       context.print(json, list, () =>
         table(
-          ['NAME', 'STATUS', 'RETURN PATH', 'ID', 'VERIFIED'],
-          list.data.map((domain) => [domain.name, domain.status, domain.return_path, domain.id, domain.verified_at]),
+          ['NAME', 'STATUS', 'RETURN PATH', 'ID', 'VERIFIED', 'FAILING SINCE', 'REFUSED FROM'],
+          list.data.map((domain) => [
+            domain.name,
+            domain.status,
+            domain.return_path,
+            domain.id,
+            domain.verified_at,
+            domain.failing_since,
+            domain.refused_at,
+          ]),
         ),
       );
     });
@@ -111,12 +129,17 @@ function quoted(value: string): string {
   return (value.match(/.{1,250}/gs) ?? ['']).map((part) => `"${part.replaceAll(/["\\]/g, '\\$&')}"`).join(' ');
 }
 
+/** Its status, what there is to say of it, and what the last check found. */
+function stateLines(domain: Domain): string[] {
+  return [`${domain.name} is ${domain.status}`, ...domain.notes, '', ...checkLines(domain)];
+}
+
 function checkLines({ records }: Domain): string[] {
   return table(
     ['PURPOSE', 'STATUS', 'REQUIRED', 'TYPE', 'HOST', 'FOUND'],
     records.map((record) => [
       record.purpose,
-      record.status,
+      record.checked_at === null ? 'not asked' : record.status,
       record.required,
       record.type,
       record.host,

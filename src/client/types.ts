@@ -1473,6 +1473,8 @@ export interface Domain {
   object: 'domain';
   id: string;
   name: string;
+
+  /** Mail is taken from a `verified` domain alone, also while `failing_since` is set. */
   status: Open<'pending' | 'verified' | 'failed'>;
 
   /** The DNS records to publish, ready to paste. */
@@ -1488,12 +1490,24 @@ export interface Domain {
     found: string | null;
     checked_at: string | null;
   }[];
+
+  /** An operator vouched for it: it is verified whatever DNS says, and its records are not checked. */
+  trusted: boolean;
   dkim: { selector: string; algorithm: string; state: Open<'active' | 'pending' | 'retiring'> }[];
   return_path: string;
   track_opens: boolean | null;
   track_clicks: boolean | null;
   created_at: string;
   verified_at: string | null;
+
+  /** When DNS was asked last. A record with an older `checked_at` got no answer then. */
+  checked_at: string | null;
+
+  /** Since when a required record has been missing or wrong; null where none is, or where the domain was never verified. */
+  failing_since: string | null;
+
+  /** From when on mail from it is refused. Of a `verified` domain it is the end of the countdown that began with `failing_since`. */
+  refused_at: string | null;
 }
 
 export interface NewDomain {

@@ -140,6 +140,9 @@ export const settings = group('', {
       maxAge: setting(duration('1s', '1h'), '300s', 'Age from which a connection gets no further mail.'),
     }),
   }),
+  domains: group('Sending domains.', {
+    grace: setting(duration('0s', '30d'), '72h', 'How long a verified domain keeps sending after a required DNS record was found missing or wrong; after that, mail from it is refused. `0s` refuses at once. A change counts for countdowns under way, too, from their next check on.'),
+  }),
   simulator: group('Mail that is never really sent.', {
     domain: setting(hostName(), 'simulator.posthorn.test', 'Domain whose recipients play a fixed part (delivered@, bounced@, ...) without a network.'),
   }),

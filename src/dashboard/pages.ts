@@ -35,7 +35,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...reputationPages(),
     ...templatePages(deps),
     ...suppressionPages(),
-    ...domainPages(),
+    ...domainPages(deps),
     ...streamPages(),
     ...webhookPages(),
     ...keyPages(deps),

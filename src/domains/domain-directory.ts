@@ -1,14 +1,18 @@
 /** What the path of every message asks about sending domains, kept in memory for a moment. */
 import type { Clock } from '../base/clock.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
 import type { Database } from '../storage/database.ts';
 import type { DomainRow } from '../storage/tables.ts';
-import { storedChecks } from './domain-record.ts';
+import { lostChecks, storedChecks } from './domain-record.ts';
+import { lostText } from './lost-records.ts';
 
 export type SendingDomain = Pick<
   DomainRow,
-  'id' | 'account_id' | 'name' | 'status' | 'return_path' | 'track_opens' | 'track_clicks'
+  'id' | 'account_id' | 'name' | 'status' | 'return_path' | 'track_opens' | 'track_clicks' | 'refused_at'
 > & {
+  /** Which required records are missing or wrong, in words; null where it was never verified, or is. */
+  lost: string | null;
   /** The host of its own that DNS led to us at the last check, or null. */
   tracking_host: string | null;
 };
@@ -18,6 +22,8 @@ export interface DomainDirectory {
   find(name: string): Promise<SendingDomain | null>;
   /** True where the account may send from this very name: a domain says nothing about those below it. */
   isVerified(accountId: string, name: string): Promise<boolean>;
+  /** Why mail from a domain of the account that was verified once is refused now; null where there is no such reason. */
+  whyRefused(accountId: string, name: string): Promise<string | null>;
   /** Whether bounces of some domain come to this host. */
   isReturnPath(host: string): Promise<boolean>;
   /** The domain has changed. */
@@ -33,16 +39,21 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock:
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (domain) => domain !== null },
     async (name) => {
-      const [row] = await deps.db.fast.all<Omit<SendingDomain, 'tracking_host'> & Pick<DomainRow, 'records_json'>>(
-        'SELECT id, account_id, name, status, return_path, track_opens, track_clicks, records_json FROM domains WHERE name = ?',
+      const [row] = await deps.db.fast.all<
+        Omit<SendingDomain, 'tracking_host' | 'lost'> & Pick<DomainRow, 'records_json' | 'verified_at'>
+      >(
+        `SELECT id, account_id, name, status, return_path, track_opens, track_clicks, refused_at, records_json, verified_at
+         FROM domains WHERE name = ?`,
         [name],
       );
       if (row === undefined) return null;
-      const { records_json, ...domain } = row;
+      const { records_json, verified_at, ...domain } = row;
+      const isLost = domain.status !== 'verified' && verified_at !== null;
       const tracking = storedChecks({ records_json }).find(
         ({ purpose, status }) => purpose === 'tracking' && status === 'ok',
       );
-      return { ...domain, tracking_host: tracking?.host ?? null };
+      const lost = isLost ? lostText(lostChecks({ records_json })) : null;
+      return { ...domain, lost, tracking_host: tracking?.host ?? null };
     },
   );
   return {
@@ -50,6 +61,10 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock:
     async isVerified(accountId, name) {
       const domain = await cache.get(name);
       return domain?.account_id === accountId && domain.status === 'verified';
+    },
+    async whyRefused(accountId, name) {
+      const domain = await cache.get(name);
+      return domain?.account_id === accountId ? refusalOf(domain) : null;
     },
     async isReturnPath(host) {
       const rows = await deps.db.fast.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
@@ -59,4 +74,14 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock:
       cache.forget(name);
     },
   };
+}
+
+/** `mail from acme.example is refused since ..., because the SPF record at rp.acme.example is missing`; null where it was not verified before. */
+export function refusalOf({
+  name,
+  lost,
+  refused_at,
+}: Pick<SendingDomain, 'name' | 'lost' | 'refused_at'>): string | null {
+  if (lost === null) return null;
+  return `mail from ${name} is refused${refused_at === null ? '' : ` since ${rfc3339(refused_at)}`}, because ${lost}`;
 }

@@ -13,6 +13,8 @@ export interface DomainWithKeys {
 export interface RecordCheck extends Comparison {
   purpose: DnsRecord['purpose'];
   host: string;
+  /** Absent in what an earlier version stored. */
+  required?: boolean;
   /** Milliseconds since the epoch. */
   checkedAt: number;
 }
@@ -23,12 +25,16 @@ export interface DomainRecord {
   name: string;
   status: DomainRow['status'];
   records: (DnsRecord & Comparison & { checked_at: string | null })[];
+  trusted: boolean;
   dkim: { selector: string; algorithm: DkimKeyRow['algorithm']; state: DkimKeyRow['state'] }[];
   return_path: string;
   track_opens: boolean | null;
   track_clicks: boolean | null;
   created_at: string;
   verified_at: string | null;
+  checked_at: string | null;
+  failing_since: string | null;
+  refused_at: string | null;
 }
 
 /** The records the domain needs now. */
@@ -43,6 +49,10 @@ export function recordsOf(
 export function storedChecks(row: Pick<DomainRow, 'records_json'>): RecordCheck[] {
   return JSON.parse(row.records_json) as RecordCheck[];
 }
+
+/** Required records that DNS did not show as they should be when it last answered. */
+export const lostChecks = (row: Pick<DomainRow, 'records_json'>): RecordCheck[] =>
+  storedChecks(row).filter(({ required, status }) => required === true && status !== 'ok');
 
 /** The check of this record, if it was ever checked: records come and go with keys and settings. */
 export function checkOf(checks: readonly RecordCheck[], record: DnsRecord): RecordCheck | undefined {
@@ -71,12 +81,17 @@ export function toDomainRecord(
         checked_at: rfc3339(check?.checkedAt ?? null),
       };
     }),
+    trusted: row.trusted === 1,
     dkim: keys.map(({ selector, algorithm, state }) => ({ selector, algorithm, state })),
     return_path: row.return_path,
     track_opens: flag(row.track_opens),
     track_clicks: flag(row.track_clicks),
     created_at: rfc3339(row.created_at),
     verified_at: rfc3339(row.verified_at),
+    checked_at: rfc3339(row.checked_at),
+    // Once all records are found again, nothing fails: that the failure is remembered for a day concerns the next one.
+    failing_since: row.found_again_at === null ? rfc3339(row.failing_since) : null,
+    refused_at: rfc3339(row.refused_at),
   };
 }
 

@@ -203,23 +203,6 @@ export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = 
   deps.changed?.(name);
 }
 
-/** Domains whose last check is too long ago (or yet to come: the clock was set back), those not verified sooner; the ones checked longest ago first. */
-export async function domainsToCheck(
-  { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'read'> },
-  { every, brokenEvery, most }: { every: number; brokenEvery: number; most: number },
-): Promise<DomainRow[]> {
-  const now = clock.now();
-  return await db
-    .read<DomainRow>('domains')
-    .where({ trusted: 0 })
-    .whereRaw(
-      `(checked_at IS NULL OR checked_at <= ? OR checked_at > ? OR (verified_at IS NOT NULL AND status <> 'verified' AND checked_at <= ?))`,
-      [now - every, now, now - brokenEvery],
-    )
-    .orderByRaw('checked_at IS NOT NULL, checked_at')
-    .limit(most);
-}
-
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 export const noSuchDomain = (): Problem => new Problem('not_found', 'there is no such domain');
 
@@ -255,7 +238,11 @@ export async function activateKeys(
   ]);
 }
 
-async function withKeys(db: Pick<DomainDeps['db'], 'read'>, rows: readonly DomainRow[]): Promise<DomainWithKeys[]> {
+/** The domains of these rows. */
+export async function withKeys(
+  db: Pick<DomainDeps['db'], 'read'>,
+  rows: readonly DomainRow[],
+): Promise<DomainWithKeys[]> {
   if (rows.length === 0) return [];
   const keys = await db
     .read<DkimKeyRow>('dkim_keys')
@@ -283,6 +270,10 @@ function domainRow(wish: NewDomain, now: number): DomainRow {
     created_at: now,
     verified_at: trusted ? now : null,
     checked_at: null,
+    failing_since: null,
+    found_again_at: null,
+    refused_at: null,
+    told_at: null,
   };
 }
 

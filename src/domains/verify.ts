@@ -2,12 +2,21 @@
  * Are a domain's records in DNS? The steps: look up what each record asks for, compare, decide what the domain is now,
  * write it, let DKIM keys sign that are now visible.
  */
+import type { Log } from '../base/log.ts';
 import type { DnsAnswer, Resolver } from '../base/resolver.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { DomainRow } from '../storage/tables.ts';
 import { compareRecord, type Comparison, type DnsRecord } from './dns-records.ts';
-import { checkOf, recordsOf, storedChecks, type DomainWithKeys, type RecordCheck } from './domain-record.ts';
+import {
+  checkOf,
+  lostChecks,
+  recordsOf,
+  storedChecks,
+  type DomainWithKeys,
+  type RecordCheck,
+} from './domain-record.ts';
 import {
   activateKeys,
   findDomain,
@@ -16,6 +25,8 @@ import {
   type DomainRef,
   type DomainTogether,
 } from './domain-store.ts';
+import { isCountingDown, standingAfter, type Required } from './grace.ts';
+import { lostText } from './lost-records.ts';
 
 export interface VerifyDeps extends DomainDeps {
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;
@@ -23,13 +34,14 @@ export interface VerifyDeps extends DomainDeps {
   hostname: string;
   /** Our name in the web, for the tracking hosts of domains; absent or null where they have none. */
   trackingTarget?: string | null;
+  /** How long a domain keeps sending after it lost a record: setting `domains.grace`. */
+  graceMs: number;
+  /** Where operators read of changes; a command that works on the database alone has none. */
+  log?: Pick<Log, 'info' | 'warn'> | undefined;
 }
 
 /** What a look-up gave: all values, or trouble, from which nothing follows. */
 type Looked = { kind: 'answers'; values: readonly string[] } | { kind: 'trouble' };
-
-/** So long a domain that was never verified is `pending`; after it, `failed`. It is verified whenever its records appear. */
-const PENDING_MS = 72 * 60 * 60 * 1000;
 
 /** Checks all records now and returns the domain as it is after that, written with the rows that `together` makes of it. Throws `not_found`. */
 export async function verifyDomain(
@@ -42,35 +54,17 @@ export async function verifyDomain(
   const looked = await Promise.all(wanted.map((record) => lookUp(deps, record)));
   const now = deps.clock.now();
   const checks = checksOf(domain.row, wanted, looked, now);
-  const status = statusAfter(domain.row, requiredOf(wanted, looked, checks), now);
-  const after = await deps.db.commit.transact(async (tx) => {
-    const row = await write(tx, domain.row, { checks, status, now });
+  const required = requiredOf(wanted, looked, checks);
+  const { before, after } = await deps.db.commit.transact(async (tx) => {
+    const before = await currentRow(tx, domain.row.id);
+    const row = await write(tx, before, { checks, required, now, graceMs: deps.graceMs });
     const keys = await activateKeys(tx, domain.keys, { seen: seenKeys(domain, checks), now });
     await insertRows(tx, [together({ row, keys })]);
-    return { row, keys };
+    return { before, after: { row, keys } };
   });
   deps.changed?.(domain.row.name);
+  if (deps.log !== undefined) tellOperators(deps.log, before, after.row);
   return after;
-}
-
-/** What of the required records is known now. */
-export type Required = 'ok' | 'not_ok' | 'unclear';
-
-/** What a domain is after a check. */
-export function statusAfter(
-  row: Pick<DomainRow, 'status' | 'trusted' | 'created_at'>,
-  required: Required,
-  now: number,
-): DomainRow['status'] {
-  if (row.trusted === 1) return 'verified';
-  switch (required) {
-    case 'ok':
-      return 'verified';
-    case 'unclear':
-      return row.status;
-    case 'not_ok':
-      return row.status === 'pending' && now - row.created_at < PENDING_MS ? 'pending' : 'failed';
-  }
 }
 
 /** What DNS shows for a record now; `unknown` where it does not answer. */
@@ -145,7 +139,8 @@ function checksOf(row: DomainRow, wanted: readonly DnsRecord[], looked: readonly
   return wanted.flatMap((record, index) => {
     const found = looked[index];
     if (found?.kind === 'answers') {
-      return [{ purpose: record.purpose, host: record.host, ...compareRecord(record, found.values), checkedAt: now }];
+      const { purpose, host, required } = record;
+      return [{ purpose, host, required, ...compareRecord(record, found.values), checkedAt: now }];
     }
     const old = checkOf(before, record);
     return old === undefined ? [] : [old];
@@ -166,16 +161,44 @@ function seenKeys({ row, keys }: DomainWithKeys, checks: readonly RecordCheck[])
   return new Set(keys.filter(({ selector }) => hosts.has(`${selector}._domainkey.${row.name}`)).map(({ id }) => id));
 }
 
+/** As it is now: another check may have ended while DNS was asked. */
+async function currentRow(tx: Connection, id: string): Promise<DomainRow> {
+  const [row] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [id]);
+  if (row === undefined) throw noSuchDomain();
+  return row;
+}
+
 async function write(
   tx: Connection,
   before: DomainRow,
-  { checks, status, now }: { checks: readonly RecordCheck[]; status: DomainRow['status']; now: number },
+  found: { checks: readonly RecordCheck[]; required: Required; now: number; graceMs: number },
 ): Promise<DomainRow> {
+  const { checks, required, now } = found;
+  const { status, failing_since, found_again_at, refused_at, told_at } = standingAfter(before, required, found);
   const verifiedAt = status === 'verified' ? (before.verified_at ?? now) : before.verified_at;
   const [row] = await tx.all<DomainRow>(
-    'UPDATE domains SET status = ?, records_json = ?, verified_at = ?, checked_at = ? WHERE id = ? RETURNING *',
-    [status, JSON.stringify(checks), verifiedAt, now, before.id],
+    `UPDATE domains SET status = ?, records_json = ?, verified_at = ?, checked_at = ?, failing_since = ?, found_again_at = ?,
+       refused_at = ?, told_at = ? WHERE id = ? RETURNING *`,
+    [status, JSON.stringify(checks), verifiedAt, now, failing_since, found_again_at, refused_at, told_at, before.id],
   );
   if (row === undefined) throw noSuchDomain();
   return row;
+}
+
+/** One line a change; what stays as it was is not told again. */
+function tellOperators(log: Pick<Log, 'info' | 'warn'>, before: DomainRow, after: DomainRow): void {
+  const { name: domain, account_id, status } = after;
+  const lost = lostText(lostChecks(after));
+  if (before.status !== status) {
+    const fields = { event: 'domain_status', domain, account_id, before: before.status, status };
+    if (status === 'verified') log.info(fields, 'a domain is verified');
+    else
+      log.warn({ ...fields, lost }, 'a required DNS record of a domain is missing or wrong: mail from it is refused');
+  } else if (isCountingDown(after) && !isCountingDown(before)) {
+    const fields = { event: 'domain_failing', domain, account_id, lost, until: rfc3339(after.refused_at) };
+    log.warn(fields, 'a required DNS record of a domain is missing or wrong: mail from it will be refused');
+  } else if (isCountingDown(before) && !isCountingDown(after)) {
+    const fields = { event: 'domain_recovered', domain, account_id };
+    log.info(fields, 'all required DNS records of a domain are found again');
+  }
 }

@@ -5,7 +5,7 @@
  */
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
-import type { DomainDirectory } from '../domains/domain-directory.ts';
+import { refusalOf, type DomainDirectory, type SendingDomain } from '../domains/domain-directory.ts';
 import type { Streams } from '../accounts/stream-store.ts';
 import type { AccountPauses } from '../accounts/account-store.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -54,9 +54,9 @@ export interface HoldDeps {
 export function createHolds({ clock, book, pauses, streams, directory, poolHold }: HoldDeps): Holds {
   const isPausedStream = async (accountId: string, slug: string): Promise<boolean> =>
     (await streams.find(accountId, slug))?.paused === 1;
-  const isUnverified = async (name: string): Promise<boolean> => {
+  const unverified = async (name: string): Promise<SendingDomain | null> => {
     const domain = await directory.find(name);
-    return domain !== null && domain.status !== 'verified';
+    return domain === null || domain.status === 'verified' ? null : domain;
   };
   return {
     async of(mail) {
@@ -68,9 +68,10 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
         return { by: `account:${accountId}`, why: 'sending is paused for this account', ...now };
       if (await isPausedStream(accountId, stream))
         return { by: `stream:${accountId}/${stream}`, why: `the stream ${stream} is paused`, ...now };
-      if (await isUnverified(fromDomain))
-        return { by: `domain:${fromDomain}`, why: `the domain ${fromDomain} is not verified any more`, ...now };
-      return null;
+      const sender = await unverified(fromDomain);
+      if (sender === null) return null;
+      const why = refusalOf(sender) ?? `the domain ${fromDomain} is not verified`;
+      return { by: `domain:${fromDomain}`, why, ...now, since: sender.refused_at ?? now.since };
     },
     ofLane(lane) {
       const row = book.ofLane(lane);
@@ -81,7 +82,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
       if (by.startsWith('pool:') || by.startsWith('paused:')) return poolHold !== undefined && poolHold(by) !== null;
       const [kind = '', rest = ''] = split(by, ':');
       if (kind === 'account') return pauses.isPaused(rest);
-      if (kind === 'domain') return isUnverified(rest);
+      if (kind === 'domain') return (await unverified(rest)) !== null;
       const [accountId = '', slug = ''] = split(rest, '/');
       return isPausedStream(accountId, slug);
     },

@@ -3,6 +3,7 @@
  * each different sender, stream and domain is looked up once.
  */
 import { Problem } from '../base/problem.ts';
+import { capital } from '../domains/lost-records.ts';
 import { addressKey, type Mailbox } from '../mail/address.ts';
 import type { SuppressionReason } from '../storage/tables.ts';
 import type { BulkDraft, MessageDraft } from './send-request.ts';
@@ -14,6 +15,8 @@ export interface MaySendDeps {
   /** What is tracked where the send says nothing, and where links lead to. */
   trackingRule(accountId: string, domain: string): Promise<TrackingRule>;
   isVerified(accountId: string, domain: string): Promise<boolean>;
+  /** Why a domain of the account that was verified once is not any more, or null. */
+  whyRefused?(accountId: string, domain: string): Promise<string | null>;
   /** Which of these addresses must not be mailed on this stream. */
   findSuppressed(
     accountId: string,
@@ -81,7 +84,12 @@ export async function checkSender(
   }
   if (sender.mode === 'test' || (simulated && domain === deps.simulatorDomain)) return;
   if (await deps.isVerified(sender.accountId, domain)) return;
-  throw new Problem('domain_not_verified', `${domain} is not a verified domain of this account`, { field: 'from' });
+  const why = (await deps.whyRefused?.(sender.accountId, domain)) ?? null;
+  throw new Problem(
+    'domain_not_verified',
+    why === null ? `${domain} is not a verified domain of this account` : capital(why),
+    { field: 'from' },
+  );
 }
 
 export interface Stream {

@@ -169,8 +169,11 @@ export function createPrepare(deps: PrepareDeps): Prepare {
     try {
       const tracking = trackingOf(deps.trackingKey, row);
       const composed = await (tracking === null ? encodedOf(row.content_id) : encode(row.content_id, tracking));
+      const signers = await signersOf(deps, row);
+      // Without a signature it goes nowhere, so nobody is dialled for it.
+      if (signers.kind === 'unsigned') return { kind: 'making', wanted: null, mail: Promise.resolve(signers) };
       const wanted = { messageId: row.message_id, tlsWish: tlsWishOf(row) };
-      return { kind: 'making', wanted, mail: build(deps, row, composed).catch(failure) };
+      return { kind: 'making', wanted, mail: build(deps, row, composed, signers.signers).catch(failure) };
     } catch (error) {
       return { kind: 'making', wanted: null, mail: Promise.resolve(failure(error)) };
     }
@@ -205,17 +208,24 @@ function heldBy({ holdOf }: PrepareDeps, row: Loaded): Promise<Hold | null> | nu
   return holdOf({ accountId, stream, fromDomain, domain, messageId, createdAt: row.created_at });
 }
 
-async function build(
+async function signersOf(
   deps: PrepareDeps,
   row: Loaded,
-  { content, bodyHash, isWhole, eightBit = false }: Composed,
-): Promise<Prepared> {
+): Promise<{ kind: 'signers'; signers: readonly DkimSigner[] } | Extract<Prepared, { kind: 'unsigned' }>> {
   const signing = await deps.signersFor(row.from_domain, row.class);
   // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature. Nor has our own
   // name a key, unless it is a sending domain too.
   const isOwn = row.null_sender === 1 && row.from_domain === deps.ownName;
   if (signing.kind === 'unavailable' && row.test === 0 && !isOwn) return { kind: 'unsigned', why: signing.why };
-  const signers = signing.kind === 'ready' ? signing.signers : [];
+  return { kind: 'signers', signers: signing.kind === 'ready' ? signing.signers : [] };
+}
+
+async function build(
+  deps: PrepareDeps,
+  row: Loaded,
+  { content, bodyHash, isWhole, eightBit = false }: Composed,
+  signers: readonly DkimSigner[],
+): Promise<Prepared> {
   const returnPath = await deps.returnPathDomain(row.from_domain);
   const lines = listHeaders(deps, row, returnPath) + content.headers;
   const head = isWhole === true ? lines : headOrNot(row) + lines;

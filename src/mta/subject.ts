@@ -28,8 +28,8 @@ const LISTED =
 /** An address literal; a refusal of ours names ours, nearly always. */
 const ADDRESS = /\b(?:\d{1,3}\.){3}\d{1,3}\b|\b[0-9a-f]{1,4}:(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}/i;
 /** The server as a whole cannot take mail now. */
-const LOAD =
-  /busy|overload|system resources|insufficient (?:system )?(?:storage|resources|disk)|load (?:is )?(?:too )?high|not available|service (?:is )?(?:temporarily )?unavailable|shutting down|maintenance|internal error|local (?:problem|error)/i;
+const OVERLOAD =
+  /overload|system resources|insufficient (?:system )?(?:storage|resources|disk)|load (?:average )?(?:is )?(?:too )?high|(?:server|system|service) (?:is )?(?:too )?busy/i;
 
 const RECIPIENT_REASONS: ReadonlySet<BounceReason> = new Set([
   'mailbox_not_found',
@@ -95,8 +95,8 @@ function passing(
   if (isOnList(text) && PUBLIC_LIST.test(text)) return 'block_list';
   if (greylisting) return 'recipient';
   if (RATE.test(text)) return 'rate';
-  const isServers = LOAD.test(text) || /^4\.[347]\./.test(enhanced);
-  return phase === 'rcpt' && !isServers ? 'recipient' : 'load';
+  // At RCPT many servers say of one recipient that there is a problem here; what is about all of them says so.
+  return phase === 'rcpt' && !/^4\.[347]\./.test(enhanced) && !OVERLOAD.test(text) ? 'recipient' : 'load';
 }
 
 /** Whether the words say that an address of ours, or a public list, keeps us out. */

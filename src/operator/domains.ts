@@ -1,6 +1,7 @@
 /** Operations on sending domains. */
 import { z } from 'zod';
 import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
+import { notesOn } from '../domains/lost-records.ts';
 import { addDomain, findDomain, listDomains, rotateDkim } from '../domains/domain-store.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
@@ -40,9 +41,14 @@ export const domainOperations = {
     acts: true,
     args: z.strictObject({ name: nameArgument }),
     async run(deps, { name }, act) {
-      const { hostname } = deps.config.smtp;
+      const { smtp, domains } = deps.config;
       const domain = await verifyDomain(
-        { ...telling(deps), hostname, trackingTarget: trackingTargetOf(deps.config) },
+        {
+          ...telling(deps),
+          hostname: smtp.hostname,
+          trackingTarget: trackingTargetOf(deps.config),
+          graceMs: domains.grace,
+        },
         { accountId: null, nameOrId: name },
       );
       act.concerns(domain.row.account_id);
@@ -71,8 +77,15 @@ export const domainOperations = {
   }),
 };
 
-const recordOf = ({ config }: StoreDeps, domain: DomainWithKeys): DomainRecord =>
-  toDomainRecord(domain, config.smtp.hostname, trackingTargetOf(config));
+/** A domain as the API shows it, with what there is to say of it in whole sentences. */
+interface DomainWithNotes extends DomainRecord {
+  notes: string[];
+}
+
+function recordOf({ config, clock }: StoreDeps, domain: DomainWithKeys): DomainWithNotes {
+  const record = toDomainRecord(domain, config.smtp.hostname, trackingTargetOf(config));
+  return { ...record, notes: notesOn(record, clock.now()) };
+}
 
 function telling(deps: StoreDeps): StoreDeps & { changed: (name: string) => void } {
   return {

@@ -20,7 +20,7 @@ import {
   type FigureDeps,
 } from './figures.ts';
 import type { Meters } from './meters.ts';
-import { balanceFigures, reportFigures, webhookFigures } from './service-figures.ts';
+import { balanceFigures, domainFigures, reportFigures, webhookFigures } from './service-figures.ts';
 
 export interface MetricsDeps extends FigureDeps {
   log: Log;
@@ -91,7 +91,9 @@ async function read(deps: MetricsDeps): Promise<Family[]> {
 }
 
 async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
-  return (await Promise.all([webhookFigures(deps), reportFigures(deps), backupFigures(deps)])).flat();
+  return (
+    await Promise.all([domainFigures(deps), webhookFigures(deps), reportFigures(deps), backupFigures(deps)])
+  ).flat();
 }
 
 const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0] ?? '';

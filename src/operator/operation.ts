@@ -25,6 +25,8 @@ export interface StoreDeps {
   keyring: Keyring;
   resolver: Resolver;
   config: Config;
+  /** Only the running server has one. */
+  log?: Log;
   /** Tells whoever keeps answers about the key with this public id. */
   forgetKey(publicId: string): void;
   /** Tells whoever keeps answers about the domain with this name. */

@@ -1,4 +1,4 @@
-/** Figures beside the mail itself: webhook backlog, what came back by mail, and whether the books balance. */
+/** Figures beside the mail itself: sending domains, webhook backlog, what came back by mail, and whether the books balance. */
 import type { Clock } from '../base/clock.ts';
 import { single, type Family } from '../base/exposition.ts';
 import { balance } from '../messages/books.ts';
@@ -25,6 +25,19 @@ export async function webhookFigures({ db, clock }: Deps): Promise<Family[]> {
     single('posthorn_webhook_oldest_due_age_seconds', 'gauge', 'How long the longest due call has been due; 0 where none is.', late),
     single('posthorn_webhook_backlog_events', 'gauge', 'Events that the active endpoint furthest behind has not looked at.', Math.max(0, behind?.n ?? 0)),
   ];
+} // prettier-ignore
+
+const DOMAIN_STATES = ['verified', 'failing', 'refused', 'unverified'];
+
+/** `failing` sends until its countdown ends, `refused` lost a record for longer; a domain that was never verified is neither. */
+export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
+  const rows = await db.read.raw<{ state: string; n: number }[]>(
+    `SELECT CASE WHEN status = 'verified' AND (failing_since IS NULL OR found_again_at IS NOT NULL) THEN 'verified'
+       WHEN status = 'verified' THEN 'failing' WHEN status = 'failed' AND verified_at IS NOT NULL THEN 'refused' ELSE 'unverified' END AS state,
+       COUNT(*) AS n FROM domains GROUP BY state`,
+  );
+  const samples = DOMAIN_STATES.map((state) => ({ labels: { state }, value: rows.find((row) => row.state === state)?.n ?? 0 }));
+  return [{ name: 'posthorn_domains', type: 'gauge', help: 'Sending domains by whether their DNS records are found and mail from them goes.', samples }];
 } // prettier-ignore
 
 /** A pass over at most `retention.reports` of rows: seldom. */

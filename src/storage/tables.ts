@@ -51,6 +51,14 @@ export interface DomainRow {
   created_at: number;
   verified_at: number | null;
   checked_at: number | null;
+  /** Since when a required record has been missing or wrong; null where none is. It stays for a day after the records were found again (domains/grace.ts). */
+  failing_since: number | null;
+  /** When all required records were found again after `failing_since`; null while one is missing. */
+  found_again_at: number | null;
+  /** From when on mail from it is refused: to come while the domain is verified, past once it has failed. Null where nothing is missing. */
+  refused_at: number | null;
+  /** When its people were told by mail of what `failing_since` says; null before. */
+  told_at: number | null;
 }
 
 export interface DkimKeyRow {
@@ -891,7 +899,7 @@ export type TableName = keyof Tables;
 export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] & string)[] } = {
   accounts: ['id', 'name', 'plan', 'created_at', 'paused'],
   api_keys: ['id', 'account_id', 'name', 'mode', 'public_id', 'hash', 'scopes_json', 'domains_json', 'allowed_ips_json', 'expires_at', 'created_at', 'created_by', 'revoked_at', 'last_used_at', 'last_used_ip', 'last_used_endpoint', 'uses_json'],
-  domains: ['id', 'account_id', 'name', 'status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'records_json', 'created_at', 'verified_at', 'checked_at'],
+  domains: ['id', 'account_id', 'name', 'status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'records_json', 'created_at', 'verified_at', 'checked_at', 'failing_since', 'found_again_at', 'refused_at', 'told_at'],
   dkim_keys: ['id', 'domain_id', 'selector', 'algorithm', 'private_key_sealed', 'public_key', 'state', 'created_at', 'active_at', 'retired_at'],
   streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at', 'paused'],
   suppressions: ['id', 'account_id', 'email', 'address_key', 'scope', 'reason', 'source_message_id', 'note', 'created_at', 'created_by', 'expires_at'],

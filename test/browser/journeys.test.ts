@@ -75,7 +75,7 @@ describe('browser: journeys', function () {
     assert.match(await page.locator('main').innerText(), /_dmarc\.new\.example/);
     assert.match(await page.locator('[data-copy*="v=DKIM1"]').first().getAttribute('data-copy') ?? '', /p=/);
     await page.getByRole('button', { name: 'Check DNS now' }).click();
-    await page.getByText('DNS was asked').waitFor();
+    await page.getByText('Mail from new.example is refused until a check finds all required records').waitFor();
   }); // prettier-ignore
 
   it('watches events of the simulator arrive', async () => {

@@ -93,6 +93,12 @@ describe('the posthorn command beside a running server', () => {
       ['wait.test', 'sender.test'],
     );
     assert.match(await good('domains', 'list'), /sender\.test +verified/);
+    assert.match(
+      await good('domains', 'show', 'sender.test'),
+      /^sender\.test is verified\nTrusted: DNS is not asked, and mail from it goes\.\n\nPURPOSE/,
+    );
+    const shown = JSON.parse(await good('domains', 'show', 'wait.test', '--json')) as Json;
+    assert.deepEqual([shown['failing_since'], shown['refused_at'], shown['notes']], [null, null, []]);
   });
 
   it('domains records are lines for a zone file, with strings that DNS can hold', async () => {

@@ -92,6 +92,10 @@ describe('domains/domain-store', () => {
         track_clicks: null,
         created_at: '2026-01-31T09:30:00.000Z',
         verified_at: '2026-01-31T09:30:00.000Z',
+        trusted: true,
+        checked_at: null,
+        failing_since: null,
+        refused_at: null,
       },
     );
     assert.deepEqual(

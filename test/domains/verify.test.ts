@@ -4,7 +4,8 @@ import { openKeyring } from '../../src/base/keyring.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
 import { addDomain, rotateDkim } from '../../src/domains/domain-store.ts';
-import { statusAfter, verifyDomain, type Required, type VerifyDeps } from '../../src/domains/verify.ts';
+import { verifyDomain, type VerifyDeps } from '../../src/domains/verify.ts';
+import { notesOn } from '../../src/domains/lost-records.ts';
 import type { DomainRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { FakeResolver } from '../support/fake-resolver.ts';
@@ -35,6 +36,7 @@ describe('domains/verify', () => {
     clock,
     resolver,
     hostname,
+    graceMs: 0,
     keyring: openKeyring(temp.folder),
     changed: (name) => void changed.push(name),
   });
@@ -217,31 +219,101 @@ describe('domains/verify', () => {
     assert.equal(await check(), 'verified', 'a retiring key is not required');
   });
 
-  const rows: [
-    status: DomainRow['status'],
-    trusted: number,
-    ageHours: number,
-    required: Required,
-    after: DomainRow['status'],
-  ][] = [
-    ['pending', 0, 1, 'ok', 'verified'],
-    ['pending', 0, 1, 'not_ok', 'pending'],
-    ['pending', 0, 71.9, 'not_ok', 'pending'],
-    ['pending', 0, 72, 'not_ok', 'failed'],
-    ['pending', 0, 100, 'ok', 'verified'],
-    ['pending', 0, 100, 'unclear', 'pending'],
-    ['verified', 0, 1, 'ok', 'verified'],
-    ['verified', 0, 1, 'not_ok', 'failed'],
-    ['verified', 0, 100, 'unclear', 'verified'],
-    ['failed', 0, 1, 'not_ok', 'failed'],
-    ['failed', 0, 100, 'unclear', 'failed'],
-    ['failed', 0, 100, 'ok', 'verified'],
-    ['verified', 1, 100, 'not_ok', 'verified'],
-    ['verified', 1, 100, 'unclear', 'verified'],
-  ];
-  for (const [status, trusted, hours, required, after] of rows) {
-    it(`${status}${trusted === 1 ? ' (trusted)' : ''} after ${String(hours)} h, records ${required}: ${after}`, () => {
-      assert.equal(statusAfter({ status, trusted, created_at: 0 }, required, hours * HOUR), after);
+  describe('that loses a record', () => {
+    const lines: { level: string; [field: string]: unknown }[] = [];
+    const log = {
+      info: (fields: object) => void lines.push({ level: 'info', ...fields }),
+      warn: (fields: object) => void lines.push({ level: 'warn', ...fields }),
+    };
+    const checked = async (): Promise<DomainWithKeys> => verifyDomain({ ...deps(), graceMs: 72 * HOUR, log }, ref);
+    beforeEach(async () => {
+      resolver.zones = published(domain);
+      await checked();
+      resolver.zones['rp.acme.test TXT'] = [];
+      lines.length = 0;
     });
-  }
+
+    it('stays verified with the end of its countdown in the record, and tells operators once', async () => {
+      const since = clock.now();
+      const record = toDomainRecord(await checked(), hostname);
+      assert.deepEqual(
+        [record.status, record.failing_since, record.refused_at],
+        ['verified', new Date(since).toISOString(), new Date(since + 72 * HOUR).toISOString()],
+      );
+      clock.advance(HOUR);
+      assert.equal(toDomainRecord(await checked(), hostname).refused_at, record.refused_at);
+      assert.deepEqual(lines, [
+        {
+          level: 'warn',
+          event: 'domain_failing',
+          domain: 'acme.test',
+          account_id: domain.row.account_id,
+          lost: 'the SPF record at rp.acme.test is missing',
+          until: record.refused_at,
+        },
+      ]);
+    });
+
+    it('may be sent from until a check after the countdown; then its refusal says why', async () => {
+      const directory = createDomainDirectory({ db: temp.db, clock });
+      const { account_id: account } = domain.row;
+      const look = async () => {
+        directory.forget('acme.test');
+        return [await directory.isVerified(account, 'acme.test'), await directory.whyRefused(account, 'acme.test')];
+      };
+      for (let hours = 0; hours < 72; hours += 6) {
+        await checked();
+        clock.advance(6 * HOUR);
+        assert.deepEqual(await look(), [true, null]);
+      }
+      await checked();
+      assert.deepEqual(await look(), [
+        false,
+        `mail from acme.test is refused since ${new Date(clock.now()).toISOString()}, because the SPF record at rp.acme.test is missing`,
+      ]);
+      assert.equal(await directory.whyRefused('acc_other', 'acme.test'), null, 'told to nobody else');
+      assert.deepEqual(lines.at(-1), {
+        level: 'warn',
+        event: 'domain_status',
+        domain: 'acme.test',
+        account_id: account,
+        before: 'verified',
+        status: 'failed',
+        lost: 'the SPF record at rp.acme.test is missing',
+      });
+      resolver.zones = published(domain);
+      const back = toDomainRecord(await checked(), hostname);
+      assert.deepEqual([back.status, back.failing_since, back.refused_at], ['verified', null, null]);
+      assert.deepEqual([lines.at(-1)?.level, lines.at(-1)?.['status']], ['info', 'verified']);
+    });
+
+    it('is well again in the record as soon as all is found', async () => {
+      await checked();
+      resolver.zones = published(domain);
+      const record = toDomainRecord(await checked(), hostname);
+      assert.deepEqual([record.status, record.failing_since, record.refused_at], ['verified', null, null]);
+      assert.deepEqual(
+        lines.map(({ event }) => event),
+        ['domain_failing', 'domain_recovered'],
+      );
+    });
+
+    it('does not begin a countdown twice where two checks meet', async () => {
+      await Promise.all([checked(), checked()]);
+      assert.equal(lines.length, 1);
+    });
+
+    it('has a record without an answer that is older than its check', async () => {
+      const before = clock.now();
+      resolver.zones = { ...published(domain), 'rp.acme.test TXT': 'SERVFAIL' };
+      clock.advance(HOUR);
+      const record = toDomainRecord(await checked(), hostname);
+      assert.deepEqual([record.status, record.failing_since, record.checked_at], ['verified', null, new Date(clock.now()).toISOString()]);
+      const spf = record.records.find(({ purpose }) => purpose === 'spf');
+      assert.equal(spf?.checked_at, new Date(before).toISOString());
+      assert.deepEqual(notesOn(record, clock.now()), [
+        'DNS did not answer for the SPF record at rp.acme.test. That changes nothing: check again later.',
+      ]);
+    }); // prettier-ignore
+  });
 });

@@ -31,7 +31,7 @@ describe('housekeeping/domain-checks', () => {
     const warned: unknown[] = [];
     const log = { warn: (fields: object) => warned.push(fields), info: () => undefined };
     const hostname = 'mail.posthorn.test';
-    const deps = { db, clock, resolver, hostname, log, keyring: openKeyring(folder) };
+    const deps = { db, clock, resolver, hostname, log, graceMs: 0, keyring: openKeyring(folder) };
     const { id: accountId } = await ensureDefaultAccount(deps);
     const domain = await addDomain(deps, { accountId, name: 'acme.test' });
     await addDomain(deps, { accountId, name: 'trusted.test', trusted: true });
@@ -65,5 +65,37 @@ describe('housekeeping/domain-checks', () => {
     clock.jump(-30 * 24 * 3_600_000);
     await rule.step();
     assert.equal(await status(), 'failed', 'a check that is yet to come was none');
+  });
+
+  it('looks every half hour at a domain that has lost a record, and once more when its countdown is over', async () => {
+    const clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
+    const { db } = temp;
+    const resolver = new FakeResolver();
+    const deps = {
+      db,
+      clock,
+      resolver,
+      hostname: 'mail.posthorn.test',
+      graceMs: 45 * 60_000,
+      keyring: openKeyring(folder),
+    };
+    const { id: accountId } = await ensureDefaultAccount(deps);
+    const domain = await addDomain(deps, { accountId, name: 'acme.test' });
+    const rule = domainChecks(deps);
+    const checkedAfter = async (minutes: number): Promise<boolean> => {
+      clock.advance(minutes * 60_000);
+      await rule.step();
+      const row = await db.read<DomainRow>('domains').first();
+      return row?.checked_at === clock.now();
+    };
+    resolver.zones = Object.fromEntries(
+      recordsOf(domain, deps.hostname).map(({ host, type, value }) => [`${host} ${type}`, [value]]),
+    );
+    assert.ok(await checkedAfter(0));
+    resolver.zones = {};
+    assert.deepEqual([await checkedAfter(359), await checkedAfter(1)], [false, true]);
+    assert.deepEqual([await checkedAfter(29), await checkedAfter(1)], [false, true]);
+    assert.deepEqual([await checkedAfter(14), await checkedAfter(1), await checkedAfter(1)], [false, true, false]);
+    assert.equal((await db.read<DomainRow>('domains').first())?.status, 'failed');
   });
 });

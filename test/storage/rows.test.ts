@@ -17,7 +17,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   },
   domains: {
     id: 'dom_1', account_id: ACCOUNT, name: 'acme.test', status: 'verified', trusted: 1, return_path: 'rp.acme.test', track_opens: null,
-    track_clicks: 0, records_json: JSON.stringify([odd]), created_at: NOW, verified_at: NOW, checked_at: null,
+    track_clicks: 0, records_json: JSON.stringify([odd]), created_at: NOW, verified_at: NOW, checked_at: null, failing_since: null, found_again_at: null, refused_at: null, told_at: null,
   },
   dkim_keys: {
     id: 'dkm_1', domain_id: 'dom_1', selector: 's1', algorithm: 'rsa-sha256', private_key_sealed: odd, public_key: odd, state: 'active',

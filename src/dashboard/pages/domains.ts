@@ -1,9 +1,12 @@
 /** Sending domains: the DNS records to publish with what DNS says now, checks, DKIM keys, tracking. */
 import { Problem } from '../../base/problem.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
+import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
+import type { DashboardDeps } from '../deps.ts';
 import { filledIn, given, textOf } from '../forms.ts';
 import { pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { spanText } from '../words.ts';
 
 const WHERE = '/domains';
 
@@ -13,16 +16,24 @@ interface DomainList {
   previous_cursor: string | null;
 }
 
-export function domainPages(): Page[] {
+type Deps = Pick<DashboardDeps, 'config'>;
+
+export function domainPages({ config }: Deps): Page[] {
   return [
     get(WHERE, (visit) => list(visit, null)),
     post(WHERE, add),
-    get(`${WHERE}/:id`, details),
+    get(`${WHERE}/:id`, (visit) => details(visit, config.domains.grace)),
     get(`${WHERE}/:id/zone`, zone),
     post(`${WHERE}/:id`, change),
     post(`${WHERE}/:id/verify`, async (visit) => {
-      const { status } = await visit.ask<DomainRecord>('verifyDomain', { params: visit.params });
-      return move(placeOf(visit), status === 'verified' ? 'Verified: you can send from it.' : 'DNS was asked. What is missing or wrong stands below.'); // prettier-ignore
+      const domain = await visit.ask<DomainRecord>('verifyDomain', { params: visit.params });
+      // What is not right stands on the page itself, in the colour of what it means.
+      const isRight =
+        domain.records.every(({ required, status }) => !required || status === 'ok') &&
+        unansweredOf(domain).length === 0;
+      return isRight
+        ? move(placeOf(visit), 'All required DNS records are found: mail from it goes.')
+        : move(placeOf(visit));
     }),
     post(`${WHERE}/:id/rotate`, async (visit) => {
       await visit.ask('rotateDomainDkim', { params: visit.params });
@@ -45,7 +56,7 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
     ...domain,
     wrong: domain.records.filter(({ status }) => status !== 'ok').length,
     all: domain.records.length,
-    checkedAt: domain.records[0]?.checked_at ?? null,
+    ...stateOnPage(domain),
   }));
   const data = { rows, pager: pagerOf(WHERE, query, domains), fault, entered: filledIn(visit.form) };
   return view('domains', 'Domains', data, fault?.status ?? 200);
@@ -62,16 +73,37 @@ async function add(visit: Visit): Promise<Shown> {
   }
 }
 
-async function details(visit: Visit): Promise<Shown> {
+async function details(visit: Visit, graceMs: number): Promise<Shown> {
   const domain = await visit.ask<DomainRecord>('getDomain', { params: visit.params });
-  const isDrifted = domain.status === 'verified' && domain.records.some(({ required, status }) => required && status !== 'ok'); // prettier-ignore
   return view('domain', domain.name, {
-    domain: { ...domain, records: domain.records.map((one) => ({ ...one, purposeText: purposes[one.purpose] })) },
-    isDrifted,
-    checkedAt: domain.records[0]?.checked_at ?? null,
+    domain: { ...domain, records: domain.records.map((one) => recordOnPage(one, domain.trusted)) },
+    ...stateOnPage(domain),
+    graceText: graceMs === 0 ? null : spanText(graceMs),
+    isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
     opens: tracking(domain.track_opens),
     clicks: tracking(domain.track_clicks),
   });
+}
+
+/** What the badge says, which required records are lost, and what DNS did not answer. */
+export function stateOnPage(domain: DomainRecord) {
+  const state = stateOf(domain);
+  const lost = lostOf(domain.records);
+  return {
+    state,
+    badge: state === 'unverified' ? domain.status : state,
+    lost: lost.length === 0 && state === 'unverified' ? null : capital(lostText(lost)),
+    because: lostText(lost),
+    publish: lost,
+    unanswered: unansweredOf(domain).map(recordName).join(' and the '),
+  };
+}
+
+/** A record that DNS was not asked for is not missing, and of a trusted domain nothing depends on it. */
+function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean): object {
+  const { status, checked_at: checkedAt, purpose } = record;
+  const found = isTrusted && status !== 'ok' ? 'not_found' : status;
+  return { ...record, badge: checkedAt === null ? 'not_asked' : found, purposeText: purposes[purpose] };
 }
 
 /** As people who know mail write them. */

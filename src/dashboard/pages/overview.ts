@@ -1,10 +1,12 @@
 /** The overview: is mail going out, does it arrive, and what needs somebody? */
 import { statfs } from 'node:fs/promises';
 import type { DomainRecord } from '../../domains/domain-record.ts';
+import { stateOf, type DomainState } from '../../domains/lost-records.ts';
 import type { StatType } from '../../events/stats.ts';
 import { figure, type Plot } from '../chart.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { spanOf } from '../links.ts';
+import { stateOnPage } from './domains.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 
 export interface StatsRecord {
@@ -16,6 +18,7 @@ export interface StatsRecord {
 
 const HOUR_MS = 3_600_000;
 const MOST_SHOWN = 8;
+const MOST_DOMAINS = 5;
 
 type Deps = Pick<DashboardDeps, 'config'>;
 
@@ -59,8 +62,9 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     chart: volumeChart(stats),
     isEmpty: stats.total.sent === 0,
     problems: problems.data,
-    domains: domains.data.filter(({ status }) => status !== 'verified'),
-    drifted: domains.data.filter(isDrifted),
+    unverified: domains.data.filter((domain) => stateOf(domain) === 'unverified'),
+    refused: inTrouble(domains.data, 'refused'),
+    failing: inTrouble(domains.data, 'failing'),
     listed: (moments?.checks ?? []).filter(({ state }) => state === 'listed'),
     hasDomains: domains.data.length > 0,
     disabled: webhooks.data.filter(({ status }) => status === 'disabled'),
@@ -70,9 +74,13 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   });
 }
 
-/** A domain that sends while a record it needs is not what it should be. */
-export const isDrifted = ({ status, records }: Pick<DomainRecord, 'status' | 'records'>): boolean =>
-  status === 'verified' && records.some((one) => one.required && one.checked_at !== null && one.status !== 'ok');
+/** The first few domains in this state, those first that are refused soonest, and how many more there are. */
+function inTrouble(domains: readonly DomainRecord[], state: DomainState): object {
+  const found = domains
+    .filter((domain) => stateOf(domain) === state)
+    .sort((a, b) => (a.refused_at ?? '').localeCompare(b.refused_at ?? ''));
+  return { shown: found.slice(0, MOST_DOMAINS).map((domain) => ({ ...domain, ...stateOnPage(domain) })), more: Math.max(0, found.length - MOST_DOMAINS) };
+} // prettier-ignore
 
 const LITTLE_FREE = 0.1;
 

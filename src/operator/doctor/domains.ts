@@ -1,7 +1,10 @@
 /** Are the records of the sending domains in DNS: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports? */
+import { rfc3339 } from '../../base/rfc3339.ts';
 import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
+import { publishText, recordName } from '../../domains/lost-records.ts';
 import type { DnsRecord } from '../../domains/dns-records.ts';
 import { lookUpRecords, type Found } from '../../domains/verify.ts';
+import type { DomainRow } from '../../storage/tables.ts';
 import { trackingTargetOf } from '../../tracking/host.ts';
 import { counted, failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Missing, Probes } from './probes.ts';
@@ -29,26 +32,27 @@ export async function domains({ config, resolver, store }: Needs): Promise<reado
 async function faultsOf({ config, resolver }: Omit<Needs, 'store'>, domain: DomainWithKeys): Promise<Verdict[]> {
   const wanted = recordsOf(domain, config.smtp.hostname, trackingTargetOf(config));
   const found = await lookUpRecords({ resolver }, wanted);
-  const { name, status } = domain.row;
-  const isAwaited = status === 'pending';
-  return wanted.flatMap((record, at) => faultOf(name, isAwaited, record, found[at] ?? { status: 'unknown' }));
+  const { row } = domain;
+  return wanted.flatMap((record, at) => faultOf(row, record, found[at] ?? { status: 'unknown' }));
 }
 
 /** What else is optional was the owner's choice to leave out: an Ed25519 key, a tracking host. */
-function faultOf(domain: string, isAwaited: boolean, record: DnsRecord, found: Found): Verdict[] {
+function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   if (found.status === 'ok' || (found.status === 'missing' && !record.required && record.purpose !== 'dmarc')) return [];
-  const what = `${domain}: the ${nameOf(record)} at ${record.host}`;
+  const { name, status } = row;
+  const what = `${name}: the ${recordName(record)}`;
   if (found.status === 'unknown') return [warning(`${what} cannot be looked up`, 'See the line of `resolver`.')];
-  const why = found.status === 'missing' ? `${what} is missing` : `${what} is not as it should be: ${short(found.found)}`;
-  const cure = `Publish: ${record.host}. ${record.type} ${record.value}   (all of them: posthorn domains records ${domain})`;
-  return [record.required && !isAwaited ? failed(why, cure) : warning(why, cure)];
+  const fault = found.status === 'missing' ? `${what} is missing` : `${what} is not as it should be: ${short(found.found)}`;
+  const why = record.required ? `${fault}${meaningOf(row)}` : fault;
+  const cure = `Publish: ${publishText(record)}   (all of them: posthorn domains records ${name})`;
+  return [record.required && status !== 'pending' ? failed(why, cure) : warning(why, cure)];
 } // prettier-ignore
 
-const names: Readonly<Record<DnsRecord['purpose'], string>> = {
-  dkim: 'DKIM key', spf: 'SPF record', return_path: 'MX record of the return path', dmarc: 'DMARC record',
-  tracking: 'alias of the tracking host', mx: 'MX record',
-}; // prettier-ignore
-const nameOf = ({ purpose }: DnsRecord): string => names[purpose];
+/** What a lost record means for the domain's mail, as far as a check has found it, too. */
+function meaningOf({ status, refused_at: at }: DomainRow): string {
+  if (at === null) return '';
+  return status === 'verified' ? `; mail from it keeps going until ${rfc3339(at)}` : `; mail from it is refused since ${rfc3339(at)}`;
+} // prettier-ignore
 
 const short = (text: string | null): string => (text ?? '').replaceAll('\n', ' | ').slice(0, 120);
 

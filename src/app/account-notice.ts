@@ -1,0 +1,93 @@
+/**
+ * A mail to the people of an account about something of theirs that stopped or will stop: nobody looks at a dashboard every day. Its
+ * rows are committed with what it tells of, so that it goes exactly once.
+ */
+import { newId } from '../base/id.ts';
+import type { Config } from '../config/schema.ts';
+import { parseMailbox, type Mailbox } from '../mail/address.ts';
+import { ownersOf } from '../members/member-store.ts';
+import { hintsOf } from '../messages/due-hint.ts';
+import { ownMailRows, type OwnMail } from '../messages/own-mail.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { Rows } from '../storage/rows.ts';
+import type { Ground } from './ground.ts';
+
+/** What a notice says. */
+export interface NoticeText {
+  subject: string;
+  lines: readonly string[];
+}
+
+/** The mails as rows, how many people they tell, and what to do once they are on disk. */
+export interface Notice {
+  rows: readonly Rows[];
+  told: number;
+  written(): void;
+}
+
+export interface AccountNotices {
+  /** Before the transaction begins. */
+  prepare(): Promise<void>;
+  /** Inside of it. */
+  of(tx: Pick<Connection, 'all'>, accountId: string, text: NoticeText): Promise<Notice>;
+}
+
+export function accountNotices({
+  clock,
+  bells,
+  ownAccount,
+  config,
+  notices,
+}: Pick<Ground, 'clock' | 'bells' | 'ownAccount' | 'config' | 'notices'>): AccountNotices {
+  return {
+    prepare: () => ownAccount.ensure(),
+    async of(tx, accountId, text) {
+      const now = clock.now();
+      const [from, to] = [await senderFor(tx, accountId, config), await peopleOf(tx, accountId, config)];
+      const mails = to.map((one) => ownMailRows(noticeMail(text, from, one, now), now, notices.retry));
+      return {
+        rows: mails,
+        told: mails.length,
+        written() {
+          bells.deliveries.ring(mails.flatMap(hintsOf));
+        },
+      };
+    },
+  };
+}
+
+/** Those who see the account; where nobody does, those who see all accounts, and otherwise the operator. */
+async function peopleOf(tx: Pick<Connection, 'all'>, accountId: string, { smtp }: Config): Promise<Mailbox[]> {
+  const owners = await ownersOf(tx, accountId);
+  const addresses = owners.length > 0 ? owners : [smtp.operatorAddress ?? ''];
+  return addresses.flatMap((address) => {
+    const parsed = parseMailbox(address, { smtputf8: true });
+    return parsed.kind === 'bad' ? [] : [parsed.mailbox];
+  });
+}
+
+/** A domain of theirs with all its records, so that the mail is signed and trusted; where there is none, our own name. */
+async function senderFor(tx: Pick<Connection, 'all'>, accountId: string, { smtp }: Config): Promise<Mailbox> {
+  const [verified] = await tx.all<{ name: string }>(
+    `SELECT name FROM domains WHERE account_id = ? AND status = 'verified' AND failing_since IS NULL ORDER BY created_at, id LIMIT 1`,
+    [accountId],
+  );
+  const domain = verified?.name ?? smtp.hostname;
+  return { name: 'Posthorn', address: `postmaster@${domain}`, local: 'postmaster', domain };
+}
+
+/** The mail to one of them. Pure but for its id. */
+function noticeMail({ subject, lines }: NoticeText, from: Mailbox, to: Mailbox, now: number): OwnMail {
+  return {
+    id: newId('msg', now),
+    from,
+    to,
+    subject,
+    content: {
+      kind: 'text',
+      text: [...lines, ''].join('\n'),
+      headers: [['Auto-Submitted', 'auto-generated']],
+      attachments: [],
+    },
+  };
+}

@@ -1,0 +1,91 @@
+/** What is wrong with a domain, in words: one place for pages, commands, mails, logs and reasons. Pure. */
+import type { DnsRecord, RecordPurpose } from './dns-records.ts';
+import type { DomainRecord } from './domain-record.ts';
+
+/**
+ * `trusted`: verified without DNS. `failing`: it sends, but has lost a required record. `refused`: it lost one, and its mail is
+ * refused. `unverified`: its records were never all found.
+ */
+export type DomainState = 'trusted' | 'verified' | 'failing' | 'refused' | 'unverified';
+
+export function stateOf({
+  trusted,
+  status,
+  failing_since,
+  verified_at,
+}: Pick<DomainRecord, 'trusted' | 'status' | 'failing_since' | 'verified_at'>): DomainState {
+  if (trusted) return 'trusted';
+  if (status === 'verified') return failing_since === null ? 'verified' : 'failing';
+  return status === 'failed' && verified_at !== null ? 'refused' : 'unverified';
+}
+
+const names: Readonly<Record<RecordPurpose, string>> = {
+  dkim: 'DKIM key',
+  spf: 'SPF record',
+  return_path: 'MX record of the return path',
+  dmarc: 'DMARC record',
+  tracking: 'alias of the tracking host',
+  mx: 'MX record',
+};
+
+/** `SPF record at rp.acme.example`. */
+export const recordName = ({ purpose, host }: Pick<DnsRecord, 'purpose' | 'host'>): string =>
+  `${names[purpose]} at ${host}`;
+
+type Checked = Pick<DomainRecord['records'][number], 'purpose' | 'host' | 'required' | 'status' | 'checked_at'>;
+
+/** Required records that DNS did not show as they should be when it last answered. */
+export const lostOf = <R extends Checked>(records: readonly R[]): R[] =>
+  records.filter(({ required, status, checked_at }) => required && checked_at !== null && status !== 'ok');
+
+/** `the SPF record at rp.acme.example is missing and the DKIM key at ... is not as it should be`. */
+export function lostText(lost: readonly Pick<Checked, 'purpose' | 'host' | 'status'>[]): string {
+  if (lost.length === 0) return 'a required DNS record is missing or wrong';
+  return lost
+    .map((one) => `the ${recordName(one)} is ${one.status === 'missing' ? 'missing' : 'not as it should be'}`)
+    .join(' and ');
+}
+
+/** As a line of a zone file, for people to read: a long value is not cut into strings. */
+export const publishText = ({ host, type, value }: Pick<DnsRecord, 'host' | 'type' | 'value'>): string =>
+  `${host}. ${type} ${value}`;
+
+type Shown = Pick<
+  DomainRecord,
+  'name' | 'trusted' | 'status' | 'checked_at' | 'failing_since' | 'refused_at' | 'verified_at' | 'records'
+>;
+
+/** Records that DNS gave no answer for at the last check: nothing follows from that. */
+export const unansweredOf = <R extends Checked>(domain: { checked_at: string | null; records: readonly R[] }): R[] =>
+  domain.checked_at === null ? [] : domain.records.filter(({ checked_at: at }) => at !== domain.checked_at);
+
+/** What there is to say of a domain, in whole sentences; nothing where all is well. */
+export function notesOn(domain: Shown, now: number): string[] {
+  const unanswered = unansweredOf(domain).map(recordName);
+  return [
+    ...stateNotes(domain, now),
+    ...(unanswered.length === 0 ? [] : [`DNS did not answer for the ${unanswered.join(' and the ')}. That changes nothing: check again later.`]),
+  ];
+} // prettier-ignore
+
+function stateNotes(domain: Shown, now: number): string[] {
+  const lost = lostText(lostOf(domain.records));
+  const { name, refused_at: at } = domain;
+  switch (stateOf(domain)) {
+    case 'trusted':
+      return ['Trusted: DNS is not asked, and mail from it goes.'];
+    case 'failing':
+      return [
+        at === null || Date.parse(at) <= now
+          ? `${capital(lost)}. Mail from ${name} is refused as soon as another check finds that.`
+          : `${capital(lost)}. Mail from ${name} keeps going until ${at}, and is refused after that.`,
+      ];
+    case 'refused':
+      return [`Mail from ${name} is refused${at === null ? '' : ` since ${at}`}, because ${lost}.`];
+    case 'verified':
+    case 'unverified':
+      return [];
+  }
+}
+
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

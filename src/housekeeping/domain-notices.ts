@@ -1,0 +1,54 @@
+/**
+ * The people of an account are told by mail, once for each failure, that a domain of theirs has lost a DNS record. That they have been
+ * told is noted in the domain's row together with the mail, whichever process or request found the record missing.
+ */
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import type { DomainDeps } from '../domains/domain-store.ts';
+import { domainsToTellOf, noteTold } from '../domains/domain-watch.ts';
+import type { DomainWithKeys } from '../domains/domain-record.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { Rows } from '../storage/rows.ts';
+import type { Rule } from './housekeeping.ts';
+
+/** How the people of a domain hear that it has lost a record. */
+export interface DomainNotice {
+  /** Before anything is written. */
+  prepare(): Promise<void>;
+  /** What is committed together with the note that they were told, how many people that tells, and what to do once it is on disk. */
+  of(
+    tx: Pick<Connection, 'all'>,
+    domain: DomainWithKeys,
+  ): Promise<{ rows: readonly Rows[]; told: number; written(): void }>;
+}
+
+interface Deps extends DomainDeps {
+  clock: Clock;
+  log: Pick<Log, 'info'>;
+  notice: DomainNotice;
+}
+
+const STEP = 20;
+
+export function domainNotices(deps: Deps): Rule {
+  return {
+    name: 'domain notices',
+    everyMs: 60_000,
+    stepRows: STEP,
+    silent: true,
+    async step() {
+      const due = await domainsToTellOf(deps, STEP);
+      if (due.length > 0) await deps.notice.prepare();
+      for (const domain of due) await tell(deps, domain);
+      return due.length;
+    },
+  };
+}
+
+async function tell({ db, clock, log, notice }: Deps, { row, keys }: DomainWithKeys): Promise<void> {
+  const done = await noteTold({ db, clock }, row.id, (tx, now) => notice.of(tx, { row: now, keys }));
+  if (done === null) return;
+  done.written();
+  const fields = { event: 'domain_notice', domain: row.name, account_id: row.account_id, told: done.told };
+  log.info(fields, 'mails about a lost DNS record of a domain were written to its people');
+}

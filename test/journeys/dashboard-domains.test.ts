@@ -1,0 +1,130 @@
+/** What the dashboard says of a domain: before and after a check, while a lost record is waited for, and once its mail is refused. */
+import assert from 'node:assert/strict';
+import type { DomainRecord } from '../../src/domains/domain-record.ts';
+import { startTestApp, type TestApp } from '../support/app.ts';
+import { signedIn, type Browser } from '../support/browser.ts';
+import { htmlFaults } from '../support/html.ts';
+import type { Zones } from '../support/zones.ts';
+
+const HOUR = 3_600_000;
+const SPF = 'rp.shop.test TXT';
+
+describe('dashboard: domains', () => {
+  let app: TestApp;
+  let browser: Browser;
+  let whole: Zones;
+  let page: string;
+
+  const begin = async (settings: Record<string, unknown> = {}): Promise<void> => {
+    app = await startTestApp({ settings });
+    browser = await signedIn(app.url, app.operator);
+    const { id } = await app.operator.call('domains.add', { name: 'shop.test' });
+    page = `/domains/${id}`;
+    whole = { ...app.resolver.zones };
+    const { records } = (await app.get<DomainRecord>('/v1/domains/shop.test')).body;
+    for (const { host, type, value } of records) whole[`${host} ${type}`] = [value];
+    app.resolver.zones = whole;
+  };
+  afterEach(() => app.stop());
+
+  /** The text of the page's main part, with the boxes that are coloured. */
+  const textOf = (html: string): string =>
+    html
+      .slice(html.indexOf('<main'), html.indexOf('</main>'))
+      .replaceAll(/<(?:p|div) class="(said|warn|fault|note)"[^>]*>/g, '[$1] ')
+      .replaceAll(/<[^>]*>/g, ' ')
+      .replaceAll(/\s+/g, ' ');
+  const open = async (where: string): Promise<string> => {
+    const { html, status } = await browser.open(where);
+    assert.equal(status, 200, html);
+    assert.deepEqual(htmlFaults(html), []);
+    return textOf(html);
+  };
+  /** Presses the button of the domain's page. */
+  const check = async (): Promise<string> => {
+    await browser.open(page);
+    const { html } = await browser.submit(`${page}/verify`);
+    assert.deepEqual(htmlFaults(html), []);
+    return textOf(html);
+  };
+  const lose = (): void => {
+    app.resolver.zones = { ...whole, [SPF]: [] };
+  };
+  it('a new domain: not asked is not missing, and missing means refused', async () => {
+    await begin();
+    const before = await open(page);
+    assert.match(before, /DNS was not asked yet/);
+    assert.match(before, /not asked/);
+    assert.doesNotMatch(before, /missing|\[/);
+    app.resolver.zones = { ...whole, [SPF]: [] };
+    const after = await check();
+    assert.match(after, /\[warn\] The SPF record at rp\.shop\.test is missing\. Mail from shop\.test is refused until a check finds all required records/);
+    assert.doesNotMatch(after, /\[said\]/);
+    app.resolver.zones = whole;
+    assert.match(await check(), /\[said\] All required DNS records are found: mail from it goes\./);
+  }); // prettier-ignore
+
+  it('a verified one says before a check what a lost record means, and after it until when mail goes', async () => {
+    await begin();
+    await check();
+    assert.match(await open(page), /Should a check find a required record missing, mail keeps going for 3 d, you are told by mail, and only then it is refused\./);
+    lose();
+    const after = await check();
+    assert.doesNotMatch(after, /\[said\]/, 'nothing green');
+    assert.match(after, /shop\.test failing/);
+    assert.match(after, /\[warn\] The SPF record at rp\.shop\.test is missing\. Mail from shop\.test keeps going until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\. Publish at rp\.shop\.test \(TXT\): v&#x3D;spf1 a:mail\.posthorn\.test ~all/);
+    assert.match(after, /one that does not changes nothing before it ends/);
+    assert.match(await open('/'), /\[warn\] shop\.test : the SPF record at rp\.shop\.test is missing\. Mail from it keeps going until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\./);
+    assert.match(await open('/domains'), /shop\.test failing The SPF record at rp\.shop\.test is missing; mail goes until 2026-02-03 09:30:00/);
+    app.resolver.zones = whole;
+    assert.match(await check(), /\[said\] All required DNS records are found/);
+    assert.doesNotMatch(await open('/'), /\[warn\]/);
+  }); // prettier-ignore
+
+  it('a refused one says so in red, since when, why, and what to publish', async () => {
+    await begin({ domains: { grace: '6h' } });
+    await check();
+    lose();
+    await check();
+    app.clock.advance(6 * HOUR);
+    const text = await check();
+    assert.match(text, /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\. It is taken again as soon as a check finds all required records\. Publish at rp\.shop\.test \(TXT\):/);
+    assert.match(await open('/'), /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\./);
+    assert.match(await open('/domains'), /shop\.test refused The SPF record at rp\.shop\.test is missing; mail is refused/);
+  }); // prettier-ignore
+
+  it('says that DNS did not answer, and that nothing follows from it', async () => {
+    await begin();
+    await check();
+    app.clock.advance(HOUR);
+    app.resolver.zones = { ...whole, [SPF]: 'SERVFAIL' };
+    const text = await check();
+    assert.match(text, /\[note\] DNS did not answer for the SPF record at rp\.shop\.test\. That changes nothing: check again later\./);
+    assert.doesNotMatch(text, /\[(?:said|warn|fault)\]/);
+    assert.match(text, /shop\.test verified/);
+  }); // prettier-ignore
+
+  it('a trusted domain never looks broken', async () => {
+    await begin();
+    await browser.open(page);
+    await browser.submit(`${page}/remove`);
+    const looks = async (): Promise<void> => {
+      for (const where of ['/domains/acme.test', '/domains', '/']) {
+        assert.doesNotMatch(await open(where), /\[(?:warn|fault)\]|missing|failing|refused since|b-pending/, where);
+      }
+    };
+    await looks();
+    assert.match(await open('/domains/acme.test'), /acme\.test trusted .* Trusted: DNS is not asked, and mail from it goes/);
+    assert.match(await open('/domains'), /acme\.test trusted DNS is not asked/);
+    await app.request('POST', '/v1/domains/acme.test/verify');
+    await looks();
+  }); // prettier-ignore
+
+  it('says where there is no grace that a check refuses at once', async () => {
+    await begin({ domains: { grace: '0s' } });
+    await check();
+    assert.match(await open(page), /Should a check find a required record missing, mail from it is refused at once\./);
+    lose();
+    assert.match(await check(), /\[fault\] Mail from shop\.test is refused since/);
+  });
+});
