@@ -9,7 +9,13 @@ import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
 import type { Database } from './storage/database.ts';
+import { sqliteFile } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
+import { HeldMemory } from './api/held-memory.ts';
+import { Newcomers } from './api/newcomers.ts';
+import { bodyLimits } from './api/body.ts';
+import type { UsedUp } from './base/budgets.ts';
+import { createKnownDevices } from './members/known-device.ts';
 import { createPasswords } from './members/password.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
@@ -19,7 +25,7 @@ import { createDashboard } from './dashboard/dashboard.ts';
 import { listenApart } from './dashboard/listen.ts';
 import { firstSetUpLink, type SetUpLinkRecord } from './operator/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/control-server.ts';
-import { makeDataFolder } from './operator/data-folder.ts';
+import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
 import { createHistory } from './operator/history.ts';
 import { serveMetrics } from './operator/metrics.ts';
 import { Unavailable } from './operator/unavailable.ts';
@@ -72,10 +78,16 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
+  const closed = closeToOthers(sqliteFile(config.storage.url));
   const ground = await openGround(config, overrides, (deliveryId) => {
     delivery.mta.complained(deliveryId);
   });
   const { clock, log, db, keyring, bells, fetch, random, meters, live } = ground;
+  if (closed.length > 0)
+    log.warn(
+      { event: 'files_closed', files: closed },
+      'other users of this machine could read the database: they no longer can',
+    );
   /** The ports for mail, once they are there. */
   let listening: InboundPorts | null = null;
 
@@ -86,9 +98,24 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random, notice: disabledNotice(notices, config) }); // prettier-ignore
   const metrics = buildMetrics(ground, mta);
   const accountWindows = new Windows();
+  const usedUp: UsedUp = (budget) => meters?.usedUp(budget);
+  const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
+  const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
   const isListening = (): boolean => listening !== null;
-  const api = buildApi(ground, { accept, mta, holds, webhooks, metrics, accountWindows, certificate, isListening });
-  const inbound = buildInbound(ground, accept, accountWindows);
+  const api = buildApi(ground, {
+    accept,
+    mta,
+    holds,
+    webhooks,
+    metrics,
+    accountWindows,
+    held,
+    newcomers,
+    usedUp,
+    certificate,
+    isListening,
+  });
+  const inbound = await buildInbound(ground, accept, accountWindows);
   const operator = buildOperator(ground, delivery, accept, () => listening);
   const history = createHistory({
     db,
@@ -101,7 +128,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   const dashboard = createDashboard({
     db, clock, log, keyring, operator, config, version, history,
-    routes: api.routes, passwords: createPasswords(), audit: ground.auditLog,
+    routes: api.routes, passwords: createPasswords(usedUp), audit: ground.auditLog, held, newcomers, usedUp,
+    devices: createKnownDevices(keyring.derive('known devices')),
   }); // prettier-ignore
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
@@ -130,7 +158,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     const url = await listen(api, config.http);
     if (isApart) {
       const { port } = config.dashboard;
-      running.apart = await listenApart({ clock, log }, dashboard, { host: config.http.host, port, tls: certificate });
+      running.apart = await listenApart({ clock, log, newcomers }, dashboard, {
+        host: config.http.host,
+        port,
+        tls: certificate,
+      });
     }
     running.control = await serveControl(operator, config.dataDir);
     if (metrics !== null && config.metrics.port !== null) {

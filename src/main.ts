@@ -1,6 +1,9 @@
 /** The `posthorn` program: its arguments say which command runs. */
 import { exitCodes, run } from './cli/cli.ts';
 
+// Whatever is made (the database, backups, exports) is for this user alone, whatever umask the shell or the unit has.
+process.umask(0o077);
+
 // Whoever reads us through a pipe (`posthorn events tail | head`) may have had enough: that is no fault.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0);

@@ -33,7 +33,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   data: [],
   // 2: the concepts, each with its store
   accounts: ['storage', 'base'],
-  members: ground,
+  members: ['data', ...ground],
   keys: ['accounts', 'storage', 'base'],
   events: ['mail', 'storage', 'base'],
   suppressions: ground,

@@ -1,7 +1,8 @@
-/** Reading a request's body: limited in size and pace, unpacked where it comes as gzip, and drained where it is refused. */
+/** Reading a request's body: limited in size, pace and time, unpacked where it comes as gzip, and drained where it is refused. */
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
+import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 
@@ -12,13 +13,21 @@ export interface BodyLimits {
   singleBodyBytes: number;
   /** Most bytes read and thrown away of a refused body, so that a client that writes before it reads gets the answer. */
   drainBytes: number;
-  /** Most bytes that the bodies of all requests may take at once; more answers 503. */
+  /** Most bytes that the bodies of all requests may take at once; more answers 503 (held-memory.ts). */
   heldBytes: number;
-  /** Longest pause within a body, in milliseconds. */
+  /** How long a body may fall behind `leastPace`, in milliseconds; also its longest pause. */
   idleMs: number;
+  /** Bytes a second that a body has to come with. */
+  leastPace: number;
+  /** Longest time for all of the body, in milliseconds; null where the time for the whole request is the limit. */
+  wholeMs: number | null;
 }
 
+const KIB = 1024;
 const MIB = 1024 * 1024;
+
+/** What a stranger may send, who has shown neither a key nor a session: `/login`, `/setup/…`, `/t/u/…`. */
+export const strangerLimits = { bodyBytes: budgets.open_form_bytes.most, wholeMs: budgets.open_form_ms.most } as const;
 
 export const bodyLimits: BodyLimits = {
   bodyBytes: 50 * MIB,
@@ -26,6 +35,8 @@ export const bodyLimits: BodyLimits = {
   drainBytes: 64 * MIB,
   heldBytes: 256 * MIB,
   idleMs: 30_000,
+  leastPace: 10_000,
+  wholeMs: null,
 };
 
 /** True if the request says that a body follows (RFC 9112 section 6.3). */
@@ -57,7 +68,10 @@ const unsupported = (why: string): Problem =>
   });
 
 const tooLarge = (most: number): Problem =>
-  new Problem('payload_too_large', `The body may have at most ${Math.floor(most / MIB)} MiB.`);
+  new Problem(
+    'payload_too_large',
+    `The body may have at most ${most < MIB ? `${Math.floor(most / KIB)} KiB` : `${Math.floor(most / MIB)} MiB`}.`,
+  );
 
 /** Told of each piece that is kept; it may throw to refuse it. */
 type Keep = (bytes: number) => void;
@@ -71,12 +85,28 @@ export async function readBody(
 ): Promise<Buffer> {
   if (declaredLength(request) > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
   if (encoding === 'identity' && isWhole(request)) return takeWhole(request, keep);
-  const watch = watchPace(clock, request, limits.idleMs);
+  const watch = watchPace(clock, request, limits);
   try {
     if (encoding === 'gzip') return await unpack(request, limits, keep, watch.stalled);
     return await collect(request, limits, keep, watch.stalled);
   } finally {
     watch.end();
+  }
+}
+
+/** The same for a form of a stranger. Throws `payload_too_large`, `request_timeout`, and what `keep` throws. */
+export async function readOpenForm(
+  { clock, usedUp, limits }: { clock: Clock; usedUp?: UsedUp | undefined; limits: BodyLimits },
+  request: IncomingMessage,
+  keep: Keep,
+): Promise<Buffer> {
+  try {
+    return await readBody({ clock, limits: { ...limits, ...strangerLimits } }, request, 'identity', keep);
+  } catch (error) {
+    const code = error instanceof Problem ? error.code : null;
+    if (code === 'payload_too_large') usedUp?.('open_form_bytes');
+    if (code === 'request_timeout') usedUp?.('open_form_ms');
+    throw error;
   }
 }
 
@@ -165,29 +195,57 @@ async function unpack(
 const damaged = (error: Error): Problem =>
   error instanceof Problem ? error : new Problem('invalid_json', 'The gzip data of the body is damaged.');
 
-/** Rejects when nothing has come for `idleMs`: one timer a body, set anew only where there was progress. */
-function watchPace(clock: Clock, request: IncomingMessage, idleMs: number): { stalled: Promise<never>; end(): void } {
+type Pace = Pick<BodyLimits, 'idleMs' | 'leastPace' | 'wholeMs'>;
+
+/** How often the pace is looked at within `idleMs`. */
+const LOOKS = 6;
+
+/**
+ * Rejects when the body is too slow. A body begins with a patience of `idleMs`, which time uses up and bytes give back, at
+ * `leastPace` and never beyond `idleMs`. So a short body has all of that time, a link that is slow but as fast as the least
+ * pace may go on, and bytes that came quickly at the start buy no time for a trickle at the end. Time in which this process
+ * was too busy to look is not counted. One timer a body.
+ */
+function watchPace(
+  clock: Clock,
+  request: IncomingMessage,
+  { idleMs, leastPace, wholeMs }: Pace,
+): { stalled: Promise<never>; end(): void } {
+  const step = Math.min(idleMs / LOOKS, wholeMs ?? Infinity);
+  const begun = clock.monotonic();
   let seen = request.socket.bytesRead;
+  let patience = idleMs;
   let timer = { cancel: (): void => undefined };
   const stalled = new Promise<never>((_, reject) => {
     const look = (): void => {
-      if (request.socket.bytesRead === seen) {
-        reject(new Problem('request_timeout', `Nothing of the body came for ${Math.round(idleMs / 1000)} s.`));
-        return;
-      }
-      seen = request.socket.bytesRead;
-      timer = clock.after(idleMs, look, { background: true });
+      const { bytesRead } = request.socket;
+      patience = Math.min(idleMs, patience - step + ((bytesRead - seen) / leastPace) * 1000);
+      seen = bytesRead;
+      if (wholeMs !== null && clock.monotonic() - begun >= wholeMs) {
+        reject(new Problem('request_timeout', `The body did not arrive within ${Math.round(wholeMs / 1000)} s.`));
+      } else if (patience <= 0) {
+        reject(
+          new Problem(
+            'request_timeout',
+            `The body came more slowly than ${Math.round(leastPace / 1000)} kB a second for ${Math.round(idleMs / 1000)} s.`,
+          ),
+        );
+      } else timer = clock.after(step, look, { background: true });
     };
-    timer = clock.after(idleMs, look, { background: true });
+    timer = clock.after(step, look, { background: true });
   });
   return { stalled, end: () => timer.cancel() };
 }
 
-/** Reads and forgets what is left of a refused body; resolves when it has ended, or when `most` bytes or a pause are too much. */
-export function drain(clock: Clock, request: IncomingMessage, most: number, idleMs: number): Promise<void> {
+/** Reads and forgets what is left of a refused body; resolves when it has ended, or when it is too large or too slow. */
+export function drain(
+  clock: Clock,
+  request: IncomingMessage,
+  { drainBytes: most, ...pace }: Pace & Pick<BodyLimits, 'drainBytes'>,
+): Promise<void> {
   return new Promise((resolve) => {
     let size = 0;
-    const watch = watchPace(clock, request, idleMs);
+    const watch = watchPace(clock, request, pace);
     const end = (): void => {
       watch.end();
       resolve();

@@ -28,6 +28,7 @@ import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
 import { batchId, Event, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
+import { StreamSlots } from './stream-slots.ts';
 
 export interface EventsDeps {
   db: Pick<Database, 'read' | 'fast'>;
@@ -74,6 +75,7 @@ type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 
 export function eventRoutes(deps: EventsDeps): Route[] {
   const tail = createEventTail(deps);
+  const slots = new StreamSlots();
   return [
     route(
       {
@@ -82,7 +84,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
         operationId: 'listEvents',
         summary: 'Read the event stream',
         description:
-          'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line.',
+          'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line. A key has 20 open streams at most, an account 100.',
         tag: 'events',
         scope: ['event:read'],
         query: EventsQuery,
@@ -93,10 +95,10 @@ export function eventRoutes(deps: EventsDeps): Route[] {
             types: ['text/event-stream', 'application/x-ndjson'],
           },
         },
-        problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
+        problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields', 'too_many_streams'],
         lasts: true,
       },
-      (call) => read(deps, tail, call),
+      (call) => read(deps, { tail, slots }, call),
     ),
   ];
 }
@@ -105,6 +107,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
 interface Reading {
   deps: EventsDeps;
   tail: EventTail;
+  slots: StreamSlots;
   call: EventsCall;
   filter: EventFilter;
   engagement: boolean;
@@ -112,14 +115,14 @@ interface Reading {
   list: string;
 }
 
-async function read(deps: EventsDeps, tail: EventTail, call: EventsCall): Promise<Reply> {
+async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   if (query.after !== undefined && query.before !== undefined) {
     throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other', { field: 'before' });
   }
   const reading: Reading = {
     deps,
-    tail,
+    ...shared,
     call,
     filter: filterOf(caller.accountId, query),
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
@@ -242,6 +245,7 @@ async function lines(reading: Reading): Promise<Reply> {
 
 async function serverSentEvents(reading: Reading): Promise<Reply> {
   const { deps, call } = reading;
+  call.whenOver(reading.slots.take(call.caller));
   const from = call.header('last-event-id') ?? call.query.after;
   // As for NDJSON: a cursor that is wrong has to be told now.
   const start = from === undefined ? await lastSequence(deps.db.read) : await positionOf(reading, from, 'after');

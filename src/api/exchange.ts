@@ -26,6 +26,8 @@ export interface Exchange {
   /** What stands after the `?`, undecoded. */
   readonly search: string;
   readonly ip: string;
+  /** It came over TLS. */
+  readonly isSecure: boolean;
   /** The value of a header by its lower-case name. */
   readonly header: (name: string) => string | undefined;
 
@@ -37,8 +39,6 @@ export interface Exchange {
   /** The body of a form, undecoded. */
   form: string;
   bodyBytes: number;
-  /** Bytes of the body that this request holds of the room for all bodies. */
-  heldBytes: number;
   idempotency: IdempotencyUse | null;
   replay: 'same' | 'mismatch' | null;
   /** The status a handler took an audit line for and wrote with its work, or null. */
@@ -46,7 +46,11 @@ export interface Exchange {
   answer: Answer | null;
 }
 
-export function openExchange(clock: Clock, request: IncomingMessage, ip: string, rate: Rate): Exchange {
+export function openExchange(
+  clock: Clock,
+  request: IncomingMessage,
+  { ip, rate, isSecure }: Pick<Exchange, 'ip' | 'rate' | 'isSecure'>,
+): Exchange {
   const at = clock.now();
   const url = request.url ?? '/';
   const question = url.indexOf('?');
@@ -58,6 +62,7 @@ export function openExchange(clock: Clock, request: IncomingMessage, ip: string,
     path: question < 0 ? url : url.slice(0, question),
     search: question < 0 ? '' : url.slice(question + 1),
     ip,
+    isSecure,
     header: (name) => {
       const value = request.headers[name];
       return typeof value === 'string' ? value : undefined;
@@ -69,10 +74,14 @@ export function openExchange(clock: Clock, request: IncomingMessage, ip: string,
     body: null,
     form: '',
     bodyBytes: 0,
-    heldBytes: 0,
     idempotency: null,
     replay: null,
     auditedStatus: null,
     answer: null,
   };
+}
+
+/** The account whose good key came with the request; null for a stranger. */
+export function ownerOf({ key }: Pick<Exchange, 'key'>): string | null {
+  return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller.accountId : null;
 }

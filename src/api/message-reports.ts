@@ -25,7 +25,14 @@ const Report = z
     received_at: z.iso.datetime(),
     recipient: z.string().describe('The recipient of the message that it is about.'),
     sender: z.string().describe('Its envelope sender; empty for the null sender.'),
-    size: z.int().describe('Bytes that came, of which the first 512 KiB are kept.'),
+    size: z
+      .int()
+      .describe('Bytes that came. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB.'),
+    verified: z
+      .boolean()
+      .describe(
+        'False: it names this message but proves nothing, so it changed no status and suppressed nobody. The operator can confirm it.',
+      ),
   })
   .meta({ id: 'Report', description: 'A mail that came back for a message.' });
 
@@ -70,7 +77,8 @@ function rawRoute(deps: MessageReportsDeps): Route {
       path: `${PATH}/{report_id}`,
       operationId: 'getMessageReport',
       summary: 'Read a mail that came back',
-      description: 'As it came, its first 512 KiB, as `message/rfc822`. Anybody may have written it.',
+      description:
+        'As it came, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anybody may have written it.',
       tag: 'messages',
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),

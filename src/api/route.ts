@@ -110,6 +110,8 @@ export interface Declaration<Params, Query, Body> {
   secretResponse?: boolean;
   /** It is no part of the API but a page for people and their mail programs: whatever stands in the query is passed over, and a body comes as `call.form`. */
   page?: true;
+  /** For a page: whether the link is one of ours, which its path alone tells. The body of any other is not read. */
+  knows?: (params: Readonly<Record<string, string>>) => boolean;
   /** A read that may last for long on purpose: it does not wait for other reads, nor they for it. */
   lasts?: true;
   /** False for health checks: their calls are not counted against any rate limit. */

@@ -23,6 +23,7 @@ import { clientAddress, networks } from './client-address.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
 import { healthRoutes } from './health.ts';
+import { HeldMemory } from './held-memory.ts';
 import { InFlight } from './idempotency.ts';
 import { createJsonReader } from './json-reader.ts';
 import { admit } from './middleware/admit.ts';
@@ -35,10 +36,12 @@ import { problem } from './middleware/problem.ts';
 import { respond } from './middleware/respond.ts';
 import { run } from './middleware/run.ts';
 import { scope } from './middleware/scope.ts';
+import { Newcomers } from './newcomers.ts';
 import { openapiRoute } from './openapi.ts';
 import { createPathTable } from './path-table.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
+import { isSecure } from './secure.ts';
 import type { ApiDeps, Middleware, ShellState, Stop } from './shell.ts';
 import { hearAcceptFaults } from '../base/accept-faults.ts';
 import { Windows } from '../base/windows.ts';
@@ -78,7 +81,8 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
     anonymous: settings.anonymousPerMinute ?? ANONYMOUS_PER_MINUTE,
   };
   const reader = createJsonReader(deps);
-  const app = createApp(deps, routes, { stop, buckets, reader });
+  const newcomers = deps.newcomers ?? new Newcomers(settings.trustedProxies);
+  const app = createApp(deps, routes, { stop, buckets, reader, newcomers });
   const handle = app.callback();
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
@@ -88,6 +92,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
     else void handle(req, res);
   });
   hearAcceptFaults(deps, server, 'api');
+  newcomers.watch(server);
   answerBelow(
     {
       clock,
@@ -117,9 +122,14 @@ interface Shared {
   stop: Stop;
   buckets: Buckets;
   reader: ReturnType<typeof createJsonReader>;
+  newcomers: Newcomers;
 }
 
-function createApp(deps: ApiDeps, routes: readonly Route[], { stop, buckets, reader }: Shared): Koa<ShellState> {
+function createApp(
+  deps: ApiDeps,
+  routes: readonly Route[],
+  { stop, buckets, reader, newcomers }: Shared,
+): Koa<ShellState> {
   const { settings } = deps;
   const limits = { ...bodyLimits, ...settings.body };
   const all = [...routes, openapiRoute(routes, settings), ...healthRoutes(deps)];
@@ -135,9 +145,9 @@ function createApp(deps: ApiDeps, routes: readonly Route[], { stop, buckets, rea
   app.use(audit(deps));
   app.use(problem(deps));
   app.use(findRoute(all, router));
-  app.use(identify({ ...deps, buckets }));
+  app.use(identify({ ...deps, buckets, newcomers }));
   app.use(admit({ stop, methodsOf }));
-  app.use(body({ ...deps, limits, room: { taken: 0 }, reader }));
+  app.use(body({ ...deps, limits, held: deps.held ?? new HeldMemory(limits.heldBytes), reader }));
   app.use(scope);
   app.use(idempotency({ ...deps, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }));
   app.use(run({ ...deps, stop, verifyAnswers: settings.verifyAnswers ?? false }));
@@ -183,7 +193,11 @@ function exchangeOpener({ clock, settings }: ApiDeps, buckets: Buckets): (reques
       typeof forwarded === 'string' ? forwarded : undefined,
       trusted,
     );
-    return openExchange(clock, request, ip, buckets.addresses.peek(addressBucket(ip), buckets.anonymous, clock.now()));
+    return openExchange(clock, request, {
+      ip,
+      rate: buckets.addresses.peek(addressBucket(ip), buckets.anonymous, clock.now()),
+      isSecure: isSecure(request, settings.publicUrl, trusted),
+    });
   };
 }
 

@@ -2,13 +2,16 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type Koa from 'koa';
 import type { Bell } from '../base/bell.ts';
+import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Windows } from '../base/windows.ts';
 import type { Authenticate } from '../keys/caller.ts';
 import type { AuditSink } from './audit.ts';
 import type { BodyLimits } from './body.ts';
 import type { Exchange } from './exchange.ts';
+import type { HeldMemory } from './held-memory.ts';
 import type { IdempotencySettings } from './idempotency.ts';
+import type { Newcomers } from './newcomers.ts';
 
 /** The part of a logger the API needs; pino's loggers have it. */
 export interface ApiLog {
@@ -51,6 +54,12 @@ export interface ApiDeps {
   keyChanges: Bell;
   /** Counts the requests of accounts, where others count with it: submission by SMTP. */
   accountWindows?: Windows;
+  /** The memory for bodies, where others read bodies as well: the dashboard. */
+  held?: HeldMemory;
+  /** Hears of each budget of strangers that is used up. */
+  usedUp?: UsedUp;
+  /** Connections of strangers, where others listen as well. */
+  newcomers?: Newcomers;
   /** Requests a minute that a plan allows. */
   planLimit(plan: string): number;
   audit: AuditSink;

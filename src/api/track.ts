@@ -52,7 +52,7 @@ export function trackRoutes(deps: TrackDeps): Route[] {
       (call) => ask(deps, call),
     ),
     openRoute(
-      { ...common, method: 'POST', path: `${trackPaths.unsubscribe}{token}`, operationId: 'unsubscribe', summary: '-', responses: answers(200, 404) },
+      { ...common, method: 'POST', path: `${trackPaths.unsubscribe}{token}`, operationId: 'unsubscribe', summary: '-', responses: answers(200, 404), knows: (path) => readUnsubscribeToken(deps.keys, params.parse(path).token) !== null },
       (call) => obey(deps, call),
     ),
   ]; // prettier-ignore

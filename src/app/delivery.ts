@@ -99,8 +99,8 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: Gro
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
     },
   );
-  const policies = createStsPolicies({ db, clock, log, resolver, fetch });
-  return createSites({
+  const policies = createStsPolicies({ db, clock, log, resolver, fetch, changed: (domain) => { sites.forget(domain); } }); // prettier-ignore
+  const sites = createSites({
     clock,
     routes: delivery.routes,
     operators: readOperators(delivery.operatorsFile),
@@ -112,6 +112,7 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: Gro
     },
     findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: six.isUsed() }),
   });
+  return sites;
 }
 
 function localAddresses({ log, resolver, config: { delivery } }: Ground): LocalAddresses {

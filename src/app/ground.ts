@@ -4,7 +4,9 @@
  */
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
+import { Allowance } from '../base/allowance.ts';
 import { createBell } from '../base/bell.ts';
+import type { BudgetName } from '../base/budgets.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { createLog } from '../base/log.ts';
@@ -69,7 +71,9 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     await db.close();
     throw error;
   }
-  const resolver = overrides.resolver ?? createResolver({ clock }, { servers: config.delivery.dnsServers });
+  const resolver =
+    overrides.resolver ??
+    createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver });
   const report = (error: unknown): void => {
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
   };
@@ -80,7 +84,6 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     events: createBell(),
     keys: createBell(),
     webhooks: createBell<string>(),
-    reports: createBell(),
     holds: createBell(),
   };
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
@@ -101,6 +104,14 @@ export async function openGround(config: Config, overrides: Overrides, complaine
   const disk = createDiskGuard({ clock, log }, { dir: config.dataDir, minFreeBytes: config.storage.minFreeBytes });
   await disk.look();
 
+  const told = new Allowance({ most: 1, within: 'hour' });
+  /** A budget of strangers is used up: counted each time, logged once an hour. */
+  const usedUp = (budget: BudgetName): void => {
+    meters?.usedUp(budget);
+    if (!told.has(budget, 1, clock.now())) return;
+    told.spend(budget, 1, clock.now());
+    log.warn({ event: 'budget_used_up', budget }, 'a budget of strangers is used up: docs/security.md says what that means'); // prettier-ignore
+  };
   const callers = createCallers({ db, clock, report });
   const directory = createDomainDirectory({ db, clock });
   const signers = createDkimSigners({ db, keyring, clock });
@@ -114,7 +125,7 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     },
   });
   return {
-    config, overrides, clock, random, live, log, keyring, db, resolver, report, epoch, bells, meters, notices, recorder, disk,
+    config, overrides, clock, random, live, log, keyring, db, resolver, report, epoch, bells, meters, notices, recorder, disk, usedUp,
     callers, directory, signers, hits,
     streams: createStreams({ db, clock }),
     quotas: createQuotas({ db, clock }),

@@ -4,11 +4,13 @@ import { readCertificate } from '../config/certificate.ts';
 import { ownCertificate } from '../config/own-certificate.ts';
 import type { AcceptDeps } from '../messages/accept.ts';
 import { returnPathKeys } from '../messages/return-path.ts';
+import { diskBytes } from '../storage/disk-guard.ts';
 import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
 import type { Ground } from './ground.ts';
 
-export function buildInbound(ground: Ground, accept: AcceptDeps, accountWindows: Windows): Inbound {
-  return createInbound(listenerDeps(ground, accept, accountWindows), listenerSettings(ground));
+export async function buildInbound(ground: Ground, accept: AcceptDeps, accountWindows: Windows): Promise<Inbound> {
+  const size = await diskBytes(ground.config.dataDir);
+  return createInbound(listenerDeps(ground, accept, accountWindows), listenerSettings(ground, size));
 }
 
 function listenerDeps(ground: Ground, accept: AcceptDeps, accountWindows: Windows): InboundDeps {
@@ -22,7 +24,9 @@ function listenerDeps(ground: Ground, accept: AcceptDeps, accountWindows: Window
     recorder,
     keys: returnPathKeys(ground.keyring),
     isOurHost: async (host) => host === config.smtp.hostname || (await directory.isReturnPath(host)),
-    hasRoom: () => disk.hasRoom(),
+    hasRoomForStrangers: () => disk.hasRoomForStrangers(),
+    usedUp: ground.usedUp,
+    resolver: ground.resolver,
     accept,
     authenticate: callers.authenticate,
     keyChanges: bells.keys,
@@ -45,11 +49,12 @@ function listenerDeps(ground: Ground, accept: AcceptDeps, accountWindows: Window
   };
 }
 
-function listenerSettings({ config, clock }: Ground): InboundSettings {
+function listenerSettings({ config, clock }: Ground, disk: number): InboundSettings {
   const { submission, mx, hostname } = config.smtp;
   return {
     certificate:
       config.tls === null ? ownCertificate(config.dataDir, hostname, clock.now()) : readCertificate(config.tls),
+    diskBytes: disk,
     mx: { host: mx.host, place: { port: mx.port, isChosen: mx.isPortChosen } },
     submission: {
       host: submission.host,

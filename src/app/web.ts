@@ -9,7 +9,10 @@ import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
 import { apiRoutes } from '../api/routes.ts';
+import type { HeldMemory } from '../api/held-memory.ts';
+import type { Newcomers } from '../api/newcomers.ts';
 import { createApi, type Api } from '../api/server.ts';
+import type { UsedUp } from '../base/budgets.ts';
 import { metricsHandler, type MetricsHandler } from '../operator/metrics.ts';
 import { version } from '../version.ts';
 import type { Delivery } from './delivery.ts';
@@ -23,6 +26,10 @@ export interface WebParts {
   metrics: MetricsHandler | null;
   /** Requests of each account, counted for HTTP and submission together. */
   accountWindows: Windows;
+  /** Shared with the dashboard. */
+  held: HeldMemory;
+  newcomers: Newcomers;
+  usedUp: UsedUp;
   certificate: Certificate | null;
   /** Whether mail is taken already. */
   isListening: () => boolean;
@@ -34,6 +41,9 @@ export function buildApi(ground: Ground, parts: WebParts): Api {
   return createApi(
     {
       accountWindows: parts.accountWindows,
+      held: parts.held,
+      newcomers: parts.newcomers,
+      usedUp: parts.usedUp,
       clock,
       log,
       authenticate: callers.authenticate,
@@ -109,11 +119,11 @@ function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts)
 }
 
 /** The numbers for Prometheus, or null where nobody wants them. */
-export function buildMetrics({ config, db, clock, log, meters }: Ground, mta: Mta): MetricsHandler | null {
+export function buildMetrics({ config, db, clock, log, meters, resolver }: Ground, mta: Mta): MetricsHandler | null {
   if (meters === null) return null;
   const { dataDir, storage, backup } = config;
   return metricsHandler(
-    { db, clock, log, mta, meters, version, url: storage.url, dataDir, backupDir: backup.dir },
+    { db, clock, log, mta, meters, resolver, version, url: storage.url, dataDir, backupDir: backup.dir },
     config.metrics.token,
   );
 }

@@ -3,6 +3,7 @@ export interface DnsCache<V> {
   /** The value and the seconds it has left, or null. */
   get(key: string, now: number): { value: V; seconds: number } | null;
   set(key: string, value: V, seconds: number, now: number): void;
+  delete(key: string): void;
 }
 
 /** `now` is in milliseconds on a clock that does not jump. */
@@ -26,6 +27,9 @@ export function createDnsCache<V>(maxEntries: number): DnsCache<V> {
         entries.delete(oldest);
         break;
       }
+    },
+    delete(key) {
+      entries.delete(key);
     },
   };
 }

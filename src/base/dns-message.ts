@@ -2,6 +2,7 @@
  * DNS messages (RFC 1035, EDNS 6891) between our questions and the `dns-packet` codec: writes a query, and reads from a
  * reply what it says about exactly that query. Pure: bytes in, values out.
  */
+import { randomBytes } from 'node:crypto';
 import { AUTHENTIC_DATA, RECURSION_DESIRED, TRUNCATED_RESPONSE, decode, encode } from 'dns-packet';
 import type { Answer, DecodedPacket } from 'dns-packet';
 
@@ -46,6 +47,8 @@ const RCODE = { noError: 0, formatError: 1, nameError: 3, notImplemented: 4, ref
 export type Reply<T> =
   /** Not a reply to this question: a late, spoofed or broken packet. Wait on. */
   | { kind: 'foreign' }
+  /** A reply whose question has not the case of ours: forged by somebody who has not seen it, or of a server that changes case. */
+  | { kind: 'folded' }
   /** Ask again over TCP (RFC 7766). */
   | { kind: 'truncated' }
   | { kind: 'failure'; why: 'servfail' | 'refused' | 'malformed' | 'no_edns'; text: string }
@@ -55,13 +58,23 @@ export type Reply<T> =
   | { kind: 'no_data'; ttl: number; secure?: true }
   | { kind: 'no_domain'; ttl: number };
 
+export interface Query<T extends RecordType = RecordType> {
+  id: number;
+  /** Lower case. */
+  name: string;
+  /** The name as it is written into the question, where its case was drawn by lot: the reply has to repeat it exactly. */
+  written?: string;
+  type: T;
+  edns: boolean;
+}
+
 /** The bytes of a query. AD asks for the AD bit in the answer without fetching signatures (RFC 6840 section 5.7). */
-export function writeQuery(query: { id: number; name: string; type: RecordType; edns: boolean }): Buffer {
+export function writeQuery(query: Query): Buffer {
   return encode({
     type: 'query',
     id: query.id,
     flags: RECURSION_DESIRED | AUTHENTIC_DATA,
-    questions: [{ name: query.name, type: query.type }],
+    questions: [{ name: query.written ?? query.name, type: query.type }],
     additionals: query.edns ? [ednsOption] : [],
   });
 }
@@ -77,20 +90,31 @@ const ednsOption = {
   options: [],
 };
 
+/**
+ * The name with the case of each letter drawn by lot (DNS 0x20). Servers repeat the question as it was asked, so somebody who
+ * forges a reply without seeing the question has to guess one bit more for each letter.
+ */
+export function withRandomCase(name: string): string {
+  const lots = randomBytes(Math.ceil(name.length / 8));
+  return Array.from(name, (letter, at) => {
+    const isUpper = (((lots[at >> 3] ?? 0) >> (at & 7)) & 1) === 1;
+    return isUpper ? letter.toUpperCase() : letter;
+  }).join('');
+}
+
 /** True for a name that fits into a question: ASCII, labels of 1 to 63, at most 253 in all. */
 export function isAskable(name: string): boolean {
   return name.length <= 253 && name.split('.').every((label) => /^[!-~]{1,63}$/.test(label));
 }
 
-/** Reads what `bytes` answers to the query with this id, name (lower case) and type. Never throws. */
-export function readReply<T extends RecordType>(
-  bytes: Buffer,
-  query: { id: number; name: string; type: T; edns: boolean },
-): Reply<RecordOf[T]> {
+/** Reads what `bytes` answers to the query with this id, name and type. Never throws. */
+export function readReply<T extends RecordType>(bytes: Buffer, query: Query<T>): Reply<RecordOf[T]> {
   if (bytes.length < 12 || bytes.readUInt16BE(0) !== query.id) return { kind: 'foreign' };
   const packet = decodeBounded(bytes);
   if (packet === null) return { kind: 'failure', why: 'malformed', text: 'the reply cannot be read' };
   if (!answers(packet, query)) return { kind: 'foreign' };
+  const repeated = packet.questions?.[0]?.name;
+  if (query.written !== undefined && repeated !== undefined && repeated !== query.written) return { kind: 'folded' };
   const flags = packet.flags ?? 0;
   const rcode = flags & 15;
   if (query.edns && (rcode === RCODE.formatError || rcode === RCODE.notImplemented))
@@ -115,7 +139,7 @@ function decodeBounded(bytes: Buffer): DecodedPacket | null {
 }
 
 /** A server that could not even read the question may leave it out of its reply (RFC 6891 section 7). */
-function answers(packet: DecodedPacket, query: { name: string; type: RecordType }): boolean {
+function answers(packet: DecodedPacket, query: Query): boolean {
   if (packet.type !== 'response') return false;
   const rcode = (packet.flags ?? 0) & 15;
   const question = packet.questions?.[0];

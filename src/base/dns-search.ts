@@ -6,8 +6,8 @@ import { randomInt } from 'node:crypto';
 import type { Clock, Timer } from './clock.ts';
 import { askOverTcp, askOverUdp } from './dns-exchange.ts';
 import type { Asked, ServerAddress } from './dns-exchange.ts';
-import { readReply, writeQuery } from './dns-message.ts';
-import type { RecordOf, RecordType, Reply } from './dns-message.ts';
+import { readReply, withRandomCase, writeQuery } from './dns-message.ts';
+import type { Query, RecordOf, RecordType, Reply } from './dns-message.ts';
 
 /** What is remembered about a DNS server between look-ups. */
 export interface Server extends ServerAddress {
@@ -17,6 +17,8 @@ export interface Server extends ServerAddress {
   deadUntil: number;
   /** False once it refused a query with EDNS. */
   edns: boolean;
+  /** Look-ups in a row in which it did not repeat the case of the question. */
+  folded: number;
 }
 
 export interface Trouble {
@@ -30,6 +32,8 @@ export type Found<T> = Extract<Reply<T>, { kind: 'records' | 'alias' | 'no_data'
 const FIRST_REPEAT_MS = 800;
 const MISSES_UNTIL_DEAD = 3;
 const DEAD_MS = 30_000;
+/** Then a server is taken for one that changes case, and the case is not drawn by lot for it any more. */
+const FOLDED_UNTIL_KNOWN = 3;
 
 interface Turn {
   server: Server;
@@ -40,6 +44,8 @@ interface Turn {
   heard: boolean;
   /** It gave what cannot be used; asking again would not help. */
   failed: boolean;
+  /** A reply had not the case of the question: the case is not checked any more in this look-up. */
+  folded: boolean;
 }
 
 export interface Search<T> {
@@ -48,9 +54,9 @@ export interface Search<T> {
   abort(trouble: Trouble): void;
 }
 
-/** Starts asking. `deadline` is on `clock.monotonic()`. The promise never rejects and nothing stays open after it settles. */
+/** Starts asking. `validating`: a SERVFAIL is the answer, whatever other servers say. `deadline` is on `clock.monotonic()`. The promise never rejects and nothing stays open after it settles. */
 export function search<T extends RecordType>(
-  deps: { clock: Clock; servers: readonly Server[] },
+  deps: { clock: Clock; servers: readonly Server[]; validating: boolean },
   question: { name: string; type: T },
   deadline: number,
 ): Search<RecordOf[T]> {
@@ -106,12 +112,18 @@ export function search<T extends RecordType>(
 
   function ask(server: Server, over: typeof askOverUdp = askOverUdp, previous?: Turn): void {
     previous?.asked.close();
-    const query = { ...question, id: randomInt(65_536), edns: server.edns };
-    const turn: Turn = previous ?? { server, asked: nothing, since: clock.monotonic(), heard: false, failed: false };
+    const turn: Turn = previous ?? { server, asked: nothing, since: clock.monotonic(), heard: false, failed: false, folded: false }; // prettier-ignore
+    const query: Query<T> = { ...question, id: randomInt(65_536), edns: server.edns };
+    // Over TCP nobody can forge a reply without seeing the connection.
+    if (over === askOverUdp && !turn.folded && server.folded < FOLDED_UNTIL_KNOWN)
+      query.written = withRandomCase(question.name);
     if (previous === undefined) turns.push(turn);
     turn.asked = over(server, writeQuery(query), {
       message(bytes) {
-        if (!done && !turn.failed) receive(turn, over, readReply(bytes, query));
+        if (done || turn.failed) return;
+        const reply = readReply(bytes, query);
+        if (query.written !== undefined && reply.kind !== 'foreign' && reply.kind !== 'folded') server.folded = 0;
+        receive(turn, over, reply);
       },
       error(text) {
         if (!done && !turn.failed) fail(turn, { kind: 'trouble', why: 'network', text });
@@ -122,7 +134,12 @@ export function search<T extends RecordType>(
   function receive(turn: Turn, over: typeof askOverUdp, reply: Reply<RecordOf[T]>): void {
     if (reply.kind === 'foreign') return;
     turn.heard = true;
-    if (reply.kind === 'truncated') {
+    if (reply.kind === 'folded') {
+      // Asked again with another id and port and without the lot: a forger would have to guess both once more.
+      turn.folded = true;
+      turn.server.folded++;
+      ask(turn.server, askOverUdp, turn);
+    } else if (reply.kind === 'truncated') {
       if (over === askOverTcp)
         fail(turn, { kind: 'trouble', why: 'malformed', text: 'the answer is cut even over TCP' });
       else ask(turn.server, askOverTcp, turn);
@@ -130,7 +147,9 @@ export function search<T extends RecordType>(
     else if (reply.why === 'no_edns') {
       turn.server.edns = false;
       ask(turn.server, over, turn);
-    } else fail(turn, { kind: 'trouble', why: reply.why, text: reply.text });
+    } else if (reply.why === 'servfail' && deps.validating)
+      finish({ kind: 'trouble', why: 'servfail', text: reply.text });
+    else fail(turn, { kind: 'trouble', why: reply.why, text: reply.text });
   }
 
   function fail(turn: Turn, trouble: Trouble): void {

@@ -72,3 +72,10 @@ export function addressBucket(address: string): string {
     .map((group) => group.toString(16))
     .join(':');
 }
+
+/** The network that a stranger is counted with: the /24 of an IPv4 address (also where IPv6 carries it), the /64 of any other. */
+export function networkOf(address: string): string {
+  const inner = isIPv6(address) ? embeddedIPv4(expandIPv6(address)) : null;
+  const ip = inner ?? address;
+  return isIPv4(ip) ? `${ip.slice(0, ip.lastIndexOf('.'))}.0/24` : `${addressBucket(ip)}::/64`;
+}

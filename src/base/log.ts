@@ -3,6 +3,7 @@
  * like as fields. Lines never hold bodies; fields that are named like secrets are replaced before they are written.
  */
 import { createHash } from 'node:crypto';
+import { isatty } from 'node:tty';
 import { destination, pino, stdSerializers, stdTimeFunctions } from 'pino';
 import type { DestinationStream } from 'pino';
 import { prettyFactory } from 'pino-pretty';
@@ -90,7 +91,8 @@ function forPeople(stream: DestinationStream | undefined): DestinationStream {
   const readable = prettyFactory({
     messageKey: 'message',
     translateTime: 'SYS:HH:MM:ss.l',
-    colorize: stream === undefined,
+    // A file or a pipe gets no escape sequences.
+    colorize: stream === undefined && isatty(1),
   });
   return {
     write: (line) => {

@@ -70,6 +70,7 @@ export const catalogue = {
   message_too_large: { status: 413, cause: 'The encoded message would be larger than the limit.', cure: 'Make the attachments or the body smaller.' },
   unsupported_media_type: { status: 415, cause: 'The Content-Type, its charset or the Content-Encoding is not supported.', cure: 'Send application/json in UTF-8, plain or gzip.' },
   rate_limited: { status: 429, cause: 'More requests than the plan allows in the window.', cure: 'Wait for the time in Retry-After.', retryAfter: 60 },
+  too_many_streams: { status: 429, cause: 'The key has 20 open event streams, or the account 100.', cure: 'Close streams that are no longer read, or let programs share one.', retryAfter: 30 },
   quota_exceeded: { status: 429, cause: 'The daily or monthly mail quota of the plan is used up.', cure: 'Wait for the time in Retry-After, or ask for a larger plan.', retryAfter: 3600 },
   internal_error: { status: 500, cause: 'A fault on our side.', cure: 'Try again; report the request id if it persists.', retryAfter: 5 },
   service_unavailable: { status: 503, cause: 'The service is starting, stopping, out of room or under maintenance.', cure: 'Try again after the time in Retry-After.', retryAfter: 5 },

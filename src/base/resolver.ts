@@ -1,6 +1,7 @@
 /**
  * DNS look-ups with a deadline, a cache and a bound. Node's own resolver gives neither TTL nor AD bit for MX, hence our own
- * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn), dns-cache.
+ * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn), dns-slots
+ * (who may ask now), dns-cache.
  */
 import { getServers } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
@@ -11,6 +12,8 @@ import { isAskable } from './dns-message.ts';
 import type { MxRecord, RecordOf, RecordType, TlsaRecord } from './dns-message.ts';
 import { search } from './dns-search.ts';
 import type { Found, Search, Server, Trouble } from './dns-search.ts';
+import { createDnsSlots } from './dns-slots.ts';
+import type { Asking } from './dns-slots.ts';
 import { expandIPv6 } from './ip.ts';
 
 export type { MxRecord, TlsaRecord } from './dns-message.ts';
@@ -48,19 +51,33 @@ export interface Resolver {
   /** Where the name itself leads as an alias, not what stands there. */
   cname(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
   tlsa(name: string, options?: LookupOptions): Promise<DnsAnswer<TlsaRecord>>;
+  /** How many look-ups ask now, and how many wait for their turn. */
+  load(): ResolverLoad;
   /** Ends what is under way with trouble and leaves nothing open. */
   close(): Promise<void>;
+}
+
+export interface ResolverLoad {
+  inFlight: number;
+  waiting: number;
 }
 
 export interface ResolverOptions {
   /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's. More than four are not used. */
   servers?: readonly string[];
-  /** For a whole look-up, all servers and aliases included. */
+  /** For a whole look-up, all servers and aliases included, from the moment it has a slot. */
   timeoutMs?: number;
   /** Answers kept; about half a kilobyte each. */
   maxEntries?: number;
-  /** Look-ups under way at once; one more fails at once, so a dead resolver cannot pile up work. */
+  /** Look-ups that ask at the same time; the others wait. */
   maxInFlight?: number;
+  /** Look-ups that wait, about half a kilobyte each; one more fails at once. */
+  maxWaiting?: number;
+  /**
+   * The servers validate DNSSEC, so SERVFAIL may mean that an answer is forged: it is the answer then, and no other server is
+   * asked for a better one.
+   */
+  validating?: boolean;
 }
 
 const MAX_SERVERS = 4;
@@ -71,14 +88,24 @@ const SHORTEST_SECONDS = 5;
 const LONGEST_NEGATIVE_SECONDS = 60;
 /** RFC 9520 section 3.2: failures are remembered too, but briefly. */
 const TROUBLE_SECONDS = 5;
+/** Nearly every answer of a healthy server comes sooner, also where it has to ask others first. */
+const SLOW_MS = 1500;
+/** A name that timed out begins among the slow ones for so long. */
+const SILENT_MS = 600_000;
+const MOST_SILENT = 10_000;
 
 export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}): Resolver {
   const { clock } = deps;
-  const { timeoutMs = 5000, maxEntries = 20_000, maxInFlight = 500 } = options;
+  const { timeoutMs = 5000, maxEntries = 20_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
   const servers = serversFrom(options.servers ?? []);
   const cache = createDnsCache<DnsAnswer<RecordOf[RecordType]>>(maxEntries);
+  /** Names whose look-ups timed out. */
+  const silent = createDnsCache<true>(MOST_SILENT);
   const flights = new Map<string, Promise<DnsAnswer<RecordOf[RecordType]>>>();
-  const searches = new Set<{ abort(trouble: Trouble): void }>();
+  const slots = createDnsSlots<Kept<RecordOf[RecordType]>>(
+    { clock },
+    { max: maxInFlight, maxWaiting, slowMs: SLOW_MS },
+  );
   let closed = false;
 
   function lookUp<T extends RecordType>(
@@ -96,40 +123,53 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
     // A name that cannot be written into a question cannot exist.
     if (!isAskable(name)) return Promise.resolve({ kind: 'no_domain', fresh: true });
     if (closed) return Promise.resolve(trouble('the resolver is closed'));
-    if (flights.size >= maxInFlight) return Promise.resolve(trouble('too many DNS look-ups are under way'));
-    const flight = resolve(type, name, key).finally(() => flights.delete(key));
+    const isSlow = silent.get(name, clock.monotonic()) !== null;
+    const asked = slots.run(() => followed(type, name), { kind: type, isSlow });
+    if (asked === null) return Promise.resolve(trouble('too many DNS look-ups wait'));
+    const flight = asked
+      .then((found) => remembered(name, key, found as Kept<RecordOf[T]>))
+      .finally(() => flights.delete(key));
     flights.set(key, flight);
     return flight;
   }
 
-  async function resolve<T extends RecordType>(type: T, name: string, key: string): Promise<DnsAnswer<RecordOf[T]>> {
-    const { answer, seconds } = await followed(type, name);
-    if (seconds > 0) cache.set(key, answer, seconds, clock.monotonic());
+  function remembered<T>(name: string, key: string, { answer, seconds }: Kept<T>): DnsAnswer<T> {
+    const now = clock.monotonic();
+    if (seconds > 0) cache.set(key, answer as DnsAnswer<RecordOf[RecordType]>, seconds, now);
+    if (answer.kind === 'trouble' && answer.why === 'timeout') silent.set(name, true, SILENT_MS / 1000, now);
+    else silent.delete(name);
     return answer;
   }
 
   /** Most servers follow aliases themselves; where one does not, the target is asked for here. */
-  async function followed<T extends RecordType>(type: T, name: string): Promise<Kept<RecordOf[T]>> {
+  function followed<T extends RecordType>(type: T, name: string): Asking<Kept<RecordOf[T]>> {
     const deadline = clock.monotonic() + timeoutMs;
-    let ttl = LONGEST_SECONDS;
-    let secure = true;
-    for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
-      const found = await run(search({ clock, servers }, { name, type }, deadline));
-      if (found.kind !== 'alias') return kept(found, ttl, secure);
-      name = found.name;
-      ttl = Math.min(ttl, found.ttl);
-      secure &&= found.secure;
-      if (!isAskable(name)) return { answer: { kind: 'no_domain', fresh: true }, seconds: SHORTEST_SECONDS };
+    const put = trouble('the look-up was put back');
+    let current: Search<RecordOf[T]> | null = null;
+    let isAbandoned = false;
+    async function follow(): Promise<Kept<RecordOf[T]>> {
+      let at = name;
+      let ttl = LONGEST_SECONDS;
+      let secure = true;
+      for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
+        current = search({ clock, servers, validating }, { name: at, type }, deadline);
+        const found = await current.result;
+        if (isAbandoned) return { answer: put, seconds: 0 };
+        if (found.kind !== 'alias') return kept(found, ttl, secure);
+        at = found.name;
+        ttl = Math.min(ttl, found.ttl);
+        secure &&= found.secure;
+        if (!isAskable(at)) return { answer: { kind: 'no_domain', fresh: true }, seconds: SHORTEST_SECONDS };
+      }
+      const loop: Trouble = { kind: 'trouble', why: 'malformed', text: 'the aliases of the name go in a circle' };
+      return { answer: loop, seconds: TROUBLE_SECONDS };
     }
-    const loop: Trouble = { kind: 'trouble', why: 'malformed', text: 'the aliases of the name go in a circle' };
-    return { answer: loop, seconds: TROUBLE_SECONDS };
-  }
-
-  async function run<T>(started: Search<T>): Promise<Found<T>> {
-    searches.add(started);
-    const found = await started.result;
-    searches.delete(started);
-    return found;
+    const result = follow();
+    const abandon = (): void => {
+      isAbandoned = true;
+      current?.abort(put);
+    };
+    return { result, abandon };
   }
 
   return {
@@ -140,9 +180,10 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
     ptr: (ip, options) => lookUp('PTR', reverseName(ip), options),
     cname: (name, options) => lookUp('CNAME', name, options),
     tlsa: (name, options) => lookUp('TLSA', name, options),
+    load: () => slots.load(),
     async close() {
       closed = true;
-      for (const each of searches) each.abort(trouble('the resolver is closed'));
+      slots.close({ answer: trouble('the resolver is closed'), seconds: 0 });
       await Promise.all(flights.values());
     },
   };
@@ -162,7 +203,7 @@ function serversFrom(configured: readonly string[]): Server[] {
   const texts = configured.length > 0 ? configured : getServers();
   return texts
     .slice(0, MAX_SERVERS)
-    .map((text) => ({ ...parseServerAddress(text), missed: 0, deadUntil: 0, edns: true }));
+    .map((text) => ({ ...parseServerAddress(text), missed: 0, deadUntil: 0, edns: true, folded: 0 }));
 }
 
 interface Kept<T> {

@@ -62,6 +62,8 @@ export const MOST_BYTES = 64 * 1024;
 /** A name may have hundreds; each can cost a whole connect timeout. */
 const MOST_ADDRESSES = 3;
 const MOST_HEADER_BYTES = 16 * 1024;
+/** Informational answers (100, 103) before the one that counts: servers send one or two. */
+const MOST_INFORMATION = 10;
 const TIMEOUT_MS = 15_000;
 const CONNECT_MS = 5000;
 /** Shorter than what servers usually grant, so that we rarely write into a connection that is being closed. */
@@ -152,6 +154,11 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
       });
       message.on('error', (error) => {
         end(failureOf(message, error, stage, ip));
+      });
+      let informed = 0;
+      message.on('information', () => {
+        if (++informed > MOST_INFORMATION)
+          end({ kind: 'failed', why: 'broken', text: `the answer of ${ip} is broken: only informational answers` });
       });
       message.on('response', (response) => {
         read(response, ip, end);

@@ -4,7 +4,7 @@
  */
 import type { Worker } from 'node:worker_threads';
 import type { Clock, Timer } from './clock.ts';
-import { startThread } from './thread.ts';
+import { READY, startThread } from './thread.ts';
 
 export interface ThreadsOptions {
   /** The source file of the thread, a module that answers each message with one message. */
@@ -17,7 +17,7 @@ export interface ThreadsOptions {
   idleMs: number;
   /** The longest a job may take, in milliseconds. */
   jobMs: number;
-  /** What the first job of a thread may take beyond that, since the thread loads its module first. */
+  /** How long a thread may load its module; the time of its first job begins when it says that it is ready, or else with this. */
   startMs?: number;
   /** Heap of one thread. */
   maxHeapMb: number;
@@ -51,7 +51,7 @@ interface Thread<Input, Output> {
   worker: Worker;
   job: Job<Input, Output> | null;
   timer: Timer;
-  /** Has answered once, so its module is loaded. */
+  /** Has said so, or answered once: its module is loaded. */
   isLoaded: boolean;
 }
 
@@ -82,13 +82,21 @@ export function createThreads<Input, Output>(
   function start(): Thread<Input, Output> {
     const worker = startThread(options.entry, { resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb } });
     const thread: Thread<Input, Output> = { worker, job: null, timer: { cancel: () => undefined }, isLoaded: false };
-    worker.on('message', (output: Output) => {
-      finish(thread, output);
+    worker.on('message', (output: Output | typeof READY) => {
+      if (output === READY) loaded(thread);
+      else finish(thread, output);
     });
     worker.on('error', (error) => void end(thread, new ThreadRefusal('died', { cause: error })));
     worker.on('exit', () => void end(thread, new ThreadRefusal('died')));
     threads.add(thread);
     return thread;
+  }
+
+  function loaded(thread: Thread<Input, Output>): void {
+    thread.isLoaded = true;
+    if (thread.job === null) return;
+    thread.timer.cancel();
+    thread.timer = after(options.jobMs, thread, 'slow');
   }
 
   function finish(thread: Thread<Input, Output>, output: Output): void {

@@ -10,6 +10,7 @@ const SOURCES = [
   'src',
   'migrations',
   'config/bounce-rules.json',
+  'config/common-passwords.json',
   'config/operators.json',
   'package.json',
   'tsconfig.json',

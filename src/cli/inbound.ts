@@ -45,7 +45,7 @@ export function addInbound(program: Command, context: Context, openParser: OpenR
     .description('mail that comes back: bounces, complaints, automatic answers');
   inbound.addHelpText(
     'after',
-    examples('posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind', 'posthorn inbound self-test'),
+    examples('posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind', 'posthorn inbound self-test', 'posthorn inbound unverified'),
   ); // prettier-ignore
   inbound
     .command('self-test')
@@ -58,6 +58,35 @@ export function addInbound(program: Command, context: Context, openParser: OpenR
       ]);
       if (!result.ok) context.end(FAILED);
     });
+  const unverified = inbound
+    .command('unverified')
+    .description('bounces and complaints that name a message of ours but prove nothing, so that nothing was done')
+    .option('--json', 'one JSON object a line')
+    .action(async (options: { json?: true }) => {
+      const { data } = await context.operate((operator) => operator.call('inbound.unverified', {}));
+      if (options.json === true) for (const one of data) context.out(json(one, 0));
+      else if (data.length === 0) context.out('there are none');
+      else
+        for (const line of table(
+          ['ID', 'KIND', 'RECEIVED', 'FROM', 'SENDER', 'RECIPIENT', 'MESSAGE'],
+          data.map((one) => [one.id, one.kind, one.received_at, one.ip, one.sender, one.recipient, one.message_id]),
+        ))
+          context.out(line);
+    });
+  unverified.addHelpText(
+    'after',
+    examples('posthorn inbound unverified', 'posthorn inbound unverified --json | jq .id'),
+  );
+  const confirm = inbound
+    .command('confirm')
+    .description('believe an unverified report: the recipient is suppressed as if it had come with proof')
+    .argument('<report>', 'its id')
+    .option('--json', 'as one JSON object')
+    .action(async (id: string, { json }: { json?: true }) => {
+      const result = await context.operate((operator) => operator.call('inbound.confirm', { id }));
+      context.print(json, result, () => [`confirmed: ${result.id}`]);
+    });
+  confirm.addHelpText('after', examples('posthorn inbound confirm rep_01kg9p6je0ec0s7m42jmky5pp2'));
   inbound
     .command('parse')
     .description('say what the listener would make of mails in files')

@@ -23,16 +23,18 @@ function cell(value: Cell): string {
 
 /** Replies and subjects come from strangers: what could steer a terminal, or reorder what it shows, is made visible. */
 export function printable(text: string): string {
-  return text.replaceAll(
-    /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return text.replaceAll(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, escaped);
 }
 
-/** JSON whose text can steer no terminal either: JSON leaves DEL and the C1 characters as they are. */
+const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+
+/**
+ * JSON whose text can neither steer a terminal nor reorder what it shows: JSON leaves DEL, the C1 characters and the controls of
+ * writing direction as they are. Escaped they have the same value to whatever reads the JSON.
+ */
 export function json(value: unknown, indent = 2): string {
   return JSON.stringify(value, null, indent).replaceAll(
-    /[\u007f-\u009f]/g,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+    /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    escaped,
   );
 }

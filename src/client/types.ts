@@ -81,6 +81,7 @@ export interface ErrorRecord {
     | 'message_too_large'
     | 'unsupported_media_type'
     | 'rate_limited'
+    | 'too_many_streams'
     | 'quota_exceeded'
     | 'internal_error'
     | 'service_unavailable'
@@ -914,8 +915,11 @@ export interface Report {
   /** Its envelope sender; empty for the null sender. */
   sender: string;
 
-  /** Bytes that came, of which the first 512 KiB are kept. */
+  /** Bytes that came. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB. */
   size: number;
+
+  /** False: it names this message but proves nothing, so it changed no status and suppressed nobody. The operator can confirm it. */
+  verified: boolean;
 }
 
 export interface NewTemplate {

@@ -10,6 +10,7 @@ import { parseDocument } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
 import { readEnvironment, writtenAs } from './environment.ts';
 import type { FileReading, Written } from './environment.ts';
+import { plaintextPasswords } from './route-warnings.ts';
 import { listSettings } from './schema.ts';
 import type { Config, SettingEntry, Surroundings } from './schema.ts';
 import { readSettings } from './validate.ts';
@@ -67,7 +68,11 @@ export function loadConfig(options: LoadOptions): Loaded {
     ...(reading.kind === 'bad' ? reading.mistakes : []),
   ];
   if (reading.kind === 'bad' || mistakes.length > 0) throw new ConfigError(mistakes);
-  const warnings = [...environment.warnings, ...nameWarning(reading.config)];
+  const warnings = [
+    ...environment.warnings,
+    ...nameWarning(reading.config),
+    ...plaintextPasswords(reading.config.delivery.routes),
+  ];
   return { config: reading.config, warnings, file: file.name, origins };
 }
 

@@ -9,10 +9,11 @@
  *   show         the page's handler (given visit.ts), and its view as HTML (showing.ts)
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { TLSSocket } from 'node:tls';
 import Koa from 'koa';
 import { Router } from '@koa/router';
-import { clientAddress, isWithin, networks } from '../api/client-address.ts';
+import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
+import { networks } from '../api/client-address.ts';
+import { HSTS, isSecure } from '../api/secure.ts';
 import { findSession } from '../members/session-store.ts';
 import { loadAssets } from './assets.ts';
 import { readCookie } from './cookies.ts';
@@ -89,8 +90,14 @@ const firstOf = (url: string): string => url.split(/[/?]/, 2)[1] ?? '';
 function answer(house: House): Layer {
   return async (ctx, next) => {
     const { deps, trusted } = house;
-    Object.assign(ctx.state, { page: null, params: {}, isSecure: isSecure(ctx.req, deps, trusted) });
+    Object.assign(ctx.state, {
+      page: null,
+      params: {},
+      isSecure: isSecure(ctx.req, deps.config.http.publicUrl, trusted),
+    });
+    drainLater(deps, ctx);
     ctx.set({
+      ...(ctx.state.isSecure ? HSTS : {}),
       'Content-Security-Policy': CSP,
       'X-Content-Type-Options': 'nosniff',
       'X-Frame-Options': 'DENY',
@@ -103,15 +110,20 @@ function answer(house: House): Layer {
       await next();
     } catch (error) {
       showProblem(house, ctx, error);
+    } finally {
+      ctx.state.held?.release();
     }
   };
 }
 
-/** Over TLS here, at the trusted proxy before us, or by what the operator says the address is. */
-function isSecure({ socket, headers }: IncomingMessage, { config }: DashboardDeps, trusted: House['trusted']): boolean {
-  if ((socket as Partial<TLSSocket>).encrypted === true || config.http.publicUrl.startsWith('https:')) return true;
-  const peer = clientAddress(socket.remoteAddress, undefined, trusted);
-  return headers['x-forwarded-proto'] === 'https' && isWithin(trusted, peer);
+/** A body that nobody read has to end, too: the connection serves the next request, or it is cut. */
+function drainLater({ clock }: DashboardDeps, { req, res, state }: Context): void {
+  if (!hasBody(req)) return;
+  res.once('finish', () => {
+    if (req.complete) return;
+    const isOpen = state.session?.row.stage === 'open';
+    void drain(clock, req, { ...bodyLimits, wholeMs: isOpen ? null : strangerLimits.wholeMs });
+  });
 }
 
 function assetLayer({ assets }: House): Layer {
@@ -151,6 +163,8 @@ function visitor(house: House): Layer {
       state.sessionToken === ''
         ? null
         : await findSession(house.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
+    if (state.session?.row.stage === 'open') house.deps.newcomers.known(ctx.req);
+    else house.deps.newcomers.request(ctx.req, ctx.res);
     const { page } = state;
     if (page === null) throw await nowhere(house, ctx);
     if (page.who !== 'anyone') {
@@ -174,7 +188,10 @@ async function nowhere(house: House, ctx: Context): Promise<Error> {
 
 function form(house: House): Layer {
   return async (ctx, next) => {
-    ctx.state.form = ctx.method === 'POST' ? await readForm(house, ctx) : new URLSearchParams();
+    ctx.state.form = new URLSearchParams();
+    const { page } = ctx.state;
+    const isKnown = page?.knows === undefined || (await page.knows(guestOf(house, ctx)));
+    if (ctx.method === 'POST' && isKnown) ctx.state.form = await readForm(house, ctx);
     await next();
   };
 }

@@ -1,10 +1,14 @@
 /** What the dashboard gets handed in. */
 import type { AuditSink } from '../api/audit.ts';
 import type { Route } from '../api/route.ts';
+import type { HeldMemory } from '../api/held-memory.ts';
+import type { Newcomers } from '../api/newcomers.ts';
+import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Config } from '../config/schema.ts';
+import type { KnownDevices } from '../members/known-device.ts';
 import type { Passwords } from '../members/password.ts';
 import type { History } from '../operator/history.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
@@ -16,6 +20,12 @@ export interface DashboardDeps {
   log: Pick<Log, 'error' | 'debug'>;
   keyring: Keyring;
   passwords: Passwords;
+  devices: KnownDevices;
+  /** The memory for bodies, which the API reads into as well. */
+  held: HeldMemory;
+  /** Connections of strangers. */
+  newcomers: Newcomers;
+  usedUp: UsedUp;
   /** The API's endpoints, which pages ask from inside. */
   routes: readonly Route[];
   audit: AuditSink;

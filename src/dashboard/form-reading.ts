@@ -2,8 +2,9 @@
  * Forms on their way in: whether a form is ours, and what becomes of one that comes too late, when its session has ended, when
  * somebody has signed in again in another window, or looks at another account by now (late.ts).
  */
-import { bodyLimits, readBody } from '../api/body.ts';
+import { bodyLimits, readBody, readOpenForm } from '../api/body.ts';
 import { Problem } from '../base/problem.ts';
+import { readCookie } from './cookies.ts';
 import { boundTo, placeBack, type Context, type House } from './house.ts';
 import { lateForm, lateFormIn, TooLate } from './late.ts';
 import { placeWithin } from './links.ts';
@@ -31,6 +32,8 @@ export function signInFirst(ctx: Context): SignInFirst {
 export async function signInAgain(house: House, ctx: Context): Promise<Error> {
   // Who wanted to sign out, or to look at another account, has lost nothing.
   if (ctx.method !== 'POST' || ctx.path === '/logout' || ctx.path === '/account') return signInFirst(ctx);
+  // Without a cookie of ours there is nothing that a token could be of.
+  if (ctx.state.sessionToken === '' && !isFromHere(ctx)) return signInFirst(ctx);
   const fields = await readFields(house, ctx);
   const isOurs = house.tokens.isRight(ctx.state.sessionToken, fields.get('_token') ?? '') || isFromHere(ctx);
   return isOurs ? new TooLate('ended', lateForm(ctx.path, placeBack(ctx), fields)) : signInFirst(ctx);
@@ -42,17 +45,36 @@ const isFromHere = (ctx: Context): boolean => ctx.get('sec-fetch-site') === 'sam
 const badForm = (): Problem =>
   new Problem('invalid_request', 'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.'); // prettier-ignore
 
+/** The body is read last: what its sender lacks beforehand, or says about where it comes from, is enough to refuse it. */
 async function readFields({ deps }: House, ctx: Context): Promise<URLSearchParams> {
   // Fetch Metadata: a browser says where a request comes from, and another site has no business here.
   const site = ctx.get('sec-fetch-site');
   if (site !== '' && site !== 'same-origin' && site !== 'none') throw badForm();
   if (ctx.is('application/x-www-form-urlencoded') === false) throw badForm();
-  const limits = { ...bodyLimits, bodyBytes: FORM_BYTES };
-  const body = await readBody({ clock: deps.clock, limits }, ctx.req, 'identity', () => undefined);
+  const owner = ownerOf(deps, ctx);
+  const held = deps.held.begin(owner);
+  ctx.state.held = held;
+  const { clock, usedUp } = deps;
+  const body =
+    owner === null
+      ? await readOpenForm({ clock, usedUp, limits: bodyLimits }, ctx.req, held.take)
+      : await readBody({ clock, limits: { ...bodyLimits, bodyBytes: FORM_BYTES } }, ctx.req, 'identity', held.take);
   return new URLSearchParams(body.toString('utf8'));
 }
 
+/**
+ * Whose memory a form is read into: the account that is looked at; else the device, where somebody has signed in before (what was
+ * typed when the session was over may be a whole template). Null for a stranger.
+ */
+function ownerOf({ devices }: House['deps'], ctx: Context): string | null {
+  const { session, isSecure } = ctx.state;
+  if (session?.row.stage === 'open') return session.row.account_id ?? session.member.id;
+  const device = devices.idOf(readCookie(ctx.get('cookie'), 'device', isSecure));
+  return device === null ? null : `device:${device}`;
+}
+
 export async function readForm(house: House, ctx: Context): Promise<URLSearchParams> {
+  if (boundTo(ctx) === '') throw badForm();
   const fields = await readFields(house, ctx);
   const { session, page } = ctx.state;
   const isRight = house.tokens.isRight(boundTo(ctx), fields.get('_token') ?? '');

@@ -1,6 +1,7 @@
 /** What the parts of the dashboard pass on to each other about one request, and what all requests share. */
 import type Koa from 'koa';
 import type { networks } from '../api/client-address.ts';
+import type { Held } from '../api/held-memory.ts';
 import { Problem } from '../base/problem.ts';
 import type { Session } from '../members/session-store.ts';
 import type { Assets } from './assets.ts';
@@ -8,6 +9,7 @@ import { readCookie, writeCookie, type CookieName } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
 import type { AskInside } from './inside.ts';
 import type { Page, Visit } from './page.ts';
+import { placeWithin } from './links.ts';
 import type { FormTokens } from './tokens.ts';
 import type { Views } from './views.ts';
 
@@ -18,6 +20,8 @@ export interface State {
   session: Session | null;
   sessionToken: string;
   form: URLSearchParams;
+  /** What the body of the form holds of the memory for bodies. */
+  held: Held | undefined;
   isSecure: boolean;
   /** Learned by the layer `show`. */
   visit: Visit | undefined;
@@ -53,10 +57,10 @@ export function setCookie(ctx: Context, name: CookieName, value: string | null):
   ctx.append('Set-Cookie', writeCookie(name, value, ctx.state.isSecure));
 }
 
-/** Where the visitor came from, as far as that is a page of ours. */
+/** Where the visitor came from, as far as that is a page of ours; `//evil.test` under our own host name is none. */
 export function placeBack(ctx: Context): string {
   const from = ctx.get('referer');
   if (!URL.canParse(from)) return '/';
   const { host, pathname, search } = new URL(from);
-  return host === ctx.get('host') ? pathname + search : '/';
+  return host === ctx.get('host') ? placeWithin(pathname + search) : '/';
 }

@@ -32,7 +32,8 @@ export class TooLate extends Error {
 const PREFIX = 'kept:';
 const MOST_FIELDS = 500;
 
-const isSecret = (name: string): boolean => name.startsWith('password') || name === 'code' || name === 'offer';
+const isSecret = (name: string): boolean =>
+  name.startsWith('password') || name === 'code' || name === 'recovery_code' || name === 'offer';
 
 /** What is kept of a form that was to go to `to`. */
 export function lateForm(to: string, back: string, form: URLSearchParams): LateForm {

@@ -1,6 +1,7 @@
 /** The dashboard on a port of its own, where the setting `dashboard.port` names another than the API's. */
 import http from 'node:http';
 import https from 'node:https';
+import type { Newcomers } from '../api/newcomers.ts';
 import { hearAcceptFaults } from '../base/accept-faults.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -16,7 +17,7 @@ const REQUEST_MS = 120_000;
 
 /** Rejects where the port cannot be had. */
 export async function listenApart(
-  deps: { clock: Clock; log: Log },
+  deps: { clock: Clock; log: Log; newcomers: Newcomers },
   dashboard: Dashboard,
   { host, port, tls }: { host: string; port: number; tls: { cert: string; key: string } | null },
 ): Promise<OwnPort> {
@@ -29,6 +30,7 @@ export async function listenApart(
       ? http.createServer(limits, listener)
       : https.createServer({ ...limits, ...tls, minVersion: 'TLSv1.2' }, listener);
   hearAcceptFaults(deps, server, 'dashboard');
+  deps.newcomers.watch(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {

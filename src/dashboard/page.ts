@@ -16,7 +16,7 @@ export type Shown =
   | { kind: 'stream'; body: Readable; type: string };
 
 export interface Cookie {
-  name: 'session' | 'theme';
+  name: 'session' | 'theme' | 'device';
   /** Null takes it away. */
   value: string | null;
 }
@@ -34,6 +34,8 @@ export interface Guest {
   now: number;
   /** The cookie's value, '' where there is none: what tokens of forms are bound to besides the secret. */
   sessionToken: string;
+  /** The cookie of a browser that has signed in before, '' where there is none (members/known-device.ts). */
+  device: string;
   /** The member whose second factor is still owed. */
   halfway: { row: SessionRow; member: MemberRow } | null;
 }
@@ -65,8 +67,12 @@ export interface Page {
   /** With parameters as `:id`. */
   path: string;
   who: Who;
+  /** For a form that needs no sign-in: whether there is anything that it could do, which is known before its body is read. */
+  knows?: Knows;
   run(visit: Guest | Visit): Promise<Shown> | Shown;
 }
+
+type Knows = (guest: Guest) => Promise<boolean> | boolean;
 
 type Path = `/${string}`;
 type Handler<V> = (visit: V) => Promise<Shown> | Shown;
@@ -79,7 +85,13 @@ export const adminGet = (path: Path, run: Handler<Visit>): Page => declare('GET'
 export const adminPost = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'admin', run);
 /** A page that needs no sign-in. */
 export const openGet = (path: Path, run: Handler<Guest>): Page => ({ method: 'GET', path, who: 'anyone', run });
-export const openPost = (path: Path, run: Handler<Guest>): Page => ({ method: 'POST', path, who: 'anyone', run });
+export const openPost = (path: Path, run: Handler<Guest>, knows: Knows = () => true): Page => ({
+  method: 'POST',
+  path,
+  who: 'anyone',
+  knows,
+  run,
+});
 
 function declare(method: Page['method'], path: Path, who: 'member' | 'admin', run: Handler<Visit>): Page {
   return {

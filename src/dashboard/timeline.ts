@@ -52,6 +52,8 @@ export interface Moment {
   next?: string | null;
   /** Where the mail that told it can be had. */
   href?: string;
+  /** It proves nothing, and can be confirmed. */
+  isUnverified?: boolean;
 }
 
 /** A mail that came back, as the API has it. */
@@ -61,6 +63,7 @@ export interface ReportSeen {
   received_at: string;
   recipient: string;
   sender: string;
+  verified: boolean;
 }
 
 /** Events that only repeat what the attempt beside them says. */
@@ -78,10 +81,13 @@ export function timelineOf(message: MessageWhole, reports: readonly ReportSeen[]
   return [accepted, ...attempts, ...events, ...returned].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
 }
 
-function reportMoment({ id, kind, received_at: at, recipient, sender }: ReportSeen, here: string): Moment {
-  const facts = [sender === '' ? 'from the null sender' : `from ${sender}`];
+function reportMoment({ id, kind, received_at: at, recipient, sender, verified }: ReportSeen, here: string): Moment {
+  const facts = [
+    sender === '' ? 'from the null sender' : `from ${sender}`,
+    ...(verified ? [] : ['unverified: nothing proves that it is true, so nothing was changed']),
+  ];
   const title = `A mail came back for ${recipient}`;
-  return { at, what: kind?.replace('_', ' ') ?? 'not read yet', title, reply: null, facts, isMachine: false, href: `${here}/reports/${id}` }; // prettier-ignore
+  return { at, what: kind?.replace('_', ' ') ?? 'not read yet', title, reply: null, facts, isMachine: false, href: `${here}/reports/${id}`, isUnverified: !verified }; // prettier-ignore
 }
 
 function attemptMoment(attempt: Attempt): Moment {

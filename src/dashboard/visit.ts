@@ -4,6 +4,7 @@ import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
 import { perform } from '../operator/operations.ts';
 import { actingAs } from './act.ts';
+import { readCookie } from './cookies.ts';
 import { noSuchPage, type Context, type House } from './house.ts';
 import { jsonOf, rawOf, type Asking } from './inside.ts';
 import type { Guest, Visit } from './page.ts';
@@ -20,6 +21,7 @@ export function guestOf({ deps, trusted }: House, ctx: Context): Guest {
     header: (name) => ctx.get(name) || undefined,
     now: deps.clock.now(),
     sessionToken,
+    device: readCookie(ctx.get('cookie'), 'device', ctx.state.isSecure),
     halfway: session?.row.stage === 'code' ? session : null,
   };
 }

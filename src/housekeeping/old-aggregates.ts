@@ -1,5 +1,6 @@
-/** What receivers reported (DMARC and TLS) goes after 400 days, as the numbers of tags do. */
+/** What receivers reported (DMARC and TLS) goes 400 days after it arrived, whatever period it says to be about: its id has the time. */
 import type { Clock } from '../base/clock.ts';
+import { idFloor } from '../base/id.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule } from './housekeeping.ts';
 
@@ -13,17 +14,18 @@ export function oldAggregates({ db, clock }: { db: Pick<Database, 'commit'>; clo
     stepRows: STEP,
     step: () =>
       db.commit.transact(async (tx) => {
+        const before = idFloor('rep', clock.now() - KEPT_MS);
         const gone: number[] = [];
         for (const table of ['dmarc_rows', 'tls_report_rows']) {
           const rows = await tx.all(
-            `DELETE FROM ${table} WHERE id IN (SELECT id FROM ${table} WHERE from_at < ? ORDER BY from_at LIMIT ?) RETURNING id`,
-            [clock.now() - KEPT_MS, STEP],
+            `DELETE FROM ${table} WHERE id IN (SELECT id FROM ${table} WHERE id < ? ORDER BY id LIMIT ?) RETURNING id`,
+            [before, STEP],
           );
           gone.push(rows.length);
         }
         const known = await tx.all(
-          'DELETE FROM aggregate_reports WHERE rowid IN (SELECT rowid FROM aggregate_reports WHERE from_at < ? ORDER BY from_at LIMIT ?) RETURNING report_id',
-          [clock.now() - KEPT_MS, STEP],
+          'DELETE FROM aggregate_reports WHERE rowid IN (SELECT rowid FROM aggregate_reports WHERE report_id < ? ORDER BY report_id LIMIT ?) RETURNING report_id',
+          [before, STEP],
         );
         gone.push(known.length);
         return Math.max(...gone);

@@ -3,10 +3,13 @@ import { readDmarcReport, type DmarcReport } from '../mail/dmarc-report.ts';
 import { octetsOf, ownPartsOf, type MailPart } from '../mail/mime-read.ts';
 import { readTlsReport, type TlsReport } from '../mail/tls-report.ts';
 import { unpack } from '../mail/unpack.ts';
-import type { Rows } from '../storage/rows.ts';
-import type { TlsReportLineRow } from '../storage/tables.ts';
+import type { DmarcRow, TlsReportLineRow } from '../storage/tables.ts';
 
 export type Aggregate = { kind: 'dmarc'; report: DmarcReport } | { kind: 'tls'; report: TlsReport };
+
+/** What is kept of a report. */
+export type AggregateRows =
+  { table: 'dmarc_rows'; rows: DmarcRow[] } | { table: 'tls_report_rows'; rows: TlsReportLineRow[] };
 
 /** Files looked at in one mail: each may cost the unpacking of megabytes. */
 const MOST_FILES = 3;
@@ -33,6 +36,19 @@ function readAggregate(text: string): Aggregate | null {
   return report === null ? null : { kind: 'dmarc', report };
 }
 
+const DAY_MS = 86_400_000;
+const [MOST_AHEAD_MS, MOST_BACK_MS] = [2 * DAY_MS, 400 * DAY_MS];
+
+/** Why a report is not believed at all, or null. */
+export function faultOfAggregate(aggregate: Aggregate, now: number): string | null {
+  const { report } = aggregate;
+  if (report.from > now + MOST_AHEAD_MS || report.until > now + MOST_AHEAD_MS) return 'its period is in the future';
+  if (report.from < now - MOST_BACK_MS) return 'its period is more than 400 days ago';
+  if (aggregate.kind === 'dmarc' && aggregate.report.unsound * 2 > aggregate.report.records.length)
+    return 'most of its records have values that do not exist';
+  return null;
+}
+
 /** The domains that a report is about. */
 export const domainsOf = (aggregate: Aggregate): string[] =>
   aggregate.kind === 'dmarc' ? [aggregate.report.domain] : [...new Set(aggregate.report.policies.map(({ domain }) => domain))]; // prettier-ignore
@@ -45,18 +61,27 @@ export const aggregateSummary = (aggregate: Aggregate): object => ({
   domains: domainsOf(aggregate),
 });
 
+/** Rows of one report: those with the most mails or sessions. What is beyond is left out. */
+const MOST_ROWS = 1000;
+
 /** The rows of what is about `domains`. `reportId`: the mail's. */
-export function aggregateRows(reportId: string, aggregate: Aggregate, domains: ReadonlySet<string>): Rows {
+export function aggregateRows(reportId: string, aggregate: Aggregate, domains: ReadonlySet<string>): AggregateRows {
   const idOf = (at: number): string => `${reportId}.${String(at).padStart(5, '0')}`;
   if (aggregate.kind === 'tls') {
     const lines = tlsLines(aggregate.report).filter(({ domain }) => domains.has(domain));
-    return { tls_report_rows: lines.map((line, at) => ({ ...line, id: idOf(at), report_id: reportId })) };
+    lines.sort((a, b) => b.sessions - a.sessions);
+    return {
+      table: 'tls_report_rows',
+      rows: lines.slice(0, MOST_ROWS).map((line, at) => ({ ...line, id: idOf(at), report_id: reportId })),
+    };
   }
   const { organization: org, id: report_key, domain, from: from_at, until: until_at, records } = aggregate.report;
-  if (!domains.has(domain)) return {};
+  if (!domains.has(domain)) return { table: 'dmarc_rows', rows: [] };
   const head = { report_id: reportId, org, report_key, domain, from_at, until_at };
+  const most = [...records].sort((a, b) => b.count - a.count).slice(0, MOST_ROWS);
   return {
-    dmarc_rows: records.map((one, at) => ({
+    table: 'dmarc_rows',
+    rows: most.map((one, at) => ({
       ...head,
       id: idOf(at),
       source_ip: one.sourceIp,

@@ -14,8 +14,14 @@ export interface BounceWords {
   senderNames: Phrases;
   failure: Phrases;
   delay: Phrases;
+  /** Attempts go on. */
+  retrying: Phrases;
   success: Phrases;
   givenUp: Phrases;
+  /** The sentence speaks of what may come. */
+  promise: Phrases;
+  /** A filter of the recipient, or the program that stores their mail, sends the mail back. */
+  rejection: Phrases;
   /** Looks at the begin of a subject alone. */
   autoReplySubjects: Phrases;
   autoReplyTexts: Phrases;
@@ -32,8 +38,11 @@ export interface WordSource {
   senderNames: readonly string[];
   failure: readonly string[];
   delay: readonly string[];
+  retrying: readonly string[];
   success: readonly string[];
   givenUp: readonly string[];
+  promise: readonly string[];
+  rejection: readonly string[];
   autoReplySubjects: readonly string[];
   autoReplyTexts: readonly string[];
   challenge: readonly string[];
@@ -53,8 +62,11 @@ export function compileWords(source: WordSource): BounceWords {
     senderNames: anyOf(source.senderNames),
     failure: anyOf(source.failure),
     delay: anyOf(source.delay),
+    retrying: anyOf(source.retrying),
     success: anyOf(source.success),
     givenUp: anyOf(source.givenUp),
+    promise: anyOf(source.promise),
+    rejection: anyOf(source.rejection),
     autoReplySubjects: atBegin(source.autoReplySubjects),
     autoReplyTexts: anyOf(source.autoReplyTexts),
     challenge: anyOf(source.challenge),

@@ -1,4 +1,5 @@
 /** What a notice says of one recipient -> code, status, class and reason, by the same rules as replies in a session. */
+import { withoutControls } from '../mail/header.ts';
 import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
 import { judge } from '../messages/classify.ts';
 import type { Verdict } from '../messages/delivery.ts';
@@ -15,19 +16,29 @@ const EXPIRED = new Set(['4.4.7', '5.4.7']);
 export function reportedRecipients(delivery: DeliveryReport, notice: Notice, words: BounceWords): FoundRecipient[] {
   const prose = openProse(notice, words);
   return delivery.recipients.map((reported) => {
-    const { finalRecipient, originalRecipient, status } = reported;
-    const address = finalRecipient ?? originalRecipient ?? '';
+    const { originalRecipient, status } = reported;
+    const address = addressOf(reported);
     const quoted = reported.diagnostic === null ? null : readDiagnostic(reported.diagnostic);
     const isOpen = exact(status) === null || isRouting(status ?? '');
     const inProse = isOpen && !saysWhy(quoted, words) ? prose.about(address) : null;
     const isOther = originalRecipient !== null && originalRecipient.toLowerCase() !== address.toLowerCase();
     return {
       address,
-      original: isOther ? originalRecipient : null,
+      original: isOther ? originalRecipient : prose.origin(address),
       ...judged({ action: actionOf(reported), status, diagnostic: inProse ?? quoted }, prose),
-      diagnostic: reported.diagnostic ?? inProse?.text ?? null,
+      diagnostic: printable(reported.diagnostic ?? inProse?.text ?? null),
     };
   });
+}
+
+/** Control characters, as binary rubbish in a report has them, spoil logs and terminals. */
+const printable = (text: string | null): string | null =>
+  text === null ? null : withoutControls(text).replace(/ +/g, ' ');
+
+/** Whom the server tried; whom we wrote to where that was an address of some other network, or of a host inside of theirs. */
+function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): string {
+  const isOfTheNet = finalRecipient !== null && /@[^@]*\./.test(finalRecipient);
+  return (isOfTheNet ? finalRecipient : (originalRecipient ?? finalRecipient)) ?? '';
 }
 
 /** The recipients of a notice in prose. */
@@ -35,7 +46,7 @@ export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, wo
   const prose = openProse(notice, words);
   return recipientsNamedIn(notice, words).map(({ address, lines }) => ({
     address,
-    original: null,
+    original: originIn(lines),
     ...judged({ action, status: null, diagnostic: prose.within(lines) }, prose),
   }));
 }
@@ -47,6 +58,8 @@ interface Prose {
   within(lines: readonly string[]): Diagnostic | null;
   /** Why, by what stands below the address, else by all. */
   about(address: string): Diagnostic | null;
+  /** Whom the mail was for before it was forwarded, by what stands below the address. */
+  origin(address: string): string | null;
   /** The status that the words of the whole stand for. */
   status(): string | null;
 }
@@ -55,13 +68,35 @@ function openProse(notice: Notice, words: BounceWords): Prose {
   const { subject, lines } = notice;
   const overall = once(() => findDiagnostic(lines, words));
   const linesOf = once(() => linesByRecipient(notice));
-  const within = (some: readonly string[]): Diagnostic | null => findDiagnostic(some, words) ?? overall();
+  const within = (some: readonly string[]): Diagnostic | null =>
+    findDiagnostic(some, words) ?? knownParagraph(some) ?? overall();
   return {
     words,
     within,
     about: (address) => within(linesOf()(address)),
+    origin: (address) => originIn(linesOf()(address)),
     status: once(() => statusOfWords(`${subject}\n${lines.join('\n')}`, words)),
   };
+}
+
+/** Exim's and Sendmail's words for an address that was forwarded to another. */
+const FORWARDED = /\((?:(?:ultimately )?generated|expanded) from:? {1,3}<?([^\s<>()]{1,128}@[^\s<>()@]{1,255})>?\)/;
+
+function originIn(lines: readonly string[]): string | null {
+  for (const line of lines) {
+    const found = FORWARDED.exec(line)?.[1];
+    if (found !== undefined) return found;
+  }
+  return null;
+}
+
+/** The first paragraph below an address, where the rules for replies know its words. */
+function knownParagraph(lines: readonly string[]): Diagnostic | null {
+  const first = lines.findIndex((line) => line !== '');
+  if (first < 0) return null;
+  const end = lines.indexOf('', first);
+  const one = readDiagnostic(lines.slice(first, end < 0 ? undefined : end).join(' '));
+  return isSaid(one.text) ? one : null;
 }
 
 function once<Value>(find: () => Value): () => Value {
@@ -88,15 +123,27 @@ function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'ori
   const found = text === '' ? prose.status() : statusOfWords(text, prose.words);
   const inWords = atLevelOf(diagnostic?.code ?? null, found);
   const known = exact(diagnostic?.enhanced ?? null) ?? exact(said.status);
-  const status = known ?? inWords ?? diagnostic?.enhanced ?? said.status;
+  const status = saidStatus(said.status, diagnostic?.enhanced ?? null);
   const isOpen = action === 'failed' || action === 'delayed';
   return {
     action,
     status,
-    diagnostic: text === '' ? null : text,
+    impliedStatus: status === null ? inWords : null,
+    diagnostic: printable(text === '' ? null : text),
     code: diagnostic?.code ?? null,
     verdict: isOpen ? verdictOf({ ...said, action }, known, inWords) : null,
   };
+}
+
+/**
+ * What is said stays as it is said, however little that is: nobody gave the code that we would make of the words. Of two that
+ * agree whether it is final, the one that says more counts; where they do not, the reporting server has the last word, since it
+ * knows of its own tries.
+ */
+function saidStatus(reported: string | null, quoted: string | null): string | null {
+  if (reported === null || quoted === null) return reported ?? quoted;
+  if (!quoted.startsWith(reported.charAt(0))) return reported;
+  return exact(quoted) ?? exact(reported) ?? (quoted.endsWith('.0.0') ? reported : quoted);
 }
 
 /** By the reply where one is quoted, as if it had been given to us; where none is, by the words for what went wrong. */

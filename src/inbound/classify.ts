@@ -14,8 +14,10 @@ import { foldText, type BounceWords } from './bounce-words.ts';
 import { complainant, complaintIn } from './complaint.ts';
 import { CODE_OR_STATUS, statusOfWords } from './diagnostic.ts';
 import type { Finding, FindingKind } from './finding.ts';
+import { isLate } from './lateness.ts';
 import { openNotice, type Notice } from './notice.ts';
-import { findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
+import { rejectionIn } from './rejection.ts';
+import { findCopyToken, findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
 
@@ -25,6 +27,7 @@ export function readReport(words: BounceWords, bytes: Uint8Array, envelope: read
   const answer =
     complaint(notice) ??
     deliveryReport(notice, words) ??
+    rejection(notice, words) ??
     receipt(notice) ??
     unsubscribe(notice, envelope) ??
     aggregateReport(notice) ??
@@ -32,6 +35,7 @@ export function readReport(words: BounceWords, bytes: Uint8Array, envelope: read
   return {
     token: findReturnPathToken(notice, envelope),
     messageId: findMessageId(notice),
+    copy: findCopyToken(notice),
     recipients: [],
     feedback: null,
     isWellFormed: false,
@@ -55,6 +59,11 @@ function deliveryReport(notice: Notice, words: BounceWords): Answer | null {
   const isWellFormed =
     mail.type === 'multipart/report' && mail.params.get('report-type')?.toLowerCase() === 'delivery-status';
   return { kind, recipients, isWellFormed };
+}
+
+function rejection(notice: Notice, words: BounceWords): Answer | null {
+  const recipients = rejectionIn(notice, words);
+  return recipients === null ? null : { kind: 'bounce', recipients };
 }
 
 const receipt = ({ mail }: Notice): Answer | null => (isDispositionNotification(mail) ? { kind: 'auto_reply' } : null);
@@ -117,7 +126,9 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
   const said = saidIn(notice, words);
   const { title, text } = said;
   if (fieldOf(mail.headers, 'x-failed-recipients') !== null) return said.late ? 'delay' : 'bounce';
-  if (words.autoReplySubjects(title) || words.challenge(title)) return 'auto_reply';
+  if (words.autoReplySubjects(title)) return 'auto_reply';
+  // The subject of the mail that came back may itself speak of an approval.
+  if (words.challenge(title) && !said.failureInTitle) return 'auto_reply';
   if (words.challenge(text) && !said.failureInTitle && !said.quotesReply) return 'auto_reply';
   if (!isFromDaemon(mail, words)) return fromSomebody(notice, words, said);
   if (!said.failure && isMarkedAutoReply(mail.headers)) return 'auto_reply';
@@ -132,7 +143,7 @@ function saidIn({ subject, lines }: Notice, words: BounceWords): Said {
   const title = foldText(subject);
   const text = foldText(lines.join('\n'));
   const failureInTitle = words.failure(title);
-  const late = (words.delay(title) || words.delay(text)) && !failureInTitle && !words.givenUp(text);
+  const late = isLate({ title, lines, failureInTitle }, words);
   const quotesReply = lines.some((line) => CODE_OR_STATUS.test(line));
   return { title, text, failure: failureInTitle || words.failure(text), failureInTitle, late, quotesReply };
 }
@@ -141,11 +152,13 @@ function saidIn({ subject, lines }: Notice, words: BounceWords): Said {
 const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst)\s*:/;
 
 /** Gateways bounce in the name of people and of nobody too; then more must bear it out than words, which people use as well. */
-function fromSomebody({ mail, original }: Notice, words: BounceWords, said: Said): FindingKind {
+function fromSomebody(notice: Notice, words: BounceWords, said: Said): FindingKind {
+  const { mail, original } = notice;
   if (isMarkedAutoReply(mail.headers)) return 'auto_reply';
   const isFromNull = hasNullSender(mail);
   const isProgram = isFromNull || words.nobodies.has(localPartOfFrom(mail));
-  const hasProof = said.quotesReply || (original.length > 0 && !isAutoSubmitted(mail.headers));
+  const hasProof =
+    said.quotesReply || namesAddressAlone(notice, words) || (original.length > 0 && !isAutoSubmitted(mail.headers));
   // Who passes a notice on has not had his mail come back, nor had ours.
   const isPassedOn = !isProgram && PASSED_ON.test(said.title);
   const isNotice = said.failureInTitle
@@ -158,9 +171,25 @@ function fromSomebody({ mail, original }: Notice, words: BounceWords, said: Said
 const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): FindingKind =>
   isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 
-/** By its From: the local part, or the name beside it. */
+/** "could not be delivered to the following recipients:" with an address and nothing else below it, as programs list them. */
+function namesAddressAlone({ lines }: Notice, words: BounceWords): boolean {
+  const shown = lines.filter((line) => line !== '');
+  return shown.some((line, at) => {
+    const [first, ...others] = addressesIn(line);
+    const [before, between] = [shown[at - 2] ?? '', shown[at - 1] ?? ''];
+    if (first === undefined || line.startsWith('>') || others.length > 1) return false;
+    const rest = line.slice(0, first.start) + line.slice((others[0] ?? first).end);
+    return !/[\p{L}\p{N}]/u.test(rest) && words.failure(foldText(`${before} ${between}`));
+  });
+}
+
+/** By its From (the local part, or the name beside it), its return path, or a form that only mail servers write (RFC 3464). */
 function isFromDaemon(mail: MailPart, words: BounceWords): boolean {
-  return words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(fromOf(mail)));
+  if (words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(fromOf(mail)))) return true;
+  if (mail.type === 'multipart/report' && mail.params.get('report-type')?.toLowerCase() === 'delivery-status')
+    return true;
+  const [sender = ''] = fieldsOf(mail.headers, new Set(['return-path']));
+  return words.senders.has(/^\s*<?([^@<>\s]{1,64})/.exec(sender.toLowerCase())?.[1] ?? '');
 }
 
 const fromOf = (mail: MailPart): string => wordsOf(mail.headers, 'from').slice(0, 1000);

@@ -77,6 +77,7 @@ export const complainant = (address: string): FoundRecipient => ({
   original: null,
   action: null,
   status: null,
+  impliedStatus: null,
   diagnostic: null,
   code: null,
   verdict: null,

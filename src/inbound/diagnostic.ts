@@ -15,11 +15,13 @@ export interface Diagnostic {
 const LONGEST_TEXT = 500;
 /** A reply goes on over a few lines, until the paragraph ends. */
 const MOST_LINES = 8;
+const SHORTEST_WRAPPED = 50;
 
 /** Codes that SMTP has (RFC 5321 section 4.2.1), where a reply can begin; an address of four numbers has none such. */
 const CODE = /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
 const ENHANCED = /(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
-const REPLY = /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])[ \-]+#?[([]?([45]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
+const REPLY =
+  /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])[ \-]{1,4}['"#([]{0,2}([45]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
 
 /** The next command of a transcript, the next recipient of a list. */
 const ANOTHER = /^\s{0,20}(?:>>>|<?[^\s<>@:]{1,128}@[^\s<>@:]{1,255}>?:(?:\s|$))/;
@@ -68,8 +70,24 @@ function replyFrom(lines: readonly string[], index: number, words: BounceWords):
   return [line.slice(at).replace(/^[\s:>"'(;,#=[]/, ''), ...following(lines, index, words)].join(' ');
 }
 
-const paragraph = (lines: readonly string[], index: number, words: BounceWords): string =>
-  [lines[index] ?? '', ...following(lines, index, words)].join(' ');
+/** From this line, or from the one above it that was wrapped into it, to the end of the paragraph. */
+function paragraph(lines: readonly string[], index: number, words: BounceWords): string {
+  const first = isWrappedFrom(lines[index - 1] ?? '', lines[index] ?? '') ? index - 1 : index;
+  return [...lines.slice(first, index + 1), ...following(lines, index, words)].join(' ');
+}
+
+/** A long line that goes on, indented and in lower case. */
+const isWrappedFrom = (above: string, line: string): boolean =>
+  above.length >= SHORTEST_WRAPPED && /[\p{L}\p{N},]$/u.test(above) && /^\s+\p{Ll}/u.test(line);
+
+export const indentOf = (line: string): number => /^\s{0,80}/.exec(line)?.[0].length ?? 0;
+
+/** Of the paragraph's first line: what is indented more was wrapped, so that an address there begins no other recipient. */
+function paragraphIndent(lines: readonly string[], index: number): number {
+  let first = index;
+  while (first > 0 && first > index - MOST_LINES && lines[first - 1] !== '') first--;
+  return indentOf(lines[first] ?? '');
+}
 
 /**
  * What belongs to the passage that begins in this line. It ends where the next reply begins (RFC 5321 section 4.2.1: a hyphen
@@ -77,10 +95,12 @@ const paragraph = (lines: readonly string[], index: number, words: BounceWords):
  */
 function following(lines: readonly string[], index: number, words: BounceWords): readonly string[] {
   const rest = lines.slice(index + 1, index + MOST_LINES);
+  const indent = paragraphIndent(lines, index);
   let goesOn = /[45][0-5][0-9]-/.test(lines[index] ?? '');
   const end = rest.findIndex((line) => {
     const separator = REPLY_LINE.exec(line)?.[1];
-    if (line.trim() === '' || words.givenUp(foldText(line)) || ANOTHER.test(line)) return true;
+    if (line.trim() === '' || words.givenUp(` ${foldText(line)}`)) return true;
+    if (ANOTHER.test(line) && indentOf(line) <= indent) return true;
     if (separator !== undefined && !goesOn) return true;
     goesOn = separator === '-';
     return false;

@@ -1,5 +1,6 @@
 /** What the listener makes of a mail. `posthorn inbound parse` prints it; `receive` turns it into happenings. */
 import type { Aggregate } from './aggregate.ts';
+import type { LoopClaim } from './feedback-loops.ts';
 import type { ReportAction } from '../mail/delivery-report.ts';
 import type { Verdict } from '../messages/delivery.ts';
 
@@ -19,8 +20,10 @@ export interface FoundRecipient {
   original: string | null;
   /** Null in complaints and unsubscribe mails. */
   action: ReportAction | null;
-  /** `5.1.1`: the reply's own, else that of the report, else what its words stand for. */
+  /** `5.1.1` as the report says: of the reply that it quotes, or of its Status field; null where it says none. */
   status: string | null;
+  /** What its words stand for, where it says no status. */
+  impliedStatus: string | null;
   /** The remote's words, at most 1,000 characters. */
   diagnostic: string | null;
   /** `550` of the reply that the report quotes. */
@@ -47,6 +50,8 @@ export interface Finding {
   token: string | null;
   /** X-Message-Id of the returned mail, else its Message-ID. */
   messageId: string | null;
+  /** `X-Posthorn-Delivery` of the returned mail: proves the delivery where one of our keys made it. */
+  copy: string | null;
   recipients: readonly FoundRecipient[];
   /** Of a complaint, and of an unsubscribe mail (`opt-out`). */
   feedback: Feedback | null;
@@ -54,6 +59,8 @@ export interface Finding {
   isWellFormed: boolean;
   /** Of kind `report`: what it says, where that can be read. */
   aggregate?: Aggregate;
+  /** Of a complaint: the feedback loop that it says to come from. */
+  loop?: LoopClaim | null;
 }
 
 /** A finding as programs get it: the line of `posthorn inbound parse --json` without the file. */
@@ -63,8 +70,12 @@ export interface FindingRecord {
   message_id: string | null;
   recipients: readonly {
     address: string;
+    /** Whom the mail was for, where the report says that it was another address. */
+    original: string | null;
     action: ReportAction | null;
     status: string | null;
+    /** Who says `status`: the report, or our reading of its words. */
+    status_from: 'report' | 'words' | null;
     diagnostic: string | null;
     class: Verdict['class'] | null;
     reason: Verdict['reason'] | null;
@@ -77,10 +88,12 @@ export function findingRecord({ kind, token, messageId, recipients, feedback }: 
     kind,
     token,
     message_id: messageId,
-    recipients: recipients.map(({ address, action, status, diagnostic, verdict }) => ({
+    recipients: recipients.map(({ address, original, action, status, impliedStatus, diagnostic, verdict }) => ({
       address,
+      original,
       action,
-      status,
+      status: status ?? impliedStatus,
+      status_from: status !== null ? 'report' : impliedStatus !== null ? 'words' : null,
       diagnostic,
       class: verdict?.class ?? null,
       reason: verdict?.reason ?? null,
@@ -94,6 +107,7 @@ export const nothingFound: Finding = {
   kind: 'other',
   token: null,
   messageId: null,
+  copy: null,
   recipients: [],
   feedback: null,
   isWellFormed: false,

@@ -1,11 +1,15 @@
 /** What listens for mail: reports and bounces (MX), submission by STARTTLS and by TLS from the start. Built, started and stopped here. */
 import type { Bell } from '../base/bell.ts';
 import type { Clock } from '../base/clock.ts';
+import { budgets } from '../base/budgets.ts';
 import type { Log } from '../base/log.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
+import type { Connection } from '../storage/connection.ts';
 import { counted } from './counted.ts';
+import { createKeptReports } from './kept-reports.ts';
 import { createListener, type Listener, type ListenerLimits } from './listener.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
+import { createMxBudgets } from './mx-budgets.ts';
 import { createReceiver, type ReceiveDeps } from './receive.ts';
 import { createReportReader } from './report-reader.ts';
 import { submissionHandlers, type SubmissionDeps, type SubmissionSettings, type Submitter } from './submission.ts';
@@ -18,10 +22,10 @@ export interface Certificate {
 }
 
 export interface InboundDeps
-  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db' | 'bells'>, Omit<ReceiveDeps, 'reader' | 'db'> {
+  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db'>, Omit<ReceiveDeps, 'reader' | 'db' | 'budgets' | 'trim'> {
   clock: Clock;
   log: Log;
-  db: ReceiveDeps['db'];
+  db: ReceiveDeps['db'] & { cold: Connection };
   /** Rings when a key was revoked or changed. */
   keyChanges: Bell;
   /** A submission has ended with this code of SMTP. */
@@ -33,6 +37,8 @@ export interface InboundSettings {
   mx: { host: string; place: Place };
   submission: SubmissionSettings & { host: string; size: number; start: Place; tls: Place };
   limits?: Partial<ListenerLimits>;
+  /** The size of the disk with the data folder. */
+  diskBytes: number;
 }
 
 /** A port, and whether somebody chose it: one that nobody chose and that is in use is done without. */
@@ -60,6 +66,13 @@ const LARGEST_REPORT = 35 * 1024 * 1024;
 const MOST_REPORT_RECIPIENTS = 100;
 const REPORT_THREADS = 1;
 
+const MX_LIMITS: Partial<ListenerLimits> = {
+  connections: budgets.mx_connections.most,
+  connectionsPerNetwork: budgets.mx_connections_network.most,
+  heldBytes: budgets.mx_memory.most,
+  heldBytesPerNetwork: budgets.mx_memory_network.most,
+};
+
 export function createInbound(deps: InboundDeps, settings: InboundSettings): Inbound {
   const { clock, log } = deps;
   const reader = createSubmissionReader({ clock });
@@ -82,6 +95,14 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
       },
       submit,
     );
+  const mxBudgets = createMxBudgets(deps);
+  const kept = createKeptReports(deps, settings.diskBytes);
+  const receiver = createReceiver({
+    ...deps,
+    budgets: mxBudgets,
+    trim: () => kept.trimIfFull(),
+    reader: createReportReader({ clock }, { keys: deps.keys, count: REPORT_THREADS }),
+  });
   const mx = createListener(
     { clock, log },
     {
@@ -93,14 +114,10 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
       size: LARGEST_REPORT,
       keepBytes: MOST_BYTES,
       maxRecipients: MOST_REPORT_RECIPIENTS,
-      ...(settings.limits === undefined ? {} : { limits: settings.limits }),
+      limits: { ...MX_LIMITS, ...settings.limits },
     },
-    mxHandlers(deps),
+    mxHandlers(deps, { budgets: mxBudgets, kept, receiver }),
   );
-  const receiver = createReceiver({
-    ...deps,
-    reader: createReportReader({ clock }, { keys: deps.keys, count: REPORT_THREADS }),
-  });
   const doors = [
     { listener: mx, place: settings.mx.place },
     { listener: submitters(submission.start, false), place: submission.start },
@@ -129,6 +146,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
       const ports: (number | null)[] = [];
       for (const { listener, place } of doors) ports.push(await listenAt(log, listener, place));
       unlisten = deps.keyChanges.listen(endRevoked);
+      await kept.trim();
       receiver.start();
       const [reports = null, plain = null, secure = null] = ports;
       return { mx: reports, submission: plain, submissions: secure };

@@ -7,12 +7,12 @@ import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerSession } from 'smtp-server';
 import { hearAcceptFaults } from '../base/accept-faults.ts';
 import type { Clock, Timer } from '../base/clock.ts';
-import { addressBucket } from '../base/ip.ts';
+import { addressBucket, networkOf } from '../base/ip.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import type { Log } from '../base/log.ts';
+import { Tally } from '../base/tally.ts';
 import { Windows } from '../base/windows.ts';
 import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
-import { Offenders } from './offenders.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 /** What a handler sees of a session. */
@@ -34,7 +34,7 @@ export interface Session<User> {
 export interface Handlers<User> {
   /** Whether this address may sign in before TLS; others are not offered it, lest they send a key in the clear. */
   maySignInClear?(ip: string): boolean;
-  /** Who signs in; a refusal counts against the address. */
+  /** Who signs in; a refusal slows the session down. */
   authenticate?(session: Session<User>, name: string, password: string): Promise<{ user: User } | SmtpRefusal>;
   sender(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
   recipient(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
@@ -42,7 +42,12 @@ export interface Handlers<User> {
   data(session: Session<User>, mail: Buffer, size: number): Promise<string | SmtpRefusal>;
   /** A mail was refused for its size, which the client announced or showed. */
   tooLarge?(session: Session<User>, step: 'MAIL' | 'DATA'): void;
+  /** Somebody was refused because of this limit. */
+  overLimit?(limit: LimitName): void;
 }
+
+/** Limits on what is held for everybody and for one network. */
+export type LimitName = 'connections' | 'connectionsPerNetwork' | 'heldBytes' | 'heldBytesPerNetwork';
 
 export interface ListenerOptions {
   host: string;
@@ -62,13 +67,17 @@ export interface ListenerOptions {
 export interface ListenerLimits {
   connections: number;
   connectionsPerAddress: number;
+  /** Of a /24 or /64. */
+  connectionsPerNetwork: number;
   connectionsPerMinute: number;
   /** Refused commands of one session until it is ended. */
   errors: number;
-  /** Failed sign-ins until an address is shut out. */
+  /** Failed sign-ins of one session until it is ended. */
   signIns: number;
   /** Octets of mails in memory that are being received. */
   heldBytes: number;
+  /** Of them, what one network may have. */
+  heldBytesPerNetwork: number;
   idleMs: number;
   greetingToMailMs: number;
   commandMs: number;
@@ -79,10 +88,12 @@ export interface ListenerLimits {
 export const listenerLimits: ListenerLimits = {
   connections: 500,
   connectionsPerAddress: 50,
+  connectionsPerNetwork: 500,
   connectionsPerMinute: 600,
   errors: 20,
   signIns: 10,
   heldBytes: 256 * 1024 * 1024,
+  heldBytesPerNetwork: 256 * 1024 * 1024,
   idleMs: 30_000,
   greetingToMailMs: 60_000,
   commandMs: 30_000,
@@ -99,20 +110,25 @@ export interface Listener<User> {
   close(): Promise<void>;
 }
 
-/** How long an address that guesses passwords is shut out. */
-const SHUT_OUT_MS = 10 * 60_000;
 /** RFC 4954 section 6. */
 const WRONG_KEY = 535;
-/** A failed sign-in is answered so late, times the failures so far, five at most. */
+/**
+ * A failed sign-in is answered so late, times the failures of the session so far, five at most. Nobody else is held up by it: a key
+ * has 256 random bits, so that guessing is no danger, and many programs may share an address with one that has a stale key.
+ */
 const SLOW_DOWN_MS = 1000;
 const LONGEST_COMMAND = 4096;
 const CLOSE_MS = 10_000;
+/** Beyond the limit, so that they hear why; smtp-server refuses what comes after these by itself. */
+const CONNECTIONS_TO_REFUSE = 20;
 
 /** One connection, as we follow it. */
 interface Watch<User> {
   ip: string;
   bucket: string;
+  network: string;
   errors: number;
+  failedSignIns: number;
   user: User | null;
   isReceiving: boolean;
   phase: Timer;
@@ -129,9 +145,10 @@ export function createListener<User>(
 ): Listener<User> {
   const limits = { ...listenerLimits, ...options.limits };
   const watches = new Map<string, Watch<User>>();
-  const perAddress = new Map<string, number>();
+  const perAddress = new Tally();
+  const perNetwork = new Tally();
+  const heldByNetwork = new Tally();
   const arrivals = new Windows();
-  const guessers = new Offenders({ most: limits.signIns, forMs: SHUT_OUT_MS });
   let held = 0;
   let closing = false;
 
@@ -142,7 +159,7 @@ export function createListener<User>(
     banner: 'Posthorn',
     size: options.size,
     maxRecipients: options.maxRecipients,
-    maxClients: limits.connections,
+    maxClients: limits.connections + CONNECTIONS_TO_REFUSE,
     maxCommandLength: LONGEST_COMMAND,
     maxAllowedUnauthenticatedCommands: false,
     socketTimeout: limits.idleMs,
@@ -204,16 +221,21 @@ export function createListener<User>(
     const connection = [...server.connections].find(({ id }) => id === session.id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
     speakExactly(connection, session);
-    if (guessers.isShutOut(ip, clock.monotonic()))
-      return refuse(421, '4.7.0 too many failed sign-ins: come back later');
     if (arrivals.take(bucket, limits.connectionsPerMinute, now).over) return refuse(421, '4.7.0 too many connections: come back in a minute'); // prettier-ignore
-    const open = perAddress.get(bucket) ?? 0;
-    if (open >= limits.connectionsPerAddress) return refuse(421, '4.7.0 too many connections at once');
-    perAddress.set(bucket, open + 1);
+    if (perAddress.of(bucket) >= limits.connectionsPerAddress) return refuse(421, '4.7.0 too many connections at once');
+    const network = networkOf(ip);
+    if (perNetwork.of(network) >= limits.connectionsPerNetwork)
+      return over('connectionsPerNetwork', 421, '4.7.0 too many connections at once from your network');
+    if (watches.size >= limits.connections)
+      return over('connections', 421, '4.3.2 too many connections: try again later');
+    perAddress.add(bucket, 1);
+    perNetwork.add(network, 1);
     watches.set(session.id, {
       ip,
       bucket,
+      network,
       errors: 0,
+      failedSignIns: 0,
       user: null,
       isReceiving: false,
       phase: never,
@@ -256,9 +278,13 @@ export function createListener<User>(
     watches.delete(id);
     watch.phase.cancel();
     watch.session.cancel();
-    const open = (perAddress.get(watch.bucket) ?? 1) - 1;
-    if (open > 0) perAddress.set(watch.bucket, open);
-    else perAddress.delete(watch.bucket);
+    perAddress.add(watch.bucket, -1);
+    perNetwork.add(watch.network, -1);
+  }
+
+  function over(limit: LimitName, code: number, text: string): SmtpRefusal {
+    handlers.overLimit?.(limit);
+    return refuse(code, text);
   }
 
   /** The next step must come within this time. */
@@ -288,16 +314,16 @@ export function createListener<User>(
         refuse(502, '5.5.1 there is nothing to sign in to'),
     );
     if ('user' in result) {
-      guessers.forgive(watch.ip);
+      watch.failedSignIns = 0;
       watch.user = result.user;
       wait(session.id, limits.greetingToMailMs);
       return result;
     }
     // Anything else than a wrong key (TLS first, say) is no guess.
     if (result.code !== WRONG_KEY) return result;
-    const failures = guessers.note(watch.ip, clock.monotonic());
-    await clock.sleep(SLOW_DOWN_MS * Math.min(5, failures));
-    if (guessers.isShutOut(watch.ip, clock.monotonic())) endSession(session.id, '4.7.0 too many failed sign-ins');
+    watch.failedSignIns++;
+    await clock.sleep(SLOW_DOWN_MS * Math.min(5, watch.failedSignIns));
+    if (watch.failedSignIns >= limits.signIns) endSession(session.id, '4.7.0 too many failed sign-ins');
     return result;
   }
 
@@ -319,18 +345,21 @@ export function createListener<User>(
     const chunks: Buffer[] = [];
     let size = 0;
     let kept = 0;
-    let isFull = false;
+    let full: LimitName | null = null;
+    const network = watch?.network ?? '';
     try {
       for await (const chunk of stream) {
         size += chunk.length;
         const part = chunk.subarray(0, Math.max(0, options.keepBytes - kept));
-        isFull ||= held + part.length > limits.heldBytes;
-        if (isFull || part.length === 0) continue;
+        if (held + part.length > limits.heldBytes) full ??= 'heldBytes';
+        else if (heldByNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
+        if (full !== null || part.length === 0) continue;
         chunks.push(part);
         kept += part.length;
         held += part.length;
+        heldByNetwork.add(network, part.length);
       }
-      if (isFull) return refuse(452, '4.3.1 too much mail at once: try again later');
+      if (full !== null) return over(full, 452, '4.3.1 too much mail at once: try again later');
       if (size > options.size) handlers.tooLarge?.(viewOf(session), 'DATA');
       if (size > options.size) return refuse(552, `5.3.4 the mail is larger than ${String(options.size)} octets`);
       return await guarded(() => handlers.data(viewOf(session), Buffer.concat(chunks), size));
@@ -340,6 +369,7 @@ export function createListener<User>(
       return refuse(451, '4.4.2 the mail did not arrive whole');
     } finally {
       held -= kept;
+      heldByNetwork.add(network, -kept);
       if (watch !== undefined) watch.isReceiving = false;
       if (closing) endSession(session.id, '4.3.2 the service is stopping');
       else wait(session.id, limits.greetingToMailMs);

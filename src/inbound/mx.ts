@@ -1,49 +1,82 @@
 /**
  * The MX listener: takes what can only be an answer to mail of ours, and says no at RCPT otherwise, so it is no relay and has
  * nothing to send back (RFC 5321 section 6.1). 250 means that the report is kept; what it says is found out afterwards (receive.ts).
+ * Anybody may write here, so each mail is held against the budgets of its network (mx-budgets.ts) before it is kept.
  */
-import type { Bell } from '../base/bell.ts';
+import type { BudgetName, UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
+import { networkOf } from '../base/ip.ts';
 import { parseMailbox } from '../mail/address.ts';
-import type { ReturnPathKey } from '../messages/return-path.ts';
+import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Committer } from '../storage/commit.ts';
 import { ownAddress } from './addresses.ts';
-import type { Handlers } from './listener.ts';
-import { refuse } from './smtp-refusal.ts';
+import type { KeptReports } from './kept-reports.ts';
+import type { Handlers, LimitName } from './listener.ts';
+import type { MxBudgets, Stranger } from './mx-budgets.ts';
+import type { NewReport } from './new-report.ts';
+import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 export interface MxDeps {
   clock: Clock;
   db: { commit: Committer };
-  bells: { reports: Bell };
   /** Those that sign return paths and unsubscribe addresses. */
   keys: readonly ReturnPathKey[];
   /** Whether mail for this host is ours: our own name, or a return-path domain. */
   isOurHost(host: string): Promise<boolean>;
-  hasRoom(): boolean;
+  hasRoomForStrangers(): boolean;
+  usedUp: UsedUp;
 }
 
-export function mxHandlers(deps: MxDeps): Handlers<never> {
+/** What a mail meets once it was taken. */
+export interface Intake {
+  budgets: MxBudgets;
+  kept: Pick<KeptReports, 'refusal' | 'added'>;
+  receiver: { isFull(network: string): BudgetName | null; take(row: NewReport): void };
+}
+
+/** What a row takes beside the mail. */
+export const ROW_BYTES = 1000;
+
+const BUDGET_OF: Readonly<Record<LimitName, BudgetName>> = {
+  connections: 'mx_connections',
+  connectionsPerNetwork: 'mx_connections_network',
+  heldBytes: 'mx_memory',
+  heldBytesPerNetwork: 'mx_memory_network',
+};
+
+export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): Handlers<never> {
+  /** Why no mail of this size may come in now, or null. */
+  function refusalOf(stranger: Stranger, bytes?: number): SmtpRefusal | null {
+    const full = receiver.isFull(stranger.network);
+    if (full !== null) deps.usedUp(full);
+    if (full !== null || !deps.hasRoomForStrangers()) return refuse(452, '4.3.1 there is no room now: try again later');
+    return budgets.refusal(stranger, bytes) ?? kept.refusal(stranger);
+  }
+
   return {
     sender: () => Promise.resolve(null),
-    async recipient(_session, address) {
+    async recipient({ ip, recipients }, address) {
       // RFC 5321 section 4.5.1: everybody has one, also without a domain.
-      if (/^postmaster$/i.test(address)) return null;
-      const at = address.lastIndexOf('@');
-      // Percent hacks, bang paths and source routes are local parts of nobody here, and so refused with everybody else.
-      const parsed = parseMailbox(address, { smtputf8: true });
-      if (at <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is no address');
-      if (!(await deps.isOurHost(parsed.mailbox.domain))) return refuse(550, '5.7.1 we do not relay');
-      return ownAddress(deps.keys, parsed.mailbox.local) === null
-        ? refuse(550, '5.1.1 there is no such mailbox')
-        : null;
+      if (!/^postmaster$/i.test(address)) {
+        const at = address.lastIndexOf('@');
+        // Percent hacks, bang paths and source routes are local parts of nobody here, and so refused with everybody else.
+        const parsed = parseMailbox(address, { smtputf8: true });
+        if (at <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is no address');
+        if (!(await deps.isOurHost(parsed.mailbox.domain))) return refuse(550, '5.7.1 we do not relay');
+        if (ownAddress(deps.keys, parsed.mailbox.local) === null) return refuse(550, '5.1.1 there is no such mailbox');
+      }
+      return refusalOf(strangerOf(deps.keys, ip, [...recipients, address]));
     },
     async data(session, mail, size) {
-      if (!deps.hasRoom()) return refuse(452, '4.3.1 there is no room now: try again later');
+      const stranger = strangerOf(deps.keys, session.ip, session.recipients);
+      const bytes = mail.length + ROW_BYTES;
+      const refusal = refusalOf(stranger, bytes);
+      if (refusal !== null) return refusal;
+      budgets.spend(stranger, bytes);
       const now = deps.clock.now();
-      const id = newId('rep', now);
       const row = {
-        id,
+        id: newId('rep', now),
         received_at: now,
         client_ip: session.ip,
         sender: session.sender,
@@ -57,9 +90,23 @@ export function mxHandlers(deps: MxDeps): Handlers<never> {
         detail_json: '{}',
         raw: mail,
       } as const;
-      await deps.db.commit.insert({ reports: [row] }, mail.length + 1000);
-      deps.bells.reports.ring();
-      return `2.0.0 taken as ${id}`;
+      await deps.db.commit.insert({ reports: [row] }, bytes);
+      kept.added(stranger, bytes);
+      receiver.take(row);
+      return `2.0.0 taken as ${row.id}`;
+    },
+    overLimit(limit) {
+      deps.usedUp(BUDGET_OF[limit]);
     },
   };
+}
+
+/** Who sends, and the delivery that one of the recipients names with a token of ours. */
+export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
+  for (const address of recipients) {
+    const local = address.slice(0, Math.max(0, address.lastIndexOf('@')));
+    const deliveryId = deliveryOf(keys, local) ?? unsubscribedDelivery(keys, local);
+    if (deliveryId !== null) return { network: networkOf(ip), deliveryId };
+  }
+  return { network: networkOf(ip), deliveryId: null };
 }

@@ -14,7 +14,7 @@ import { addressesIn, type FoundAddress } from '../mail/addresses-in.ts';
 import { fieldsOf } from '../mail/mime-read.ts';
 import type { HeaderField } from '../mail/header.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
-import { statusOfWords } from './diagnostic.ts';
+import { indentOf, statusOfWords } from './diagnostic.ts';
 import type { Notice } from './notice.ts';
 
 export interface NamedRecipient {
@@ -37,6 +37,8 @@ const LABEL = /^\s{0,40}(?:[^\s:]+[ \t]+){0,4}[^\s:]{1,40}\s{0,4}[:：]\s{0,40}[
 const LABEL_OF_OTHERS =
   /^\W{0,10}(?:from|sender|reply-to|reply to|return-path|message-id|message id|in-reply-to|references|cc|date|subject|contact|help|von|absender|de|da|от|отправитель|差出人|发件人)\b/i;
 const IDS = /^\W{0,10}(?:message-id|message id|in-reply-to|references|id|feedback-id|x-[a-z-]*id)\s*:/i;
+/** A line that begins with an address and is about it. */
+const LISTED = /^[\s>*•\-–]{0,40}[<"']?[^\s<>@"',;:()]{1,128}@[^\s<>@"',;:()]{1,255}[>"']?\s{0,4}(?:$|[:;(])/;
 const PROSE_BEFORE = /[\p{L},]$/u;
 
 /** Where in the prose an address stands. */
@@ -69,13 +71,14 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
   const { lines, subject, original } = notice;
   const addressees = addresseesOf(original);
   const known = new Set(addressees.map((address) => address.toLowerCase()));
-  const listed = places.filter((place) => atLineStart(lines, place));
-  if (listed.length > 0) return distinct(listed.map((place, at) => named(lines, place, place.end, listed[at + 1])));
+  const listed = [...listedIn(lines, places).values()];
+  if (listed.length > 0) return listed.slice(0, MOST_RECIPIENTS);
   for (const isOne of [
     inCommandOrReply,
     behindLabel,
     (_: unknown, { address }: Place) => known.has(address.toLowerCase()),
-    (_: unknown, { line }: Place) => saysWhatWentWrong(lines[line] ?? '', words),
+    onceALine((line) => saysWhatWentWrong(lines[line] ?? '', words)),
+    onceALine((line) => saysWhatWentWrong(lines.slice(line, line + 3).join(' '), words)),
   ]) {
     const found = distinct(
       places.filter((place) => isOne(lines, place)).map((place, at, all) => named(lines, place, 0, all[at + 1])),
@@ -88,6 +91,16 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
   return rest === undefined ? null : distinct(rest.map((address) => ({ address, lines: [] })));
 }
 
+/** A line may name hundreds, and searching it for all phrases takes its time. */
+function onceALine(find: (line: number) => boolean): (_: unknown, place: Place) => boolean {
+  const found = new Map<number, boolean>();
+  return (_, { line }) => {
+    const is = found.get(line) ?? find(line);
+    found.set(line, is);
+    return is;
+  };
+}
+
 const saysWhatWentWrong = (line: string, words: BounceWords): boolean =>
   words.failure(foldText(line)) || words.delay(foldText(line)) || statusOfWords(line, words) !== null;
 
@@ -95,13 +108,50 @@ function placesOf({ lines }: Notice): Place[] {
   return lines.flatMap((text, line) => (IDS.test(text) ? [] : addressesIn(text).map((found) => ({ ...found, line }))));
 }
 
+/**
+ * The addresses that begin a line, by their keys. Some notices name one first in the list of all and again above what its
+ * server said: its lines are those of all its places.
+ */
+function listedIn(lines: readonly string[], places: readonly Place[]): Map<string, NamedRecipient> {
+  const listed = places.filter((place) => atLineStart(lines, place));
+  const found = new Map<string, NamedRecipient>();
+  for (const [at, place] of listed.entries()) {
+    const key = place.address.toLowerCase();
+    const before = found.get(key)?.lines ?? [];
+    if (before.length >= 2 * MOST_LINES) continue;
+    const { address, lines: own } = named(lines, place, place.end, listed[at + 1]);
+    found.set(key, {
+      address: found.get(key)?.address ?? address,
+      lines: before.length === 0 ? own : [...before, '', ...own],
+    });
+  }
+  return found;
+}
+
 function atLineStart(lines: readonly string[], { line, start, end }: Place): boolean {
   const text = lines[line] ?? '';
+  if (isWrapped(lines, line)) return false;
   if (!/^[\s>*•\-–]*(?:\d{1,3}[.)]\s+)?$/.test(text.slice(0, start))) return false;
   const rest = text.slice(end);
   if (/^\s*(?:$|[:;([<\-–—.,=])/.test(rest)) return true;
   // Prose that was wrapped before an address is no list of recipients.
   return !PROSE_BEFORE.test(lines[line - 1] ?? '') && !/^\s*(?:wrote|schrieb|a écrit)/i.test(rest);
+}
+
+/**
+ * True of a line that goes on with what stands beside the recipient above it: Postfix and Exim indent what they wrap, and what a
+ * server said often begins with the address.
+ */
+function isWrapped(lines: readonly string[], line: number): boolean {
+  let indent = indentOf(lines[line] ?? '');
+  for (let above = line - 1; above >= 0 && above >= line - MOST_LINES; above--) {
+    const text = lines[above] ?? '';
+    if (text === '' || indent === 0) return false;
+    if (indentOf(text) >= indent) continue;
+    if (LISTED.test(text)) return true;
+    indent = indentOf(text);
+  }
+  return false;
 }
 
 const inCommandOrReply = (lines: readonly string[], { line }: Place): boolean =>
@@ -124,16 +174,8 @@ function named(lines: readonly string[], place: Place, from: number, next: Place
 
 /** Finds what stands in the prose below the line that begins with an address; nothing where none does. */
 export function linesByRecipient(notice: Notice): (address: string) => readonly string[] {
-  const { lines } = notice;
-  const listed = placesOf(notice).filter((place) => atLineStart(lines, place));
-  const byKey = new Map<string, readonly string[]>();
-  for (const [at, place] of listed.entries()) {
-    const key = place.address.toLowerCase();
-    if (byKey.has(key) || byKey.size >= MOST_RECIPIENTS) continue;
-    const next = listed.slice(at + 1, at + 1 + MOST_LINES).find((other) => other.address.toLowerCase() !== key);
-    byKey.set(key, named(lines, place, place.end, next).lines);
-  }
-  return (address) => byKey.get(address.toLowerCase()) ?? [];
+  const listed = listedIn(notice.lines, placesOf(notice));
+  return (address) => listed.get(address.toLowerCase())?.lines ?? [];
 }
 
 /** The addresses of whoever sent the returned mail: the notice came to them. */

@@ -49,6 +49,8 @@ const HEAD_TYPES = new Set(['text/rfc822-headers', 'message/rfc822-headers', 'me
 export function openNotice(mail: MailPart, words: BounceWords): Notice {
   const own = [...ownPartsOf(mail)];
   const prose = linesOf(own);
+  const inner = wrappedReport(mail, own, prose);
+  if (inner !== null) return openNotice(inner, words);
   const cut = whereOriginalBegins(prose, words);
   const deliveryPart = own.find(({ type }) => isDeliveryStatus(type));
   // A complaint that was forwarded whole counts; one that stands in a mail that bounced does not.
@@ -62,6 +64,15 @@ export function openNotice(mail: MailPart, words: BounceWords): Notice {
     delivery: deliveryPart === undefined ? (reportInProse(prose) ?? reportInFile(own)) : reportIn(deliveryPart),
     feedback: feedbackPart === undefined ? null : readFeedbackReport(textOf(feedbackPart)),
   };
+}
+
+/** Gateways wrap a report that they looked at, in its sender's name, or without a word; a person who passes one on does neither. */
+function wrappedReport(mail: MailPart, own: readonly MailPart[], prose: readonly string[]): MailPart | null {
+  if (own.some(({ type }) => isDeliveryStatus(type))) return null;
+  const [inner] = own.find(({ type }) => isMessage(type))?.parts ?? [];
+  if (inner === undefined || ![...ownPartsOf(inner)].some(({ type }) => isDeliveryStatus(type))) return null;
+  const isSilent = prose.every((line) => line === '');
+  return isSilent || fieldOf(mail.headers, 'from') === fieldOf(inner.headers, 'from') ? inner : null;
 }
 
 /** Its fields are ASCII or UTF-8, whatever a wrong charset says. */

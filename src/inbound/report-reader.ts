@@ -7,10 +7,13 @@ import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import { deliveryOf, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Finding } from './finding.ts';
-import type { ReportJob } from './report-worker.ts';
+import type { ReportAnswer, ReportJob } from './report-worker.ts';
 
 /** `unreadable`: the mail cost too much, so nothing is known of it. Whoever calls keeps it for the operator. */
-export type ReadResult = { kind: 'read'; finding: Finding } | { kind: 'unreadable'; why: ThreadRefusal['why'] };
+export type ReadResult = ({ kind: 'read'; finding: Finding } | { kind: 'unreadable'; why: ThreadRefusal['why'] }) & {
+  /** How long the thread was busy with it. */
+  ms: number;
+};
 
 export interface ReportReader {
   /** Of the mail its first 512 KiB. `envelope`: the recipients of the SMTP session. */
@@ -31,7 +34,7 @@ export function createReportReader(
   { clock }: { clock: Clock },
   { keys, count }: { keys: readonly ReturnPathKey[] | null; count: number },
 ): ReportReader {
-  const threads = createThreads<ReportJob, Finding>(
+  const threads = createThreads<ReportJob, ReportAnswer>(
     { clock },
     {
       entry: new URL('./report-worker.ts', import.meta.url),
@@ -48,10 +51,11 @@ export function createReportReader(
       try {
         // A copy of its own, which is then handed over: a view would take the memory around it along.
         const own = new Uint8Array(bytes.subarray(0, MOST_BYTES));
-        const finding = await threads.run({ bytes: own, envelope }, [own.buffer]);
-        return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) } };
+        const { finding, ms } = await threads.run({ bytes: own, envelope }, [own.buffer]);
+        return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) }, ms };
       } catch (error) {
-        if (error instanceof ThreadRefusal) return { kind: 'unreadable', why: error.why };
+        if (error instanceof ThreadRefusal)
+          return { kind: 'unreadable', why: error.why, ms: error.why === 'slow' ? LONGEST_JOB_MS : 0 };
         throw error;
       }
     },

@@ -1,8 +1,12 @@
 /** The thread that reads what came to our bounce and complaint addresses, one mail at a time. Started by `report-reader.ts`. */
 import { parentPort } from 'node:worker_threads';
+import { systemClock } from '../base/clock.ts';
+import { announceReady } from '../base/thread.ts';
+import { readHead } from '../mail/mime-read.ts';
 import { readReport } from './classify.ts';
 import type { Finding } from './finding.ts';
-import { readBounceWords } from './words-file.ts';
+import { loopClaim } from './feedback-loops.ts';
+import { readBounceWords, readFeedbackLoops } from './words-file.ts';
 
 export interface ReportJob {
   bytes: Uint8Array;
@@ -10,9 +14,28 @@ export interface ReportJob {
   envelope: readonly string[];
 }
 
-const words = readBounceWords();
+export interface ReportAnswer {
+  finding: Finding;
+  /** How long it took. */
+  ms: number;
+}
 
-parentPort?.on('message', ({ bytes, envelope }: ReportJob) => {
-  const finding: Finding = readReport(words, bytes, envelope);
-  parentPort?.postMessage(finding);
+const words = readBounceWords();
+const loops = readFeedbackLoops();
+
+/** Only a complaint needs it. */
+function read({ bytes, envelope }: ReportJob): Finding {
+  const finding = readReport(words, bytes, envelope);
+  if (finding.kind !== 'complaint') return finding;
+  const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
+  const headers = readHead(octets.replaceAll('\r\n', '\n'));
+  return { ...finding, loop: loopClaim(loops, { headers, octets }, systemClock.now() / 1000) };
+}
+
+parentPort?.on('message', (job: ReportJob) => {
+  const from = systemClock.monotonic();
+  const finding = read(job);
+  const answer: ReportAnswer = { finding, ms: systemClock.monotonic() - from };
+  parentPort?.postMessage(answer);
 });
+announceReady();

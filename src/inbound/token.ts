@@ -54,6 +54,14 @@ export function findUnsubscribeToken({ mail }: Notice, envelope: readonly string
   return firstMatch(UNSUBSCRIBE, envelope) ?? firstMatch(UNSUBSCRIBE, fieldsOf(mail.headers, ENVELOPE));
 }
 
+/** The mark of the delivery in the head of the returned mail (messages/return-path.ts). */
+export function findCopyToken({ original }: Notice): string | null {
+  const [value] = fieldsOf(original, new Set(['x-posthorn-delivery']));
+  return value === undefined
+    ? null
+    : (/^\s{0,20}([0-9a-hjkmnp-tv-z]{43})(?:\s|$)/i.exec(value)?.[1]?.toLowerCase() ?? null);
+}
+
 /** X-Message-Id or Message-ID of the returned mail, the latter with its angle brackets. */
 export function findMessageId({ original }: Notice): string | null {
   for (const name of ['x-message-id', 'message-id']) {

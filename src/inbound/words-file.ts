@@ -1,12 +1,18 @@
-/** Reads config/bounce-words.yaml, which comes with the program. */
+/** Reads what comes with the program for reading mail: config/bounce-words.yaml and config/feedback-loops.yaml. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'yaml';
 import { compileWords, type BounceWords, type WordSource } from './bounce-words.ts';
+import type { FeedbackLoop } from './feedback-loops.ts';
 
 /** The words as the program brings them. Throws where the file is missing. It is part of the program: a test checks its form. */
 export function readBounceWords(): BounceWords {
   return compileWords(parse(readProgramFile('config/bounce-words.yaml')) as WordSource);
+}
+
+/** The feedback loops that are believed by their signature. A test checks the file's form. */
+export function readFeedbackLoops(): readonly FeedbackLoop[] {
+  return (parse(readProgramFile('config/feedback-loops.yaml')) as { loops: FeedbackLoop[] }).loops;
 }
 
 /** From `src/inbound/` and from `dist/src/inbound/` alike. */

@@ -47,7 +47,11 @@ export function isAutoSubmitted(headers: readonly HeaderField[]): boolean {
   return value !== undefined && value !== '' && !/^no\b/.test(value);
 }
 
-/** A read receipt: it tells what became of a mail that had arrived (RFC 8098 section 3). */
+/** RFC 5429 section 2.1.2 with the comment that Sieve filters and Dovecot write: not an answer, but the mail itself sent back. */
+export const isMarkedRejected = (headers: readonly HeaderField[]): boolean =>
+  /^\s*auto-(?:replied|generated)\b[^(]{0,100}\(\s*rejected\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
+
+/** A read receipt, or a rejection in its form: it tells what became of a mail that had arrived (RFC 8098 section 3). */
 export function isDispositionNotification({ type, params, parts }: MailPart): boolean {
   return (
     type === 'message/disposition-notification' ||

@@ -33,6 +33,8 @@ const MOST_RECIPIENTS = 100;
 const MOST_BLOCKS = 1000;
 const LONGEST_DIAGNOSTIC = 1000;
 const LONGEST_ADDRESS = 320;
+/** Of a field that names an address. */
+const LONGEST_VALUE = 1000;
 const STATUS = /(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/;
 const QUOTED = /(?<=^<?)"(?:[^"\\]|\\.){1,128}"@[^\s<>@]{1,255}/;
 const TYPED = /^\s*([A-Za-z0-9][A-Za-z0-9-]{0,30})\s*;\s*/;
@@ -138,12 +140,20 @@ function readAction(value: string): ReportAction | null {
 
 /** `rfc822; <a@b>`, `utf-8; …` and what leaves its type out. Null where there is no address, or only a mark that it was removed. */
 export function readAddress(value: string): string | null {
-  const text = unescaped(decodeWords(untyped(value)).trim());
+  const text = unescaped(decodeWords(untyped(value.slice(0, LONGEST_VALUE))).trim());
   const quoted = QUOTED.exec(text)?.[0];
   if (quoted !== undefined) return quoted;
   const inner = /<([^<>\s]{1,320})>/.exec(text)?.[1] ?? text.split(/\s/, 1)[0] ?? '';
-  const address = inner.replace(/^[<("']+/, '').replace(/[>)"',;]+$/, '');
+  const address = trimmed(inner);
   return address === '' || address.length > LONGEST_ADDRESS ? null : address;
+}
+
+/** Without brackets, quotes and separators around it. A loop: `/[...]+$/` would try each of them as a beginning. */
+function trimmed(text: string): string {
+  let [from, to] = [0, text.length];
+  while (from < to && '<("\''.includes(text.charAt(from))) from += 1;
+  while (to > from && '>)"\',;'.includes(text.charAt(to - 1))) to -= 1;
+  return text.slice(from, to);
 }
 
 /** RFC 3461 section 4: the value is that of ORCPT; some servers pass its xtext on as it was. */

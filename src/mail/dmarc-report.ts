@@ -1,8 +1,11 @@
 /**
  * DMARC aggregate reports (RFC 7489 section 7.2 and appendix C): what receivers saw of mail that named our domain. The XML is read
- * as a stream of tags and texts, without any entity but those of XML itself; what is beyond the limits is left out.
+ * as a stream of tags and texts, without any entity but those of XML itself; what is beyond the limits is left out. Anybody may
+ * send one, so nothing of it is kept as it was written: enumerations become one of their values, names are host names or nothing.
  */
+import { isIP } from 'node:net';
 import { Parser } from 'htmlparser2';
+import { hostNameOr, oneOf, shortText } from './report-values.ts';
 
 export interface DmarcReport {
   organization: string;
@@ -12,16 +15,19 @@ export interface DmarcReport {
   /** Milliseconds since the epoch. */
   from: number;
   until: number;
-  /** `none`, `quarantine` or `reject`. */
+  /** `none`, `quarantine`, `reject` or `unknown`. */
   policy: string;
   records: readonly DmarcRecord[];
+  /** Records with a value that no reporter writes: a report of which these are the most is none. */
+  unsound: number;
 }
 
 export interface DmarcRecord {
   sourceIp: string;
   count: number;
+  /** As `policy`. */
   disposition: string;
-  /** Whether it passed with a domain that is aligned: `pass` or `fail`. */
+  /** Whether it passed with a domain that is aligned: `pass`, `fail` or `unknown`. */
   dkim: string;
   spf: string;
   headerFrom: string;
@@ -39,6 +45,21 @@ const DEEPEST = 12;
 const MOST_NESTED = 100;
 const CHUNK = 4096;
 const LONGEST_TEXT = 253;
+
+const POLICIES = ['none', 'quarantine', 'reject'] as const;
+const ALIGNED = ['pass', 'fail'] as const;
+const DKIM_RESULTS = ['none', 'pass', 'fail', 'policy', 'neutral', 'temperror', 'permerror'] as const;
+const SPF_RESULTS = [
+  'none',
+  'neutral',
+  'pass',
+  'fail',
+  'softfail',
+  'temperror',
+  'permerror',
+  'hardfail',
+  'error',
+] as const;
 
 /** Where in the document a member stands, without the root and namespace prefixes. */
 const ofReport = {
@@ -70,10 +91,20 @@ type Texts = Partial<Record<string, string>>;
 export function readDmarcReport(xml: string): DmarcReport | null {
   const { report, records, root } = read(xml);
   const [from, until] = [seconds(report['begin']), seconds(report['end'])];
-  const domain = (report['domain'] ?? '').toLowerCase();
-  if (root !== 'feedback' || domain === '' || from === null || until === null || until < from) return null;
-  const { organization = '', id = '', policy = '' } = report;
-  return { organization, id, domain, from, until, policy, records: records.flatMap(recordFrom) };
+  const domain = hostNameOr(report['domain']);
+  if (root !== 'feedback' || domain === null || domain === '' || from === null || until === null || until < from)
+    return null;
+  const found = records.flatMap(recordFrom);
+  return {
+    organization: shortText(report['organization']),
+    id: shortText(report['id']),
+    domain,
+    from,
+    until,
+    policy: oneOf(POLICIES, report['policy']) ?? 'unknown',
+    records: found.map(({ record }) => record),
+    unsound: found.filter(({ isSound }) => !isSound).length,
+  };
 }
 
 function read(xml: string): { root: string; report: Texts; records: Texts[] } {
@@ -117,26 +148,39 @@ function read(xml: string): { root: string; report: Texts; records: Texts[] } {
   return { root, report, records };
 }
 
-function recordFrom(texts: Texts): DmarcRecord[] {
+function recordFrom(texts: Texts): { record: DmarcRecord; isSound: boolean }[] {
   const { sourceIp = '', count = '' } = texts;
-  if (!/^[0-9A-Fa-f.:]{2,45}$/.test(sourceIp) || !/^\d{1,12}$/.test(count)) return [];
-  const lower = (name: string): string => (texts[name] ?? '').toLowerCase();
-  return [
-    {
-      sourceIp: sourceIp.toLowerCase(),
-      count: Number(count),
-      disposition: lower('disposition'),
-      dkim: lower('dkim'),
-      spf: lower('spf'),
-      headerFrom: lower('headerFrom'),
-      envelopeFrom: lower('envelopeFrom'),
-      dkimDomain: lower('dkimDomain'),
-      dkimSelector: texts['dkimSelector'] ?? '',
-      dkimResult: lower('dkimResult'),
-      spfDomain: lower('spfDomain'),
-      spfResult: lower('spfResult'),
-    },
-  ];
+  if (isIP(sourceIp) === 0 || !/^\d{1,12}$/.test(count)) return [];
+  const values = {
+    disposition: oneOf(POLICIES, texts['disposition']),
+    dkim: oneOf(ALIGNED, texts['dkim']),
+    spf: oneOf(ALIGNED, texts['spf']),
+    dkimResult: oneOf(DKIM_RESULTS, texts['dkimResult']),
+    spfResult: oneOf(SPF_RESULTS, texts['spfResult']),
+  };
+  const names = {
+    headerFrom: hostNameOr(texts['headerFrom']),
+    envelopeFrom: hostNameOr(texts['envelopeFrom']),
+    dkimDomain: hostNameOr(texts['dkimDomain']),
+    dkimSelector: hostNameOr(texts['dkimSelector']),
+    spfDomain: hostNameOr(texts['spfDomain']),
+  };
+  const of = (value: string | null): string => value ?? 'unknown';
+  const record = {
+    sourceIp: sourceIp.toLowerCase(),
+    count: Number(count),
+    disposition: of(values.disposition),
+    dkim: of(values.dkim),
+    spf: of(values.spf),
+    headerFrom: names.headerFrom ?? '',
+    envelopeFrom: names.envelopeFrom ?? '',
+    dkimDomain: names.dkimDomain ?? '',
+    dkimSelector: names.dkimSelector ?? '',
+    dkimResult: of(values.dkimResult),
+    spfDomain: names.spfDomain ?? '',
+    spfResult: of(values.spfResult),
+  };
+  return [{ record, isSound: [...Object.values(values), ...Object.values(names)].every((value) => value !== null) }];
 }
 
 const seconds = (text: string | undefined): number | null =>

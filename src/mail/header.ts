@@ -44,7 +44,7 @@ export function headerLine(name: string, value: string): string {
   // Nearly every header of nearly every message.
   if (name.length + 2 + text.length <= FOLD_AT && PLAIN.test(text) && !text.includes('=?'))
     return `${name}: ${text}\r\n`;
-  return fold(name, wordsOfText(text, FOLD_AT - name.length - 2));
+  return fold(name, wordsOfText(text, FOLD_AT - name.length - 2, /^subject$/i.test(name)));
 }
 
 /** A header that holds addresses; nothing at all where there are none. */
@@ -116,19 +116,28 @@ function fold(name: string, words: readonly string[]): string {
   return `${folded}${line}\r\n`;
 }
 
-/** Plain at both ends, encoded from the first word that needs it to the last. */
-function wordsOfText(text: string, firstRoom: number): string[] {
+/**
+ * Plain at both ends, encoded from the first word that needs it to the last. A first word that does not fit beside the name would
+ * leave the first line empty: where the text is `forPeople`, who never see how it is written, it is encoded instead.
+ */
+function wordsOfText(text: string, firstRoom: number, forPeople: boolean): string[] {
   const words = splitAtSpaces(text);
-  const first = words.findIndex(needsEncoding);
+  const isTooLong = forPeople && (words[0]?.length ?? 0) > HARD_LIMIT - (FOLD_AT - firstRoom);
+  const first = isTooLong ? 0 : words.findIndex(needsEncoding);
   if (first < 0) return words;
-  const last = words.findLastIndex(needsEncoding);
+  const last = Math.max(first, words.findLastIndex(needsEncoding));
   const middle = encodedWords(words.slice(first, last + 1).join(' '), first === 0 ? firstRoom : LONGEST_ENCODED_WORD);
   return [...words.slice(0, first), ...middle, ...words.slice(last + 1)];
 }
 
+/** A quoted string stays in one line, since some readers keep a line end inside of it. */
 function wordsOfName(name: string, firstRoom: number): string[] {
-  const plain = splitAtSpaces(ATOMS_AND_SPACES.test(name) ? name : quote(name));
-  return name === name.trim() && !plain.some(needsEncoding) ? plain : encodedWords(name, firstRoom);
+  const isPlain = ATOMS_AND_SPACES.test(name);
+  const text = isPlain ? name : quote(name);
+  const words = splitAtSpaces(text);
+  if (name !== name.trim() || words.some(needsEncoding)) return encodedWords(name, firstRoom);
+  if (isPlain) return words;
+  return text.length <= firstRoom ? [text] : encodedWords(name, firstRoom);
 }
 
 /** Words joined by one space give the text again: further spaces stay at the front of the word they precede. */

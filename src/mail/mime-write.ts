@@ -7,6 +7,7 @@
  */
 import { hash } from 'node:crypto';
 import MailComposer from 'nodemailer/lib/mail-composer';
+import { attachedMail, attachedSize, isMailType } from './attached-mail.ts';
 import { base64Length, BOUNDARY_MARK, encodeText, measureText } from './transfer-encoding.ts';
 import type { TextEnd } from './transfer-encoding.ts';
 
@@ -65,7 +66,10 @@ export function encodedSize(content: MimeContent): number {
   for (const { content: octets, filename, contentType, contentId } of content.attachments) {
     // The name is written twice, three octets an octet and with the marks of its continuations (RFC 2231).
     const labels = 10 * Buffer.byteLength(filename) + 2 * Buffer.byteLength(contentType) + (contentId?.length ?? 0);
-    size += base64Length(octets.length) + labels + 500;
+    const encoded = isMailType(contentType)
+      ? Math.max(attachedSize(octets), base64Length(octets.length))
+      : base64Length(octets.length);
+    size += encoded + labels + 500;
   }
   return size;
 }
@@ -102,7 +106,7 @@ async function composeTree(content: MimeContent, base: string): Promise<EncodedC
     disableUrlAccess: true,
     ...(text === null && html !== null ? {} : { text: { raw: readyPart(PLAIN, text ?? '') } }),
     ...(html === null ? {} : { html: { raw: readyPart(HTML, html) } }),
-    attachments: content.attachments.map((attachment) => forComposer(attachment)),
+    attachments: content.attachments.map((attachment) => forComposer(attachment, base)),
   });
   return splitRoot(await composer.compile().build());
 }
@@ -113,24 +117,21 @@ function readyPart(type: string, text: string): Buffer {
 }
 
 /** Only an inline part belongs beside the html (`multipart/related`); another keeps its Content-ID among the attachments. */
-function forComposer({ filename, contentType, contentId, disposition, content }: Attachment) {
+function forComposer({ filename, contentType, contentId, disposition, content }: Attachment, base: string) {
   // The composer would take it for a part of its own tree and write a boundary into it.
   if (/^\s*multipart\//i.test(contentType)) throw new Error('an attachment cannot be multipart');
   return {
     filename,
-    contentType,
-    content,
+    ...(isMailType(contentType)
+      ? attachedMail(contentType, content, base)
+      : { contentType, content, contentTransferEncoding: encodingOf(contentType, content) }),
     contentDisposition: disposition,
-    contentTransferEncoding: encodingOf(contentType, content),
     ...(contentId !== null && disposition === 'inline' ? { cid: contentId } : {}),
     ...(contentId !== null && disposition === 'attachment' ? { headers: { 'Content-ID': `<${contentId}>` } } : {}),
   };
 }
 
-/**
- * RFC 2046 section 5.2.1 wants mails inside mails unencoded. Where one cannot go in 7 bits and unchanged, it is encoded
- * all the same: readers decode it, and the alternative is to alter what the customer attached.
- */
+/** Reports of machines (RFC 3464 section 2.1, RFC 5965) are read as they stand on the wire, where they can go so. */
 function encodingOf(contentType: string, content: Buffer): '7bit' | 'base64' {
   if (!/^message\//i.test(contentType)) return 'base64';
   const text = content.toString('latin1');

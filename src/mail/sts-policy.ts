@@ -8,8 +8,11 @@ export interface StsPolicy {
   maxAge: number;
 }
 
-/** Why there is no policy although a record announces one, in the words of RFC 8460 section 4.3.2.2. */
-export type StsFault = 'sts-policy-fetch-error' | 'sts-policy-invalid' | 'sts-webpki-invalid';
+/**
+ * Why there is no policy although a record announces one, in the words of RFC 8460 section 4.3.2.2; `not-known`: DNS does not say
+ * whether there is a record.
+ */
+export type StsFault = 'sts-policy-fetch-error' | 'sts-policy-invalid' | 'sts-webpki-invalid' | 'not-known';
 
 /** A year: more is cut (section 3.2). */
 const LONGEST_AGE_S = 31_557_600;

@@ -11,7 +11,7 @@ import addressparser from 'nodemailer/lib/addressparser';
 import { addressKey, parseMailbox, type Mailbox } from './address.ts';
 import { decodeWords } from './charset.ts';
 import { parseHeaders, withoutControls, type HeaderField } from './header.ts';
-import { hasLongLine, repairLongLines } from './long-lines.ts';
+import { hasLongLine, repairLongLines } from './re-encode.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;

@@ -3,8 +3,11 @@
  * 5.3), and reading those of others.
  */
 import { createHash } from 'node:crypto';
+import { isIP } from 'node:net';
+import { hostNameOr, oneOf } from './report-values.ts';
 
-export type TlsPolicyType = 'tlsa' | 'sts' | 'no-policy-found';
+export type TlsPolicyType = (typeof tlsPolicies)[number];
+const tlsPolicies = ['tlsa', 'sts', 'no-policy-found'] as const;
 
 /** Section 4.3. */
 export const tlsFailures = [
@@ -96,7 +99,10 @@ const writeDetail = ({ result, sourceIp, mx, ip, reason, sessions }: TlsFailureD
 const MOST_POLICIES = 200;
 const MOST_DETAILS = 500;
 
-/** A report of somebody else, or null for what is none. Wrong or missing members become empty; what is beyond the limits is left out. */
+/**
+ * A report of somebody else, or null for what is none. Wrong or missing members become empty, unknown policies and results
+ * `unknown`; what is beyond the limits is left out.
+ */
 export function readTlsReport(text: string): TlsReport | null {
   const report = objectIn(parsed(text));
   if (report === null || !Array.isArray(report['policies'])) return null;
@@ -104,24 +110,24 @@ export function readTlsReport(text: string): TlsReport | null {
   const [from, until] = [timeOf(range['start-datetime']), timeOf(range['end-datetime'])];
   if (from === null || until === null || until < from) return null;
   return {
-    organization: textOf(report['organization-name'], 200),
+    organization: textOf(report['organization-name'], 100),
     from,
     until,
     contact: textOf(report['contact-info'], 200),
-    id: textOf(report['report-id'], 200),
+    id: textOf(report['report-id'], 100),
     policies: report['policies'].slice(0, MOST_POLICIES).flatMap((one) => readPolicy(objectIn(one))),
   };
 }
 
 function readPolicy(entry: Record<string, unknown> | null): TlsReportPolicy[] {
   const policy = objectIn(entry?.['policy']);
-  const domain = textOf(policy?.['policy-domain'], 253).toLowerCase();
+  const domain = hostNameOr(textOf(policy?.['policy-domain'], 253)) ?? '';
   if (entry === null || policy === null || domain === '') return [];
   const summary = objectIn(entry['summary']) ?? {};
   const details = Array.isArray(entry['failure-details']) ? entry['failure-details'].slice(0, MOST_DETAILS) : [];
   return [
     {
-      type: textOf(policy['policy-type'], 40),
+      type: oneOf(tlsPolicies, textOf(policy['policy-type'], 40)) ?? 'unknown',
       strings: textsOf(policy['policy-string']),
       domain,
       mxHosts: textsOf(policy['mx-host']),
@@ -136,11 +142,11 @@ function readDetail(detail: Record<string, unknown> | null): TlsFailureDetail[] 
   if (detail === null) return [];
   return [
     {
-      result: textOf(detail['result-type'], 60),
-      sourceIp: textOf(detail['sending-mta-ip'], 60),
-      mx: textOf(detail['receiving-mx-hostname'], 253),
-      ip: textOf(detail['receiving-ip'], 60),
-      reason: textOf(detail['failure-reason-code'], 300),
+      result: oneOf(tlsFailures, textOf(detail['result-type'], 60)) ?? 'unknown',
+      sourceIp: addressOf(detail['sending-mta-ip']),
+      mx: hostNameOr(textOf(detail['receiving-mx-hostname'], 253)) ?? '',
+      ip: addressOf(detail['receiving-ip']),
+      reason: textOf(detail['failure-reason-code'], 100),
       sessions: countOf(detail['failed-session-count']),
     },
   ];
@@ -165,6 +171,11 @@ const textOf = (value: unknown, most: number): string =>
         .trim()
         .toWellFormed()
     : '';
+
+function addressOf(value: unknown): string {
+  const text = textOf(value, 60).toLowerCase();
+  return isIP(text) === 0 ? '' : text;
+}
 
 /** Some write one line where a list belongs. */
 const textsOf = (value: unknown): string[] =>
@@ -196,7 +207,9 @@ export interface TlsReportMail {
 export function tlsReportMail(mail: TlsReportMail): Buffer {
   const { from, to, date, messageId, domain, submitter, report, gzip } = mail;
   const boundary = `=_tlsrpt_${createHash('sha256').update(messageId).digest('base64url').slice(0, 24)}`;
-  const file = `${submitter}!${domain}!${unix(report.from)}!${unix(report.until)}!001.json.gz`;
+  // Section 5.1: the sender in the name is the domain of contact-info, which is the mail's own.
+  const sender = from.slice(from.lastIndexOf('@') + 1);
+  const file = `${sender}!${domain}!${unix(report.from)}!${unix(report.until)}!001.json.gz`;
   return Buffer.from(
     [
       `From: <${from}>`,

@@ -6,6 +6,8 @@ import { addressKey, parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
+import { replaceRecoveryCodes } from './recovery-codes.ts';
+import { endSessions } from './session-store.ts';
 import type { AccountRow, MemberRow, MembershipRow } from '../storage/tables.ts';
 
 export interface MemberDeps {
@@ -165,18 +167,24 @@ export async function setPassword(
   deps: MemberDeps,
   id: string,
   { hash, keep = '' }: { hash: string; keep?: string },
+  together: () => Rows = () => ({}),
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await tx.run('UPDATE members SET password_hash = ? WHERE id = ?', [hash, id]);
-    await tx.run('DELETE FROM sessions WHERE member_id = ? AND id <> ?', [id, keep]);
+    await endSessions(tx, id, keep);
+    await insertRows(tx, [together()]);
   });
 }
 
-/** `step`: the last time step a code was taken for. Null takes the second factor away. */
-export async function setTotp(
+/**
+ * Puts another second factor in the place of the one before, with its recovery codes; null takes both away. `step`: the last time
+ * step a code was taken for. Every session of the member but `keep` ends.
+ */
+export async function setSecondFactor(
   deps: MemberDeps,
   id: string,
-  totp: { sealed: string; step: number } | null,
+  { totp, keep }: { totp: { sealed: string; step: number; recoveryCodes: readonly string[] } | null; keep: string },
+  together: () => Rows = () => ({}),
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await tx.run('UPDATE members SET totp_sealed = ?, totp_step = ? WHERE id = ?', [
@@ -184,5 +192,22 @@ export async function setTotp(
       totp?.step ?? null,
       id,
     ]);
+    await replaceRecoveryCodes(tx, id, totp?.recoveryCodes ?? [], deps.clock.now());
+    await endSessions(tx, id, keep);
+    await insertRows(tx, [together()]);
+  });
+}
+
+/** New recovery codes in the place of those that the member had. */
+export async function setRecoveryCodes(
+  deps: MemberDeps,
+  id: string,
+  { codes, keep }: { codes: readonly string[]; keep: string },
+  together: () => Rows = () => ({}),
+): Promise<void> {
+  await deps.db.commit.transact(async (tx) => {
+    await replaceRecoveryCodes(tx, id, codes, deps.clock.now());
+    await endSessions(tx, id, keep);
+    await insertRows(tx, [together()]);
   });
 }

@@ -1,9 +1,12 @@
 /**
  * Passwords: at least 12 characters, stored as scrypt (RFC 7914) with its parameters beside the hash, so that they can be
- * raised later. One hash takes 32 MiB and a thread of the pool that commits need too; hence one at a time, in a short queue.
+ * raised later. One hash takes 32 MiB and a thread of the pool that commits need too; hence one at a time (turns.ts).
  */
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import type { UsedUp } from '../base/budgets.ts';
 import { Problem } from '../base/problem.ts';
+import { guessedEasily } from './common-passwords.ts';
+import { Turns, type Share } from './turns.ts';
 
 export const SHORTEST_PASSWORD = 12;
 /** Longer ones add nothing and cost time. */
@@ -11,67 +14,64 @@ const LONGEST_PASSWORD = 256;
 const COST = { N: 2 ** 15, r: 8, p: 1 } as const;
 const HASH_BYTES = 32;
 const SALT_BYTES = 16;
-const MOST_WAITING = 20;
 const form = /^scrypt\$(\d{1,8})\$(\d{1,2})\$(\d{1,2})\$([A-Za-z0-9_-]{22})\$([A-Za-z0-9_-]{43})$/;
 
-/** Throws a Problem for a password that is too short, too long or one letter over and over. */
-export function checkPassword(password: string): void {
+/**
+ * Throws a Problem for a password that is too short, too long or guessed early. `context`: what everybody knows who would guess
+ * it, such as the address that signs in and the name of the host.
+ */
+export function checkPassword(password: string, context: readonly string[] = []): void {
   const { length } = password;
   if (length < SHORTEST_PASSWORD)
-    throw new Problem('invalid_field', `a password has at least ${String(SHORTEST_PASSWORD)} characters`, {
+    throw new Problem('invalid_field', `A password has at least ${String(SHORTEST_PASSWORD)} characters.`, {
       field: 'password',
     });
   if (length > LONGEST_PASSWORD)
-    throw new Problem('field_too_long', `a password has at most ${String(LONGEST_PASSWORD)} characters`, {
+    throw new Problem('field_too_long', `A password has at most ${String(LONGEST_PASSWORD)} characters.`, {
       field: 'password',
     });
-  if (new Set(password).size < 4)
-    throw new Problem('invalid_field', 'a password needs at least four different characters', { field: 'password' });
+  const why = guessedEasily(password, context);
+  if (why !== null) throw new Problem('invalid_field', why, { field: 'password' });
+}
+
+/** What is looked at in one turn. */
+export interface Look {
+  /** Takes as long without a stored hash as with one. */
+  readonly matches: (password: string, stored: string | null) => Promise<boolean>;
 }
 
 export interface Passwords {
   /** The text to store. */
   hash(password: string): Promise<string>;
-  /** Takes as long without a stored hash as with one. */
-  matches(password: string, stored: string | null): Promise<boolean>;
+  /** Works with one password when its turn has come: nobody else's is looked at meanwhile. Throws `service_unavailable`. */
+  inTurn<T>(share: Share, work: (look: Look) => Promise<T>): Promise<T>;
 }
 
-/** Throws `service_unavailable` where too many wait already. */
-export function createPasswords(): Passwords {
-  let last: Promise<unknown> = Promise.resolve();
-  let waiting = 0;
+/** Whoever sets a password has shown a link or a session. */
+const SETTING: Share = { name: 'new passwords', isKnown: true };
 
-  async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (waiting >= MOST_WAITING)
-      throw new Problem('service_unavailable', 'many people are signing in at this moment; try again soon');
-    waiting++;
-    const mine = last.then(work, work);
-    last = mine.catch(() => undefined);
-    try {
-      return await mine;
-    } finally {
-      waiting--;
-    }
-  }
-
+export function createPasswords(usedUp?: UsedUp): Passwords {
+  const turns = new Turns(usedUp);
+  const look: Look = {
+    async matches(password, stored) {
+      const [, N, r, p, salt, hash] = (stored === null ? null : form.exec(stored)) ?? [];
+      if (salt === undefined || hash === undefined) {
+        await derive(password, randomBytes(SALT_BYTES), COST);
+        return false;
+      }
+      const cost = { N: Number(N), r: Number(r), p: Number(p) };
+      const found = await derive(password, Buffer.from(salt, 'base64url'), cost);
+      return timingSafeEqual(found, Buffer.from(hash, 'base64url'));
+    },
+  };
   return {
     hash: (password) =>
-      inTurn(async () => {
+      turns.take(SETTING, async () => {
         const salt = randomBytes(SALT_BYTES);
         const hash = await derive(password, salt, COST);
         return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64url'), hash.toString('base64url')].join('$');
       }),
-    matches: (password, stored) =>
-      inTurn(async () => {
-        const [, N, r, p, salt, hash] = (stored === null ? null : form.exec(stored)) ?? [];
-        if (salt === undefined || hash === undefined) {
-          await derive(password, randomBytes(SALT_BYTES), COST);
-          return false;
-        }
-        const cost = { N: Number(N), r: Number(r), p: Number(p) };
-        const found = await derive(password, Buffer.from(salt, 'base64url'), cost);
-        return timingSafeEqual(found, Buffer.from(hash, 'base64url'));
-      }),
+    inTurn: (share, work) => turns.take(share, () => work(look)),
   };
 }
 

@@ -1,11 +1,13 @@
 /**
  * Sessions of the dashboard. The cookie holds 256 random bits; the database holds their hash, so that a copy of it opens
- * nothing. A session ends after 12 hours without a request.
+ * nothing. A session ends after 12 hours without a request, and after seven days in any case.
  */
 import { randomBytes } from 'node:crypto';
+import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { sha256Hex } from '../base/secret.ts';
+import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { MemberRow, SessionRow } from '../storage/tables.ts';
 
@@ -25,10 +27,13 @@ export interface Session {
 }
 
 const IDLE_MS = 12 * 3_600_000;
+/** However busy it is: a stolen cookie is of use for this long at most. */
+const LIFE_MS = 7 * 24 * 3_600_000;
 /** Between password and code; then the password has to be given again. */
 const CODE_MS = 10 * 60_000;
 /** The time of the last request is noted this exactly: a write a minute, not a write a page. */
 const NOTE_MS = 60_000;
+const WRONG = "result IN ('refused', 'code_refused')";
 const TOKEN_BYTES = 32;
 const tokenForm = /^[A-Za-z0-9_-]{43}$/;
 
@@ -65,6 +70,7 @@ export async function findSession(
   const [row] = await db.fast.all<SessionRow>('SELECT * FROM sessions WHERE token_hash = ?', [hash]);
   const now = clock.now();
   if (row === undefined || row.seen_at + (row.stage === 'code' ? CODE_MS : IDLE_MS) <= now) return null;
+  if (row.created_at + LIFE_MS <= now) return null;
   const [member] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE id = ?', [row.member_id]);
   if (member === undefined) return null;
   if (!isPoll && row.stage === 'open' && row.seen_at + NOTE_MS <= now) await note({ db, clock }, hash, now);
@@ -94,18 +100,32 @@ export async function closeSession({ db }: SessionDeps, memberId: string, id: st
 /** The open sessions of a member, the newest first. */
 export async function sessionsOf({ db, clock }: SessionDeps, memberId: string): Promise<SessionRow[]> {
   return await db.fast.all<SessionRow>(
-    "SELECT * FROM sessions WHERE member_id = ? AND stage = 'open' AND seen_at > ? ORDER BY created_at DESC LIMIT 50",
-    [memberId, clock.now() - IDLE_MS],
+    "SELECT * FROM sessions WHERE member_id = ? AND stage = 'open' AND seen_at > ? AND created_at > ? ORDER BY created_at DESC LIMIT 50",
+    [memberId, clock.now() - IDLE_MS, clock.now() - LIFE_MS],
   );
 }
 
-/** Deletes up to `most` sessions and links that have ended, and sign-ins from before `before`; returns how many rows went. */
-export function purgeSessions({ db, clock }: SessionDeps, before: number, most: number): Promise<number> {
+/** Ends every session of a member but `keep`, within a transaction. */
+export async function endSessions(tx: Connection, memberId: string, keep: string): Promise<void> {
+  await tx.run('DELETE FROM sessions WHERE member_id = ? AND id <> ?', [memberId, keep]);
+}
+
+/**
+ * Deletes up to `most` sessions and links that have ended, sign-ins from before `before`, and the oldest wrong tries beyond what
+ * is kept of them; returns how many rows went.
+ */
+export function purgeSessions(
+  { db, clock, usedUp = () => undefined }: SessionDeps & { usedUp?: UsedUp | undefined },
+  before: number,
+  most: number,
+): Promise<number> {
   const now = clock.now();
   return db.commit.transact(async (tx) => {
-    const sessions = await tx.all('DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions WHERE seen_at <= ? LIMIT ?) RETURNING 1', [now - IDLE_MS, most]); // prettier-ignore
+    const sessions = await tx.all('DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions WHERE seen_at <= ? OR created_at <= ? LIMIT ?) RETURNING 1', [now - IDLE_MS, now - LIFE_MS, most]); // prettier-ignore
     const links = await tx.all('DELETE FROM setup_links WHERE expires_at <= ? RETURNING 1', [now]);
     const signIns = await tx.all('DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE at < ? LIMIT ?) RETURNING 1', [before, most]); // prettier-ignore
-    return sessions.length + links.length + signIns.length;
+    const surplus = await tx.all(`DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE ${WRONG} ORDER BY id DESC LIMIT ? OFFSET ?) RETURNING 1`, [most, budgets.sign_in_rows.most]); // prettier-ignore
+    if (surplus.length > 0) usedUp('sign_in_rows');
+    return sessions.length + links.length + signIns.length + surplus.length;
   });
 }

@@ -82,6 +82,7 @@ export function spendSetUpLink(
       return first;
     }
     await tx.run('DELETE FROM sessions WHERE member_id = ?', [link.member_id]);
+    await tx.run('DELETE FROM recovery_codes WHERE member_id = ?', [link.member_id]);
     const [member] = await tx.all<MemberRow>(
       'UPDATE members SET password_hash = ?, totp_sealed = NULL, totp_step = NULL WHERE id = ? RETURNING *',
       [passwordHash, link.member_id],

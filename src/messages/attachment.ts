@@ -36,6 +36,7 @@ const typeOfExtension: Readonly<Record<string, string>> = {
   csv: 'text/csv',
   doc: 'application/msword',
   docx: 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
+  eml: 'message/rfc822',
   gif: 'image/gif',
   gz: 'application/gzip',
   heic: 'image/heic',

@@ -14,13 +14,15 @@ export interface ReportRecord {
   recipient: string;
   /** Its envelope sender; empty for the null sender, as bounces have it. */
   sender: string;
-  /** Bytes that came, of which the first 512 KiB are kept. */
+  /** Bytes that came, of which only the beginning is kept. */
   size: number;
+  /** False: it names the message and proves nothing, so it has changed nothing. */
+  verified: boolean;
 }
 
 const MOST_REPORTS = 100;
 
-type ReportOfRecipient = Pick<ReportRow, 'id' | 'kind' | 'received_at' | 'sender' | 'size'> & {
+type ReportOfRecipient = Pick<ReportRow, 'id' | 'kind' | 'received_at' | 'sender' | 'size' | 'state'> & {
   recipient: DeliveryRow['address'];
 };
 
@@ -31,8 +33,8 @@ export async function reportsOf(read: Knex, messageId: string): Promise<ReportRe
     .where('r.message_id', messageId)
     .orderBy('r.id')
     .limit(MOST_REPORTS)
-    .select<ReportOfRecipient[]>({ id: 'r.id', kind: 'r.kind', received_at: 'r.received_at', recipient: 'd.address', sender: 'r.sender', size: 'r.size' }); // prettier-ignore
-  return rows.map((row) => ({ object: 'report', ...row, received_at: timestamp(row.received_at) }));
+    .select<ReportOfRecipient[]>({ id: 'r.id', kind: 'r.kind', received_at: 'r.received_at', recipient: 'd.address', sender: 'r.sender', size: 'r.size', state: 'r.state' }); // prettier-ignore
+  return rows.map(({ state, ...row }) => ({ object: 'report', ...row, received_at: timestamp(row.received_at), verified: state !== 'unverified' })); // prettier-ignore
 }
 
 /** The mail as it came, or null where no such report belongs to the message. */

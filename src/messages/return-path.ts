@@ -15,6 +15,21 @@ export interface ReturnPathKey {
 /** Goes into the MAC: an address of one kind is none of the other. */
 type Purpose = 'return path' | 'unsubscribe';
 
+/**
+ * What proves, in mail that comes back, that it is about a delivery: the return path, and a field in the head of the copy that was
+ * sent, since complaints bring the head and seldom the return path. Both are from one HMAC, each from octets of its own, so that
+ * whoever has the one cannot make the other.
+ */
+export interface DeliveryMarks {
+  /** The local part of the return path. */
+  returnPath: string;
+  /** The value of `X-Posthorn-Delivery`. */
+  copy: string;
+}
+
+/** The field that carries `DeliveryMarks.copy`. */
+export const COPY_FIELD = 'X-Posthorn-Delivery';
+
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const MAC_BYTES = 10;
 const ID_CHARACTERS = 26;
@@ -35,6 +50,19 @@ export function returnPathFor(key: ReturnPathKey, deliveryId: string): string {
   return `b+${tokenFor(key, 'return path', deliveryId)}`;
 }
 
+/** Both marks of a delivery for the price of one HMAC. */
+export function marksFor(key: ReturnPathKey, deliveryId: string): DeliveryMarks {
+  const id = deliveryId.slice(-ID_CHARACTERS);
+  const digest = digestOf(key, 'return path', id);
+  const front = `${numberOf(key)}${id}`;
+  return { returnPath: `b+${front}${encode(returnPathMac(digest))}`, copy: `${front}${encode(copyMac(digest))}` };
+}
+
+/** The delivery id that the value of `X-Posthorn-Delivery` proves, or null if none of `keys` made it. */
+export function deliveryOfCopy(keys: readonly ReturnPathKey[], value: string): string | null {
+  return readToken(keys, 'return path', copyMac, value.toLowerCase());
+}
+
 /** The local part that unsubscribes the recipient of this delivery by mail (`unsub+...`, List-Unsubscribe). */
 export function unsubscribeAddressFor(key: ReturnPathKey, deliveryId: string): string {
   return `unsub+${tokenFor(key, 'unsubscribe', deliveryId)}`;
@@ -51,9 +79,14 @@ export function unsubscribedDelivery(keys: readonly ReturnPathKey[], localPart: 
 }
 
 function tokenFor(key: ReturnPathKey, purpose: Purpose, deliveryId: string): string {
-  if (ALPHABET[key.id] === undefined) throw new Error(`a return path key has a number from 0 to 31, not ${key.id}`);
   const id = deliveryId.slice(-ID_CHARACTERS);
-  return `${ALPHABET.charAt(key.id)}${id}${encode(mac(key, purpose, id))}`;
+  return `${numberOf(key)}${id}${encode(returnPathMac(digestOf(key, purpose, id)))}`;
+}
+
+function numberOf({ id }: ReturnPathKey): string {
+  const number = ALPHABET[id];
+  if (number === undefined) throw new Error(`a return path key has a number from 0 to 31, not ${String(id)}`);
+  return number;
 }
 
 function readAddress(
@@ -65,16 +98,28 @@ function readAddress(
   if (localPart.length !== prefix.length + LENGTH) return null;
   const folded = localPart.toLowerCase();
   if (!folded.startsWith(prefix)) return null;
-  const [, number, id, written] = TOKEN.exec(folded.slice(prefix.length)) ?? [];
+  return readToken(keys, purpose, returnPathMac, folded.slice(prefix.length));
+}
+
+function readToken(
+  keys: readonly ReturnPathKey[],
+  purpose: Purpose,
+  macOf: (digest: Buffer) => Buffer,
+  token: string,
+): string | null {
+  const [, number, id, written] = TOKEN.exec(token) ?? [];
   if (number === undefined || id === undefined || written === undefined) return null;
   const key = keys.find((one) => one.id === ALPHABET.indexOf(number));
   if (key === undefined) return null;
-  const good = Buffer.from(encode(mac(key, purpose, id)));
+  const good = Buffer.from(encode(macOf(digestOf(key, purpose, id))));
   return timingSafeEqual(good, Buffer.from(written)) ? `dlv_${id}` : null;
 }
 
-const mac = ({ secret }: ReturnPathKey, purpose: Purpose, id: string): Buffer =>
-  createHmac('sha256', secret).update(`${purpose} `).update(id).digest().subarray(0, MAC_BYTES);
+const digestOf = ({ secret }: ReturnPathKey, purpose: Purpose, id: string): Buffer =>
+  createHmac('sha256', secret).update(`${purpose} `).update(id).digest();
+
+const returnPathMac = (digest: Buffer): Buffer => digest.subarray(0, MAC_BYTES);
+const copyMac = (digest: Buffer): Buffer => digest.subarray(MAC_BYTES, 2 * MAC_BYTES);
 
 /** 80 bits as 16 characters. */
 function encode(bytes: Buffer): string {

@@ -83,7 +83,9 @@ export async function reach(deps: DeliverDeps, site: Site, wanted: Wanted, from 
     const need = needOf(site, host, wanted.tlsWish);
     if (need.kind === 'refused') {
       deps.tlsSeen?.({ site, host, need: null, opened: null });
-      last = forbiddenBy(need.text, placeOf(host, host.addresses[0]?.ip ?? '', deps.source), wanted);
+      // Another host was only in trouble: waiting may help.
+      if (need.isFinal === true && last !== null) continue;
+      last = forbiddenBy(need, placeOf(host, host.addresses[0]?.ip ?? '', deps.source));
       continue;
     }
     const tried = await connectTo(deps, site, host, need.need, wanted, at < hosts.length - 1);
@@ -319,7 +321,7 @@ function targetOf(deps: DeliverDeps, site: Site, host: Host, need: TlsNeed, othe
 
 /** What a connection to this host needs, or why it must not have the mail (RFC 8461 section 5). */
 export function needOf(
-  { relay, sts = null, tls = null }: Site,
+  { relay, sts = null, stsFault = null, tls = null }: Site,
   host: Host,
   wish: TlsWish | null = null,
 ): ReturnType<typeof tlsNeed> {
@@ -329,6 +331,7 @@ export function needOf(
     dane: host.dane ?? null,
     sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
     stsMatches,
+    stsFault,
     wish,
     isVouched: relay !== null || stsMatches || host.isValidated === true,
   });
@@ -348,13 +351,13 @@ const unreachable: Extract<OpenResult, { kind: 'failed' }> = {
   timings: noTimings(),
 };
 /** A message that asks for REQUIRETLS and must not go this way. */
-const notRequired: Transfer = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
+const notRequired: Extract<Transfer, { kind: 'unsupported' }> = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
 
-/** A host that was not dialled, since a policy forbids it: a message that asks for REQUIRETLS bounces, others wait. */
+/** A host that was not dialled, since a policy forbids it: mail that no later try could bring there bounces, other mail waits. */
 const forbiddenBy =
-  (text: string, place: Place, { tlsWish }: Wanted): OutcomeOf =>
+  ({ text, isFinal = false }: { text: string; isFinal?: boolean }, place: Place): OutcomeOf =>
   (seen) =>
-    tlsWish === 'require' ? outcomeOfTransfer(seen, place, notRequired) : outcomeOfDial(seen, place, forbidden(text));
+    isFinal ? outcomeOfTransfer(seen, place, { ...notRequired, text }) : outcomeOfDial(seen, place, forbidden(text));
 
 const forbidden = (text: string): Extract<OpenResult, { kind: 'failed' }> => ({
   kind: 'failed',

@@ -1,12 +1,13 @@
 /**
- * What is known of mail hosts' TLS, over restarts: how a broken handshake is got round (for three days), and that a host used to
- * offer STARTTLS. One that stops offering it may have somebody on the way who strips it: that is a warning in the log.
+ * What is known of mail hosts' TLS, over restarts: which hello a host needs (for a day), and that a host used to offer STARTTLS.
+ * One that stops offering it, or whose every handshake breaks, may have somebody on the way who does that: a warning in the log.
+ * That a host got plaintext is not written down: after a restart TLS is tried first.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Database } from '../storage/database.ts';
 import type { HostTlsRow } from '../storage/tables.ts';
-import { createTlsMemory, type TlsMemory } from './connection/dial.ts';
+import { createTlsMemory, HELLO_MS, type TlsMemory } from './connection/dial.ts';
 
 export interface HostTls {
   memory: TlsMemory;
@@ -58,13 +59,26 @@ export function createHostTls(deps: { db: Pick<Database, 'fast' | 'commit'>; clo
       });
   }
 
+  /** Once a day for each host. */
+  function warn(host: string, facts: object, text: string): void {
+    const now = clock.now();
+    if (now - (warned.get(host) ?? -Infinity) < DAY_MS) return;
+    put(warned, host, now);
+    log.warn({ event: 'tls_downgrade', host, ...facts }, text);
+  }
+
   return {
     memory: {
       get: (host, now) => inner.get(host, now),
       set(host, workaround, now) {
+        const before = inner.get(host, now);
         inner.set(host, workaround, now);
-        const kept = workaround === 'full' ? null : workaround;
-        save(host, { workaround: kept, workaround_until: kept === null ? null : now + 3 * DAY_MS });
+        if (workaround === 'full' && before !== 'full') save(host, { workaround: null, workaround_until: null });
+        if (workaround === 'reduced' || workaround === 'legacy')
+          save(host, { workaround, workaround_until: now + HELLO_MS });
+      },
+      downgraded(host, reason) {
+        warn(host, { reason }, 'every TLS handshake with a mail host broke, and mail goes to it in plaintext');
       },
     },
     async load() {
@@ -74,7 +88,9 @@ export function createHostTls(deps: { db: Pick<Database, 'fast' | 'commit'>; clo
         [now, now - EXPECTED_MS, MOST_HOSTS],
       );
       for (const { host, workaround, workaround_until: until, offered_at: at } of rows.reverse()) {
-        if (workaround !== null && until !== null && until > now) inner.set(host, workaround, until - 3 * DAY_MS);
+        // An earlier version wrote plaintext down too, and kept every entry for three days.
+        if (workaround !== null && workaround !== 'none' && until !== null && until > now)
+          inner.set(host, workaround, Math.min(now, until - HELLO_MS));
         if (at !== null) offered.set(host, at);
       }
     },
@@ -87,12 +103,9 @@ export function createHostTls(deps: { db: Pick<Database, 'fast' | 'commit'>; clo
         save(host, { offered_at: now });
         return;
       }
-      if (now - before > EXPECTED_MS || now - (warned.get(host) ?? -Infinity) < DAY_MS) return;
-      put(warned, host, now);
-      log.warn(
-        { event: 'tls_downgrade', host, offered_at: new Date(before).toISOString() },
-        'a mail host that used to offer TLS took mail without it',
-      );
+      if (now - before > EXPECTED_MS) return;
+      const facts = { offered_at: new Date(before).toISOString() };
+      warn(host, facts, 'a mail host that used to offer TLS took mail without it');
     },
   };
 }

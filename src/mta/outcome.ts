@@ -169,8 +169,12 @@ function retryAtOf({ retryAt, retryWith }: AttemptFrame, { greylisting }: Judgem
   return isHinted ? (retryWith?.(hint) ?? retryAt) : retryAt;
 }
 
-function unsupported(facts: AttemptFacts, { what, limit }: Extract<Transfer, { kind: 'unsupported' }>): Outcome {
-  const [enhancedCode, reason, text] = unsupportedWords[what];
+function unsupported(
+  facts: AttemptFacts,
+  { what, limit, text: ownText }: Extract<Transfer, { kind: 'unsupported' }>,
+): Outcome {
+  const [enhancedCode, reason, words] = unsupportedWords[what];
+  const text = ownText ?? words;
   const smtpReply = limit === null ? text : `${text} (it takes ${String(limit)} octets)`;
   return {
     kind: 'refused',

@@ -12,7 +12,7 @@ import type { Clock } from '../base/clock.ts';
 import { ThreadRefusal } from '../base/threads.ts';
 import { storedMailboxes, type StoredMailbox } from '../messages/message.ts';
 import { bodyOf } from '../messages/stored-content.ts';
-import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
+import { COPY_FIELD, marksFor, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Tracking } from '../tracking/track.ts';
 import type { Connection } from '../storage/connection.ts';
 import { columnsFrom, jsonReader } from '../storage/json-rows.ts';
@@ -227,7 +227,8 @@ async function build(
   signers: readonly DkimSigner[],
 ): Promise<Prepared> {
   const returnPath = await deps.returnPathDomain(row.from_domain);
-  const lines = listHeaders(deps, row, returnPath) + content.headers;
+  const marks = marksFor(deps.returnPathKey, row.id);
+  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}${content.headers}`;
   const head = isWhole === true ? lines : headOrNot(row) + lines;
   // Signed with the time of acceptance, so that every try sends the same bytes.
   const signatures =
@@ -238,7 +239,7 @@ async function build(
   return {
     kind: 'ready',
     messageId: row.message_id,
-    envelopeFrom: row.null_sender === 1 ? '' : `${returnPathFor(deps.returnPathKey, row.id)}@${returnPath}`,
+    envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
     recipient: row.address,
     data: [headBytes, content.body],
     size: headBytes.length + content.body.length,
@@ -272,11 +273,16 @@ function headOf(row: Loaded): string {
     messageId: row.rfc_message_id,
     extra: [
       ['X-Message-Id', row.message_id],
-      // Campaign, customer, kind of mail, sender: what Gmail groups its feedback by.
-      ['Feedback-ID', `${row.batch_id ?? row.stream}:${row.account_id}:${row.stream}:posthorn`],
+      ['Feedback-ID', feedbackId(row)],
       ...(JSON.parse(row.headers_json) as [string, string][]),
     ],
   });
+}
+
+/** Campaign, customer, kind of mail, sender: what Gmail groups its feedback by. Cut so that it fits in a line of 78 columns. */
+function feedbackId({ batch_id: batch, account_id: account, stream }: Loaded): string {
+  const kind = stream.slice(0, 18);
+  return `${batch?.slice(-16) ?? kind}:${account.slice(-16)}:${kind}:posthorn`;
 }
 
 function mailbox([name, address]: StoredMailbox): Mailbox {

@@ -109,6 +109,8 @@ export interface Sites {
   retry(domain: string | null): void;
   /** The clock was set to another time, so many ms on. */
   shift(ms: number): void;
+  /** What is known of a domain's policies is old: it is asked for again with its next mail. */
+  forget(domain: string): void;
   /** Other routes from now on; mail in a lane learns of them at its next attempt. */
   reroute(routes: Readonly<Record<string, Route>>): void;
 }
@@ -245,6 +247,9 @@ export function createSites(deps: SitesDeps): Sites {
     },
     shift(ms) {
       for (const answer of answers.values()) answer.until += ms;
+    },
+    forget(domain) {
+      answers.delete(domain);
     },
     reroute(changed) {
       routes = changed;

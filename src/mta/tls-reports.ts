@@ -72,7 +72,7 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
       [dayOf(now - OLDEST_DAYS * DAY_MS), dayOf(now), PLANNED_AT_ONCE],
     );
     const due = (): number => now + Math.floor(deps.random() * SPREAD_MS);
-    const rows = found.map((one): TlsReportRow => ({ ...one, state: 'planned', due_at: due(), tries: 0, detail: null })); // prettier-ignore
+    const rows = found.map((one): TlsReportRow => ({ ...one, state: 'planned', due_at: due(), tries: 0, detail: null, served_json: null })); // prettier-ignore
     if (rows.length > 0) await db.commit.insert({ tls_reports: rows });
     return rows.length;
   }
@@ -88,18 +88,20 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
       await close(row, 'unwanted', null);
       return;
     }
+    const served = new Set(row.served_json === null ? [] : (JSON.parse(row.served_json) as string[]));
     await close(row, 'sending', wanted.join(', '));
     const report = await reportOf(db, row, options);
     const body = await zipped(writeTlsReport(report));
     const faults: string[] = [];
-    for (const uri of wanted) {
+    for (const uri of wanted.filter((one) => !served.has(one))) {
       const fault = /^https:/i.test(uri) ? await post(uri, body) : await mail(uri, row, report, body);
-      if (fault === null)
-        log.info({ event: 'tls_report_sent', domain: row.domain, day: row.day, to: uri }, 'a TLS report was sent'); // prettier-ignore
-      else faults.push(`${uri}: ${fault}`);
+      if (fault === null) {
+        served.add(uri);
+        log.info({ event: 'tls_report_sent', domain: row.domain, day: row.day, to: uri }, 'a TLS report was sent');
+      } else faults.push(`${uri}: ${fault}`);
     }
-    if (faults.length < wanted.length) await close(row, 'sent', wanted.join(', '));
-    else await later(row, faults.join('; '));
+    if (faults.length === 0) await close(row, 'sent', wanted.join(', '));
+    else await later({ ...row, served_json: JSON.stringify([...served]) }, faults.join('; '), served.size > 0);
   }
 
   async function post(url: string, bytes: Buffer): Promise<string | null> {
@@ -137,14 +139,17 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
     }
   }
 
-  async function later(row: TlsReportRow, why: string): Promise<void> {
+  /** Again in an hour, for those who have no report yet; in the end it is `sent` if somebody has it. */
+  async function later(row: TlsReportRow, why: string, isServed = false): Promise<void> {
     const tries = row.tries + 1;
-    const state = tries < MOST_TRIES ? 'planned' : 'failed';
-    if (state === 'failed') log.warn({ event: 'tls_report_failed', domain: row.domain, day: row.day, reason: why }, 'a TLS report could not be sent'); // prettier-ignore
+    const isOver = tries >= MOST_TRIES;
+    const state = !isOver ? 'planned' : isServed ? 'sent' : 'failed';
+    if (isOver) log.warn({ event: 'tls_report_failed', domain: row.domain, day: row.day, reason: why }, 'a TLS report could not be sent');
+    const detail = isOver && isServed ? `not sent to ${why}` : why;
     await db.commit.transact((tx) =>
-      tx.run('UPDATE tls_reports SET state = ?, tries = ?, due_at = ?, detail = ? WHERE day = ? AND domain = ?', [state, tries, clock.now() + RETRY_MS, why.slice(0, 500), row.day, row.domain]),
-    ); // prettier-ignore
-  }
+      tx.run('UPDATE tls_reports SET state = ?, tries = ?, due_at = ?, detail = ?, served_json = ? WHERE day = ? AND domain = ?', [state, tries, clock.now() + RETRY_MS, detail.slice(0, 500), row.served_json, row.day, row.domain]),
+    );
+  } // prettier-ignore
 
   async function close(row: TlsReportRow, state: TlsReportRow['state'], detail: string | null): Promise<void> {
     await db.commit.transact((tx) =>
@@ -169,7 +174,7 @@ async function reportOf(
   { from: contact, submitter }: TlsReportsOptions,
 ): Promise<TlsReport> {
   const sessions = await db.fast.all<TlsSessionRow>('SELECT * FROM tls_sessions WHERE day = ? AND domain = ? ORDER BY sessions DESC LIMIT ?', [day, domain, MOST_KINDS]); // prettier-ignore
-  const policies = await db.fast.all<TlsPolicyRow>('SELECT * FROM tls_policies WHERE day = ? AND domain = ? ORDER BY policy', [day, domain]); // prettier-ignore
+  const policies = await db.fast.all<TlsPolicyRow>('SELECT * FROM tls_policies WHERE day = ? AND domain = ? ORDER BY policy, base', [day, domain]); // prettier-ignore
   const from = Date.parse(`${day}T00:00:00Z`);
   return {
     organization: submitter,
@@ -177,13 +182,13 @@ async function reportOf(
     until: from + DAY_MS - 1000,
     contact,
     id: `${day}.${domain}@${submitter}`,
-    policies: policies.map(({ policy, strings_json, mx_json }) => {
-      const own = sessions.filter((row) => row.policy === policy);
+    policies: policies.map(({ policy, base, strings_json, mx_json }) => {
+      const own = sessions.filter((row) => row.policy === policy && row.base === base);
       const failed = own.filter(({ result }) => result !== '');
       return {
         type: policy,
         strings: JSON.parse(strings_json) as string[],
-        domain,
+        domain: base === '' ? domain : base,
         mxHosts: JSON.parse(mx_json) as string[],
         successes: total(own) - total(failed),
         failures: total(failed),

@@ -1,11 +1,12 @@
 /**
  * How TLS went with one connection, in the words of RFC 8460: which policy of the recipient domain it was held against, and the
- * result. Nothing is said where TLS was never the question: no connection, a smarthost, the operator's own rule. Pure.
+ * result. Nothing is said where TLS was never the question (no connection, a smarthost, the operator's own rule), of connections
+ * for mail that waives the policies (our reports, which else would be reported about for ever), and of faults of our own DNS. Pure.
  */
 import type { TlsFailure, TlsPolicyType } from '../mail/tls-report.ts';
 import { stsNames } from '../mail/sts-policy.ts';
 import type { OpenResult } from './connection/open-session.ts';
-import { tlsaText, type TlsNeed } from './connection/tls-policy.ts';
+import { tlsaText, usableTlsa, type TlsNeed } from './connection/tls-policy.ts';
 import type { Host, Site } from './sites.ts';
 
 export interface TlsSeen {
@@ -17,8 +18,11 @@ export interface TlsSeen {
 }
 
 export interface TlsFinding {
+  /** The recipient domain, which hears of it. */
   domain: string;
   policy: TlsPolicyType;
+  /** Where the TLSA records stand, without `_25._tcp` (RFC 7672 section 2.2.3); empty where they are not the policy. */
+  base: string;
   /** The policy's lines as they were obeyed, and the hosts that it names. */
   strings: readonly string[];
   mxHosts: readonly string[];
@@ -29,22 +33,29 @@ export interface TlsFinding {
   localIp: string;
 }
 
-/** Null where there is nothing to report. */
-export function tlsFinding(seen: TlsSeen): TlsFinding | null {
+/** A finding for each policy that the connection was held against; none where there is nothing to report. */
+export function tlsFindings(seen: TlsSeen): readonly TlsFinding[] {
   const { site, host, need, opened } = seen;
-  if (site.domain === undefined || site.relay !== null || need?.policy === 'operator' || need?.mode === 'none')
-    return null;
-  if (opened?.kind === 'failed' && !opened.tlsBroken && !opened.tlsUnsatisfied) return null;
-  const policy = policyOf(seen);
-  const { strings, mxHosts } = linesOf(site, host, policy);
+  const { domain } = site;
+  if (domain === undefined || site.relay !== null || need?.policy === 'operator' || need?.mode === 'none') return [];
+  if (need?.isWaived === true || (host.dane?.kind === 'trouble' && !host.dane.isBogus)) return [];
+  if (opened?.kind === 'failed' && !opened.tlsBroken && !opened.tlsUnsatisfied) return [];
   const place = { mx: host.name, ip: opened?.ip ?? '', localIp: opened?.localIp ?? '' };
-  return { domain: site.domain, policy, strings, mxHosts, failure: failureOf(seen, policy), ...place };
+  return policiesOf(seen).map((policy) => {
+    const base = policy === 'tlsa' ? baseOf(host) : '';
+    return { domain, policy, base, ...linesOf(site, host, policy), failure: failureOf(seen, policy), ...place };
+  });
 }
 
-function policyOf({ site, host }: TlsSeen): TlsPolicyType {
-  if (host.dane != null || site.tls === 'dane') return 'tlsa';
-  return site.sts != null || site.stsFault != null ? 'sts' : 'no-policy-found';
+/** Records that cannot be used leave an enforced MTA-STS policy in force: then both have something to hear. */
+function policiesOf({ site, host, need }: TlsSeen): readonly TlsPolicyType[] {
+  if (host.dane != null || site.tls === 'dane') return need?.policy === 'mta-sts' ? ['tlsa', 'sts'] : ['tlsa'];
+  return hasPolicy(site) ? ['sts'] : ['no-policy-found'];
 }
+
+const hasPolicy = ({ sts, stsFault }: Site): boolean => sts != null || (stsFault != null && stsFault !== 'not-known');
+
+const baseOf = ({ name, dane }: Host): string => (dane?.kind === 'records' ? (dane.names[0] ?? name) : name);
 
 function linesOf({ sts }: Site, { name, dane }: Host, policy: TlsPolicyType): Pick<TlsFinding, 'strings' | 'mxHosts'> {
   if (policy === 'tlsa')
@@ -54,15 +65,16 @@ function linesOf({ sts }: Site, { name, dane }: Host, policy: TlsPolicyType): Pi
   return { strings: lines, mxHosts: sts.mx };
 }
 
-function failureOf({ site, host, need, opened }: TlsSeen, policy: TlsPolicyType): TlsFinding['failure'] {
+function failureOf({ site, host, opened }: TlsSeen, policy: TlsPolicyType): TlsFinding['failure'] {
   if (site.tls === 'dane' && host.dane == null) return { result: 'dane-required', reason: '' };
   if (host.dane?.kind === 'trouble') return { result: 'dnssec-invalid', reason: host.dane.text };
-  if (policy === 'sts' && site.sts == null) return { result: site.stsFault ?? 'sts-policy-fetch-error', reason: '' };
+  if (policy === 'sts' && site.sts == null && site.stsFault != null && site.stsFault !== 'not-known')
+    return { result: site.stsFault, reason: '' };
   if (policy === 'sts' && site.sts != null && !stsNames(site.sts, host.name))
     return { result: 'validation-failure', reason: 'the policy does not name this host' };
   const faulty = opened === null ? null : brokenOrMissing(opened);
   if (faulty !== null) return faulty;
-  if (policy === 'tlsa' && (need === null || need.verify === 'no'))
+  if (policy === 'tlsa' && host.dane != null && usableTlsa(host.dane.records).length === 0)
     return { result: 'tlsa-invalid', reason: 'none of the records can be used' };
   const tls = opened?.kind === 'open' ? opened.session.tls : (opened?.tls ?? null);
   // Without a policy any certificate will do (RFC 7435).

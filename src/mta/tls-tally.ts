@@ -6,7 +6,7 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { TlsPolicyRow, TlsSessionRow } from '../storage/tables.ts';
-import { tlsFinding, type TlsSeen } from './tls-seen.ts';
+import { tlsFindings, type TlsFinding, type TlsSeen } from './tls-seen.ts';
 
 export interface TlsTally {
   /** May be handed on by itself. */
@@ -43,21 +43,23 @@ export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; 
     );
   }
 
+  function count(found: TlsFinding): void {
+    const day = new Date(clock.now()).toISOString().slice(0, 10);
+    const { domain, policy, base, failure } = found;
+    const { mx, ip, localIp: local_ip } = failure === null ? nowhere : found;
+    const [result, reason] = failure === null ? ['', ''] : [failure.result, failure.reason.slice(0, LONGEST_REASON)];
+    const key = [day, domain, policy, base, result, mx, ip, local_ip, reason].join(' ');
+    const row = sessions.get(key);
+    if (row === undefined) sessions.set(key, { day, domain, policy, base, result, mx, ip, local_ip, reason, sessions: 1 });
+    else row.sessions++;
+    policies.set([day, domain, policy, base].join(' '), { day, domain, policy, base, strings_json: JSON.stringify(found.strings), mx_json: JSON.stringify(found.mxHosts) });
+    if (sessions.size >= MOST_KINDS) flush();
+    else timer ??= clock.after(EVERY_MS, flush, { background: true });
+  } // prettier-ignore
+
   return {
     note(seen) {
-      const found = tlsFinding(seen);
-      if (found === null) return;
-      const day = new Date(clock.now()).toISOString().slice(0, 10);
-      const { domain, policy, failure } = found;
-      const { mx, ip, localIp: local_ip } = failure === null ? nowhere : found;
-      const [result, reason] = failure === null ? ['', ''] : [failure.result, failure.reason.slice(0, LONGEST_REASON)];
-      const key = [day, domain, policy, result, mx, ip, local_ip, reason].join(' ');
-      const row = sessions.get(key);
-      if (row === undefined) sessions.set(key, { day, domain, policy, result, mx, ip, local_ip, reason, sessions: 1 });
-      else row.sessions++;
-      policies.set(`${day} ${domain} ${policy}`, { day, domain, policy, strings_json: JSON.stringify(found.strings), mx_json: JSON.stringify(found.mxHosts) }); // prettier-ignore
-      if (sessions.size >= MOST_KINDS) flush();
-      else timer ??= clock.after(EVERY_MS, flush, { background: true });
+      for (const found of tlsFindings(seen)) count(found);
     },
     async stop() {
       flush();

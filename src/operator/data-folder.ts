@@ -1,5 +1,5 @@
 /** The data folder (`dataDir`), made where it is missing, and looked at before anything is opened in it. */
-import { accessSync, constants, mkdirSync, statSync } from 'node:fs';
+import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { ConfigError } from '../config/load.ts';
 import { Unavailable } from './unavailable.ts';
@@ -46,5 +46,49 @@ function makeFolder(folder: string): void {
 }
 
 const isFolder = (name: string): boolean => statSync(name, { throwIfNoEntry: false })?.isDirectory() === true;
+
+/**
+ * Takes the rights of all other users to the database away: it holds everybody's mail. An earlier version made it under the umask
+ * it was started with, so what can be corrected is corrected, and only told; the rights of its group stay. Returns the files that
+ * were changed. Throws `Unavailable` where others can read it and nothing can be changed about that.
+ */
+export function closeToOthers(database: string, chmod: (file: string, mode: number) => void = chmodSync): string[] {
+  const changed: string[] = [];
+  for (const file of [database, `${database}-wal`, `${database}-shm`]) {
+    const before = modeOf(file);
+    if (before === null || (before & OTHERS) === 0) continue;
+    const fault = faultOf(() => {
+      chmod(file, before & ~OTHERS);
+    });
+    const after = modeOf(file) ?? 0;
+    if ((after & OTHERS) === 0) changed.push(file);
+    // Nobody gets to a file through a folder that is shut.
+    else if (((modeOf(path.dirname(file)) ?? 0) & OTHERS) !== 0)
+      throw new Unavailable('no_access', readableText(file, after, fault));
+  }
+  return changed;
+}
+
+/** Read, write and pass through, for those who are neither owner nor in the group. */
+const OTHERS = 0o007;
+
+const modeOf = (file: string): number | null => {
+  const found = statSync(file, { throwIfNoEntry: false });
+  return found === undefined ? null : found.mode & 0o777;
+};
+
+/** The name of the fault, or null; some file systems say yes and change nothing. */
+function faultOf(act: () => void): string | null {
+  try {
+    act();
+    return null;
+  } catch (error) {
+    return codeOf(error);
+  }
+}
+
+const readableText = (file: string, mode: number, fault: string | null): string =>
+  `${file} may be read by every user of this machine (mode ${mode.toString(8)}), and its mode cannot be changed here (${fault ?? 'the file system ignores it'}). ` +
+  `Run as its owner or as root: chmod o-rwx ${path.dirname(file)} ${file}. On a file system without modes (CIFS, FAT, some shares of a virtual machine) mount it for this user alone (uid=, umask=077), or use a volume of the container engine.`;
 
 const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');

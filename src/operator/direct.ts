@@ -31,7 +31,7 @@ export async function openDirect(config: Config, firstOperation: string): Promis
     url: config.storage.url,
     beforeMigration: () => copyBeforeMigration(config, () => undefined),
   });
-  const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers });
+  const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver }); // prettier-ignore
   await ensureDefaultAccount({ db, clock: systemClock });
   const nobody = (): void => undefined;
   const deps: StoreDeps = {

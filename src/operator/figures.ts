@@ -3,6 +3,7 @@ import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../backup/newest.ts';
 import type { Clock } from '../base/clock.ts';
 import { single, type Family } from '../base/exposition.ts';
+import type { Resolver } from '../base/resolver.ts';
 import { sqliteFile, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
 
@@ -10,6 +11,7 @@ export interface FigureDeps {
   db: Database;
   clock: Clock;
   mta: { lanes(): readonly { name: string; slots: number; limit: number }[]; laneOf(domain: string): string };
+  resolver: Pick<Resolver, 'load'>;
   /** `storage.url`. */
   url: string;
   /** `dataDir`. */
@@ -52,6 +54,14 @@ interface Waiting {
 /** Each lane is a time series of Prometheus; small ones go together. */
 const MOST_LANES = 50;
 const OTHER_LANES = '~other';
+
+export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Family[] {
+  const { inFlight, waiting } = resolver.load();
+  return [
+    single('posthorn_dns_lookups_running', 'gauge', 'DNS look-ups that ask now.', inFlight),
+    single('posthorn_dns_lookups_waiting', 'gauge', 'DNS look-ups that wait for their turn.', waiting),
+  ];
+}
 
 /** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
 export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | 'clock' | 'mta'>): Promise<Family[]> {

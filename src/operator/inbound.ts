@@ -1,6 +1,10 @@
-/** The operation that tries whether a mail that comes back is recognised. */
+/** Operations about mail that comes back: whether it is recognised, what came without proof, and believing such a report by hand. */
 import { z } from 'zod';
-import { onServer } from './operation.ts';
+import { Problem } from '../base/problem.ts';
+import type { Happening, Verdict } from '../messages/delivery.ts';
+import { bouncedBy, complainedBy } from '../messages/reported.ts';
+import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
+import { onServer, onStore } from './operation.ts';
 
 export interface SelfTestRecord {
   object: 'self_test';
@@ -9,6 +13,41 @@ export interface SelfTestRecord {
   why: string | null;
   ms: number;
 }
+
+/** A report that is about a delivery but proves nothing, so that it has changed nothing. */
+export interface UnverifiedReport {
+  object: 'unverified_report';
+  id: string;
+  /** `bounce` or `complaint`. */
+  kind: string;
+  received_at: string;
+  /** Where it came from. */
+  ip: string;
+  sender: string;
+  account_id: string;
+  message_id: string;
+  recipient: string;
+}
+
+interface Detail {
+  feedback_type?: string | null;
+  recipients?: readonly {
+    address: string;
+    action: string | null;
+    status: string | null;
+    diagnostic: string | null;
+    class: Verdict['class'] | null;
+    reason: Verdict['reason'] | null;
+  }[];
+}
+
+type Unverified = Pick<
+  ReportRow,
+  'id' | 'kind' | 'received_at' | 'client_ip' | 'sender' | 'account_id' | 'message_id'
+> &
+  Pick<DeliveryRow, 'address'>;
+
+const MOST = 1000;
 
 export const inboundOperations = {
   /** Takes half a minute at the most. Nobody's numbers change by it. */
@@ -19,4 +58,60 @@ export const inboundOperations = {
       return { object: 'self_test', ...(await deps.selfTest()) };
     },
   }),
+  /** The newest first. */
+  'inbound.unverified': onStore({
+    acts: false,
+    args: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
+    async run({ db }, { limit = 100 }): Promise<{ data: UnverifiedReport[] }> {
+      const rows = await db.fast.all<Unverified>(
+        `SELECT r.id, r.kind, r.received_at, r.client_ip, r.sender, r.account_id, r.message_id, d.address
+         FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.state = 'unverified' AND (r.delivery_id IS NULL OR r.state = 'unverified')
+         ORDER BY r.id DESC LIMIT ?`,
+        [limit],
+      );
+      return { data: rows.map(recordOf) };
+    },
+  }),
+  /** Does what the report would have done with proof: the delivery's status, the suppression list, the event. */
+  'inbound.confirm': onServer({
+    acts: true,
+    args: z.strictObject({ id: z.string().max(100) }),
+    async run({ db, recorder }, { id }, act): Promise<{ object: 'confirmed_report'; id: string; delivery_id: string }> {
+      const [row] = await db.fast.all<Pick<ReportRow, 'kind' | 'account_id' | 'delivery_id' | 'detail_json'> & Pick<DeliveryRow, 'address_key'>>(
+        `SELECT r.kind, r.account_id, r.delivery_id, r.detail_json, d.address_key
+         FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.id = ? AND r.state = 'unverified'`,
+        [id],
+      ); // prettier-ignore
+      const happening = row === undefined ? null : happeningOf(row);
+      if (row?.delivery_id == null || happening === null)
+        throw new Problem('not_found', 'There is no unverified report with this id.', { field: 'id' });
+      act.concerns(row.account_id ?? '');
+      await recorder.record([{ deliveryId: row.delivery_id, happening }]);
+      await db.commit.transact((tx) => tx.run("UPDATE reports SET state = 'done' WHERE id = ?", [id]));
+      return { object: 'confirmed_report', id, delivery_id: row.delivery_id };
+    },
+  }),
 };
+
+const recordOf = (row: Unverified): UnverifiedReport => ({
+  object: 'unverified_report',
+  id: row.id,
+  kind: row.kind ?? '',
+  received_at: new Date(row.received_at).toISOString(),
+  ip: row.client_ip,
+  sender: row.sender,
+  account_id: row.account_id ?? '',
+  message_id: row.message_id ?? '',
+  recipient: row.address,
+});
+
+function happeningOf({ kind, detail_json: json, address_key: key }: { kind: string | null; detail_json: string; address_key: string }): Happening | null {
+  const { feedback_type: type = null, recipients = [] } = JSON.parse(json) as Detail;
+  if (kind === 'complaint') return complainedBy({ type, userAgent: null, arrivalDate: null });
+  if (kind !== 'bounce') return null;
+  const failed = recipients.filter(({ action }) => action === 'failed');
+  return bouncedBy(
+    failed.map((one) => ({ ...one, original: null, code: null, verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason } })),
+    key,
+  );
+} // prettier-ignore

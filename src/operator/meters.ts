@@ -2,6 +2,7 @@
  * What is counted while it happens, since no row tells it: requests, attempts with their phases, bounces by class, and how
  * late the event loop is. Kept in memory; a restart begins at 0, as Prometheus expects of counters.
  */
+import { budgetNames, type BudgetName } from '../base/budgets.ts';
 import { Counts, Histogram, type Family } from '../base/exposition.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Outcome } from '../messages/delivery.ts';
@@ -21,6 +22,8 @@ export interface Meters {
   bounced(bounceClass: string): void;
   /** A submission by SMTP ended with this code. */
   submitted(code: number): void;
+  /** A budget of strangers was used up, and somebody was told so. */
+  usedUp(budget: BudgetName): void;
   families(): Family[];
   stop(): void;
 }
@@ -43,6 +46,7 @@ export function createMeters({ clock }: { clock: Clock }): Meters {
   const attempts = new Counts(OUTCOMES.map((outcome) => ({ outcome })));
   const bounces = new Counts(BOUNCE_CLASSES.map((name) => ({ class: name })));
   const submissions = new Counts([{ code: '250' }]);
+  const usedUp = new Counts(budgetNames.map((budget) => ({ budget })));
   const accept = new Histogram(ACCEPT_SECONDS);
   const phases = new Map(PHASES.map((phase) => [phase, new Histogram(PHASE_SECONDS)]));
   const lag = new Histogram(LAG_SECONDS);
@@ -78,6 +82,9 @@ export function createMeters({ clock }: { clock: Clock }): Meters {
     submitted(code) {
       submissions.add({ code: String(code) });
     },
+    usedUp(budget) {
+      usedUp.add({ budget });
+    },
     families: () => [
       { name: 'posthorn_http_requests_total', type: 'counter', help: 'Requests answered, by operation of the API and status code.', samples: requests.samples() },
       { name: 'posthorn_accept_seconds', type: 'histogram', help: 'Time from the arrival of a send request to its 202, by which the mail is on disk.', samples: accept.samples() },
@@ -85,6 +92,7 @@ export function createMeters({ clock }: { clock: Clock }): Meters {
       { name: 'posthorn_attempt_phase_seconds', type: 'histogram', help: 'Time that each phase of an SMTP attempt took.', samples: [...phases].flatMap(([phase, histogram]) => histogram.samples({ phase })) },
       { name: 'posthorn_bounced_total', type: 'counter', help: 'Recipients whose mail bounced, by class, since the start.', samples: bounces.samples() },
       { name: 'posthorn_submissions_total', type: 'counter', help: 'Submissions by SMTP by the code they ended with; 250 is a mail that was taken.', samples: submissions.samples() },
+      { name: 'posthorn_budget_used_up_total', type: 'counter', help: 'How often a budget of those who have not signed in was used up, and somebody was refused; docs/security.md lists them.', samples: usedUp.samples() },
       { name: 'posthorn_event_loop_lag_seconds', type: 'histogram', help: 'How late the event loop was, looked at ten times a second.', samples: lag.samples() },
     ],
     stop() {

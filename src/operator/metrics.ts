@@ -17,6 +17,7 @@ import {
   fileFigures,
   processFigures,
   queueFigures,
+  resolverFigures,
   type FigureDeps,
 } from './figures.ts';
 import type { Meters } from './meters.ts';
@@ -87,7 +88,7 @@ function remembered(clock: Clock, ms: number, read: () => Promise<Family[]>): ()
 
 async function read(deps: MetricsDeps): Promise<Family[]> {
   const [books, queue, files] = await Promise.all([bookFigures(deps), queueFigures(deps), fileFigures(deps)]);
-  return [...books, ...queue, ...commitFigures(deps), ...files];
+  return [...books, ...queue, ...commitFigures(deps), ...resolverFigures(deps), ...files];
 }
 
 async function readSeldom(deps: MetricsDeps): Promise<Family[]> {

@@ -9,6 +9,8 @@ import type { Log } from '../base/log.ts';
 export interface DiskGuard {
   /** Whether there is room for new mail, as of the last look. */
   hasRoom(): boolean;
+  /** Whether there is room for what strangers send, too: they are refused long before new mail is. */
+  hasRoomForStrangers(): boolean;
   /** Looks now; rejects never. */
   look(): Promise<void>;
   stop(): void;
@@ -16,6 +18,8 @@ export interface DiskGuard {
 
 /** A burst of mail fills far less than half a gigabyte in this time. */
 const LOOK_MS = 5_000;
+/** Strangers may fill the disk down to this many times what is left to mail of our own. */
+const STRANGERS_LEAVE = 2;
 
 /** `minFreeBytes` is `storage.minFreeBytes`; `free` answers the bytes free for us in `dir`. */
 export function createDiskGuard(
@@ -24,6 +28,7 @@ export function createDiskGuard(
   free: (dir: string) => Promise<number> = freeBytes,
 ): DiskGuard {
   let room = true;
+  let roomForStrangers = true;
   let timer: Timer | null = null;
   let stopped = false;
 
@@ -33,6 +38,9 @@ export function createDiskGuard(
       const enough = bytes >= minFreeBytes;
       if (enough !== room) tell(enough, bytes);
       room = enough;
+      const spare = bytes >= minFreeBytes * STRANGERS_LEAVE;
+      if (spare !== roomForStrangers) tellOfStrangers(spare, bytes);
+      roomForStrangers = spare;
     } catch (error) {
       // A disk that cannot be asked may be full or gone: the writes themselves will tell.
       log.warn({ event: 'disk_unknown', err: error }, 'the free disk space could not be read');
@@ -46,14 +54,27 @@ export function createDiskGuard(
     else log.error({ event: 'disk_low', ...fields }, 'too little room on the disk: new mail is refused');
   }
 
+  function tellOfStrangers(spare: boolean, bytes: number): void {
+    const fields = { free_bytes: bytes, min_free_bytes: minFreeBytes * STRANGERS_LEAVE };
+    if (spare) log.info({ event: 'disk_room_for_strangers', ...fields }, 'port 25 takes mail again');
+    else log.warn({ event: 'disk_low_for_strangers', ...fields }, 'little room on the disk: port 25 refuses mail with 452 until there is more'); // prettier-ignore
+  }
+
   return {
     hasRoom: () => room,
+    hasRoomForStrangers: () => roomForStrangers,
     look,
     stop() {
       stopped = true;
       timer?.cancel();
     },
   };
+}
+
+/** The size of the disk that the folder is on, in bytes. */
+export async function diskBytes(dir: string): Promise<number> {
+  const { blocks, bsize } = await statfs(dir);
+  return blocks * bsize;
 }
 
 async function freeBytes(dir: string): Promise<number> {

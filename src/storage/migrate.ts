@@ -25,7 +25,10 @@ import { up as templateStats } from '../../migrations/022-template-stats.ts';
 import { up as keyUses } from '../../migrations/024-key-uses.ts';
 import { up as summaries } from '../../migrations/026-summaries.ts';
 import { up as batchContents } from '../../migrations/027-batch-contents.ts';
+import { up as tlsHosts } from '../../migrations/029-tls-hosts.ts';
 import { up as domainGrace } from '../../migrations/030-domain-grace.ts';
+import { up as strangers } from '../../migrations/031-strangers.ts';
+import { up as signIn } from '../../migrations/033-sign-in.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
 import { up as eventCounts } from '../../migrations/018-event-counts.ts';
 
@@ -58,7 +61,10 @@ const migrations: readonly Migration[] = [
   { name: '024-key-uses', up: keyUses },
   { name: '026-summaries', up: summaries },
   { name: '027-batch-contents', up: batchContents },
+  { name: '029-tls-hosts', up: tlsHosts },
   { name: '030-domain-grace', up: domainGrace },
+  { name: '031-strangers', up: strangers },
+  { name: '033-sign-in', up: signIn },
 ];
 
 /** In order. */

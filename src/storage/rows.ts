@@ -28,9 +28,9 @@ const onConflict: Partial<Record<TableName, string>> = {
   counters: ' ON CONFLICT (account_id, day, from_status, to_status) DO UPDATE SET n = counters.n + excluded.n',
   event_counts: ` ON CONFLICT (account_id, span, test, tag, at, stream, domain, provider) DO UPDATE SET
     ${statTypes.map((type) => `${type} = event_counts.${type} + excluded.${type}`).join(', ')}`,
-  tls_sessions: ` ON CONFLICT (day, domain, policy, result, mx, ip, local_ip, reason) DO UPDATE SET sessions = tls_sessions.sessions + excluded.sessions`,
+  tls_sessions: ` ON CONFLICT (day, domain, policy, base, result, mx, ip, local_ip, reason) DO UPDATE SET sessions = tls_sessions.sessions + excluded.sessions`,
   tls_policies:
-    ' ON CONFLICT (day, domain, policy) DO UPDATE SET strings_json = excluded.strings_json, mx_json = excluded.mx_json',
+    ' ON CONFLICT (day, domain, policy, base) DO UPDATE SET strings_json = excluded.strings_json, mx_json = excluded.mx_json',
   tls_reports: ' ON CONFLICT (day, domain) DO NOTHING',
   suppressions: ` ON CONFLICT (account_id, address_key, scope) DO UPDATE SET id = excluded.id, email = excluded.email,
     reason = excluded.reason, source_message_id = excluded.source_message_id, note = excluded.note,
@@ -42,6 +42,7 @@ const onConflict: Partial<Record<TableName, string>> = {
 const referring: ReadonlySet<TableName> = new Set([
   'accounts', 'api_keys', 'domains', 'dkim_keys', 'streams', 'suppressions', 'batches', 'templates',
   'template_versions', 'webhooks', 'members', 'memberships', 'sessions', 'setup_links',
+  'recovery_codes',
 ]); // prettier-ignore
 
 /**

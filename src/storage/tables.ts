@@ -312,8 +312,8 @@ export interface StsPolicyRow {
 /** What was learnt of a mail host's TLS; `host` is `name:port`. */
 export interface HostTlsRow {
   host: string;
-  /** How its broken handshake is got round, as long as that is remembered. */
-  workaround: 'reduced' | 'none' | null;
+  /** The hello it needs, as long as that is remembered; `none`, of an earlier version, is not used any more. */
+  workaround: 'reduced' | 'legacy' | 'none' | null;
   workaround_until: number | null;
   /** When it last offered STARTTLS. */
   offered_at: number | null;
@@ -326,6 +326,8 @@ export interface TlsSessionRow {
   /** The recipient domain. */
   domain: string;
   policy: 'tlsa' | 'sts' | 'no-policy-found';
+  /** The TLSA base domain of the mail host where the policy is `tlsa`, else empty. */
+  base: string;
   /** Empty for success, and then so are the next four. */
   result: string;
   mx: string;
@@ -340,6 +342,7 @@ export interface TlsPolicyRow {
   day: string;
   domain: string;
   policy: TlsSessionRow['policy'];
+  base: string;
   /** The policy's lines. */
   strings_json: string;
   mx_json: string;
@@ -354,6 +357,8 @@ export interface TlsReportRow {
   due_at: number;
   tries: number;
   detail: string | null;
+  /** The addresses of the domain that have the report, as JSON; null for none. */
+  served_json: string | null;
 }
 
 /** A time in which an address of ours stood on a block list. */
@@ -673,10 +678,13 @@ export interface ReportRow {
   /** Envelope sender, empty for the null sender. */
   sender: string;
   recipients_json: string;
-  /** Bytes that came; `raw` has at most the first 512 KiB of them. */
+  /** Bytes that came. `raw` has the first 512 KiB of a bounce, the first 32 KiB of all else, nothing of a report that was counted. */
   size: number;
-  /** `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much. */
-  state: 'new' | 'done' | 'unmatched' | 'unreadable' | 'forwarded' | 'kept';
+  /**
+   * `forwarded`: sent on to the operator. `kept`: it would have been, but there was nobody to send it to, or too much.
+   * `unverified`: about a delivery, but nothing proves that.
+   */
+  state: 'new' | 'done' | 'unmatched' | 'unverified' | 'unreadable' | 'forwarded' | 'kept';
   kind: string | null;
   account_id: string | null;
   message_id: string | null;
@@ -824,7 +832,20 @@ export interface SignInRow {
   email_key: string;
   ip: string;
   user_agent: string | null;
-  result: 'in' | 'refused' | 'code_refused' | 'set_up';
+  /** `recovered`: signed in with a recovery code in place of a code of the app. */
+  result: 'in' | 'recovered' | 'refused' | 'code_refused' | 'set_up';
+  /** What tries are counted by: an IPv4 address, the /64 of an IPv6 address, `device:<id>` or `session:<id>`. */
+  source: string;
+}
+
+/** A code that takes the place of the second factor, once. */
+export interface RecoveryCodeRow {
+  /** SHA-256 of its letters, hex: it has 80 random bits. */
+  code_hash: string;
+  member_id: string;
+  created_at: number;
+  /** Null while it is good. */
+  used_at: number | null;
 }
 
 /** A link that sets a member's password, once; without a member it makes the first administrator. */
@@ -888,6 +909,7 @@ export interface Tables {
   sessions: SessionRow;
   sign_ins: SignInRow;
   setup_links: SetUpLinkRow;
+  recovery_codes: RecoveryCodeRow;
 }
 
 export type TableName = keyof Tables;
@@ -938,15 +960,16 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   source_blocks: ['source', 'site', 'since', 'until', 'reply'],
   listings: ['ip', 'list', 'since', 'until', 'codes'],
   list_checks: ['ip', 'list', 'state', 'at'],
-  tls_sessions: ['day', 'domain', 'policy', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
-  tls_policies: ['day', 'domain', 'policy', 'strings_json', 'mx_json'],
-  tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail'],
+  tls_sessions: ['day', 'domain', 'policy', 'base', 'result', 'mx', 'ip', 'local_ip', 'reason', 'sessions'],
+  tls_policies: ['day', 'domain', 'policy', 'base', 'strings_json', 'mx_json'],
+  tls_reports: ['day', 'domain', 'state', 'due_at', 'tries', 'detail', 'served_json'],
   tls_report_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'policy', 'result', 'mx', 'source_ip', 'ip', 'reason', 'sessions'],
   dmarc_rows: ['id', 'report_id', 'org', 'report_key', 'domain', 'from_at', 'until_at', 'source_ip', 'count', 'disposition', 'dkim', 'spf', 'header_from', 'envelope_from', 'dkim_domain', 'dkim_selector', 'dkim_result', 'spf_domain', 'spf_result'],
   aggregate_reports: ['kind', 'org', 'report_key', 'domain', 'from_at', 'report_id'],
   members: ['id', 'email', 'email_key', 'is_admin', 'password_hash', 'totp_sealed', 'totp_step', 'created_at', 'created_by', 'last_sign_in_at'],
   memberships: ['member_id', 'account_id'],
   sessions: ['token_hash', 'id', 'member_id', 'stage', 'account_id', 'created_at', 'seen_at', 'ip', 'user_agent'],
-  sign_ins: ['id', 'at', 'email_key', 'ip', 'user_agent', 'result'],
+  sign_ins: ['id', 'at', 'email_key', 'ip', 'user_agent', 'result', 'source'],
   setup_links: ['token_hash', 'member_id', 'created_at', 'expires_at'],
+  recovery_codes: ['code_hash', 'member_id', 'created_at', 'used_at'],
 }; // prettier-ignore

@@ -1,6 +1,7 @@
 /** The thread that reads and renders what takes long. Started by `renderer.ts`. */
 import { parentPort } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
+import { announceReady } from '../base/thread.ts';
 import { createCompiledCache } from './compiled-cache.ts';
 import { compile, RENDER_LIMIT_MS } from './mixed/index.ts';
 import { READ_LIMIT_MS, readParts, renderParts, tooSlow, type PartResult, type RenderJob } from './renderer.ts';
@@ -19,3 +20,4 @@ function answer({ parts, variables }: RenderJob): PartResult[] {
 parentPort?.on('message', (job: RenderJob) => {
   parentPort?.postMessage(answer(job));
 });
+announceReady();

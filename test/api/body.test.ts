@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
+import { once } from 'node:events';
 import net from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { KEY, startHarness } from './harness.ts';
 import type { Harness } from './harness.ts';
@@ -193,5 +195,46 @@ describe('request bodies: pace and room', () => {
     assert.equal(large.error.code, 'service_unavailable');
     assert.equal((await h.send('POST', '/v1/messages', { body: good })).status, 202, 'the room is given back');
     await h.stop();
+  });
+});
+
+describe('the pace of a body', () => {
+  const HEAD = `POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n`;
+
+  /** Sends a body in pieces while the clock goes on; resolves with the status of the answer, or null where none comes. */
+  async function paced(pieces: readonly (readonly [seconds: number, bytes: number])[]): Promise<string | null> {
+    const h = await startHarness();
+    let text = '';
+    const socket = net.connect(h.port, '127.0.0.1');
+    socket.on('data', (piece) => (text += piece.toString())).on('error', () => undefined);
+    const coming = once(h.api.server, 'request') as Promise<[http.IncomingMessage]>;
+    socket.write(HEAD);
+    const [request] = await coming;
+    const begun = request.socket.bytesRead;
+    let sent = 0;
+    for (const [seconds, bytes] of pieces) {
+      socket.write(Buffer.alloc(bytes, ' '));
+      sent += bytes;
+      while (request.socket.bytesRead < begun + sent) await turn();
+      h.clock.advance(seconds * 1000);
+      for (let turns = 0; turns < 50 && text === ''; turns++) await turn();
+    }
+    socket.destroy();
+    await h.stop();
+    return /^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? null;
+  }
+
+  it('ends one that stops, after 30 to 35 s', async () => {
+    assert.equal(await paced([[29, 10]]), null);
+    assert.equal(await paced([[36, 10]]), '408');
+  });
+
+  it('ends a trickle in the same time, however fast it began', async () => {
+    assert.equal(await paced([[1, 5_000_000], ...Array.from({ length: 11 }, () => [4, 1] as const)]), '408');
+  });
+
+  it('lets a link go on that is slow, but not slower than 10 kB a second', async () => {
+    assert.equal(await paced(Array.from({ length: 20 }, () => [5, 60_000] as const)), null);
+    assert.equal(await paced(Array.from({ length: 20 }, () => [5, 30_000] as const)), '408');
   });
 });

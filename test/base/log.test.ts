@@ -99,6 +99,7 @@ describe('log', () => {
   it('can be read by people', () => {
     const lines: string[] = [];
     logTo(lines, { format: 'pretty' }).info({ lane: 'mx.test' }, 'slow');
+    assert.ok(!lines.join('').includes('\u001b'), 'no colours where it is no terminal');
     assert.match(lines.join(''), /INFO.*slow[\s\S]*lane.*mx\.test/);
   });
 

@@ -265,15 +265,63 @@ describe('base/resolver', () => {
     assert.equal(server.queries.length, 1);
   });
 
-  it('turns away what is too much at once instead of letting it wait', async () => {
+  it('lets look-ups wait for a slot, and counts their time limit from there', async () => {
+    const server = await dns({ 'a.test A': 'TIMEOUT', 'b.test A': 'TIMEOUT', 'c.test A': ['192.0.2.1'] });
+    const resolver = resolverFor([server], { maxInFlight: 2, maxWaiting: 1, timeoutMs: 3000 });
+    const silent = [resolver.a('a.test'), resolver.a('b.test')];
+    await server.queried(2);
+    const third = resolver.a('c.test');
+    assert.deepEqual(resolver.load(), { inFlight: 2, waiting: 1 });
+    const fourth = await resolver.a('d.test');
+    assert.match(fourth.kind === 'trouble' ? fourth.text : '', /too many DNS look-ups wait/);
+    clock.advance(1500);
+    assert.equal((await third).kind, 'found', 'one of the silent names gave its slot back');
+    clock.advance(1500);
+    const first = await silent[0];
+    assert.equal(first?.kind === 'trouble' && first.why, 'timeout');
+    clock.advance(2999);
+    assert.deepEqual(resolver.load(), { inFlight: 1, waiting: 0 }, 'the other one has its whole time limit again');
+    clock.advance(1);
+    const second = await silent[1];
+    assert.equal(second?.kind === 'trouble' && second.why, 'timeout');
+    assert.deepEqual(resolver.load(), { inFlight: 0, waiting: 0 });
+  });
+
+  it('ends what asks and what waits when it is closed', async () => {
     const server = await dns({ 'a.test A': 'TIMEOUT', 'b.test A': 'TIMEOUT' });
-    const resolver = resolverFor([server], { maxInFlight: 2 });
-    const waiting = [resolver.a('a.test'), resolver.a('b.test')];
-    const third = await resolver.a('c.test');
-    assert.equal(third.kind === 'trouble' && third.why, 'network');
+    const resolver = resolverFor([server], { maxInFlight: 1 });
+    const both = [resolver.a('a.test'), resolver.a('b.test')];
+    await server.queried(1);
     await resolver.close();
-    for (const answer of await Promise.all(waiting)) assert.equal(answer.kind === 'trouble' && answer.why, 'network');
+    for (const answer of await Promise.all(both)) assert.equal(answer.kind === 'trouble' && answer.why, 'network');
     assert.equal((await resolver.a('d.test')).kind, 'trouble');
+    assert.equal(clock.nextAt(), null, 'no timer is left');
+  });
+
+  it('draws the case of the question by lot, and asks again without it where the reply has another', async () => {
+    const name = `${'abcdefgh'.repeat(5)}.test`;
+    const server = await dns({ [`${name} A`]: ['192.0.2.1'], 'b.test A': ['192.0.2.2'], 'c.test A': ['192.0.2.3'], 'd.test A': ['192.0.2.4'] }); // prettier-ignore
+    const resolver = resolverFor([server]);
+    assert.equal((await resolver.a(name)).kind, 'found');
+    assert.match(server.written[0] ?? '', /[a-z].*[A-Z]|[A-Z].*[a-z]/);
+    server.options.foldsCase = true;
+    assert.equal((await resolver.a(name, { fresh: true })).kind, 'found');
+    assert.equal(server.queries.length, 3, 'once more without the lot');
+    assert.equal(server.written[2], name);
+    // Twice more, and the server is known for it.
+    await resolver.a(name, { fresh: true });
+    await resolver.a(name, { fresh: true });
+    const before = server.queries.length;
+    assert.equal((await resolver.a(name, { fresh: true })).kind, 'found');
+    assert.equal(server.queries.length, before + 1);
+  });
+
+  it('takes SERVFAIL of a validating server for the answer, whatever another says', async () => {
+    const validating = await dns({ 'forged.test A': 'SERVFAIL' });
+    const other = await dns({ 'forged.test A': ['192.0.2.66'] });
+    assert.equal((await resolverFor([validating, other]).a('forged.test')).kind, 'found');
+    const answer = await resolverFor([validating, other], { validating: true }).a('forged.test');
+    assert.equal(answer.kind === 'trouble' && answer.why, 'servfail');
   });
 
   it('writes addresses as reverse names', () => {

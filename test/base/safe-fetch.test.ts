@@ -318,6 +318,26 @@ describe('base/safe-fetch', () => {
     while (!socket.destroyed) await turn();
   });
 
+  for (const [what, many, fault] of [
+    ['takes an answer after a few informational ones', 3, null],
+    ['gives up an endpoint that sends nothing but informational answers', 100_000, 'broken'],
+  ] as const)
+    it(what, async () => {
+      let closed = (): void => undefined;
+      const gone = new Promise<void>((resolve) => (closed = resolve));
+      const port = await rawServer((socket) => {
+        socket.once('close', closed);
+        socket.once('data', () => {
+          socket.write('HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n'.repeat(many));
+          socket.write('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n');
+        });
+      });
+      const fetched = await post(fetcher(), `http://127.0.0.1:${String(port)}/`);
+      if (fault === null) assert.equal(fetched.kind === 'answered' && fetched.status, 204);
+      else assert.equal(why(fetched), fault);
+      await gone;
+    });
+
   it('ends what is under way when it is closed, and takes nothing after', async () => {
     const receiver = await receiving();
     receiver.answer = 'hang';

@@ -4,7 +4,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 
 interface Input {
   say?: unknown;
-  fall?: 'throw' | 'exit';
+  fall?: 'throw' | 'exit' | 'ready';
   bytes?: Uint8Array;
 }
 interface Output {
@@ -73,6 +73,17 @@ describe('base/threads', () => {
     await first;
     const slow = some.run({});
     assert.equal(clock.nextAt(), clock.now() + 5000);
+    clock.advance(5000);
+    await assert.rejects(slow, refused('slow'));
+    await some.close();
+  });
+
+  it('counts the time of the first job from when the thread says that it is ready', async () => {
+    const entry = new URL('../support/odd-worker.ts', import.meta.url);
+    const some = createThreads<Input, Output>({ clock }, { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, startMs: 20_000 }); // prettier-ignore
+    const slow = some.run({ fall: 'ready' });
+    assert.equal(clock.nextAt(), clock.now() + 25_000);
+    while (clock.nextAt() !== clock.now() + 5000) await new Promise((resolve) => setImmediate(resolve));
     clock.advance(5000);
     await assert.rejects(slow, refused('slow'));
     await some.close();

@@ -95,12 +95,14 @@ describe('browser: every page', function () {
       await guest.goto('/nothing-here');
       await note('nowhere', guest);
       await withSecondFactor(page, app);
+      await note('recovery codes', page);
       app.clock.advance(60_000);
       await guest.goto('/login');
       await guest.getByLabel('E-mail address').fill('ana@example.net');
       await guest.getByLabel('Password').fill(PASSWORD);
       await guest.getByRole('button', { name: 'Sign in' }).click();
       await guest.waitForURL('**/login/code*');
+      await guest.getByText('Use a recovery code').click();
       await note('second factor', guest);
       await page.goto('/profile');
       await note('profile with it', page);
@@ -157,6 +159,7 @@ async function withSecondFactor(page: Page, app: TestApp): Promise<void> {
   await page.goto('/profile/second-factor');
   const code = codeAt(secretIn(await page.content()), stepOf(app.clock.now()));
   await page.getByLabel('Code').fill(code);
+  await page.getByLabel('Current password').fill(PASSWORD);
   await page.getByRole('button', { name: 'Switch it on' }).click();
   await page.getByText('The second factor is on').waitFor();
 }

@@ -61,6 +61,12 @@ describe('posthorn classify', () => {
     assert.match(notes, /Allowed choices are connect, banner/);
   });
 
+  it('formats finding 7: says of a reply that quotes another what the engine does with it', async () => {
+    const reply = '450 mailbox unavailable: 550 5.7.1 mailbox not available';
+    const { class: bounceClass, suppress } = JSON.parse((await ran(['classify', '--json', reply])).out) as Record<string, unknown>; // prettier-ignore
+    assert.deepEqual([bounceClass, suppress], ['soft', false]);
+  });
+
   it('asks the operator’s own rules first, and ends with 78 where they are wrong', async () => {
     const file = path.join(folder, 'rules.yaml');
     writeFileSync(file, 'rules: [{ name: ours, class: soft, reason: other, text: [no such user] }]\n');

@@ -38,8 +38,10 @@ describe('posthorn inbound parse', () => {
       recipients: [
         {
           address: 'ana@remote.example',
+          original: 'ana.lang@remote.example',
           action: 'failed',
           status: '5.1.1',
+          status_from: 'report',
           diagnostic:
             '550 5.1.1 <ana@remote.example>: Recipient address rejected: User unknown in virtual mailbox table',
           class: 'hard',

@@ -82,6 +82,17 @@ describe('loadConfig', () => {
       assert.deepEqual(load({ hostname: 'box', env: { POSTHORN_SMTP__HOSTNAME: 'a.example' } }).warnings, []);
     });
 
+    it('warn of a route whose password goes over the network in clear', () => {
+      const routesOf = (tls: string): string => JSON.stringify({ 'dest.example': { host: 'relay.example', port: 587, tls, user: 'me', password: 'hunter2' } }); // prettier-ignore
+      const { warnings } = load({ env: { POSTHORN_DELIVERY__ROUTES: routesOf('none') } });
+      assert.match(
+        warnings.join(),
+        /"dest\.example" says `tls: none`, so its password goes to relay\.example in clear/,
+      );
+      assert.ok(!warnings.join().includes('hunter2'));
+      assert.deepEqual(load({ env: { POSTHORN_DELIVERY__ROUTES: routesOf('required') } }).warnings, []);
+    });
+
     it('cannot be changed', () => {
       const { config } = load();
       assert.throws(() => Object.assign(config.http, { port: 1 }), TypeError);

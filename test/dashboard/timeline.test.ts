@@ -5,13 +5,19 @@ const message: MessageWhole = {
   id: 'msg_1', subject: 's', created_at: '2026-01-31T10:00:00.000Z', status: 'bounced', test: false, request_id: null, metadata: {}, recipients: [{ email: 'ana@dest.test', status: 'bounced' }], attempts: [],
   events: [{ type: 'bounced', timestamp: '2026-01-31T10:02:00.000Z', data: { recipient: 'ana@dest.test', bounced: { reason: 'mailbox_not_found', smtp_reply: '550 no' } } }],
 }; // prettier-ignore
-const report = { id: 'rep_1', kind: 'auto_reply', received_at: '2026-01-31T10:01:00.000Z', recipient: 'ana@dest.test', sender: 'ana@dest.test' }; // prettier-ignore
+const report = { id: 'rep_1', kind: 'auto_reply', received_at: '2026-01-31T10:01:00.000Z', recipient: 'ana@dest.test', sender: 'ana@dest.test', verified: true }; // prettier-ignore
 
 describe('dashboard/timeline', () => {
   it('has what came back by mail in its place, with where to get it as it came', () => {
     const moments = timelineOf(message, [report], '/messages/msg_1');
     assert.deepEqual(moments.map(({ what, href }) => [what, href]), [['accepted', undefined], ['auto reply', '/messages/msg_1/reports/rep_1'], ['bounced', undefined]]); // prettier-ignore
     assert.deepEqual(moments[1]?.facts, ['from ana@dest.test']);
+  });
+
+  it('says of a report without proof that it changed nothing, and that it can be confirmed', () => {
+    const [, moment] = timelineOf({ ...message, events: [] }, [{ ...report, verified: false }], '/messages/msg_1');
+    assert.equal(moment?.isUnverified, true);
+    assert.match(moment.facts.join(), /unverified/);
   });
 
   it('says of a bounce that it came from nobody, and of a mail that nobody has read yet', () => {

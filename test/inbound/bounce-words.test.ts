@@ -9,7 +9,7 @@ import { statusOfWords } from '../../src/inbound/diagnostic.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 
 const empty: WordSource = {
-  senders: [], nobodies: [], senderNames: [], failure: [], delay: [], success: [], givenUp: [],
+  senders: [], nobodies: [], senderNames: [], failure: [], delay: [], retrying: [], success: [], givenUp: [], promise: [], rejection: [],
   autoReplySubjects: [], autoReplyTexts: [], challenge: [], originalBegins: [], statuses: [],
 }; // prettier-ignore
 const failing = (...failure: string[]): BounceWords => compileWords({ ...empty, failure });
@@ -69,8 +69,11 @@ describe('config/bounce-words.yaml', () => {
       senderNames: phrases,
       failure: phrases,
       delay: phrases,
+      retrying: phrases,
       success: phrases,
       givenUp: phrases,
+      promise: phrases,
+      rejection: phrases,
       autoReplySubjects: phrases,
       autoReplyTexts: phrases,
       challenge: phrases,

@@ -88,6 +88,41 @@ describe('inbound/listener', () => {
     return client.text();
   };
 
+  it('slows a session that guesses keys, and nobody else: a good key is taken at once', async () => {
+    await begin({}, {
+      maySignInClear: () => true,
+      authenticate: (_session, _name, password) =>
+        Promise.resolve(password === 'good' ? { user: 'ana' as never } : refuse(535, '5.7.8 there is no such API key')),
+    }); // prettier-ignore
+    const auth = (key: string): string => `AUTH PLAIN ${Buffer.from(`\0apikey\0${key}`).toString('base64')}\r\n`;
+    const guesser = await greeted();
+    guesser.write('EHLO a.test\r\n');
+    await guesser.said(/^250 /m);
+    for (let n = 1; n <= 10; n++) {
+      const waiting = new Promise<void>((resolve) => {
+        const { sleep } = clock;
+        clock.sleep = (ms) => {
+          clock.sleep = sleep;
+          assert.equal(ms, 1000 * Math.min(5, n));
+          const slept = sleep.call(clock, ms);
+          resolve();
+          return slept;
+        };
+      });
+      guesser.write(auth(`wrong ${String(n)}`));
+      await waiting;
+      clock.advance(5000);
+      await guesser.said(
+        n === 10 ? /421 4\.7\.0 too many failed sign-ins/ : new RegExp(`(?:535 [^\\n]*\\n){${String(n)}}`),
+      );
+    }
+    await guesser.closed;
+    const good = await greeted();
+    good.write(`EHLO a.test\r\n${auth('good')}`);
+    await good.said(/^235 /m);
+    good.socket.destroy();
+  });
+
   const gone: [how: string, leave: (client: Client) => void][] = [
     ['closes', (client) => client.socket.end()],
     ['breaks off', (client) => client.socket.resetAndDestroy()],
@@ -183,6 +218,29 @@ describe('inbound/listener', () => {
       if (isIn) break;
     }
     two.socket.destroy();
+  });
+
+  for (const [limit, text] of [
+    ['connectionsPerNetwork', /^421 4\.7\.0 too many connections at once from your network/m],
+    ['connections', /^421 4\.3\.2 too many connections/m],
+  ] as const)
+    it(`holds off a flood by ${limit}, and says so`, async () => {
+      const over: string[] = [];
+      await begin({ [limit]: 2 }, { overLimit: (name) => over.push(name) });
+      const clients = [await greeted(), await greeted()];
+      const one = connect(port);
+      await one.closed;
+      assert.match(one.text(), text);
+      assert.deepEqual(over, [limit]);
+      for (const client of clients) client.socket.destroy();
+    });
+
+  it('gives no network all of the memory', async () => {
+    const over: string[] = [];
+    await begin({ heldBytesPerNetwork: 500 }, { overLimit: (name) => over.push(name) });
+    assert.match(await deliver(`Subject: x\r\n\r\n${'y'.repeat(900)}`), /^452 4\.3\.1 /m);
+    assert.match(await deliver(), /^250 2\.0\.0 taken/m);
+    assert.deepEqual(over, ['heldBytesPerNetwork']);
   });
 
   it('holds off who comes too often', async () => {

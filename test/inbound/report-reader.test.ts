@@ -62,7 +62,7 @@ describe('reading reports in threads', () => {
   it('says that it is closed', async () => {
     const reader = open(null);
     await reader.close();
-    assert.deepEqual(await reader.read(fixture('vacation')), { kind: 'unreadable', why: 'closed' });
+    assert.deepEqual(await reader.read(fixture('vacation')), { kind: 'unreadable', why: 'closed', ms: 0 });
   });
 
   it('without a listener: as a record, with the fault where there is one', async () => {

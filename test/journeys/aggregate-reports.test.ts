@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { gzipSync } from 'node:zlib';
 import { createTransport } from 'nodemailer';
 import { addToStats } from '../../src/events/stats.ts';
+import { oldAggregates } from '../../src/housekeeping/old-aggregates.ts';
 import type { StatRow } from '../../src/storage/tables.ts';
 import { startTestApp, type TestApp } from '../support/app.ts';
 import { dmarcXml } from '../support/dmarc.ts';
@@ -114,6 +115,79 @@ describe('journey: aggregate reports', () => {
     }
     assert.deepEqual(await rows('SELECT * FROM dmarc_rows'), []);
     assert.deepEqual((await read(3)).map(({ kind, state }) => [kind, state]), [['report', 'unmatched'], ['report', 'done'], ['report', 'done']]); // prettier-ignore
+  });
+
+  describe('that are hostile', () => {
+    const DAY = 86_400;
+    const now = (): number => Math.floor(app.clock.now() / 1000);
+    /** In gzip and base64 about 65 KB. */
+    const many = (n: number, value: string, name: string): string =>
+      dmarcXml('acme.test', Array.from({ length: 3400 }, (_, at) => ({ ip: `192.${String(n)}.${String(at >> 8)}.${String(at & 255)}`, count: 1, dkim: value, spf: value, disposition: value === 'pass' ? 'none' : value })), { id: `r${String(n)}`, begin: String(now() - DAY), end: String(now()) })
+        .replaceAll('<envelope_from>rp.acme.test', `<envelope_from>${name}`); // prettier-ignore
+    const pages = async (): Promise<number> => {
+      const [size = { n: 0 }] = await rows<{ n: number }>('SELECT page_count * page_size AS n FROM pragma_page_count(), pragma_page_size()'); // prettier-ignore
+      return size.n;
+    };
+
+    for (const [what, value, name, most] of [
+      ['values that do not exist', 'x'.repeat(250), 'rp.acme.test', 5],
+      ['names that are none', 'pass', 'a b '.repeat(60), 5],
+      ['valid values only', 'pass', `${'a'.repeat(60)}.${'b'.repeat(36)}.test`, 20],
+    ] as const)
+      it(`make the database grow by at most ${String(most)} times their size: ${what}`, async function () {
+        this.timeout(120_000);
+        const before = await pages();
+        let sent = 0;
+        for (let n = 0; n < 5; n++) {
+          const content = gzipSync(many(n, value, name), { level: 1 });
+          sent += content.length * 1.37;
+          await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml.gz', content, 'application/gzip');
+          await read(n + 1);
+        }
+        const grown = (await pages()) - before;
+        assert.ok(grown <= most * sent, `${String(grown)} of ${String(sent)} bytes: ${(grown / sent).toFixed(1)} times`);
+      }); // prettier-ignore
+
+    for (const [what, begin, end] of [
+      ['in the year 5138', 99_999_999_998, 99_999_999_999],
+      ['in three days', 3 * DAY, 4 * DAY],
+      ['that ends in three days', 0, 3 * DAY],
+      ['401 days ago', -401 * DAY, -400 * DAY],
+    ] as const)
+      it(`count for nothing with a period ${what}`, async () => {
+        const at = (offset: number): string => String(offset > 10_000_000_000 ? offset : now() + offset);
+        const content = dmarcXml('acme.test', [{ ip: '192.0.2.1', count: 1 }], { begin: at(begin), end: at(end) });
+        await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml', Buffer.from(content), 'text/xml');
+        const [row] = await read(1);
+        assert.equal(row?.state, 'unmatched');
+        assert.match(row?.detail_json ?? '', /"refused":"its period/);
+        assert.deepEqual(await rows('SELECT * FROM dmarc_rows'), []);
+        assert.deepEqual(await rows('SELECT * FROM aggregate_reports'), []);
+      });
+
+    it('use up the budget of their domain for a day, and are noted then', async () => {
+      for (let n = 0; n < 6; n++) {
+        await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml.gz', gzipSync(many(n, 'pass', 'rp.acme.test')), 'application/gzip'); // prettier-ignore
+        await read(n + 1);
+      }
+      assert.deepEqual(await rows('SELECT COUNT(*) AS n FROM dmarc_rows'), [{ n: 5000 }]);
+      assert.match((await read(6)).at(-1)?.detail_json ?? '', /too many records for one day/);
+      assert.deepEqual(await rows('SELECT length(raw) AS n FROM reports ORDER BY id LIMIT 1'), [{ n: 0 }]);
+      app.clock.advance(DAY * 1000);
+      await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml.gz', gzipSync(many(9, 'pass', 'rp.acme.test')), 'application/gzip'); // prettier-ignore
+      await read(7);
+      assert.deepEqual(await rows('SELECT COUNT(*) AS n FROM dmarc_rows'), [{ n: 6000 }]);
+    });
+
+    it('are removed 400 days after they came, whatever they say', async () => {
+      await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml', Buffer.from(xml), 'text/xml');
+      await read(1);
+      const rule = oldAggregates({ db: app.app.db, clock: app.clock });
+      assert.equal(await rule.step(), 0);
+      app.clock.advance(401 * DAY * 1000);
+      assert.equal(await rule.step(), 2);
+      assert.deepEqual(await rows('SELECT domain FROM dmarc_rows UNION SELECT domain FROM aggregate_reports'), []);
+    });
   });
 
   it('shows what became of mail by day and mailbox provider', async () => {

@@ -59,7 +59,11 @@ describe('dashboard: forms that come too late', () => {
     const offered = await browser.open('/profile/second-factor');
     const secret = secretIn(offered.html);
     const code = () => codeAt(secret, stepOf(app.clock.now()));
-    await browser.submit('/profile/second-factor', { offer: browser.field('offer'), code: code() });
+    await browser.submit('/profile/second-factor', {
+      offer: browser.field('offer'),
+      code: code(),
+      password_now: PASSWORD,
+    });
     await browser.open('/streams');
     app.clock.advance(HOURS_13);
     await browser.submit('/streams', typed);

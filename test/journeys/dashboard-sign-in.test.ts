@@ -175,12 +175,16 @@ describe('dashboard: set-up and sign-in', () => {
     await browser.open('/profile/second-factor');
     const secret = secretIn(browser.last.html);
     const offer = browser.field('offer');
-    const wrong = await browser.submit('/profile/second-factor', { offer, code: '000000' });
+    const wrong = await browser.submit('/profile/second-factor', { offer, code: '000000', password_now: PASSWORD });
     assert.match(wrong.html, /This code is wrong/);
     assert.deepEqual(secretIn(wrong.html), secret, 'the app keeps its secret');
     const code = (): string => codeAt(secret, stepOf(app.clock.now()));
-    await browser.submit('/profile/second-factor', { offer: browser.field('offer'), code: code() });
-    assert.match(browser.last.html, /It is <strong>on<\/strong>/);
+    await browser.submit('/profile/second-factor', {
+      offer: browser.field('offer'),
+      code: code(),
+      password_now: PASSWORD,
+    });
+    assert.match(browser.last.html, /The second factor is on: signing in asks/);
 
     app.clock.advance(30_000);
     const next = await signIn();
@@ -202,6 +206,100 @@ describe('dashboard: set-up and sign-in', () => {
     await reset.open(link);
     await reset.submit(link, { password: PASSWORD, password_again: PASSWORD });
     assert.equal((await signIn()).last.at, '/', 'the link takes the second factor away');
+  });
+
+  it('gives ten recovery codes with the second factor, each good once, and new ones for the password', async () => {
+    const browser = await signedIn(app.url, app.operator);
+    const elsewhere = await signIn();
+    await browser.open('/profile/second-factor');
+    const secret = secretIn(browser.last.html);
+    const on = (fields: Record<string, string>) =>
+      browser.submit('/profile/second-factor', { offer: browser.field('offer'), code: codeAt(secret, stepOf(app.clock.now())), ...fields }); // prettier-ignore
+    assert.match((await on({})).html, /The current password is wrong/, 'a stolen session cannot switch it on');
+    assert.deepEqual(secretIn(browser.last.html), secret);
+    const shown = await on({ password_now: PASSWORD });
+    const codesIn = (html: string): string[] =>
+      [...html.matchAll(/<li><code>([A-Z2-7-]{19})<\/code>/g)].map(([, code = '']) => code);
+    const codes = codesIn(shown.html);
+    assert.equal(new Set(codes).size, 10);
+    assert.match(decodeURIComponent(/href="data:([^"]*)"/.exec(shown.html)?.[1] ?? ''), new RegExp(codes[9] ?? ''));
+    assert.match((await elsewhere.open('/')).at, /^\/login/, 'other sessions end with a factor');
+    assert.ok(!(await browser.open('/profile')).html.includes(codes[0] ?? '-'), 'shown once');
+    assert.match(browser.last.html, /10 of 10 are left/);
+
+    const halfway = async (): Promise<Browser> => {
+      const half = await signIn();
+      await half.open('/login/code');
+      return half;
+    };
+    const lost = await halfway();
+    await lost.submit('/login/code', { recovery_code: (codes[0] ?? '').toLowerCase() });
+    assert.equal(lost.last.at, '/');
+    assert.match(lost.last.html, /9 recovery codes are left/);
+    assert.match((await lost.open('/profile')).html, /signed in with a recovery code/);
+    const again = await halfway();
+    await again.submit('/login/code', { recovery_code: codes[0] ?? '' });
+    assert.equal(again.last.status, 401);
+    assert.match(again.last.html, /<details open>/, 'the field stays open');
+
+    await lost.submit('/profile/recovery-codes', { password_now: 'not it, sorry' });
+    assert.equal(lost.last.status, 400);
+    await lost.open('/profile');
+    const renewed = codesIn((await lost.submit('/profile/recovery-codes', { password_now: PASSWORD })).html);
+    assert.equal(renewed.length, 10);
+    assert.ok(!renewed.includes(codes[1] ?? '-'));
+    const old = await halfway();
+    await old.submit('/login/code', { recovery_code: codes[1] ?? '' });
+    assert.equal(old.last.status, 401, 'the codes before are over');
+
+    await lost.open('/profile');
+    await lost.submit('/profile/second-factor/off', { password_now: PASSWORD });
+    assert.match(lost.last.html, /The second factor is off/);
+    const { body } = await app.get<{ data: { endpoint: string }[] }>('/v1/audit?method=DASHBOARD');
+    const acts = body.data.map(({ endpoint }) => endpoint).filter((one) => one.startsWith('profile.'));
+    assert.deepEqual(acts.toReversed(), ['profile.second-factor.on', 'profile.recovery-codes', 'profile.second-factor.off']); // prettier-ignore
+    assert.equal((await signIn()).last.at, '/');
+  });
+
+  it('limits guesses at the password through the forms of a stolen session', async () => {
+    const browser = await signedIn(app.url, app.operator);
+    let looked = 0;
+    for (let n = 0; n < 25; n++) {
+      await browser.open('/profile');
+      const seen = await browser.submit('/profile/password', { password_now: `guess ${String(n)}`, password: `new password ${String(n)} zebra`, password_again: `new password ${String(n)} zebra` }); // prettier-ignore
+      if (seen.html.includes('The current password is wrong')) looked++;
+      else assert.match(seen.html, /Too many tries/);
+      app.clock.advance(10_000);
+    }
+    assert.ok(looked <= 10, String(looked));
+    await browser.open('/profile');
+    assert.match((await browser.submit('/profile/password', { password_now: PASSWORD, password: 'zebra lamp twelve owl', password_again: 'zebra lamp twelve owl' })).html, /Too many tries/); // prettier-ignore
+    assert.equal((await signIn()).last.at, '/', 'the owner signs in');
+  });
+
+  it('refuses common passwords and those made of the login or the host', async () => {
+    const where = new URL((await app.operator.call('admin.reset', {})).url).pathname;
+    const browser = new Browser(app.url);
+    for (const password of ['123456789012', 'password1234', 'qwertyuiop12', EMAIL, 'posthorn2026!']) {
+      await browser.open(where);
+      const seen = await browser.submit(where, { email: EMAIL, password, password_again: password });
+      assert.equal(seen.status, 400, password);
+      assert.match(seen.html, /among the first that are guessed/);
+    }
+  });
+
+  it('leads back to no other site from a page that tells of a mistake', async () => {
+    const host = new URL(app.url).host;
+    for (const [referer, back] of [
+      [`http://${host}//evil.test/x`, '/'],
+      [`http://${host}/\\evil.test`, '/'],
+      ['http://evil.test/profile', '/'],
+      [`http://${host}/profile?a=1`, '/profile?a=1'],
+    ] as const) {
+      const response = await fetch(`${app.url}/no-such-page`, { headers: { referer, accept: 'text/html' } });
+      const { 1: href } = /class="button" href="([^"]*)">Go back/.exec(await response.text()) ?? [];
+      assert.equal(href?.replaceAll('&#x3D;', '='), back, referer);
+    }
   });
 
   it('refuses forms without their token, of another session, of another site', async () => {
@@ -271,8 +369,36 @@ describe('dashboard: cookies behind TLS', () => {
         set.headers.getSetCookie().join(),
         /__Host-posthorn_session=[^;]+; Path=\/; HttpOnly; SameSite=Lax; Secure/,
       );
+      assert.match(set.headers.getSetCookie().join(), /__Host-posthorn_device=[^;]+; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=31536000/); // prettier-ignore
+      for (const where of ['/login', '/v1/messages', '/assets/nothing', '/nowhere']) {
+        const { headers } = await fetch(`${app.url}${where}`, { headers: { accept: 'text/html' } });
+        assert.equal(headers.get('strict-transport-security'), 'max-age=31536000', where);
+      }
+      const tracked = await fetch(`${app.url}/t/u/x`);
+      assert.equal(tracked.headers.get('strict-transport-security'), null, 'tracking hosts are names of customers');
     } finally {
       await app.stop();
+    }
+  });
+});
+
+describe('dashboard: behind a proxy that ends TLS', () => {
+  it('tells browsers to come over TLS alone, where the proxy is trusted', async () => {
+    const app = await startTestApp({ settings: { http: { port: 0, trustedProxies: ['127.0.0.1'] } } });
+    try {
+      const hsts = async (headers: Record<string, string>): Promise<string | null> =>
+        (await fetch(`${app.url}/login`, { headers })).headers.get('strict-transport-security');
+      assert.equal(await hsts({ 'x-forwarded-proto': 'https' }), 'max-age=31536000');
+      assert.equal(await hsts({}), null);
+    } finally {
+      await app.stop();
+    }
+    const open = await startTestApp();
+    try {
+      const { headers } = await fetch(`${open.url}/login`, { headers: { 'x-forwarded-proto': 'https' } });
+      assert.equal(headers.get('strict-transport-security'), null, 'a stranger’s word');
+    } finally {
+      await open.stop();
     }
   });
 });

@@ -97,6 +97,23 @@ describe('journey: events', () => {
     return app.follow().until((seen) => seen.filter(({ type }) => type === 'clicked').length === 1 && seen.filter(({ data }) => data.batch_id !== null).length === 4); // prettier-ignore
   }
 
+  it('keeps at most 20 streams open for a key, and takes the next when one has ended', async () => {
+    const streams = await Promise.all(Array.from({ length: 20 }, () => open()));
+    const refused = await app.get<{ error: { code: string; message: string } }>('/v1/events', { headers: { accept: 'text/event-stream' } }); // prettier-ignore
+    assert.deepEqual([refused.status, refused.body.error.code], [429, 'too_many_streams']);
+    assert.match(refused.body.error.message, /20 open event streams of this key/);
+    assert.equal((await app.get('/v1/events')).status, 200, 'pages are no streams');
+    const { key } = await app.operator.call('keys.create', { name: 'k', scopes: ['event:read'] });
+    streams.push(await open('', {}, key));
+    await streams.shift()?.close();
+    for (;;) {
+      const again = await fetch(`${app.url}/v1/events`, { headers: { authorization: `Bearer ${app.key}`, accept: 'text/event-stream' } }); // prettier-ignore
+      await again.body?.cancel();
+      if (again.status === 200) break;
+    }
+    for (const stream of streams) await stream.close();
+  });
+
   it('pages through the log by cursor and by event id, forwards and backwards, without a hole', async () => {
     const all = await someMail();
     const sequences = all.map(({ sequence }) => sequence);

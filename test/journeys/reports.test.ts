@@ -1,106 +1,17 @@
 /** Mail that comes back: a bounce, a complaint, a wish to be left alone, and what must change nothing. */
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
 import net from 'node:net';
 import { simpleParser } from 'mailparser';
 import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { copyData, newFolder, startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { arf, dsn, sendByHand as send } from '../support/mail-back.ts';
 
 interface ReportRow {
   kind: string | null;
   state: string;
   delivery_id: string | null;
   message_id: string | null;
-}
-
-const dsn = (
-  recipient: string,
-  { action = 'failed', status = '5.1.1', text = '550 5.1.1 no such user' } = {},
-): string =>
-  [
-    'From: MAILER-DAEMON@mx.dest.test',
-    'Subject: Undelivered Mail Returned to Sender',
-    'MIME-Version: 1.0',
-    'Content-Type: multipart/report; report-type=delivery-status; boundary="b"',
-    '',
-    '--b',
-    'Content-Type: text/plain',
-    '',
-    'Your message could not be delivered.',
-    '--b',
-    'Content-Type: message/delivery-status',
-    '',
-    'Reporting-MTA: dns; mx.dest.test',
-    '',
-    `Final-Recipient: rfc822; ${recipient}`,
-    `Action: ${action}`,
-    `Status: ${status}`,
-    `Diagnostic-Code: smtp; ${text}`,
-    '',
-    '--b--',
-  ].join('\r\n');
-
-const arf = (head: readonly string[]): string =>
-  [
-    'From: fbl@provider.test',
-    'Subject: complaint',
-    'MIME-Version: 1.0',
-    'Content-Type: multipart/report; report-type=feedback-report; boundary="b"',
-    '',
-    '--b',
-    'Content-Type: text/plain',
-    '',
-    'A complaint.',
-    '--b',
-    'Content-Type: message/feedback-report',
-    '',
-    'Feedback-Type: abuse',
-    'User-Agent: SomeGenerator/1.0',
-    'Version: 1',
-    '',
-    '--b',
-    'Content-Type: message/rfc822',
-    '',
-    ...head,
-    'Subject: Welcome',
-    '',
-    'Good day.',
-    '--b--',
-  ].join('\r\n');
-
-/** Sends one mail by hand; the replies to the commands. */
-async function send(port: number, from: string, to: string, mail: string): Promise<string[]> {
-  const socket = net.connect(port, '127.0.0.1');
-  const replies: string[] = [];
-  let text = '';
-  let wake: () => void = () => undefined;
-  socket.setEncoding('utf8').on('data', (part: string) => {
-    text += part;
-    wake();
-  });
-  const reply = async (): Promise<string> => {
-    for (;;) {
-      const end = /^\d{3} .*\r\n/m.exec(text);
-      if (end !== null) {
-        const whole = text.slice(0, end.index + end[0].length).trimEnd();
-        text = text.slice(end.index + end[0].length);
-        return whole;
-      }
-      await new Promise<void>((resolve) => (wake = resolve));
-    }
-  };
-  await reply();
-  for (const line of ['EHLO mx.dest.test', `MAIL FROM:<${from}>`, `RCPT TO:<${to}>`]) {
-    socket.write(`${line}\r\n`);
-    replies.push(await reply());
-  }
-  if (replies.at(-1)?.startsWith('250') === true) {
-    socket.write('DATA\r\n');
-    replies.push(await reply());
-    socket.write(`${mail.replaceAll(/^\./gm, '..')}\r\n.\r\n`);
-    replies.push(await reply());
-  }
-  socket.destroy();
-  return replies;
 }
 
 describe('journey: reports', () => {
@@ -126,11 +37,17 @@ describe('journey: reports', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
   };
-  const delivered = async (fields: Record<string, unknown> = {}): Promise<{ id: string; returnPath: string }> => {
+  const delivered = async (
+    fields: Record<string, unknown> = {},
+  ): Promise<{ id: string; returnPath: string; copy: string }> => {
     const { id } = await app.send(fields);
     await app.follow().of(id, 'delivered');
     const mail = server.sessions.flatMap(({ mails }) => mails).at(-1);
-    return { id, returnPath: mail?.from ?? '' };
+    return {
+      id,
+      returnPath: mail?.from ?? '',
+      copy: /^X-Posthorn-Delivery: (\w{43})\r$/m.exec(mail?.data ?? '')?.[1] ?? '',
+    };
   };
   const balanced = async (): Promise<void> => {
     const books = await app.operator.call('books', {});
@@ -178,6 +95,22 @@ describe('journey: reports', () => {
       assert.equal((await app.get(`/v1/messages/${id}/reports${path}`, { key: stranger.key })).status, 404);
   });
 
+  it('formats findings 1, 2 and 4: a warning changes nothing, a rejection bounces, and the event has the code of the report', async () => {
+    const { id, returnPath } = await delivered();
+    const warning = 'From: Mailer-Daemon@mx.dest.test\r\nSubject: Warning: message delayed 24 hours\r\n\r\nThe message has not yet been delivered to:\r\n\r\n  ana@dest.test\r\n\r\nDelivery attempts will continue. Eventually the mail software will give up, and when that happens, the message will be returned to you.'; // prettier-ignore
+    await send(port(), '', returnPath, warning);
+    assert.deepEqual((await read(1)).map(({ kind }) => kind), ['delay']); // prettier-ignore
+    assert.equal((await app.message(id)).status, 'delivered');
+    const rejection = 'From: Mail Delivery Subsystem <postmaster@dest.test>\r\nSubject: Automatically rejected mail\r\nAuto-Submitted: auto-replied (rejected)\r\nContent-Type: multipart/report; report-type=disposition-notification; boundary=b\r\n\r\n--b\r\n\r\nYour message to <ana@dest.test> was automatically rejected:\r\nQuota exceeded\r\n--b\r\nContent-Type: message/disposition-notification\r\n\r\nFinal-Recipient: rfc822; ana@dest.test\r\nDisposition: automatic-action/MDN-sent-automatically; deleted\r\n\r\n--b--'; // prettier-ignore
+    await send(port(), '', returnPath, rejection);
+    const full = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([full['class'], full['reason'], full['enhanced_code'], full['smtp_reply'], full['suppression_added']], ['soft', 'mailbox_full', null, 'Quota exceeded', false]); // prettier-ignore
+    const second = await delivered();
+    await send(port(), '', second.returnPath, dsn('ana@dest.test', { status: '5.0.0', text: 'all hosts have been failing for a long time' })); // prettier-ignore
+    const late = (await app.follow().of(second.id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([late['class'], late['reason'], late['enhanced_code']], ['soft', 'expired', '5.0.0']);
+  });
+
   it('changes nothing for a delay, an answering machine, or a stranger who has the address', async () => {
     const { id, returnPath } = await delivered();
     await send(port(), '', returnPath, dsn('ana@dest.test', { action: 'delayed', status: '4.4.1', text: '451 later' }));
@@ -190,12 +123,15 @@ describe('journey: reports', () => {
 
   for (const [what, head] of [
     ['the return path', (path: string) => [`Return-Path: <${path}>`]],
-    ['our Message-ID', (_path: string, id: string) => [`Message-ID: <${id}@acme.test>`]],
-    ['X-Message-Id alone, everything else taken out', (_path: string, id: string) => [`X-Message-Id: ${id}`]],
+    [
+      'the mark of its copy, everything else taken out',
+      (_path: string, copy: string) => [`X-Posthorn-Delivery: ${copy}`],
+    ],
+    ['the mark in capitals', (_path: string, copy: string) => [`x-posthorn-delivery: ${copy.toUpperCase()}`]],
   ] as const)
     it(`suppresses who complains, found by ${what}`, async () => {
-      const { id, returnPath } = await delivered();
-      await send(port(), 'fbl@provider.test', 'fbl@rp.acme.test', arf(head(returnPath, id)));
+      const { id, returnPath, copy } = await delivered();
+      await send(port(), 'fbl@provider.test', 'fbl@rp.acme.test', arf(head(returnPath, copy)));
       const events = await app.follow().of(id, 'complained');
       const detail = events.at(-1)?.data['complained'] as Record<string, unknown>;
       assert.deepEqual([detail['feedback_type'], detail['user_agent']], ['abuse', 'SomeGenerator/1.0']);
@@ -282,6 +218,18 @@ describe('journey: reports', () => {
     const toOperator = () => server.sessions.flatMap(({ mails }) => mails).filter(({ to }) => to[0] === 'root@op.test');
     const states = async (count: number): Promise<string[]> => (await read(count)).map(({ state }) => state);
 
+    it('formats finding 3: 8-bit mail of people goes on readable, and its own parts alone are encoded', async () => {
+      await restart({ operatorAddress: 'root@op.test' });
+      const text = 'From: pat@people.test\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\nBitte um Rückruf.'; // prettier-ignore
+      await send(port(), 'pat@people.test', 'postmaster@rp.acme.test', text);
+      assert.deepEqual(await states(1), ['forwarded']);
+      while (toOperator().length < 1) await new Promise((resolve) => setImmediate(resolve));
+      const [mail = assert.fail()] = toOperator();
+      assert.match(mail.data, /Content-Type: message\/rfc822[^]*?\r\nContent-Transfer-Encoding: 7bit\r\n/); // prettier-ignore
+      const [attached = assert.fail()] = (await simpleParser(mail.data)).attachments;
+      assert.equal((await simpleParser(attached.content)).text?.trim(), 'Bitte um Rückruf.');
+    });
+
     it('mail of people goes on to the operator, attached as it came, from nobody', async () => {
       await restart({ operatorAddress: 'root@op.test' });
       for (const to of ['postmaster@rp.acme.test', 'Abuse@mail.posthorn.test'])
@@ -334,8 +282,14 @@ describe('journey: reports', () => {
     await app.app.db.commit.insert({
       reports: [{ id: 'rep_00000000000000000000000001', received_at: app.clock.now(), client_ip: '192.0.2.1', sender: '', recipients_json: JSON.stringify([returnPath]), size: 1, state: 'new', kind: null, account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.from(dsn('ana@dest.test')) }],
     }); // prettier-ignore
-    await send(port(), '', 'postmaster@rp.acme.test', 'Subject: x\r\n\r\nx');
+    const kept = newFolder();
+    copyData(app.folder, kept);
+    await app.stop();
+    app = await startTestApp({ folder: kept, mailPort: server.port, zones: zonesFor('dest.test') });
     await app.follow().of(id, 'bounced');
-    await read(2);
+    await read(1);
+    await app.stop();
+    rmSync(kept, { recursive: true, force: true });
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
   });
 });

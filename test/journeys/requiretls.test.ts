@@ -22,11 +22,17 @@ describe('journey: REQUIRETLS', () => {
   let servers: FakeMailServer[];
   let app: TestApp;
 
-  async function start(first: MailServerOptions, second: MailServerOptions, resolver: FakeResolver): Promise<void> {
+  async function start(
+    first: MailServerOptions,
+    second: MailServerOptions,
+    resolver: FakeResolver,
+    { mtaSts = false } = {},
+  ): Promise<void> {
+    // prettier-ignore
     const usual = { tls: 'starttls', certificate } as const;
     const one = await startMailServer({ ...usual, ...first });
     servers = [one, await startMailServer({ ...usual, ...second, listen: { host: '127.0.0.2', port: one.port } })];
-    app = await startTestApp({ mailPort: one.port, resolver, ca: testCa, settings: { delivery: { dnssecResolver: true, mtaSts: false } } }); // prettier-ignore
+    app = await startTestApp({ mailPort: one.port, resolver, ca: testCa, settings: { delivery: { dnssecResolver: true, mtaSts } } }); // prettier-ignore
   }
   afterEach(async () => {
     await app.stop();
@@ -59,6 +65,24 @@ describe('journey: REQUIRETLS', () => {
       if (end === 'bounced') assert.deepEqual([attempt?.enhanced_code, attempt?.reason], ['5.7.30', 'tls_required']);
       if (end === 'deferred') assert.equal(attempt?.reason, 'tls_required');
     });
+
+  it('waits while the policy that may vouch for the host cannot be had, and says so', async () => {
+    const resolver = new FakeResolver({ ...zones, '_mta-sts.dest.test TXT': ['v=STSv1; id=1'], 'mta-sts.dest.test A': 'SERVFAIL' }); // prettier-ignore
+    await start({ extensions: ['REQUIRETLS'] }, { extensions: ['REQUIRETLS'] }, resolver, { mtaSts: true });
+    const id = await submitted({ requireTLSExtensionEnabled: true });
+    await app.follow().of(id, 'deferred');
+    const [attempt] = (await app.message(id)).attempts;
+    assert.equal(attempt?.reason, 'tls_required');
+    assert.match(attempt.smtp_reply ?? '', /REQUIRETLS: the MTA-STS policy of the domain cannot be had/);
+  });
+
+  it('says that nobody vouches for the host, where that is so', async () => {
+    await start({ extensions: ['REQUIRETLS'] }, { extensions: ['REQUIRETLS'] }, new FakeResolver(zones));
+    const id = await submitted({ requireTLSExtensionEnabled: true });
+    await app.follow().of(id, 'bounced');
+    const [attempt] = (await app.message(id)).attempts;
+    assert.match(attempt?.smtp_reply ?? '', /neither DNSSEC nor MTA-STS vouches/);
+  });
 
   for (const [how, send] of [
     ['by API', async () => (await app.send({ headers: { 'TLS-Required': 'No' } })).id],

@@ -113,7 +113,10 @@ describe('journey: tracking', () => {
     const { id, mail } = await deliver({ track_opens: true });
     assert.deepEqual(hrefsOf(mail.html), hrefsOf(HTML), 'clicks were not asked for');
     const pixel = pixelOf(mail.html) ?? '';
-    assert.equal(mail.html.trim(), HTML.replace('</body>', `${/<img[^>]*>/.exec(mail.html)?.[0] ?? ''}</body>`));
+    assert.equal(
+      mail.html.trim(),
+      HTML.replace('</body>', `${/<div style[^]*<!\[endif\]-->/.exec(mail.html)?.[0] ?? ''}</body>`),
+    );
     const response = await visit(pixel);
     assert.deepEqual(
       [response.status, response.headers.get('content-type'), response.headers.get('content-length')],

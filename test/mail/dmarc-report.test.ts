@@ -68,14 +68,34 @@ describe('mail/dmarc-report', () => {
       assert.equal(readDmarcReport(xml), null);
     });
 
-  it('keeps within its limits: 5,000 records, texts of 253, any depth', () => {
+  it('keeps within its limits: 5,000 records, texts of 100, any depth', () => {
     const many = dmarcXml(
       'acme.test',
       Array.from({ length: 5_100 }, () => ({ ip: '192.0.2.1', count: 1 })),
     );
     assert.equal(readDmarcReport(many)?.records.length, 5_000);
-    assert.equal(readDmarcReport(one.replace('isp.test', 'x'.repeat(9_000)))?.organization.length, 253);
+    assert.equal(readDmarcReport(one.replace('isp.test', 'x'.repeat(9_000)))?.organization.length, 100);
     assert.equal(readDmarcReport('<feedback>'.repeat(100_000)), null);
+  });
+
+  it('keeps enumerations as enumerations, and names as host names', () => {
+    const odd = one
+      .replace('<disposition>none', `<disposition>${'x'.repeat(250)}`)
+      .replace('<spf>pass', '<spf>PASS')
+      .replace('<header_from>acme.test', '<header_from>a b<br>')
+      .replace('<envelope_from>rp.acme.test', '<envelope_from>Bob@RP.acme.test.')
+      .replace('<selector>ph1', '<selector>../../x')
+      .replace('<p>none', '<p>later');
+    const report = readDmarcReport(odd) ?? assert.fail();
+    const [record] = report.records;
+    assert.deepEqual(
+      [record?.disposition, record?.spf, record?.headerFrom, record?.envelopeFrom, record?.dkimSelector, report.policy],
+      ['unknown', 'pass', '', 'rp.acme.test', '', 'unknown'],
+    );
+    assert.equal(report.unsound, 1);
+    assert.equal(readDmarcReport(one)?.unsound, 0);
+    assert.equal(readDmarcReport(one.replace('<domain>acme.test', '<domain>acme test')), null);
+    assert.equal(readDmarcReport(one.replace('<source_ip>192.0.2.1', '<source_ip>::::'))?.records.length, 0);
   });
 
   it('never throws', () => {

@@ -89,6 +89,16 @@ describe('mail/header', () => {
     }
   });
 
+  it('formats finding 9: a subject without a blank leaves no first line empty', () => {
+    for (const length of [70, 988, 989, 990, 995]) {
+      const line = headerLine('Subject', 'x'.repeat(length));
+      assertWellFormed(line);
+      assert.doesNotMatch(line, /^Subject:\s*\r\n/);
+      assert.equal(decodeWords(valueOf(line)), 'x'.repeat(length));
+    }
+    assert.match(headerLine('Subject', `${'x'.repeat(990)} and more`), /^Subject: =\?UTF-8\?Q\?x+\?=\r\n/);
+  });
+
   it('refuses a name that is none', () => {
     for (const name of ['', 'a b', 'a:', 'a\r\nb', 'ü', 'x'.repeat(127)]) assert.throws(() => headerLine(name, 'x'));
   });
@@ -143,6 +153,16 @@ describe('mail/header', () => {
         assert.equal(addressHeader('To', mailboxes), header);
       });
     }
+
+    it('formats finding 9: a quoted name stays in one line, and is encoded where it is longer', () => {
+      const name = `Acme, ${'Incorporated '.repeat(4).trim()}`;
+      assert.equal(addressHeader('To', [mailbox(name)]), `To: "${name}"\r\n <a@b.example>\r\n`);
+      const longer = `Acme, ${'Incorporated '.repeat(12).trim()}`;
+      const header = addressHeader('From', [mailbox(longer)]);
+      assertWellFormed(header);
+      assert.doesNotMatch(header, /"/);
+      assert.equal(decodeWords(valueOf(header)).replace(' <a@b.example>', ''), longer);
+    });
 
     it('gives name and address back, however long', async () => {
       const name = fc

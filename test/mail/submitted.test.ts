@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { simpleParser, type ParsedMail } from 'mailparser';
-import { hasLongLine } from '../../src/mail/long-lines.ts';
+import { hasLongLine } from '../../src/mail/re-encode.ts';
 import { finishSubmitted, readSubmitted, renewSubmitted, type SubmittedMail } from '../../src/mail/submitted.ts';
 
 const FROM = 'From: Acme <hi@acme.test>\r\n';

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { enhancedOf } from '../../src/mail/smtp-reply.ts';
-import { readDiagnostic } from '../../src/mail/diagnostic.ts';
 import { classify, createJudge, judge, type Refusal } from '../../src/messages/classify.ts';
+import { refusalOf } from '../../src/messages/told-reply.ts';
 import { isSeen, labelledReplies } from '../support/labelled-replies.ts';
 import { cpuNow } from '../support/cpu-now.ts';
 
@@ -12,14 +12,6 @@ import { cpuNow } from '../support/cpu-now.ts';
 function said(reply: string, phase: Refusal['phase'] = 'rcpt'): Refusal {
   const [, code = '', text = ''] = /^(\d{3}) (.*)$/s.exec(reply) ?? [];
   return { phase, code: code === '' ? null : Number(code), enhanced: enhancedOf([text]), text };
-}
-
-/** A line as `posthorn classify` takes it. */
-function heardAs(line: string): Refusal {
-  const { code, enhanced, phase, text } = readDiagnostic(line);
-  return /^[45]\d\d[ -]/.test(line)
-    ? { phase: phase ?? 'rcpt', code, enhanced, text: text.slice(4) }
-    : { phase: 'report', code: null, enhanced: null, text: line };
 }
 
 const rows: readonly (readonly [reply: string, cls: string, reason: string, why: string, phase?: Refusal['phase']])[] =
@@ -94,6 +86,68 @@ describe('messages/classify', () => {
     });
   }
 
+  describe('formats finding 7: a pasted reply is heard as the engine hears it, by its first code', () => {
+    for (const line of [
+      '450 mailbox unavailable: 550 5.7.1 mailbox not available',
+      '450-Callout verification failed: 550 550 5.1.1 user unknown',
+      '450 permanent failure for one or more recipients (ana@dest.test:550 5.1.1 no such user)',
+      '421 4.3.0 host said: 550 5.1.1 <ana@dest.test>: Recipient address rejected',
+    ])
+      it(line, () => {
+        assert.deepEqual(refusalOf(line), { ...said(line.replace(/^(\d{3})-/, '$1 ')), text: line.slice(4) });
+        assert.equal(classify(refusalOf(line)).class, 'soft');
+      });
+
+    it('and anything else as a diagnostic', () => {
+      const { phase, code } = refusalOf('smtp; 550 5.1.1 no such user');
+      assert.deepEqual([phase, code], ['report', 550]);
+    });
+  });
+
+  describe('formats finding 8: that a mail was refused yields to what is said of the mailbox', () => {
+    for (const [line, verdict] of [
+      [
+        '551 You have sent an email to an address not recognised by our system. The email has been refused.',
+        'hard mailbox_not_found',
+      ],
+      ['550 The recipient is not known here. Your mail has been rejected.', 'hard mailbox_not_found'],
+      ['550 We do not know this user, message refused', 'hard mailbox_not_found'],
+      ['554 Sender unknown. The email has been refused.', 'block policy'],
+      ['550 The sender address does not exist; message refused', 'block policy'],
+      ['550 Message refused', 'block policy'],
+      ['550 The message was rejected by a mail flow rule', 'block policy'],
+      ['501 Malformed address', 'hard mailbox_not_found'],
+      ['501 Malformed sender address', 'block policy'],
+      ['553 5.1.2 Invalid host name', 'hard domain_not_found'],
+      ['501 Invalid host name', 'block policy'],
+      ['553 5.7.1 Invalid HELO host name', 'block policy'],
+    ] as const)
+      it(`${line}: ${verdict}`, () => {
+        const { class: bounceClass, reason } = classify(said(line));
+        assert.equal(`${bounceClass} ${reason}`, verdict);
+      });
+
+    it('and is never hard before the recipient was named', () => {
+      for (const phase of ['connect', 'ehlo', 'mail'] as const)
+        assert.equal(classify(said('501 Malformed address', phase)).class, 'block');
+    });
+  });
+
+  describe('formats finding 9: reasons', () => {
+    for (const [line, verdict] of [
+      ['554 5.2.3 MailPolicy violation', 'block policy'],
+      ['552 5.2.3 message exceeds the size limit', 'soft message_too_large'],
+      ['550 Your sending email account has been temporarily suspended', 'block policy'],
+      ['554 The sending account is suspended', 'block policy'],
+      ['550 account temporarily suspended', 'soft mailbox_disabled'],
+      ['552 5.2.2 Mail quota exceeded', 'soft mailbox_full'],
+    ] as const)
+      it(`${line}: ${verdict}`, () => {
+        const { class: bounceClass, reason } = classify(said(line));
+        assert.equal(`${bounceClass} ${reason}`, verdict);
+      });
+  });
+
   describe('where it was said', () => {
     for (const phase of ['connect', 'banner', 'ehlo', 'tls', 'auth', 'mail'] as const) {
       it(`is never hard at ${phase}: nobody has looked at the recipient yet`, () => {
@@ -158,7 +212,7 @@ describe('messages/classify', () => {
       for (const line of lines.filter((one) => one !== '' && !one.startsWith('#'))) {
         const [, bounceClass, reason, reply = ''] = /^(\w+) (\w+) (.*)$/.exec(line) ?? [];
         it(`${reply} -> ${bounceClass}, ${reason}`, () => {
-          assert.deepEqual(classify(heardAs(reply)), { class: bounceClass, reason });
+          assert.deepEqual(classify(refusalOf(reply)), { class: bounceClass, reason });
         });
       }
     });

@@ -456,6 +456,7 @@ describe('attachments', () => {
     ['a.unheard', null, 'application/octet-stream'],
     ['a.constructor', null, 'application/octet-stream'],
     ['.pdf', null, 'application/pdf'],
+    ['Mail.EML', null, 'message/rfc822'],
     ['...', null, 'application/octet-stream'],
     ['a.pdf', 'application/x-own', 'application/x-own'],
   ];

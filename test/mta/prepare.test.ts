@@ -104,12 +104,14 @@ describe('mta/prepare', () => {
       /^Date: Sat, 31 Jan 2026 09:30:00 \+0000/m,
       new RegExp(`^Message-ID: <${made.message_id}@acme\\.test>`, 'im'),
       new RegExp(`^X-Message-Id: ${made.message_id}`, 'm'),
-      new RegExp(`^Feedback-ID: transactional:${ACCOUNT}:transactional:posthorn`, 'm'),
+      new RegExp(`^Feedback-ID: transactional:${ACCOUNT.slice(-16)}:transactional:posthorn\r\n`, 'm'),
       /^X-Order: 17/m,
       /^MIME-Version: 1\.0/m,
     ]) {
       assert.match(mail.head, line);
     }
+    for (const line of mail.head.split('\r\n').filter((one) => one.startsWith('Feedback-ID')))
+      assert.ok(line.length <= 78, `formats finding 9: ${line}`);
     assert.doesNotMatch(mail.text, /cy@dest/, 'no Bcc on the wire');
     assert.match(mail.text, /^[\r\n\t -~]*$/, '7-bit on the wire');
   });
@@ -157,7 +159,7 @@ describe('mta/prepare', () => {
         made.map(async ({ id }) => {
           const seen = await htmlOf(id);
           const [link = ''] = hrefsOf(seen);
-          assert.ok(seen.startsWith(`<a href="${link}">x</a> <a href="mailto:a@b.test">y</a><img src="`), seen);
+          assert.ok(seen.startsWith(`<a href="${link}">x</a> <a href="mailto:a@b.test">y</a><div style="`), seen);
           const click = readToken([trackingKey], link.replace('https://mail.host.test/t/c/', ''));
           const open = readToken([trackingKey], (pixelOf(seen) ?? '').replace('https://mail.host.test/t/o/', ''));
           assert.ok(click?.kind === 'click' && open?.kind === 'open');

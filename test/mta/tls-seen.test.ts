@@ -3,14 +3,19 @@ import type { OpenResult } from '../../src/mta/connection/open-session.ts';
 import type { HostDane, TlsNeed } from '../../src/mta/connection/tls-policy.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import type { Host, Site } from '../../src/mta/sites.ts';
-import { tlsFinding, type TlsSeen } from '../../src/mta/tls-seen.ts';
+import { tlsFindings, type TlsSeen } from '../../src/mta/tls-seen.ts';
 
 const need = (policy: TlsNeed['policy'], verify: TlsNeed['verify'] = 'no', mode: TlsNeed['mode'] = 'opportunistic'): TlsNeed => ({ mode, verify, tlsa: [], policy }); // prettier-ignore
 const host: Host = { name: 'mx.dest.test', port: 25, addresses: [{ ip: '192.0.2.25', family: 4 }] };
 const site: Site = { kind: 'site', name: 'mx.dest.test', hosts: [host], relay: null, domain: 'dest.test' };
 const sts = (mode: 'enforce' | 'testing', mx = 'mx.dest.test'): Partial<Site> => ({ sts: { mode, mx: [mx], maxAge: 60 } }); // prettier-ignore
 const dane = (of: HostDane): Partial<Host> => ({ dane: of });
-const records: HostDane = { kind: 'records', records: [{ usage: 3, selector: 1, matchingType: 1, certificate: Buffer.from('00ff', 'hex') }], names: [] }; // prettier-ignore
+const records: HostDane = {
+  kind: 'records',
+  records: [{ usage: 3, selector: 1, matchingType: 1, certificate: Buffer.alloc(32, 1) }],
+  names: ['base.test', 'mx.dest.test'],
+};
+const unusable: HostDane = { kind: 'records', records: [{ usage: 1, selector: 1, matchingType: 1, certificate: Buffer.alloc(32, 1) }], names: ['mx.dest.test'] }; // prettier-ignore
 
 const tls = (fault: string | null) => ({ protocol: 'TLSv1.3', cipher: 'x', verified: fault === null, policy: 'opportunistic' as const, fault }); // prettier-ignore
 /** Only these parts of a session are looked at. */
@@ -41,11 +46,15 @@ const rows: [reason: string, seen: { site?: Partial<Site>; host?: Partial<Host>;
   ['a policy that cannot be fetched', { site: { stsFault: 'sts-webpki-invalid' }, need: need('opportunistic'), opened: open(tls(null)) }, 'sts sts-webpki-invalid'],
   ['DANE', { host: dane(records), need: need('dane', 'dane', 'required'), opened: open(tls(null)) }, 'tlsa success'],
   ['DANE that does not match', { host: dane(records), need: need('dane', 'dane', 'required'), opened: failed('unsatisfied', tls('the certificate matches no TLSA record')) }, 'tlsa validation-failure'],
-  ['DANE that cannot be used', { host: dane(records), need: need('dane', 'no', 'required'), opened: open(tls('CERT_HAS_EXPIRED')) }, 'tlsa tlsa-invalid'],
-  ['DANE in trouble', { host: dane({ kind: 'trouble', text: 'SERVFAIL' }), need: null, opened: null }, 'tlsa dnssec-invalid'],
+  ['DANE that cannot be used', { host: dane(unusable), need: need('dane', 'no', 'required'), opened: open(tls('CERT_HAS_EXPIRED')) }, 'tlsa tlsa-invalid'],
+  ['DANE in trouble', { host: dane({ kind: 'trouble', text: 'SERVFAIL', isBogus: true }), need: null, opened: null }, 'tlsa dnssec-invalid'],
   ['DANE that the operator asks for, and there is none', { site: { tls: 'dane' }, need: null, opened: null }, 'tlsa dane-required'],
-  ['DANE that the operator asks for, and cannot be used', { site: { tls: 'dane' }, host: dane(records), need: null, opened: null }, 'tlsa tlsa-invalid'],
+  ['DANE that the operator asks for, and cannot be used', { site: { tls: 'dane' }, host: dane(unusable), need: null, opened: null }, 'tlsa tlsa-invalid'],
   ['DANE that the operator asks for', { site: { tls: 'dane' }, host: dane(records), need: need('dane', 'dane', 'required'), opened: open(tls(null)) }, 'tlsa success'],
+  ['DANE that cannot be used beside MTA-STS', { site: sts('enforce'), host: dane(unusable), need: need('mta-sts', 'name', 'required'), opened: failed('unsatisfied', tls('SELF_SIGNED_CERT_IN_CHAIN')) }, 'tlsa tlsa-invalid, sts certificate-not-trusted'],
+  ['our own DNS in trouble', { host: dane({ kind: 'trouble', text: 'no answer', isBogus: false }), need: null, opened: null }, 'nothing'],
+  ['our own DNS does not say whether there is a policy', { site: { stsFault: 'not-known' }, opened: open(tls(null)) }, 'no-policy-found success'],
+  ['a mail that waives the policies, such as a report', { site: sts('enforce'), need: { ...need('opportunistic'), isWaived: true }, opened: open(tls(null)) }, 'nothing'],
   ['DANE goes before MTA-STS', { site: sts('enforce'), host: dane(records), need: need('dane', 'dane', 'required'), opened: open(tls(null)) }, 'tlsa success'],
 ]; // prettier-ignore
 
@@ -53,15 +62,16 @@ describe('mta/tls-seen', () => {
   for (const [reason, seen, expected] of rows)
     it(`${reason}: ${expected}`, () => {
       const whole: TlsSeen = { need: need('opportunistic'), ...seen, site: { ...site, ...seen.site }, host: { ...host, ...seen.host } }; // prettier-ignore
-      const found = tlsFinding(whole);
-      assert.equal(found === null ? 'nothing' : `${found.policy} ${found.failure?.result ?? 'success'}`, expected);
+      const found = tlsFindings(whole).map(({ policy, failure }) => `${policy} ${failure?.result ?? 'success'}`);
+      assert.equal(found.length === 0 ? 'nothing' : found.join(', '), expected);
     });
 
   it('gives the policy as it was obeyed, and both addresses', () => {
-    const found = tlsFinding({ site: { ...site, ...sts('testing') }, host, need: need('mta-sts'), opened: open(tls(null)) }); // prettier-ignore
+    const [found] = tlsFindings({ site: { ...site, ...sts('testing') }, host, need: need('mta-sts'), opened: open(tls(null)) }); // prettier-ignore
     assert.deepEqual(found?.strings, ['version: STSv1', 'mode: testing', 'mx: mx.dest.test', 'max_age: 60']);
-    assert.deepEqual([found.mx, found.ip, found.localIp], ['mx.dest.test', '192.0.2.25', '192.0.2.1']);
-    const secured = tlsFinding({ site, host: { ...host, ...dane(records) }, need: need('dane', 'dane', 'required'), opened: open(tls(null)) }); // prettier-ignore
-    assert.deepEqual([secured?.strings, secured?.mxHosts], [['3 1 1 00ff'], ['mx.dest.test']]);
+    assert.deepEqual([found.mx, found.ip, found.localIp, found.base], ['mx.dest.test', '192.0.2.25', '192.0.2.1', '']);
+    const [secured] = tlsFindings({ site, host: { ...host, ...dane(records) }, need: need('dane', 'dane', 'required'), opened: open(tls(null)) }); // prettier-ignore
+    assert.deepEqual([secured?.strings, secured?.mxHosts], [[`3 1 1 ${'01'.repeat(32)}`], ['mx.dest.test']]);
+    assert.equal(secured?.base, 'base.test', 'the TLSA base domain');
   });
 });

@@ -3,6 +3,7 @@
  * the sign-in, and as somebody who may see little. A scene brings the window to its page.
  */
 import type { Page } from 'playwright-core';
+import { PASSWORD } from '../support/browser.ts';
 
 export interface Scene {
   name: string;
@@ -131,7 +132,9 @@ const withFaults: Scene[] = [
   acted('streams-fault', '/streams', (page) => fill(page, { slug: 'No Good', name: 'x' })),
   acted('settings-fault', '/settings', (page) => fill(page, { content_days: '99999' })),
   acted('password-fault', '/profile', (page) => fill(page, { password_now: 'wrong', password: 'one two three four five', password_again: 'one two three' }, 'button')), // prettier-ignore
-  acted('second-factor-fault', '/profile/second-factor', (page) => fill(page, { code: '000000' })),
+  acted('second-factor-fault', '/profile/second-factor', (page) =>
+    fill(page, { code: '000000', password_now: PASSWORD }),
+  ),
   acted('team-fault', '/team', (page) => fill(page, { email: 'nobody' })),
   acted('accounts-fault', '/accounts', (page) => fill(page, { name: ' ' })),
   acted('queue-fault', '/queue', async (page) => {

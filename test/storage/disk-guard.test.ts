@@ -26,7 +26,8 @@ describe('disk guard', () => {
       await settled();
       assert.equal(guard.hasRoom(), room, `${String(bytes)} bytes free`);
     }
-    assert.deepEqual(lines.map((line) => (JSON.parse(line) as { event: string }).event), ['disk_low', 'disk_room']); // prettier-ignore
+    assert.deepEqual(lines.map((line) => (JSON.parse(line) as { event: string }).event), ['disk_low', 'disk_low_for_strangers', 'disk_room']); // prettier-ignore
+    assert.equal(guard.hasRoomForStrangers(), false);
     guard.stop();
     assert.equal(clock.nextAt(), null);
   });

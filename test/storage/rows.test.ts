@@ -85,9 +85,9 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   listings: { ip: odd, list: odd, since: NOW, until: null, codes: odd },
   list_checks: { ip: odd, list: odd, state: 'clear', at: NOW },
   source_blocks: { source: odd, site: odd, since: NOW, until: NOW, reply: odd },
-  tls_sessions: { day: '2026-01-31', domain: odd, policy: 'sts', result: odd, mx: odd, ip: '192.0.2.1', local_ip: '', reason: odd, sessions: 2 },
-  tls_policies: { day: '2026-01-31', domain: odd, policy: 'sts', strings_json: odd, mx_json: odd },
-  tls_reports: { day: '2026-01-31', domain: odd, state: 'planned', due_at: NOW, tries: 0, detail: null },
+  tls_sessions: { day: '2026-01-31', domain: odd, policy: 'sts', base: odd, result: odd, mx: odd, ip: '192.0.2.1', local_ip: '', reason: odd, sessions: 2 },
+  tls_policies: { day: '2026-01-31', domain: odd, policy: 'sts', base: odd, strings_json: odd, mx_json: odd },
+  tls_reports: { day: '2026-01-31', domain: odd, state: 'planned', due_at: NOW, tries: 0, detail: null, served_json: null },
   tls_report_rows: { id: 'tlr_1', report_id: 'rep_1', org: odd, report_key: odd, domain: odd, from_at: NOW, until_at: NOW, policy: odd, result: odd, mx: odd, source_ip: odd, ip: odd, reason: odd, sessions: 1 },
   aggregate_reports: { kind: 'dmarc', org: 'o', report_key: 'k', domain: 'd', from_at: 1, report_id: 'r' },
   dmarc_rows: { id: 'dmr_1', report_id: 'rep_1', org: odd, report_key: odd, domain: odd, from_at: NOW, until_at: NOW, source_ip: odd, count: 1, disposition: odd, dkim: 'pass', spf: 'fail', header_from: odd, envelope_from: odd, dkim_domain: odd, dkim_selector: odd, dkim_result: odd, spf_domain: odd, spf_result: odd },
@@ -95,8 +95,9 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   members: { id: 'mem_1', email: odd, email_key: odd, is_admin: 1, password_hash: odd, totp_sealed: null, totp_step: 5, created_at: NOW, created_by: odd, last_sign_in_at: null },
   memberships: { member_id: 'mem_1', account_id: ACCOUNT },
   sessions: { token_hash: 'h', id: 'ses_1', member_id: 'mem_1', stage: 'open', account_id: null, created_at: NOW, seen_at: NOW, ip: '2001:db8::1', user_agent: odd },
-  sign_ins: { id: 'sgn_1', at: NOW, email_key: odd, ip: '127.0.0.1', user_agent: null, result: 'refused' },
+  sign_ins: { id: 'sgn_1', at: NOW, email_key: odd, ip: '127.0.0.1', user_agent: null, result: 'refused', source: '127.0.0.1' },
   setup_links: { token_hash: 'h', member_id: 'mem_1', created_at: NOW, expires_at: NOW },
+  recovery_codes: { code_hash: 'h', member_id: 'mem_1', created_at: NOW, used_at: null },
 }; // prettier-ignore
 
 const rowsOf = (tables: Partial<Tables>): Rows =>

@@ -24,6 +24,10 @@ export interface DnsServerOptions {
   noEdns?: boolean;
   /** Before each true answer, sends false ones: wrong id, wrong question, and right ones from another port. */
   spoof?: boolean;
+  /** Repeats questions in lower case, as few servers do. */
+  foldsCase?: boolean;
+  /** Answers after so many ms. */
+  delayMs?: number;
   /** Leaves the first so many UDP queries unanswered. */
   loseFirst?: number;
 }
@@ -35,6 +39,8 @@ export interface FakeDnsServer {
   options: DnsServerOptions;
   /** Every query, as `udp name TYPE` or `tcp …`. */
   queries: string[];
+  /** The name in each query, in the case in which it was asked. */
+  written: string[];
   /** Resolves when `queries` has this many. */
   queried(count: number): Promise<void>;
   close(): Promise<void>;
@@ -52,6 +58,7 @@ export async function startDnsServer(zones: Zones, options: DnsServerOptions = {
     zones,
     options,
     queries: [],
+    written: [],
     queried: (count) =>
       new Promise((resolve) => {
         if (server.queries.length >= count) resolve();
@@ -59,25 +66,44 @@ export async function startDnsServer(zones: Zones, options: DnsServerOptions = {
       }),
     async close() {
       for (const socket of sockets) socket.destroy();
+      for (const timer of timers) clearTimeout(timer);
       udp.close();
       stranger.close();
       await Promise.all([once(udp, 'close'), once(stranger, 'close'), new Promise((resolve) => tcp.close(resolve))]);
     },
   };
 
+  const timers = new Set<NodeJS.Timeout>();
+  function later(ms: number, work: () => void): void {
+    const timer = setTimeout(() => {
+      timers.delete(timer);
+      work();
+    }, ms);
+    timers.add(timer);
+  }
+
   function note(transport: string, query: DecodedPacket): void {
     const question = query.questions?.[0];
-    server.queries.push(`${transport} ${question?.name ?? ''} ${question?.type ?? ''}`);
+    server.written.push(question?.name ?? '');
+    server.queries.push(`${transport} ${question?.name.toLowerCase() ?? ''} ${question?.type ?? ''}`);
     for (const { count, resolve } of waiters) if (server.queries.length >= count) resolve();
   }
 
   udp.on('message', (bytes, from) => {
     const query = decode(bytes);
     note('udp', query);
+    const [question] = query.questions ?? [];
+    if (server.options.foldsCase === true && question !== undefined) question.name = question.name.toLowerCase();
     if (lost++ < (server.options.loseFirst ?? 0)) return;
     if (server.options.spoof === true) sendFalseAnswers(udp, stranger, query, from);
     const answer = server.options.truncate === true ? truncated(query) : answerTo(query, server);
-    if (answer !== null) udp.send(answer, from.port, from.address);
+    if (answer === null) return;
+    const { delayMs } = server.options;
+    if (delayMs === undefined) udp.send(answer, from.port, from.address);
+    else
+      later(delayMs, () => {
+        udp.send(answer, from.port, from.address);
+      });
   });
   tcp.on('connection', (socket) => {
     sockets.add(socket);

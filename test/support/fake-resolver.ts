@@ -53,6 +53,10 @@ export class FakeResolver implements Resolver {
     return this.answer(name, 'TLSA', tlsaFrom);
   }
 
+  load(): { inFlight: number; waiting: number } {
+    return { inFlight: 0, waiting: 0 };
+  }
+
   close(): Promise<void> {
     return Promise.resolve();
   }

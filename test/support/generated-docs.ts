@@ -1,6 +1,7 @@
 /** Documents that are made from the code. `npm run docs` writes them; test/docs.test.ts holds that none is stale. */
 import { configurationManual, exampleSettings } from '../../src/config/manual.ts';
 import { conformancePage } from '../templates/mixed/conformance.ts';
+import { securityPage } from './budget-table.ts';
 import { clientTypes } from './client-types.ts';
 import { databaseManual } from './database-manual.ts';
 import { errorManual } from './error-manual.ts';
@@ -15,4 +16,5 @@ export const generatedDocs: readonly (readonly [file: string, make: () => string
   ['src/client/types.ts', async () => clientTypes(await publishedDocument())],
   ['docs/database.md', databaseManual],
   ['docs/templates.md', conformancePage],
+  ['docs/security.md', securityPage],
 ];

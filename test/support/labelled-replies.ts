@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { readDiagnostic } from '../../src/mail/diagnostic.ts';
 import type { Refusal } from '../../src/messages/classify.ts';
+import { refusalOf } from '../../src/messages/told-reply.ts';
 import { corpus } from './corpora.ts';
 
 export interface LabelledReply {
@@ -62,11 +62,4 @@ function diagnostics(labels: unknown): LabelledReply[] {
 function labelled(line: string, label: string, refusal: Refusal): LabelledReply {
   const kind = hard.includes(label) ? 'hard' : block.includes(label) ? 'block' : 'other';
   return { line, label, kind, refusal };
-}
-
-function refusalOf(line: string): Refusal {
-  const { code, enhanced, phase, text } = readDiagnostic(line);
-  return /^[45]\d\d[ -]/.test(line)
-    ? { phase: phase ?? 'rcpt', code, enhanced, text: text.slice(4) }
-    : { phase: 'report', code, enhanced, text: line };
 }

@@ -1,16 +1,13 @@
 /** The body, in the fixed order of its refusals: content type 415, size 413, JSON 400. */
 import { Problem } from '../../base/problem.ts';
-import { checkMediaType, hasBody, readBody } from '../body.ts';
+import { checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 import type { BodyLimits } from '../body.ts';
+import { ownerOf } from '../exchange.ts';
+import type { Held, HeldMemory } from '../held-memory.ts';
 import type { JsonReader } from '../json-reader.ts';
 import type { ApiDeps, Context, Middleware } from '../shell.ts';
 
-/** Room for the bodies of all requests that are under way. */
-export interface Room {
-  taken: number;
-}
-
-type Deps = Pick<ApiDeps, 'clock'> & { limits: BodyLimits; room: Room; reader: JsonReader };
+type Deps = Pick<ApiDeps, 'clock' | 'usedUp'> & { limits: BodyLimits; held: HeldMemory; reader: JsonReader };
 
 export function body(deps: Deps): Middleware {
   return async (ctx, next) => {
@@ -19,11 +16,12 @@ export function body(deps: Deps): Middleware {
       await next();
       return;
     }
+    const held = deps.held.begin(ownerOf(exchange));
     try {
-      await read(deps, ctx);
+      await read(deps, ctx, held);
       await next();
     } finally {
-      deps.room.taken -= exchange.heldBytes;
+      held.release();
     }
   };
 }
@@ -31,21 +29,16 @@ export function body(deps: Deps): Middleware {
 /** A body on the others means nothing (RFC 9110 section 9.3) and is drained unread. */
 const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
 
-async function read(deps: Deps, { req, state: { exchange } }: Context): Promise<void> {
+async function read(deps: Deps, { req, state: { exchange } }: Context, held: Held): Promise<void> {
   if (exchange.route?.page === true) {
-    exchange.form = await readForm(deps, req);
+    // A link that we did not write gets its page without a look at what comes with it.
+    if (exchange.route.knows?.(exchange.params) !== false) exchange.form = await readForm(deps, req, held);
     return;
   }
   const isPresent = hasBody(req);
   if (isPresent || req.headers['content-type'] !== undefined) {
     const encoding = checkMediaType(req);
-    const bytes = await readBody(deps, req, encoding, (size) => {
-      exchange.heldBytes += size;
-      deps.room.taken += size;
-      if (deps.room.taken > deps.limits.heldBytes) {
-        throw new Problem('service_unavailable', 'Too many large bodies at once.', { retryAfter: 1 });
-      }
-    });
+    const bytes = await readBody(deps, req, encoding, held.take);
     exchange.bodyBytes = bytes.length;
     if (bytes.length > 0) {
       exchange.body = await deps.reader.read(bytes, exchange.route?.sendRules?.(exchange.at) ?? null);
@@ -61,13 +54,9 @@ async function read(deps: Deps, { req, state: { exchange } }: Context): Promise<
   }
 }
 
-/** Forms of ours have one field; that of RFC 8058 is as short. */
-const LARGEST_FORM = 1024 * 1024;
-
 /** Whatever type it says it has: mail providers send urlencoded and multipart alike (RFC 8058 section 3.2). */
-async function readForm(deps: Deps, req: Context['req']): Promise<string> {
+async function readForm(deps: Deps, req: Context['req'], held: Held): Promise<string> {
   if (!hasBody(req)) return '';
-  const limits = { ...deps.limits, bodyBytes: Math.min(LARGEST_FORM, deps.limits.bodyBytes) };
-  const bytes = await readBody({ ...deps, limits }, req, 'identity', () => undefined);
+  const bytes = await readOpenForm(deps, req, held.take);
   return bytes.toString('utf8');
 }

@@ -5,7 +5,8 @@
 import type { Caller } from '../../keys/caller.ts';
 import { isIpAllowed } from '../../keys/ip-list.ts';
 import { addressBucket } from '../../base/ip.ts';
-import type { Exchange, KeyUse } from '../exchange.ts';
+import { ownerOf, type Exchange, type KeyUse } from '../exchange.ts';
+import type { Newcomers } from '../newcomers.ts';
 import type { ApiDeps, Middleware } from '../shell.ts';
 import type { Rate, Windows } from '../../base/windows.ts';
 
@@ -16,13 +17,15 @@ export interface Buckets {
   anonymous: number;
 }
 
-type Deps = Pick<ApiDeps, 'authenticate' | 'noteUse' | 'planLimit'> & { buckets: Buckets };
+type Deps = Pick<ApiDeps, 'authenticate' | 'noteUse' | 'planLimit'> & { buckets: Buckets; newcomers: Newcomers };
 
 export function identify(deps: Deps): Middleware {
   return async (ctx, next) => {
     const { exchange } = ctx.state;
     const token = bearerToken(exchange.header('authorization'));
     if (token !== null) exchange.key = await lookUp(deps, exchange, token);
+    if (ownerOf(exchange) === null) deps.newcomers.request(ctx.req, ctx.res);
+    else deps.newcomers.known(ctx.req);
     if (exchange.route?.counted !== false) exchange.rate = count(deps, exchange);
     await next();
   };

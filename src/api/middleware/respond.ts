@@ -6,10 +6,11 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable, pipeline } from 'node:stream';
 import { deprecationHeaders, headerList } from '../answer.ts';
 import type { Answer } from '../answer.ts';
-import { bodyLimits, drain } from '../body.ts';
+import { bodyLimits, drain, strangerLimits } from '../body.ts';
 import type { BodyLimits } from '../body.ts';
 import { compress, WORTH_BYTES } from '../compress.ts';
-import type { Exchange } from '../exchange.ts';
+import { ownerOf, type Exchange } from '../exchange.ts';
+import { HSTS } from '../secure.ts';
 import { encodingFor } from '../negotiate.ts';
 import type { ApiDeps, ApiLog, Middleware, Stop } from '../shell.ts';
 
@@ -41,6 +42,7 @@ async function send(
 ): Promise<void> {
   if (res.destroyed || res.headersSent) return;
   const extra = exchange.route?.deprecated === undefined ? [] : deprecationHeaders(exchange.route.deprecated);
+  if (exchange.isSecure && exchange.route?.page !== true) extra.push(...Object.entries(HSTS).flat());
   if (deps.stop.begun) extra.push('Connection', 'close');
   const { body } = answer;
   if (body instanceof Readable) {
@@ -53,7 +55,7 @@ async function send(
   res.writeHead(answer.status, headerList(exchange, answer, extra));
   const sent = req.method === 'HEAD' ? '' : bytes;
   if (req.complete) res.end(sent);
-  else await endDrained(deps, req, res, sent);
+  else await endDrained(deps, exchange, req, res, sent);
 }
 
 /** RFC 9110 section 8.6: no Content-Length on 204; on 304 it would be that of the full answer. */
@@ -77,11 +79,18 @@ async function packed(
  * The answer goes out at once, but the response ends only when the refused body has been read: closing the connection over
  * unread bytes would reset it, and the client would lose the answer.
  */
-async function endDrained(deps: Deps, req: IncomingMessage, res: ServerResponse, sent: string | Buffer): Promise<void> {
-  const { drainBytes, idleMs } = deps.limits ?? bodyLimits;
+async function endDrained(
+  deps: Deps,
+  exchange: Exchange,
+  req: IncomingMessage,
+  res: ServerResponse,
+  sent: string | Buffer,
+): Promise<void> {
+  const limits = deps.limits ?? bodyLimits;
   res.flushHeaders();
   if (sent.length > 0) res.write(sent);
-  await drain(deps.clock, req, drainBytes, idleMs);
+  const wholeMs = ownerOf(exchange) === null ? strangerLimits.wholeMs : limits.wholeMs;
+  await drain(deps.clock, req, { ...limits, wholeMs });
   res.end();
 }
 

@@ -2,7 +2,7 @@
 import { Problem } from '../../base/problem.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
 import { chipsOf, linkTo, pagerOf, spanOf } from '../links.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { adminPost, get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type MessageWhole, type ReportSeen } from '../timeline.ts';
 
@@ -34,6 +34,10 @@ export function messagePages(): Page[] {
     get(`${WHERE}/:id/request`, request),
     get(`${WHERE}/:id/source`, source),
     get(`${WHERE}/:id/reports/:report_id`, report),
+    adminPost(`${WHERE}/:id/reports/:report_id/confirm`, async (visit) => {
+      await visit.operate('inbound.confirm', { id: visit.params['report_id'] ?? '' });
+      return move(`${WHERE}/${idOf(visit)}`, 'The report is confirmed.');
+    }),
     post(`${WHERE}/:id/cancel`, async (visit) => {
       await visit.ask('cancelMessage', { params: visit.params });
       return move(`${WHERE}/${idOf(visit)}`, 'Canceled, as far as it had not been sent.');
@@ -119,6 +123,7 @@ async function details(visit: Visit): Promise<Shown> {
     suppressed,
     isMoving: message.recipients.some(({ status }) => ['queued', 'sent'].includes(status)),
     here: `${WHERE}/${idOf(visit)}`,
+    isAdmin: visit.member.is_admin === 1,
     canWatch: visit.member.is_admin === 1 && !message.test && message.recipients.some(({ status }) => canMove.has(status)),
     canCancel: message.recipients.some(({ status }) => canMove.has(status)),
   }); // prettier-ignore

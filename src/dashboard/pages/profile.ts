@@ -1,13 +1,18 @@
-/** One's own login: password, second factor, open sessions, the last sign-ins. */
+/** One's own login: password, second factor, recovery codes, open sessions, the last sign-ins. */
 import { randomBytes } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
-import { setPassword, setTotp } from '../../members/member-store.ts';
+import { setPassword, setRecoveryCodes, setSecondFactor } from '../../members/member-store.ts';
 import { checkPassword, SHORTEST_PASSWORD } from '../../members/password.ts';
+import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
 import { closeSession, sessionsOf } from '../../members/session-store.ts';
-import { signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
+import { provePassword, signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
 import { base32, otpauthUrl, stepOfCode, TOTP_SECRET_BYTES } from '../../members/totp.ts';
+import type { Rows } from '../../storage/rows.ts';
+import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { passwordContext } from '../password-context.ts';
+import { patience } from './sign-in.ts';
 
 const WHERE = '/profile';
 /** What the secret is sealed for while it travels through the form that switches it on. */
@@ -20,6 +25,7 @@ export function profilePages(deps: DashboardDeps): Page[] {
     get(`${WHERE}/second-factor`, (visit) => offer(deps, visit, null)),
     post(`${WHERE}/second-factor`, (visit) => switchOn(deps, visit)),
     post(`${WHERE}/second-factor/off`, (visit) => withFault(deps, visit, switchOff)),
+    post(`${WHERE}/recovery-codes`, (visit) => withFault(deps, visit, newRecoveryCodes)),
     post(`${WHERE}/sessions/:id/end`, async ({ member, params }) => {
       await closeSession(deps, member.id, params['id'] ?? '');
       return move(WHERE, 'That session is over.');
@@ -28,11 +34,17 @@ export function profilePages(deps: DashboardDeps): Page[] {
 }
 
 async function show(deps: DashboardDeps, { member, session }: Visit, fault: Problem | null): Promise<Shown> {
-  const [sessions, signIns] = await Promise.all([sessionsOf(deps, member.id), signInsOf(deps, member.email_key)]);
+  const [sessions, signIns, codes] = await Promise.all([
+    sessionsOf(deps, member.id),
+    signInsOf(deps, member.email_key),
+    recoveryCodesOf(deps, member.id),
+  ]);
   const data = {
     fault,
     email: member.email,
     hasSecondFactor: member.totp_sealed !== null,
+    codes,
+    isLow: (codes?.left ?? 0) < 3,
     sessions: sessions.map(({ id, created_at, seen_at, ip, user_agent }) => ({ id, created_at, seen_at, ip, user_agent, isThis: id === session.id })),
     signIns: signIns.map(({ at, ip, user_agent, result }) => ({ at, ip, user_agent, result })),
     shortest: SHORTEST_PASSWORD,
@@ -54,24 +66,36 @@ async function withFault(
   }
 }
 
-/** Asked for again before the login itself is changed: a browser left open is not its owner. */
-async function provePassword({ passwords }: DashboardDeps, { member, form }: Visit): Promise<void> {
-  if (await passwords.matches(form.get('password_now') ?? '', member.password_hash)) return;
-  throw new Problem('invalid_field', 'the password you have now is another one', { field: 'password_now' });
+/** Throws a Problem where the password is wrong, or was too often. */
+async function provenPassword(deps: DashboardDeps, visit: Visit): Promise<void> {
+  const { member, session, form } = visit;
+  const proof = await provePassword(deps, { member, sessionId: session.id }, form.get('password_now') ?? '', visit);
+  if (proof.kind === 'right') return;
+  const field = 'password_now';
+  if (proof.kind === 'wait')
+    throw new Problem('rate_limited', patience(proof.seconds), { field, retryAfter: proof.seconds });
+  throw new Problem('invalid_field', 'The current password is wrong.', { field });
 }
+
+/** The line among the actions of the account. */
+const acted =
+  (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, endpoint: string) =>
+  (): Rows =>
+    actRows(deps, { email: member.email, ip, userAgent }, endpoint, account.id);
 
 async function newPassword(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form, member, session } = visit;
   const password = form.get('password') ?? '';
-  checkPassword(password);
+  checkPassword(password, passwordContext(deps.config, member.email));
   if (password !== form.get('password_again'))
-    throw new Problem('invalid_field', 'the two passwords are not the same', { field: 'password_again' });
-  await provePassword(deps, visit);
-  await setPassword(deps, member.id, { hash: await deps.passwords.hash(password), keep: session.id });
+    throw new Problem('invalid_field', 'The two passwords are not the same.', { field: 'password_again' });
+  await provenPassword(deps, visit);
+  const hash = await deps.passwords.hash(password);
+  await setPassword(deps, member.id, { hash, keep: session.id }, acted(deps, visit, 'profile.password'));
   return move(WHERE, 'Your password is changed, and all other sessions are over.');
 }
 
-function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: string | null): Shown {
+function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: Problem | null): Shown {
   if (member.totp_sealed !== null) return move(WHERE, 'The second factor is on already.');
   const purpose = OFFER_PURPOSE + member.id;
   const secret = fault === null ? randomBytes(TOTP_SECRET_BYTES) : keyring.open(purpose, form.get('offer') ?? '');
@@ -81,19 +105,28 @@ function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: strin
     link: otpauthUrl(secret, member.email, 'Posthorn'),
     fault,
   };
-  return view('second-factor', 'Second factor', data, fault === null ? 200 : 400);
+  return view('second-factor', 'Second factor', data, fault?.status ?? 200);
 }
 
 /** On only once a code has shown that the app has the secret: nobody locks themselves out. */
 async function switchOn(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { keyring } = deps;
-  const { member, form, now } = visit;
+  const { member, form, now, session } = visit;
   if (member.totp_sealed !== null) return move(WHERE, 'The second factor is on already.');
   const secret = opened(deps, member.id, form.get('offer') ?? '');
-  const step = stepOfCode(secret, form.get('code') ?? '', now, null);
-  if (step === null) return offer(deps, visit, 'This code is wrong. Is the clock of your device right?');
-  await setTotp(deps, member.id, { sealed: keyring.seal(TOTP_PURPOSE, secret), step });
-  return move(WHERE, 'The second factor is on: from now on signing in asks for a code.');
+  try {
+    await provenPassword(deps, visit);
+    const step = stepOfCode(secret, form.get('code') ?? '', now, null);
+    if (step === null)
+      throw new Problem('invalid_field', 'This code is wrong. Is the clock of your device right?', { field: 'code' });
+    const recoveryCodes = makeRecoveryCodes();
+    const totp = { sealed: keyring.seal(TOTP_PURPOSE, secret), step, recoveryCodes };
+    await setSecondFactor(deps, member.id, { totp, keep: session.id }, acted(deps, visit, 'profile.second-factor.on'));
+    return codesPage(deps, visit, recoveryCodes, { isNew: true });
+  } catch (error) {
+    if (error instanceof Problem) return offer(deps, visit, error);
+    throw error;
+  }
 }
 
 function opened({ keyring }: DashboardDeps, memberId: string, sealed: string): Buffer {
@@ -105,7 +138,35 @@ function opened({ keyring }: DashboardDeps, memberId: string, sealed: string): B
 }
 
 async function switchOff(deps: DashboardDeps, visit: Visit): Promise<Shown> {
-  await provePassword(deps, visit);
-  await setTotp(deps, visit.member.id, null);
-  return move(WHERE, 'The second factor is off.');
+  const { member, session } = visit;
+  await provenPassword(deps, visit);
+  await setSecondFactor(
+    deps,
+    member.id,
+    { totp: null, keep: session.id },
+    acted(deps, visit, 'profile.second-factor.off'),
+  );
+  return move(WHERE, 'The second factor is off, and all other sessions are over.');
+}
+
+async function newRecoveryCodes(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+  const { member, session } = visit;
+  if (member.totp_sealed === null) return move(WHERE, 'Recovery codes belong to a second factor: switch it on first.');
+  await provenPassword(deps, visit);
+  const codes = makeRecoveryCodes();
+  await setRecoveryCodes(deps, member.id, { codes, keep: session.id }, acted(deps, visit, 'profile.recovery-codes'));
+  return codesPage(deps, visit, codes, { isNew: false });
+}
+
+/** The answer to the form itself: the codes are stored nowhere that a second look could read them from. */
+function codesPage(
+  { config }: DashboardDeps,
+  { member, now }: Visit,
+  codes: readonly string[],
+  { isNew }: { isNew: boolean },
+): Shown {
+  const { hostname: host } = new URL(config.http.publicUrl);
+  const lines = [`Recovery codes of ${member.email} at ${host}`, new Date(now).toISOString(), '', ...codes, ''];
+  const file = `data:text/plain;charset=utf-8,${encodeURIComponent(lines.join('\n'))}`;
+  return view('recovery-codes', 'Recovery codes', { codes, all: codes.join('\n'), file, host, email: member.email, isNew, madeAt: now }); // prettier-ignore
 }

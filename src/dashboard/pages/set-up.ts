@@ -1,6 +1,7 @@
 /** Set-up links: the first administrator, a new member, a forgotten password. And the first steps afterwards. */
 import { Problem } from '../../base/problem.ts';
 import { newMember } from '../../members/member-store.ts';
+import { passwordContext } from '../password-context.ts';
 import { checkPassword, SHORTEST_PASSWORD } from '../../members/password.ts';
 import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
 import { signInAfterSetUp } from '../../members/sign-in.ts';
@@ -12,7 +13,11 @@ import { sampleCommands } from '../samples.ts';
 export function setUpPages(deps: DashboardDeps): Page[] {
   return [
     openGet('/setup/:token', (guest) => form(deps, guest, null)),
-    openPost('/setup/:token', (guest) => setUp(deps, guest)),
+    openPost(
+      '/setup/:token',
+      (guest) => setUp(deps, guest),
+      async ({ params }) => (await findSetUpLink(deps, params['token'] ?? '')) !== null,
+    ),
     get('/welcome', (visit) => welcome(deps, visit)),
     post('/welcome/send', (visit) => sendFirst(deps, visit)),
   ];
@@ -42,12 +47,16 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const link = await findSetUpLink(deps, token);
   if (link === null) return view('setup-over', 'This link is over', {}, 404);
   try {
-    const { password, make } = entered(deps, guest, link.member === null);
+    const { password, make } = entered(deps, guest, link.member);
     const passwordHash = await deps.passwords.hash(password);
     const member = await spendSetUpLink(deps, token, { passwordHash, make });
     const session = await signInAfterSetUp(deps, member, guest);
     const to = make === null ? '/' : '/welcome';
-    return { kind: 'move', to, say: 'You are signed in.', cookies: [{ name: 'session', value: session }] };
+    const cookies = [
+      { name: 'session', value: session.token },
+      { name: 'device', value: session.device },
+    ] as const;
+    return { kind: 'move', to, say: 'You are signed in.', cookies };
   } catch (error) {
     if (error instanceof Problem) return form(deps, guest, error);
     throw error;
@@ -57,14 +66,15 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
 function entered(
   deps: DashboardDeps,
   { form: fields }: Guest,
-  isFirst: boolean,
+  member: MemberRow | null,
 ): { password: string; make: MemberRow | null } {
   const password = fields.get('password') ?? '';
-  checkPassword(password);
+  const email = member?.email ?? fields.get('email') ?? '';
+  checkPassword(password, passwordContext(deps.config, email));
   if (password !== fields.get('password_again'))
-    throw new Problem('invalid_field', 'the two passwords are not the same', { field: 'password_again' });
-  if (!isFirst) return { password, make: null };
-  const wish = { email: fields.get('email') ?? '', isAdmin: true, passwordHash: null, createdBy: 'operator' };
+    throw new Problem('invalid_field', 'The two passwords are not the same.', { field: 'password_again' });
+  if (member !== null) return { password, make: null };
+  const wish = { email, isAdmin: true, passwordHash: null, createdBy: 'operator' };
   return { password, make: newMember(deps, wish) };
 }
 

@@ -7,14 +7,18 @@ import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { carried, lateData, lateFormIn } from '../late.ts';
 import { placeWithin } from '../links.ts';
-import { move, openGet, openPost, post, view, type Guest, type Page, type Shown } from '../page.ts';
+import { move, openGet, openPost, post, view, type Cookie, type Guest, type Page, type Shown } from '../page.ts';
 
 export function signInPages(deps: DashboardDeps): Page[] {
   return [
     openGet('/login', async (guest) => loginForm(deps, guest, guest.query.get('next'), null)),
     openPost('/login', (guest) => login(deps, guest)),
     openGet('/login/code', (guest) => codeForm(guest, guest.query.get('next'), null)),
-    openPost('/login/code', (guest) => code(deps, guest)),
+    openPost(
+      '/login/code',
+      (guest) => code(deps, guest),
+      (guest) => guest.halfway !== null,
+    ),
     post('/logout', async ({ member, session }) => {
       await closeSession(deps, member.id, session.id);
       return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
@@ -65,14 +69,19 @@ function keptBy({ form }: Guest): object[] {
 
 function codeForm(guest: Guest, next: string | null, fault: string | null): Shown {
   if (guest.halfway === null) return move('/login', 'Sign in with your password first.');
-  const data = { next: placeWithin(next), kept: keptBy(guest), fault };
+  const data = { next: placeWithin(next), kept: keptBy(guest), fault, isRecovery: guest.form.has('recovery_code') };
   return view('login-code', 'Second factor', data, fault === null ? 200 : 401);
 }
 
 async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const next = placeWithin(guest.form.get('next'));
   if (guest.halfway === null) return move('/login', 'That took too long: sign in with your password again.');
-  const result = await signInWithCode(deps, guest.halfway, guest.form.get('code') ?? '', guest);
+  const recovery = guest.form.get('recovery_code');
+  const entered =
+    recovery === null
+      ? ({ kind: 'app', text: guest.form.get('code') ?? '' } as const)
+      : ({ kind: 'recovery', text: recovery } as const);
+  const result = await signInWithCode(deps, guest.halfway, entered, guest);
   if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong, or it was used already.');
   if (result.kind === 'wait') return codeForm(guest, next, patience(result.seconds));
   return await cameIn(deps, guest, result, next);
@@ -83,15 +92,24 @@ type CameIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
 /** The cookie is a new one at each step: what was there before, wherever it came from, opens nothing. */
 async function cameIn(deps: DashboardDeps, guest: Guest, result: CameIn, next: string): Promise<Shown> {
   const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
-  const cookies = [{ name: 'session', value: result.token }] as const;
+  const cookies: readonly Cookie[] = [
+    { name: 'session', value: result.token },
+    ...(result.kind === 'in' ? [{ name: 'device', value: result.device } as const] : []),
+  ];
   if (result.kind === 'in') await noteSignIn(deps, guest, result.member);
   const late = lateFormIn(guest.form);
-  if (late === null) return { kind: 'move', to, cookies };
+  const say = result.kind === 'in' && result.codesLeft !== null ? leftOver(result.codesLeft) : undefined;
+  if (late === null) return { kind: 'move', to, cookies, ...(say === undefined ? {} : { say }) };
   // A redirect would lose what the form carries.
   if (result.kind === 'code')
     return { kind: 'view', view: 'login-code', title: 'Second factor', data: { next, kept: carried(late) }, cookies };
   return { kind: 'view', view: 'late', title: 'Not sent yet', data: lateData(late), cookies };
 }
+
+const leftOver = (codes: number): string =>
+  codes === 0
+    ? 'You are signed in. That was your last recovery code: make new ones on the page of your login.'
+    : `You are signed in. ${codes === 1 ? 'One recovery code is' : `${String(codes)} recovery codes are`} left; if your app is lost, set up another on the page of your login.`;
 
 /** Among the actions of the member's account, for the others to see; the sign-in log has the failed ones too. */
 async function noteSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
@@ -100,5 +118,5 @@ async function noteSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member:
   await deps.db.commit.insert(actRows(deps, { email: member.email, ip, userAgent }, 'sign-in', account.id));
 }
 
-const patience = (seconds: number): string =>
+export const patience = (seconds: number): string =>
   `Too many tries. Wait ${seconds < 120 ? `${String(seconds)} seconds` : `${String(Math.ceil(seconds / 60))} minutes`}, then try again.`;

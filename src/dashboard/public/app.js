@@ -53,6 +53,11 @@ document.addEventListener('htmx:afterSettle', () => {
   for (const list of all('[data-follow]')) if (list.isFollowed !== false) list.scrollTop = list.scrollHeight;
 });
 
+// Print buttons.
+document.addEventListener('click', (event) => {
+  if (event.target.closest('[data-print]') !== null) print();
+});
+
 // Copy buttons.
 document.addEventListener('click', async (event) => {
   const button = event.target.closest('[data-copy]');

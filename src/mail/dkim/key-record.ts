@@ -54,7 +54,7 @@ function bad(why: string): { kind: 'bad'; why: string } {
 }
 
 /** Section 3.2; a tag that stands twice makes the whole list invalid. */
-function tagList(text: string): Map<string, string> | null {
+export function tagList(text: string): Map<string, string> | null {
   const tags = new Map<string, string>();
   const pieces = text.split(';');
   if (pieces.at(-1)?.trim() === '') pieces.pop();

@@ -14,6 +14,8 @@ export interface ConnectTarget {
   localAddresses?: readonly string[] | undefined;
   /** Limit of each single attempt. */
   timeoutMs: number;
+  /** How long an address is tried alone before the next one is tried beside it; 2 s where not given. */
+  headStartMs?: number;
   /** Ends the attempts. */
   signal?: AbortSignal | undefined;
 }
@@ -32,7 +34,7 @@ const MOST_ADDRESSES = 8;
 
 /** The socket of the first address that answered, or what the last one to fail said. Losers are destroyed. */
 export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget): Promise<Connected> {
-  const { port, localAddresses = [], timeoutMs, signal } = target;
+  const { port, localAddresses = [], timeoutMs, headStartMs = HEAD_START_MS, signal } = target;
   const waiting = familiesInTurn(target.ips).slice(0, MOST_ADDRESSES);
   const running = new Map<Socket, Timer>();
   let headStart: Timer | null = null;
@@ -75,7 +77,7 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
       socket.once('connect', () => {
         end({ kind: 'connected', socket, ip });
       });
-      if (waiting.length > 0) headStart = clock.after(HEAD_START_MS, next);
+      if (waiting.length > 0) headStart = clock.after(headStartMs, next);
     };
     signal?.addEventListener('abort', abandon);
     if (signal?.aborted === true) abandon();

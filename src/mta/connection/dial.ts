@@ -1,6 +1,6 @@
 /**
- * From a host's addresses to an open session, for servers with broken TLS by the steps down (a reduced hello, then
- * plaintext) where no policy forbids them. What was learnt about a host's TLS is kept for three days.
+ * From a host's addresses to an open session, for servers with broken TLS by the steps down (a reduced hello, a legacy one, then
+ * plaintext) where no policy forbids them.
  */
 import { needKey } from './tls-policy.ts';
 import type { TlsNeed } from './tls-policy.ts';
@@ -9,15 +9,20 @@ import type { OpenDeps, OpenResult, SessionTarget } from './open-session.ts';
 import type { Hello } from './tls.ts';
 
 /** How a host's handshake has to be made, as far as it failed the ordinary way: `none` means plaintext. */
-type Workaround = Hello | 'none';
+export type Workaround = Hello | 'none';
 
 /** Bounded; loses the oldest first. Keys are `host:port`. */
 export interface TlsMemory {
   get(host: string, now: number): Workaround;
   set(host: string, workaround: Workaround, now: number): void;
+  /** Every handshake with the host broke, and mail goes to it in plaintext. */
+  downgraded?(host: string, reason: string): void;
 }
 
-const MEMORY_MS = 3 * 86_400_000;
+/** Plaintext is remembered only so long: whoever breaks two handshakes from outside must not buy days of it. */
+const PLAINTEXT_MS = 15 * 60_000;
+/** A hello that works protects the mail, so it may be used longer before the ordinary one is tried again. */
+export const HELLO_MS = 86_400_000;
 const MAX_HOSTS = 10_000;
 
 export function createTlsMemory(): TlsMemory {
@@ -30,7 +35,7 @@ export function createTlsMemory(): TlsMemory {
     set(host, workaround, now) {
       hosts.delete(host);
       if (workaround === 'full') return;
-      hosts.set(host, { workaround, until: now + MEMORY_MS });
+      hosts.set(host, { workaround, until: now + (workaround === 'none' ? PLAINTEXT_MS : HELLO_MS) });
       if (hosts.size <= MAX_HOSTS) return;
       for (const oldest of hosts.keys()) {
         hosts.delete(oldest);
@@ -46,27 +51,46 @@ export type DialTarget = Omit<SessionTarget, 'hello'>;
 export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialTarget): Promise<OpenResult> {
   const { memory, clock } = deps;
   const host = `${target.host}:${String(target.port)}`;
-  const ladder = steps(memory.get(host, clock.now()), target.need);
-  let result: OpenResult | null = null;
-  for (const step of ladder) {
+  const known = memory.get(host, clock.now());
+  const failures: FailedTls[] = [];
+  for (const step of steps(known, target.need)) {
+    const last = failures.at(-1);
     // The address that answered is the one whose TLS is broken.
-    const ips: readonly string[] = result === null ? target.ips : [result.ip];
-    result = await openSession(deps, adapted({ ...target, ips }, step));
-    if (result.kind === 'failed' && result.tlsBroken && target.signal?.aborted !== true) continue;
+    const result = await openSession(deps, adapted({ ...target, ips: last === undefined ? target.ips : [last.ip] }, step));
+    if (result.kind === 'failed' && result.tlsBroken && target.signal?.aborted !== true) {
+      failures.push(result);
+      continue;
+    }
     // Only a session that stands shows that the step was needed and helped.
-    if (result.kind === 'open' && step !== ladder[0]) memory.set(host, step, clock.now());
+    if (result.kind === 'open' && failures.length > 0) learn(memory, host, step, failures, clock.now());
     return result;
   }
-  if (result === null) throw new Error('the ladder has at least one step');
-  return result;
+  const last = failures.at(-1);
+  if (last === undefined) throw new Error('there is at least one step');
+  // All that is left would be plaintext, which the policy forbids.
+  return { ...last, tlsUnsatisfied: true };
+} // prettier-ignore
+
+type FailedTls = Extract<OpenResult, { kind: 'failed' }>;
+
+/** Connections that were only cut do not show that TLS is broken: the next connection tries it again. */
+function learn(memory: TlsMemory, host: string, step: Workaround, failures: readonly FailedTls[], now: number): void {
+  if (step !== 'none') {
+    memory.set(host, step, now);
+    return;
+  }
+  memory.downgraded?.(host, failures[0]?.text ?? '');
+  memory.set(host, failures.every(({ tlsCut }) => tlsCut === true) ? 'full' : 'none', now);
 }
 
-/** A remembered workaround is where to begin; a policy that demands TLS never steps down to plaintext. */
-function steps(known: Workaround, need: TlsNeed): readonly Workaround[] {
-  if (need.mode === 'none') return ['none'];
-  if (need.mode !== 'opportunistic') return known === 'reduced' ? ['reduced'] : ['full', 'reduced'];
-  const all: readonly Workaround[] = ['full', 'reduced', 'none'];
-  return all.slice(all.indexOf(known));
+const HELLOS: readonly Hello[] = ['full', 'reduced', 'legacy'];
+
+/** A hello that worked is where to begin; a policy that demands TLS takes neither old TLS nor plaintext. */
+function steps(known: Workaround, { mode }: TlsNeed): readonly Workaround[] {
+  if (mode === 'none' || (mode === 'opportunistic' && known === 'none')) return ['none'];
+  const allowed = mode === 'opportunistic' ? HELLOS : HELLOS.filter((hello) => hello !== 'legacy');
+  const hellos = [...allowed.filter((hello) => hello === known), ...allowed.filter((hello) => hello !== known)];
+  return mode === 'opportunistic' ? [...hellos, 'none'] : hellos;
 }
 
 function adapted(target: SessionTarget, step: Workaround): SessionTarget {

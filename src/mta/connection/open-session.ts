@@ -35,7 +35,7 @@ export interface SessionTarget {
   /** The name we give in EHLO. */
   ehlo: string;
   need: TlsNeed;
-  /** `reduced` after a full hello broke. */
+  /** What the handshake has to do without, after a full hello broke. */
   hello?: Hello;
   /** For smarthosts. Sent only over TLS, unless `inPlaintext` permits otherwise. */
   auth?: { user: string; password: string; inPlaintext?: boolean };
@@ -63,6 +63,8 @@ export type OpenResult = {
       text: string;
       /** The TLS handshake itself failed: a reduced hello or plaintext may work. */
       tlsBroken: boolean;
+      /** It failed because the connection was closed or reset, not by a fault of TLS. */
+      tlsCut?: true;
       /** TLS stood, but not as the need demands, or was not to be had at all. */
       tlsUnsatisfied: boolean;
       tls: TlsResult | null;
@@ -183,7 +185,10 @@ class Opening {
     const secured = await handshake(this.deps, wire.release(), { host, port, need, hello, timeoutMs });
     this.lap('tls');
     this.extensions = noExtensions;
-    if (secured.kind === 'failed') return { ...this.failed('tls', null, secured.text), tlsBroken: true };
+    if (secured.kind === 'failed') {
+      const failed = { ...this.failed('tls', null, secured.text), tlsBroken: true };
+      return secured.isCut ? { ...failed, tlsCut: true } : failed;
+    }
     wire.adopt(secured.socket);
     this.tls = secured.result;
     wire.note(`(TLS: ${secured.result.protocol} ${secured.result.cipher})`);

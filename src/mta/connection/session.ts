@@ -63,11 +63,12 @@ export type Transfer = TransferFacts &
     | Unsupported
   );
 
-/** Not tried: the server cannot take such a message. `limit` in octets. */
+/** Not tried: the server cannot take such a message. `limit` in octets; `text` says why where the usual words would be wrong. */
 interface Unsupported {
   kind: 'unsupported';
   what: 'size' | 'smtputf8' | '8bitmime' | 'requiretls';
   limit: number | null;
+  text?: string;
 }
 
 type BrokenPhase = Broken['phase'];

@@ -16,14 +16,19 @@ export interface TlsNeed {
   /** The names that a certificate under a DANE trust anchor may have; the first is asked for (SNI). Where not given, the host's. */
   names?: readonly string[];
   policy: PolicyName;
+  /** The message waives the domain's policies (RFC 8689 section 5), so what becomes of this connection says nothing about them. */
+  isWaived?: true;
 }
 
 /** What DNS says of one host's certificate (mta/dns/dane.ts). */
 export type HostDane =
   /** At least one record, all validated. */
   | { kind: 'records'; records: readonly TlsaRecord[]; names: readonly string[] }
-  /** Nobody knows whether there are any: somebody may be in the way, so the host must not have the mail. */
-  | { kind: 'trouble'; text: string };
+  /**
+   * Nobody knows whether there are any: somebody may be in the way, so the host must not have the mail. `isBogus`: the resolver
+   * says SERVFAIL, as it does for forged records; else it is our own DNS that is in trouble.
+   */
+  | { kind: 'trouble'; text: string; isBogus: boolean };
 
 /** What became of it, for the attempt's record. */
 export interface TlsResult {
@@ -42,6 +47,8 @@ export interface TlsFacts {
   /** Null where the domain has no DANE, or DNS answers are not validated. */
   dane: HostDane | null;
   sts: 'none' | 'testing' | 'enforce';
+  /** Why an MTA-STS policy that may exist could not be had, or null. */
+  stsFault?: string | null;
   /** Whether the host matches a pattern of the MTA-STS policy. */
   stsMatches: boolean;
   /** What the message asks for. */
@@ -53,26 +60,43 @@ export interface TlsFacts {
 /** RFC 8689. `require`: handed on over TLS all the way or not at all. `waive`: rather arrive than obey the domain's policies. */
 export type TlsWish = 'require' | 'waive';
 
-/** The need, or `refused` where MTA-STS forbids this host (RFC 8461 section 5): try the next one. */
-export function tlsNeed(facts: TlsFacts): { kind: 'need'; need: TlsNeed } | { kind: 'refused'; text: string } {
+export type Asked =
+  | { kind: 'need'; need: TlsNeed }
+  /**
+   * This host must not have the mail (RFC 8461 section 5): try the next one, or wait. `isFinal`: waiting does not help, since what
+   * the message asks for is not to be had with this domain.
+   */
+  | { kind: 'refused'; text: string; isFinal?: true };
+
+/** What a connection to the host needs, or why it must not have the mail. */
+export function tlsNeed(facts: TlsFacts): Asked {
   if (facts.wish === 'require') return strictNeed(facts);
   if (facts.override !== null) return overrideNeed(facts, facts.override);
-  if (facts.wish === 'waive') return need(opportunistic('opportunistic'));
+  if (facts.wish === 'waive') return need({ ...opportunistic('opportunistic'), isWaived: true });
   return policyNeed(facts);
 }
 
 /** REQUIRETLS, RFC 8689 section 4.2.1: whatever else holds, TLS with a certificate that is verified, on a way that is vouched for. */
-function strictNeed(facts: TlsFacts): ReturnType<typeof tlsNeed> {
-  if (!facts.isVouched)
-    return { kind: 'refused', text: 'REQUIRETLS: neither DNSSEC nor MTA-STS vouches for this host' };
+function strictNeed(facts: TlsFacts): Asked {
+  if (!facts.isVouched) return unvouched(facts);
   const asked = facts.override === null ? policyNeed(facts) : overrideNeed(facts, facts.override);
   if (asked.kind === 'refused' || asked.need.verify !== 'no') return asked;
   const mode = asked.need.mode === 'implicit' ? 'implicit' : 'required';
   return need({ mode, verify: 'name', tlsa: [], policy: 'requiretls' });
 }
 
+/** Final only where it is certain that there is no policy: one that cannot be had for now may vouch for the host later. */
+function unvouched({ dane, sts, stsFault = null }: TlsFacts): Asked {
+  if (dane?.kind === 'trouble') return { kind: 'refused', text: `REQUIRETLS: ${dane.text}` };
+  if (sts !== 'none') return { kind: 'refused', text: 'REQUIRETLS: the MTA-STS policy of the domain does not name this host' }; // prettier-ignore
+  if (stsFault !== null)
+    return { kind: 'refused', text: `REQUIRETLS: the MTA-STS policy of the domain cannot be had (${stsFault})` };
+  const text = 'REQUIRETLS: neither DNSSEC nor MTA-STS vouches for this mail host';
+  return { kind: 'refused', text, isFinal: true };
+}
+
 /** The operator's word. `dane`: no mail without records that can be used (RFC 7672 section 6), of which RFC 8460 has a name. */
-function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override']>): ReturnType<typeof tlsNeed> {
+function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override']>): Asked {
   if (override !== 'dane') return need(overridden(override));
   if (facts.dane?.kind === 'trouble') return { kind: 'refused', text: facts.dane.text };
   if (facts.dane === null || usableTlsa(facts.dane.records).length === 0)
@@ -81,10 +105,11 @@ function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override'
 }
 
 /** What the domain's policies ask for. */
-function policyNeed(facts: TlsFacts): ReturnType<typeof tlsNeed> {
-  // RFC 7672 section 2.2: DANE takes precedence over MTA-STS.
-  if (facts.dane?.kind === 'trouble') return { kind: 'refused', text: facts.dane.text };
-  if (facts.dane !== null) return need(daneNeed(facts.dane));
+function policyNeed(facts: TlsFacts): Asked {
+  const { dane } = facts;
+  // RFC 7672 section 2.2: DANE takes precedence over MTA-STS, but records that authenticate nothing cannot replace a policy.
+  if (dane?.kind === 'trouble') return { kind: 'refused', text: dane.text };
+  if (dane !== null && (facts.sts !== 'enforce' || usableTlsa(dane.records).length > 0)) return need(daneNeed(dane));
   if (facts.sts === 'enforce') {
     if (!facts.stsMatches) return { kind: 'refused', text: 'the MTA-STS policy of the domain does not name this host' };
     return need({ mode: 'required', verify: 'name', tlsa: [], policy: 'mta-sts' });
@@ -100,7 +125,7 @@ function daneNeed({ records, names }: Extract<HostDane, { kind: 'records' }>): T
   return { mode: 'required', verify: tlsa.length > 0 ? 'dane' : 'no', tlsa, names, policy: 'dane' };
 }
 
-function need(of: TlsNeed): { kind: 'need'; need: TlsNeed } {
+function need(of: TlsNeed): Asked {
   return { kind: 'need', need: of };
 }
 
@@ -119,11 +144,24 @@ function overridden(override: Exclude<TlsFacts['override'], 'dane' | null>): Tls
   }
 }
 
-/** RFC 7672 section 3.1.3: PKIX-TA(0) and PKIX-EE(1) are not used with SMTP; unknown parameters are passed over. */
-function usableTlsa(records: readonly TlsaRecord[]): TlsaRecord[] {
-  return records.filter(
-    ({ usage, selector, matchingType, certificate }) =>
-      (usage === 2 || usage === 3) && selector <= 1 && matchingType <= 2 && certificate.length > 0,
+/** Octets of a digest by its matching type. */
+const DIGEST_BYTES: Readonly<Record<number, number>> = { 1: 32, 2: 64 };
+
+/**
+ * RFC 7672 section 3.1.3: PKIX-TA(0) and PKIX-EE(1) are not used with SMTP; unknown parameters and digests of a wrong length are
+ * passed over. Of the digests of one usage and selector only the strongest counts (RFC 7671 section 9).
+ */
+export function usableTlsa(records: readonly TlsaRecord[]): TlsaRecord[] {
+  const known = records.filter(
+    ({ usage, selector, matchingType, certificate: { length } }) =>
+      (usage === 2 || usage === 3) &&
+      selector <= 1 &&
+      (matchingType === 0 ? length > 0 : length === DIGEST_BYTES[matchingType]),
+  );
+  return known.filter(
+    ({ usage, selector, matchingType }) =>
+      matchingType !== 1 ||
+      !known.some((other) => other.matchingType === 2 && other.usage === usage && other.selector === selector),
   );
 }
 

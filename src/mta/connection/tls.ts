@@ -3,15 +3,38 @@
  * TLS takes any (RFC 7435), and what was found is recorded in every attempt.
  */
 import type { Socket } from 'node:net';
-import { connect, createSecureContext } from 'node:tls';
-import type { DetailedPeerCertificate, SecureContext, TLSSocket } from 'node:tls';
+import { constants } from 'node:crypto';
+import { checkServerIdentity, connect, createSecureContext } from 'node:tls';
+import type {
+  DetailedPeerCertificate,
+  PeerCertificate,
+  SecureContext,
+  SecureContextOptions,
+  TLSSocket,
+} from 'node:tls';
 import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import { daneFault } from './dane.ts';
 import type { TlsNeed, TlsResult } from './tls-policy.ts';
 
-/** `reduced`: TLS 1.2 only and no resumption, for servers that choke on a modern hello. */
-export type Hello = 'full' | 'reduced';
+/**
+ * `reduced`: TLS 1.2 only and no resumption, for servers that choke on a modern hello. `legacy`: what old servers can do, which is
+ * still better than plaintext (RFC 7435): TLS 1.0, short keys, no secure renegotiation (RFC 5746), and no certificate where it is
+ * larger than OpenSSL reads.
+ */
+export type Hello = 'full' | 'reduced' | 'legacy';
+
+const helloOptions: Record<Hello, SecureContextOptions> = {
+  full: { minVersion: 'TLSv1.2' },
+  reduced: { minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' },
+  legacy: {
+    minVersion: 'TLSv1',
+    maxVersion: 'TLSv1.2',
+    // Anonymous first: with them a server sends no certificate, so that its size does not matter.
+    ciphers: 'aNULL:ALL:!eNULL:@SECLEVEL=0',
+    secureOptions: constants.SSL_OP_LEGACY_SERVER_CONNECT,
+  },
+};
 
 /** What handshakes share: the trust store (loading it costs milliseconds) and sessions to resume. */
 export interface TlsClient {
@@ -38,8 +61,7 @@ export function createTlsClient(options: { ca?: string } = {}): TlsClient {
       const made = contexts.get(hello);
       if (made !== undefined) return made;
       const context = createSecureContext({
-        minVersion: 'TLSv1.2',
-        ...(hello === 'reduced' ? { maxVersion: 'TLSv1.2' as const } : {}),
+        ...helloOptions[hello],
         ...(options.ca === undefined ? {} : { ca: options.ca }),
       });
       contexts.set(hello, context);
@@ -58,8 +80,11 @@ export interface HandshakeTarget {
 
 export type Handshake =
   | { kind: 'secured'; socket: TLSSocket; result: TlsResult }
-  /** The handshake itself failed. The socket is destroyed. */
-  | { kind: 'failed'; text: string };
+  /**
+   * The handshake itself failed. The socket is destroyed. `isCut`: the connection was closed or reset, which anybody on the way can
+   * do, and no fault of TLS was seen.
+   */
+  | { kind: 'failed'; text: string; isCut: boolean };
 
 /** Begins TLS on a connected socket. Does not judge by the need: see `verified` and `fault` of the result. */
 export function handshake(
@@ -77,23 +102,25 @@ export function handshake(
     secureContext: tls.contextFor(target.hello),
     ...(resumed === null ? {} : { session: resumed.session }),
     rejectUnauthorized: false,
+    // The operator may trust a certificate of old, without subject alternative names; a policy may not (RFC 8461 section 4.2).
+    ...(target.need.policy === 'operator' ? {} : { checkServerIdentity: checkAlternativeNames }),
   });
   return new Promise((resolve) => {
-    const failed = (text: string): void => {
+    const failed = (text: string, isCut: boolean): void => {
       timer.cancel();
       tls.sessions.delete(key);
       socket.destroy();
       raw.destroy();
-      resolve({ kind: 'failed', text });
+      resolve({ kind: 'failed', text, isCut });
     };
-    const onError = (error: Error): void => {
-      failed(error.message);
+    const onError = (error: NodeJS.ErrnoException): void => {
+      failed(error.message, !/^(?:ERR_SSL_|EPROTO)/.test(error.code ?? ''));
     };
     const onClose = (): void => {
-      failed('connection closed during the TLS handshake');
+      failed('connection closed during the TLS handshake', true);
     };
     const timer = clock.after(target.timeoutMs, () => {
-      failed(`no TLS handshake within ${String(target.timeoutMs / 1000)} s`);
+      failed(`no TLS handshake within ${String(target.timeoutMs / 1000)} s`, false);
     });
     socket.on('error', onError);
     socket.once('close', onClose);
@@ -102,7 +129,9 @@ export function handshake(
       socket.off('error', onError);
       socket.off('close', onClose);
       const result = resultOf(socket, target, resumed, clock.now());
-      rememberSession(tls, key, socket, result, clock.now());
+      // What DANE said of the certificate is no verdict for those who look at its chain and name.
+      if (target.hello === 'full' && target.need.verify !== 'dane')
+        rememberSession(tls, key, socket, result, clock.now());
       resolve({ kind: 'secured', socket, result });
     });
   });
@@ -132,6 +161,14 @@ function certificateFault(socket: TLSSocket, target: HandshakeTarget, now: numbe
   // Node sets an Error here, or only its code, whatever the types say.
   const error: unknown = socket.authorizationError;
   return error instanceof Error ? error.message : String(error);
+}
+
+/** As Node's own, but without the common name where there are no alternative names (RFC 8461 section 4.2, RFC 9525). */
+export function checkAlternativeNames(name: string, certificate: PeerCertificate): Error | undefined {
+  if (/(?:^|, )(?:DNS|IP Address):/.test(certificate.subjectaltname ?? ''))
+    return checkServerIdentity(name, certificate);
+  const code = 'ERR_TLS_CERT_ALTNAME_INVALID';
+  return Object.assign(new Error(`${code}: the certificate has no subject alternative name`), { code });
 }
 
 /** The certificates the server sent, leaf first. */

@@ -24,6 +24,8 @@ export async function withDane(deps: { resolver: DaneResolver }, domain: string,
   };
 }
 
+type Trouble = Extract<DnsAnswer<unknown>, { kind: 'trouble' }>;
+
 interface Found {
   dane: HostDane | null;
   ttl: number;
@@ -33,10 +35,10 @@ const none: Found = { dane: null, ttl: Infinity };
 
 async function daneOf(resolver: DaneResolver, domain: string, host: MailHost): Promise<Found> {
   const bases = await baseDomains(resolver, host);
-  if ('text' in bases) return trouble(host.name, bases.text);
+  if ('text' in bases) return trouble(host.name, bases);
   for (const base of bases) {
     const answer = await resolver.tlsa(`${SERVICE}.${base}`);
-    if (answer.kind === 'trouble') return trouble(host.name, answer.text);
+    if (answer.kind === 'trouble') return trouble(host.name, answer);
     if (answer.kind === 'found' && answer.secure) return usable(answer, [base, host.name, domain]);
   }
   return none;
@@ -46,12 +48,12 @@ async function daneOf(resolver: DaneResolver, domain: string, host: MailHost): P
  * TLSA base domains to ask for, best first (RFC 7672 section 2.2.3): where aliases lead if all of that is secure, then the host's
  * own name. Where the target of an alias is not secure, the alias itself may be.
  */
-async function baseDomains(resolver: DaneResolver, host: MailHost): Promise<string[] | { text: string }> {
+async function baseDomains(resolver: DaneResolver, host: MailHost): Promise<string[] | Trouble> {
   const { name, canonical, secure, isNamedSecurely } = host;
   if (secure) return canonical === name ? [name] : [canonical, name];
   if (!isNamedSecurely || canonical === name) return [];
   const alias = await resolver.cname(name);
-  if (alias.kind === 'trouble') return { text: alias.text };
+  if (alias.kind === 'trouble') return alias;
   return alias.kind === 'found' && alias.secure ? [name] : [];
 }
 
@@ -62,7 +64,7 @@ const usable = (answer: Extract<DnsAnswer<TlsaRecord>, { kind: 'found' }>, names
 });
 
 /** Section 2.1.1: a look-up that fails may have been made to fail, so the host is passed over as if it could not be reached. */
-const trouble = (name: string, text: string): Found => ({
-  dane: { kind: 'trouble', text: `the TLSA records of ${name} cannot be had: ${text}` },
+const trouble = (name: string, { text, why }: Trouble): Found => ({
+  dane: { kind: 'trouble', text: `the TLSA records of ${name} cannot be had: ${text}`, isBogus: why === 'servfail' },
   ttl: TROUBLE_TTL_S,
 });

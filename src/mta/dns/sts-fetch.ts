@@ -1,20 +1,27 @@
 /**
- * Fetches an MTA-STS policy (RFC 8461 section 3.3): HTTPS to `mta-sts.<domain>` with a valid certificate, no redirects, 60 s and
- * 64 KiB at most, and only to public addresses, which are looked up here so that nothing can change them in between.
+ * Fetches an MTA-STS policy (RFC 8461 section 3.3): HTTPS to `mta-sts.<domain>` with a valid certificate, no redirects, 64 KiB at
+ * most, and only to public addresses, which are looked up here so that nothing can change them in between. All addresses are
+ * tried, IPv6 and IPv4, as those of mail hosts are. The first mail to a domain waits for this, so the time is short.
  */
 import https from 'node:https';
-import { rootCertificates } from 'node:tls';
+import type { Socket } from 'node:net';
+import { connect, rootCertificates } from 'node:tls';
 import type { Clock } from '../../base/clock.ts';
 import { isPublicAddress } from '../../base/ip.ts';
 import type { Resolver } from '../../base/resolver.ts';
+import { connectFirst } from '../connection/connect.ts';
+import { checkAlternativeNames } from '../connection/tls.ts';
 
 export type StsFetched =
   | { kind: 'text'; text: string }
-  /** `isUntrusted`: the web server's certificate is at fault. */
-  | { kind: 'failed'; why: string; isUntrusted?: true };
+  /** `isUntrusted`: the web server's certificate is at fault. `isUnknown`: our DNS gave no answer, so it is not their fault. */
+  | { kind: 'failed'; why: string; isUntrusted?: true; isUnknown?: true };
 export type StsFetch = (domain: string) => Promise<StsFetched>;
 
-const LONGEST_MS = 60_000;
+const CONNECT_MS = 10_000;
+const HEAD_START_MS = 1_000;
+/** From the connection on. */
+const ANSWER_MS = 20_000;
 const LARGEST_BYTES = 65_536;
 
 export interface StsFetchOptions {
@@ -26,45 +33,49 @@ export interface StsFetchOptions {
 }
 
 export function createStsFetch(
-  { clock, resolver }: { clock: Clock; resolver: Pick<Resolver, 'a'> },
+  { clock, resolver }: { clock: Clock; resolver: Pick<Resolver, 'a' | 'aaaa'> },
   { allowPrivate, port = 443, ca }: StsFetchOptions,
 ): StsFetch {
   return async (domain) => {
     const host = `mta-sts.${domain}`;
-    const answer = await resolver.a(host);
-    if (answer.kind !== 'found') return failed(`${host} has no address`);
-    const address = answer.records.find((ip) => allowPrivate || isPublicAddress(ip));
-    if (address === undefined) return failed(`${host} has no public address`);
-    return await get({ clock }, { host, address, port, ca });
+    const answers = await Promise.all([resolver.aaaa(host), resolver.a(host)]);
+    const addresses = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []));
+    const trouble = answers.find((answer) => answer.kind === 'trouble');
+    if (addresses.length === 0 && trouble !== undefined)
+      return { ...failed(`${host}: ${trouble.text}`), isUnknown: true };
+    if (addresses.length === 0) return failed(`${host} has no address`);
+    const ips = addresses.filter((ip) => allowPrivate || isPublicAddress(ip));
+    if (ips.length === 0) return failed(`${host} has no public address`);
+    const connected = await connectFirst({ clock }, { ips, port, timeoutMs: CONNECT_MS, headStartMs: HEAD_START_MS });
+    if (connected.kind === 'failed') return failed(connected.text);
+    return await get({ clock }, connected.socket, host, ca);
   };
-}
+} // prettier-ignore
 
-interface Target {
-  host: string;
-  address: string;
-  port: number;
-  ca: string | undefined;
-}
-
-function get({ clock }: { clock: Clock }, { host, address, port, ca }: Target): Promise<StsFetched> {
+function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string | undefined): Promise<StsFetched> {
   return new Promise((resolve) => {
-    const request = https.request({
-      host: address,
-      port,
+    const socket = connect({
+      socket: raw,
       servername: host,
+      minVersion: 'TLSv1.2',
+      checkServerIdentity: checkAlternativeNames,
+      ...(ca === undefined ? {} : { ca: [...rootCertificates, ca] }),
+    });
+    const request = https.request({
+      host,
       path: '/.well-known/mta-sts.txt',
       headers: { host, accept: 'text/plain', 'user-agent': 'posthorn' },
-      agent: false,
-      minVersion: 'TLSv1.2',
-      ...(ca === undefined ? {} : { ca: [...rootCertificates, ca] }),
+      createConnection: () => socket,
     });
     const end = (result: StsFetched): void => {
       timer.cancel();
       resolve(result);
       request.destroy();
+      socket.destroy();
+      raw.destroy();
     };
-    const timer = clock.after(LONGEST_MS, () => {
-      end(failed('no policy within 60 s'));
+    const timer = clock.after(ANSWER_MS, () => {
+      end(failed(`no policy within ${String(ANSWER_MS / 1000)} s`));
     });
     request.on('error', (error) => {
       end(isCertificateFault(error) ? { ...failed(error.message), isUntrusted: true } : failed(error.message));

@@ -1,7 +1,7 @@
 /**
  * The MTA-STS policies of recipient domains (RFC 8461): looked for in DNS, fetched, kept in memory and in the database as long as
- * they are good, fetched again when their record changes and once a day. A policy that is known holds when DNS or the web
- * server fail, so that nobody can switch it off by blocking them (section 5.1).
+ * they are good, fetched again when their record changes and once a day. A policy that is known is used at once, and mail never
+ * waits for its refresh; it holds when DNS or the web server fail, so that nobody can switch it off by blocking them (section 5.1).
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -13,8 +13,8 @@ import type { StsFetch, StsFetched } from './sts-fetch.ts';
 
 export interface StsPolicies {
   /**
-   * The policy in force for a domain, or null; then `fault` says why one that is announced could not be had. Never rejects for
-   * what the world does.
+   * The policy in force for a domain, or null; then `fault` says why one that is announced, or may be, could not be had. Never
+   * rejects for what the world does.
    */
   find(domain: string): Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
 }
@@ -37,6 +37,8 @@ export function createStsPolicies(deps: {
   log: Log;
   resolver: Pick<Resolver, 'txt'>;
   fetch: StsFetch;
+  /** A policy is another than the one that was in use until now. */
+  changed?: (domain: string) => void;
 }): StsPolicies {
   const { db, clock, log } = deps;
   /** Null: there is none, as far as the database knows. */
@@ -63,17 +65,28 @@ export function createStsPolicies(deps: {
     return found;
   }
 
-  async function look(domain: string): ReturnType<StsPolicies['find']> {
-    const before = await stored(domain);
-    const now = clock.now();
-    const valid = before !== null && before.expiresAt > now ? before : null;
+  /** Asks DNS, and fetches the policy where that is needed. */
+  async function look(domain: string, valid: Known | null): ReturnType<StsPolicies['find']> {
     const answer = await deps.resolver.txt(`_mta-sts.${domain}`);
+    const now = clock.now();
+    if (answer.kind === 'trouble') return inForce(valid, 'not-known');
     const id = answer.kind === 'found' ? readStsRecord(answer.records) : null;
     if (id === null) return inForce(valid, null);
     const isFresh = valid?.id === id && now - valid.fetchedAt < REFRESH_MS;
     const isPaused = now - (failed.get(domain)?.at ?? -Infinity) < PAUSE_MS;
     const newest = isFresh || isPaused ? valid : ((await fetchPolicy(domain, id)) ?? valid);
+    if (valid !== null && newest !== null && !isSame(valid.policy, newest.policy)) deps.changed?.(domain);
     return inForce(newest, failed.get(domain)?.fault ?? null);
+  }
+
+  /** One question at a time for each domain. */
+  function asked(domain: string, valid: Known | null): ReturnType<StsPolicies['find']> {
+    let question = asking.get(domain);
+    if (question === undefined) {
+      question = look(domain, valid).finally(() => asking.delete(domain));
+      asking.set(domain, question);
+    }
+    return question;
   }
 
   async function fetchPolicy(domain: string, id: string): Promise<Known | null> {
@@ -106,16 +119,21 @@ export function createStsPolicies(deps: {
   }
 
   return {
-    find(domain) {
-      let question = asking.get(domain);
-      if (question === undefined) {
-        question = look(domain).finally(() => asking.delete(domain));
-        asking.set(domain, question);
-      }
-      return question;
+    async find(domain) {
+      const before = await stored(domain);
+      const valid = before !== null && before.expiresAt > clock.now() ? before : null;
+      const answer = asked(domain, valid);
+      if (valid === null) return await answer;
+      answer.catch((error: unknown) => {
+        log.error({ event: 'storage_failed', err: error, domain }, 'an MTA-STS policy could not be refreshed');
+      });
+      return inForce(valid, null);
     },
   };
 }
+
+const isSame = (one: StsPolicy, other: StsPolicy): boolean =>
+  one.mode === other.mode && one.mx.join() === other.mx.join();
 
 /** Mode `none` is the domain's way to take a policy back. */
 const inForce = (known: Known | null, fault: StsFault | null): Awaited<ReturnType<StsPolicies['find']>> =>
@@ -125,6 +143,7 @@ const inForce = (known: Known | null, fault: StsFault | null): Awaited<ReturnTyp
 
 function faultOf(fetched: StsFetched): StsFault {
   if (fetched.kind === 'text') return 'sts-policy-invalid';
+  if (fetched.isUnknown === true) return 'not-known';
   return fetched.isUntrusted === true ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
 }
 

@@ -11,6 +11,7 @@ import { mx } from './mx.ts';
 import { name } from './name.ts';
 import { outbound } from './outbound.ts';
 import type { Probes } from './probes.ts';
+import { smarthosts } from './smarthosts.ts';
 import { dnssec, resolver } from './resolver.ts';
 import { bounce, listeners } from './service.ts';
 
@@ -18,7 +19,7 @@ type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 
 /** In the order in which they are read: the ground first, so that the cause of a fault stands above what follows from it. */
 const checks = {
-  versions, files, secret_key: secretKey, disk, clock, listeners, certificate, resolver, dnssec, outbound, name, mx, bounce, blocklists, domains,
+  versions, files, secret_key: secretKey, disk, clock, listeners, certificate, resolver, dnssec, outbound: async (probes) => [await outbound(probes), ...(await smarthosts(probes))], name, mx, bounce, blocklists, domains,
   dmarc_reports: dmarcReports, one_click: oneClick, webhooks, books, backups,
 } satisfies Record<string, Check>; // prettier-ignore
 

@@ -1,8 +1,9 @@
-/** The doctor's looks at the network: the greeting of a mail host, and the time of a time server. */
+/** The doctor's looks at the network: the greeting of a mail host, a smarthost's word on our password, and the time of a time server. */
 import dgram from 'node:dgram';
 import net from 'node:net';
 import type { Clock } from '../../base/clock.ts';
-import type { Greeting, Network } from './probes.ts';
+import { createTransport } from 'nodemailer';
+import type { Greeting, Network, SignIn, SmarthostAccess } from './probes.ts';
 
 const GREET_MS = 8_000;
 const TIME_MS = 3_000;
@@ -16,6 +17,7 @@ const NTP_PORT = 123;
 export function createNetwork({ clock }: { clock: Clock }, { ntpPort = NTP_PORT } = {}): Network {
   return {
     greet: (place) => greet(clock, place),
+    signIn,
     askTime: (ip) => askTime(clock, { ip, port: ntpPort }),
   };
 }
@@ -50,6 +52,33 @@ function greet(clock: Clock, { ip, port }: { ip: string; port: number }): Promis
       end({ kind: 'unreachable', why: 'it closes the connection without a greeting' });
     });
   });
+}
+
+/** A password goes in clear only where the route says so, as with the delivery itself. */
+async function signIn({ ip, host, port, tls, auth }: SmarthostAccess): Promise<SignIn> {
+  const transport = createTransport({
+    host: ip,
+    port,
+    secure: tls === 'implicit',
+    ignoreTLS: tls === 'none',
+    requireTLS: tls === 'required' || tls === 'opportunistic',
+    auth: { user: auth.user, pass: auth.password },
+    tls: { ...(net.isIP(host) === 0 ? { servername: host } : {}), rejectUnauthorized: tls === 'implicit' },
+    connectionTimeout: GREET_MS,
+    greetingTimeout: GREET_MS,
+    socketTimeout: GREET_MS,
+  });
+  try {
+    await transport.verify();
+    return { kind: 'signed_in' };
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const { code, response } = error as NodeJS.ErrnoException & { response?: string };
+    const kind = code === 'EAUTH' ? 'refused' : 'failed';
+    return { kind, why: printableLine(response ?? error.message) };
+  } finally {
+    transport.close();
+  }
 }
 
 /** It goes to a terminal and into JSON. */

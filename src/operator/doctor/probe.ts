@@ -34,7 +34,7 @@ const ground = (config: Config, clock: Clock): Pick<Probes, 'config' | 'clock' |
 
 /** Looks without a server: whatever cannot be opened is a finding, not a failure. Nothing is made, migrated or changed. */
 export async function openProbes(config: Config, { wantsDnssec }: { wantsDnssec: boolean }): Promise<Probes & { close(): Promise<void> }> {
-  const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers });
+  const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver }); // prettier-ignore
   const opened = await openStore(config);
   return {
     ...ground(config, systemClock),

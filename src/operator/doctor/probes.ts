@@ -69,6 +69,8 @@ export type CertificateFacts =
 export interface Network {
   /** Connects and reads the greeting of a mail host. */
   greet(place: { ip: string; port: number }): Promise<Greeting>;
+  /** Signs in at a smarthost as the delivery does, and sends nothing. */
+  signIn(at: SmarthostAccess): Promise<SignIn>;
   /** Asks a time server (RFC 4330); `offsetMs` is how far ahead it is of our clock. */
   askTime(ip: string): Promise<{ kind: 'answered'; offsetMs: number } | { kind: 'silent'; why: string }>;
 }
@@ -78,6 +80,21 @@ export type Greeting =
   | { kind: 'greeted'; line: string; ms: number }
   /** `silent`: no answer in time, as of a firewall that drops. */
   | { kind: 'refused' | 'silent' | 'unreachable'; why: string };
+
+export interface SmarthostAccess {
+  ip: string;
+  /** For TLS. */
+  host: string;
+  port: number;
+  tls: 'opportunistic' | 'required' | 'none' | 'implicit';
+  auth: { user: string; password: string };
+}
+
+export type SignIn =
+  | { kind: 'signed_in' }
+  /** It says no to the password. */
+  | { kind: 'refused'; why: string }
+  | { kind: 'failed'; why: string };
 
 export interface Store {
   kind: 'store';

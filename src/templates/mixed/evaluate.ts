@@ -105,7 +105,7 @@ class Evaluation {
         return null;
       case 'if': {
         for (const { test, truth, zero, negated, body } of node.branches) {
-          const value = this.value(test, false);
+          const value = this.value(test, truth === 'section');
           const isZero = zero !== null && plain(value) === 0 && isTrue(this.value(zero), truth);
           if ((isZero || isTrue(value, truth)) !== negated) return this.all(body);
         }
@@ -197,7 +197,7 @@ class Evaluation {
   // Handlebars' blocks
 
   private section(node: Extract<Node, { kind: 'section' }>): Flow {
-    const value = this.value(node.value, false);
+    const value = this.value(node.value);
     if (Array.isArray(plain(value))) return this.each(value, node);
     if (!isTrue(value, 'section')) return this.all(node.otherwise);
     return plain(value) === true ? this.all(node.body) : this.within(value, node);
@@ -335,7 +335,10 @@ class Evaluation {
 
   // Expressions
 
-  /** `strictly`: a missing name is a fault where the template is strict; questions such as `if` may ask for what is not there. */
+  /**
+   * `strictly`: a missing name is a fault where the template is strict. Questions such as `if` may ask for what is not there;
+   * `{{#name}}` and `{{^name}}` may not, as in Handlebars, since they use the name as well.
+   */
   private value(expression: Expression, strictly = true): unknown {
     switch (expression.kind) {
       case 'literal':

@@ -2,6 +2,7 @@
  * From source text to tokens of both languages in one pass. What is between the tags stays text; white space that a tag
  * takes away with `~` or `-`, and the line that a Handlebars block tag has for itself, is taken from the text here.
  */
+import { openBraces, thirdBrace } from './braces.ts';
 import { syntax } from './fault.ts';
 
 export type Token =
@@ -30,6 +31,7 @@ export function tokenize(source: string, look: () => void): Token[] {
   const parts: (string | Found)[] = [];
   let from = 0;
   let next = 0;
+  let open = 0;
   for (;;) {
     const at = source.indexOf('{', next);
     if (at < 0 || at === source.length - 1) break;
@@ -43,13 +45,18 @@ export function tokenize(source: string, look: () => void): Token[] {
     // Two backslashes are one of text, and the tag behind it is a tag.
     const escaped = marked && !(source[at - 2] === '\\' && at - 1 > from);
     const found = escaped ? literalBraces(at) : second === '{' ? mustache(source, at) : liquidTag(source, at);
-    parts.push(source.slice(from, marked ? at - 1 : at), found);
+    const text = source.slice(from, marked ? at - 1 : at);
+    open = openBraces(text, open);
+    if (open === 0 && isOutput(found) && source[found.end] === '}') throw thirdBrace(at);
+    parts.push(text, found);
     from = found.end;
     next = found.end;
   }
   parts.push(source.slice(from));
   return joined(parts);
 }
+
+const isOutput = ({ token }: Found): boolean => token?.kind === 'output' && !token.raw;
 
 const literalBraces = (at: number): Found => ({
   token: null,

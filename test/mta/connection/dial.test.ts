@@ -2,14 +2,21 @@ import assert from 'node:assert/strict';
 import { connectionKey, createTlsMemory, dial } from '../../../src/mta/connection/dial.ts';
 import type { OpenResult } from '../../../src/mta/connection/open-session.ts';
 import type { DialTarget } from '../../../src/mta/connection/dial.ts';
-import { server as certificate } from '../../support/certificate.ts';
+import { server as certificate, testCa } from '../../support/certificate.ts';
 import { startMailServer } from '../../support/fake-mail-server.ts';
 import type { FakeMailServer, MailServerOptions } from '../../support/fake-mail-server.ts';
 import { openDeps, required, targetOf } from './helpers.ts';
 
+/** More than the 100 KiB that OpenSSL reads: the same certificate many times over. */
+const hugeCertificate = (): { key: string; cert: string } => ({ key: certificate.key, cert: certificate.cert + testCa.repeat(400) }); // prettier-ignore
+
 describe('mta/connection/dial', () => {
   let server: FakeMailServer;
-  const deps = { ...openDeps(), memory: createTlsMemory() };
+  let deps = { ...openDeps(), memory: createTlsMemory() };
+
+  beforeEach(() => {
+    deps = { ...openDeps(), memory: createTlsMemory() };
+  });
 
   afterEach(async () => {
     await server.close();
@@ -29,16 +36,66 @@ describe('mta/connection/dial', () => {
 
   const broken: MailServerOptions = { tls: 'starttls', script: { starttls: { raw: '220 go\r\n', then: 'garbage' } } };
 
-  it('goes down to plaintext where TLS is broken, and remembers it for three days', async () => {
-    await start(broken);
+  it('goes down to plaintext where TLS is broken, and remembers it for 15 minutes only', async () => {
+    // An alert: nothing that we offer will do.
+    const unknown = { ...certificate, ciphers: 'ECDHE-RSA-AES128-GCM-SHA256', maxVersion: 'TLSv1.2' as const };
+    await start({ tls: 'starttls', certificate: unknown });
     const first = await dialOnce();
     assert.equal(first.kind === 'open' && first.session.tls, null);
-    assert.equal(server.sessions.length, 3, 'full hello, reduced hello, plaintext');
+    assert.equal(server.sessions.length, 4, 'full hello, reduced hello, legacy hello, plaintext');
     await dialOnce();
-    assert.equal(server.sessions.length, 4);
-    deps.clock.advance(3 * 86_400_000);
+    assert.equal(server.sessions.length, 5);
+    deps.clock.advance(15 * 60_000);
+    server.options = { tls: 'starttls', certificate };
+    const later = await dialOnce();
+    assert.ok(later.kind === 'open' && later.session.tls !== null, 'TLS is tried first again');
+    assert.equal(server.sessions.length, 6);
+  });
+
+  it('forged resets buy plaintext for one delivery: the next one tries TLS first', async () => {
+    const { memory } = deps;
+    const warnings: string[] = [];
+    memory.downgraded = (host, reason) => warnings.push(`${host} ${reason}`);
+    for (const then of ['reset', 'drop'] as const) {
+      await start({ tls: 'starttls', script: { starttls: { raw: '220 go\r\n', then } } });
+      const first = await dialOnce();
+      assert.equal(first.kind === 'open' && first.session.tls, null, 'the mail goes');
+      server.options = { tls: 'starttls', certificate };
+      const next = await dialOnce();
+      assert.ok(next.kind === 'open' && next.session.tls !== null);
+      assert.equal(server.sessions.length, 5);
+      if (then === 'reset') await server.close();
+    }
+    assert.equal(warnings.length, 2);
+    assert.match(warnings[0] ?? '', /^mx1\.dest\.test:\d+ ./);
+  });
+
+  it('speaks TLS 1.0 with who knows no more, where no policy asks for better', async () => {
+    const old = { ...certificate, minVersion: 'TLSv1' as const, maxVersion: 'TLSv1' as const, ciphers: 'ALL:@SECLEVEL=0' }; // prettier-ignore
+    await start({ tls: 'starttls', certificate: old });
+    const first = await dialOnce();
+    assert.equal(first.kind === 'open' && first.session.tls?.protocol, 'TLSv1');
     await dialOnce();
-    assert.equal(server.sessions.length, 7);
+    assert.equal(server.sessions.length, 4, 'the second connection begins with the hello that worked');
+    const strict = await dialOnce({ need: required });
+    assert.equal(strict.kind === 'failed' && strict.tlsUnsatisfied, true);
+    // It has learnt: the ordinary hello is tried before plaintext.
+    server.options = { tls: 'starttls', certificate: { ...certificate, minVersion: 'TLSv1.3' } };
+    const renewed = await dialOnce();
+    assert.equal(renewed.kind === 'open' && renewed.session.tls?.protocol, 'TLSv1.3');
+    await dialOnce();
+    const count = server.sessions.length;
+    await dialOnce();
+    assert.equal(server.sessions.length, count + 1, 'and is remembered');
+  });
+
+  it('does without a certificate that is too large to be read', async () => {
+    const all = { ...hugeCertificate(), ciphers: 'ALL:@SECLEVEL=0', maxVersion: 'TLSv1.2' as const };
+    await start({ tls: 'starttls', certificate: all });
+    const found = await dialOnce();
+    assert.ok(found.kind === 'open' && found.session.tls !== null);
+    assert.match(found.session.tls.cipher, /anon/);
+    assert.equal(found.session.tls.verified, false);
   });
 
   it('is content with the reduced hello where that works', async () => {
@@ -60,6 +117,8 @@ describe('mta/connection/dial', () => {
     await start(broken);
     const failed = await dialOnce({ need: required });
     assert.equal(failed.kind === 'failed' && failed.tlsBroken, true);
+    assert.equal(failed.kind === 'failed' && failed.tlsUnsatisfied, true, 'so the reason is `tls_required`');
+    assert.equal(server.sessions.length, 2, 'neither a legacy hello nor plaintext');
     assert.equal(
       server.sessions.some((session) => session.lines.some((line) => line.startsWith('MAIL'))),
       false,

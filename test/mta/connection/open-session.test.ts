@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { X509Certificate, createHash } from 'node:crypto';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import type { OpenDeps, SessionTarget } from '../../../src/mta/connection/open-session.ts';
@@ -209,6 +210,19 @@ describe('mta/connection/open-session', () => {
         assert.equal(at.sessions.at(-1)?.resumed, true, host);
         assert.deepEqual(verdicts, host === 'mx1.dest.test' ? [true, true] : [false, false]);
       }
+    });
+
+    it('is not verified by a session of DANE, whose certificate nobody else would trust', async () => {
+      const at = await withTls({ certificate: expired });
+      const key = createHash('sha256').update(new X509Certificate(expired.cert).publicKey.export({ type: 'spki', format: 'der' })).digest(); // prettier-ignore
+      const tlsa = [{ usage: 3, selector: 1, matchingType: 1, certificate: key }];
+      const dane = await opened(deps, targetOf(at, { need: { mode: 'required', verify: 'dane', tlsa, policy: 'dane' } })); // prettier-ignore
+      assert.equal(dane.tls?.verified, true);
+      await dane.send(mailOf());
+      await dane.close();
+      const other = await opened(deps, targetOf(at));
+      assert.equal(other.tls?.verified, false);
+      await other.close();
     });
 
     it('goes on in plaintext where it is not offered or refused, unless it is required', async () => {

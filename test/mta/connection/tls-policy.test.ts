@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { TlsaRecord } from '../../../src/base/resolver.ts';
-import { needKey, satisfies, tlsNeed } from '../../../src/mta/connection/tls-policy.ts';
+import { needKey, satisfies, tlsNeed, usableTlsa } from '../../../src/mta/connection/tls-policy.ts';
 import type { TlsFacts, TlsNeed, TlsResult } from '../../../src/mta/connection/tls-policy.ts';
 
 const nothingKnown: TlsFacts = {
@@ -11,7 +11,7 @@ const nothingKnown: TlsFacts = {
   wish: null,
   isVouched: false,
 };
-const tlsa = { usage: 3, selector: 1, matchingType: 1, certificate: Buffer.from('00', 'hex') };
+const tlsa = { usage: 3, selector: 1, matchingType: 1, certificate: Buffer.alloc(32) };
 
 const dane = (...records: TlsaRecord[]): TlsFacts['dane'] => ({ kind: 'records', records, names: ['mx.test'] });
 
@@ -26,10 +26,19 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ['an unknown selector cannot be used', { dane: dane({ ...tlsa, selector: 2 }) }, 'required no dane'],
   ['an unknown matching type cannot be used', { dane: dane({ ...tlsa, matchingType: 3 }) }, 'required no dane'],
   ['one usable record of two', { dane: dane({ ...tlsa, usage: 0 }, tlsa) }, 'required dane dane'],
-  ['unusable TLSA records go before MTA-STS, too', { dane: dane({ ...tlsa, usage: 0 }), sts: 'enforce', stsMatches: true }, 'required no dane'], // prettier-ignore
-  ['TLSA records that cannot be had', { dane: { kind: 'trouble', text: 'SERVFAIL' }, sts: 'enforce', stsMatches: true }, 'refused'], // prettier-ignore
+  ['unusable TLSA records leave an enforced MTA-STS policy in force', { dane: dane({ ...tlsa, usage: 0 }), sts: 'enforce', stsMatches: true }, 'required name mta-sts'], // prettier-ignore
+  ['unusable TLSA records, and a policy that does not name the host', { dane: dane({ ...tlsa, usage: 0 }), sts: 'enforce' }, 'refused'], // prettier-ignore
+  ['unusable TLSA records demand TLS of a policy that only tests', { dane: dane({ ...tlsa, usage: 0 }), sts: 'testing' }, 'required no dane'], // prettier-ignore
+  ['a digest of a wrong length cannot be used', { dane: dane({ ...tlsa, certificate: Buffer.alloc(20) }) }, 'required no dane'], // prettier-ignore
+  ['a digest of the other length cannot be used', { dane: dane({ ...tlsa, matchingType: 2 }) }, 'required no dane'],
+  ['a whole key', { dane: dane({ ...tlsa, matchingType: 0, certificate: Buffer.alloc(91) }) }, 'required dane dane'],
+  ['a whole key of no octets', { dane: dane({ ...tlsa, matchingType: 0, certificate: Buffer.alloc(0) }) }, 'required no dane'], // prettier-ignore
+  ['TLSA records that cannot be had', { dane: { kind: 'trouble', text: 'SERVFAIL', isBogus: true }, sts: 'enforce', stsMatches: true }, 'refused'], // prettier-ignore
   ['REQUIRETLS', { wish: 'require', isVouched: true }, 'required name requiretls'],
-  ['REQUIRETLS, nobody vouches for the host', { wish: 'require' }, 'refused'],
+  ['REQUIRETLS, nobody vouches for the host', { wish: 'require' }, 'refused for good'],
+  ['REQUIRETLS, and the policy cannot be had', { wish: 'require', stsFault: 'sts-policy-fetch-error' }, 'refused'],
+  ['REQUIRETLS, and the policy does not name the host', { wish: 'require', sts: 'enforce' }, 'refused'],
+  ['REQUIRETLS, and the TLSA records cannot be had', { wish: 'require', dane: { kind: 'trouble', text: 'x', isBogus: false } }, 'refused'], // prettier-ignore
   ['REQUIRETLS with DANE', { wish: 'require', isVouched: true, dane: dane(tlsa) }, 'required dane dane'],
   ['REQUIRETLS with DANE that cannot be used', { wish: 'require', isVouched: true, dane: dane({ ...tlsa, usage: 1 }) }, 'required name requiretls'], // prettier-ignore
   ['REQUIRETLS with MTA-STS', { wish: 'require', isVouched: true, sts: 'enforce', stsMatches: true }, 'required name mta-sts'], // prettier-ignore
@@ -37,7 +46,7 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ['REQUIRETLS goes before an operator who wants no TLS', { wish: 'require', isVouched: true, override: 'none' }, 'required name requiretls'], // prettier-ignore
   ['REQUIRETLS over a smarthost on 465', { wish: 'require', isVouched: true, override: 'implicit' }, 'implicit name operator'], // prettier-ignore
   ['TLS-Required: No waives DANE', { wish: 'waive', dane: dane(tlsa) }, 'opportunistic no opportunistic'],
-  ['TLS-Required: No waives DANE that is in trouble', { wish: 'waive', dane: { kind: 'trouble', text: 'x' } }, 'opportunistic no opportunistic'], // prettier-ignore
+  ['TLS-Required: No waives DANE that is in trouble', { wish: 'waive', dane: { kind: 'trouble', text: 'x', isBogus: true } }, 'opportunistic no opportunistic'], // prettier-ignore
   ['TLS-Required: No waives MTA-STS', { wish: 'waive', sts: 'enforce' }, 'opportunistic no opportunistic'],
   ["TLS-Required: No does not waive the operator's word", { wish: 'waive', override: 'verified' }, 'required name operator'], // prettier-ignore
   ['the operator has the last word', { override: 'none', dane: dane(tlsa), sts: 'enforce' }, 'none no operator'],
@@ -51,7 +60,7 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ['the operator asks for DANE', { override: 'dane', dane: dane(tlsa), sts: 'enforce' }, 'required dane dane'],
   ['the operator asks for DANE, and there is none', { override: 'dane', sts: 'enforce', stsMatches: true }, 'refused'],
   ['the operator asks for DANE, of which nothing can be used', { override: 'dane', dane: dane({ ...tlsa, usage: 1 }) }, 'refused'], // prettier-ignore
-  ['the operator asks for DANE that is in trouble', { override: 'dane', dane: { kind: 'trouble', text: 'x' } }, 'refused'], // prettier-ignore
+  ['the operator asks for DANE that is in trouble', { override: 'dane', dane: { kind: 'trouble', text: 'x', isBogus: true } }, 'refused'], // prettier-ignore
   ['REQUIRETLS where the operator asks for DANE', { wish: 'require', isVouched: true, override: 'dane', dane: dane(tlsa) }, 'required dane dane'], // prettier-ignore
   ['a smarthost on 465', { override: 'implicit' }, 'implicit name operator'],
 ];
@@ -74,9 +83,31 @@ describe('mta/connection/tls-policy', () => {
   for (const [reason, facts, expected] of rows)
     it(reason, () => {
       const found = tlsNeed({ ...nothingKnown, ...facts });
-      const shown = found.kind === 'need' ? `${found.need.mode} ${found.need.verify} ${found.need.policy}` : found.kind;
+      const refused = found.kind === 'refused' && found.isFinal === true ? 'refused for good' : found.kind;
+      const shown = found.kind === 'need' ? `${found.need.mode} ${found.need.verify} ${found.need.policy}` : refused;
       assert.equal(shown, expected);
     });
+
+  it('uses only the strongest digest of each usage and selector (RFC 7671 section 9)', () => {
+    const strong = { ...tlsa, matchingType: 2, certificate: Buffer.alloc(64) };
+    const whole = { ...tlsa, matchingType: 0 };
+    assert.deepEqual(usableTlsa([tlsa, strong, whole]), [strong, whole]);
+    const others = [
+      { ...tlsa, usage: 2 },
+      { ...tlsa, selector: 0 },
+    ];
+    assert.deepEqual(usableTlsa([...others, strong]), [...others, strong], 'the others keep theirs');
+    const broken = { ...strong, certificate: Buffer.alloc(63) };
+    assert.deepEqual(usableTlsa([tlsa, broken]), [tlsa], 'a digest that cannot be used is no stronger one');
+  });
+
+  it('marks what was asked for by a message that waives the policies, which shares its connections all the same', () => {
+    const waived = tlsNeed({ ...nothingKnown, wish: 'waive', sts: 'enforce' });
+    const ordinary = tlsNeed(nothingKnown);
+    assert.ok(waived.kind === 'need' && ordinary.kind === 'need');
+    assert.equal(waived.need.isWaived, true);
+    assert.equal(needKey(waived.need), needKey(ordinary.need));
+  });
 
   it('knows whether an open connection is good enough', () => {
     assert.equal(satisfies(null, need('opportunistic')), true);

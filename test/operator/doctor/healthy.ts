@@ -10,7 +10,7 @@ import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
 import type { BackupState } from '../../../src/backup/newest.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';
-import type { Greeting, Machine, Probes, SelfTest } from '../../../src/operator/doctor/probes.ts';
+import type { Greeting, Machine, Probes, SelfTest, SignIn } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import { FakeResolver } from '../../support/fake-resolver.ts';
 import type { Zones } from '../../support/zones.ts';
@@ -36,6 +36,8 @@ export class Patient {
     [`${MAIL_HOST_IP}:25`]: { kind: 'greeted', line: '220 mx.target.example ESMTP', ms: 40 },
     [`${IP}:25`]: { kind: 'greeted', line: `220 ${HOST} ESMTP Posthorn`, ms: 1 },
   };
+  /** What smarthosts say to our password, by name or address. */
+  readonly signIns: Record<string, SignIn> = {};
   machine: Partial<Machine>;
   timeOffset: number | null = 30;
   ports: { mx: number | null; submission: number | null; submissions: number | null } = { mx: 25, submission: 587, submissions: 465 }; // prettier-ignore
@@ -133,6 +135,7 @@ export class Patient {
       machine: { ...createMachine(config), ...this.machine },
       network: {
         greet: ({ ip, port }) => Promise.resolve(this.greetings[`${ip}:${String(port)}`] ?? silent),
+        signIn: ({ host }) => Promise.resolve(this.signIns[host] ?? { kind: 'signed_in' }),
         askTime: () => Promise.resolve(this.timeOffset === null ? { kind: 'silent', why: 'no answer within 3 s' } : { kind: 'answered', offsetMs: this.timeOffset }),
       },
       store: storeProbes(deps.db),

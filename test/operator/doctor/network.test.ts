@@ -5,6 +5,8 @@ import net from 'node:net';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createNetwork } from '../../../src/operator/doctor/network.ts';
 import type { Greeting } from '../../../src/operator/doctor/probes.ts';
+import { server as certificate } from '../../support/certificate.ts';
+import { startMailServer } from '../../support/fake-mail-server.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 async function listen(answer: (socket: net.Socket) => void): Promise<{ port: number; close(): Promise<void> }> {
@@ -45,6 +47,21 @@ describe('doctor: the network', () => {
     await host.close();
     const greeting = await createNetwork({ clock: systemClock }).greet({ ip: '127.0.0.1', port: host.port });
     assert.deepEqual(greeting, { kind: 'refused', why: 'ECONNREFUSED' });
+  });
+
+  it('signs in at a smarthost: a good password, a bad one, none without TLS unless the route says so', async () => {
+    const server = await startMailServer({ tls: 'starttls', certificate, extensions: ['AUTH PLAIN'], script: { auth: '235 welcome' } }); // prettier-ignore
+    const { signIn } = createNetwork({ clock: systemClock });
+    const at = { ip: '127.0.0.1', host: 'mx1.dest.test', port: server.port, tls: 'required', auth: { user: 'me', password: 'x' } } as const; // prettier-ignore
+    assert.deepEqual(await signIn(at), { kind: 'signed_in' });
+    server.options.script = { auth: '535 5.7.8 no' };
+    assert.deepEqual(await signIn(at), { kind: 'refused', why: '535 5.7.8 no' });
+    server.options = { tls: 'none', extensions: ['AUTH PLAIN'], script: { auth: '235 welcome' } };
+    assert.equal((await signIn({ ...at, tls: 'opportunistic' })).kind, 'failed');
+    assert.ok(server.sessions.at(-1)?.lines.every((line) => !line.startsWith('AUTH')));
+    assert.equal((await signIn({ ...at, tls: 'none' })).kind, 'signed_in');
+    await server.close();
+    assert.equal((await signIn(at)).kind, 'failed');
   });
 
   it('a host that says nothing is not waited for longer than 8 s', async () => {

@@ -200,6 +200,22 @@ describe('templates/mixed', () => {
     assert.equal(out('{% if nothing %}x{% endif %}{{ nothing | default: "d" }}', data, 'html', strict), 'd');
   });
 
+  it('formats finding 9: names what is missing in a section, as Handlebars does', () => {
+    const strict = { strict: true };
+    for (const source of ['{{#gone}}x{{/gone}}', '{{^gone}}x{{/gone}}', '{{#user.gone}}x{{else}}y{{/user.gone}}'])
+      assert.match(out(source, { user: {} }, 'html', strict), /gone' is not given/, source);
+    assert.equal(out('{{#on}}a{{/on}}{{^off}}b{{/off}}{{#none}}c{{/none}}', { on: true, off: false, none: null }, 'html', strict), 'ab'); // prettier-ignore
+    assert.equal(out('{{#gone}}x{{/gone}}{{^gone}}y{{/gone}}', {}, 'html'), 'y');
+  });
+
+  it('formats finding 9: takes a third brace for text only where it closes one', () => {
+    assert.match(out('Hello {{name}}}!', data), /closed by three braces/);
+    assert.match(out('{a} {{name}}}', data), /closed by three braces/);
+    assert.equal(out('{"a":{{n}}}', { n: 1 }), '{"a":1}');
+    assert.equal(out('.x{color:{{c}}}', { c: 'red' }), '.x{color:red}');
+    assert.equal(out('{{{c}}}}', { c: 'red' }), 'red}');
+  });
+
   it('knows what it asks for', () => {
     const compiled = compile('{{a.b}}{% for x in list %}{{x}}{{y}}{% endfor %}{% assign z = 1 %}{{z}}{{@root.w}}{{#if (eq v 1)}}{{/if}}', 'html'); // prettier-ignore
     assert.deepEqual(compiled.ok && compiled.template.variables, ['a', 'list', 'y', 'w', 'v']);

@@ -1,0 +1,88 @@
+/**
+ * What strangers may cost. Everything that is kept, read or held in memory for somebody who has not signed in has a budget here:
+ * this table is the only place where its size is written down, and docs/security.md shows it (`npm run docs`). Each time one is
+ * used up, `posthorn_budget_used_up_total{budget="<name>"}` counts it and whoever asks gets an answer: never silence.
+ */
+
+export interface Budget {
+  /** Where strangers come in. */
+  door: string;
+  /** What is counted. */
+  bounds: string;
+  /** `network`: a /24 of IPv4 or a /64 of IPv6, see `networkOf`. */
+  per:
+    | 'network'
+    | 'all'
+    | 'address'
+    | 'delivery'
+    | 'domain'
+    | 'mail'
+    | 'account'
+    | 'session'
+    | 'request'
+    | 'login'
+    | 'login and network';
+  most: number;
+  unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'tries' | 'ms';
+  /** The time that it is for; null: at any one time. */
+  within: 'minute' | '15 minutes' | 'hour' | 'day' | null;
+  /** What the other side hears, or what goes, when it is used up. */
+  answer: string;
+  /** The test that shows it. */
+  test: string;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const GIB = 1024 * MIB;
+
+const LISTENER = 'test/inbound/listener.test.ts';
+const HOURLY = 'test/inbound/mx-budgets.test.ts';
+const UNREAD = 'test/inbound/unread.test.ts';
+const KEPT = 'test/inbound/kept-reports.test.ts';
+const STRANGERS = 'test/journeys/strangers.test.ts';
+const HTTP = 'test/journeys/http-strangers.test.ts';
+const SIGN_IN = 'test/members/sign-in.test.ts';
+const AGGREGATES = 'test/journeys/aggregate-reports.test.ts';
+
+export const budgets = {
+  mx_connections: { door: 'port 25', bounds: 'connections', per: 'all', most: 500, unit: 'connections', within: null, answer: '421', test: LISTENER },
+  mx_connections_network: { door: 'port 25', bounds: 'connections', per: 'network', most: 100, unit: 'connections', within: null, answer: '421', test: LISTENER },
+  mx_memory: { door: 'port 25', bounds: 'mail in memory that is still arriving', per: 'all', most: 64 * MIB, unit: 'bytes', within: null, answer: '452', test: LISTENER },
+  mx_memory_network: { door: 'port 25', bounds: 'mail in memory that is still arriving', per: 'network', most: 16 * MIB, unit: 'bytes', within: null, answer: '452', test: LISTENER },
+  loose_mails_network: { door: 'port 25, without our token', bounds: 'mails', per: 'network', most: 1000, unit: 'mails', within: 'hour', answer: '452', test: HOURLY },
+  loose_bytes_network: { door: 'port 25, without our token', bounds: 'what is kept of them', per: 'network', most: 32 * MIB, unit: 'bytes', within: 'hour', answer: '452', test: HOURLY },
+  loose_mails: { door: 'port 25, without our token', bounds: 'mails', per: 'all', most: 20_000, unit: 'mails', within: 'hour', answer: '452', test: HOURLY },
+  loose_bytes: { door: 'port 25, without our token', bounds: 'what is kept of them', per: 'all', most: 256 * MIB, unit: 'bytes', within: 'hour', answer: '452', test: HOURLY },
+  loose_reading_network: { door: 'port 25, without our token', bounds: 'time of the reading thread', per: 'network', most: 60_000, unit: 'ms', within: 'hour', answer: '452', test: HOURLY },
+  unread_mails: { door: 'port 25', bounds: 'mails that nobody has read yet', per: 'all', most: 5000, unit: 'mails', within: null, answer: '452', test: UNREAD },
+  unread_mails_network: { door: 'port 25', bounds: 'mails that nobody has read yet', per: 'network', most: 500, unit: 'mails', within: null, answer: '452', test: UNREAD },
+  token_mails_delivery: { door: 'port 25, with our token', bounds: 'mails', per: 'delivery', most: 10, unit: 'mails', within: 'hour', answer: '452', test: HOURLY },
+  token_bytes_delivery: { door: 'port 25, with our token', bounds: 'what is kept of them', per: 'delivery', most: 1 * MIB, unit: 'bytes', within: 'hour', answer: '452', test: HOURLY },
+  token_bytes_network: { door: 'port 25, with our token', bounds: 'what is kept of them', per: 'network', most: 512 * MIB, unit: 'bytes', within: 'hour', answer: '452', test: HOURLY },
+  kept_loose: { door: 'port 25', bounds: 'mails that belong to no delivery: 1 % of the disk at most', per: 'all', most: 1 * GIB, unit: 'bytes', within: null, answer: 'the oldest go', test: KEPT },
+  kept_matched: { door: 'port 25', bounds: 'mails about deliveries: 5 % of the disk at most', per: 'all', most: 5 * GIB, unit: 'bytes', within: null, answer: 'the oldest go', test: KEPT },
+  kept_of_mail: { door: 'port 25', bounds: 'what is kept of a mail that is no bounce', per: 'mail', most: 32 * KIB, unit: 'bytes', within: null, answer: 'the rest goes once it was read', test: STRANGERS },
+  forwarded_bytes: { door: 'postmaster@ and abuse@', bounds: 'mail that is sent on to the operator whole', per: 'all', most: 8 * MIB, unit: 'bytes', within: 'day', answer: 'only the beginning is sent on', test: STRANGERS },
+  aggregate_rows_domain: { door: 'dmarc@ and tls@', bounds: 'records', per: 'domain', most: 5000, unit: 'rows', within: 'day', answer: 'the report is noted and not counted', test: AGGREGATES },
+  aggregate_rows: { door: 'dmarc@ and tls@', bounds: 'records', per: 'all', most: 500_000, unit: 'rows', within: null, answer: 'the oldest go', test: AGGREGATES },
+  http_connections: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'all', most: 10_000, unit: 'connections', within: null, answer: 'the connection is closed', test: HTTP },
+  http_connections_network: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'network', most: 1000, unit: 'connections', within: null, answer: 'the connection is closed', test: HTTP },
+  open_form_bytes: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'what a form has', per: 'request', most: 16 * KIB, unit: 'bytes', within: null, answer: '413', test: HTTP },
+  open_form_ms: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'time in which a form arrives', per: 'request', most: 10_000, unit: 'ms', within: null, answer: '408', test: HTTP },
+  open_form_memory: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'forms in memory', per: 'all', most: 16 * MIB, unit: 'bytes', within: null, answer: '503', test: HTTP },
+  sign_in_login_network: { door: '`/login`', bounds: 'wrong passwords and codes', per: 'login and network', most: 10, unit: 'tries', within: '15 minutes', answer: '401', test: SIGN_IN },
+  sign_in_network: { door: '`/login`', bounds: 'wrong passwords and codes', per: 'address', most: 50, unit: 'tries', within: '15 minutes', answer: '401', test: SIGN_IN },
+  sign_in_login: { door: '`/login`', bounds: 'wrong passwords and codes; then each address has one try', per: 'login', most: 100, unit: 'tries', within: '15 minutes', answer: '401', test: SIGN_IN },
+  sign_in_codes: { door: '`/login/code`', bounds: 'wrong codes, after the right password', per: 'login', most: 10, unit: 'tries', within: '15 minutes', answer: '401', test: SIGN_IN },
+  sign_in_rows: { door: '`/login`', bounds: 'wrong tries in the sign-in log', per: 'all', most: 100_000, unit: 'rows', within: null, answer: 'the oldest go', test: SIGN_IN },
+  sign_in_waiting: { door: '`/login`', bounds: 'passwords that wait to be looked at', per: 'all', most: 100, unit: 'tries', within: null, answer: '503', test: SIGN_IN },
+  sign_in_waiting_network: { door: '`/login`', bounds: 'passwords that wait to be looked at', per: 'address', most: 5, unit: 'tries', within: null, answer: '503', test: SIGN_IN },
+} as const satisfies Record<string, Budget>; // prettier-ignore
+
+export type BudgetName = keyof typeof budgets;
+
+/** Is told each time a budget is used up. */
+export type UsedUp = (budget: BudgetName) => void;
+
+export const budgetNames = Object.keys(budgets) as BudgetName[];

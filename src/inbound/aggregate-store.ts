@@ -1,0 +1,162 @@
+/**
+ * Keeps what aggregate reports say (DMARC, TLS): each report once, its records in slices so that nobody waits for the writer, within
+ * the budgets of its domain and of all. One report after the other: the same one, sent twice at once, is then found to be known.
+ */
+import type { Clock } from '../base/clock.ts';
+import { Allowance } from '../base/allowance.ts';
+import { budgets, type UsedUp } from '../base/budgets.ts';
+import type { Committer } from '../storage/commit.ts';
+import type { Connection } from '../storage/connection.ts';
+import { insertRows } from '../storage/rows.ts';
+import { aggregateRows, domainsOf, faultOfAggregate, type Aggregate, type AggregateRows } from './aggregate.ts';
+
+export interface AggregateStoreDeps {
+  clock: Clock;
+  db: { commit: Committer; fast: Connection };
+  usedUp: UsedUp;
+  /** Whether mail for this host is ours. */
+  isOurHost(host: string): Promise<boolean>;
+}
+
+export interface KeptAggregate {
+  /** Whether it is about a domain of ours. */
+  isOurs: boolean;
+  rows: number;
+  alreadyCounted: boolean;
+  /** Why nothing of it was counted, or null. */
+  refused: string | null;
+}
+
+export interface AggregateStore {
+  /** `finish` writes what becomes of the mail, in one transaction with the note that the report was counted. */
+  keep(
+    reportId: string,
+    aggregate: Aggregate,
+    finish: (tx: Connection, kept: KeptAggregate) => Promise<void>,
+  ): Promise<KeptAggregate>;
+}
+
+const MOST_DOMAINS = 50;
+/** Well under a millisecond each. */
+const SLICE = 100;
+type Table = AggregateRows['table'] | 'aggregate_reports';
+
+export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
+  const { clock, db, usedUp } = deps;
+  const ofDomain = new Allowance(budgets.aggregate_rows_domain);
+  const counts = new Map<Table, number>();
+  let before: Promise<unknown> = Promise.resolve();
+
+  async function keepOne(
+    reportId: string,
+    aggregate: Aggregate,
+    finish: (tx: Connection, kept: KeptAggregate) => Promise<void>,
+  ): Promise<KeptAggregate> {
+    const own = await ownDomains(deps, domainsOf(aggregate));
+    const fault = faultOfAggregate(aggregate, clock.now());
+    const fresh = fault === null ? await uncounted(db.fast, reportId, aggregate, own) : [];
+    const { granted, rows } = grantedOf(reportId, aggregate, fresh);
+    for (let at = 0; at < rows.rows.length; at += SLICE) await insertSlice(rows, at);
+    const refused = fault ?? (granted.length < fresh.length ? 'too many records for one day' : null);
+    const kept = {
+      isOurs: own.length > 0,
+      rows: rows.rows.length,
+      alreadyCounted: fault === null && own.length > 0 && fresh.length === 0,
+      refused,
+    };
+    await db.commit.transact(async (tx) => {
+      const { kind, report } = aggregate;
+      for (const domain of granted)
+        await tx.run(
+          'INSERT INTO aggregate_reports (kind, org, report_key, domain, from_at, report_id) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING',
+          [kind, report.organization, report.id, domain, report.from, reportId],
+        );
+      await finish(tx, kept);
+    });
+    if (rows.rows.length > 0) await removeOldest(rows.table, rows.rows.length);
+    if (granted.length > 0) await removeOldest('aggregate_reports', granted.length);
+    return kept;
+  }
+
+  /** The domains whose records fit into the budget of the day, and the rows of these. */
+  function grantedOf(
+    id: string,
+    aggregate: Aggregate,
+    fresh: readonly string[],
+  ): { granted: string[]; rows: AggregateRows } {
+    const now = clock.now();
+    const granted = fresh.filter((domain) => {
+      const { length } = aggregateRows(id, aggregate, new Set([domain])).rows;
+      // A report without records costs a note of itself all the same.
+      const cost = Math.max(1, length);
+      const fits = ofDomain.has(domain, cost, now);
+      if (fits) ofDomain.spend(domain, cost, now);
+      else usedUp('aggregate_rows_domain');
+      return fits;
+    });
+    return { granted, rows: aggregateRows(id, aggregate, new Set(granted)) };
+  }
+
+  async function insertSlice({ table, rows }: AggregateRows, at: number): Promise<void> {
+    const slice = rows.slice(at, at + SLICE);
+    await db.commit.transact(async (tx) => {
+      // After a crash in the middle the same rows come again.
+      await tx.run(`DELETE FROM ${table} WHERE id IN (SELECT value FROM json_each(?))`, [JSON.stringify(slice.map(({ id }) => id))]); // prettier-ignore
+      await insertRows(tx, [{ [table]: slice }]);
+    });
+  }
+
+  /** The oldest go where all together are too many. Counted once, and then kept count of. */
+  async function removeOldest(table: Table, added: number): Promise<void> {
+    const known = counts.get(table);
+    const count = known === undefined ? await countOf(db.fast, table) : known + added;
+    const over = count - budgets.aggregate_rows.most;
+    counts.set(table, Math.min(count, budgets.aggregate_rows.most));
+    if (over > 0) usedUp('aggregate_rows');
+    const by = table === 'aggregate_reports' ? 'report_id' : 'id';
+    for (let left = over; left > 0; left -= SLICE)
+      await db.commit.transact((tx) => tx.run(`DELETE FROM ${table} WHERE rowid IN (SELECT rowid FROM ${table} ORDER BY ${by} LIMIT ?)`, [Math.min(SLICE, left)])); // prettier-ignore
+  }
+
+  return {
+    keep(reportId, aggregate, finish) {
+      const kept = before.then(() => keepOne(reportId, aggregate, finish));
+      before = kept.catch(() => undefined);
+      return kept;
+    },
+  };
+}
+
+async function countOf(db: Connection, table: Table): Promise<number> {
+  const [row] = await db.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`);
+  return row?.n ?? 0;
+}
+
+/** Domains that send from here, those above them (where a DMARC policy may stand), and hosts that take mail for us. */
+async function ownDomains(
+  { db, isOurHost }: Pick<AggregateStoreDeps, 'db' | 'isOurHost'>,
+  about: readonly string[],
+): Promise<string[]> {
+  const own: string[] = [];
+  for (const domain of about.slice(0, MOST_DOMAINS)) {
+    if (!/^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,30}$/.test(domain)) continue;
+    const found = await db.fast.all("SELECT 1 FROM domains WHERE name = ? OR substr(name, -length(?)) = ? LIMIT 1", [domain, `.${domain}`, `.${domain}`]); // prettier-ignore
+    if (found.length > 0 || (await isOurHost(domain))) own.push(domain);
+  }
+  return own;
+}
+
+/** Those of the domains that this report has not been counted for yet. Reporters send again what they are not sure of. */
+async function uncounted(
+  db: Connection,
+  reportId: string,
+  { kind, report }: Aggregate,
+  domains: readonly string[],
+): Promise<string[]> {
+  const known = await db.all<{ domain: string }>(
+    'SELECT domain FROM aggregate_reports WHERE kind = ? AND org = ? AND report_key = ? AND from_at = ? AND report_id <> ?',
+    [kind, report.organization, report.id, report.from, reportId],
+  );
+  const counted = new Set(known.map(({ domain }) => domain));
+  return domains.filter((domain) => !counted.has(domain));
+}

@@ -1,0 +1,108 @@
+/**
+ * How much the mails take that came to us, in two stores: those about a delivery, and all others, which anybody can make as many of
+ * as they like. Each store has a size; the oldest go when it is full. Unread mail stays: for that there are budgets of its own.
+ */
+import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
+import type { Log } from '../base/log.ts';
+import type { Committer } from '../storage/commit.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { Stranger } from './mx-budgets.ts';
+import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
+
+export interface KeptReports {
+  /** Where there is no room even though the oldest go: they go too slowly. */
+  refusal(stranger: Stranger): SmtpRefusal | null;
+  added(stranger: Stranger, bytes: number): void;
+  /** Looks at the rows again, and removes what is too much. Resolves when that is done. */
+  trim(): Promise<void>;
+  /** The same where too much has come since the last look. */
+  trimIfFull(): Promise<void>;
+}
+
+interface Store {
+  name: BudgetName;
+  most: number;
+  /** In SQL, as its index has it (migrations/031). */
+  where: string;
+  /** As of the last look, and what came since. */
+  used: number;
+}
+
+const STEP = 20;
+const ROW_BYTES = 1000;
+const [LOOSE_SHARE, MATCHED_SHARE] = [0.01, 0.05];
+/** A store may be so much too large while the oldest go. */
+const SLACK = 1.2;
+
+const LOOSE = "(delivery_id IS NULL OR state = 'unverified')";
+
+/** `diskBytes`: the size of the disk. */
+export function createKeptReports(
+  { db, log, usedUp }: { db: { commit: Committer; cold: Connection }; log: Log; usedUp: UsedUp },
+  diskBytes: number,
+): KeptReports {
+  const store = (name: 'kept_loose' | 'kept_matched', share: number, where: string): Store => ({
+    name,
+    most: Math.min(budgets[name].most, diskBytes * share),
+    where,
+    used: 0,
+  });
+  const loose = store('kept_loose', LOOSE_SHARE, LOOSE);
+  const matched = store('kept_matched', MATCHED_SHARE, `NOT ${LOOSE}`);
+  const storeOf = ({ deliveryId }: Stranger): Store => (deliveryId === null ? loose : matched);
+  let running: Promise<void> | null = null;
+
+  async function trimAll(): Promise<void> {
+    try {
+      for (const one of [loose, matched]) await trimOne(one);
+    } catch (err) {
+      log.error({ event: 'reports_failed', err }, 'mails that came back could not be removed; it is tried again with the next one'); // prettier-ignore
+    }
+  }
+
+  async function trimOne(one: Store): Promise<void> {
+    one.used = await sizeOf(db.cold, one);
+    if (one.used <= one.most) return;
+    usedUp(one.name);
+    for (let gone = -1; one.used > one.most && gone !== 0;) {
+      gone = await removeOldest(one);
+      one.used -= gone;
+    }
+  }
+
+  const removeOldest = (one: Store): Promise<number> =>
+    db.commit.transact(async (tx) => {
+      const rows = await tx.all<{ id: string; bytes: number }>(
+        `SELECT id, length(raw) + ${String(ROW_BYTES)} AS bytes FROM reports WHERE ${one.where} AND kind IS NOT NULL ORDER BY id LIMIT ?`,
+        [STEP],
+      );
+      await tx.run('DELETE FROM reports WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(rows.map(({ id }) => id))]); // prettier-ignore
+      return rows.reduce((sum, { bytes }) => sum + bytes, 0);
+    });
+
+  function trim(): Promise<void> {
+    return (running ??= trimAll().finally(() => {
+      running = null;
+    }));
+  }
+
+  return {
+    refusal(stranger) {
+      const { name, used, most } = storeOf(stranger);
+      if (used <= most * SLACK) return null;
+      usedUp(name);
+      return refuse(452, '4.3.1 there is no room now: try again later');
+    },
+    added(stranger, bytes) {
+      const one = storeOf(stranger);
+      one.used += bytes;
+    },
+    trim,
+    trimIfFull: () => ([loose, matched].some(({ used, most }) => used > most) ? trim() : Promise.resolve()),
+  };
+}
+
+async function sizeOf(db: Connection, { where }: Store): Promise<number> {
+  const [row] = await db.all<{ bytes: number | null }>(`SELECT SUM(length(raw) + ${String(ROW_BYTES)}) AS bytes FROM reports WHERE ${where}`); // prettier-ignore
+  return row?.bytes ?? 0;
+}

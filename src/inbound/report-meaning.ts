@@ -1,0 +1,55 @@
+/** What a report means for its delivery, and what is noted of it. */
+import type { Happening } from '../messages/delivery.ts';
+import { bouncedBy, complainedBy } from '../messages/reported.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { ReportRow } from '../storage/tables.ts';
+import type { Finding } from './finding.ts';
+import type { Match, Owner } from './report-owner.ts';
+
+export interface Meaning {
+  /** Null where it means nothing. Of an `unverified` report: what it would mean if it were true. */
+  happening: Happening | null;
+  state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified'>;
+}
+
+/** Who comes without an owner belongs to nobody; of all others there is nothing to find. */
+const needsOwner = ({ kind }: Finding): boolean =>
+  kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';
+
+/** `match`: whose it is. */
+export async function meaningOf(
+  db: Connection,
+  { sender }: Pick<ReportRow, 'sender'>,
+  finding: Finding,
+  match: Match | null,
+): Promise<Meaning> {
+  if (match === null) return { happening: null, state: needsOwner(finding) ? 'unmatched' : 'done' };
+  const happening = await happeningOf(db, sender, finding, match.owner);
+  return { happening, state: happening !== null && match.proof === null ? 'unverified' : 'done' };
+}
+
+async function happeningOf(db: Connection, sender: string, finding: Finding, owner: Owner): Promise<Happening | null> {
+  switch (finding.kind) {
+    case 'bounce':
+      return countsAsReport(sender, finding) ? bouncedBy(finding.recipients.filter(({ action }) => action === 'failed'), owner.address_key) : null; // prettier-ignore
+    case 'complaint':
+      return complainedBy({ type: null, userAgent: null, arrivalDate: null, ...finding.feedback });
+    case 'unsubscribe':
+      return (await isUnsubscribed(db, owner)) ? null : { kind: 'unsubscribed', method: 'mailto' };
+    case 'delay':
+    case 'auto_reply':
+    case 'report':
+    case 'other':
+      return null;
+  }
+}
+
+/** A token may leak to whoever gets the mail: a report must also look like one, in its sender or in its form. */
+function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
+  return isWellFormed || sender === '' || /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender); // prettier-ignore
+}
+
+async function isUnsubscribed(db: Connection, { account_id, address_key, stream }: Owner): Promise<boolean> {
+  const [row] = await db.all("SELECT 1 FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'", [account_id, address_key, `stream:${stream}`]); // prettier-ignore
+  return row !== undefined;
+}

@@ -1,0 +1,91 @@
+/**
+ * Whose is a report? It counts for a delivery only with proof: the token of a return path or of an unsubscribe address, the mark
+ * that each copy carries in its head, or the signature of a feedback loop. A Message-ID finds the delivery as well, but it stands
+ * in every reply and forward, so it proves nothing.
+ */
+import type { Log } from '../base/log.ts';
+import type { Resolver } from '../base/resolver.ts';
+import { addressKey } from '../mail/address.ts';
+import { isSignedBy } from '../mail/dkim/verify.ts';
+import { deliveryOf, deliveryOfCopy, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
+import type { Connection } from '../storage/connection.ts';
+import type { DeliveryRow } from '../storage/tables.ts';
+import type { FeedbackLoop, LoopClaim } from './feedback-loops.ts';
+import type { Finding } from './finding.ts';
+
+export type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & {
+  stream: string;
+};
+
+/** What shows that the report is about the delivery; null: nothing does. */
+export type Proof = 'token' | 'copy' | 'feedback_loop' | null;
+
+export interface Match {
+  owner: Owner;
+  proof: Proof;
+  /** The feedback loop that signed. */
+  loop: FeedbackLoop['name'] | null;
+}
+
+export interface MatchDeps {
+  db: { fast: Connection };
+  log: Log;
+  keys: readonly ReturnPathKey[];
+  resolver: Pick<Resolver, 'txt'>;
+}
+
+const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream FROM deliveries d JOIN messages m ON m.id = d.message_id`;
+const OWN_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/;
+
+/** The delivery that the report is about, or null. */
+export async function matched(deps: MatchDeps, finding: Finding): Promise<Match | null> {
+  const { db, keys } = deps;
+  const proven = provenDelivery(keys, finding);
+  if (proven !== null) {
+    const [owner] = await db.fast.all<Owner>(`${OWNER} WHERE d.id = ?`, [proven.deliveryId]);
+    return owner === undefined ? null : { owner, proof: proven.proof, loop: null };
+  }
+  if (finding.kind !== 'complaint' && finding.kind !== 'bounce') return null;
+  const owner = await byMessage(db.fast, finding);
+  if (owner === null) return null;
+  const loop = finding.kind === 'complaint' && finding.loop != null ? await signedBy(deps, finding.loop) : null;
+  return { owner, proof: loop === null ? null : 'feedback_loop', loop };
+}
+
+function provenDelivery(
+  keys: readonly ReturnPathKey[],
+  { kind, token, copy }: Finding,
+): { deliveryId: string; proof: Proof } | null {
+  const byToken =
+    token === null ? null : kind === 'unsubscribe' ? unsubscribedDelivery(keys, `unsub+${token}`) : deliveryOf(keys, `b+${token}`); // prettier-ignore
+  if (byToken !== null) return { deliveryId: byToken, proof: 'token' };
+  // The head of a copy comes back with unsubscribe mails and answers, too: it says whose they are, not what is wished.
+  const byCopy = copy === null || kind === 'unsubscribe' ? null : deliveryOfCopy(keys, copy);
+  return byCopy === null ? null : { deliveryId: byCopy, proof: 'copy' };
+}
+
+/** RFC 5965: many reports leave out the recipient, and all bring the message. Of several recipients it must say which. */
+async function byMessage(db: Connection, { messageId, recipients }: Finding): Promise<Owner | null> {
+  if (messageId === null) return null;
+  const [own] = OWN_ID.exec(messageId) ?? [];
+  const owners = await db.all<Owner>(
+    own === undefined
+      ? `${OWNER} WHERE m.rfc_message_id = ? AND substr(m.rfc_message_id, 1, 5) <> '<msg_' LIMIT 100`
+      : `${OWNER} WHERE m.id = ? LIMIT 100`,
+    [own === undefined ? messageId : own.replace('<', '')],
+  );
+  const named = new Set(recipients.map(({ address }) => addressKey(address)));
+  const matching = owners.filter(({ address_key }) => named.has(address_key));
+  const [only, ...others] = matching.length > 0 ? matching : owners;
+  return only === undefined || others.length > 0 ? null : only;
+}
+
+/** The name of the feedback loop where one of the signatures is good. */
+async function signedBy({ resolver, log }: MatchDeps, { name, claims }: LoopClaim): Promise<string | null> {
+  for (const claim of claims) {
+    const answer = await resolver.txt(`${claim.selector}._domainkey.${claim.domain}`);
+    if (answer.kind === 'trouble') log.warn({ event: 'feedback_loop_unknown', domain: claim.domain }, 'the key of a feedback loop could not be looked up: its complaint counts as unverified'); // prettier-ignore
+    if (answer.kind === 'found' && answer.records.some((record) => isSignedBy(claim, record))) return name;
+  }
+  return null;
+}

@@ -1,0 +1,58 @@
+/**
+ * A mail that is attached to another one. RFC 2046 section 5.2.1 allows `message/rfc822` no encoding but 7bit, 8bit and binary, and
+ * we send 7bit only, so its inner parts are encoded where they have to be. What cannot be brought into 7 bits that way goes as
+ * `message/global`, for which RFC 6532 section 3.7 allows base64, or as a file where it is no such mail either.
+ */
+import { isUtf8 } from 'node:buffer';
+import { isPlain, sevenBitMail } from './re-encode.ts';
+
+export interface AttachedMail {
+  contentType: string;
+  contentTransferEncoding: '7bit' | 'base64';
+  content: Buffer;
+}
+
+const LONGEST_LINE = 998;
+/** What encoding the inner parts adds at most: beyond it base64 of the whole is the shorter one. */
+const GROWTH = 1.6;
+const HEADER_LINES = 10_000;
+
+/** True for the type that this module is about. */
+export const isMailType = (contentType: string): boolean => /^\s*message\/rfc822\s*(?:;|$)/i.test(contentType);
+
+/** `boundary` is what all boundaries of the outer mail have in them: the attached one must not. */
+export function attachedMail(contentType: string, content: Buffer, boundary: string): AttachedMail {
+  const inner = sevenBitMail(content);
+  if (inner !== null && inner.length <= attachedSize(content) && !inner.includes(boundary))
+    return { contentType, contentTransferEncoding: '7bit', content: inner };
+  const type = isUtf8(headOf(content)) ? 'message/global' : 'application/octet-stream';
+  const asOther = contentType.replace(/^\s*message\/rfc822/i, type);
+  return { contentType: asOther, contentTransferEncoding: 'base64', content };
+}
+
+/** Octets that such a mail takes at most. Time is linear. */
+export function attachedSize(content: Buffer): number {
+  const { bare, longest } = lineEndsOf(content);
+  const isFit = longest <= LONGEST_LINE && isPlain(content);
+  return bare + (isFit ? content.length : Math.ceil(GROWTH * content.length) + HEADER_LINES);
+}
+
+function headOf(mail: Buffer): Buffer {
+  const ends = [mail.indexOf('\r\n\r\n'), mail.indexOf('\n\n')].filter((end) => end >= 0);
+  return mail.subarray(0, Math.min(mail.length, ...ends));
+}
+
+/** How many line ends lack one of their two octets, and the longest line. */
+function lineEndsOf(content: Buffer): { bare: number; longest: number } {
+  let bare = 0;
+  let longest = 0;
+  let start = 0;
+  for (let at = content.indexOf(0x0a); at >= 0; at = content.indexOf(0x0a, start)) {
+    if (content[at - 1] !== 0x0d) bare++;
+    longest = Math.max(longest, at - start);
+    start = at + 1;
+  }
+  for (let at = content.indexOf(0x0d); at >= 0; at = content.indexOf(0x0d, at + 1))
+    if (content[at + 1] !== 0x0a) bare++;
+  return { bare, longest: Math.max(longest, content.length - start) };
+}

@@ -1,0 +1,192 @@
+/**
+ * Mail that others wrote, made fit for transport: the parts that cannot travel as they are get another transfer encoding (RFC 2045
+ * section 6), everything else stays octet for octet.
+ *
+ * - Lines over 998 octets (RFC 5321 section 4.5.3.1.6) in a mail that was submitted so.
+ * - Octets outside ASCII in a mail that is attached to another: RFC 2046 section 5.2.1 forbids to encode a `message/rfc822` as a
+ *   whole, so its inner parts are encoded instead.
+ */
+import { isAscii } from 'node:buffer';
+import { encode, wrap } from 'nodemailer/lib/qp';
+import { decodeTransfer } from './charset.ts';
+import { readContentType } from './content-type.ts';
+import { parseHeaders, type HeaderField } from './header.ts';
+
+const LONGEST_LINE = 998;
+/** Parts within parts: more is no mail. */
+const DEEPEST = 20;
+/** Each part that is encoded grows by a header line, which must not add up. */
+const MOST_ENCODED = 200;
+
+/** Whether some line is longer than transport allows. Line ends are CRLF. */
+export function hasLongLine(bytes: Buffer): boolean {
+  let from = 0;
+  while (bytes.length - from > LONGEST_LINE) {
+    // From the last octet that could end an allowed line backwards: most lines are short, so this looks at few octets.
+    const end = bytes.subarray(from, from + LONGEST_LINE + 2).lastIndexOf('\r\n');
+    if (end < 0) return true;
+    from += end + 2;
+  }
+  return false;
+}
+
+export interface Reencoded {
+  fields: readonly HeaderField[];
+  body: Buffer;
+}
+
+/** What is done, and how much of it is still allowed. */
+interface Job {
+  /** True of octets that cannot stay as they are. */
+  isUnfit: (bytes: Buffer) => boolean;
+  /** `7bit` where all that stays has to be so. */
+  label: '7bit' | null;
+  left: number;
+}
+
+/** The mail without lines that are too long, or null where a signature or encryption would break. */
+export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
+  reencode(fields, body, { isUnfit: hasLongLine, label: null, left: Infinity }, 0);
+
+/**
+ * A mail (header and body) in 7 bits, with CRLF line ends. Null where that would alter more than transfer encodings: header
+ * fields outside ASCII or with lines over 998 octets, signed or encrypted parts outside ASCII, parts in `binary`.
+ */
+export function sevenBitMail(mail: Buffer): Buffer | null {
+  const octets = withCrlf(mail);
+  if (!isUnfit(octets)) return octets;
+  return reencodePart(octets, { isUnfit, label: '7bit', left: MOST_ENCODED }, 0);
+}
+
+const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes);
+
+/** Printable ASCII, white space and line ends: what we send. */
+export const isPlain = (bytes: Buffer): boolean =>
+  isAscii(bytes) && !/[^\t\r\n\x20-\x7e]/.test(bytes.toString('latin1'));
+
+function withCrlf(mail: Buffer): Buffer {
+  const text = mail.toString('latin1');
+  return /\r(?!\n)|(?<!\r)\n/.test(text) ? Buffer.from(text.replace(/\r\n?|\n/g, '\r\n'), 'latin1') : mail;
+}
+
+function reencode(fields: readonly HeaderField[], body: Buffer, job: Job, depth: number): Reencoded | null {
+  if (!job.isUnfit(body)) return { fields, body };
+  const { type, params } = readContentType(valueOf(fields, 'content-type'));
+  const encoding = encodingOf(fields);
+  if (depth > DEEPEST || isSealed(type) || (job.label !== null && encoding === 'binary')) return null;
+  const boundary = type.startsWith('multipart/') ? params.get('boundary') : undefined;
+  if (boundary !== undefined && boundary !== '') {
+    const parts = reencodeParts(body, boundary, job, depth);
+    return parts === null ? null : { fields: relabelled(fields, job), body: parts };
+  }
+  if (type === 'message/rfc822' && !isEncoding(encoding)) {
+    const inner = reencodePart(body, job, depth + 1);
+    return inner === null ? null : { fields: relabelled(fields, job), body: inner };
+  }
+  if (job.left-- <= 0) return null;
+  return encodeLeaf(fields, body, type);
+}
+
+/** RFC 1847, RFC 8551: changed octets would no longer verify. */
+const isSealed = (type: string): boolean =>
+  type === 'multipart/signed' || type === 'multipart/encrypted' || /^application\/(?:x-)?pkcs7-/.test(type);
+
+const valueOf = (fields: readonly HeaderField[], name: string): string | null =>
+  fields.find((field) => field.name.toLowerCase() === name)?.value ?? null;
+
+const encodingOf = (fields: readonly HeaderField[]): string =>
+  valueOf(fields, 'content-transfer-encoding')?.trim().toLowerCase() ?? '7bit';
+
+const isEncoding = (encoding: string): boolean => encoding === 'base64' || encoding === 'quoted-printable';
+
+/** Parts around others can only be labelled (RFC 2045 section 6.4). */
+const relabelled = (fields: readonly HeaderField[], { label }: Job): readonly HeaderField[] =>
+  label === null || valueOf(fields, 'content-transfer-encoding') === null ? fields : withEncoding(fields, label);
+
+/** Header, empty line, body: of a part or of an enclosed mail. */
+function reencodePart(bytes: Buffer, job: Job, depth: number): Buffer | null {
+  const at = bytes.subarray(0, 2).toString('latin1') === '\r\n' ? 0 : bytes.indexOf('\r\n\r\n') + 2;
+  if (at === 1) return null;
+  const fields = parseHeaders(bytes.toString('latin1', 0, at));
+  const done = reencode(fields, bytes.subarray(at + 2), job, depth + 1);
+  if (done === null) return null;
+  const head = Buffer.from(done.fields.map(({ raw }) => raw).join(''), 'latin1');
+  return job.isUnfit(head) ? null : Buffer.concat([head, Buffer.from('\r\n'), done.body]);
+}
+
+function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number): Buffer | null {
+  const pieces: Buffer[] = [];
+  let from = 0;
+  let inside = false;
+  for (const { at, end, last } of delimiters(body, boundary)) {
+    const piece = body.subarray(from, at);
+    // What stands before the first part and behind the last one is for nobody to read (RFC 2046 section 5.1.1).
+    const done = inside ? reencodePart(piece, job, depth) : job.isUnfit(piece) ? Buffer.alloc(0) : piece;
+    if (done === null) return null;
+    pieces.push(done, body.subarray(at, end));
+    from = end;
+    inside = !last;
+    if (last) break;
+  }
+  const rest = body.subarray(from);
+  if (inside) {
+    const done = reencodePart(rest, job, depth);
+    if (done === null) return null;
+    pieces.push(done);
+  } else if (!job.isUnfit(rest)) pieces.push(rest);
+  const whole = Buffer.concat(pieces);
+  return job.isUnfit(whole) ? null : whole;
+}
+
+/** The delimiter lines with the CRLF before and after them, which belong to them. */
+function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; end: number; last: boolean }> {
+  const mark = `--${boundary}`;
+  let from = 0;
+  for (;;) {
+    const at = body.indexOf(mark, from, 'latin1');
+    if (at < 0) return;
+    from = at + mark.length;
+    if (at !== 0 && body.toString('latin1', at - 2, at) !== '\r\n') continue;
+    const lineEnd = body.indexOf('\r\n', from);
+    const end = lineEnd < 0 ? body.length : lineEnd + 2;
+    const rest = body.toString('latin1', from, Math.min(end, from + 200));
+    if (!/^(?:--)?[ \t]*(?:\r\n)?$/.test(rest)) continue;
+    yield { at: at === 0 ? 0 : at - 2, end, last: rest.startsWith('--') };
+    from = end;
+  }
+}
+
+/** Text as quoted-printable, so that it stays legible, unless most of it would be escapes; anything else as base64. */
+function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string): Reencoded {
+  const encoding = encodingOf(fields);
+  const octets = isEncoding(encoding)
+    ? Buffer.from(decodeTransfer(body.toString('latin1').replaceAll('\r\n', '\n'), encoding), 'latin1')
+    : body;
+  const isText = type.startsWith('text/') && encoding !== 'base64' && isMostlyAscii(octets);
+  const text = isText ? wrap(encode(octets), LINE) : inLines(octets.toString('base64'));
+  return { fields: withEncoding(fields, isText ? 'quoted-printable' : 'base64'), body: endedLike(body, text) };
+}
+
+/** Above a quarter of escapes base64 is the shorter one, and nobody could read the other either. */
+function isMostlyAscii(octets: Buffer): boolean {
+  let escapes = 0;
+  for (const octet of octets) if (octet > 0x7e || octet === 0x3d || (octet < 0x20 && !isSpace(octet))) escapes++;
+  return escapes * 4 <= octets.length;
+}
+
+const isSpace = (octet: number): boolean => octet === 0x09 || octet === 0x0a || octet === 0x0d;
+
+/** The CRLF before a delimiter is the delimiter's: a part that had none of its own gets none. */
+function endedLike(body: Buffer, text: string): Buffer {
+  const bare = text.endsWith('\r\n') ? text.slice(0, -2) : text;
+  return Buffer.from(body.subarray(-2).toString('latin1') === '\r\n' ? `${bare}\r\n` : bare, 'latin1');
+}
+
+const LINE = 76;
+const inLines = (base64: string): string => base64.replace(/.{1,76}/g, '$&\r\n');
+
+function withEncoding(fields: readonly HeaderField[], encoding: string): HeaderField[] {
+  const others = fields.filter(({ name }) => name.toLowerCase() !== 'content-transfer-encoding');
+  const name = 'Content-Transfer-Encoding';
+  return [...others, { name, value: encoding, raw: `${name}: ${encoding}\r\n` }];
+}

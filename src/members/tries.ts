@@ -1,0 +1,147 @@
+/**
+ * How often somebody may try: wrong passwords and codes, counted by the login and where the try comes from. The sign-in log is
+ * what they are counted by: it survives a restart, and an address that belongs to nobody is treated like any other.
+ *
+ * A login is never locked as a whole, or whoever knows the address could lock its owner out. Each source has tries of its own: an
+ * IPv4 address or the /64 of an IPv6 address; a device that has signed in with this login before; a session in which the
+ * password is asked for again. When very many addresses try one login, each that is not known has one try left.
+ */
+import { budgets, type UsedUp } from '../base/budgets.ts';
+import type { Clock } from '../base/clock.ts';
+import { newId } from '../base/id.ts';
+import { addressBucket } from '../base/ip.ts';
+import type { Database } from '../storage/database.ts';
+import type { SignInRow } from '../storage/tables.ts';
+import type { Visitor } from './session-store.ts';
+import type { Share } from './turns.ts';
+
+export interface TryDeps {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+  /** Hears of each limit that is reached. */
+  usedUp?: UsedUp;
+}
+
+/** Where a try comes from. */
+export type Source = Share;
+
+const SPAN_MS = 15 * 60_000;
+/** From this failure on the next try from the same source has to wait: 1 s, 2 s, 4 s, ... */
+const SLOW_AFTER = 3;
+const LONGEST_AGENT = 300;
+
+const DEVICE = 'device:';
+const SESSION = 'session:';
+
+/** `device`: the id of the device where it is known to this login. */
+export const sourceOf = (ip: string, device: string | null): Source =>
+  device === null ? { name: addressBucket(ip), isKnown: false } : { name: DEVICE + device, isKnown: true };
+
+export const sessionSource = (sessionId: string): Source => ({ name: SESSION + sessionId, isKnown: true });
+
+type Tried = Pick<SignInRow, 'at' | 'result'>;
+
+/** Seconds until this login may be tried again from this source; 0 for now. */
+export async function waitFor(
+  { db, clock, usedUp = () => undefined }: TryDeps,
+  emailKey: string,
+  source: Source,
+): Promise<number> {
+  const now = clock.now();
+  const span = [now - SPAN_MS, now] as const;
+  // Tries that a clock noted which has been set back since count neither against the login nor for it.
+  const mine = await db.fast.all<Tried>(
+    'SELECT at, result FROM sign_ins WHERE email_key = ? AND at > ? AND at <= ? AND source = ? ORDER BY at DESC, id DESC LIMIT ?',
+    [emailKey, ...span, source.name, budgets.sign_in_login_network.most],
+  );
+  const failures = sinceSuccess(mine);
+  const paced = pacedUntil(failures);
+  const untils = [paced, lockedUntil(failures, budgets.sign_in_login_network.most)];
+  if ((untils[1] ?? 0) > now) usedUp('sign_in_login_network');
+  if (!source.isKnown) {
+    const fromHere = await db.fast.all<Tried>(
+      `SELECT at, result FROM sign_ins WHERE source = ? AND at > ? AND at <= ? AND ${FAILED} ORDER BY at DESC LIMIT ?`,
+      [source.name, ...span, budgets.sign_in_network.most],
+    );
+    const locked = lockedUntil(fromHere, budgets.sign_in_network.most);
+    if (locked > now) usedUp('sign_in_network');
+    untils.push(locked);
+    const isTriedByMany = (await failuresOfStrangers(db, emailKey, span, FAILED, budgets.sign_in_login.most)) !== null;
+    if (failures.length > 0 && isTriedByMany) {
+      usedUp('sign_in_login');
+      untils.push(lockedUntil(failures, 1));
+    }
+  }
+  return secondsUntil(untils, now);
+}
+
+/**
+ * Seconds until a code of the second factor may be tried; 0 for now. Six digits can be guessed, and whoever gets this far has the
+ * password: strangers have ten tries together. A known device and the recovery codes, which cannot be guessed, stay open.
+ */
+export async function waitForCode(
+  { db, clock, usedUp = () => undefined }: TryDeps,
+  emailKey: string,
+  source: Source,
+): Promise<number> {
+  if (source.isKnown) return 0;
+  const now = clock.now();
+  const { most } = budgets.sign_in_codes;
+  const oldest = await failuresOfStrangers(db, emailKey, [now - SPAN_MS, now], "result = 'code_refused'", most);
+  if (oldest === null) return 0;
+  usedUp('sign_in_codes');
+  return secondsUntil([oldest + SPAN_MS], now);
+}
+
+const FAILED = "result IN ('refused', 'code_refused')";
+
+/** When the `most`th last failure of strangers for this login was; null where there are fewer. */
+async function failuresOfStrangers(
+  db: TryDeps['db'],
+  emailKey: string,
+  span: readonly [number, number],
+  condition: string,
+  most: number,
+): Promise<number | null> {
+  const rows = await db.fast.all<{ at: number }>(
+    `SELECT at FROM sign_ins WHERE email_key = ? AND at > ? AND at <= ? AND ${condition}
+       AND source NOT LIKE '${DEVICE}%' AND source NOT LIKE '${SESSION}%' ORDER BY at DESC LIMIT 1 OFFSET ?`,
+    [emailKey, ...span, most - 1],
+  );
+  return rows[0]?.at ?? null;
+}
+
+const secondsUntil = (untils: readonly number[], now: number): number =>
+  Math.max(0, Math.ceil((Math.max(...untils) - now) / 1000));
+
+/** The failures after the last sign-in that went well, newest first. */
+function sinceSuccess(tries: readonly Tried[]): Tried[] {
+  const good = tries.findIndex(({ result }) => result !== 'refused' && result !== 'code_refused');
+  return good < 0 ? [...tries] : tries.slice(0, good);
+}
+
+function pacedUntil(failures: readonly Tried[]): number {
+  const [last] = failures;
+  const slow = failures.length - SLOW_AFTER;
+  return last === undefined || slow < 0 ? 0 : last.at + 1000 * 2 ** slow;
+}
+
+/** With `most` failures in the span, it is free again when the oldest of them has left the span. */
+function lockedUntil(failures: readonly Tried[], most: number): number {
+  const oldest = failures[most - 1];
+  return oldest === undefined ? 0 : oldest.at + SPAN_MS;
+}
+
+/** Writes a try that was looked at into the log. */
+export async function noteTry(
+  { db, clock }: TryDeps,
+  emailKey: string,
+  source: Source,
+  { ip, userAgent }: Visitor,
+  result: SignInRow['result'],
+): Promise<void> {
+  const at = clock.now();
+  const user_agent = userAgent?.slice(0, LONGEST_AGENT) ?? null;
+  const row = { id: newId('sgn', at), at, email_key: emailKey, ip, user_agent, result, source: source.name };
+  await db.commit.insert({ sign_ins: [row] });
+}

@@ -1,0 +1,83 @@
+/**
+ * Who is looked at next: one at a time, the shares (addresses, devices) in turn, and inside a share in the order of arrival.
+ * Devices that are known go before strangers. So nobody can keep others waiting by asking often. Pure.
+ */
+import { budgets, type UsedUp } from '../base/budgets.ts';
+import { Problem } from '../base/problem.ts';
+
+/** Whose turn it is to be. */
+export interface Share {
+  name: string;
+  /** Comes with the cookie of a device that has signed in before, or with a session. */
+  isKnown: boolean;
+}
+
+type Begin = () => void;
+
+/** Those of one class who wait, by share. A share whose turn is over goes to the end. */
+class Waiting {
+  private readonly shares = new Map<string, Begin[]>();
+  private count = 0;
+
+  of(share: string): number {
+    return this.shares.get(share)?.length ?? 0;
+  }
+
+  get all(): number {
+    return this.count;
+  }
+
+  add(share: string, begin: Begin): void {
+    const line = this.shares.get(share);
+    if (line === undefined) this.shares.set(share, [begin]);
+    else line.push(begin);
+    this.count++;
+  }
+
+  next(): Begin | undefined {
+    const [first] = this.shares;
+    if (first === undefined) return undefined;
+    const [share, line] = first;
+    const begin = line.shift();
+    this.shares.delete(share);
+    if (line.length > 0) this.shares.set(share, line);
+    this.count--;
+    return begin;
+  }
+}
+
+export class Turns {
+  private readonly usedUp: UsedUp;
+  private readonly known = new Waiting();
+  private readonly strangers = new Waiting();
+  private isBusy = false;
+
+  constructor(usedUp: UsedUp = () => undefined) {
+    this.usedUp = usedUp;
+  }
+
+  /** Does the work when its turn has come. Throws `service_unavailable` where too many wait already. */
+  async take<T>(share: Share, work: () => Promise<T>): Promise<T> {
+    if (this.isBusy) await this.wait(share);
+    this.isBusy = true;
+    try {
+      return await work();
+    } finally {
+      const next = this.known.next() ?? this.strangers.next();
+      if (next === undefined) this.isBusy = false;
+      else next();
+    }
+  }
+
+  private wait({ name, isKnown }: Share): Promise<void> {
+    const line = isKnown ? this.known : this.strangers;
+    const isShareFull = line.of(name) >= budgets.sign_in_waiting_network.most;
+    if (isShareFull || line.all >= budgets.sign_in_waiting.most) {
+      if (!isKnown) this.usedUp(isShareFull ? 'sign_in_waiting_network' : 'sign_in_waiting');
+      throw new Problem('service_unavailable', 'Many people are signing in at this moment. Try again soon.');
+    }
+    return new Promise((resolve) => {
+      line.add(name, resolve);
+    });
+  }
+}

@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
+import tls from 'node:tls';
+import type { BudgetName } from '../../src/base/budgets.ts';
+import { Newcomers } from '../../src/api/newcomers.ts';
+import { server as certificate } from '../support/certificate.ts';
+import { KEY, startHarness, type Harness } from './harness.ts';
+
+describe('connections of strangers', () => {
+  let h: Harness;
+  const sockets: net.Socket[] = [];
+  afterEach(async () => {
+    for (const socket of sockets.splice(0)) socket.destroy();
+    await h.stop();
+  });
+
+  const connect = async (): Promise<net.Socket> => {
+    const socket = net.connect(h.port, '127.0.0.1');
+    sockets.push(socket);
+    socket.on('error', () => undefined).resume();
+    await once(socket, 'connect');
+    return socket;
+  };
+  const closed = async (socket: net.Socket): Promise<void> => {
+    if (!socket.closed) await once(socket, 'close');
+  };
+  const asking = (socket: net.Socket, key: string | null): Promise<string> => {
+    socket.write(
+      `GET /v1/messages HTTP/1.1\r\nHost: x\r\n${key === null ? '' : `Authorization: Bearer ${key}\r\n`}\r\n`,
+    );
+    return once(socket, 'data').then(([data]) => String(data).slice(9, 12));
+  };
+
+  it('are bounded for each network, and one that shows a key is counted no more', async () => {
+    const refused: BudgetName[] = [];
+    const newcomers = new Newcomers([], {
+      limits: { perNetwork: 3, inAll: 10 },
+      usedUp: (budget) => refused.push(budget),
+    });
+    h = await startHarness({ deps: { newcomers } });
+    const [first, second] = [await connect(), await connect(), await connect()];
+    await closed(await connect());
+    assert.deepEqual(refused, ['http_connections_network']);
+    assert.equal(await asking(first, null), '401');
+    assert.equal(newcomers.count, 3);
+    assert.notEqual(await asking(first, KEY), '401');
+    assert.equal(newcomers.count, 2, 'the key makes room for the next');
+    const next = await connect();
+    assert.equal(await asking(next, null), '401');
+    second.destroy();
+    await closed(second);
+    for (const socket of [first, next]) socket.destroy();
+    while (newcomers.count > 1) await turn();
+    const last = await connect();
+    assert.equal(await asking(last, null), '401');
+    assert.equal(newcomers.count, 2);
+  });
+
+  it('are bounded in all', async () => {
+    const refused: BudgetName[] = [];
+    const newcomers = new Newcomers([], {
+      limits: { perNetwork: 3, inAll: 2 },
+      usedUp: (budget) => refused.push(budget),
+    });
+    h = await startHarness({ deps: { newcomers } });
+    await Promise.all([connect(), connect()]);
+    await closed(await connect());
+    assert.deepEqual(refused, ['http_connections']);
+  });
+
+  it('know the TLS session of a connection by its address', async () => {
+    const newcomers = new Newcomers([]);
+    h = await startHarness({ deps: { newcomers }, settings: { tls: certificate } });
+    const socket = tls.connect({ port: h.port, host: '127.0.0.1', rejectUnauthorized: false });
+    sockets.push(socket);
+    await once(socket, 'secureConnect');
+    assert.equal(newcomers.count, 1);
+    assert.notEqual(await asking(socket, KEY), '401');
+    assert.equal(newcomers.count, 0);
+  });
+
+  it('are those of the client behind a trusted proxy: as many requests of strangers at once, of each network', async () => {
+    const newcomers = new Newcomers(['127.0.0.1'], { limits: { perNetwork: 1, inAll: 10 } });
+    h = await startHarness({ deps: { newcomers }, settings: { trustedProxies: ['127.0.0.1'] } });
+    const sockets = await Promise.all([connect(), connect(), connect(), connect()]);
+    assert.equal(newcomers.count, 0, 'the proxy itself is not counted');
+    const ask = (socket: net.Socket | undefined, ip: string, key: string, body: string) => {
+      socket?.write(`POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${ip}\r\nAuthorization: Bearer ${key}\r\nContent-Length: ${String(body.length + 5)}\r\n\r\n${body}`);
+    }; // prettier-ignore
+    const answered = async (socket: net.Socket | undefined): Promise<string> =>
+      String((await once(socket ?? h.api.server, 'data'))[0]).slice(9, 12);
+    const first = answered(sockets[0]);
+    ask(sockets[0], '192.0.2.1', 'wrong', '{');
+    assert.equal(await first, '401', 'it is answered, but its body goes on');
+    const second = answered(sockets[1]);
+    ask(sockets[1], '192.0.2.99', 'wrong', '{');
+    assert.equal(await second, '429', 'of the same network');
+    const third = answered(sockets[2]);
+    ask(sockets[2], '198.51.100.1', 'wrong', '{');
+    assert.equal(await third, '401');
+    ask(sockets[3], '192.0.2.2', KEY, '{}   ');
+    sockets[3].write('  ');
+    assert.notEqual(await answered(sockets[3]), '429', 'a good key is not held up');
+  });
+});

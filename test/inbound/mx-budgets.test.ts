@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { budgets, type BudgetName } from '../../src/base/budgets.ts';
+import { createMxBudgets, type MxBudgets, type Stranger } from '../../src/inbound/mx-budgets.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+
+const eve: Stranger = { network: '192.0.2.0/24', deliveryId: null };
+const bob: Stranger = { network: '198.51.100.0/24', deliveryId: null };
+const bounce = (delivery: number, network = eve.network): Stranger => ({
+  network,
+  deliveryId: `dlv_${String(delivery)}`,
+});
+
+describe('budgets of port 25', () => {
+  let clock: FakeClock;
+  let mx: MxBudgets;
+  let used: BudgetName[];
+  beforeEach(() => {
+    clock = new FakeClock();
+    used = [];
+    mx = createMxBudgets({ clock, usedUp: (name) => used.push(name) });
+  });
+
+  const spend = (stranger: Stranger, times: number, bytes: number): void => {
+    for (let n = 0; n < times; n++) mx.spend(stranger, bytes);
+  };
+
+  it('count the mails of a network, and leave the others alone', () => {
+    spend(eve, budgets.loose_mails_network.most, 1);
+    assert.equal(mx.refusal(eve)?.code, 452);
+    assert.deepEqual(used, ['loose_mails_network']);
+    assert.equal(mx.refusal(bob), null);
+    assert.equal(mx.refusal(bounce(1)), null);
+    clock.advance(3_600_000);
+    assert.equal(mx.refusal(eve), null);
+  });
+
+  it('count what is kept of them', () => {
+    spend(eve, 1, budgets.loose_bytes_network.most - 1000);
+    assert.equal(mx.refusal(eve, 1000), null);
+    assert.equal(mx.refusal(eve, 1001)?.code, 452);
+    assert.deepEqual(used, ['loose_bytes_network']);
+  });
+
+  it('count what comes from all networks together', () => {
+    const networks = Math.ceil(budgets.loose_bytes.most / budgets.loose_bytes_network.most);
+    for (let n = 0; n < networks; n++) spend({ network: `2001:db8:0:${String(n)}::/64`, deliveryId: null }, 1, budgets.loose_bytes_network.most); // prettier-ignore
+    assert.equal(mx.refusal(bob, 1)?.code, 452);
+    assert.deepEqual(used, ['loose_bytes']);
+    assert.equal(mx.refusal(bounce(1), 1), null);
+  });
+
+  it('count mails from all networks together', () => {
+    const networks = Math.ceil(budgets.loose_mails.most / budgets.loose_mails_network.most);
+    for (let n = 0; n < networks; n++) spend({ network: `2001:db8:0:${String(n)}::/64`, deliveryId: null }, budgets.loose_mails_network.most, 1); // prettier-ignore
+    assert.equal(mx.refusal(bob)?.code, 452);
+    assert.deepEqual(used, ['loose_mails']);
+  });
+
+  it('count the time that reading took', () => {
+    mx.noteReading(eve, budgets.loose_reading_network.most + 1);
+    assert.equal(mx.refusal(eve)?.code, 452);
+    assert.deepEqual(used, ['loose_reading_network']);
+    mx.noteReading(bounce(1), 10 * budgets.loose_reading_network.most);
+    assert.equal(mx.refusal(bob), null);
+  });
+
+  it('let few mails in for each delivery', () => {
+    spend(bounce(1), budgets.token_mails_delivery.most, 1);
+    assert.equal(mx.refusal(bounce(1))?.code, 452);
+    assert.equal(mx.refusal(bounce(2)), null);
+    spend(bounce(2), 1, budgets.token_bytes_delivery.most);
+    assert.equal(mx.refusal(bounce(2), 1)?.code, 452);
+    assert.deepEqual(used, ['token_mails_delivery', 'token_bytes_delivery']);
+  });
+
+  it('bound what one network may send about many deliveries', () => {
+    for (let n = 0; n < budgets.token_bytes_network.most / budgets.token_bytes_delivery.most; n++)
+      spend(bounce(n), 1, budgets.token_bytes_delivery.most);
+    assert.equal(mx.refusal(bounce(-1), 1)?.code, 452);
+    assert.equal(mx.refusal(bounce(-1, bob.network), 1), null);
+    assert.deepEqual(used, ['token_bytes_network']);
+  });
+});
