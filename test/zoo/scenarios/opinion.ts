@@ -4,7 +4,7 @@ import { profiles, type Says } from '../profiles.ts';
 
 const MAILS = 300;
 
-const refusesUs = (name: string, refusal: Says, says: RegExp): Scenario => ({
+export const refusesUs = (name: string, refusal: Says, says: RegExp): Scenario => ({
   name,
   about: `every mail is refused for good at ${refusal.at} because the receiver does not want us (${refusal.meaning}); then it relents`,
   withPostfix: name === 'banned-address',

@@ -46,7 +46,7 @@ const breaksAt = (name: string, at: Stage, how: 'drop' | 'reset'): Scenario => (
   },
 });
 
-const busy = (name: string, refusal: Says): Scenario => ({
+export const busy = (name: string, refusal: Says): Scenario => ({
   name,
   about: `a server that is overloaded answers every mail so, at ${refusal.at}`,
   withPostfix: name === 'busy-outlook',
