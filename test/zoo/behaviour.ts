@@ -49,9 +49,11 @@ export interface Memory {
   windows: Map<string, { since: number; count: number }>;
   /** When a recipient was first tried. */
   firstTried: Map<string, number>;
+  /** Refusals so far: each has an id of its own. */
+  refusals: number;
 }
 
-export const newMemory = (): Memory => ({ windows: new Map(), firstTried: new Map() });
+export const newMemory = (): Memory => ({ windows: new Map(), firstTried: new Map(), refusals: 0 });
 
 const MINUTE_MS = 60_000;
 const go: Verdict = { kind: 'go' };
@@ -61,10 +63,11 @@ export function judge(behaviour: Behaviour, memory: Memory, asked: Asked): Verdi
   if (behaviour.breaks?.at === stage) return { kind: 'break', how: behaviour.breaks.how };
   const { connections, greylist } = behaviour;
   if (stage === 'connect' && connections !== undefined && asked.standing > connections.most)
-    return say(connections.words, asked, true);
+    return say(connections.words, memory, asked, true);
   const refusal = behaviour.refuse?.find(({ at, to }) => at === stage && (to?.test(asked.to) ?? true));
-  if (refusal !== undefined) return say(refusal.words, asked, refusal.closes ?? stage === 'connect');
-  if (stage === 'rcpt' && greylist !== undefined && isGrey(greylist, memory, asked)) return say(greylist.words, asked);
+  if (refusal !== undefined) return say(refusal.words, memory, asked, refusal.closes ?? stage === 'connect');
+  if (stage === 'rcpt' && greylist !== undefined && isGrey(greylist, memory, asked))
+    return say(greylist.words, memory, asked);
   return overRate(behaviour, memory, asked) ?? go;
 }
 
@@ -80,11 +83,12 @@ function overRate({ rate, mailboxRate }: Behaviour, memory: Memory, asked: Asked
     const count = counted(memory, asked.client, asked.now);
     if (count > rate.perMinute) {
       if (rate.counts === 'accepted') uncount(memory, asked.client);
-      return say(rate.words, asked, rate.closes);
+      return say(rate.words, memory, asked, rate.closes);
     }
   }
   if (asked.stage === 'rcpt' && mailboxRate?.to.test(asked.to) === true) {
-    if (counted(memory, `to ${asked.to}`, asked.now) > mailboxRate.perMinute) return say(mailboxRate.words, asked);
+    if (counted(memory, `to ${asked.to}`, asked.now) > mailboxRate.perMinute)
+      return say(mailboxRate.words, memory, asked);
   }
   return null;
 }
@@ -101,8 +105,10 @@ function uncount({ windows }: Memory, key: string): void {
   if (window !== undefined) window.count--;
 }
 
-const say = (words: string, { client }: Asked, closes = false): Verdict => ({
+const say = (words: string, memory: Memory, { client }: Asked, closes = false): Verdict => ({
   kind: 'say',
-  words: words.replaceAll('{ip}', client),
+  words: words
+    .replaceAll('{ip}', client)
+    .replaceAll('{id}', `${(++memory.refusals * 7919).toString(36)}si${String(memory.refusals)}`),
   closes: closes || words.startsWith('421'),
 });

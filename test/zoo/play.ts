@@ -1,4 +1,5 @@
 /** One scenario at work: receivers, DNS and a sender, what is measured of them, and the bars they are held against. */
+import type { Says } from './profiles.ts';
 import type { Names } from './names.ts';
 import type { Dial, Host, Receiver } from './receiver.ts';
 import type { Bar, Row } from './row.ts';
@@ -22,6 +23,8 @@ export interface Scenario {
 export interface Truth {
   says: RegExp;
   never?: RegExp;
+  /** `queue lanes` has to tell it, too. */
+  inLanes?: boolean;
 }
 
 /** How time passes: on the wall, or as fast as a simulated clock can be moved. */
@@ -84,6 +87,10 @@ export class Play {
 
   words(meaning: Meaning, number = 0): string {
     return worded(meaning, number + this.wording);
+  }
+
+  said({ meaning, number }: Says): string {
+    return this.words(meaning, number);
   }
 
   async send(to: readonly string[]): Promise<void> {
@@ -175,12 +182,17 @@ export class Play {
     for (const one of waiting.filter((_, at) => at % step === 0).slice(0, MOST_ASKED)) {
       const { status, reason, message } = await inspect.why(one);
       if (reason === 'finished' || reason === 'being_sent') continue;
-      const text = `${reason}: ${message}`;
-      this.reasons.asked++;
-      if (truth.says.test(text) && truth.never?.test(text) !== true) continue;
-      this.reasons.untrue++;
-      if (this.reasons.examples.length < MOST_EXAMPLES) this.reasons.examples.push(`${one} (${status}) ${text}`);
+      this.hold(truth, `${one} (${status}) `, `${reason}: ${message}`);
     }
+    if (truth.inLanes === true && waiting.length > 0)
+      this.hold(truth, 'queue lanes: ', JSON.stringify(await inspect.lanes()));
+  }
+
+  private hold({ says, never }: Truth, who: string, text: string): void {
+    this.reasons.asked++;
+    if (says.test(text) && never?.test(text) !== true) return;
+    this.reasons.untrue++;
+    if (this.reasons.examples.length < MOST_EXAMPLES) this.reasons.examples.push(who + text);
   }
 
   end(error: string | null): Row {

@@ -23,16 +23,17 @@ smtp_tls_security_level = none
     maxConnections: 8,
     ignoreTLS: true,
   });
+  // From nobody: else its notices of bounces would go to the same host and count as attempts.
   const mail = { from: 'hi@bench.test', subject: 'Order', text: 'Good day, here is what you ordered.' };
   return {
     name: 'Postfix',
     async send(to) {
-      await Promise.all(to.map((one) => injector.sendMail({ ...mail, to: one })));
+      await Promise.all(to.map((one) => injector.sendMail({ ...mail, to: one, envelope: { from: '', to: one } })));
     },
     async flush() {
       spawnSync('postqueue', ['-c', path.join(postfix.dir, 'conf'), '-f']);
     },
-    bounced: async () => postfix.log().match(/ to=<(?!hi@bench).*status=bounced/g)?.length ?? 0,
+    bounced: async () => postfix.log().match(/status=bounced/g)?.length ?? 0,
     // Its work is that of many short-lived processes, which nobody adds up.
     usage: () => ({ cpuMs: NaN, bytesWritten: NaN }),
     inspect: null,

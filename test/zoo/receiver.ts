@@ -32,6 +32,8 @@ export interface Host {
   readonly memory: Memory;
   /** Connections that stand, by client; those turned away at the greeting are none. */
   standing: number;
+  /** Breaks every connection that stands, as a restart does. */
+  restart(): void;
 }
 
 export interface Receiver {
@@ -57,10 +59,14 @@ export async function startReceiver(clock: Clock = systemClock): Promise<Receive
   const servers: Server[] = [];
   const sockets = new Set<Socket>();
   let port = 0;
-  const listen = async (address: string, found: Host): Promise<void> => {
+  const listen = async (address: string, found: Host, own: Set<Socket>): Promise<void> => {
     const server = createServer({ noDelay: true }, (socket) => {
       sockets.add(socket);
-      socket.on('close', () => sockets.delete(socket));
+      own.add(socket);
+      socket.on('close', () => {
+        sockets.delete(socket);
+        own.delete(socket);
+      });
       new Dialogue(socket, found, receiver).start();
     });
     server.listen(port, address, 1024);
@@ -81,13 +87,17 @@ export async function startReceiver(clock: Clock = systemClock): Promise<Receive
     clock,
     now: () => clock.monotonic(),
     async host(address, behaviour = {}) {
-      const found: Host = { address, behaviour, memory: newMemory(), standing: 0 };
-      await listen(address, found);
+      const own = new Set<Socket>();
+      const restart = (): void => {
+        for (const socket of own) socket.resetAndDestroy();
+      };
+      const found: Host = { address, behaviour, memory: newMemory(), standing: 0, restart };
+      await listen(address, found, own);
       return found;
     },
     async close() {
       for (const socket of sockets) socket.destroy();
-      await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+      await Promise.all(servers.splice(0).map((server) => new Promise((resolve) => server.close(resolve))));
     },
   };
   await receiver.host('127.0.0.1');

@@ -32,6 +32,10 @@ export interface Row {
 
 export const isHeld = ({ bars, error }: Row): boolean => error === null && bars.every(({ held }) => held);
 
+/** What went wrong, for a row. */
+export const told = (problem: unknown): string =>
+  problem instanceof Error ? (problem.stack ?? problem.message) : String(problem);
+
 const fixed = (value: number, digits = 1): string => (Number.isFinite(value) ? value.toFixed(digits) : '-');
 
 const columns: readonly [string, (row: Row) => string][] = [

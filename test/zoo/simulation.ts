@@ -7,10 +7,14 @@ import { FakeResolver } from '../support/fake-resolver.ts';
 import type { Names } from './names.ts';
 import { Play, type Pass, type Scenario } from './play.ts';
 import { startReceiver, type Receiver } from './receiver.ts';
-import type { Row } from './row.ts';
+import { told, type Row } from './row.ts';
 import type { SeenEvent, Sender } from './sender.ts';
 
-export async function simulate(scenario: Scenario): Promise<Row> {
+export async function simulate(
+  scenario: Scenario,
+  wording = 0,
+  tell: (text: string) => void = () => undefined,
+): Promise<Row> {
   const clock = new TestClock();
   const receiver = await startReceiver(clock);
   const resolver = new FakeResolver();
@@ -24,12 +28,14 @@ export async function simulate(scenario: Scenario): Promise<Row> {
         sender: senderOf(app),
         pass: passing(app, receiver),
         lookEveryMs: 1000,
-        wording: 0,
-        tell: () => undefined,
+        wording,
+        tell,
       });
-      await scenario.run(play);
-      return play.end(null);
+      const error = await scenario.run(play).then(() => null, told);
+      return play.end(error);
     } finally {
+      // Sessions that a host holds open would be waited for, in time that nobody moves.
+      await receiver.close();
       await app.stop();
     }
   } finally {
@@ -111,6 +117,8 @@ const CALM_ROUNDS = 6;
 /** The same while a mail is claimed and no host owes a reply: something is at work in a thread. */
 const CALM_ROUNDS_CLAIMED = 40;
 const TURNS_A_ROUND = 5;
+/** Without a moment of rest for so long, something spins. */
+const MOST_ROUNDS = 20_000;
 /** Time moves to the next timer, but no further than this at once. */
 const LONGEST_STEP_MS = 1000;
 
@@ -126,7 +134,9 @@ function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
   };
   const calm = async (): Promise<void> => {
     let before = '';
+    let all = 0;
     for (let rounds = 0, enough = CALM_ROUNDS; rounds < enough; rounds++) {
+      if (++all > MOST_ROUNDS) throw new Error('The program never comes to rest: something in it spins.');
       const n = await claimed();
       const writes = app.db.commit.stats.units - ours;
       const now = [n, writes, receiver.dials.length, receiver.attempts.length, receiver.commands, receiver.taken.size].join(); // prettier-ignore

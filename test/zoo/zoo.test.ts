@@ -5,17 +5,20 @@ import { scenarios } from './scenarios/all.ts';
 import { simulate } from './simulation.ts';
 
 const PLAYED = [
-  'unknown-users',
-  'selective',
+  'cap-drop-restart',
+  'shared-host',
   'hot-mailbox',
   'greylist',
+  'unknown-users',
+  'selective',
   'dead-tenant',
+  'tenant-blocklist',
   'banned-address',
+  'must-starttls',
   'die-at-dot',
   'busy-outlook',
   'rate-60',
   'dns-servfail',
-  'cap-drop',
 ];
 
 describe('zoo of receivers', () => {

@@ -2,7 +2,8 @@
  * `npm run bench:zoo`: the built program among receivers that behave as real ones do. Each scenario starts a program of its own,
  * sends by its API and watches from the receivers' side. `-- --only cap-drop,rate-60` plays some, `--postfix` plays those that
  * Postfix can play with Postfix as well, `--dir` takes another built tree, `--wording 1` the next wording of every reply, `--json`
- * prints the rows as JSON. Exit 1 if a bar is missed.
+ * prints the rows as JSON. `--simulated` plays in this process on a simulated clock: seconds instead of
+ * minutes, without figures of the machine. Exit 1 if a bar is missed.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -12,8 +13,9 @@ import { Play, type Scenario } from './play.ts';
 import { startPosthorn } from './posthorn.ts';
 import { startPostfixSender } from './postfix.ts';
 import { startReceiver } from './receiver.ts';
-import { detailsOf, isHeld, tableOf, type Row } from './row.ts';
+import { detailsOf, isHeld, tableOf, told, type Row } from './row.ts';
 import { scenarios } from './scenarios/all.ts';
+import { simulate } from './simulation.ts';
 
 const { values: options } = parseArgs({
   options: {
@@ -24,6 +26,7 @@ const { values: options } = parseArgs({
     json: { type: 'boolean', default: false },
     /** A built working tree. */
     dir: { type: 'string' },
+    simulated: { type: 'boolean', default: false },
     wording: { type: 'string', default: '0' },
     /** Scenarios at once; those that measure processor time run alone in any case. */
     jobs: { type: 'string', default: '3' },
@@ -44,6 +47,7 @@ function tell(name: string, text: string): void {
 async function played({ scenario, sender: kind }: Job): Promise<Row> {
   const label = kind === 'Posthorn' ? scenario.name : `${scenario.name} (Postfix)`;
   tell(label, scenario.about);
+  if (options.simulated) return simulate(scenario, Number(options.wording), (text) => tell(label, text));
   const names = await startNames();
   const receiver = await startReceiver();
   try {
@@ -58,10 +62,7 @@ async function played({ scenario, sender: kind }: Job): Promise<Row> {
           });
     try {
       const play = new Play({ pass: (ms) => sleep(ms), lookEveryMs: 100, scenario, names, receiver, sender, wording: Number(options.wording), tell: (text) => tell(label, text) }); // prettier-ignore
-      const error = await scenario.run(play).then(
-        () => null,
-        (problem: unknown) => (problem instanceof Error ? (problem.stack ?? problem.message) : String(problem)),
-      );
+      const error = await scenario.run(play).then(() => null, told);
       return play.end(error);
     } finally {
       await sender.stop();
@@ -105,7 +106,7 @@ async function main(): Promise<void> {
     { scenario, sender: 'Posthorn' },
     ...(options.postfix && scenario.withPostfix === true ? [{ scenario, sender: 'Postfix' } as const] : []),
   ]);
-  const rows = await playAll(jobs, Number(options.jobs));
+  const rows = await playAll(jobs, options.simulated ? 1 : Number(options.jobs));
   if (options.json) console.log(JSON.stringify(rows, null, 1));
   else console.log([tableOf(rows), '', ...rows.filter((row) => !isHeld(row)).map(detailsOf)].join('\n'));
   if (rows.some((row) => row.sender === 'Posthorn' && !isHeld(row))) process.exitCode = 1;

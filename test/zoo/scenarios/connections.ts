@@ -1,5 +1,6 @@
 /** Receivers that take only so many connections, and our own cap. */
 import { people, type Play, type Scenario } from '../play.ts';
+import { profiles, type Says } from '../profiles.ts';
 import type { Host } from '../receiver.ts';
 
 /** True reasons while connections are what is short. */
@@ -8,10 +9,10 @@ const SHORT_OF_CONNECTIONS = {
   never: /can be reached|cannot be reached|greylist|blocked|held/i,
 };
 
-const capDrop = (name: string, number: number): Scenario => ({
+const capDrop = (name: string, refusal: Says, restarts = false): Scenario => ({
   name,
-  about: 'ten connections stand, then the receiver allows one for 30 s, then five',
-  withPostfix: number === 0,
+  about: `ten connections stand, then the receiver ${restarts ? 'restarts and ' : ''}allows one for 30 s, then five`,
+  withPostfix: name.startsWith('cap-drop') && refusal === profiles.postfix.connections,
   async run(play) {
     const host = await play.host({ latencyMs: 40 });
     play.names.domain('big.test', { 'mx.big.test': host.address });
@@ -19,8 +20,9 @@ const capDrop = (name: string, number: number): Scenario => ({
     await play.send(all);
     const ten = await play.until(() => host.standing >= 10, 60, 'ten connections');
     play.atMost('seconds until ten connections stand', ten, 60);
-    const words = play.words('tooManyConnections', number);
+    const words = play.said(refusal);
     host.behaviour = { latencyMs: 40, connections: { most: 1, words } };
+    if (restarts) host.restart();
     const fell = play.receiver.now();
     const before = play.receiver.taken.size;
     await play.pass(10);
@@ -40,7 +42,7 @@ const sharedHost = (name: string, second: 'dead' | 'capped'): Scenario => ({
   name,
   about: `two lanes, {a, b} and {a}, where a takes one connection and b ${second === 'dead' ? 'is dead' : 'takes one, too'}`,
   async run(play) {
-    const connections = { most: 1, words: play.words('tooManyConnections', 1) };
+    const connections = { most: 1, words: play.said(profiles.exim.connections) };
     const a = await play.host({ latencyMs: 20, connections });
     const b = second === 'dead' ? '127.9.9.9' : (await play.host({ latencyMs: 20, connections })).address;
     play.names.domain('both.test', { 'a.farm.test': a.address, 'b.farm.test': b });
@@ -106,9 +108,10 @@ const ownCap: Scenario = {
 };
 
 export const connections: readonly Scenario[] = [
-  capDrop('cap-drop', 0),
-  capDrop('cap-drop-exim', 1),
-  capDrop('cap-drop-exchange', 2),
+  capDrop('cap-drop', profiles.postfix.connections),
+  capDrop('cap-drop-restart', profiles.postfix.connections, true),
+  capDrop('cap-drop-exim', profiles.exim.connections),
+  capDrop('cap-drop-exchange', profiles.outlook.connections),
   sharedHost('shared-host', 'dead'),
   sharedHost('shared-host-both', 'capped'),
   ownCap,

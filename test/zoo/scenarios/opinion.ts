@@ -1,16 +1,16 @@
 /** The receiver refuses us, not our recipients: mail waits, nothing is suppressed, and it goes on when the receiver relents. */
 import { people, type Scenario } from '../play.ts';
-import type { Stage } from '../behaviour.ts';
-import type { Meaning } from '../wording.ts';
+import { profiles, type Says } from '../profiles.ts';
 
 const MAILS = 300;
 
-const refusesUs = (name: string, meaning: Meaning, number: number, at: Stage, says: RegExp): Scenario => ({
+export const refusesUs = (name: string, refusal: Says, says: RegExp): Scenario => ({
   name,
-  about: `every mail is refused for good at ${at} because the receiver does not want us (${meaning}); then it relents`,
-  withPostfix: true,
+  about: `every mail is refused for good at ${refusal.at} because the receiver does not want us (${refusal.meaning}); then it relents`,
+  withPostfix: name === 'banned-address',
   async run(play) {
-    const words = play.words(meaning, number);
+    const { at } = refusal;
+    const words = play.said(refusal);
     const host = await play.host({ latencyMs: 5, refuse: [{ at, words }] });
     play.names.domain('strict.test', { 'mx.strict.test': host.address });
     const all = people('strict.test', MAILS);
@@ -24,7 +24,7 @@ const refusesUs = (name: string, meaning: Meaning, number: number, at: Stage, sa
     const gone = new Set(events.map(({ data }) => data.recipient));
     await play.ask(
       all.filter((one) => !gone.has(one)),
-      { says, never: /can be reached|cannot be reached|greylist|user unknown/i },
+      { says, never: /can be reached|cannot be reached|greylist|user unknown/i, inLanes: true },
     );
     host.behaviour = { latencyMs: 5 };
     await play.sender.flush('strict.test');
@@ -37,13 +37,39 @@ const refusesUs = (name: string, meaning: Meaning, number: number, at: Stage, sa
 
 const US = /refus|block|banned|reject|denied|accept|our address|sender|reputation/i;
 
+const atGreeting: Scenario = {
+  name: 'banned-greeting',
+  about: 'a receiver that turns our address away with 554 at the greeting, by a public block list; then it relents',
+  async run(play) {
+    const refusal = profiles.postfix.blockedAtGreeting;
+    const host = await play.host({ refuse: [{ at: refusal.at, words: play.said(refusal) }] });
+    play.names.domain('strict.test', { 'mx.strict.test': host.address });
+    const all = people('strict.test', MAILS);
+    await play.send(all);
+    await play.pass(30);
+    play.atMost('dials in 30 s', play.receiver.dials.length, 30);
+    play.atMost('bounced', await play.sender.bounced(), 0);
+    await play.ask(all, { says: US, never: /(can|cannot) be reached|greylist|user unknown/i, inLanes: true });
+    host.behaviour = {};
+    await play.sender.flush('strict.test');
+    play.atMost(
+      'seconds from flush until all is delivered',
+      await play.until(() => play.taken(all) === MAILS, 90, 'after a flush'),
+      90,
+    );
+  },
+};
+
 export const opinion: readonly Scenario[] = [
-  refusesUs('banned-address', 'bannedAddress', 0, 'rcpt', US),
-  refusesUs('banned-s3150', 'bannedAddress', 1, 'mail', US),
-  refusesUs('unauthenticated', 'unauthenticated', 0, 'message', /authenticat|SPF|DKIM/i),
-  refusesUs('likely-spam', 'likelySpam', 0, 'message', /spam|unsolicited|content|reputation/i),
-  refusesUs('likely-spam-short', 'likelySpam', 1, 'message', /spam|unsolicited|content|reputation/i),
-  refusesUs('relay-denied', 'relayDenied', 0, 'rcpt', /relay/i),
-  refusesUs('relay-denied-exim', 'relayDenied', 1, 'rcpt', /relay/i),
-  refusesUs('must-starttls', 'mustStartTls', 0, 'mail', /TLS/i),
+  refusesUs('banned-address', profiles.outlook.banned, US),
+  refusesUs('banned-s3150', profiles.outlook.blockList, US),
+  refusesUs('banned-proofpoint', profiles.proofpoint.blocked, US),
+  refusesUs('unauthenticated', profiles.gmail.unauthenticated, /authenticat|SPF|DKIM/i),
+  refusesUs('unauthenticated-outlook', profiles.outlook.unauthenticated, /authenticat|SPF|DKIM/i),
+  refusesUs('likely-spam', profiles.gmail.likelySpam, /spam|unsolicited|content|reputation/i),
+  refusesUs('likely-spam-short', profiles.rspamd.spam, /spam|unsolicited|content|reputation/i),
+  refusesUs('relay-denied', profiles.postfix.relayDenied, /relay|rcpthosts/i),
+  refusesUs('relay-denied-exim', profiles.exim.relayDenied, /relay|rcpthosts/i),
+  refusesUs('must-starttls', profiles.postfix.mustStartTls, /TLS/i),
+  atGreeting,
 ];

@@ -1,17 +1,17 @@
 /** Receivers that take so many mails a minute. */
 import { people, type Scenario } from '../play.ts';
-import type { Stage } from '../behaviour.ts';
+import { profiles, type Says } from '../profiles.ts';
 
 const MINUTES = 4;
 
-const perMinute = (name: string, number: number, most: number, at: Stage, minutes = MINUTES): Scenario => ({
+const perMinute = (name: string, refusal: Says, most: number, minutes = MINUTES): Scenario => ({
   name,
-  about: `${String(most)} mails a minute are taken for ${String(minutes)} minutes, what is above is refused at ${at}`,
-  withPostfix: number === 0,
+  about: `${String(most)} mails a minute are taken for ${String(minutes)} minutes, what is above is refused at ${refusal.at}`,
+  withPostfix: name === 'rate-60',
   async run(play) {
     const host = await play.host({
       latencyMs: 5,
-      rate: { perMinute: most, at, words: play.words('tooMuchMail', number) },
+      rate: { perMinute: most, at: refusal.at, words: play.said(refusal) },
     });
     play.names.domain('paced.test', { 'mx.paced.test': host.address });
     const all = people('paced.test', most * (minutes + 2));
@@ -20,6 +20,7 @@ const perMinute = (name: string, number: number, most: number, at: Stage, minute
     await play.ask(all, {
       says: /rate|too much|too many|minute|pace|slow|wait(s|ing) for (its|a) turn|exceed|limit/i,
       never: /can be reached|cannot be reached|greylist|blocked/i,
+      inLanes: true,
     });
     await play.pass(minutes * 60 - 90);
     const { attempts, taken } = play.receiver;
@@ -31,8 +32,9 @@ const perMinute = (name: string, number: number, most: number, at: Stage, minute
 });
 
 export const rates: readonly Scenario[] = [
-  perMinute('rate-60', 0, 60, 'mail'),
-  perMinute('rate-60-421', 1, 60, 'mail'),
-  perMinute('rate-60-451', 2, 60, 'mail'),
-  perMinute('rate-30-rspamd', 4, 30, 'rcpt'),
+  perMinute('rate-60', profiles.postfix.tooMuchMail, 60),
+  perMinute('rate-60-421', profiles.appliance.tooManyMessages, 60),
+  perMinute('rate-60-451', profiles.appliance.perMinute, 60),
+  perMinute('rate-60-sendmail', profiles.sendmail.rate, 60),
+  perMinute('rate-30-rspamd', profiles.rspamd.rate, 30),
 ];

@@ -1,13 +1,14 @@
 /** What is about one recipient may hold up that recipient only. */
-import { people, type Scenario } from '../play.ts';
+import { people, type Play, type Scenario } from '../play.ts';
+import { profiles, type Says } from '../profiles.ts';
 
-const hotMailbox = (name: string, number: number): Scenario => ({
+const hotMailbox = (name: string, refusal: Says): Scenario => ({
   name,
   about: 'sixty mails to one mailbox that takes none, and a thousand for others on the same lane',
   async run(play) {
     const host = await play.host({
       latencyMs: 5,
-      refuse: [{ at: 'rcpt', to: /^hot/, words: play.words('mailboxRate', number) }],
+      refuse: [{ at: refusal.at, to: /^hot/, words: play.said(refusal) }],
     });
     play.names.domain('lane.test', { 'mx.lane.test': host.address });
     const hot = ['hot@lane.test'];
@@ -28,12 +29,12 @@ const hotMailbox = (name: string, number: number): Scenario => ({
   },
 });
 
-const greylist = (name: string, number: number): Scenario => ({
+const greylist = (name: string, refusal: Says): Scenario => ({
   name,
   about: 'three hundred recipients greylisted for 20 s, beside mail that the same host takes at once',
-  withPostfix: number === 0,
+  withPostfix: name === 'greylist',
   async run(play) {
-    const words = play.words('greylisted', number);
+    const words = play.said(refusal);
     const host = await play.host({ latencyMs: 5, greylist: { ms: 20_000, words, to: /^grey/ } });
     play.names.domain('grey.test', { 'mx.grey.test': host.address });
     const grey = people('grey.test', 300, 'grey');
@@ -55,48 +56,63 @@ const greylist = (name: string, number: number): Scenario => ({
   },
 });
 
-const unknownUsers: Scenario = {
-  name: 'unknown-users',
+const suppressed = async (play: Play): Promise<number> => {
+  const events = (await play.sender.inspect?.events('bounced')) ?? [];
+  return events.filter(({ data }) => data.bounced?.suppression_added === true).length;
+};
+
+const unknownUsers = (name: string, refusal: Says): Scenario => ({
+  name,
   about: 'a receiver that knows none of three hundred recipients: all bounce and are suppressed',
   async run(play) {
-    const host = await play.host({ latencyMs: 5, refuse: [{ at: 'rcpt', words: play.words('unknownUser') }] });
+    const host = await play.host({ latencyMs: 5, refuse: [{ at: refusal.at, words: play.said(refusal) }] });
     play.names.domain('gone.test', { 'mx.gone.test': host.address });
     await play.send(people('gone.test', 300));
     const bounced = async () => (await play.sender.bounced()) === 300;
     play.atMost('seconds until all bounced', await play.until(bounced, 60, 'bounces'), 60);
-    const events = (await play.sender.inspect?.events('bounced')) ?? [];
-    play.atLeast('suppressed', events.filter(({ data }) => data.bounced?.suppression_added === true).length, 300);
+    play.atLeast('suppressed', await suppressed(play), 300);
   },
-};
+});
 
-const selective: Scenario = {
-  name: 'selective',
-  about: 'a receiver that refuses every tenth mail for its content: those bounce, the others arrive',
+/** A sender whose refused mails come in a row looks for a while like one whom nobody wants. */
+const selective = (name: string, refused: RegExp, seconds: { good: number; bounced: number }): Scenario => ({
+  name,
+  about: `a receiver that refuses mails for their content, those to ${String(refused)}: these bounce, the others arrive`,
   async run(play) {
     const host = await play.host({
       latencyMs: 5,
-      refuse: [{ at: 'message', to: /0@/, words: play.words('contentRefused') }],
+      refuse: [{ at: 'message', to: refused, words: play.words('contentRefused') }],
     });
     play.names.domain('picky.test', { 'mx.picky.test': host.address });
     const all = people('picky.test', 300);
-    const good = all.filter((one) => !one.includes('0@'));
-    await play.trickle(all, 50);
-    const done = async () =>
-      play.taken(good) === good.length && (await play.sender.bounced()) === all.length - good.length;
-    play.atMost('seconds until all are delivered or bounced', await play.until(done, 60, 'verdicts'), 30);
-    play.atLeast('bounced', await play.sender.bounced(), all.length - good.length);
-    const events = (await play.sender.inspect?.events('bounced')) ?? [];
-    play.atMost('suppressed', events.filter(({ data }) => data.bounced?.suppression_added === true).length, 0);
+    const good = all.filter((one) => !refused.test(one));
+    await play.send(all);
+    const arrived = () => play.taken(good) === good.length;
+    play.atMost(
+      'seconds until all others are delivered',
+      await play.until(arrived, seconds.good, 'the others'),
+      seconds.good,
+    );
+    const given = async () => (await play.sender.bounced()) === all.length - good.length;
+    play.atMost(
+      'seconds more until all refused bounced',
+      await play.until(given, seconds.bounced, 'bounces'),
+      seconds.bounced,
+    );
+    play.atMost('suppressed', await suppressed(play), 0);
   },
-};
+});
 
 export const recipients: readonly Scenario[] = [
-  hotMailbox('hot-mailbox', 0),
-  hotMailbox('hot-mailbox-short', 1),
-  hotMailbox('hot-mailbox-471', 3),
-  greylist('greylist', 0),
-  greylist('greylist-postgrey', 1),
-  greylist('greylist-plain', 4),
-  unknownUsers,
-  selective,
+  hotMailbox('hot-mailbox', profiles.gmail.mailboxRate),
+  hotMailbox('hot-mailbox-short', profiles.appliance.mailboxRate),
+  hotMailbox('hot-mailbox-471', profiles.postfix.mailboxRate),
+  greylist('greylist', profiles.rspamd.greylisted),
+  greylist('greylist-postgrey', profiles.postfix.greylisted),
+  greylist('greylist-plain', profiles.exim.laterOnly),
+  greylist('greylist-spamd', profiles.spamd.greylisted),
+  unknownUsers('unknown-users', profiles.postfix.unknownUser),
+  unknownUsers('unknown-users-outlook', profiles.outlook.unknownUser),
+  selective('selective', /0@/, { good: 30, bounced: 30 }),
+  selective('selective-first', /^u[0-3]?.@/, { good: 180, bounced: 900 }),
 ];

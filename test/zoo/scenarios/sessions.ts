@@ -1,6 +1,7 @@
 /** Sessions that break, and servers that are overloaded. */
 import { people, type Scenario } from '../play.ts';
 import type { Stage } from '../behaviour.ts';
+import { profiles, type Says } from '../profiles.ts';
 
 const diesAtDot: Scenario = {
   name: 'die-at-dot',
@@ -45,12 +46,12 @@ const breaksAt = (name: string, at: Stage, how: 'drop' | 'reset'): Scenario => (
   },
 });
 
-const busy = (name: string, number: number, at: Stage): Scenario => ({
+export const busy = (name: string, refusal: Says): Scenario => ({
   name,
-  about: `a server that is overloaded answers every mail so, at ${at}`,
-  withPostfix: number === 0,
+  about: `a server that is overloaded answers every mail so, at ${refusal.at}`,
+  withPostfix: name === 'busy-outlook',
   async run(play) {
-    const host = await play.host({ latencyMs: 5, refuse: [{ at, words: play.words('serverBusy', number) }] });
+    const host = await play.host({ latencyMs: 5, refuse: [{ at: refusal.at, words: play.said(refusal) }] });
     play.names.domain('busy.test', { 'mx.busy.test': host.address });
     const all = people('busy.test', 500);
     await play.send(all);
@@ -59,6 +60,7 @@ const busy = (name: string, number: number, at: Stage): Scenario => ({
     await play.ask(all, {
       says: /busy|overload|storage|temporar|rests?|resource|load/i,
       never: /can be reached|cannot be reached|greylist|blocked/i,
+      inLanes: true,
     });
     host.behaviour = { latencyMs: 5 };
     // Without a flush the rest of one, two or four minutes ends by itself.
@@ -70,11 +72,11 @@ const busy = (name: string, number: number, at: Stage): Scenario => ({
   },
 });
 
-const senderRate = (name: string, number: number, at: Stage): Scenario => ({
+const senderRate = (name: string, refusal: Says): Scenario => ({
   name,
-  about: `a large receiver defers everything of our address at ${at}`,
+  about: `a large receiver defers everything of our address at ${refusal.at}`,
   async run(play) {
-    const host = await play.host({ latencyMs: 5, refuse: [{ at, words: play.words('senderRate', number) }] });
+    const host = await play.host({ latencyMs: 5, refuse: [{ at: refusal.at, words: play.said(refusal) }] });
     play.names.domain('large.test', { 'mx.large.test': host.address });
     const all = people('large.test', 300);
     await play.send(all);
@@ -83,6 +85,7 @@ const senderRate = (name: string, number: number, at: Stage): Scenario => ({
     await play.ask(all, {
       says: /rate|volume|complaint|deferred|unsolicited|mails? a minute|slow/i,
       never: /can be reached|cannot be reached|greylist/i,
+      inLanes: true,
     });
   },
 });
@@ -109,11 +112,12 @@ export const sessions: readonly Scenario[] = [
   breaksAt('break-at-mail', 'mail', 'drop'),
   breaksAt('reset-at-ehlo', 'ehlo', 'reset'),
   breaksAt('reset-at-rcpt', 'rcpt', 'reset'),
-  busy('busy-outlook', 0, 'message'),
-  busy('busy-at-mail', 1, 'mail'),
-  busy('busy-storage', 2, 'mail'),
-  senderRate('rate-gmail', 0, 'message'),
-  senderRate('rate-yahoo', 1, 'mail'),
-  senderRate('rate-yahoo-connect', 1, 'connect'),
+  busy('busy-outlook', profiles.outlook.busy),
+  busy('busy-at-mail', profiles.sendmail.overloaded),
+  busy('busy-storage', profiles.postfix.noStorage),
+  senderRate('rate-gmail', profiles.gmail.unusualRate),
+  senderRate('rate-yahoo', profiles.yahoo.deferred),
+  senderRate('rate-yahoo-connect', profiles.yahoo.deferredAtGreeting),
+  senderRate('rate-outlook', profiles.outlook.rateLimited),
   tarPit,
 ];

@@ -1,5 +1,6 @@
 /** Many tenants on one operator's hosts: what happens to one is that one's. */
 import { people, type Play, type Scenario } from '../play.ts';
+import { profiles } from '../profiles.ts';
 import type { Behaviour } from '../behaviour.ts';
 
 const TENANTS = 20;
@@ -57,7 +58,10 @@ const tenantBlocklist: Scenario = {
   async run(play) {
     const operator = 'gslb.pphosted.com';
     const healthy = await tenants(play, operator);
-    const strict = await play.host({ latencyMs: 5, refuse: [{ at: 'rcpt', words: play.words('tenantBlocklist') }] });
+    const strict = await play.host({
+      latencyMs: 5,
+      refuse: [{ at: 'rcpt', words: play.said(profiles.outlook.blockedByTenant) }],
+    });
     play.names.domain('strict.test', { [`mxa-00strict.${operator}`]: strict.address });
     await play.send(people('strict.test', 5));
     await play.pass(2);
