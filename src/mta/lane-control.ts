@@ -370,6 +370,11 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
         return outcome;
       }
       const about = subjectOfOutcome(outcome);
+      // The server is well where it answers for one recipient or one mail: such answers make the lane grow like accepted mail.
+      if (about === 'recipient' || about === 'message' || about === 'domain') {
+        const isFull = deps.viewOf(lane).slots >= state.throttle.limit;
+        throttled(lane, state, succeeded(state.throttle, limitsOf(state), isFull, now));
+      }
       const result = learnt(lane, state, part, outcome, about);
       const touchesLane = about !== 'recipient' && about !== 'message' && about !== 'domain';
       if (touchesLane)

@@ -172,9 +172,15 @@ function hostWait(name: string, wait: GateWait, count: number, clock: Clock): La
     };
   const others = count > 1 ? ` and ${String(count - 1)} more` : '';
   const tries = wait.why === 'probing' ? ' One connection is trying now.' : '';
-  const message = `${name}${others} cannot be reached, or breaks its sessions${said}.${tries}`;
+  const message = `${name}${others} ${didWhat[wait.how]}${said}.${tries}`;
   return { reason: 'destination_parked', message, since, until, by: 'receiver', stops: true };
 }
+
+const didWhat = {
+  unreachable: 'cannot be reached',
+  refused: 'refuses connections from us',
+  broken: 'breaks off while it takes a mail',
+} as const;
 
 function paceWait(state: LaneState, given: LaneLimits | null, name: string, now: number): LaneWait | null {
   const { pace } = state;

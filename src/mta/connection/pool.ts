@@ -231,18 +231,19 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
       opening.delete(controller);
       host.dialling--;
       use(host, lane, -1);
-      host.gate = dialFailed(host.gate, 0, 'a fault of ours', clock.monotonic(), random());
+      host.gate = dialFailed(host.gate, 0, { text: 'a fault of ours' }, clock.monotonic(), random());
       adjust(host, -1);
       throw error;
     }
     opening.delete(controller);
     host.dialling--;
-    const standing = host.open - host.dialling;
+    // The one that has failed is counted until it is gone.
+    const standing = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
     if (opened.kind === 'failed') {
       use(host, lane, -1);
       // Nothing was dialled where this machine has no descriptor left.
       if (opened.ours !== true)
-        host.gate = dialFailed(host.gate, standing - 1, opened.reply?.text ?? opened.text, clock.monotonic(), random());
+        host.gate = dialFailed(host.gate, standing, saidBy(opened), clock.monotonic(), random());
       adjust(host, -1);
       return opened;
     }
@@ -426,3 +427,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     },
   };
 }
+
+/** What the host said or did instead of letting us in. */
+const saidBy = ({ reply, text }: Extract<OpenResult, { kind: 'failed' }>): { text: string; isRefusal: boolean } =>
+  reply === null ? { text, isRefusal: false } : { text: `${String(reply.code)} ${reply.text}`, isRefusal: true };
