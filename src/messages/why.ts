@@ -21,6 +21,7 @@ export const waitReasons = [
   'receiver_refuses_us',
   'receiver_overloaded',
   'receiver_resting',
+  'tls_required',
   'destination_parked',
   'connections_in_use',
   'rate_limited',

@@ -115,14 +115,22 @@ const nameOf = ({ site, source }: LaneState): string =>
 
 function restWait({ kind, domain, cause, since, until, isProbing }: Rest, name: string): LaneWait {
   const whom = domain === null ? name : `${domain} (${name})`;
-  const what =
-    kind === 'sender'
-      ? `${whom} refuses mail from us again and again: "${cause}"`
-      : `${whom} cannot take mail now: "${cause}"`;
   const next = isProbing ? ' One mail is trying now.' : ' One mail tries when the rest is over.';
-  const reason = kind === 'sender' ? 'receiver_refuses_us' : 'receiver_overloaded';
-  return { reason, message: `${what}.${next}`, since, until, by: 'receiver', stops: domain === null };
+  const message = `${restMessages[kind](whom)}: "${cause}".${next}`;
+  return { reason: restReasons[kind], message, since, until, by: 'receiver', stops: domain === null };
 }
+
+const restMessages = {
+  sender: (whom: string) => `${whom} refuses mail from us again and again`,
+  load: (whom: string) => `${whom} cannot take mail now`,
+  tls: (whom: string) => `The mail hosts of ${whom} do not have the TLS that is asked for`,
+} as const;
+
+const restReasons = {
+  sender: 'receiver_refuses_us',
+  load: 'receiver_overloaded',
+  tls: 'tls_required',
+} as const;
 
 /** Whether all hosts of the site are closed or full, and what the one says that opens first. */
 function hostsWait(site: Site, source: string | null, pool: Connections, clock: Clock): LaneWait | null {

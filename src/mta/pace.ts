@@ -63,6 +63,15 @@ export function begun(pace: Pace, most: number | null, now: number): Pace {
   return { ...pace, inFlight, nextAt: Math.max(pace.nextAt, now - gap) + gap };
 }
 
+/** It was not begun after all. */
+export function putBack(pace: Pace, most: number | null): Pace {
+  const perMinute = limitOf(pace, most);
+  const inFlight = Math.max(0, pace.inFlight - 1);
+  return perMinute === null
+    ? { ...pace, inFlight }
+    : { ...pace, inFlight, nextAt: pace.nextAt - MINUTE_MS / perMinute };
+}
+
 /** It ended without a word about rate. */
 export const ended = (pace: Pace): Pace => ({ ...pace, inFlight: Math.max(0, pace.inFlight - 1) });
 

@@ -39,7 +39,10 @@ describe('journey: administration', () => {
     app = await startTestApp({
       mailPort: server.port,
       zones: zonesFor('dest.test'),
-      settings: { plans: { tiny: { requestsPerMinute: 1000, mailsPerDay: 3, mailsPerMonth: 4 } } },
+      settings: {
+        plans: { tiny: { requestsPerMinute: 1000, mailsPerDay: 3, mailsPerMonth: 4 } },
+        domains: { grace: '0s' },
+      },
     });
     ({ key: admin } = await app.operator.call('keys.create', { name: 'admin', scopes: [...scopeNames] }));
   });

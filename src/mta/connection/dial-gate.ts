@@ -40,7 +40,13 @@ export interface Standing {
 /** Why a connection has to wait. */
 export type GateWait =
   /** The host was dialled in vain, or its sessions break: nobody dials until then, or until the one that tries is done. */
-  | { why: 'closed' | 'probing'; until: number | null; how: 'unreachable' | 'refused' | 'broken'; cause: string; since: number }
+  | {
+      why: 'closed' | 'probing';
+      until: number | null;
+      how: 'unreachable' | 'refused' | 'broken';
+      cause: string;
+      since: number;
+    }
   /** It allows no more than are open. */
   | { why: 'cap'; until: number | null; cause: string; since: number }
   /** The first connection, or one more than it once allowed, is being opened. */

@@ -241,8 +241,8 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     const standing = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
     if (opened.kind === 'failed') {
       use(host, lane, -1);
-      // Nothing was dialled where this machine has no descriptor left.
-      if (opened.ours !== true)
+      // Nothing was dialled where this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
+      if (opened.ours !== true && !opened.tlsUnsatisfied)
         host.gate = dialFailed(host.gate, standing, saidBy(opened), clock.monotonic(), random());
       adjust(host, -1);
       return opened;
