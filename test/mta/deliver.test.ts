@@ -281,7 +281,10 @@ describe('mta/deliver', () => {
 
     it('takes a refusal beside an open connection for the number that the host allows: no attempt is spent', async () => {
       let sessions = 0;
-      const script = { connect: () => (++sessions > 1 ? '421 4.7.0 too many connections' : '220 hi'), mail: 'hang' } as const;
+      const script = {
+        connect: () => (++sessions > 1 ? '421 4.7.0 too many connections' : '220 hi'),
+        mail: 'hang',
+      } as const;
       const server = await serve({ script });
       const site = siteOf(hostAt(server.port));
       const busy = send(site);
