@@ -124,6 +124,8 @@ const MOST_CHANGES = 100;
 /** While one mail finds out whether a rest is over, the others are looked at again after so long. */
 const PROBE_LOOK_MS = 2_000;
 const LULL_MS = 1_000;
+/** A lane that waits for the pool's call is looked at again after so long even where none comes. */
+const LOOK_AGAIN_MS = 2_000;
 
 const kindOf: Readonly<Partial<Record<Subject, RestKind>>> = { load: 'load', sender: 'sender', tls: 'tls' };
 
@@ -269,7 +271,9 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
 
   function lookWhenOpen(lane: string, state: LaneState, hosts: readonly string[]): void {
     const ends = hosts.flatMap((host) => pool.waitOf(host)?.until ?? []);
-    if (ends.length > 0) wakeAt(lane, state, clock.now() + Math.max(1, Math.min(...ends) - clock.monotonic()));
+    // Where nobody knows when (another lane's dial, say) the pool calls; but what it calls for may be gone by then.
+    const wait = ends.length === 0 ? LOOK_AGAIN_MS : Math.max(1, Math.min(...ends) - clock.monotonic());
+    wakeAt(lane, state, clock.now() + wait);
   }
 
   function isLimited(lane: string, state: LaneState): boolean {
@@ -420,11 +424,14 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     history: (lane) => [...(states.get(lane)?.changes ?? [])],
     lanesWanting(host) {
       const users = byHost.get(host);
-      if (users === undefined || users.size < 2) return users === undefined ? none : [...users];
+      if (users === undefined) return none;
       return [...users].filter((lane) => {
         const state = states.get(lane);
         const { waiting, slots } = deps.viewOf(lane);
-        return state !== undefined && waiting > 0 && slots < mostSlots(lane, state);
+        if (state === undefined) return false;
+        // A worker without a connection is about to ask for one.
+        if (slots > hostsOf(state).reduce((sum, one) => sum + pool.usedBy(one, lane), 0)) return true;
+        return waiting > 0 && slots < mostSlots(lane, state);
       });
     },
     tryNow(lane, domain) {
