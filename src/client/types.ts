@@ -849,7 +849,21 @@ export interface Why {
 
     /** What the recipient waits for. */
     reason: Open<
-      'finished' | 'scheduled' | 'held' | 'being_sent' | 'waiting_for_retry' | 'destination_parked' | 'queued'
+      | 'finished'
+      | 'scheduled'
+      | 'held'
+      | 'being_sent'
+      | 'waiting_for_retry'
+      | 'dns_trouble'
+      | 'resolving'
+      | 'receiver_refuses_us'
+      | 'receiver_overloaded'
+      | 'receiver_resting'
+      | 'tls_required'
+      | 'destination_parked'
+      | 'connections_in_use'
+      | 'rate_limited'
+      | 'queued'
     >;
 
     /** The same for people. */
