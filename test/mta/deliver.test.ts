@@ -286,13 +286,14 @@ describe('mta/deliver', () => {
         mail: 'hang',
       } as const;
       const server = await serve({ script });
-      const site = siteOf(hostAt(server.port));
+      const host = hostAt(server.port);
+      const site = siteOf(host);
       const busy = send(site);
       await server.reached('mail', 1);
       const reached = await reach(deps, site, mail);
       assert.ok(reached.kind === 'wait');
       assert.equal(reached.refusal, '4.7.0 too many connections');
-      assert.deepEqual(pool.capOf(hostKey(site.hosts[0] as Host))?.cap, 1);
+      assert.deepEqual(pool.capOf(hostKey(host))?.cap, 1);
       assert.deepEqual(waitsOf(await send(site)), ['cap']);
       assert.equal(server.sessions.length, 2, 'nobody is dialled meanwhile');
       for (const session of server.sessions) session.reset();
