@@ -172,6 +172,26 @@ describe('mta/lane-control', () => {
     assert.equal(control.restUntil(LANE, part), null);
   });
 
+  it('a probe that is answered with something else lets the next one try', () => {
+    many(5, () => said('sender', 550));
+    clock.advance(2 * MINUTE);
+    learn(said('load', 451));
+    assert.equal(control.restUntil(LANE, part), null);
+    many(9, () => said('load', 451));
+    clock.advance(MINUTE);
+    learn(said('sender', 550));
+    assert.deepEqual(control.resting().map(({ rest }) => [rest.kind, rest.isProbing]), [['sender', false]]);
+  }); // prettier-ignore
+
+  it('a try that is asked for by hand does not wait for one that is under way', () => {
+    many(5, () => said('sender', 550));
+    clock.advance(2 * MINUTE);
+    control.begin(LANE, part);
+    assert.notEqual(control.restUntil(LANE, part), null);
+    control.tryNow(LANE, 'dest.test');
+    assert.equal(control.restUntil(LANE, part), null);
+  });
+
   it("an operator's lane rests for one domain until three of them are answered so", () => {
     control.meet('farm', farm, null);
     const at = (domain: string): Part => ({ account: 'acc_1', domain });
@@ -226,7 +246,7 @@ describe('mta/lane-control', () => {
   });
 
   it("the operator's limits bind, and are told as theirs", () => {
-    given = { connections: 1, perMinute: 30, note: 'by hand', since: NOW - 5 };
+    given = { connections: 1, perMinute: 30, note: 'by hand', since: NOW - 5, until: null };
     assert.equal(control.slots(LANE), 1);
     control.begin(LANE, part);
     assert.equal(control.slots(LANE), 0, 'one in two seconds');
