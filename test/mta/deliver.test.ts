@@ -342,6 +342,25 @@ describe('mta/deliver', () => {
     way.lease.giveBack();
   });
 
+  it('takes no idle connection to a worse host while the better one is only busy', async () => {
+    const [better, worse] = [await serve({ script: { mail: 'hang' } }), await serve()];
+    const [first, second] = [
+      { ...hostAt(better.port, 'mx0.dest.test'), preference: 10 },
+      { ...hostAt(worse.port), preference: 20 },
+    ];
+    await send(siteOf(second));
+    const busy = [send(siteOf(first))];
+    await better.reached('mail', 1);
+    busy.push(send(siteOf(first)));
+    await better.reached('mail', 2);
+    assert.equal(idleWay(deps, siteOf(first, second), mail) === null, true);
+    for (const session of better.sessions) session.reset();
+    await Promise.all(busy);
+    const way = idleWay(deps, siteOf(first, second), mail);
+    assert.equal(way?.host.name, 'mx1.dest.test', 'but where that is dead');
+    way?.lease.giveBack();
+  });
+
   it('spends no attempt where the program stops', async () => {
     const server = await serve();
     await pool.drain();
