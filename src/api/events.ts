@@ -59,7 +59,9 @@ const EventsQuery = z.strictObject({
     .describe('Cursor or event id: the events before it; `end` for the newest ones. Not together with `after`.'),
   type: listParameter(allEventTypes)
     .optional()
-    .describe('Kinds, separated by commas. Without it: sent, delivered, opened, clicked, bounced, complained.'),
+    .describe(
+      'Kinds, separated by commas or one by one. Without it: sent, delivered, opened, clicked, bounced, complained.',
+    ),
   message_id: messageId().optional(),
   recipient: z.string().max(320).optional(),
   batch_id: batchId().optional(),

@@ -11,6 +11,7 @@ import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { timeMember } from './query.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
@@ -131,7 +132,7 @@ function createRoute(deps: KeysDeps): Route {
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
           ttl: z.int().min(1).max(LONGEST_TTL_S).optional().describe('Lifetime in seconds. Not together with `expires_at`.'),
-          expires_at: z.iso.datetime({ offset: true }).optional().describe('When it ends; never where not given.'),
+          expires_at: timeMember().optional().describe('When it ends; never where not given.'),
           replaces: z.string().max(64).optional().describe('Id of the key it takes the place of.'),
           revoke_after: z
             .int()

@@ -24,7 +24,7 @@ import type { Rows } from '../storage/rows.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { booleanParameter, listParameter, repeatedParameter, timeParameter } from './query.ts';
+import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
 import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
@@ -164,7 +164,7 @@ export const senderOf = ({ caller, requestId }: Call<object, object, unknown>): 
 
 const listQuery = z.strictObject({
   ...pageParameters(),
-  status: listParameter(deliveryStatuses).optional().describe('Statuses, separated by commas.'),
+  status: listParameter(deliveryStatuses).optional().describe('Statuses, separated by commas or one by one.'),
   to: z.string().max(320).optional().describe('Address of any recipient.'),
   from: z.string().max(320).optional().describe('Address of the sender.'),
   subject: z
@@ -173,9 +173,9 @@ const listQuery = z.strictObject({
     .max(200)
     .optional()
     .describe('Beginnings of words of the subject; looks 30 days back unless `created_after` says otherwise.'),
-  tag: repeatedParameter(z.string().max(128), 10)
+  tag: textsParameter(z.string().max(128), 10)
     .optional()
-    .describe('Tag; repeat it for several, which must all be there.'),
+    .describe('Tags, separated by commas or one by one, which must all be there.'),
   metadata: z
     .record(z.string().max(64), z.string().max(500))
     .optional()

@@ -130,11 +130,11 @@ function pathParameters(route: Route, schemas: Schemas): Json[] {
   }));
 }
 
-/** A list in one value is split at commas; a list that may be repeated is "exploded"; an object has its keys in brackets. */
+/** A list may be repeated ("exploded", which all generators of clients know) or have commas; an object has its keys in brackets. */
 function queryParameters(route: Route, schemas: Schemas): Json[] {
-  return propertiesOf(route.query, schemas).map(({ name, schema, input, required }) => {
+  return propertiesOf(route.query, schemas).map(({ name, schema, required }) => {
     const { description, ...rest } = schema;
-    const style = schema['type'] === 'array' ? { style: 'form', explode: input['type'] !== 'string' } : {};
+    const style = schema['type'] === 'array' ? { style: 'form', explode: true } : {};
     const deep = schema['type'] === 'object' ? { style: 'deepObject', explode: true } : {};
     return {
       name,
@@ -151,7 +151,6 @@ function queryParameters(route: Route, schemas: Schemas): Json[] {
 interface Property {
   name: string;
   schema: Json;
-  input: Json;
   required: boolean;
 }
 
@@ -164,7 +163,7 @@ function propertiesOf(object: z.ZodType | undefined, schemas: Schemas): Property
     const output = schemas.of(schema, 'output');
     const { default: preset, ...described } = output['type'] === undefined ? input : output;
     const withDefault = preset === undefined ? described : { ...described, default: preset };
-    return { name, schema: withDefault, input, required: !schema.safeParse(undefined).success };
+    return { name, schema: withDefault, required: !schema.safeParse(undefined).success };
   });
 }
 

@@ -17,7 +17,7 @@ import {
 } from '../suppressions/suppression-store.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { timeParameter } from './query.ts';
+import { timeMember, timeParameter } from './query.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
@@ -72,7 +72,7 @@ const NewSuppressions = z
     reason: z.enum(suppressionReasons).optional().describe('`manual` where not given.'),
     note: z.string().max(LONGEST_NOTE).optional(),
     stream: z.string().max(32).optional().describe('Slug of the stream it is for; the whole account where not given.'),
-    expires_at: z.iso.datetime({ offset: true }).optional().describe('When it ends; never where not given.'),
+    expires_at: timeMember().optional().describe('When it ends; never where not given.'),
   })
   .meta({ id: 'NewSuppressions' });
 

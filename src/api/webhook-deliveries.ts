@@ -16,6 +16,7 @@ import { findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { timeMember } from './query.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
 import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
@@ -234,7 +235,6 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
 }
 
 function replayRoute(deps: WebhookDeliveriesDeps): Route {
-  const time = () => z.iso.datetime({ offset: true });
   return route(
     {
       method: 'POST',
@@ -248,8 +248,8 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       params,
       body: z
         .strictObject({
-          since: time().describe('Events from this time on.'),
-          until: time().optional().describe('Events before this time; now where not given.'),
+          since: timeMember().describe('Events from this time on.'),
+          until: timeMember().optional().describe('Events before this time; now where not given.'),
           only: z.enum(['failed', 'all']).optional().describe('`failed` where not given.'),
           types: z.array(eventType()).min(1).max(10).optional().describe('Only these kinds, out of those it is told of.'),
         })

@@ -131,17 +131,22 @@ export async function rotateDkim(
   const now = deps.clock.now();
   const taken = keys.map(({ selector }) => selector);
   const fresh = await makeDkimKeys(deps, { domainId: row.id, now, state: 'pending', taken });
-  await deps.db.commit.transact(async (tx) => {
+  const rotated = await deps.db.commit.transact(async (tx) => {
+    // The keys took a while to make: the domain may have been deleted meanwhile.
+    const [current] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [row.id]);
+    if (current === undefined) throw noSuchDomain();
     // What never signed leaves nothing behind that its record is needed for.
     await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
     const staying = keys.filter(({ state }) => state !== 'pending');
     const all = [...staying, ...fresh];
     await insertRows(tx, [{ dkim_keys: fresh }]);
     const seen = new Set(atOnce ? fresh.map(({ id }) => id) : []);
-    await insertRows(tx, [together({ row, keys: await activateKeys(tx, all, { seen, now }) })]);
+    const after = { row: current, keys: await activateKeys(tx, all, { seen, now }) };
+    await insertRows(tx, [together(after)]);
+    return after;
   });
   deps.changed?.(row.name);
-  return findDomain(deps, { accountId: null, nameOrId: row.id });
+  return rotated;
 }
 
 /**
