@@ -19,6 +19,7 @@ import {
   type EventPage,
 } from '../events/event-log.ts';
 import { createEventTail, type EventTail, type Follower } from '../events/tail.ts';
+import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
@@ -28,6 +29,7 @@ import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
 import { batchId, Event, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
+import { testFilter } from './test-mode.ts';
 
 export interface EventsDeps {
   db: Pick<Database, 'read' | 'fast'>;
@@ -123,7 +125,7 @@ async function read(deps: EventsDeps, tail: EventTail, call: EventsCall): Promis
     deps,
     tail,
     call,
-    filter: filterOf(caller.accountId, query),
+    filter: filterOf(caller, query),
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
     list: `${PATH} ${caller.accountId}`,
   };
@@ -144,9 +146,10 @@ async function read(deps: EventsDeps, tail: EventTail, call: EventsCall): Promis
 /** A stream is sent only to who asks for it by name. */
 const streams = ['text/event-stream', 'application/x-ndjson'] as const;
 
-function filterOf(accountId: string, query: z.output<typeof EventsQuery>): EventFilter {
+function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
+  const test = testFilter(caller, query.test);
   return {
-    accountId,
+    accountId: caller.accountId,
     ...(query.type === undefined ? {} : { types: query.type }),
     ...(query.message_id === undefined ? {} : { messageId: query.message_id }),
     ...(query.recipient === undefined ? {} : { recipient: soughtAddress(query.recipient) }),
@@ -154,7 +157,7 @@ function filterOf(accountId: string, query: z.output<typeof EventsQuery>): Event
     ...(query.tag === undefined ? {} : { tag: query.tag }),
     ...(query.occurred_after === undefined ? {} : { occurredAfter: query.occurred_after }),
     ...(query.occurred_before === undefined ? {} : { occurredBefore: query.occurred_before }),
-    ...(query.test === undefined ? {} : { test: query.test }),
+    ...(test === undefined ? {} : { test }),
   };
 }
 

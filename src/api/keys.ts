@@ -2,10 +2,11 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import { actorOf } from '../keys/caller.ts';
-import { inheriting, mayGrant } from '../keys/grant.ts';
+import { actorOf, type Caller } from '../keys/caller.ts';
+import { inheriting, mayGrant, mayManage } from '../keys/grant.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
 import { createKey, findKey, pageOfKeys, revokeKey, toKeyRecord, updateKey } from '../keys/key-store.ts';
+import type { KeyRequest } from '../keys/new-key.ts';
 import { scopeNames } from '../keys/scopes.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
@@ -179,10 +180,27 @@ function createRoute(deps: KeysDeps): Route {
         ...(replaces === undefined ? {} : { replaces: { id: replaces, revokeAt: now + 1000 * (revokeAfter ?? 0) } }),
       };
       if (replaces === caller.keyId) refuseLockOut(granted.allowedIps ?? [], ip);
+      else if (replaces !== undefined) await checkReplaced(deps, caller, replaces);
       return replyOf(await createKey(withCallers(deps), request, (made) => rowsOfAnswer(call, replyOf(made))));
     },
   );
 }
+
+/** A key that may do more than the one that asks is not replaced, since that ends it. One that is not there is told of later. */
+async function checkReplaced({ db }: KeysDeps, caller: Caller, id: string): Promise<void> {
+  const [row] = await db.read<ApiKeyRow>('api_keys').where({ id, account_id: caller.accountId });
+  if (row !== undefined) mayManage(caller, requestOf(row), 'replaces');
+}
+
+/** What a key may do, as if it were asked for now. */
+const requestOf = (row: ApiKeyRow): KeyRequest => ({
+  name: row.name,
+  mode: row.mode,
+  scopes: JSON.parse(row.scopes_json) as string[],
+  domains: JSON.parse(row.domains_json) as string[],
+  allowedIps: JSON.parse(row.allowed_ips_json) as string[],
+  expiresAt: row.expires_at,
+});
 
 function endOf(body: { ttl?: number | undefined; expires_at?: string | undefined }, now: number): number | null {
   if (body.ttl !== undefined && body.expires_at !== undefined)
@@ -284,7 +302,7 @@ function revokeRoute(deps: KeysDeps): Route {
       operationId: 'revokeKey',
       summary: 'Revoke an API key',
       description:
-        'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself; one that is revoked already stays as it is.',
+        'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself, and others that may do no more than it may; one that is revoked already stays as it is.',
       tag: 'keys',
       scope: ['key'],
       params,
@@ -292,7 +310,10 @@ function revokeRoute(deps: KeysDeps): Route {
     },
     async (call) => {
       const reply: Reply = { status: 204, body: null };
-      await revokeKey(withCallers(deps), refOf(call), () => rowsOfAnswer(call, reply));
+      await revokeKey(withCallers(deps), refOf(call), (row) => {
+        if (row.id !== call.caller.keyId) mayManage(call.caller, requestOf(row), 'id');
+        return rowsOfAnswer(call, reply);
+      });
       return reply;
     },
   );

@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { renewSubmitted } from '../mail/submitted.ts';
@@ -33,6 +34,7 @@ import { senderOf } from './messages.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { Attempt, batchId, Message, messageId } from './records.ts';
 import { route, type Reply, type Route } from './route.ts';
+import { reachOf } from './test-mode.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
 
 export interface MessageActionsDeps {
@@ -64,8 +66,8 @@ export function messageActionRoutes(deps: MessageActionsDeps): Route[] {
   ];
 }
 
-async function known({ db }: Pick<MessageActionsDeps, 'db'>, accountId: string, id: string): Promise<MessageRow> {
-  const row = await findMessage(db.read, accountId, id);
+async function known({ db }: Pick<MessageActionsDeps, 'db'>, caller: Caller, id: string): Promise<MessageRow> {
+  const row = await findMessage(db.read, reachOf(caller), id);
   if (row === undefined) throw noMessage();
   return row;
 }
@@ -90,7 +92,7 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
       responses: { 200: { description: 'The attempts.', schema: AttemptList } },
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller.accountId, id);
+      const row = await known(deps, caller, id);
       return { status: 200, body: { object: 'list', data: await attemptsOf(deps.db.read, row.id, MOST_ATTEMPTS) } };
     },
   );
@@ -126,7 +128,7 @@ function whyRoute(deps: MessageActionsDeps): Route {
       responses: { 200: { description: 'The reasons.', schema: Why } },
     },
     async ({ params: { id }, caller, now }) => {
-      const row = await known(deps, caller.accountId, id);
+      const row = await known(deps, caller, id);
       const recipients = await whyWaiting(deps, row, now);
       return { status: 200, body: { object: 'why', message_id: row.id, recipients } };
     },
@@ -165,7 +167,7 @@ function contentRoute(deps: MessageActionsDeps): Route {
       responses: { 200: { description: 'The body.', schema: Content } },
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller.accountId, id);
+      const row = await known(deps, caller, id);
       const content = await contentOf(deps.db.read, row.content_id);
       const files = await attachmentsOf(deps.db.read, row.content_id);
       const attachments = files.map(({ filename, content_type, cid, disposition, bytes }) => ({ filename, content_type, content_id: cid, disposition, size: bytes.length })); // prettier-ignore
@@ -185,12 +187,13 @@ function cancelRoute(deps: MessageActionsDeps): Route {
       description: 'Whatever of it has not been sent yet, as long as it is not on the wire.',
       tag: 'messages',
       scope: ['message:cancel'],
+      touches: 'mail',
       params,
       responses: { 200: { description: 'The message.', schema: Message } },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller.accountId, call.params.id);
+      const row = await known(deps, call.caller, call.params.id);
       const answered = answerWith(call, messageRecord);
       await cancelMessage(deps.change, row.id, answered.together);
       return answered.reply();
@@ -218,6 +221,7 @@ function moveRoute(deps: MessageActionsDeps): Route {
       description: 'Of a message that has not been tried yet. A time up to five minutes in the past means now.',
       tag: 'messages',
       scope: ['message:cancel'],
+      touches: 'mail',
       params,
       body: Move,
       bodyExamples: { later: { summary: 'Another time', value: { send_at: '2026-02-01T08:00:00+01:00' } } },
@@ -225,7 +229,7 @@ function moveRoute(deps: MessageActionsDeps): Route {
       problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'invalid_send_at', 'invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller.accountId, call.params.id);
+      const row = await known(deps, call.caller, call.params.id);
       const sendAt = checkSendAt(call.body.send_at, call.now, 'send_at');
       const answered = answerWith(call, messageRecord);
       await rescheduleMessage(deps.change, row, sendAt, answered.together);
@@ -244,12 +248,13 @@ function resendRoute(deps: MessageActionsDeps): Route {
       description: 'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
       tag: 'messages',
       scope: ['send'],
+      touches: 'mail',
       params,
       responses: { 202: { description: 'The new message.', schema: Message, headers: { Location: 'Path of the new message.' } } },
       problems: ['invalid_state', 'domain_not_verified', 'domain_not_allowed', 'sending_paused', 'recipient_suppressed', 'unknown_stream', 'quota_exceeded'],
     },
     async (call) => {
-      const row = await known(deps, call.caller.accountId, call.params.id);
+      const row = await known(deps, call.caller, call.params.id);
       // As for reading: the answer shows the message.
       if (!scopeAllows(call.caller.scopes, 'message:read') && row.key_id !== call.caller.keyId) throw noMessage();
       const sent: { reply: Reply | null } = { reply: null };
@@ -337,9 +342,11 @@ const BatchStatus = z
 const BATCHES = '/v1/batches';
 const batchParams = z.object({ id: batchId() });
 
-async function batchOf({ db }: MessageActionsDeps, accountId: string, id: string): Promise<BatchRow> {
+async function batchOf({ db }: MessageActionsDeps, caller: Caller, id: string): Promise<BatchRow> {
+  const { accountId, onlyTest } = reachOf(caller);
   const [row] = await db.fast.all<BatchRow>('SELECT * FROM batches WHERE id = ? AND account_id = ?', [id, accountId]);
-  if (row === undefined) throw new Problem('not_found', 'There is no such batch.', { field: 'id' });
+  if (row === undefined || (onlyTest && row.test === 0))
+    throw new Problem('not_found', 'There is no such batch.', { field: 'id' });
   return row;
 }
 
@@ -370,6 +377,7 @@ function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
       const list = listName(`${BATCHES} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
       const asked = db.read<BatchRow>('batches').where({ account_id: caller.accountId });
+      if (reachOf(caller).onlyTest) asked.andWhere({ test: 1 });
       const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
       return pageReply(cursors, list, `${BATCHES}${withoutCursors(search)}`, wanted, {
         data: rows.map((row) => ({ ...batchHead(row), counts: null })),
@@ -395,7 +403,7 @@ function batchRoute(deps: MessageActionsDeps): Route {
       responses: { 200: { description: 'The batch.', schema: BatchStatus } },
     },
     async ({ params: { id }, caller }) => {
-      const row = await batchOf(deps, caller.accountId, id);
+      const row = await batchOf(deps, caller, id);
       return { status: 200, body: batchStatus(row, await batchCounts(deps.db.fast, row.id)) };
     },
   );
@@ -411,12 +419,13 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       description: 'Whatever of it has not been sent yet. What is on the wire or finished stays as it is.',
       tag: 'batches',
       scope: ['message:cancel'],
+      touches: 'mail',
       params: batchParams,
       responses: { 200: { description: 'The batch.', schema: BatchStatus } },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const row = await batchOf(deps, call.caller.accountId, call.params.id);
+      const row = await batchOf(deps, call.caller, call.params.id);
       const answered = answerWith(call, (counts: StatusCounts) => batchStatus(row, counts));
       if ((await cancelBatch(deps.change, row.id, answered.together)) === 0)
         throw new Problem('invalid_state', 'nothing of this batch can be canceled any more');

@@ -1,11 +1,13 @@
 /** What came back for a message, by mail: the list of it, and each as it came. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
+import type { Caller } from '../keys/caller.ts';
 import { findMessage } from '../messages/message-store.ts';
 import { rawReport, reportsOf } from '../messages/message-reports.ts';
 import type { Database } from '../storage/database.ts';
 import { messageId } from './records.ts';
 import { route, type Route } from './route.ts';
+import { reachOf } from './test-mode.ts';
 
 export interface MessageReportsDeps {
   db: Pick<Database, 'read' | 'fast'>;
@@ -37,8 +39,8 @@ export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
   return [listRoute(deps), rawRoute(deps)];
 }
 
-async function known({ db }: MessageReportsDeps, accountId: string, id: string): Promise<void> {
-  const row = await findMessage(db.read, accountId, id);
+async function known({ db }: MessageReportsDeps, caller: Caller, id: string): Promise<void> {
+  const row = await findMessage(db.read, reachOf(caller), id);
   if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
 }
 
@@ -57,7 +59,7 @@ function listRoute(deps: MessageReportsDeps): Route {
       responses: { 200: { description: 'The reports.', schema: ReportList } },
     },
     async ({ params: { id }, caller }) => {
-      await known(deps, caller.accountId, id);
+      await known(deps, caller, id);
       return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.read, id) } };
     },
   );
@@ -77,7 +79,7 @@ function rawRoute(deps: MessageReportsDeps): Route {
       responses: { 200: { description: 'The mail.', types: ['message/rfc822'] } },
     },
     async ({ params: { id, report_id: report }, caller }) => {
-      await known(deps, caller.accountId, id);
+      await known(deps, caller, id);
       const bytes = await rawReport(deps.db.fast, id, report);
       if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
       return { status: 200, bytes, type: 'message/rfc822' };

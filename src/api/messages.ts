@@ -18,6 +18,7 @@ import type { SendLimits } from '../messages/send-limits.ts';
 import { sendSchemas } from '../messages/send-schema.ts';
 import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
+import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress, soughtDomain } from '../mail/address.ts';
 import type { Rows } from '../storage/rows.ts';
@@ -28,6 +29,7 @@ import { booleanParameter, listParameter, textsParameter, timeParameter } from '
 import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
+import { reachOf, testFilter } from './test-mode.ts';
 
 export interface MessagesDeps {
   db: Pick<Database, 'read' | 'fast'>;
@@ -63,6 +65,7 @@ function sendRoute(deps: MessagesDeps): Route {
         'The single form has `to`; the bulk form has `recipients`, each of which is a message of its own and may override any shared member. A 202 means that the mail is stored durably and will be delivered or reported.',
       tag: 'messages',
       scope: ['send', 'campaign'],
+      touches: 'mail',
       scopeFor: (body) => (body['recipients'] == null ? 'send' : 'campaign'),
       body: z.union([
         SingleMessage.partial({ from: true, subject: true }).meta({
@@ -221,7 +224,7 @@ function listRoute({ db, cursors }: MessagesDeps): Route {
       const { query, caller } = call;
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const { messages, hasMore } = await listMessages(db.read, filterOf(call.now, caller.accountId, query), {
+      const { messages, hasMore } = await listMessages(db.read, filterOf(call.now, caller, query), {
         newestFirst: query.sort !== 'created_at',
         ...wanted,
       });
@@ -235,7 +238,7 @@ function listRoute({ db, cursors }: MessagesDeps): Route {
   );
 }
 
-function filterOf(now: number, accountId: string, query: z.output<typeof listQuery>): MessageFilter {
+function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>): MessageFilter {
   const { created_after, subject } = query;
   const came =
     query.request_id === undefined ? null : (idTime(query.request_id) ?? Number.MAX_SAFE_INTEGER) - MOST_AHEAD_MS;
@@ -260,13 +263,13 @@ function filterOf(now: number, accountId: string, query: z.output<typeof listQue
     requestId: query.request_id,
     opened: query.opened,
     clicked: query.clicked,
-    test: query.test,
+    test: testFilter(caller, query.test),
   };
   const given = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined)) as Omit<
     MessageFilter,
     'accountId'
   >;
-  return { accountId, ...given };
+  return { accountId: caller.accountId, ...given };
 }
 
 function readRoute({ db }: MessagesDeps): Route {
@@ -291,7 +294,7 @@ function readRoute({ db }: MessagesDeps): Route {
       problems: ['invalid_parameter'],
     },
     async ({ params, query, caller }) => {
-      const row = await findMessage(db.read, caller.accountId, params.id);
+      const row = await findMessage(db.read, reachOf(caller), params.id);
       const mayReadAll = scopeAllows(caller.scopes, 'message:read');
       // What another key sent looks like nothing at all, as does another account's message.
       if (row === undefined || (!mayReadAll && row.key_id !== caller.keyId))

@@ -56,6 +56,11 @@ The version stands in the path. Endpoints end no earlier than 12 months after no
     'Retry-After': ['integer', 'Seconds to wait before trying again.'],
     'WWW-Authenticate': ['string', 'What kind of key is needed (RFC 6750).'],
     'Idempotency-Replayed': ['boolean', 'This is the answer to an earlier request with the same Idempotency-Key.'],
+    'Idempotency-First-Answer': ['string', 'When the answer that is given again was first given, RFC 3339.'],
+    'Idempotency-Warning': [
+      'string',
+      'Only on a refusal that is given again: that it is, and how to have the request tried again.',
+    ],
     'Idempotency-Mismatch': ['boolean', 'That earlier request had another body.'],
   },
   responses: {

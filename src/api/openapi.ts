@@ -9,6 +9,7 @@ import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
 import { webhookSection } from './openapi-webhooks.ts';
 import { openRoute } from './route.ts';
+import { writesShared } from './test-mode.ts';
 import type { ResponseDeclaration, Route } from './route.ts';
 
 /** The route that publishes the document: it needs no key, since it is there to be imported. */
@@ -97,6 +98,7 @@ function operation(route: Route, schemas: Schemas): Json {
     description: route.description,
     tags: [route.tag],
     'x-required-scopes': route.scope ?? [],
+    ...(route.scope === null ? {} : { 'x-test-keys': writesShared(route) ? 'refused' : 'allowed' }),
     ...(route.scope === null ? { security: [] } : {}),
     ...(route.deprecated === undefined ? {} : { deprecated: true }),
     ...(parameters.length === 0 ? {} : { parameters }),
@@ -187,7 +189,13 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
     { description, schema: { type: 'string' } },
   ]);
   const replay =
-    route.method === 'POST' ? { ...headerRef('Idempotency-Replayed'), ...headerRef('Idempotency-Mismatch') } : {};
+    route.method === 'POST'
+      ? {
+          ...headerRef('Idempotency-Replayed'),
+          ...headerRef('Idempotency-First-Answer'),
+          ...headerRef('Idempotency-Mismatch'),
+        }
+      : {};
   return {
     description: declared.description,
     headers: { ...commonHeaders(), ...replay, ...(Object.fromEntries(own) as Json) },
@@ -215,6 +223,14 @@ function problemStatuses(route: Route): number[] {
   for (const code of route.problems ?? []) add(catalogue[code].status);
   return [...statuses].sort((a, b) => a - b);
 }
+
+/** On a refusal that is given again. */
+const replayHeaders = [
+  'Idempotency-Replayed',
+  'Idempotency-First-Answer',
+  'Idempotency-Warning',
+  'Idempotency-Mismatch',
+];
 
 const commonHeaderNames = [
   'X-Request-Id', 'X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset', 'RateLimit', 'RateLimit-Policy',
@@ -280,6 +296,7 @@ function problemResponse(status: number): Json {
   const extra = {
     ...(status === 429 || status >= 500 ? headerRef('Retry-After') : {}),
     ...(status === 401 ? headerRef('WWW-Authenticate') : {}),
+    ...(status < 500 && status !== 429 ? Object.assign({}, ...replayHeaders.map(headerRef)) : {}),
   };
   return {
     description: openapiText.responses[status]?.description ?? 'The request was refused.',

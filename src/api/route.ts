@@ -92,6 +92,11 @@ export interface Declaration<Params, Query, Body> {
   tag: string;
   /** Any one of these scopes opens it; null = it answers without a key. */
   scope: readonly [Scope, ...Scope[]] | null;
+  /**
+   * What it changes. `mail`: messages alone, looked up through `reachOf`, so that a test key has simulated ones only; `nothing`:
+   * it only computes. Otherwise what live and test mail share (domains, templates, keys, ...): a test key may not, unless it only reads.
+   */
+  touches?: 'mail' | 'nothing';
   /** For the endpoint whose scope depends on the body: the scope this one needs, out of those above. */
   scopeFor?: (body: JsonObject) => Scope;
   params?: z.ZodType<Params>;

@@ -12,9 +12,11 @@ import {
   type StatLine,
   type StatsQuery,
 } from '../events/stats-store.ts';
+import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
 import { booleanParameter, timeParameter } from './query.ts';
 import { route, type Route } from './route.ts';
+import { testFilter } from './test-mode.ts';
 
 export interface StatsDeps {
   db: Pick<Database, 'read'>;
@@ -104,7 +106,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         problems: ['invalid_parameter', 'mutually_exclusive_fields'],
       },
       async ({ query: asked, caller, now }) => {
-        const wanted = wantedStats(caller.accountId, asked, now);
+        const wanted = wantedStats(caller, asked, now);
         const whole = wanted.by === null ? null : readStats(db.read, { ...wanted, bucket: 'total', by: null });
         const [lines, total] = await Promise.all([readStats(db.read, wanted), whole]);
         return { status: 200, body: await statsRecord(wanted, lines, total ?? lines) };
@@ -113,7 +115,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
   ];
 }
 
-function wantedStats(accountId: string, asked: z.output<typeof query>, now: number): StatsQuery {
+function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number): StatsQuery {
   const {
     by = null,
     bucket = by === null ? 'day' : 'total',
@@ -122,8 +124,8 @@ function wantedStats(accountId: string, asked: z.output<typeof query>, now: numb
     domain,
     provider,
     template_id: template,
-    test = false,
   } = asked;
+  const test = testFilter(caller, asked.test) ?? false;
   if ((tag !== undefined || by === 'tag') && (template !== undefined || by === 'template'))
     throw new Problem('mutually_exclusive_fields', 'tags and templates are not counted together: leave one of them out', { field: template === undefined ? 'by' : 'template_id' }); // prettier-ignore
   const step = bucket === 'hour' ? HOUR_MS : DAY_MS;
@@ -141,7 +143,7 @@ function wantedStats(accountId: string, asked: z.output<typeof query>, now: numb
       ([, value]) => value !== undefined,
     ),
   );
-  return { accountId, since, until, bucket, by, only, test };
+  return { accountId: caller.accountId, since, until, bucket, by, only, test };
 }
 
 async function statsRecord(

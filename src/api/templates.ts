@@ -454,6 +454,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
       description: 'Renders without sending. What is wrong with the template is part of a 200 here, each fault with line and column.',
       tag: 'templates',
       scope: ['template:render'],
+      touches: 'nothing',
       body: RenderRequest,
       bodyExamples: { inline: { summary: 'Sources of its own', value: { html: '<p>Hello {{ name }}</p>', variables: { name: 'Ana' } } } },
       responses: { 200: { description: 'The parts.', schema: RenderRecord } },

@@ -18,6 +18,7 @@ import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { timeMember } from './query.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
+import { reachOf } from './test-mode.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
 import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
 import { PATH } from './webhooks.ts';
@@ -60,7 +61,14 @@ async function deliveryRecords(
   const sequences = lines.flatMap(({ sequence }) => (sequence === null ? [] : [sequence]));
   const events = await eventsNumbered(db.fast, sequences);
   const bodies = new Map(events.map((event) => [event.sequence, JSON.stringify(eventRecord(event, { engagement }))]));
-  return lines.map((line) => deliveryRecord(caller, endpoint, line, bodies.get(line.sequence ?? -1) ?? null));
+  const simulated = new Set(events.flatMap(({ sequence, test }) => (test === 1 ? [sequence] : [])));
+  // What was told of live mail, and what came back for it, is live mail's.
+  const isShown = ({ sequence }: WebhookDeliveryRow): boolean =>
+    !reachOf(caller).onlyTest || sequence === null || simulated.has(sequence);
+  return lines.map((line) => {
+    const record = deliveryRecord(caller, endpoint, line, bodies.get(line.sequence ?? -1) ?? null);
+    return isShown(line) ? record : { ...record, request: null, answer: null };
+  });
 }
 
 /** `eventBody`: what was sent, where the event is still there. */

@@ -37,6 +37,7 @@ export function buildApi(ground: Ground, parts: WebParts): Api {
       clock,
       log,
       authenticate: callers.authenticate,
+      callerById: callers.byId,
       keyChanges: bells.keys,
       noteUse: (keyId, ip, endpoint) => {
         callers.noteUse(keyId, ip, endpoint);

@@ -54,6 +54,7 @@ export const catalogue = {
   key_expired: { status: 401, cause: 'The lifetime of the key has ended.', cure: 'Create a new key.' },
   key_revoked: { status: 401, cause: 'The key was revoked.', cure: 'Create a new key.' },
   insufficient_scope: { status: 403, cause: 'The key lacks the scope that this endpoint needs.', cure: 'Use a key with the scope named in the message.' },
+  forbidden_in_test_mode: { status: 403, cause: 'A test key sees and changes only simulated mail, and changes nothing that live mail uses too.', cure: 'Use a live key for this.' },
   ip_not_allowed: { status: 403, cause: 'The key may not be used from this address.', cure: 'Add the address shown in the message to the allow-list of the key.' },
   domain_not_verified: { status: 403, cause: 'The domain of `from` is not a verified domain of this account.', cure: 'Add the domain, publish its records, and have it verified.' },
   domain_not_allowed: { status: 403, cause: 'The key is restricted to other sending domains.', cure: 'Use another key or another `from`.' },

@@ -133,6 +133,7 @@ export async function acceptBulk(
     accepted,
     rejected: data.length - accepted,
     created_at: now,
+    test: plan.messages.every(({ test }) => test === 1) ? 1 : 0,
   };
   plan.batches.push(row);
   const record: BatchRecord = {

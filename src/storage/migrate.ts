@@ -25,6 +25,7 @@ import { up as templateStats } from '../../migrations/022-template-stats.ts';
 import { up as keyUses } from '../../migrations/024-key-uses.ts';
 import { up as summaries } from '../../migrations/026-summaries.ts';
 import { up as batchContents } from '../../migrations/027-batch-contents.ts';
+import { up as sandbox } from '../../migrations/034-sandbox.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
 import { up as eventCounts } from '../../migrations/018-event-counts.ts';
 
@@ -57,6 +58,7 @@ const migrations: readonly Migration[] = [
   { name: '024-key-uses', up: keyUses },
   { name: '026-summaries', up: summaries },
   { name: '027-batch-contents', up: batchContents },
+  { name: '034-sandbox', up: sandbox },
 ];
 
 /** In order. */

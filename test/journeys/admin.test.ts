@@ -94,13 +94,12 @@ describe('journey: administration', () => {
 
     it('never gives more than the asking key has', async () => {
       const { key: small } = await app.operator.call('keys.create', {
-        name: 'small', scopes: ['key', 'send'], mode: 'test', ttl_ms: DAY, domains: ['acme.test'], allowed_ips: ['127.0.0.0/8'],
+        name: 'small', scopes: ['key', 'send'], ttl_ms: DAY, domains: ['acme.test'], allowed_ips: ['127.0.0.0/8'],
       }); // prettier-ignore
       const ask = { name: 'more', scopes: ['send'] };
       const rows: [string, string, unknown][] = [
         ['insufficient_scope', 'scopes', { ...ask, scopes: ['send', 'template'] }],
         ['domain_not_allowed', 'domains', { ...ask, domains: ['other.test'] }],
-        ['invalid_field', 'mode', { ...ask, mode: 'live' }],
         ['invalid_field', 'allowed_ips', { ...ask, allowed_ips: ['10.0.0.0/8'] }],
         ['invalid_field', 'allowed_ips', { ...ask, allowed_ips: ['126.0.0.0/7'] }],
         ['invalid_field', 'expires_at', { ...ask, ttl: 2 * 86_400 }],
@@ -111,7 +110,7 @@ describe('journey: administration', () => {
       ];
       for (const [code, field, body] of rows) await refused(code, field, 'POST', '/v1/keys', body, small);
       const child = await made('/v1/keys', ask, small);
-      assert.deepEqual([child.mode, child.domains, child.allowed_ips], ['test', ['acme.test'], ['127.0.0.0/8']]);
+      assert.deepEqual([child.mode, child.domains, child.allowed_ips], ['live', ['acme.test'], ['127.0.0.0/8']]);
       assert.equal(Date.parse(child.expires_at ?? ''), app.clock.now() + DAY);
       await refused('domain_not_allowed', 'domains', 'PATCH', `/v1/keys/${child.id}`, { domains: [] }, small);
       await refused('insufficient_scope', 'scopes', 'PATCH', `/v1/keys/${app.keyId}`, { name: 'mine now' }, small);
