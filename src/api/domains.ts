@@ -45,6 +45,11 @@ export const Domain = z
     id: z.string(),
     name: z.string(),
     status: z.enum(['pending', 'verified', 'failed']),
+    taken: z
+      .boolean()
+      .describe(
+        'Another account of this server has verified this name. This claim can only be verified when that one is gone.',
+      ),
     records: z
       .array(
         z.object({
@@ -71,7 +76,7 @@ export const Domain = z
   .meta({ id: 'Domain', description: 'A sending domain and the DNS records it needs.' });
 
 const sample: DomainRecord = {
-  object: 'domain', id: 'dom_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'acme.example', status: 'verified',
+  object: 'domain', id: 'dom_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'acme.example', status: 'verified', taken: false,
   records: [
     { purpose: 'return_path', type: 'MX', host: 'rp.acme.example', value: '10 mail.posthorn.example', required: true, status: 'ok', found: '10 mail.posthorn.example', checked_at: '2026-01-31T09:30:02.481Z' },
     { purpose: 'spf', type: 'TXT', host: 'rp.acme.example', value: 'v=spf1 a:mail.posthorn.example ~all', required: true, status: 'ok', found: 'v=spf1 a:mail.posthorn.example ~all', checked_at: '2026-01-31T09:30:02.481Z' },

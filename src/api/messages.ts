@@ -24,6 +24,7 @@ import { soughtAddress, soughtDomain } from '../mail/address.ts';
 import type { Rows } from '../storage/rows.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
+import { roundedProblem } from './json-numbers.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
 import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
@@ -141,7 +142,8 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   const { accountId } = call.caller;
   const monotonic = (): number => deps.accept.clock.monotonic();
   const mostEntries = deps.limits.bulkRecipients;
-  const wish = { accountId, now: call.now, mostEntries, monotonic, breathe: turnOfTheLoop };
+  const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
+  const wish = { accountId, now: call.now, mostEntries, faulty, monotonic, breathe: turnOfTheLoop };
   const { body, refused, templates, sources } = await expandSend(deps, json, wish);
   const draft = await checkSendGently(body, { ...rules, refused }, turnOfTheLoop);
   const name = (index: number, one: MessageDraft): void => {

@@ -237,7 +237,8 @@ const commonHeaderNames = [
 ]; // prettier-ignore
 
 const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/headers/${name}` } });
-const commonHeaders = (): Json => Object.assign({}, ...commonHeaderNames.map(headerRef)) as Json;
+const headerRefs = (names: readonly string[]): Json => Object.assign({}, ...names.map(headerRef)) as Json;
+const commonHeaders = (): Json => headerRefs(commonHeaderNames);
 
 /** Those that tell of a repeated request are there only then; the others wherever they are named. */
 function headers(): Json {
@@ -296,7 +297,7 @@ function problemResponse(status: number): Json {
   const extra = {
     ...(status === 429 || status >= 500 ? headerRef('Retry-After') : {}),
     ...(status === 401 ? headerRef('WWW-Authenticate') : {}),
-    ...(status < 500 && status !== 429 ? Object.assign({}, ...replayHeaders.map(headerRef)) : {}),
+    ...(status < 500 && status !== 429 ? headerRefs(replayHeaders) : {}),
   };
   return {
     description: openapiText.responses[status]?.description ?? 'The request was refused.',

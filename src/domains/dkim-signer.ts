@@ -12,6 +12,7 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import type { DkimSigner } from '../mail/dkim/sign.ts';
 import type { Database } from '../storage/database.ts';
 import type { DkimKeyRow } from '../storage/tables.ts';
+import { PRINCIPAL_FIRST } from './domain-store.ts';
 import { sealPurpose } from './dkim-key.ts';
 import { createSignSlots, type SignSlots } from './sign-slots.ts';
 
@@ -55,9 +56,10 @@ type Loaded =
 
 type KeyRow = Pick<DkimKeyRow, 'id' | 'selector' | 'algorithm' | 'private_key_sealed'>;
 
+/** Of several accounts that claim the name, those of the one that has it. */
 const activeKeys = `
-  SELECT k.id, k.selector, k.algorithm, k.private_key_sealed FROM dkim_keys k JOIN domains d ON d.id = k.domain_id
-  WHERE d.name = ? AND k.state = 'active' ORDER BY k.algorithm DESC, k.id`;
+  SELECT k.id, k.selector, k.algorithm, k.private_key_sealed FROM dkim_keys k
+  WHERE k.domain_id = (SELECT id FROM domains WHERE name = ? ORDER BY ${PRINCIPAL_FIRST} LIMIT 1) AND k.state = 'active' ORDER BY k.algorithm DESC, k.id`;
 
 async function load(
   { db, keyring }: { db: Pick<Database, 'fast'>; keyring: Keyring },

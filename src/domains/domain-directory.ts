@@ -4,6 +4,7 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import type { Database } from '../storage/database.ts';
 import type { DomainRow } from '../storage/tables.ts';
 import { storedChecks } from './domain-record.ts';
+import { PRINCIPAL_FIRST } from './domain-store.ts';
 
 export type SendingDomain = Pick<
   DomainRow,
@@ -34,7 +35,7 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock:
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (domain) => domain !== null },
     async (name) => {
       const [row] = await deps.db.fast.all<Omit<SendingDomain, 'tracking_host'> & Pick<DomainRow, 'records_json'>>(
-        'SELECT id, account_id, name, status, return_path, track_opens, track_clicks, records_json FROM domains WHERE name = ?',
+        `SELECT id, account_id, name, status, return_path, track_opens, track_clicks, records_json FROM domains WHERE name = ? ORDER BY ${PRINCIPAL_FIRST} LIMIT 1`,
         [name],
       );
       if (row === undefined) return null;

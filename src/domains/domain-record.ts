@@ -7,6 +7,8 @@ import { wantedRecords, type Comparison, type DnsRecord } from './dns-records.ts
 export interface DomainWithKeys {
   row: DomainRow;
   keys: readonly DkimKeyRow[];
+  /** Another account has verified this name; absent means no. */
+  taken?: boolean;
 }
 
 /** What a check found for one record; stored as JSON in domains.records_json. */
@@ -22,6 +24,7 @@ export interface DomainRecord {
   id: string;
   name: string;
   status: DomainRow['status'];
+  taken: boolean;
   records: (DnsRecord & Comparison & { checked_at: string | null })[];
   dkim: { selector: string; algorithm: DkimKeyRow['algorithm']; state: DkimKeyRow['state'] }[];
   return_path: string;
@@ -62,6 +65,7 @@ export function toDomainRecord(
     id: row.id,
     name: row.name,
     status: row.status,
+    taken: domain.taken === true,
     records: recordsOf(domain, hostname, trackingTarget).map((record) => {
       const check = checkOf(checks, record);
       return {

@@ -10,6 +10,7 @@ import { compareRecord, type Comparison, type DnsRecord } from './dns-records.ts
 import { checkOf, recordsOf, storedChecks, type DomainWithKeys, type RecordCheck } from './domain-record.ts';
 import {
   activateKeys,
+  endClaims,
   findDomain,
   noSuchDomain,
   type DomainDeps,
@@ -44,13 +45,22 @@ export async function verifyDomain(
   const checks = checksOf(domain.row, wanted, looked, now);
   const status = statusAfter(domain.row, requiredOf(wanted, looked, checks), now);
   const after = await deps.db.commit.transact(async (tx) => {
-    const row = await write(tx, domain.row, { checks, status, now });
+    const taken = status === 'verified' && (await isTaken(tx, domain.row));
+    const row = await write(tx, domain.row, { checks, status: taken ? 'failed' : status, now });
+    if (row.status === 'verified') await endClaims(tx, row);
     const keys = await activateKeys(tx, domain.keys, { seen: seenKeys(domain, checks), now });
-    await insertRows(tx, [together({ row, keys })]);
-    return { row, keys };
+    const after = { row, keys, taken: taken || (row.status !== 'verified' && domain.taken === true) };
+    await insertRows(tx, [together(after)]);
+    return after;
   });
   deps.changed?.(domain.row.name);
   return after;
+}
+
+/** Whether another account has verified the name before. */
+async function isTaken(tx: Connection, { name, id }: DomainRow): Promise<boolean> {
+  const rows = await tx.all(`SELECT 1 FROM domains WHERE name = ? AND status = 'verified' AND id <> ?`, [name, id]);
+  return rows.length > 0;
 }
 
 /** What of the required records is known now. */

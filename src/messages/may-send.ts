@@ -102,41 +102,67 @@ export async function checkStream(deps: MaySendDeps, sender: Sender, draft: Mess
   return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
 }
 
-/** Sender, stream and tracking of all entries, each different one checked once: a fault here refuses the whole request. */
+/** What was found out about the entries of a bulk send. */
+export interface CheckedEntries {
+  streams: Map<string, Stream>;
+  rules: Map<string, TrackingRule>;
+  /** Entries whose own `from` or `stream` is at fault, by their index. */
+  faulty: Map<number, Problem>;
+}
+
+/**
+ * Sender, stream and tracking of all entries, each different one looked up once. A fault in what the entries share refuses the
+ * whole request; one in what an entry has of its own is that entry's.
+ */
 export async function checkAll(
   deps: MaySendDeps,
   sender: Sender,
   entries: readonly GoodEntry[],
-): Promise<{ streams: Map<string, Stream>; rules: Map<string, TrackingRule> }> {
-  const streams = new Map<string, Stream>();
-  const rules = new Map<string, TrackingRule>();
-  const senders = new Set<string>();
+): Promise<CheckedEntries> {
+  const { streams, rules, faulty }: CheckedEntries = { streams: new Map(), rules: new Map(), faulty: new Map() };
+  const senders = new Map<string, Problem | null>();
+  const refused = new Map<string, Problem>();
   for (const entry of entries) {
     const { draft } = entry;
-    const simulated = isSimulated(deps, sender, draft);
-    const from = `${draft.from.domain} ${String(simulated)}`;
-    if (!senders.has(from)) {
-      await inEntry(entry, checkSender(deps, sender, draft, simulated));
-      senders.add(from);
-    }
-    const slug = draft.stream ?? DEFAULT_STREAM;
-    if (!streams.has(slug)) streams.set(slug, await inEntry(entry, checkStream(deps, sender, draft)));
     const { domain } = draft.from;
+    const simulated = isSimulated(deps, sender, draft);
+    const from = `${domain} ${String(simulated)}`;
+    const slug = draft.stream ?? DEFAULT_STREAM;
+    if (!senders.has(from)) senders.set(from, await faultOf(checkSender(deps, sender, draft, simulated)));
+    if (!streams.has(slug) && !refused.has(slug)) {
+      const stream = await resultOf(checkStream(deps, sender, draft));
+      if (stream instanceof Problem) refused.set(slug, stream);
+      else streams.set(slug, stream);
+    }
+    const fault = senders.get(from) ?? refused.get(slug);
+    if (fault != null) {
+      if (!isOwn(entry, fault)) throw fault;
+      faulty.set(entry.index, within(fault, entry.index));
+      continue;
+    }
     if (!rules.has(domain)) rules.set(domain, await deps.trackingRule(sender.accountId, domain));
   }
-  return { streams, rules };
+  return { streams, rules, faulty };
 }
 
 type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
 
-/** A check of what an entry may have of its own: then its fault is told of the entry's member. */
-async function inEntry<T>({ index, own }: GoodEntry, checking: Promise<T>): Promise<T> {
+/** Whether the fault is in a member that the entry gives itself. */
+const isOwn = ({ own }: GoodEntry, { field }: Problem): boolean => field !== null && own?.includes(field) === true;
+
+/** What was looked up, or the problem that refuses it. */
+async function resultOf<T>(checking: Promise<T>): Promise<T | Problem> {
   try {
     return await checking;
   } catch (error) {
-    const isOwn = error instanceof Problem && error.field !== null && own?.includes(error.field) === true;
-    throw isOwn ? within(error, index) : error;
+    if (error instanceof Problem) return error;
+    throw error;
   }
+}
+
+async function faultOf(checking: Promise<void>): Promise<Problem | null> {
+  const result = await resultOf(checking);
+  return result instanceof Problem ? result : null;
 }
 
 export type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;

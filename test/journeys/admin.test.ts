@@ -159,6 +159,24 @@ describe('journey: administration', () => {
   });
 
   describe('domains', () => {
+    it('is had by the account that verifies it first, whoever has claimed it before', async () => {
+      await app.operator.call('accounts.add', { name: 'squatter', plan: 'unlimited' });
+      const { key: squatter } = await app.operator.call('keys.create', { name: 's', scopes: ['domain'], account: 'squatter' });
+      const claim = await made<Domain>('/v1/domains', { name: 'victim.test' }, squatter);
+      const domain = await made<Domain>('/v1/domains', { name: 'victim.test' });
+      publish(domain);
+      assert.equal((await call<Domain>('POST', `/v1/domains/${domain.id}/verify`)).body.status, 'verified');
+      const told = (await call<Domain & { taken: boolean }>('GET', `/v1/domains/${claim.id}`, undefined, squatter)).body;
+      assert.deepEqual([told.status, told.taken], ['failed', true]);
+      publish(told);
+      const again = (await call<Domain & { taken: boolean }>('POST', `/v1/domains/${claim.id}/verify`, undefined, squatter)).body;
+      assert.deepEqual([again.status, again.taken], ['failed', true], 'with its records in DNS, too');
+      assert.equal((await call('DELETE', `/v1/domains/${domain.id}`)).status, 204);
+      publish(told);
+      const free = (await call<Domain & { taken: boolean }>('POST', `/v1/domains/${claim.id}/verify`, undefined, squatter)).body;
+      assert.deepEqual([free.status, free.taken], ['verified', false], 'free again');
+    }); // prettier-ignore
+
     it('is added, checked, changed and removed', async () => {
       const domain = await made<Domain>('/v1/domains', { name: 'Shop.Test', track_clicks: true });
       assert.deepEqual([domain.name, domain.status, domain.return_path], ['shop.test', 'pending', 'rp.shop.test']);
