@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { catalogue } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import { JSON_TYPE } from './answer.ts';
+import { isCurrent } from './etag.ts';
 import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
@@ -48,11 +49,6 @@ function written(document: Json): { bytes: Buffer; etag: string } {
   const bytes = Buffer.from(JSON.stringify(document));
   // Weak, because the same document goes out in several encodings (RFC 9110 section 8.8.1).
   return { bytes, etag: `W/"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"` };
-}
-
-function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
-  if (ifNoneMatch === undefined) return false;
-  return ifNoneMatch.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^(?:W\/)?/, 'W/') === etag);
 }
 
 /** The whole document. Routes outside of /v1 are no part of the API. */

@@ -8,6 +8,7 @@ import { trackingTargetOf } from '../tracking/host.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
+import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
 import { createApi, type Api } from '../api/server.ts';
 import { metricsHandler, type MetricsHandler } from '../operator/metrics.ts';
@@ -81,6 +82,7 @@ function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts)
     wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
     limits: config.limits,
     smtputf8: config.delivery.smtputf8,
+    clientPackage: clientPackageFiles(version),
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),
     resolver: ground.resolver,
