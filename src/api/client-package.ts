@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Problem } from '../base/problem.ts';
 import { isCurrent } from './etag.ts';
+import { exampleOf } from './record-samples.ts';
 import { openRoute, type Route } from './route.ts';
 
 /** Where the build leaves it, seen from `dist/src/api` and from `src/api`. */
@@ -35,6 +36,7 @@ export function clientPackageRoutes({ clientPackage }: { clientPackage: readonly
           200: {
             description: 'The package.',
             types: ['application/gzip'],
+            examples: exampleOf('A gzipped tar file', 'posthorn-client-1.0.0.tgz'),
             headers: { ETag: 'Version of the package.' },
           },
           304: { description: 'The package has not changed.' },

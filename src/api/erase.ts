@@ -6,6 +6,7 @@ import { eraseContent, erasePerson, type EraseDeps } from '../messages/erase.ts'
 import { findMessage } from '../messages/message-store.ts';
 import type { Database } from '../storage/database.ts';
 import type { MessageRow } from '../storage/tables.ts';
+import { exampleOf } from './record-samples.ts';
 import { messageId } from './records.ts';
 import { route, type Reply, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
@@ -45,7 +46,16 @@ function rawRoute(deps: EraseRoutesDeps): Route {
       tag: 'messages',
       scope: ['message:content'],
       params,
-      responses: { 200: { description: 'The message.', types: ['message/rfc822'] } },
+      responses: {
+        200: {
+          description: 'The message.',
+          types: ['message/rfc822'],
+          examples: exampleOf(
+            'The beginning of a message',
+            'From: Acme <hi@acme.example>\r\nTo: ana@example.net\r\nSubject: Your order\r\n\r\n...',
+          ),
+        },
+      },
       problems: ['invalid_state'],
     },
     async ({ params: { id }, caller }) => {

@@ -27,6 +27,7 @@ import type { Cursors } from './cursor.ts';
 import { preferred } from './negotiate.ts';
 import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts';
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
+import { exampleOf, samples } from './record-samples.ts';
 import { batchId, Event, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
@@ -64,13 +65,13 @@ const EventsQuery = z.strictObject({
     .describe(
       'Kinds, separated by commas or one by one. Without it: sent, delivered, opened, clicked, bounced, complained.',
     ),
-  message_id: messageId().optional(),
-  recipient: z.string().max(320).optional(),
-  batch_id: batchId().optional(),
-  tag: z.string().max(128).optional(),
+  message_id: messageId().optional().describe('Events of this message.'),
+  recipient: z.string().max(320).optional().describe('Events of this address.'),
+  batch_id: batchId().optional().describe('Events of this bulk send.'),
+  tag: z.string().max(128).optional().describe('Events of messages with this tag.'),
   occurred_after: timeParameter().optional().describe('From this time on.'),
   occurred_before: timeParameter().optional().describe('Before this time.'),
-  test: booleanParameter().optional(),
+  test: booleanParameter().optional().describe('`true` for simulated mail, `false` for real mail.'),
   wait: integerParameter(0, 30).optional().describe('Seconds to wait for an event when there is none yet.'),
 });
 
@@ -95,6 +96,13 @@ export function eventRoutes(deps: EventsDeps): Route[] {
             description: 'A page of events, or a stream of them.',
             schema: listOf(Event),
             types: ['text/event-stream', 'application/x-ndjson'],
+            examples: exampleOf('One event', {
+              object: 'list',
+              data: [samples.event],
+              has_more: false,
+              next_cursor: 'MS4xODQ0NjcuYjJ4',
+              previous_cursor: 'MS4xODQ0NjcuYjJ4',
+            }),
           },
         },
         problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],

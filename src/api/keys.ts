@@ -13,6 +13,7 @@ import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { timeMember } from './query.ts';
+import { pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
@@ -34,20 +35,20 @@ const nullableTime = () => z.iso.datetime().nullable();
 
 const keyShape = {
   object: z.literal('key'),
-  id: z.string(),
-  name: z.string(),
-  mode: z.enum(['live', 'test']),
+  id: z.string().describe('Id of the key.'),
+  name: z.string().describe('For people.'),
+  mode: z.enum(['live', 'test']).describe('Mail of a `test` key is simulated.'),
   prefix: z.string().describe('The part of the key that is not secret.'),
-  scopes: z.array(z.string()),
+  scopes: z.array(z.string()).describe('What it may do.'),
   domains: z.array(z.string()).describe('Sending domains it is restricted to; none means all.'),
   allowed_ips: z.array(z.string()).describe('Addresses and ranges it may be used from; none means any.'),
-  expires_at: nullableTime(),
-  last_used_at: nullableTime(),
-  last_used_ip: z.string().nullable(),
+  expires_at: nullableTime().describe('When it ends by itself; null for never.'),
+  last_used_at: nullableTime().describe('When it was used last; null for never.'),
+  last_used_ip: z.string().nullable().describe('Address that it was used from last.'),
   last_used_endpoint: z.string().nullable().describe('Method and path, or `SMTP`.'),
   requests_24h: z.int().describe('Uses in the last 24 hours, to the hour.'),
-  created_at: z.iso.datetime(),
-  created_by: z.string(),
+  created_at: z.iso.datetime().describe('When it was made.'),
+  created_by: z.string().describe('Who made it: another key, a person or the operator.'),
   revoked_at: nullableTime().describe('May lie in the future: then the key is good until that time.'),
 };
 const Key = z.object(keyShape).meta({ id: 'Key', description: 'An API key, without its secret.' });
@@ -56,7 +57,7 @@ const NewKeyAnswer = z
   .meta({ id: 'CreatedKey', description: 'A new API key with its secret.' });
 
 const name = () => z.string().min(1).max(100).describe('For people.');
-const scopes = () => z.array(z.enum(scopeNames as [string, ...string[]])).min(1).max(scopeNames.length); // prettier-ignore
+const scopes = () => z.array(z.enum(scopeNames as [string, ...string[]])).min(1).max(scopeNames.length).describe('What it may do.'); // prettier-ignore
 const domains = () => z.array(z.string().max(253)).max(100).describe('Sending domains it is restricted to.');
 const allowedIps = () =>
   z.array(z.string().max(49)).max(100).describe('Addresses and CIDR ranges it may be used from.');
@@ -97,7 +98,7 @@ function listRoute({ db, cursors }: KeysDeps): Route {
       tag: 'keys',
       scope: ['key:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of keys.', schema: listOf(Key) } },
+      responses: { 200: { description: 'A page of keys.', schema: listOf(Key), examples: pageOf('One key', sample) } },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search, now }) => {
@@ -142,7 +143,7 @@ function createRoute(deps: KeysDeps): Route {
             .optional()
             .describe('Seconds until the replaced key ends; at once where not given.'),
         })
-        .meta({ id: 'NewKey' }),
+        .meta({ id: 'NewKey', description: 'A key that is to be made.' }),
       bodyExamples: {
         minimal: { summary: 'For sending', value: { name: 'shop', scopes: ['send'] } },
       },
@@ -250,7 +251,7 @@ function changeRoute(deps: KeysDeps): Route {
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
         })
-        .meta({ id: 'KeyChanges' }),
+        .meta({ id: 'KeyChanges', description: 'What is to be another; the rest stays.' }),
       bodyExamples: { addresses: { summary: 'Only from our network', value: { allowed_ips: ['203.0.113.0/24'] } } },
       responses: { 200: answer('The key as it is now.') },
       problems: [

@@ -32,6 +32,7 @@ import { deliveryStatuses, type BatchRow, type DeliveryRow, type MessageRow } fr
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { exampleOf, pageOf, samples } from './record-samples.ts';
 import { Attempt, batchId, Message, messageId } from './records.ts';
 import { route, type Reply, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
@@ -75,7 +76,7 @@ async function known({ db }: Pick<MessageActionsDeps, 'db'>, caller: Caller, id:
 const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
 
 const AttemptList = z
-  .object({ object: z.literal('list'), data: z.array(Attempt) })
+  .object({ object: z.literal('list'), data: z.array(Attempt).describe('The attempts.') })
   .meta({ id: 'AttemptList', description: 'SMTP attempts, oldest first.' });
 
 function attemptsRoute(deps: MessageActionsDeps): Route {
@@ -89,7 +90,13 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
       tag: 'messages',
       scope: ['message:read'],
       params,
-      responses: { 200: { description: 'The attempts.', schema: AttemptList } },
+      responses: {
+        200: {
+          description: 'The attempts.',
+          schema: AttemptList,
+          examples: exampleOf('One attempt', { object: 'list', data: [samples.attempt] }),
+        },
+      },
     },
     async ({ params: { id }, caller }) => {
       const row = await known(deps, caller, id);
@@ -101,18 +108,26 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
 const Why = z
   .object({
     object: z.literal('why'),
-    message_id: z.string(),
-    recipients: z.array(
-      z.object({
-        email: z.string(),
-        status: z.enum(deliveryStatuses),
-        reason: z.enum(waitReasons).describe('What the recipient waits for.'),
-        message: z.string().describe('The same for people.'),
-        until: z.iso.datetime().nullable().describe('When it is looked at again.'),
-      }),
-    ),
+    message_id: z.string().describe('Id of the message.'),
+    recipients: z
+      .array(
+        z.object({
+          email: z.string().describe('The recipient.'),
+          status: z.enum(deliveryStatuses).describe('Status of the recipient.'),
+          reason: z.enum(waitReasons).describe('What the recipient waits for.'),
+          message: z.string().describe('The same for people.'),
+          until: z.iso.datetime().nullable().describe('When it is looked at again.'),
+        }),
+      )
+      .describe('One line for each recipient.'),
   })
   .meta({ id: 'Why', description: 'What holds a message, and until when.' });
+
+const whySample: z.output<typeof Why> = {
+  object: 'why',
+  message_id: samples.accepted.id,
+  recipients: [{ email: 'ana@example.net', status: 'deferred', reason: 'waiting_for_retry', message: 'The last attempt failed for now; it is tried again.', until: '2026-01-31T09:35:02.481Z' }],
+}; // prettier-ignore
 
 function whyRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -125,7 +140,13 @@ function whyRoute(deps: MessageActionsDeps): Route {
       tag: 'messages',
       scope: ['message:read'],
       params,
-      responses: { 200: { description: 'The reasons.', schema: Why } },
+      responses: {
+        200: {
+          description: 'The reasons.',
+          schema: Why,
+          examples: exampleOf('It waits for its next attempt', whySample),
+        },
+      },
     },
     async ({ params: { id }, caller, now }) => {
       const row = await known(deps, caller, id);
@@ -138,20 +159,30 @@ function whyRoute(deps: MessageActionsDeps): Route {
 const Content = z
   .object({
     object: z.literal('content'),
-    message_id: z.string(),
-    html: z.string().nullable(),
-    text: z.string().nullable(),
-    attachments: z.array(
-      z.object({
-        filename: z.string(),
-        content_type: z.string(),
-        content_id: z.string().nullable(),
-        disposition: z.enum(['attachment', 'inline']),
-        size: z.int().describe('Bytes.'),
-      }),
-    ),
+    message_id: z.string().describe('Id of the message.'),
+    html: z.string().nullable().describe('HTML body.'),
+    text: z.string().nullable().describe('Plain text body; one that is derived from the html is not stored.'),
+    attachments: z
+      .array(
+        z.object({
+          filename: z.string().describe('Name of the file.'),
+          content_type: z.string().describe('Media type.'),
+          content_id: z.string().nullable().describe('What `cid:` in the html calls it.'),
+          disposition: z.enum(['attachment', 'inline']).describe('Whether it is shown within the mail.'),
+          size: z.int().describe('Bytes.'),
+        }),
+      )
+      .describe('The attached files.'),
   })
   .meta({ id: 'Content', description: 'The stored body of a message, without the bytes of its attachments.' });
+
+const contentSample: z.output<typeof Content> = {
+  object: 'content',
+  message_id: samples.accepted.id,
+  html: '<p>Thank you.</p>',
+  text: 'Thank you.',
+  attachments: [{ filename: 'invoice.pdf', content_type: 'application/pdf', content_id: null, disposition: 'attachment', size: 48_213 }],
+}; // prettier-ignore
 
 function contentRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -164,7 +195,9 @@ function contentRoute(deps: MessageActionsDeps): Route {
       tag: 'messages',
       scope: ['message:content'],
       params,
-      responses: { 200: { description: 'The body.', schema: Content } },
+      responses: {
+        200: { description: 'The body.', schema: Content, examples: exampleOf('A body with a file', contentSample) },
+      },
     },
     async ({ params: { id }, caller }) => {
       const row = await known(deps, caller, id);
@@ -189,7 +222,13 @@ function cancelRoute(deps: MessageActionsDeps): Route {
       scope: ['message:cancel'],
       touches: 'mail',
       params,
-      responses: { 200: { description: 'The message.', schema: Message } },
+      responses: {
+        200: {
+          description: 'The message.',
+          schema: Message,
+          examples: exampleOf('A canceled message', samples.canceled),
+        },
+      },
       problems: ['invalid_state'],
     },
     async (call) => {
@@ -209,7 +248,7 @@ const Move = z
       .meta({ format: 'date-time' })
       .describe('The new time, with offset, at most 30 days ahead.'),
   })
-  .meta({ id: 'MessageChange' });
+  .meta({ id: 'MessageChange', description: 'Another time of sending.' });
 
 function moveRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -225,7 +264,13 @@ function moveRoute(deps: MessageActionsDeps): Route {
       params,
       body: Move,
       bodyExamples: { later: { summary: 'Another time', value: { send_at: '2026-02-01T08:00:00+01:00' } } },
-      responses: { 200: { description: 'The message.', schema: Message } },
+      responses: {
+        200: {
+          description: 'The message.',
+          schema: Message,
+          examples: exampleOf('A message that waits for its time', samples.scheduled),
+        },
+      },
       problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'invalid_send_at', 'invalid_state'],
     },
     async (call) => {
@@ -250,7 +295,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       scope: ['send'],
       touches: 'mail',
       params,
-      responses: { 202: { description: 'The new message.', schema: Message, headers: { Location: 'Path of the new message.' } } },
+      responses: { 202: { description: 'The new message.', schema: Message, headers: { Location: 'Path of the new message.' }, examples: exampleOf('The new message', samples.accepted) } },
       problems: ['invalid_state', 'domain_not_verified', 'domain_not_allowed', 'sending_paused', 'recipient_suppressed', 'unknown_stream', 'quota_exceeded'],
     },
     async (call) => {
@@ -332,9 +377,9 @@ const BatchStatus = z
   .object({
     object: z.literal('batch'),
     id: batchId(),
-    accepted: z.int(),
-    rejected: z.int(),
-    created_at: z.iso.datetime(),
+    accepted: z.int().describe('Entries that are messages.'),
+    rejected: z.int().describe('Entries that were refused.'),
+    created_at: z.iso.datetime().describe('When it was accepted.'),
     counts: z.record(z.string(), z.int()).nullable().describe('Messages by status; null in lists.'),
   })
   .meta({ id: 'BatchStatus', description: 'A bulk send, and what became of it.' });
@@ -370,7 +415,13 @@ function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
       tag: 'batches',
       scope: ['campaign:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of batches.', schema: listOf(BatchStatus) } },
+      responses: {
+        200: {
+          description: 'A page of batches.',
+          schema: listOf(BatchStatus),
+          examples: pageOf('One bulk send', samples.batchLine),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search }) => {
@@ -400,7 +451,13 @@ function batchRoute(deps: MessageActionsDeps): Route {
       tag: 'batches',
       scope: ['campaign:read'],
       params: batchParams,
-      responses: { 200: { description: 'The batch.', schema: BatchStatus } },
+      responses: {
+        200: {
+          description: 'The batch.',
+          schema: BatchStatus,
+          examples: exampleOf('A bulk send', samples.batchStatus),
+        },
+      },
     },
     async ({ params: { id }, caller }) => {
       const row = await batchOf(deps, caller, id);
@@ -421,7 +478,13 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       scope: ['message:cancel'],
       touches: 'mail',
       params: batchParams,
-      responses: { 200: { description: 'The batch.', schema: BatchStatus } },
+      responses: {
+        200: {
+          description: 'The batch.',
+          schema: BatchStatus,
+          examples: exampleOf('A bulk send', samples.batchStatus),
+        },
+      },
       problems: ['invalid_state'],
     },
     async (call) => {

@@ -27,6 +27,7 @@ import type { Cursors } from './cursor.ts';
 import { roundedProblem } from './json-numbers.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
+import { exampleOf, pageOf, samples } from './record-samples.ts';
 import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
@@ -102,6 +103,10 @@ function sendRoute(deps: MessagesDeps): Route {
           description: 'Accepted: the message, or for the bulk form the batch.',
           schema: z.union([Message, Batch]),
           headers: { Location: 'Path of the message; absent for the bulk form.' },
+          examples: {
+            message: { summary: 'One message', value: samples.accepted },
+            batch: { summary: 'A bulk send, of which one entry was refused', value: samples.batch },
+          },
         },
       },
       problems: [
@@ -185,11 +190,11 @@ const listQuery = z.strictObject({
     .record(z.string().max(64), z.string().max(500))
     .optional()
     .describe('`metadata[order]=17`: exact values.'),
-  template_id: z.string().max(64).optional(),
-  batch_id: batchId().optional(),
-  stream: z.string().max(32).optional(),
+  template_id: z.string().max(64).optional().describe('Messages of this template, by its id.'),
+  batch_id: batchId().optional().describe('Messages of this bulk send.'),
+  stream: z.string().max(32).optional().describe('Messages of this stream.'),
   domain: z.string().max(253).optional().describe('The sending domain.'),
-  rfc_message_id: z.string().max(998).optional(),
+  rfc_message_id: z.string().max(998).optional().describe('The Message-ID of the mail, with its brackets or without.'),
   request_id: z
     .string()
     .max(64)
@@ -197,9 +202,9 @@ const listQuery = z.strictObject({
     .describe('The request that the messages came with, as `X-Request-Id` of its answer names it.'),
   created_after: timeParameter().optional().describe('From this time on.'),
   created_before: timeParameter().optional().describe('Before this time.'),
-  opened: booleanParameter().optional(),
-  clicked: booleanParameter().optional(),
-  test: booleanParameter().optional(),
+  opened: booleanParameter().optional().describe('Whether a person has opened it.'),
+  clicked: booleanParameter().optional().describe('Whether a person has followed a link of it.'),
+  test: booleanParameter().optional().describe('`true` for simulated mail, `false` for real mail.'),
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
@@ -219,7 +224,13 @@ function listRoute({ db, cursors }: MessagesDeps): Route {
       tag: 'messages',
       scope: ['message:read'],
       query: listQuery,
-      responses: { 200: { description: 'A page of messages.', schema: listOf(Message) } },
+      responses: {
+        200: {
+          description: 'A page of messages.',
+          schema: listOf(Message),
+          examples: pageOf('One message', samples.delivered),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async (call) => {
@@ -292,7 +303,13 @@ function readRoute({ db }: MessagesDeps): Route {
           .optional()
           .describe('`content` adds the stored body; needs the scope `message:content`.'),
       }),
-      responses: { 200: { description: 'The message.', schema: MessageDetails } },
+      responses: {
+        200: {
+          description: 'The message.',
+          schema: MessageDetails,
+          examples: exampleOf('A delivered message', samples.details),
+        },
+      },
       problems: ['invalid_parameter'],
     },
     async ({ params, query, caller }) => {

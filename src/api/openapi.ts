@@ -31,6 +31,12 @@ export function openapiRoute(routes: readonly Route[], settings: { publicUrl: st
           description: 'The document.',
           schema: z.record(z.string(), z.unknown()),
           headers: { ETag: 'Version of the document.' },
+          examples: {
+            document: {
+              summary: 'Its beginning',
+              value: { openapi: '3.1.0', info: { title: 'Posthorn', version: '1.0.0' }, paths: {} },
+            },
+          },
         },
         304: { description: 'The document has not changed.' },
       },
@@ -120,12 +126,10 @@ function eitherForm(schema: Json): Json {
 
 function pathParameters(route: Route, schemas: Schemas): Json[] {
   const known = propertiesOf(route.params, schemas);
-  return [...route.path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => ({
-    name,
-    in: 'path',
-    required: true,
-    schema: known.find((property) => property.name === name)?.schema ?? { type: 'string' },
-  }));
+  return [...route.path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => {
+    const { description, ...schema } = known.find((property) => property.name === name)?.schema ?? { type: 'string' };
+    return { name, in: 'path', required: true, ...(description === undefined ? {} : { description }), schema };
+  });
 }
 
 /** A list may be repeated ("exploded", which all generators of clients know) or have commas; an object has its keys in brackets. */
@@ -179,7 +183,11 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
     const examples = declared.examples === undefined ? {} : { examples: declared.examples };
     content['application/json'] = { schema: opened(schemas.of(declared.schema, 'output')), ...examples };
   }
-  for (const type of declared.types ?? []) content[type] = { schema: { type: 'string' } };
+  // Generators of clients type an answer that may be JSON or a text as a text, so streams beside it are told of apart.
+  const isStream = declared.schema !== undefined && declared.types !== undefined;
+  const streams = isStream ? { 'x-streams': declared.types } : {};
+  const plain = declared.examples === undefined ? {} : { examples: declared.examples };
+  if (!isStream) for (const type of declared.types ?? []) content[type] = { schema: { type: 'string' }, ...plain };
   const own = Object.entries(declared.headers ?? {}).map(([name, description]) => [
     name,
     { description, schema: { type: 'string' } },
@@ -194,6 +202,7 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
       : {};
   return {
     description: declared.description,
+    ...streams,
     headers: { ...commonHeaders(), ...replay, ...(Object.fromEntries(own) as Json) },
     ...(Object.keys(content).length === 0 ? {} : { content }),
   };
@@ -275,6 +284,7 @@ const errorSchema = {
 
 const envelopeSchema = {
   type: 'object',
+  description: 'The body of every answer that is an error.',
   required: ['error'],
   properties: { error: { $ref: '#/components/schemas/Error' } },
 };

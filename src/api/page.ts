@@ -46,10 +46,17 @@ export function wantedPage(cursors: Cursors, list: string, query: PageQuery): Pa
 export const listOf = (item: z.ZodType) =>
   z.object({
     object: z.literal('list'),
-    data: z.array(item),
-    has_more: z.boolean(),
-    next_cursor: z.string().nullable(),
-    previous_cursor: z.string().nullable(),
+    data: z
+      .array(item)
+      .describe(
+        'The entries of this page. A page may have fewer than `limit`, even none, where much had to be looked at: `has_more` says whether the list goes on.',
+      ),
+    has_more: z.boolean().describe('Whether there is more in the direction that was asked for.'),
+    next_cursor: z.string().nullable().describe('For `after` of the next request; null at the end of the list.'),
+    previous_cursor: z
+      .string()
+      .nullable()
+      .describe('For `before` of a request for the page before; null at the beginning.'),
   });
 
 export interface Page {

@@ -28,7 +28,14 @@ const MOST_DAYS = 400;
 /** A month of hours for each of a hundred keys would be an answer of 25 MB. */
 const MOST_DAYS_OF_HOURS_APART = 7;
 
-const counts = Object.fromEntries(statTypes.map((type) => [type, z.int()])) as Record<StatType, z.ZodInt>;
+const counted: Readonly<Record<StatType, string>> = {
+  sent: 'Recipients whose first attempt began.', delivered: 'Recipients whose mail was taken.', deferred: 'Attempts that failed for now.',
+  bounced: 'Recipients who could not be reached.', bounced_hard: 'Of these, bad addresses.', bounced_soft: 'Of these, mailboxes that were full or away for too long.',
+  bounced_block: 'Of these, mail that was not wanted.', complained: 'Recipients who complained.', suppressed: 'Recipients who were not mailed, as they are on the suppression list.',
+  failed: 'Recipients whose mail could not be built.', opened: 'Opens by people.', unique_opened: 'Recipients who opened.', machine_opened: 'Opens by machines.',
+  clicked: 'Clicks by people.', unique_clicked: 'Recipients who clicked.', machine_clicked: 'Clicks by machines.', unsubscribed: 'Recipients who unsubscribed.',
+}; // prettier-ignore
+const counts = Object.fromEntries(statTypes.map((type) => [type, z.int().describe(counted[type])])) as Record<StatType, z.ZodInt>; // prettier-ignore
 const rate = (of: string) => z.number().nullable().describe(`${of} Between 0 and 1; null where nothing was sent.`);
 
 const StatCounts = z
@@ -38,25 +45,29 @@ const StatCounts = z
 const Stats = z
   .object({
     object: z.literal('stats'),
-    bucket: z.enum(['hour', 'day', 'total']),
-    by: z.enum(statKeys).nullable(),
-    since: z.iso.datetime(),
-    until: z.iso.datetime(),
+    bucket: z.enum(['hour', 'day', 'total']).describe('What a line is for.'),
+    by: z.enum(statKeys).nullable().describe('What is told apart.'),
+    since: z.iso.datetime().describe('Begin of the range, rounded.'),
+    until: z.iso.datetime().describe('End of the range, rounded.'),
     total: StatCounts,
-    rates: z.object({
-      delivered: rate('Delivered by sent.'),
-      bounced: rate('Bounced by sent.'),
-      complained: rate('Complaints by delivered.'),
-      opened: rate('Recipients who opened by delivered.'),
-      clicked: rate('Recipients who clicked by delivered.'),
-    }),
-    data: z.array(
-      z.object({
-        at: z.iso.datetime().describe('Begin of the hour or day (UTC); of the range where the bucket is `total`.'),
-        key: z.string().nullable().describe('The stream, tag, domain, provider or template; null without `by`.'),
-        counts: StatCounts,
-      }),
-    ),
+    rates: z
+      .object({
+        delivered: rate('Delivered by sent.'),
+        bounced: rate('Bounced by sent.'),
+        complained: rate('Complaints by delivered.'),
+        opened: rate('Recipients who opened by delivered.'),
+        clicked: rate('Recipients who clicked by delivered.'),
+      })
+      .describe('Parts of the total.'),
+    data: z
+      .array(
+        z.object({
+          at: z.iso.datetime().describe('Begin of the hour or day (UTC); of the range where the bucket is `total`.'),
+          key: z.string().nullable().describe('The stream, tag, domain, provider or template; null without `by`.'),
+          counts: StatCounts,
+        }),
+      )
+      .describe('The lines, oldest first.'),
   })
   .meta({ id: 'Stats', description: 'Numbers of a range of time.' });
 
@@ -68,8 +79,8 @@ const query = z.strictObject({
     .enum(statKeys)
     .optional()
     .describe(`Tell these apart, the ${String(MOST_KEYS)} with the most mail.`),
-  stream: z.string().min(1).max(32).optional(),
-  tag: z.string().min(1).max(128).optional(),
+  stream: z.string().min(1).max(32).optional().describe('Mail of this stream.'),
+  tag: z.string().min(1).max(128).optional().describe('Mail with this tag.'),
   domain: z.string().min(1).max(253).optional().describe('The sending domain.'),
   provider: z.enum(providerNames).optional().describe('The recipient\'s mailbox provider; `other` is all the rest.'), // prettier-ignore
   template_id: z.string().min(1).max(64).optional().describe('Mail of this template. Not together with tags.'),

@@ -17,6 +17,7 @@ import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { timeMember } from './query.ts';
+import { pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
@@ -215,7 +216,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       params,
       body: z
         .strictObject({ type: eventType().optional().describe('`delivered` where not given.') })
-        .meta({ id: 'WebhookTest' }),
+        .meta({ id: 'WebhookTest', description: 'Which sample is sent.' }),
       bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
       responses: {
         200: {
@@ -261,7 +262,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
           only: z.enum(['failed', 'all']).optional().describe('`failed` where not given.'),
           types: z.array(eventType()).min(1).max(10).optional().describe('Only these kinds, out of those it is told of.'),
         })
-        .meta({ id: 'NewWebhookReplay' }),
+        .meta({ id: 'NewWebhookReplay', description: 'Which events are to be sent again.' }),
       bodyExamples: { day: { summary: 'What failed on a day', value: { since: '2026-01-30T00:00:00Z', until: '2026-01-31T00:00:00Z' } } },
       responses: {
         202: {
@@ -301,7 +302,13 @@ function replaysRoute(deps: WebhookDeliveriesDeps): Route {
       scope: ['webhook:read'],
       params,
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of replays.', schema: listOf(WebhookReplay) } },
+      responses: {
+        200: {
+          description: 'A page of replays.',
+          schema: listOf(WebhookReplay),
+          examples: pageOf('One replay', samples.replay),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async (call) => {
