@@ -66,8 +66,9 @@ function rawRoute(deps: EraseRoutesDeps): Route {
       );
       const bytes = delivery === undefined ? null : await deps.wireBytes(delivery.id);
       if (bytes === null || row.content_id === '')
-        throw new Problem('invalid_state', 'the content of this message is not stored any more');
-      if (bytes.kind === 'none') throw new Problem('invalid_state', `there is no source of this message: ${bytes.why}`);
+        throw new Problem('invalid_state', 'The content of this message is not stored any more.');
+      if (bytes.kind === 'none')
+        throw new Problem('invalid_state', `There is no source of this message: ${bytes.why}.`);
       return { status: 200, bytes: Buffer.concat(bytes.data), type: 'message/rfc822' };
     },
   );
@@ -80,7 +81,7 @@ function eraseContentRoute(deps: EraseRoutesDeps): Route {
       path: '/v1/messages/{id}/content',
       operationId: 'deleteMessageContent',
       summary: 'Erase the body of a message',
-      description: 'Its html, text and attachments. The record of what became of it stays. 409 while it still waits.',
+      description: 'Its html, text and attachments. The record of its delivery is kept. 409 while it still waits.',
       tag: 'messages',
       scope: ['message:delete'],
       touches: 'mail',

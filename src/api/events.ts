@@ -127,7 +127,7 @@ interface Reading {
 async function read(deps: EventsDeps, tail: EventTail, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   if (query.after !== undefined && query.before !== undefined) {
-    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other', { field: 'before' });
+    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
   }
   const reading: Reading = {
     deps,
@@ -139,7 +139,7 @@ async function read(deps: EventsDeps, tail: EventTail, call: EventsCall): Promis
   };
   const form = preferred(call.header('accept'), 'application/json', streams);
   if (form !== 'application/json' && query.before !== undefined) {
-    throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards', { field: 'before' });
+    throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards.', { field: 'before' });
   }
   switch (form) {
     case 'text/event-stream':
@@ -175,7 +175,7 @@ async function positionOf({ deps, call, list }: Reading, cursor: string, field: 
   if (cursor === END) return (await lastSequence(deps.db.read)) + 1;
   if (isId('evt', cursor)) {
     const sequence = await sequenceOf(deps.db.read, call.caller.accountId, cursor);
-    if (sequence === null) throw new Problem('invalid_cursor', 'there is no such event', { field });
+    if (sequence === null) throw new Problem('invalid_cursor', 'There is no such event.', { field });
     return sequence;
   }
   return Number(deps.cursors.read(list, cursor, field));

@@ -163,7 +163,7 @@ function createRoute(deps: KeysDeps): Route {
       const expiresAt = endOf(body, now);
       const { mode = caller.mode, replaces, revoke_after: revokeAfter } = body;
       if (revokeAfter !== undefined && replaces === undefined)
-        throw new Problem('missing_field', '`revoke_after` says when the key in `replaces` ends', {
+        throw new Problem('missing_field', '`revoke_after` says when the key in `replaces` ends.', {
           field: 'replaces',
         });
       const { domains: only = [], allowed_ips: ips = [] } = body;
@@ -205,14 +205,18 @@ const requestOf = (row: ApiKeyRow): KeyRequest => ({
 
 function endOf(body: { ttl?: number | undefined; expires_at?: string | undefined }, now: number): number | null {
   if (body.ttl !== undefined && body.expires_at !== undefined)
-    throw new Problem('mutually_exclusive_fields', '`ttl` and `expires_at` exclude each other', { field: 'ttl' });
+    throw new Problem('mutually_exclusive_fields', '`ttl` and `expires_at` exclude each other.', { field: 'ttl' });
   if (body.ttl !== undefined) return now + 1000 * body.ttl;
   return body.expires_at === undefined ? null : Date.parse(body.expires_at);
 }
 
 function refuseLockOut(allowedIps: readonly string[], ip: string): void {
   if (isIpAllowed(allowedIps, ip)) return;
-  throw new Problem('invalid_state', `this would lock out the address you call from, ${ip}`, { field: 'allowed_ips' });
+  throw new Problem(
+    'invalid_state',
+    `This would lock out the address you call from, ${ip}. Add it to \`allowed_ips\`.`,
+    { field: 'allowed_ips' },
+  );
 }
 
 function readRoute({ db }: KeysDeps): Route {
@@ -268,7 +272,7 @@ function changeRoute(deps: KeysDeps): Route {
       const { caller, body, params: { id } } = call; // prettier-ignore
       const row = await findKey(deps, refOf(call));
       if (row.revoked_at !== null && row.revoked_at <= call.now)
-        throw new Problem('invalid_state', 'the key was revoked');
+        throw new Problem('invalid_state', 'The key was revoked and stays so. Create a new key.');
       const { scopes: wanted, domains: only, allowed_ips: ips } = body;
       const before = toKeyRecord(row, call.now);
       // The key as it would be: one that may do more than the caller is not the caller's to change.

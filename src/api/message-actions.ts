@@ -318,7 +318,7 @@ async function draftOf({ db }: MessageActionsDeps, row: MessageRow, now: number)
   const content = await contentOf(db.read, row.content_id);
   const isEmpty = content?.html == null && content?.text == null && content?.attachment_count === 0;
   if (content === undefined || (isEmpty && content.raw === null))
-    throw new Problem('invalid_state', 'the content of this message is not stored any more');
+    throw new Problem('invalid_state', 'The content of this message is not stored any more.');
   const whole = content.raw === null ? {} : await sourceOf(db.read, row, content.raw, now);
   const files = await attachmentsOf(db.read, row.content_id);
   return {
@@ -382,7 +382,7 @@ const BatchStatus = z
     created_at: z.iso.datetime().describe('When it was accepted.'),
     counts: z.record(z.string(), z.int()).nullable().describe('Messages by status; null in lists.'),
   })
-  .meta({ id: 'BatchStatus', description: 'A bulk send, and what became of it.' });
+  .meta({ id: 'BatchStatus', description: 'A bulk send, with its messages by status.' });
 
 const BATCHES = '/v1/batches';
 const batchParams = z.object({ id: batchId() });
@@ -491,7 +491,7 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       const row = await batchOf(deps, call.caller, call.params.id);
       const answered = answerWith(call, (counts: StatusCounts) => batchStatus(row, counts));
       if ((await cancelBatch(deps.change, row.id, answered.together)) === 0)
-        throw new Problem('invalid_state', 'nothing of this batch can be canceled any more');
+        throw new Problem('invalid_state', 'Nothing of this batch can be canceled any more.');
       return answered.reply();
     },
   );

@@ -346,7 +346,7 @@ async function expanded(
   contentId: string,
 ): Promise<{ html: string | null; text: string | null }> {
   if (!scopeAllows(scopes, 'message:content')) {
-    throw new Problem('insufficient_scope', '`expand=content` needs the scope message:content', {
+    throw new Problem('insufficient_scope', '`expand=content` needs the scope message:content.', {
       headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="message:content"' },
     });
   }

@@ -11,15 +11,15 @@ interface OpenapiText {
 
 export const openapiText: OpenapiText = {
   description: `
-Send e-mail with one HTTP request, and follow what becomes of it.
+Send e-mail with one HTTP request, and follow it until it is delivered.
 
 ## Authentication
 Every request carries \`Authorization: Bearer <API_KEY>\`. A key opens what its scopes allow (\`x-required-scopes\`: any one of
 them is enough); it can be restricted to addresses and sending domains, and can have a lifetime.
 
 ## Errors
-Every error is \`{"error": {"code", "message", "field", "request_id"}}\`. A code has one status. 4xx is permanent: mend the
-request. 5xx and 429 are temporary: try again after \`Retry-After\`.
+Every error is \`{"error": {"code", "message", "field", "request_id"}}\`. A code has one status. 4xx is permanent: correct
+the request. 5xx and 429 are temporary: try again after \`Retry-After\`.
 
 ## Idempotency
 Send an \`Idempotency-Key\` (a UUIDv4) with every POST: a repeated request with the same key gets the first answer again and
@@ -29,7 +29,7 @@ does nothing a second time. Keys are kept for 24 hours.
 Requests are counted per account in windows of a minute, by plan; every answer says what is left. A bulk send is one request.
 
 ## Versioning
-The version stands in the path. Endpoints end no earlier than 12 months after notice, which the headers \`Deprecation\`,
+The version is in the path. Endpoints end no earlier than 12 months after notice, which the headers \`Deprecation\`,
 \`Sunset\`, \`Link\` and \`Warning\` give on every answer. Answers may gain members, and enumerations values, at any time.
 `.trim(),
   bearer: 'An API key, created on the command line or by a key with the scope `key`.',
@@ -43,7 +43,7 @@ The version stands in the path. Endpoints end no earlier than 12 months after no
     webhooks: 'Endpoints that are told of events.',
     events: 'What happened to messages.',
     domains: 'Sending domains.',
-    stats: 'How much was sent, and what became of it.',
+    stats: 'How much was sent, and what happened to it.',
     description: 'This document.',
   },
   headers: {

@@ -33,7 +33,7 @@ export interface PageWanted {
 export function wantedPage(cursors: Cursors, list: string, query: PageQuery): PageWanted {
   const { after, before, limit = DEFAULT_LIMIT } = query;
   if (after !== undefined && before !== undefined) {
-    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other', { field: 'before' });
+    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
   }
   return {
     limit,
@@ -63,7 +63,10 @@ export interface Page {
   data: readonly unknown[];
   /** More in the direction that was asked for. */
   hasMore: boolean;
-  /** Positions of the first and the last entry, or null in an empty page. */
+  /**
+   * Positions of the first and the last entry, or null in an empty page. Where reading stopped before the page was full, the one
+   * that lies in its direction is where it stopped, so that the next request goes on from there: also in an empty page.
+   */
   first: string | null;
   last: string | null;
 }

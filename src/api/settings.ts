@@ -164,7 +164,7 @@ const flagOf = (value: boolean | null): number | null => (value === null ? null 
 
 function within(field: string, wanted: number | null | undefined, mostMs: number): void {
   if (wanted == null || wanted <= daysOf(mostMs)) return;
-  throw new Problem('invalid_field', `the server keeps this for ${String(daysOf(mostMs))} days at most`, { field });
+  throw new Problem('invalid_field', `The server keeps this for ${String(daysOf(mostMs))} days at most.`, { field });
 }
 
 const daysOf = (ms: number): number => Math.max(1, Math.floor(ms / DAY_MS));

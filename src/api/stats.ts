@@ -109,7 +109,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         operationId: 'getStats',
         summary: 'Read numbers',
         description:
-          'How many recipients were mailed and what became of them, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
+          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
         tag: 'stats',
         scope: ['stats:read'],
         query,
@@ -138,17 +138,17 @@ function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number)
   } = asked;
   const test = testFilter(caller, asked.test) ?? false;
   if ((tag !== undefined || by === 'tag') && (template !== undefined || by === 'template'))
-    throw new Problem('mutually_exclusive_fields', 'tags and templates are not counted together: leave one of them out', { field: template === undefined ? 'by' : 'template_id' }); // prettier-ignore
+    throw new Problem('mutually_exclusive_fields', 'Tags and templates are not counted together: leave one of them out.', { field: template === undefined ? 'by' : 'template_id' }); // prettier-ignore
   const step = bucket === 'hour' ? HOUR_MS : DAY_MS;
   const until = Math.ceil((asked.until ?? now + 1) / step) * step;
   const usual = bucket === 'hour' ? 24 * HOUR_MS : 30 * DAY_MS;
   const since = Math.floor((asked.since ?? until - usual) / step) * step;
-  if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`', { field: 'since' });
+  if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`.', { field: 'since' });
   const hours = by === null ? HOURS_KEPT_MS : MOST_DAYS_OF_HOURS_APART * DAY_MS;
   const longest = bucket === 'hour' ? hours : MOST_DAYS * DAY_MS;
   const apart = bucket === 'hour' && by !== null ? ` and ${by}` : '';
   if (bucket !== 'total' && until - since > longest)
-    throw new Problem('invalid_parameter', `a range by the ${bucket}${apart} has at most ${String(longest / DAY_MS)} days`, { field: 'since' }); // prettier-ignore
+    throw new Problem('invalid_parameter', `A range by the ${bucket}${apart} has at most ${String(longest / DAY_MS)} days.`, { field: 'since' }); // prettier-ignore
   const only = Object.fromEntries(
     Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider, template }).filter(
       ([, value]) => value !== undefined,

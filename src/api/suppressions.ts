@@ -65,7 +65,7 @@ const SuppressionResults = z
       )
       .describe('One line for each address, in the order of the request.'),
   })
-  .meta({ id: 'SuppressionResults', description: 'What became of each address, in the order of the request.' });
+  .meta({ id: 'SuppressionResults', description: 'The result for each address, in the order of the request.' });
 
 const NewSuppressions = z
   .strictObject({
@@ -97,7 +97,7 @@ function addRoute(deps: SuppressionsDeps): Route {
       operationId: 'createSuppression',
       summary: 'Suppress an address, or many',
       description:
-        'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with what became of each.',
+        'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with the result for each.',
       tag: 'suppressions',
       scope: ['suppression'],
       body: NewSuppressions,
@@ -123,9 +123,9 @@ function addRoute(deps: SuppressionsDeps): Route {
     async (call: Call<object, object, Body>) => {
       const { email, emails } = call.body;
       if (email !== undefined && emails !== undefined)
-        throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other', { field: 'emails' });
+        throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other.', { field: 'emails' });
       if (email === undefined && emails === undefined)
-        throw new Problem('missing_field', '`email` is required, or `emails` for several', { field: 'email' });
+        throw new Problem('missing_field', '`email` is required, or `emails` for several.', { field: 'email' });
       const common = await commonOf(deps, call);
       return emails === undefined ? addOne(deps, call, { ...common, email: email ?? '' }) : addMany(deps, call, common, emails);
     }, // prettier-ignore
@@ -137,10 +137,10 @@ type Common = Omit<NewSuppression, 'email'>;
 async function commonOf(deps: SuppressionsDeps, { body, caller, now }: Call<object, object, Body>): Promise<Common> {
   const { reason = 'manual', note = null, stream = null, expires_at } = body;
   if (stream !== null && (await deps.findStream(caller.accountId, stream)) === null)
-    throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(stream)}`, { field: 'stream' });
+    throw new Problem('unknown_stream', `There is no stream ${JSON.stringify(stream)}.`, { field: 'stream' });
   const expiresAt = expires_at === undefined ? null : Date.parse(expires_at);
   if (expiresAt !== null && expiresAt <= now)
-    throw new Problem('invalid_field', '`expires_at` must be a time to come', { field: 'expires_at' });
+    throw new Problem('invalid_field', '`expires_at` must be a time to come.', { field: 'expires_at' });
   return { accountId: caller.accountId, stream, reason, note, createdBy: actorOf(caller), expiresAt };
 }
 
@@ -232,7 +232,7 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
     async ({ query, caller, search }) => {
       const { reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = query;
       if (stream !== undefined && scope !== undefined)
-        throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other', { field: 'scope' });
+        throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other.', { field: 'scope' });
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
       const filter = { accountId: caller.accountId, reason, stream: scope === undefined ? stream : null, createdAfter, createdBefore }; // prettier-ignore

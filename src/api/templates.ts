@@ -233,7 +233,7 @@ function checkBody(body: TemplateBody): void {
   });
   const double = body.variables.find(({ name }, n) => body.variables.findIndex((one) => one.name === name) !== n);
   if (double !== undefined)
-    throw new Problem('invalid_field', `the variable \`${double.name}\` is declared twice`, { field: 'variables' });
+    throw new Problem('invalid_field', `The variable \`${double.name}\` is declared twice.`, { field: 'variables' });
 }
 
 function checkAddress(text: string, field: string, code: 'invalid_sender' | 'invalid_address'): void {
@@ -508,7 +508,7 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
     async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
       const { template_id: id, template_version: version } = body;
       const own = [body.subject, body.html, body.text].some((one) => one != null);
-      if (id != null && own) throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`', { field: 'template_id' });
+      if (id != null && own) throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`.', { field: 'template_id' });
       if (id == null && !own) throw new Problem('missing_content', 'Give `template_id`, or one of `subject`, `html` and `text`.', { field: 'html' });
       if (body.variables != null) checkVariables(body.variables, 'variables');
       const template = id == null ? null : await known({ db }, caller.accountId, id, version ?? undefined);

@@ -177,12 +177,12 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
     async (call) => {
       const endpoint = await endpointOf(deps, call);
       const line = await findDelivery(deps, endpoint.id, call.params.delivery_id);
-      if (line === null) throw new Problem('not_found', 'there is no such attempt', { field: 'delivery_id' });
+      if (line === null) throw new Problem('not_found', 'There is no such attempt.', { field: 'delivery_id' });
       needActive(endpoint);
       const { sequence } = line;
-      if (sequence === null) throw new Problem('invalid_state', 'this was a test: test the endpoint again');
+      if (sequence === null) throw new Problem('invalid_state', 'This was a test: test the endpoint again.');
       if ((await eventsNumbered(deps.db.fast, [sequence])).length === 0)
-        throw new Problem('invalid_state', 'the event is older than what is kept');
+        throw new Problem('invalid_state', 'The event is older than what is kept.');
       const body = {
         object: 'webhook_resend', webhook_id: endpoint.id, event_id: line.event_id, event_type: line.event_type, queued_at: rfc3339(call.now),
       }; // prettier-ignore
@@ -199,7 +199,7 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
 }
 
 function needActive({ status }: WebhookRow): void {
-  if (status !== 'active') throw new Problem('invalid_state', `the endpoint is ${status}: enable it first`);
+  if (status !== 'active') throw new Problem('invalid_state', `The endpoint is ${status}: enable it first.`);
 }
 
 function testRoute(deps: WebhookDeliveriesDeps): Route {
@@ -278,7 +278,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       const endpoint = await endpointOf(deps, call);
       needActive(endpoint);
       const [since, until] = [Date.parse(body.since), body.until === undefined ? now : Date.parse(body.until)];
-      if (since >= until) throw new Problem('invalid_field', '`since` must lie before `until`', { field: 'since' });
+      if (since >= until) throw new Problem('invalid_field', '`since` must lie before `until`.', { field: 'since' });
       const request = {
         webhookId: endpoint.id, accountId: caller.accountId, since, until, which: body.only ?? 'failed', types: body.types ?? [],
       }; // prettier-ignore

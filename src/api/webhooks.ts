@@ -205,7 +205,7 @@ async function checkUrl({ vetUrl }: WebhooksDeps, text: string): Promise<string>
 async function checkStreams({ findStream }: WebhooksDeps, accountId: string, slugs: readonly string[]): Promise<void> {
   for (const [at, slug] of slugs.entries())
     if ((await findStream(accountId, slug)) === null)
-      throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(slug)}`, {
+      throw new Problem('unknown_stream', `There is no stream ${JSON.stringify(slug)}.`, {
         field: `streams[${String(at)}]`,
       });
 }
@@ -213,7 +213,7 @@ async function checkStreams({ findStream }: WebhooksDeps, accountId: string, slu
 function checkDomain(name: string, at: number): string {
   const parsed = parseMailbox(`x@${name}`);
   if (parsed.kind === 'ok') return parsed.mailbox.domain;
-  throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field: `domains[${String(at)}]` });
+  throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field: `domains[${String(at)}]` });
 }
 
 /** Whoever has personal data sent somewhere must be allowed to see it. */

@@ -148,7 +148,10 @@ export async function rotateDkim(
   const { row, keys } = await findDomain(deps, ref);
   // Ed25519 records are not required, so such a key may stay pending for ever.
   if (keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'pending')) {
-    throw new Problem('invalid_state', 'the key of the last rotation is still waiting for its DNS record');
+    throw new Problem(
+      'invalid_state',
+      'The key of the last rotation still waits for its DNS record. Publish that first.',
+    );
   }
   const now = deps.clock.now();
   const taken = keys.map(({ selector }) => selector);
@@ -190,7 +193,7 @@ export async function updateDomain(
     ...(returnPath === undefined ? {} : { return_path: checkDomainName(returnPath, 'return_path') }),
   };
   if (row.return_path !== row.name && !row.return_path.endsWith(`.${row.name}`))
-    throw new Problem('invalid_field', `the return path must be ${row.name} or a name below it`, {
+    throw new Problem('invalid_field', `The return path must be ${row.name} or a name below it.`, {
       field: 'return_path',
     });
   const changed = await deps.db.commit.transact(async (tx) => {
@@ -221,7 +224,7 @@ export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = 
       [accountId, name],
     );
     if (waiting.length > 0)
-      throw new Problem('invalid_state', `mail from ${name} waits to be delivered: cancel it, or wait for it`);
+      throw new Problem('invalid_state', `Mail from ${name} waits to be delivered: cancel it, or wait for it.`);
     await tx.run('DELETE FROM dkim_keys WHERE domain_id = ?', [id]);
     const removed = await tx.all('DELETE FROM domains WHERE id = ? RETURNING id', [id]);
     if (removed.length === 0) throw noSuchDomain();
@@ -248,7 +251,7 @@ export async function domainsToCheck(
 }
 
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
-export const noSuchDomain = (): Problem => new Problem('not_found', 'there is no such domain');
+export const noSuchDomain = (): Problem => new Problem('not_found', 'There is no such domain.');
 
 /** Removes keys that have been retiring for long enough; returns their number. */
 export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | 'clock'>): Promise<number> {
@@ -331,7 +334,7 @@ function domainRow(wish: NewDomain, now: number): DomainRow {
 /** A domain is what may stand behind the `@` of a sender, so the address rule decides. */
 function checkDomainName(text: string, field: string): string {
   const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
-  if (parsed.kind === 'bad') throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field });
+  if (parsed.kind === 'bad') throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field });
   return parsed.mailbox.domain;
 }
 

@@ -43,7 +43,7 @@ export function mayManage(granter: Granter, key: KeyRequest, field: string): voi
     mayGrant(granter, key);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    throw new Problem('insufficient_scope', `That key may do more than the one you ask with: ${error.message}`, {
+    throw new Problem('insufficient_scope', `That key may do more than the one you ask with. ${error.message}`, {
       field,
       cause: error,
     });
@@ -53,7 +53,7 @@ export function mayManage(granter: Granter, key: KeyRequest, field: string): voi
 function checkScopes(granter: Granter, scopes: readonly string[]): void {
   const lacking = scopes.find((scope) => isScope(scope) && !scopeAllows(granter.scopes, scope));
   if (lacking === undefined) return;
-  throw new Problem('insufficient_scope', `the asking key does not have the scope ${lacking} itself`, {
+  throw new Problem('insufficient_scope', `The asking key does not have the scope ${lacking} itself.`, {
     field: 'scopes',
     headers: { 'WWW-Authenticate': `Bearer realm="api", error="insufficient_scope", scope="${lacking}"` },
   });
@@ -64,7 +64,7 @@ function checkDomains({ domains: own }: Granter, domains: readonly string[]): vo
   if (own.length === 0) return;
   const foreign = domains.length === 0 ? 'every domain' : domains.find((domain) => !own.includes(domain));
   if (foreign === undefined) return;
-  throw new Problem('domain_not_allowed', `the asking key may not send from ${foreign} itself`, { field: 'domains' });
+  throw new Problem('domain_not_allowed', `The asking key may not send from ${foreign} itself.`, { field: 'domains' });
 }
 
 function checkAddresses({ allowedIps }: Granter, entries: readonly string[]): void {

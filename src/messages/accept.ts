@@ -124,7 +124,7 @@ export async function acceptBulk(
   const accepted = data.filter(({ error }) => error === null).length;
   const first = data.find(({ error }) => error !== null)?.error;
   if (accepted === 0) {
-    throw new Problem('no_valid_recipients', `every entry was refused; the first: ${first?.message ?? 'no entries'}`, {
+    throw new Problem('no_valid_recipients', `Every entry was refused; the first: ${first?.message ?? 'no entries.'}`, {
       field: 'recipients',
     });
   }

@@ -86,9 +86,13 @@ export function decodeAttachments(
     const contentId = one.content_id ?? null;
     if (contentId !== null && contentIds.has(contentId)) {
       const field = at(index, 'content_id');
-      throw new Problem('invalid_attachment', `\`${field}\` stands on another attachment of this message too.`, {
-        field,
-      });
+      throw new Problem(
+        'invalid_attachment',
+        `\`${field}\` is used by another attachment of this message. Give each its own.`,
+        {
+          field,
+        },
+      );
     }
     if (contentId !== null) contentIds.add(contentId);
     return {

@@ -40,7 +40,7 @@ export async function eraseContent(
   await db.commit.transact(async (tx) => {
     const [waiting] = await tx.all('SELECT 1 FROM deliveries WHERE message_id = ? AND due_at IS NOT NULL LIMIT 1', [message.id]); // prettier-ignore
     if (waiting !== undefined)
-      throw new Problem('invalid_state', 'the message is not finished: cancel it first, or wait until it is');
+      throw new Problem('invalid_state', 'The message is not finished: cancel it first, or wait until it is.');
     await cutContents(tx, [message]);
     await insertRows(tx, [together()]);
   });
@@ -98,7 +98,7 @@ async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key:
     const part = waiting.slice(at, at + AT_A_TIME);
     const recorded = await recorder.record(part.map(({ id }) => ({ deliveryId: id, happening: { kind: 'canceled' } })));
     if (recorded.some(({ applied, state }) => !applied && state !== null && state.dueAt !== null))
-      throw new Problem('invalid_state', 'mail to this address is being sent right now: ask again in a moment');
+      throw new Problem('invalid_state', 'Mail to this address is being sent right now: ask again in a moment.');
   }
 }
 

@@ -21,6 +21,7 @@ export const messageHints: Hints = {
   globalsubstitutions: meant('variables'),
   htmlbody: meant('html'),
   textbody: meant('text'),
+  plainbody: meant('text'),
   body: 'give `html`, `text` or both.',
   content: 'give `html`, `text` or both.',
   message: 'give `html`, `text` or both.',

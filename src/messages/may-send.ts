@@ -71,17 +71,22 @@ export async function checkSender(
   simulated: boolean,
 ): Promise<void> {
   const { domain } = draft.from;
-  if (sender.paused === true) throw new Problem('sending_paused', 'sending is paused for this account');
+  if (sender.paused === true)
+    throw new Problem('sending_paused', 'Sending is paused for this account. Ask the operator to resume it.');
   if (sender.domains.length > 0 && !sender.domains.includes(domain)) {
     throw new Problem(
       'domain_not_allowed',
-      `this key may send only from ${sender.domains.join(', ')}, not from ${domain}`,
+      `This key may send only from ${sender.domains.join(', ')}, not from ${domain}.`,
       { field: 'from' },
     );
   }
   if (sender.mode === 'test' || (simulated && domain === deps.simulatorDomain)) return;
   if (await deps.isVerified(sender.accountId, domain)) return;
-  throw new Problem('domain_not_verified', `${domain} is not a verified domain of this account`, { field: 'from' });
+  throw new Problem(
+    'domain_not_verified',
+    `${domain} is not a verified domain of this account. Add it, publish its DNS records and verify it.`,
+    { field: 'from' },
+  );
 }
 
 export interface Stream {
@@ -94,9 +99,13 @@ export async function checkStream(deps: MaySendDeps, sender: Sender, draft: Mess
   const slug = draft.stream ?? DEFAULT_STREAM;
   const stream = await deps.findStream(sender.accountId, slug);
   if (stream === null)
-    throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(slug)}`, { field: 'stream' });
+    throw new Problem(
+      'unknown_stream',
+      `There is no stream ${JSON.stringify(slug)}. Use \`transactional\`, \`broadcast\` or one that you have made.`,
+      { field: 'stream' },
+    );
   if (stream.paused === 1)
-    throw new Problem('sending_paused', `the stream ${slug} is paused`, {
+    throw new Problem('sending_paused', `The stream ${slug} is paused. Resume it, or use another stream.`, {
       field: draft.stream === null ? null : 'stream',
     });
   return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
@@ -201,9 +210,13 @@ export function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): v
   const hit = everyRecipient(draft).find(({ mailbox }) => suppressed.has(addressKey(mailbox.address)));
   if (hit === undefined) return;
   const reason = suppressed.get(addressKey(hit.mailbox.address))?.reason ?? 'manual';
-  throw new Problem('recipient_suppressed', `${hit.mailbox.address} is on the suppression list (${reason})`, {
-    field: fieldOf(draft, hit),
-  });
+  throw new Problem(
+    'recipient_suppressed',
+    `${hit.mailbox.address} is on the suppression list (${reason}). Leave it out, or remove it from the list.`,
+    {
+      field: fieldOf(draft, hit),
+    },
+  );
 }
 
 /** A single copy may have been given as a string, so only of several the place is told. */

@@ -167,7 +167,7 @@ function checkTags(tags: readonly string[], prefix: string): readonly string[] {
   const double = tags.findIndex((tag, index) => tags.indexOf(tag) !== index);
   if (double === -1) return tags;
   const field = `${prefix}tags[${String(double)}]`;
-  throw new Problem('invalid_field', `\`${field}\` stands in the list already.`, { field });
+  throw new Problem('invalid_field', `\`${field}\` is in the list already. Leave it out.`, { field });
 }
 
 function testOf(test: WireMessage['test']): Parts['test'] {

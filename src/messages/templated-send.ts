@@ -177,9 +177,9 @@ function refuseFaulty(faulty: ReadonlyMap<number, Problem>, index: number): void
 
 function refuseTooMuch(length: number, ms: number): void {
   if (length > MOST_RENDERED)
-    throw new Problem('message_too_large', `the rendered mails have more than ${String(MOST_RENDERED)} characters together; send to fewer recipients at once`, { field: 'recipients' }); // prettier-ignore
+    throw new Problem('message_too_large', `The rendered mails have more than ${String(MOST_RENDERED)} characters together; send to fewer recipients at once.`, { field: 'recipients' }); // prettier-ignore
   if (ms > MOST_RENDERING_MS)
-    throw new Problem('template_render_failed', `rendering all entries takes longer than ${String(MOST_RENDERING_MS / 1000)} seconds; send to fewer recipients at once`, { field: 'recipients' }); // prettier-ignore
+    throw new Problem('template_render_failed', `Rendering all entries takes longer than ${String(MOST_RENDERING_MS / 1000)} seconds; send to fewer recipients at once.`, { field: 'recipients' }); // prettier-ignore
 }
 
 /** A request, or an entry of one, with its parts rendered. */
@@ -205,7 +205,7 @@ function loader(deps: TemplatedDeps, accountId: string): Load {
     const template = await asked;
     if (template !== null) return template;
     const what = version == null ? 'a published template' : `version ${String(version)} of a template`;
-    throw new Problem('unknown_template', `there is no such template: ${what} ${JSON.stringify(id)}`, { field: `${prefix}template_id` }); // prettier-ignore
+    throw new Problem('unknown_template', `There is no such template: ${what} ${JSON.stringify(id)}.`, { field: `${prefix}template_id` }); // prettier-ignore
   };
 }
 
@@ -213,7 +213,7 @@ function wishOf(body: Json, prefix: string): Wish {
   const wish = check(Members, pick(body), prefix === '' ? {} : { prefix: prefix.slice(0, -1) });
   if (wish.variables != null) checkVariables(wish.variables, `${prefix}variables`);
   if (wish.template_version != null && wish.template_id == null)
-    throw new Problem('missing_field', '`template_version` needs `template_id`', { field: `${prefix}template_id` });
+    throw new Problem('missing_field', '`template_version` needs `template_id`.', { field: `${prefix}template_id` });
   return wish;
 }
 
@@ -223,11 +223,11 @@ const without = (body: Json): Json => Object.fromEntries(Object.entries(body).fi
 /** Throws `invalid_field` where they are too deep or too large. */
 export function checkVariables(variables: Json, field: string): void {
   if (!isShallow(variables, DEEPEST_VARIABLES))
-    throw new Problem('invalid_field', `\`${field}\` may be nested ${String(DEEPEST_VARIABLES)} levels deep`, {
+    throw new Problem('invalid_field', `\`${field}\` may be nested ${String(DEEPEST_VARIABLES)} levels deep.`, {
       field,
     });
   if (Buffer.byteLength(JSON.stringify(variables)) > MOST_VARIABLES_BYTES)
-    throw new Problem('invalid_field', `\`${field}\` may have at most ${String(MOST_VARIABLES_BYTES)} bytes`, {
+    throw new Problem('invalid_field', `\`${field}\` may have at most ${String(MOST_VARIABLES_BYTES)} bytes.`, {
       field,
     });
 }
@@ -241,7 +241,7 @@ function refuseBoth(body: Json, wish: Wish, prefix: string): void {
   if (wish.template_id == null) return;
   for (const name of ['html', 'text'])
     if (body[name] != null)
-      throw new Problem('mutually_exclusive_fields', `\`${name}\` and \`template_id\` exclude each other`, { field: prefix + name }); // prettier-ignore
+      throw new Problem('mutually_exclusive_fields', `\`${name}\` and \`template_id\` exclude each other.`, { field: prefix + name }); // prettier-ignore
 }
 
 interface One {
@@ -345,9 +345,9 @@ function declare(declared: readonly DeclaredVariable[], variables: Record<string
     const place = `${field}.${name}`;
     if (value === undefined || value === null) {
       if (fallback !== null && fallback !== undefined) variables[name] = fallback;
-      else if (required) throw new Problem('missing_variable', `the template needs the variable \`${name}\``, { field: place }); // prettier-ignore
+      else if (required) throw new Problem('missing_variable', `The template needs the variable \`${name}\`.`, { field: place }); // prettier-ignore
     } else if (typeOf(value) !== type)
-      throw new Problem('invalid_field', `the template wants \`${name}\` to be of type ${type}`, { field: place });
+      throw new Problem('invalid_field', `The template wants \`${name}\` to be of type ${type}.`, { field: place });
   }
 }
 
