@@ -38,7 +38,7 @@ export function buildApi(ground: Ground, parts: WebParts): Api {
       clock,
       log,
       authenticate: callers.authenticate,
-      callerById: callers.byId,
+      callerById: (keyId) => callers.byId(keyId),
       keyChanges: bells.keys,
       noteUse: (keyId, ip, endpoint) => {
         callers.noteUse(keyId, ip, endpoint);

@@ -63,7 +63,7 @@ describe('the examples of the OpenAPI document', () => {
     const look = (schema: Json, where: string): void => {
       const { properties = {}, items, anyOf = [], oneOf = [], additionalProperties } = schema as { properties?: Record<string, Json>; items?: Json; anyOf?: Json[]; oneOf?: Json[]; additionalProperties?: Json | boolean };
       for (const [name, property] of Object.entries(properties)) {
-        const { description } = property['$ref'] === undefined ? property : { ...follow(String(property['$ref'])), ...property };
+        const { description } = property['$ref'] === undefined ? property : { ...follow(property['$ref'] as string), ...property };
         // A constant says by its value what it is.
         if (description === undefined && property['const'] === undefined) missing.push(`${where}.${name}`);
         look(property, `${where}.${name}`);
