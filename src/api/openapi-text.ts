@@ -15,7 +15,8 @@ Send e-mail with one HTTP request, and follow it until it is delivered.
 
 ## Authentication
 Every request carries \`Authorization: Bearer <API_KEY>\`. A key opens what its scopes allow (\`x-required-scopes\`: any one of
-them is enough); it can be restricted to addresses and sending domains, and can have a lifetime.
+them is enough); it can be restricted to addresses and sending domains, and can have a lifetime. A test key sees and changes
+simulated mail only; operations with \`x-test-keys: refused\` are not for it.
 
 ## Errors
 Every error is \`{"error": {"code", "message", "field", "request_id"}}\`. A code has one status. 4xx is permanent: correct
@@ -23,7 +24,8 @@ the request. 5xx and 429 are temporary: try again after \`Retry-After\`.
 
 ## Idempotency
 Send an \`Idempotency-Key\` (a UUIDv4) with every POST: a repeated request with the same key gets the first answer again and
-does nothing a second time. Keys are kept for 24 hours.
+does nothing a second time. Keys are kept for 24 hours. A refusal is given again, too, with \`Idempotency-Warning\`: to have the
+request tried again, send it with a new key.
 
 ## Limits
 Requests are counted per account in windows of a minute, by plan; every answer says what is left. A bulk send is one request.
