@@ -1223,6 +1223,7 @@ export interface Why {
       | 'receiver_refuses_us'
       | 'receiver_overloaded'
       | 'receiver_resting'
+      | 'tls_required'
       | 'destination_parked'
       | 'connections_in_use'
       | 'rate_limited'

@@ -88,10 +88,10 @@ export interface AttemptFacts {
 /**
  * What an answer is about, and so what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one message, one
  * recipient domain, the mail host, the number of connections or of mails in a time that the receiver takes, its load, its opinion
- * of us as the sender, a block list that names our address, or our own set-up.
+ * of us as the sender, a block list that names our address, the TLS that a policy of the recipient domain asks for, or our own set-up.
  */
 export type Subject =
-  'recipient' | 'message' | 'domain' | 'host' | 'connections' | 'rate' | 'load' | 'sender' | 'block_list' | 'ourselves';
+  'recipient' | 'message' | 'domain' | 'host' | 'connections' | 'rate' | 'load' | 'sender' | 'block_list' | 'tls' | 'ourselves';
 
 /** Why a verdict was given, for the log and for the lane. */
 export interface Grounds {

@@ -21,6 +21,7 @@ export const waitReasons = [
   'receiver_refuses_us',
   'receiver_overloaded',
   'receiver_resting',
+  'tls_required',
   'destination_parked',
   'connections_in_use',
   'rate_limited',
@@ -67,7 +68,8 @@ export function reasonOf(delivery: DeliveryRow, { held, now, waits }: Around): R
   const { due_at: dueAt, status } = delivery;
   if (dueAt === null) return told('finished', `It is finished: ${status}.`);
   if (delivery.claim_epoch !== null) return told('being_sent', 'It is being sent now.');
-  if (status === 'scheduled' && dueAt > now)
+  // Mail that is held when its time comes keeps the status and gets another due time.
+  if (status === 'scheduled' && dueAt > now && delivery.held_by === null)
     return told('scheduled', 'Its time of sending has not come.', { until: timeOf(dueAt), by: 'sender' });
   if (held !== null) {
     const by = held.setBy ?? 'operator';

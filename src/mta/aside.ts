@@ -19,8 +19,8 @@ interface Entry {
 export interface Aside {
   /** Puts a job aside that waits for one of these hosts; `until` on the monotonic clock, null where nobody knows. */
   add(lane: string, hosts: readonly string[], job: Job, until: number | null): void;
-  /** The lane may have a connection to this host: its jobs come back. */
-  wake(lane: string, host: string): void;
+  /** The lane may have so many connections to this host: as many of its jobs come back. */
+  wake(lane: string, host: string, room: number): void;
   /** All jobs of the lane come back. */
   wakeLane(lane: string): void;
   /** Lanes with jobs that wait for this host. */
@@ -38,7 +38,12 @@ export function createAside(
   const byHost = new Map<string, Set<Entry>>();
   let stopped = false;
 
-  function release(key: string, entry: Entry): void {
+  /** A job that comes back may be put aside again at once, in an entry of its own. */
+  function release(key: string, entry: Entry, most = Infinity): void {
+    if (most < entry.jobs.length) {
+      comeBack(entry.lane, entry.jobs.splice(0, most));
+      return;
+    }
     entry.timer?.cancel();
     entries.delete(key);
     for (const host of entry.hosts) {
@@ -72,15 +77,22 @@ export function createAside(
         release(key, entry);
       });
     },
-    wake(lane, host) {
-      for (const entry of byHost.get(host) ?? []) if (entry.lane === lane) release(keyOf(lane, entry.hosts), entry);
+    wake(lane, host, room) {
+      let left = room;
+      // What is put aside meanwhile is not looked at again.
+      for (const entry of [...(byHost.get(host) ?? [])]) {
+        if (entry.lane !== lane || left <= 0) continue;
+        const { length } = entry.jobs;
+        release(keyOf(lane, entry.hosts), entry, left);
+        left -= length;
+      }
     },
     wakeLane(lane) {
-      for (const [key, entry] of entries) if (entry.lane === lane) release(key, entry);
+      for (const [key, entry] of [...entries]) if (entry.lane === lane) release(key, entry);
     },
     lanesWaiting: (host) => {
       const waiting = byHost.get(host);
-      return waiting === undefined ? none : [...waiting].map(({ lane }) => lane);
+      return waiting === undefined ? none : [...new Set([...waiting].map(({ lane }) => lane))];
     },
     count(lane) {
       let sum = 0;

@@ -189,6 +189,7 @@ export function createAttempts(deps: AttemptDeps, options: AttemptOptions): Atte
     const lane = laneName(site.name, source);
     const part = partOf(job);
     control.begin(lane, part);
+    delete job.turnIn;
     let isLearnt = false;
     try {
       let outcome: Outcome;
@@ -202,7 +203,7 @@ export function createAttempts(deps: AttemptDeps, options: AttemptOptions): Atte
       // Its place among the mails that its source may send today is used up.
       delete job.placeAt;
       return noted(
-        { kind: 'done', outcome: control.learn(lane, part, outcome), followUps: [] },
+        { kind: 'done', outcome: control.learn(lane, part, asked(mail, outcome)), followUps: [] },
         job,
         mail,
         site,
@@ -290,6 +291,14 @@ export function createAttempts(deps: AttemptDeps, options: AttemptOptions): Atte
 
   return { passageNow, passage, leave, attempt };
 }
+
+/** TLS that is missing for what one mail asks (REQUIRETLS) says nothing about other mail. */
+function asked({ tlsWish = null }: Ready, outcome: Outcome): Outcome {
+  if (tlsWish === null || outcome.kind !== 'deferred' || outcome.verdict.reason !== 'tls_required') return outcome;
+  return { ...outcome, grounds: { ...outcome.grounds, ...ofThisMail } };
+}
+
+const ofThisMail = { rule: 'tls', infrastructure: false, greylisting: false, about: 'message' } as const;
 
 /** Whose mail it is, for what a lane learns. */
 export const partOf = ({ share, domain }: Pick<Job, 'share' | 'domain'>): Part => ({ account: share, domain });

@@ -13,7 +13,7 @@ import { isDown } from './connection/dial-gate.ts';
 import type { Pool } from './connection/pool.ts';
 import { hostKey } from './deliver.ts';
 import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait } from './lane-waits.ts';
-import { begun, ended, newPace, readyAt, shifted, slowed, taken, type Pace } from './pace.ts';
+import { begun, ended, newPace, putBack, readyAt, shifted, slowed, taken, type Pace } from './pace.ts';
 import { createRests, type Part, type Rest, type RestKind, type Rests } from './rests.ts';
 import { shape, type CompiledRule, type Fired, type ShapingMemory } from './shaping.ts';
 import type { Site } from './sites.ts';
@@ -56,6 +56,10 @@ export interface LaneControl {
   slots(lane: string): number;
   /** Until when this part of the lane's mail rests, or null where it may go. */
   restUntil(lane: string, part: Part): number | null;
+  /** A worker takes a mail: it counts among those of this minute. */
+  take(lane: string): void;
+  /** It was not begun after all. */
+  putBack(lane: string): void;
   /** A mail is on a connection and about to be tried. */
   begin(lane: string, part: Part): void;
   /** What the attempt gave, and when it began. A refusal that is the receiver's answer to us comes back as one to wait for. */
@@ -120,8 +124,10 @@ const MOST_CHANGES = 100;
 /** While one mail finds out whether a rest is over, the others are looked at again after so long. */
 const PROBE_LOOK_MS = 2_000;
 const LULL_MS = 1_000;
+/** A lane that waits for the pool's call is looked at again after so long even where none comes. */
+const LOOK_AGAIN_MS = 2_000;
 
-const kindOf: Readonly<Partial<Record<Subject, RestKind>>> = { load: 'load', sender: 'sender' };
+const kindOf: Readonly<Partial<Record<Subject, RestKind>>> = { load: 'load', sender: 'sender', tls: 'tls' };
 
 export function createLaneControl(deps: LaneControlDeps, options: LaneControlOptions): LaneControl {
   const { clock, log, pool } = deps;
@@ -204,9 +210,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     changed(lane, state, { what: 'pause', to, cause });
     log.error(
       { event: 'lane_rests', lane, kind, account, domain, until: new Date(until).toISOString(), reply: cause },
-      kind === 'sender'
-        ? 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time'
-        : 'a receiver cannot take mail now: mail for it waits, and one mail tries from time to time',
+      restWords[kind],
     );
   }
 
@@ -267,7 +271,9 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
 
   function lookWhenOpen(lane: string, state: LaneState, hosts: readonly string[]): void {
     const ends = hosts.flatMap((host) => pool.waitOf(host)?.until ?? []);
-    if (ends.length > 0) wakeAt(lane, state, clock.now() + Math.max(1, Math.min(...ends) - clock.monotonic()));
+    // Where nobody knows when (another lane's dial, say) the pool calls; but what it calls for may be gone by then.
+    const wait = ends.length === 0 ? LOOK_AGAIN_MS : Math.max(1, Math.min(...ends) - clock.monotonic());
+    wakeAt(lane, state, clock.now() + wait);
   }
 
   function isLimited(lane: string, state: LaneState): boolean {
@@ -341,11 +347,16 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       const rest = state.rests.of(part, now);
       return rest === null ? null : Math.max(rest.until, now + PROBE_LOOK_MS);
     },
-    begin(lane, part) {
+    take(lane) {
       const state = stateOf(lane);
-      const now = clock.now();
-      state.rests.begin(part, now);
-      state.pace = begun(state.pace, deps.limitsOf(lane)?.perMinute ?? null, now);
+      state.pace = begun(state.pace, deps.limitsOf(lane)?.perMinute ?? null, clock.now());
+    },
+    putBack(lane) {
+      const state = stateOf(lane);
+      state.pace = putBack(state.pace, deps.limitsOf(lane)?.perMinute ?? null);
+    },
+    begin(lane, part) {
+      stateOf(lane).rests.begin(part, clock.now());
     },
     dropped(lane, part) {
       const state = stateOf(lane);
@@ -370,6 +381,11 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
         return outcome;
       }
       const about = subjectOfOutcome(outcome);
+      // The server is well where it answers for one recipient or one mail: such answers make the lane grow like accepted mail.
+      if (about === 'recipient' || about === 'message' || about === 'domain') {
+        const isFull = deps.viewOf(lane).slots >= state.throttle.limit;
+        throttled(lane, state, succeeded(state.throttle, limitsOf(state), isFull, now));
+      }
       const result = learnt(lane, state, part, outcome, about);
       const touchesLane = about !== 'recipient' && about !== 'message' && about !== 'domain';
       if (touchesLane)
@@ -408,11 +424,14 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     history: (lane) => [...(states.get(lane)?.changes ?? [])],
     lanesWanting(host) {
       const users = byHost.get(host);
-      if (users === undefined || users.size < 2) return users === undefined ? none : [...users];
+      if (users === undefined) return none;
       return [...users].filter((lane) => {
         const state = states.get(lane);
         const { waiting, slots } = deps.viewOf(lane);
-        return state !== undefined && waiting > 0 && slots < mostSlots(lane, state);
+        if (state === undefined) return false;
+        // A worker without a connection is about to ask for one.
+        if (slots > hostsOf(state).reduce((sum, one) => sum + pool.usedBy(one, lane), 0)) return true;
+        return waiting > 0 && slots < mostSlots(lane, state);
       });
     },
     tryNow(lane, domain) {
@@ -472,8 +491,16 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
 
 const none: readonly string[] = [];
 
+const restWords: Readonly<Record<RestKind, string>> = {
+  sender: 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time',
+  load: 'a receiver cannot take mail now: mail for it waits, and one mail tries from time to time',
+  tls: 'the mail hosts of a domain do not have the TLS that is asked for: its mail waits, and one mail tries from time to time',
+};
+
 /** What an outcome without words of the other side is about: the host, whose connection broke or was never there. */
 function subjectOfOutcome(outcome: Outcome): Subject {
+  if (outcome.kind === 'deferred' && outcome.grounds === undefined && outcome.verdict.reason === 'tls_required')
+    return 'tls';
   if (outcome.kind === 'deferred' || outcome.kind === 'refused') return outcome.grounds?.about ?? 'host';
   return outcome.kind === 'failed' ? 'ourselves' : 'host';
 }

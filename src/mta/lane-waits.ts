@@ -115,14 +115,22 @@ const nameOf = ({ site, source }: LaneState): string =>
 
 function restWait({ kind, domain, cause, since, until, isProbing }: Rest, name: string): LaneWait {
   const whom = domain === null ? name : `${domain} (${name})`;
-  const what =
-    kind === 'sender'
-      ? `${whom} refuses mail from us again and again: "${cause}"`
-      : `${whom} cannot take mail now: "${cause}"`;
   const next = isProbing ? ' One mail is trying now.' : ' One mail tries when the rest is over.';
-  const reason = kind === 'sender' ? 'receiver_refuses_us' : 'receiver_overloaded';
-  return { reason, message: `${what}.${next}`, since, until, by: 'receiver', stops: domain === null };
+  const message = `${restMessages[kind](whom)}: "${cause}".${next}`;
+  return { reason: restReasons[kind], message, since, until, by: 'receiver', stops: domain === null };
 }
+
+const restMessages = {
+  sender: (whom: string) => `${whom} refuses mail from us again and again`,
+  load: (whom: string) => `${whom} cannot take mail now`,
+  tls: (whom: string) => `The mail hosts of ${whom} do not have the TLS that is asked for`,
+} as const;
+
+const restReasons = {
+  sender: 'receiver_refuses_us',
+  load: 'receiver_overloaded',
+  tls: 'tls_required',
+} as const;
 
 /** Whether all hosts of the site are closed or full, and what the one says that opens first. */
 function hostsWait(site: Site, source: string | null, pool: Connections, clock: Clock): LaneWait | null {
@@ -172,9 +180,15 @@ function hostWait(name: string, wait: GateWait, count: number, clock: Clock): La
     };
   const others = count > 1 ? ` and ${String(count - 1)} more` : '';
   const tries = wait.why === 'probing' ? ' One connection is trying now.' : '';
-  const message = `${name}${others} cannot be reached, or breaks its sessions${said}.${tries}`;
+  const message = `${name}${others} ${didWhat[wait.how]}${said}.${tries}`;
   return { reason: 'destination_parked', message, since, until, by: 'receiver', stops: true };
 }
+
+const didWhat = {
+  unreachable: 'cannot be reached',
+  refused: 'refuses connections from us',
+  broken: 'breaks off while it takes a mail',
+} as const;
 
 function paceWait(state: LaneState, given: LaneLimits | null, name: string, now: number): LaneWait | null {
   const { pace } = state;

@@ -141,8 +141,8 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
         const asideOnes = aside.lanesWaiting(host);
         return asideOnes.length === 0 ? control.lanesWanting(host) : [...control.lanesWanting(host), ...asideOnes];
       },
-      wake(lane, host) {
-        aside.wake(lane, host);
+      wake(lane, host, room) {
+        aside.wake(lane, host, room);
         control.called(lane);
       },
     },

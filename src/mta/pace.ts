@@ -63,6 +63,15 @@ export function begun(pace: Pace, most: number | null, now: number): Pace {
   return { ...pace, inFlight, nextAt: Math.max(pace.nextAt, now - gap) + gap };
 }
 
+/** It was not begun after all. */
+export function putBack(pace: Pace, most: number | null): Pace {
+  const perMinute = limitOf(pace, most);
+  const inFlight = Math.max(0, pace.inFlight - 1);
+  return perMinute === null
+    ? { ...pace, inFlight }
+    : { ...pace, inFlight, nextAt: pace.nextAt - MINUTE_MS / perMinute };
+}
+
 /** It ended without a word about rate. */
 export const ended = (pace: Pace): Pace => ({ ...pace, inFlight: Math.max(0, pace.inFlight - 1) });
 
@@ -95,7 +104,7 @@ export function slowed(before: Pace, reply: string, startedAt: number, now: numb
 
 function allowed({ perMinute }: Pace, taken: number): number {
   if (taken === 0) return Math.max(COLD_PER_MINUTE, Math.floor((perMinute ?? 0) / 2));
-  const learnt = Math.floor(taken * MARGIN);
+  const learnt = Math.round(taken * MARGIN);
   return perMinute === null || learnt < perMinute ? learnt : Math.floor(perMinute * 0.9);
 }
 
@@ -105,10 +114,13 @@ export function taken(before: Pace, now: number): Pace {
   count(pace, now);
   if (pace.perMinute === null) return pace;
   const quiet = pace.refusals === 0 ? pace : { ...pace, refusals: 0 };
-  if (now - pace.changedAt < MINUTE_MS || lastMinute(pace, now) < pace.perMinute * USED) return quiet;
+  if (now - pace.changedAt < growsAfter(pace.perMinute) || lastMinute(pace, now) < pace.perMinute * USED) return quiet;
   const perMinute = Math.ceil(pace.perMinute * GROWTH);
   return { ...quiet, perMinute: perMinute > FORGET_OVER ? null : perMinute, changedAt: now };
 }
+
+/** A pace of few mails a minute grows by a whole one, so it waits until about twenty were accepted: else many tries are refused. */
+const growsAfter = (perMinute: number): number => MINUTE_MS * Math.max(1, 20 / perMinute);
 
 /** The clock was set to another time, so many ms on. */
 export function shifted(pace: Pace, ms: number): Pace {
@@ -133,7 +145,7 @@ function lastMinute({ accepted, seconds }: Pace, now: number): number {
   return sum;
 }
 
-/** When the first of the last minute's mails is a minute old. */
+/** When the first of the last minute's mails is a minute old; where only mails under way fill the pace, a second from now. */
 function oldestLeaves({ accepted, seconds }: Pace, now: number): number {
   const from = Math.floor(now / 1000) - SECONDS;
   let oldest = Infinity;
@@ -141,7 +153,7 @@ function oldestLeaves({ accepted, seconds }: Pace, now: number): number {
     const second = seconds[at] ?? 0;
     if (second > from && (accepted[at] ?? 0) > 0) oldest = Math.min(oldest, second);
   }
-  return oldest === Infinity ? now : (oldest + SECONDS) * 1000 + 1000;
+  return oldest === Infinity ? now + 1000 : (oldest + SECONDS) * 1000 + 1000;
 }
 
 const limitOf = ({ perMinute }: Pace, most: number | null): number | null =>

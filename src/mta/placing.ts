@@ -29,7 +29,7 @@ export interface PlacingDeps {
   sources: Sources;
   poolOf(accountId: string, stream: string): Promise<string>;
   holds: Pick<Holds, 'ofLane'>;
-  control: Pick<LaneControl, 'meet' | 'wayOf' | 'slots' | 'restUntil' | 'foundNone'>;
+  control: Pick<LaneControl, 'meet' | 'wayOf' | 'slots' | 'restUntil' | 'foundNone' | 'take' | 'putBack'>;
   pool: Pick<Pool, 'waitOf'>;
   aside: Pick<Aside, 'add'>;
   windows: Pick<Windows, 'done' | 'rest'>;
@@ -54,7 +54,7 @@ export interface Placing {
   putAside(lane: string, job: Job, found: NoPassage): boolean;
   /** What keeps the job from being tried in its lane: a hold of all lanes of its site, or its source may not send there now. */
   stopsHere(job: Job): Held | Elsewhere | null;
-  /** A job that is not sent after all leaves its place among the day's mails of its source to another. */
+  /** A job that is not sent after all leaves its place among the minute's mails of its lane, and the day's of its source, to another. */
   giveUpPlace(job: Job): void;
   /** Workers a lane may have. */
   slotsOf(lane: string): number;
@@ -135,7 +135,10 @@ export function createPlacing(deps: PlacingDeps): Placing {
       windows.rest(job, rest);
       return false;
     }
-    return known.operator == null || hasHost(lane, known, source, job);
+    if (known.operator != null && !hasHost(lane, known, source, job)) return false;
+    control.take(lane);
+    job.turnIn = lane;
+    return true;
   }
 
   /** Of an operator's lane: whether some host of the job's own domain may be had; else it is put aside. */
@@ -180,7 +183,8 @@ export function createPlacing(deps: PlacingDeps): Placing {
 
   function stopsHere(job: Job): Held | Elsewhere | null {
     const { domain, source = null, wish } = job;
-    giveUpPlace(job);
+    if (job.placeAt !== undefined) sources.putBack(source, job.placeAt);
+    delete job.placeAt;
     const known = deps.sites.known(domain);
     if (known?.kind !== 'site') return null;
     const hold = deps.holds.ofLane(known.name);
@@ -194,6 +198,8 @@ export function createPlacing(deps: PlacingDeps): Placing {
   }
 
   function giveUpPlace(job: Job): void {
+    if (job.turnIn !== undefined) control.putBack(job.turnIn);
+    delete job.turnIn;
     if (job.placeAt === undefined) return;
     sources.putBack(job.source ?? null, job.placeAt);
     delete job.placeAt;

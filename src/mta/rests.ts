@@ -4,13 +4,14 @@
  *   - `load`: the server as a whole cannot take mail now (4.3.x, "busy").
  *   - `sender`: it will not have mail from us (our address, our authentication, relaying, "likely spam"). Such answers are
  *     permanent, so without a rest a whole backlog would bounce for what is wrong with one setting.
+ *   - `tls`: the hosts do not have the TLS that a policy asks for. That is about the recipient domain whose policy it is.
  *
  * A rest is about as little as the answers allow: of a lane that serves many organisations, one recipient domain, until three of
  * them answer so; of the senders, the account that they were given to. When a rest is over one mail tries: if it is refused in
  * the same way the next rest is longer. Pure: time is handed in, in ms.
  */
 
-export type RestKind = 'load' | 'sender';
+export type RestKind = 'load' | 'sender' | 'tls';
 
 /** What rests: a part of a lane. Null means all of them. */
 export interface Scope {
@@ -43,9 +44,9 @@ interface Streak {
 }
 
 /** So many answers in a row are enough ... */
-const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5 };
+const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5, tls: 3 };
 /** ... or so many where something was accepted lately: a receiver that judges mail by mail refuses some in a row by chance. */
-const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20 };
+const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20, tls: 3 };
 const LATELY_MS = 10 * 60_000;
 /** So many domains of a lane that serves many make it the operator's answer. */
 const DOMAINS = 3;
@@ -53,7 +54,9 @@ const MINUTE_MS = 60_000;
 const PAUSES: Readonly<Record<RestKind, readonly number[]>> = {
   load: [1, 2, 4, 8, 15].map((minutes) => minutes * MINUTE_MS),
   sender: [2, 4, 8, 16, 32, 60].map((minutes) => minutes * MINUTE_MS),
+  tls: [1, 2, 4, 8, 15].map((minutes) => minutes * MINUTE_MS),
 };
+const kinds: readonly RestKind[] = ['load', 'sender', 'tls'];
 /** Parts of one lane that are kept; the ones met longest ago are forgotten first. */
 const MOST_PARTS = 1000;
 
@@ -85,6 +88,7 @@ export function createRests(isShared: () => boolean): Rests {
   function scopesOf(kind: RestKind, { account, domain }: Part): Scope[] {
     const sender = kind === 'sender' ? account : null;
     const all = { account: sender, domain: null };
+    if (kind === 'tls') return [{ account: null, domain }];
     return isShared() ? [{ account: sender, domain }, all] : [all];
   }
 
@@ -142,7 +146,6 @@ export function createRests(isShared: () => boolean): Rests {
 
   function touching(part: Part): Rest[] {
     if (rests.size === 0) return [];
-    const kinds: readonly RestKind[] = ['load', 'sender'];
     return kinds.flatMap((kind) => scopesOf(kind, part).flatMap((scope) => rests.get(keyOf(kind, scope)) ?? []));
   }
 
@@ -151,8 +154,7 @@ export function createRests(isShared: () => boolean): Rests {
     accepted(part, now) {
       acceptedAt = now;
       if (streaks.size === 0 && rests.size === 0) return [];
-      for (const kind of ['load', 'sender'] as const)
-        for (const scope of scopesOf(kind, part)) streaks.delete(keyOf(kind, scope));
+      for (const kind of kinds) for (const scope of scopesOf(kind, part)) streaks.delete(keyOf(kind, scope));
       const over = touching(part);
       for (const one of over) rests.delete(keyOf(one.kind, one));
       return over;

@@ -13,7 +13,7 @@ const CONNECTIONS =
   /too many (?:\w+ ){0,4}?(?:connections?|sessions?|connects)\b|(?:connections?|sessions?)(?: \w+){0,3} (?:limit|exceed|rate)|(?:concurrent|simultaneous|parallel) (?:\w+ ){0,2}?(?:connections?|sessions?|deliveries)|(?:number|maximum|limit) (?:of )?(?:\w+ ){0,3}?(?:connections|sessions)|max(?:imum)? connections/i;
 /** Mails in a time. */
 const RATE =
-  /(?:too (?:many|much)|number of|rate of|volume of) (?:\w+ ){0,3}?(?:messages?|mails?|e-?mails?|deliver\w+|recipients)\b|(?:per|an?|this|each|last) (?:second|minute|min|hour|day)\b|(?:sending|message|mail|delivery|submission|sender) (?:rate|quota|limit)|rate[- ]?limit|rate (?:is )?(?:too|exceed)|throttl|unusual rate|slow(?:ing)? down|hourly|daily (?:limit|quota|sending)/i;
+  /(?:too (?:many|much)|number of|rate of|volume of) (?:\w+ ){0,3}?(?:messages?|mails?|e-?mails?|deliver\w+|recipients)\b|(?:per|this|each|last) (?:second|minute|min|hour|day)\b|(?:sending|message|mail|delivery|submission|sender) (?:rate|quota|limit)|rate[- ]?limit|rate (?:is )?(?:too|exceed)|throttl|unusual rate|slow(?:ing)? down|hourly|daily (?:limit|quota|sending)/i;
 /** One mailbox, whatever code stands before it. */
 const MAILBOX =
   /(?:user|recipient|mailbox|inbox|addressee|account)\b[^.;:]{0,60}?(?:receiving|received|too (?:much|many|quickly)|at a rate|over ?quota|quota|is full|busy|exceed|temporarily (?:disabled|unavailable|locked))/i;
@@ -89,12 +89,12 @@ function passing(
   enhanced: string,
 ): Subject {
   if (RECIPIENT_REASONS.has(reason) || MAILBOX.test(text)) return 'recipient';
-  if (/^4\.[12]\./.test(enhanced) && phase === 'rcpt' && !RATE.test(text)) return 'recipient';
-  if (MESSAGE_REASONS.has(reason)) return 'message';
   if (CONNECTIONS.test(text)) return 'connections';
   if (isOnList(text) && PUBLIC_LIST.test(text)) return 'block_list';
-  if (greylisting) return 'recipient';
+  if (greylisting && /gr[ae]y/i.test(text)) return 'recipient';
   if (RATE.test(text)) return 'rate';
+  if (greylisting || (/^4\.[12]\./.test(enhanced) && phase === 'rcpt')) return 'recipient';
+  if (MESSAGE_REASONS.has(reason)) return 'message';
   // At RCPT many servers say of one recipient that there is a problem here; what is about all of them says so.
   return phase === 'rcpt' && !/^4\.[347]\./.test(enhanced) && !OVERLOAD.test(text) ? 'recipient' : 'load';
 }

@@ -27,6 +27,8 @@ export interface Job extends LaneJob {
   source?: string | null;
   /** The site at which it has a place among the mails that its source may send today. */
   placeAt?: string;
+  /** The lane that has counted it among the mails that it may begin in a minute. */
+  turnIn?: string;
 }
 
 interface Group {

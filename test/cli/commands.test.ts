@@ -166,7 +166,7 @@ describe('the posthorn command beside a running server', () => {
 
   it('queue: lanes, list, flush', async () => {
     const now = office.clock.now();
-    office.lanes = [{ name: 'mx1.dest.test', source: null, waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
+    office.lanes = [{ name: 'mx1.dest.test', source: null, waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, limits: [], waits: [], parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
     assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains']);
     assert.match(
       await good('queue', 'lanes'),

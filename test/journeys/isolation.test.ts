@@ -88,7 +88,6 @@ describe('journey: isolation', () => {
     for (const domain of bad) await sendBulk(domain, BAD_MAILS);
     const events = app.follow();
     // Every bad destination is at work before the first good mail comes.
-    await events.until((seen) => new Set(seen.filter(({ type }) => type === 'sent').map(({ data }) => data.recipient.split('@')[1])).size === bad.length - 1); // prettier-ignore
     for (const other of others) if ('sessions' in other) await other.reached('connect');
     for (let n = 0; n < GOOD_MAILS; n++) {
       await app.send({ to: `g${String(n)}@good.test` });

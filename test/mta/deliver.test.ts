@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
-import { createBreaker, type Breaker } from '../../src/mta/breaker.ts';
 import { createTlsMemory } from '../../src/mta/connection/dial.ts';
 import { createPool, type Pool, type PoolLimits } from '../../src/mta/connection/pool.ts';
 import { createTlsClient } from '../../src/mta/connection/tls.ts';
-import { deliver, hostKey, type DeliverDeps, type Tried } from '../../src/mta/deliver.ts';
+import { deliver, hostKey, idleWay, reach, type DeliverDeps, type Tried } from '../../src/mta/deliver.ts';
 import type { AttemptFrame } from '../../src/mta/outcome.ts';
 import type { Ready } from '../../src/mta/prepare.ts';
 import type { Host, Site } from '../../src/mta/sites.ts';
@@ -32,20 +31,17 @@ const mail: Ready = {
 
 describe('mta/deliver', () => {
   let clock: FakeClock;
-  let breaker: Breaker;
   let pool: Pool;
   let deps: DeliverDeps;
   let servers: FakeMailServer[];
 
   beforeEach(() => {
     clock = new FakeClock(NOW);
-    breaker = createBreaker();
-    pool = createPool({ clock }, limits);
+    pool = createPool({ clock, random: () => 0 }, limits);
     servers = [];
     deps = {
       clock,
       pool,
-      breaker,
       timeouts,
       tls: createTlsClient({ ca: testCa }),
       memory: createTlsMemory(),
@@ -73,8 +69,22 @@ describe('mta/deliver', () => {
     retryAt: NOW + 60_000,
     viaRelay: false,
   });
-  const send = (site: Site, connected: () => void = () => undefined): Promise<Tried> =>
-    deliver(deps, site, mail, frame, connected);
+  /** Both steps, as a worker takes them. */
+  async function send(site: Site): Promise<Tried> {
+    const reached = await reach(deps, site, mail);
+    if (reached.kind === 'reached') return deliver(deps, site, mail, reached.way, frame);
+    if (reached.kind === 'unreached') return { kind: 'tried', outcome: reached.outcome(frame(clock.now())) };
+    assert.ok(reached.kind === 'wait');
+    return { kind: 'untried', waits: reached.waits };
+  }
+  /** Connections count until their sockets are gone. */
+  const emptied = async (): Promise<void> => {
+    while (pool.count() > 0) await new Promise((resolve) => setImmediate(resolve));
+  };
+  const waitsOf = (tried: Tried): string[] => {
+    assert.ok(tried.kind === 'untried');
+    return tried.waits.map(({ why }) => why);
+  };
   const outcomeOf = (tried: Tried) => {
     assert.ok(tried.kind === 'tried');
     return tried.outcome;
@@ -88,13 +98,11 @@ describe('mta/deliver', () => {
     return port;
   }
 
-  it('hands a mail to the first host and tells when it is on a connection', async () => {
+  it('hands a mail to the first host', async () => {
     const server = await serve();
-    let connected = 0;
-    const outcome = outcomeOf(await send(siteOf(hostAt(server.port)), () => connected++));
+    const outcome = outcomeOf(await send(siteOf(hostAt(server.port))));
     assert.equal(outcome.kind, 'accepted');
     assert.deepEqual([outcome.facts.mx, outcome.facts.ip, outcome.facts.smtpCode], ['mx1.dest.test', '127.0.0.1', 250]);
-    assert.equal(connected, 1);
     assert.deepEqual(server.sessions[0]?.mails, [
       { from: mail.envelopeFrom, to: ['ana@dest.test'], data: body.toString() },
     ]);
@@ -183,7 +191,7 @@ describe('mta/deliver', () => {
   it('tells of the host that broke off where no other could be asked', async () => {
     const first = await serve({ script: { data: 'drop' } });
     const closed = hostAt(await deadPort());
-    for (let count = 0; count < 3; count++) breaker.failed(hostKey(closed), NOW);
+    await send(siteOf(closed));
     const outcome = outcomeOf(await send(siteOf(hostAt(first.port, 'mx0.dest.test'), closed)));
     assert.deepEqual([outcome.kind, outcome.facts.mx], ['deferred', 'mx0.dest.test']);
   });
@@ -224,49 +232,129 @@ describe('mta/deliver', () => {
     });
   }
 
-  describe('the breaker', () => {
-    it('opens after three hosts’ worth of failed dials, and then nobody is dialled and no attempt spent', async () => {
+  describe('the dial gate', () => {
+    it('closes with a failed dial: nobody is dialled and no attempt spent until it opens', async () => {
       const dead = hostAt(await deadPort());
-      for (let count = 0; count < 3; count++) assert.equal((await send(siteOf(dead))).kind, 'tried');
-      assert.deepEqual(await send(siteOf(dead)), { kind: 'untried', refusal: null });
+      assert.equal((await send(siteOf(dead))).kind, 'tried');
+      assert.deepEqual(waitsOf(await send(siteOf(dead))), ['closed']);
       const server = await serve();
       assert.equal(outcomeOf(await send(siteOf(dead, hostAt(server.port)))).facts.mx, 'mx1.dest.test');
-      clock.advance(60_000);
+      clock.advance(1000);
       assert.equal((await send(siteOf(dead))).kind, 'tried', 'the probe');
-      assert.equal((await send(siteOf(dead))).kind, 'untried');
+      assert.deepEqual(waitsOf(await send(siteOf(dead))), ['closed']);
     });
 
-    it('closes when a host takes mail again', async () => {
+    it('says why it is closed, and until when', async () => {
+      const server = await serve({ script: { connect: '421 4.3.2 down for maintenance' } });
+      await send(siteOf(hostAt(server.port)));
+      const tried = await send(siteOf(hostAt(server.port)));
+      assert.deepEqual(tried, {
+        kind: 'untried',
+        waits: [{ why: 'closed', until: 1000, cause: '4.3.2 down for maintenance', since: 0 }],
+      });
+    });
+
+    it('opens when a host takes mail again', async () => {
       let isDown = true;
       const server = await serve({ script: { connect: () => (isDown ? '421 down' : '220 up') } });
-      for (let count = 0; count < 3; count++) await send(siteOf(hostAt(server.port)));
+      for (const pause of [1000, 2000, 60_000]) {
+        assert.equal((await send(siteOf(hostAt(server.port)))).kind, 'tried');
+        clock.advance(pause);
+      }
       isDown = false;
-      clock.advance(60_000);
       assert.equal(outcomeOf(await send(siteOf(hostAt(server.port)))).kind, 'accepted');
       assert.equal(outcomeOf(await send(siteOf(hostAt(server.port)))).kind, 'accepted');
+    });
+
+    it('counts sessions that break: after each the host is left alone for longer', async () => {
+      const server = await serve({ script: { mail: 'drop' } });
+      const site = siteOf(hostAt(server.port));
+      for (const pause of [1000, 2000, 4000, 8000]) {
+        assert.equal(outcomeOf(await send(site)).kind, 'deferred');
+        await emptied();
+        clock.advance(pause - 1);
+        assert.deepEqual(waitsOf(await send(site)), ['closed'], `still closed before ${pause} ms are over`);
+        clock.advance(1);
+      }
+      assert.equal(server.sessions.length, 4);
+    });
+
+    it('takes a refusal beside an open connection for the number that the host allows: no attempt is spent', async () => {
+      let sessions = 0;
+      const script = {
+        connect: () => (++sessions > 1 ? '421 4.7.0 too many connections' : '220 hi'),
+        mail: 'hang',
+      } as const;
+      const server = await serve({ script });
+      const site = siteOf(hostAt(server.port));
+      const busy = send(site);
+      await server.reached('mail', 1);
+      const reached = await reach(deps, site, mail);
+      assert.ok(reached.kind === 'wait');
+      assert.equal(reached.refusal, '4.7.0 too many connections');
+      assert.deepEqual(pool.capOf(hostKey(site.hosts[0] as Host))?.cap, 1);
+      assert.deepEqual(waitsOf(await send(site)), ['cap']);
+      assert.equal(server.sessions.length, 2, 'nobody is dialled meanwhile');
+      for (const session of server.sessions) session.reset();
+      await busy;
     });
   });
 
   it('spends no attempt where every host is at its cap', async () => {
     const server = await serve({ script: { mail: 'hang' } });
     const site = siteOf(hostAt(server.port));
-    const busy = [send(site), send(site)];
+    const first = send(site);
+    assert.deepEqual(waitsOf(await send(site)), ['opening'], 'a host that nobody has reached yet gets one dial');
+    await server.reached('mail', 1);
+    const busy = [first, send(site)];
     await server.reached('mail', 2);
-    assert.deepEqual(await send(site), { kind: 'untried', refusal: null });
+    assert.deepEqual(waitsOf(await send(site)), ['full']);
     for (const session of server.sessions) session.reset();
     for (const tried of await Promise.all(busy)) assert.equal(outcomeOf(tried).kind, 'deferred');
+  });
+
+  it('does not go to a worse host because a better one is busy, but because it is dead', async () => {
+    const [better, worse] = [await serve({ script: { mail: 'hang' } }), await serve()];
+    const hosts = [
+      { ...hostAt(better.port, 'mx0.dest.test'), preference: 10 },
+      { ...hostAt(worse.port), preference: 20 },
+    ];
+    const first = send(siteOf(...hosts));
+    await better.reached('mail', 1);
+    const second = send(siteOf(...hosts));
+    await better.reached('mail', 2);
+    assert.deepEqual(waitsOf(await send(siteOf(...hosts))), ['full']);
+    assert.equal(worse.sessions.length, 0);
+    await better.close();
+    await Promise.all([first, second]);
+    assert.equal(outcomeOf(await send(siteOf(...hosts))).facts.mx, 'mx1.dest.test');
+  });
+
+  it('finds an idle connection without waiting, and only where there is one', async () => {
+    const server = await serve();
+    const site = siteOf(hostAt(server.port));
+    assert.equal(idleWay(deps, site, mail), null);
+    await send(site);
+    const way = idleWay(deps, site, mail);
+    assert.ok(way !== null);
+    assert.equal(idleWay(deps, site, mail), null, 'it is taken');
+    way.lease.giveBack();
   });
 
   it('spends no attempt where the program stops', async () => {
     const server = await serve();
     await pool.drain();
-    assert.deepEqual(await send(siteOf(hostAt(server.port))), { kind: 'untried', refusal: null });
+    assert.deepEqual(await send(siteOf(hostAt(server.port))), {
+      kind: 'untried',
+      waits: [{ why: 'draining', until: null }],
+    });
   });
 
   it('gives every connection back, whatever became of the mail', async () => {
     const scripts = [{}, { rcpt: '550 no' }, { message: 'drop' }, { data: 'reset' }, { connect: 'drop' }] as const;
     for (const script of scripts) await send(siteOf(hostAt((await serve({ script })).port)));
     clock.advance(5000);
+    await emptied();
     assert.equal(pool.count(), 0);
   });
 

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import { createBreaker } from '../../src/mta/breaker.ts';
 import { createTlsMemory } from '../../src/mta/connection/dial.ts';
 import { createPool, type Pool } from '../../src/mta/connection/pool.ts';
 import { createTlsClient } from '../../src/mta/connection/tls.ts';
-import { deliver } from '../../src/mta/deliver.ts';
+import { deliver, reach, type DeliverDeps } from '../../src/mta/deliver.ts';
+import type { AttemptFrame } from '../../src/mta/outcome.ts';
+import type { Ready } from '../../src/mta/prepare.ts';
+import type { Site } from '../../src/mta/sites.ts';
 import type { Outcome } from '../../src/messages/delivery.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { startMailServer, type FakeMailServer, type Script } from '../support/fake-mail-server.ts';
@@ -25,21 +27,30 @@ describe('mta/deliver: the other address family', () => {
 
   async function send(isFirstAttempt: boolean, families: readonly (4 | 6)[] = [6, 4]): Promise<Outcome> {
     const data = Buffer.from('Subject: hi\r\n\r\nhello\r\n');
-    const tried = await deliver(
-      { clock, pool, breaker: createBreaker(), timeouts, tls: createTlsClient(), memory: createTlsMemory(), hostname: 'mail.posthorn.test' },
-      {
-        kind: 'site', name: 'dest', relay: null,
-        hosts: [{ name: 'mx.dest.test', port: six.port, addresses: families.map((family) => ({ ip: family === 6 ? '::1' : '127.0.0.1', family })) }],
-      },
-      {
-        kind: 'ready', messageId: 'msg_1', envelopeFrom: 'b+x@rp.acme.test', recipient: 'ana@dest.test', data: [data], size: data.length,
-        smtpUtf8: false, eightBit: false, test: false, testOutcome: null,
-      },
-      (endedAt) => ({ startedAt: 0, endedAt, retryAt: 1, viaRelay: false }),
-      () => undefined,
-      isFirstAttempt,
-    ); // prettier-ignore
-    assert.equal(tried.kind, 'tried');
+    const deps: DeliverDeps = {
+      clock,
+      pool,
+      timeouts,
+      tls: createTlsClient(),
+      memory: createTlsMemory(),
+      hostname: 'mail.posthorn.test',
+    };
+    const addresses = families.map((family) => ({ ip: family === 6 ? '::1' : '127.0.0.1', family }));
+    const site: Site = {
+      kind: 'site',
+      name: 'dest',
+      relay: null,
+      hosts: [{ name: 'mx.dest.test', port: six.port, addresses }],
+    };
+    const mail: Ready = {
+      kind: 'ready', messageId: 'msg_1', envelopeFrom: 'b+x@rp.acme.test', recipient: 'ana@dest.test', data: [data], size: data.length,
+      smtpUtf8: false, eightBit: false, test: false, testOutcome: null,
+    }; // prettier-ignore
+    const frame = (endedAt: number): AttemptFrame => ({ startedAt: 0, endedAt, retryAt: 1, viaRelay: false });
+    const reached = await reach(deps, site, mail);
+    assert.ok(reached.kind === 'reached');
+    const tried = await deliver(deps, site, mail, reached.way, frame, isFirstAttempt);
+    assert.ok(tried.kind === 'tried');
     return tried.outcome;
   }
 

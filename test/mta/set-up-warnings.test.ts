@@ -11,7 +11,7 @@ const refused = (rule: string, infrastructure: boolean): Outcome => ({
   kind: 'refused',
   facts: factsOf({ smtpCode: 550, enhancedCode: '5.7.25', smtpReply: '5.7.25 no PTR' }),
   verdict: { class: 'block', reason: 'policy' },
-  grounds: { rule, infrastructure, greylisting: false },
+  grounds: { rule, infrastructure, greylisting: false, about: 'sender' },
 });
 
 describe('mta/set-up-warnings', () => {

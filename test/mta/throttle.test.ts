@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { asksForLess, newThrottle, pushedBack, succeeded, type Throttle } from '../../src/mta/throttle.ts';
+import { newThrottle, pushedBack, succeeded, type Throttle } from '../../src/mta/throttle.ts';
 
 const limits = { initial: 2, max: 10 };
 
@@ -9,7 +9,7 @@ describe('mta/throttle', () => {
     let throttle = newThrottle(limits, 0);
     const seen: number[] = [];
     for (let count = 0; count < 9; count++) {
-      throttle = succeeded(throttle, limits, count);
+      throttle = succeeded(throttle, limits, true, count);
       seen.push(throttle.limit);
     }
     assert.deepEqual(seen, [2, 3, 3, 3, 4, 4, 4, 4, 5]);
@@ -18,7 +18,7 @@ describe('mta/throttle', () => {
 
   it('grows no further than its cap', () => {
     let throttle = newThrottle(limits, 0);
-    for (let count = 0; count < 1000; count++) throttle = succeeded(throttle, limits, count);
+    for (let count = 0; count < 1000; count++) throttle = succeeded(throttle, limits, true, count);
     assert.equal(throttle.limit, 10);
   });
 
@@ -26,7 +26,7 @@ describe('mta/throttle', () => {
     const full: Throttle = { ...newThrottle(limits, 0), limit: 9 };
     let throttle = pushedBack(full, '421 too many connections', 500);
     assert.deepEqual([throttle.limit, throttle.cause, throttle.causeAt], [4, '421 too many connections', 500]);
-    for (let count = 0; count < 4; count++) throttle = succeeded(throttle, limits, 600);
+    for (let count = 0; count < 4; count++) throttle = succeeded(throttle, limits, true, 600);
     assert.equal(throttle.limit, 5);
   });
 
@@ -49,27 +49,27 @@ describe('mta/throttle', () => {
         let now = 0;
         for (const [isGood, wait] of steps) {
           now += wait;
-          throttle = isGood ? succeeded(throttle, limits, now) : pushedBack(throttle, 'slow', now);
+          throttle = isGood ? succeeded(throttle, limits, true, now) : pushedBack(throttle, 'slow', now);
           assert.ok(throttle.limit >= 1 && throttle.limit <= limits.max);
         }
       }),
     );
   });
 
-  describe('asksForLess', () => {
-    for (const [reason, code, enhanced, text, verdict, expected] of [
-      ['421', 421, null, 'closing', 'other', true],
-      ['4.7.x', 450, '4.7.28', 'unusual rate', 'policy', true],
-      ['a throttling text', 451, null, 'too many messages', 'rate_limited', true],
-      ['greylisting asks for patience, not for less', 451, '4.7.1', 'Greylisted', 'rate_limited', false],
-      ['a full mailbox is one recipient’s trouble', 452, '4.2.2', 'mailbox full', 'mailbox_full', false],
-      ['a final refusal', 550, '5.7.1', 'rate', 'rate_limited', false],
-      ['the network', null, null, 'reset', 'network', false],
-      ['an acceptance', 250, '2.0.0', 'ok', '', false],
-    ] as const) {
-      it(`${expected ? 'yes' : 'no'}: ${reason}`, () => {
-        assert.equal(asksForLess(code, enhanced, text, verdict), expected);
-      });
-    }
+  it('grows only while all of it is in use', () => {
+    let throttle = newThrottle(limits, 0);
+    for (let count = 0; count < 100; count++) throttle = succeeded(throttle, limits, false, count);
+    assert.equal(throttle.limit, 2);
+    assert.equal(succeeded(throttle, limits, true, 100).limit, 3);
+  });
+
+  it('stays under what was too many, and tries one more after a quiet half minute', () => {
+    let throttle = pushedBack({ ...newThrottle(limits, 0), limit: 6 }, 'busy', 0);
+    for (let count = 0; count < 100; count++) throttle = succeeded(throttle, limits, true, 29_999);
+    assert.deepEqual([throttle.limit, throttle.ceiling], [5, 5]);
+    throttle = succeeded(throttle, limits, true, 30_000);
+    assert.deepEqual([throttle.limit, throttle.cause], [6, 'one more tried after a quiet while']);
+    for (let count = 0; count < 100; count++) throttle = succeeded(throttle, limits, true, 59_999);
+    assert.equal(throttle.limit, 6);
   });
 });

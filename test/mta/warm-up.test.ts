@@ -20,7 +20,10 @@ const deferred: Outcome = {
   verdict: { class: 'soft', reason: 'other' },
   retryAt: NOW,
 };
-const greylisted: Outcome = { ...deferred, grounds: { rule: 'greylisting', infrastructure: false, greylisting: true } };
+const greylisted: Outcome = {
+  ...deferred,
+  grounds: { rule: 'greylisting', infrastructure: false, greylisting: true, about: 'recipient' },
+};
 const unreachable: Outcome = { ...deferred, facts: { ...facts, smtpCode: null } };
 
 describe('mta/warm-up: the stage of the next day', () => {

@@ -4,6 +4,7 @@ import type { DeliveryState, Happening } from '../../src/messages/delivery.ts';
 import { decide } from '../../src/messages/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/record.ts';
 import type { Prepared } from '../../src/mta/prepare.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt.ts';
 import type { Job, Windows } from '../../src/mta/windows.ts';
 import { workLane, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
@@ -24,6 +25,7 @@ const ready: Prepared = {
   test: false,
   testOutcome: null,
 };
+const inner: Passage = { kind: 'inner', startedAt: NOW, destination: { kind: 'discard' } };
 const complaint: Happening = {
   kind: 'complained',
   feedbackType: 'abuse',
@@ -53,8 +55,14 @@ class Bench {
   slots = 1;
   prepare: (id: string) => Promise<Prepared> = () => Promise.resolve(ready);
   sign: (id: string, mail: Prepared) => Promise<Prepared> = (_, mail) => Promise.resolve(mail);
-  attempt: (id: string, number: number, connected: () => void) => Promise<Attempted> = async (_, __, connected) => {
-    connected();
+  /** A connection that takes no time, one that takes a while, or none. */
+  passageNow: (id: string) => Passage | null = () => inner;
+  passage: (id: string) => Promise<Passage | NoPassage> = () => Promise.resolve(inner);
+  mayGo: (id: string) => boolean = () => true;
+  putAside: (id: string, found: NoPassage) => boolean = () => false;
+  /** Passages that were not used. */
+  left = 0;
+  attempt: (id: string, number: number) => Promise<Attempted> = async () => {
     for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
     return { kind: 'done', outcome: accepted(), followUps: [] };
   };
@@ -66,6 +74,7 @@ class Bench {
       hint: () => undefined,
       done: (job, dueAt) => this.done.push([job.id, dueAt]),
       rest: () => undefined,
+      wake: () => undefined,
       stop: () => undefined,
       sizes: () => ({ groups: 0, jobs: 0 }),
     };
@@ -75,12 +84,20 @@ class Bench {
       windows,
       epoch: EPOCH,
       leaseMs: HOUR,
-      prepare: async (job) => ({ kind: 'making', mail: this.sign(job.id, await this.prepare(job.id)) }),
+      prepare: async (job) => {
+        const prepared = await this.prepare(job.id);
+        return { kind: 'making', wanted: { messageId: 'msg_1' }, mail: this.sign(job.id, prepared) };
+      },
       elsewhere: (job) => this.moved.push(job.id),
-      attempt: (job, mail, number, connected) => {
+      mayGo: (_, job) => this.mayGo(job.id),
+      putAside: (_, job, found) => this.putAside(job.id, found),
+      passageNow: (job) => this.passageNow(job.id),
+      passage: (job) => this.passage(job.id),
+      leave: () => this.left++,
+      attempt: (job, mail, number) => {
         this.kinds.push(mail.kind);
         this.attempts.push(`${job.id}#${number}`);
-        return this.attempt(job.id, number, connected);
+        return this.attempt(job.id, number);
       },
       failed: (error) => this.failures.push(error),
     };
@@ -174,15 +191,14 @@ describe('mta/worker', () => {
     assert.match(String(bench.failures[0]), /no disk/);
   });
 
-  it('makes the next mail ready while the claim is written, once it has met a connection', async () => {
+  it('makes the next mail ready while the claim is written', async () => {
     const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
     bench.prepare = async () => {
       await turn();
       await turn();
       return ready;
     };
-    bench.attempt = async (_, __, connected) => {
-      connected();
+    bench.attempt = async () => {
       await turn();
       return { kind: 'done', outcome: accepted(), followUps: [] };
     };
@@ -190,9 +206,7 @@ describe('mta/worker', () => {
     await settled();
     assert.deepEqual(bench.units, [
       ['a:claimed'],
-      // Begun when the first met its connection, the second is ready too late.
-      ['a:outcome'],
-      ['b:claimed'],
+      ['a:outcome', 'b:claimed'],
       ['b:outcome', 'c:claimed'],
       ['c:outcome', 'd:claimed'],
       ['d:outcome'],
@@ -213,25 +227,27 @@ describe('mta/worker', () => {
 
   it('composes the next mail while one is on the wire, not before', async () => {
     const prepared: string[] = [];
-    let onWire: (() => void) | undefined;
+    let connect: (() => void) | undefined;
     let answer: (() => void) | undefined;
     bench.prepare = async (id) => {
       prepared.push(id);
       return ready;
     };
-    bench.attempt = (_, __, connected) =>
+    bench.passageNow = () => null;
+    bench.passage = () => new Promise((resolve) => (connect = () => resolve(inner)));
+    bench.attempt = () =>
       new Promise((resolve) => {
-        onWire = connected;
         answer = () => resolve({ kind: 'done', outcome: accepted(), followUps: [] });
       });
     bench.offer('a', 'b');
     await settled();
     assert.deepEqual(prepared, ['a']);
-    onWire?.();
-    onWire?.();
+    connect?.();
     await settled();
     assert.deepEqual(prepared, ['a', 'b']);
     answer?.();
+    await settled();
+    connect?.();
     await settled();
     answer?.();
     await settled();
@@ -246,9 +262,8 @@ describe('mta/worker', () => {
       composed.push(id);
       return Promise.resolve(ready);
     };
-    bench.attempt = (id, _, connected) =>
+    bench.attempt = (id) =>
       new Promise((resolve) => {
-        connected();
         answers.set(id, () => resolve({ kind: 'done', outcome: accepted(), followUps: [] }));
       });
     bench.offer('a', 'b', 'c');
@@ -356,7 +371,7 @@ describe('mta/worker', () => {
   it('an attempt that throws keeps its claim until the lease ends, and the lane goes on', async () => {
     const bug = new Error('a bug');
     const good = bench.attempt;
-    bench.attempt = (id, number, connected) => (id === 'bad' ? Promise.reject(bug) : good(id, number, connected));
+    bench.attempt = (id, number) => (id === 'bad' ? Promise.reject(bug) : good(id, number));
     bench.offer('bad', 'fine');
     await settled();
     assert.deepEqual(bench.laneFailures, [bug]);
@@ -371,9 +386,8 @@ describe('mta/worker', () => {
 
   it('ends with the attempt in hand when the lanes stop, and loses nothing', async () => {
     const answers: (() => void)[] = [];
-    bench.attempt = (_, __, connected) =>
+    bench.attempt = () =>
       new Promise((resolve) => {
-        connected();
         answers.push(() => resolve({ kind: 'done', outcome: accepted(), followUps: [] }));
       });
     bench.offer('a', 'b', 'c');
@@ -386,5 +400,89 @@ describe('mta/worker', () => {
       ['b', 'c'].map((id) => bench.statusOf(id)),
       ['queued', 'queued'],
     );
+  });
+
+  describe('without a connection', () => {
+    const wait: NoPassage = { kind: 'wait', hosts: [], waits: [{ why: 'full', until: null }] };
+
+    it('nothing is claimed or written: the mail goes back, and the worker ends until the lane is woken', async () => {
+      bench.passageNow = () => null;
+      bench.slots = 1;
+      let asked = 0;
+      bench.passage = async () => {
+        asked++;
+        bench.slots = 0;
+        return wait;
+      };
+      bench.offer('a', 'b');
+      await settled();
+      assert.deepEqual([asked, bench.units, bench.attempts, bench.done], [1, [], [], []]);
+      assert.deepEqual(bench.lanes.view('dest.test'), { name: 'dest.test', waiting: 2, slots: 0 });
+      bench.passage = () => Promise.resolve(inner);
+      bench.slots = 1;
+      bench.lanes.pump('dest.test');
+      await settled();
+      assert.deepEqual(bench.attempts, ['a#1', 'b#1'], 'in their order');
+    });
+
+    it('a mail that is put aside leaves the worker to the others', async () => {
+      const aside: string[] = [];
+      bench.passageNow = (id) => (id === 'a' ? null : inner);
+      bench.passage = () => Promise.resolve(wait);
+      bench.putAside = (id) => aside.push(id) > 0;
+      bench.offer('a', 'b');
+      await settled();
+      assert.deepEqual([aside, bench.attempts, bench.units[0]], [['a'], ['b#1'], ['b:claimed']]);
+    });
+
+    it('a mail whose way has changed is placed afresh', async () => {
+      bench.passageNow = (id) => (id === 'a' ? null : inner);
+      bench.passage = () => Promise.resolve({ kind: 'elsewhere' });
+      bench.offer('a', 'b');
+      await settled();
+      assert.deepEqual([bench.moved, bench.attempts], [['a'], ['b#1']]);
+    });
+
+    it('what may not go is taken from the lane and not composed', async () => {
+      const composed: string[] = [];
+      bench.prepare = (id) => {
+        composed.push(id);
+        return Promise.resolve(ready);
+      };
+      bench.mayGo = (id) => id !== 'a';
+      bench.offer('a', 'b');
+      await settled();
+      assert.deepEqual([composed, bench.attempts], [['b'], ['b#1']]);
+    });
+
+    it('an outcome is written before a dial is waited for', async () => {
+      bench.passageNow = (id) => (id === 'a' ? inner : null);
+      let connect: (() => void) | undefined;
+      bench.passage = () => new Promise((resolve) => (connect = () => resolve(inner)));
+      bench.offer('a', 'b');
+      await settled();
+      assert.deepEqual(bench.units, [['a:claimed'], ['a:outcome']]);
+      connect?.();
+      await settled();
+      assert.deepEqual(bench.units.slice(2), [['b:claimed'], ['b:outcome']]);
+    });
+
+    it('a bug in finding one costs no mail: it waits as where this machine has nothing to dial with', async () => {
+      const bug = new Error('a bug');
+      const found: NoPassage['kind'][] = [];
+      bench.passageNow = (id) => (id === 'a' ? null : inner);
+      bench.passage = () => Promise.reject(bug);
+      bench.putAside = (_, none) => found.push(none.kind) > 0;
+      bench.offer('a', 'b');
+      await settled();
+      assert.deepEqual([found, bench.failures, bench.attempts], [['exhausted'], [bug], ['b#1']]);
+    });
+  });
+
+  it('gives the connection back where the claim is not had', async () => {
+    bench.states.set('canceled', deliveryState({ status: 'canceled', dueAt: null }));
+    bench.offer('canceled', 'fine');
+    await settled();
+    assert.deepEqual([bench.left, bench.attempts], [1, ['fine#1']]);
   });
 });

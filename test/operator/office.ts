@@ -35,6 +35,8 @@ export class Office {
   readonly logged: LogFields[] = [];
   lanes: LaneState[] = [];
   sources: SourceState[] = [];
+  /** Domains for which somebody wanted to know now; null: all. */
+  readonly tried: (string | null)[] = [];
   changes: LaneChange[] = [];
   resolved: ResolvedDomain = { destination: { kind: 'discard' }, needs: [], lane: null };
   readonly config: Config;
@@ -73,7 +75,7 @@ export class Office {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
         }, laneOf: (domain: string) => `mx.${domain}`,
-      laneFacts: () => ({ parkedUntil: null, held: null }), sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) }, transcripts: createTranscripts({ clock }) },
+      laneFacts: () => ({ waits: [], held: null }), tryNow: (domain) => Promise.resolve(void this.tried.push(domain)), sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) }, transcripts: createTranscripts({ clock }) },
       book, holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {

@@ -55,6 +55,8 @@ describe('operator/queue', () => {
       source: null,
       limit: 1,
       perMinute: null,
+      limits: [],
+      waits: [],
       cause: '421 slow down',
       causeAt: now,
       lastReply: '421 slow down',
@@ -96,6 +98,7 @@ describe('operator/queue', () => {
     office.hints.length = 0;
     office.clock.advance(1000);
     assert.deepEqual(await office.run('queue.flush', { domain: 'Dest.test' }), { flushed: 1 });
+    assert.deepEqual(office.tried, ['dest.test'], 'what keeps its lane back ends, too');
     const { data } = await office.run('queue.list', {});
     assert.deepEqual(data.map(({ message_id: id, next_attempt_at: at }) => [id, at]), [[here, '2026-01-31T09:30:01.000Z'], [there, '2026-01-31T10:30:00.000Z']]); // prettier-ignore
     assert.deepEqual(

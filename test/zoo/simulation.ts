@@ -114,8 +114,8 @@ const PER_CALL = 1000;
 
 /** So many rounds without a write, a dial or a command: then nothing moves until time does. */
 const CALM_ROUNDS = 6;
-/** The same while a mail is claimed and no host owes a reply: something is at work in a thread. */
-const CALM_ROUNDS_CLAIMED = 40;
+/** The same while mail is due, or claimed while no host owes a reply: it may be at work in a thread, composed or signed. */
+const CALM_ROUNDS_DUE = 40;
 const TURNS_A_ROUND = 5;
 /** Without a moment of rest for so long, something spins. */
 const MOST_ROUNDS = 20_000;
@@ -124,12 +124,15 @@ const LONGEST_STEP_MS = 1000;
 
 function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
   let ours = 0;
-  /** Waits its turn behind every write that was asked for, and tells how many mails are claimed. */
-  const claimed = async (): Promise<number> => {
+  /** Waits its turn behind every write that was asked for, and tells how many mails are claimed, and how many are due. */
+  const waiting = async (): Promise<{ claimed: number; due: number }> => {
     ours++;
     return app.db.commit.transact(async (tx) => {
-      const [row] = await tx.all<{ n: number }>('SELECT COUNT(*) AS n FROM deliveries WHERE claim_epoch IS NOT NULL');
-      return row?.n ?? 0;
+      const [row] = await tx.all<{ claimed: number; due: number }>(
+        'SELECT COUNT(claim_epoch) AS claimed, COUNT(*) - COUNT(claim_epoch) AS due FROM deliveries WHERE due_at <= ? OR claim_epoch IS NOT NULL',
+        [clock.now()],
+      );
+      return row ?? { claimed: 0, due: 0 };
     });
   };
   const calm = async (): Promise<void> => {
@@ -137,12 +140,12 @@ function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
     let all = 0;
     for (let rounds = 0, enough = CALM_ROUNDS; rounds < enough; rounds++) {
       if (++all > MOST_ROUNDS) throw new Error('The program never comes to rest: something in it spins.');
-      const n = await claimed();
+      const { claimed, due } = await waiting();
       const writes = app.db.commit.stats.units - ours;
-      const now = [n, writes, receiver.dials.length, receiver.attempts.length, receiver.commands, receiver.taken.size].join(); // prettier-ignore
+      const now = [claimed, due, writes, receiver.dials.length, receiver.attempts.length, receiver.commands, receiver.taken.size].join(); // prettier-ignore
       if (now !== before) rounds = 0;
       before = now;
-      enough = n > 0 && receiver.pending === 0 ? CALM_ROUNDS_CLAIMED : CALM_ROUNDS;
+      enough = claimed + due > 0 && receiver.pending === 0 ? CALM_ROUNDS_DUE : CALM_ROUNDS;
       for (let turn = 0; turn < TURNS_A_ROUND; turn++) await new Promise((resolve) => setImmediate(resolve));
     }
   };

@@ -21,8 +21,9 @@ export interface DialGate {
   readonly raisedAt: number;
   /** Dials and sessions that failed in a row, with no mail carried between. */
   readonly failures: number;
-  /** Whether the last failure was a session that broke, not a dial. */
+  /** Whether the last failure was a session that broke, not a dial; and whether the host refused in words. */
   readonly isBroken: boolean;
+  readonly isRefusal: boolean;
   /** Nobody dials before. */
   readonly closedUntil: number;
   /** What the host did or said, and when. */
@@ -39,7 +40,13 @@ export interface Standing {
 /** Why a connection has to wait. */
 export type GateWait =
   /** The host was dialled in vain, or its sessions break: nobody dials until then, or until the one that tries is done. */
-  | { why: 'closed' | 'probing'; until: number | null; cause: string; since: number }
+  | {
+      why: 'closed' | 'probing';
+      until: number | null;
+      how: 'unreachable' | 'refused' | 'broken';
+      cause: string;
+      since: number;
+    }
   /** It allows no more than are open. */
   | { why: 'cap'; until: number | null; cause: string; since: number }
   /** The first connection, or one more than it once allowed, is being opened. */
@@ -71,6 +78,7 @@ export const openGate: DialGate = {
   raisedAt: -Infinity,
   failures: 0,
   isBroken: false,
+  isRefusal: false,
   closedUntil: -Infinity,
   cause: '',
   since: 0,
@@ -82,10 +90,11 @@ export const isDown = ({ why }: { why: string }): boolean => why === 'closed' ||
 /** Whether one connection more may be opened now, of at most `most`; null where it may. */
 export function waitOf(gate: DialGate, { open, dialling }: Standing, most: number, now: number): GateWait | null {
   const { cap, failures, isBroken, closedUntil, cause, since } = gate;
-  if (now < closedUntil) return { why: 'closed', until: closedUntil, cause, since };
-  if (dialling > 0 && failures > 0) return { why: 'probing', until: null, cause, since };
+  const how = isBroken ? 'broken' : gate.isRefusal ? 'refused' : 'unreachable';
+  if (now < closedUntil) return { why: 'closed', until: closedUntil, how, cause, since };
+  if (dialling > 0 && failures > 0) return { why: 'probing', until: null, how, cause, since };
   if (dialling > 0 && (open === dialling || cap !== null)) return { why: 'opening', until: null };
-  if (isBroken && failures >= ONE_AT_A_TIME && open > 0) return { why: 'probing', until: null, cause, since };
+  if (isBroken && failures >= ONE_AT_A_TIME && open > 0) return { why: 'probing', until: null, how, cause, since };
   if (open >= most) return { why: 'full', until: null };
   if (cap === null) return null;
   // A connection has ended since: its place is free, but a host that counts slowly is not asked at once.
@@ -97,7 +106,13 @@ const soonest = ({ cause, since }: DialGate, at: number, now: number): GateWait 
   now >= at ? null : { why: 'cap', until: at, cause, since };
 
 /** A dial was refused or failed; `standing` connections were open without it. `lot` is in [0, 1). */
-export function dialFailed(gate: DialGate, standing: number, text: string, now: number, lot: number): DialGate {
+export function dialFailed(
+  gate: DialGate,
+  standing: number,
+  { text, isRefusal = false }: { text: string; isRefusal?: boolean },
+  now: number,
+  lot: number,
+): DialGate {
   const told = { cause: text.slice(0, 200), since: now };
   if (standing > 0) {
     // Dials that began before the last refusal say the same once more.
@@ -106,7 +121,7 @@ export function dialFailed(gate: DialGate, standing: number, text: string, now: 
     const cap = Math.min(standing, gate.cap ?? Infinity);
     return { ...gate, ...told, cap, refusedAt: now, pauseMs: Math.max(pauseMs, FIRST_PAUSE_MS) };
   }
-  return closed({ ...gate, ...told, isBroken: false }, DEAD_HOST_MS, now, lot);
+  return closed({ ...gate, ...told, isBroken: false, isRefusal }, DEAD_HOST_MS, now, lot);
 }
 
 /** A session broke after the host had greeted us and before it had answered for the mail. */

@@ -102,14 +102,16 @@ export interface PoolDeps {
   random?: () => number;
   /** Lanes that have mail waiting for a connection to this host. */
   lanesWaiting?: (host: string) => readonly string[];
-  /** The lane may have a connection to this host now. */
-  wake?: (lane: string, host: string) => void;
+  /** The lane may have so many connections to this host now. */
+  wake?: (lane: string, host: string, room: number) => void;
 }
 
 /** What the attempt's record says of a connection that others needed more. */
 const GAVE_WAY = 'given up: it kept us waiting while other destinations had no connection';
 /** How long a lane uses a host's connections while others wait for them and there is not one for each. */
 const TURN_MS = 2_000;
+/** A lane that gives back a connection takes it for its next mail within that time, or has none. */
+const GOES_ON_MS = 50;
 /** What was learnt about hosts; the ones met longest ago are forgotten first. */
 const MOST_HOSTS = 20_000;
 
@@ -133,8 +135,10 @@ interface HostState {
   idle: Held[];
   /** Connections that each lane uses or opens. */
   used: Map<string, number>;
-  /** Since when a lane uses this host without having waited, or when its last turn ended. */
-  turns: Map<string, { since?: number; ended?: number }>;
+  /** When the last turn of each lane began. */
+  turns: Map<string, number>;
+  /** Runs while a connection is idle that the lane which gave it back may take again. */
+  look: Timer | null;
 }
 
 export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimits): Pool {
@@ -151,7 +155,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
   function hostOf(name: string): HostState {
     let host = hosts.get(name);
     if (host === undefined) {
-      host = { name, gate: openGate, open: 0, dialling: 0, idle: [], used: new Map(), turns: new Map() };
+      host = { name, gate: openGate, open: 0, dialling: 0, idle: [], used: new Map(), turns: new Map(), look: null };
       hosts.set(name, host);
       if (hosts.size > MOST_HOSTS) forgetOne();
     }
@@ -174,17 +178,20 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     const share = Math.floor(Math.min(most, host.gate.cap ?? most) / users.size);
     const used = (one: string): number => host.used.get(one) ?? 0;
     if (share >= 1) return used(lane) < share || !others.some((other) => used(other) < share);
-    const turn = host.turns.get(lane);
-    if (turn?.since !== undefined) return clock.monotonic() - turn.since < TURN_MS;
-    // Of those that wait the one goes first whose last turn is the longest ago.
-    const ended = (one: string): number => host.turns.get(one)?.ended ?? -Infinity;
-    return others.every((other) => host.turns.get(other)?.since !== undefined || ended(other) >= ended(lane));
+    const isInTurn = (one: string): boolean => clock.monotonic() - began(host, one) < TURN_MS;
+    if (isInTurn(lane)) return true;
+    // The next turn is that of the lane whose last one is the longest ago.
+    return others.every((other) => !isInTurn(other) && began(host, other) >= began(host, lane));
   }
 
-  /** Tells the lanes that may have a connection to this host now; the one that has just given one back goes on by itself. */
-  function wakeLanes(host: HostState, except: string | null = null): void {
-    for (const lane of lanesWaiting(host.name))
-      if (lane !== except && roomIn(host, lane, limits.maxPerHost) > 0) wake(lane, host.name);
+  /** Tells the lanes that may have a connection to this host now. */
+  function wakeLanes(host: HostState): void {
+    for (const lane of lanesWaiting(host.name)) wakeLane(host, lane);
+  }
+
+  function wakeLane(host: HostState, lane: string): void {
+    const room = roomIn(host, lane, limits.maxPerHost);
+    if (room > 0) wake(lane, host.name, room);
   }
 
   function roomIn(host: HostState, lane: string, most: number): number {
@@ -198,10 +205,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     if (draining) return { kind: 'wait', wait: { why: 'draining', until: null } };
     const host = hostOf(request.host);
     const most = limitOf(request.maxPerHost);
-    if (!hasTurn(host, request.lane, most)) {
-      host.turns.set(request.lane, { ended: clock.monotonic() });
-      return { kind: 'wait', wait: { why: 'lane', until: null } };
-    }
+    if (!hasTurn(host, request.lane, most)) return { kind: 'wait', wait: { why: 'lane', until: null } };
     const held = takeIdle(host, request.key);
     if (held !== null) return { kind: 'leased', lease: leaseOf(held, request.lane) };
     const wait = waitOf(host.gate, host, most, clock.monotonic());
@@ -231,18 +235,19 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
       opening.delete(controller);
       host.dialling--;
       use(host, lane, -1);
-      host.gate = dialFailed(host.gate, 0, 'a fault of ours', clock.monotonic(), random());
+      host.gate = dialFailed(host.gate, 0, { text: 'a fault of ours' }, clock.monotonic(), random());
       adjust(host, -1);
       throw error;
     }
     opening.delete(controller);
     host.dialling--;
-    const standing = host.open - host.dialling;
+    // The one that has failed is counted until it is gone.
+    const standing = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
     if (opened.kind === 'failed') {
       use(host, lane, -1);
-      // Nothing was dialled where this machine has no descriptor left.
-      if (opened.ours !== true)
-        host.gate = dialFailed(host.gate, standing - 1, opened.reply?.text ?? opened.text, clock.monotonic(), random());
+      // Nothing was dialled where this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
+      if (opened.ours !== true && !opened.tlsUnsatisfied)
+        host.gate = dialFailed(host.gate, standing, saidBy(opened), clock.monotonic(), random());
       adjust(host, -1);
       return opened;
     }
@@ -292,7 +297,8 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     const count = (host.used.get(lane) ?? 0) + by;
     if (count === 0) host.used.delete(lane);
     else host.used.set(lane, count);
-    if (by === 1 && host.turns.get(lane)?.since === undefined) host.turns.set(lane, { since: clock.monotonic() });
+    const now = clock.monotonic();
+    if (by === 1 && now - began(host, lane) >= TURN_MS) host.turns.set(lane, now);
   }
 
   function fitForMore({ session, openedAt, maxMessages }: Held): boolean {
@@ -307,7 +313,22 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     held.idleTimer = clock.after(limits.idleMs, dismiss);
     held.session.watch(dismiss);
     held.host.idle.push(held);
-    wakeLanes(held.host, held.lane);
+    offerIdle(held);
+  }
+
+  /** Goes to the lane that gave it back, which may go on at once; to the others where that has no turn, or does not take it. */
+  function offerIdle({ host, lane }: Held): void {
+    const waiting = lanesWaiting(host.name);
+    if (waiting.length === 0) return;
+    if (!hasTurn(host, lane, limits.maxPerHost)) {
+      wakeLanes(host);
+      return;
+    }
+    if (waiting.includes(lane)) wake(lane, host.name, 1);
+    host.look ??= clock.after(GOES_ON_MS, () => {
+      host.look = null;
+      if (host.idle.length > 0) wakeLanes(host);
+    });
   }
 
   /** The one used last: the others may then reach their idle limit. */
@@ -348,8 +369,11 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     total += by;
     host.open += by;
     if (host.open === 0) {
-      host.turns.clear();
-      if (host.gate === openGate) hosts.delete(host.name);
+      host.look?.cancel();
+      host.look = null;
+      // Where several wait their turns go on with the next connection.
+      if (lanesWaiting(host.name).length < 2) host.turns.clear();
+      if (host.gate === openGate && host.turns.size === 0) hosts.delete(host.name);
     }
     if (draining && total === 0) emptied?.();
   }
@@ -426,3 +450,9 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     },
   };
 }
+
+/** What the host said or did instead of letting us in. */
+const saidBy = ({ reply, text }: Extract<OpenResult, { kind: 'failed' }>): { text: string; isRefusal: boolean } =>
+  reply === null ? { text, isRefusal: false } : { text: `${String(reply.code)} ${reply.text}`, isRefusal: true };
+
+const began = ({ turns }: HostState, lane: string): number => turns.get(lane) ?? -Infinity;

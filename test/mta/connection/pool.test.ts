@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createPool, defaultPoolLimits } from '../../../src/mta/connection/pool.ts';
-import type { Lease, LeaseRequest, Pool } from '../../../src/mta/connection/pool.ts';
-import { openSession } from '../../../src/mta/connection/open-session.ts';
+import type { Lease, LeaseRequest, LeaseResult, Pool } from '../../../src/mta/connection/pool.ts';
+import { openSession, type OpenResult } from '../../../src/mta/connection/open-session.ts';
 import type { FakeClock } from '../../support/fake-clock.ts';
 import { startMailServer } from '../../support/fake-mail-server.ts';
 import type { FakeMailServer } from '../../support/fake-mail-server.ts';
@@ -12,17 +12,23 @@ describe('mta/connection/pool', () => {
   let clock: FakeClock;
   let pool: Pool;
   let request: LeaseRequest;
+  let open: (signal: AbortSignal) => Promise<OpenResult>;
+  /** Lanes that have mail for a host, and those that the pool has woken. */
+  let waiting: string[];
+  let woken: string[];
 
   beforeEach(async () => {
     server = await startMailServer();
     const deps = openDeps();
     clock = deps.clock;
-    pool = createPool(deps, { ...defaultPoolLimits, maxPerHost: 2 });
-    request = {
-      key: 'one',
-      host: 'mx1.dest.test:25',
-      open: (signal) => openSession(deps, targetOf(server, { signal })),
-    };
+    woken = [];
+    waiting = [];
+    pool = createPool(
+      { ...deps, random: () => 0, lanesWaiting: () => waiting, wake: (lane) => woken.push(lane) },
+      { ...defaultPoolLimits, maxPerHost: 2 },
+    );
+    request = { key: 'one', host: 'mx1.dest.test:25', lane: 'dest' };
+    open = (signal) => openSession(deps, targetOf(server, { signal }));
   });
 
   afterEach(async () => {
@@ -34,8 +40,22 @@ describe('mta/connection/pool', () => {
     await server.close();
   });
 
+  /** As a worker asks: for an idle connection, and where there is none for a new one. */
+  async function ask(changes: Partial<LeaseRequest> = {}): Promise<LeaseResult> {
+    const asked = { ...request, ...changes };
+    const taken = pool.take(asked);
+    return taken.kind === 'dial' ? pool.dial(asked, open) : taken;
+  }
+  const whyNot = async (changes: Partial<LeaseRequest> = {}): Promise<string> => {
+    const result = await ask(changes);
+    return result.kind === 'wait' ? result.wait.why : result.kind;
+  };
+  const until = async (isSo: () => boolean): Promise<void> => {
+    while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
+  };
+
   async function leased(changes: Partial<LeaseRequest> = {}): Promise<Lease> {
-    const result = await pool.lease({ ...request, ...changes });
+    const result = await ask(changes);
     if (result.kind !== 'leased') throw new Error(result.kind);
     return result.lease;
   }
@@ -51,7 +71,7 @@ describe('mta/connection/pool', () => {
     assert.equal((await sendOne()).reused, false);
     assert.equal((await sendOne()).reused, true);
     assert.equal((await sendOne({ key: 'two' })).reused, false);
-    assert.equal((await sendOne({ fresh: true, host: 'mx2.dest.test:25' })).reused, false);
+    assert.equal((await sendOne({ host: 'mx2.dest.test:25' })).reused, false);
     assert.equal(server.sessions.length, 3);
   });
 
@@ -60,7 +80,8 @@ describe('mta/connection/pool', () => {
     clock.advance(4999);
     assert.equal(pool.count(), 1);
     clock.advance(1);
-    assert.equal(pool.count(), 0);
+    assert.equal(pool.count(), 1, 'it counts until its socket is gone');
+    await until(() => pool.count() === 0);
     await server.sessions[0]?.closed;
     assert.equal(server.sessions[0]?.lines.at(-1), 'QUIT');
   });
@@ -87,18 +108,21 @@ describe('mta/connection/pool', () => {
     await sendOne();
     server.sessions[0]?.say('421 4.4.2 bye\r\n');
     server.sessions[0]?.end();
-    while (pool.count() > 0) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => pool.count() === 0);
     assert.equal((await sendOne()).reused, false);
   });
 
   it('answers at once when a host has its fill, and closes an idle connection of another key for room', async () => {
     const first = await leased();
     const second = await leased();
-    assert.equal((await pool.lease(request)).kind, 'full');
+    assert.equal(await whyNot(), 'full');
     assert.equal(pool.count(request.host), 2);
     const elsewhere = await leased({ host: 'mx9.dest.test:25', key: 'elsewhere' });
     elsewhere.giveBack();
     first.giveBack();
+    waiting = ['dest'];
+    assert.equal(await whyNot({ key: 'two' }), 'full', 'until the idle one is gone');
+    await until(() => woken.length > 0);
     const third = await leased({ key: 'two' });
     assert.equal(third.session === first.session, false);
     assert.equal(pool.count(request.host), 2);
@@ -111,9 +135,11 @@ describe('mta/connection/pool', () => {
 
   it('hands on a failure to open, and counts no connection for it', async () => {
     server.options.script = { connect: '554 5.7.1 no' };
-    const failed = await pool.lease(request);
+    const failed = await ask();
     assert.equal(failed.kind === 'failed' && failed.reply?.code, 554);
-    await assert.rejects(pool.lease({ ...request, open: () => Promise.reject(new Error('a bug')) }), /a bug/);
+    const bug = pool.dial({ ...request, host: 'mx2.dest.test:25' }, () => Promise.reject(new Error('a bug')));
+    await assert.rejects(bug, /a bug/);
+    assert.deepEqual([await whyNot(), await whyNot({ host: 'mx2.dest.test:25' })], ['closed', 'closed']);
     assert.equal(pool.count(), 0);
   });
 
@@ -123,7 +149,7 @@ describe('mta/connection/pool', () => {
     let drained = false;
     const draining = pool.drain().then(() => (drained = true));
     await server.sessions[0]?.closed;
-    assert.equal((await pool.lease(request)).kind, 'draining');
+    assert.equal(await whyNot(), 'draining');
     assert.equal(drained, false);
     assert.equal((await lease.session.send(mailOf())).kind, 'accepted');
     lease.giveBack();
@@ -162,7 +188,7 @@ describe('mta/connection/pool', () => {
     await server.reached('message');
     await server.reached('mail', 2);
     server.options.script = { connect: 'hang' };
-    const opening = pool.lease({ ...request, host: 'mx9.dest.test:25' });
+    const opening = ask({ host: 'mx9.dest.test:25' });
     await server.reached('connect', 3);
 
     pool.abandon();
@@ -170,7 +196,7 @@ describe('mta/connection/pool', () => {
     assert.equal(failed.kind === 'failed' && failed.text, 'given up: the program stops');
     const broken = await hanging;
     assert.equal(broken.kind === 'broken' && !broken.uncertain && broken.text, 'given up: the program stops');
-    assert.equal((await pool.lease(request)).kind, 'draining');
+    assert.equal(await whyNot(), 'draining');
     server.sessions[0]?.say('250 2.0.0 taken after all\r\n');
     assert.equal((await sending).kind, 'accepted');
     stuck.giveBack();

@@ -1,0 +1,383 @@
+/**
+ * Lanes, their control, the pool and the workers as they are in the engine, over hosts that exist in simulated time only: how many
+ * connections each lets in, whether it is there, how long it takes. Counts what the hosts see and what the engine does for it.
+ */
+import { createLanes, type Lanes } from '../../src/base/lanes.ts';
+import type { Log } from '../../src/base/log.ts';
+import { createAside, type Aside } from '../../src/mta/aside.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt.ts';
+import type { OpenResult } from '../../src/mta/connection/open-session.ts';
+import {
+  createPool,
+  defaultPoolLimits,
+  type Lease,
+  type LeaseRequest,
+  type Pool,
+} from '../../src/mta/connection/pool.ts';
+import type { Session } from '../../src/mta/connection/session.ts';
+import { noTimings } from '../../src/mta/connection/phases.ts';
+import { hostKey } from '../../src/mta/deliver.ts';
+import { createLaneControl, type LaneControl } from '../../src/mta/lane-control.ts';
+import { partOf } from '../../src/mta/attempt.ts';
+import { createPlacing, type Placing } from '../../src/mta/placing.ts';
+import type { MailOperator } from '../../src/mta/operators.ts';
+import type { Site } from '../../src/mta/sites.ts';
+import type { Job } from '../../src/mta/windows.ts';
+import { workLane, type WorkerDeps } from '../../src/mta/worker.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { ACCOUNT, NOW, deliveryState } from '../support/mail-rows.ts';
+import { accepted, deferred, factsOf } from '../support/outcomes.ts';
+
+export interface HostPlan {
+  /** Connections that it lets in. */
+  cap: number;
+  isUp: boolean;
+  dialMs: number;
+  serviceMs: number;
+}
+
+/** What a host has seen. */
+export class SimulatedHost implements HostPlan {
+  cap = Infinity;
+  isUp = true;
+  dialMs = 20;
+  serviceMs = 50;
+  /** Mails that it takes over one connection. */
+  mailMax: number | null = null;
+  open = 0;
+  readonly dials: number[] = [];
+  readonly refusals: number[] = [];
+}
+
+const quiet: Log = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+  child: () => quiet,
+};
+const EPOCH = 1;
+
+export class LaneWorld {
+  readonly clock = new FakeClock(NOW);
+  readonly hosts = new Map<string, SimulatedHost>();
+  readonly delivered = new Map<string, number[]>();
+  readonly sites = new Map<string, Site>();
+  attempts = 0;
+  /** Mails that were made ready, and connections that were asked for. */
+  prepared = 0;
+  takes = 0;
+  claims = 0;
+  errors: unknown[] = [];
+  readonly pool: Pool;
+  readonly control: LaneControl;
+  readonly lanes: Lanes<Job>;
+  readonly aside: Aside;
+  private readonly placing: Placing;
+  private count = 0;
+
+  constructor(most = 10, maxPerHost = defaultPoolLimits.maxPerHost) {
+    const { clock } = this;
+    this.pool = createPool(
+      {
+        clock,
+        random: () => 0.5,
+        lanesWaiting: (host) => [...this.control.lanesWanting(host), ...this.aside.lanesWaiting(host)],
+        wake: (lane, host, room) => {
+          this.aside.wake(lane, host, room);
+          this.control.called(lane);
+        },
+      },
+      { ...defaultPoolLimits, maxPerHost },
+    );
+    this.aside = createAside({ clock }, (lane, jobs) => {
+      for (const job of jobs) this.lanes.offer(lane, job);
+    });
+    const worker = this.workerDeps();
+    this.lanes = createLanes<Job>({
+      work: (lane) => workLane(worker, lane),
+      slots: (lane) => this.placing.slotsOf(lane),
+      maxSlots: () => 1000,
+      failed: (_, error) => this.errors.push(error),
+    });
+    this.control = createLaneControl(
+      {
+        clock,
+        log: quiet,
+        pool: this.pool,
+        limitsOf: () => null,
+        viewOf: (lane) => this.lanes.view(lane),
+        pump: (lane) => {
+          this.lanes.pump(lane);
+        },
+        wake: () => undefined,
+      },
+      { lane: { initial: 2, max: most }, rules: [], innerSlots: 1 },
+    );
+    this.placing = createPlacing({
+      db: { fast: { all: () => Promise.resolve([]) } as never },
+      clock,
+      log: quiet,
+      sites: { known: (domain) => this.sites.get(domain) ?? null, find: () => Promise.reject(new Error('unknown')) },
+      sources: {
+        named: false,
+        choose: () => ({ name: null, pool: 'default', ehlo: '', ipv4: null, ipv6: null }),
+        isFree: () => true,
+        take: () => true,
+        putBack: () => undefined,
+      } as never,
+      poolOf: () => Promise.resolve('default'),
+      holds: { ofLane: () => null },
+      control: this.control,
+      pool: this.pool,
+      aside: this.aside,
+      windows: {
+        done: (job, dueAt) => {
+          if (dueAt !== null) this.later(job, dueAt);
+        },
+        rest: (job, until) => {
+          this.later(job, until);
+        },
+      },
+      lanes: this.lanes,
+      offered: () => undefined,
+      isStopping: () => false,
+    });
+  }
+
+  host(name: string): SimulatedHost {
+    const host = this.hosts.get(name) ?? new SimulatedHost();
+    this.hosts.set(name, host);
+    return host;
+  }
+
+  /** Mail for a domain whose hosts these are; `operator`: the lane is that one's. */
+  mail(domain: string, count: number, hosts: readonly string[], operator: MailOperator | null = null): void {
+    if (!this.sites.has(domain))
+      this.sites.set(domain, {
+        kind: 'site',
+        name: operator?.name ?? domain,
+        hosts: hosts.map((name) => ({ name, port: 25, addresses: [] })),
+        relay: null,
+        operator,
+      });
+    for (const name of hosts) this.host(name);
+    for (let at = 0; at < count; at++) {
+      const id = `d${String(this.count++)}`;
+      const group = { domain, class: 0, account: ACCOUNT, held: 1, cursor: null, dirty: false, nextDueAt: null, restUntil: -Infinity, reading: false }; // prettier-ignore
+      this.placing.place({ id, class: 0, share: ACCOUNT, domain, group });
+    }
+  }
+
+  deliveredTo(domain: string): number {
+    return this.delivered.get(domain)?.length ?? 0;
+  }
+
+  /** Lets simulated time pass, or as much of it as something happens in. */
+  async run(ms: number, isEnough: () => boolean = () => false): Promise<void> {
+    const end = this.clock.now() + ms;
+    for (;;) {
+      await turns();
+      if (isEnough()) return;
+      const next = this.clock.nextAt();
+      if (next === null || next > end) break;
+      this.clock.advance(next - this.clock.now());
+    }
+    this.clock.advance(end - this.clock.now());
+    await turns();
+  }
+
+  private later(job: Job, at: number): void {
+    this.clock.after(Math.max(1, at - this.clock.now()), () => {
+      this.placing.place(job);
+    });
+  }
+
+  private workerDeps(): WorkerDeps {
+    return {
+      clock: this.clock,
+      epoch: EPOCH,
+      leaseMs: 3_600_000,
+      recorder: {
+        record: async (occurrences) => {
+          this.claims += occurrences.filter(({ happening }) => happening.kind === 'claimed').length;
+          await Promise.resolve();
+          return occurrences.map(({ happening }) => ({
+            applied: true,
+            state: deliveryState({
+              claimEpoch: EPOCH,
+              attemptCount: 1,
+              dueAt: happening.kind === 'outcome' && 'retryAt' in happening.outcome ? happening.outcome.retryAt : null,
+            }),
+          }));
+        },
+      },
+      windows: {
+        done: (job, dueAt) => {
+          if (dueAt !== null) this.later(job, dueAt);
+        },
+      },
+      mayGo: (lane, job) => this.placing.mayGo(lane, job),
+      prepare: async () => {
+        this.prepared++;
+        await turn();
+        return { kind: 'making', wanted: { messageId: 'msg_1' }, mail: Promise.resolve(ready) };
+      },
+      elsewhere: (job) => {
+        this.placing.place(job);
+      },
+      putAside: (lane, job, found) => this.placing.putAside(lane, job, found),
+      passageNow: (job) => {
+        const site = this.siteOf(job);
+        for (const { name } of site.hosts) {
+          const taken = this.take(this.requestFor(site, name));
+          if (taken.kind === 'leased') return this.connected(site, name, taken.lease);
+          if (taken.kind === 'dial') return null;
+        }
+        return null;
+      },
+      passage: (job) => this.reach(this.siteOf(job)),
+      leave: (found) => {
+        if (found.kind === 'connected') found.way.lease.giveBack();
+      },
+      attempt: async (job, _, __, found) => {
+        const site = this.siteOf(job);
+        const part = partOf(job);
+        this.attempts++;
+        this.control.begin(site.name, part);
+        if (found.kind !== 'connected') {
+          const facts = factsOf({ smtpCode: null, enhancedCode: null, smtpReply: 'connect: refused' });
+          const outcome = { ...deferred(this.clock.now() + 60_000), facts };
+          return { kind: 'done', outcome: this.control.learn(site.name, part, outcome), followUps: [] };
+        }
+        const { lease, host } = found.way;
+        const isOver = await (lease.session as unknown as SimulatedSession).carry();
+        lease.giveBack();
+        if (isOver) {
+          this.pool.broke(hostKey(host), 'mail: reset');
+          const facts = factsOf({ smtpCode: null, enhancedCode: null, smtpReply: 'mail: reset' });
+          const outcome = { ...deferred(this.clock.now() + 60_000), facts };
+          return { kind: 'done', outcome: this.control.learn(site.name, part, outcome), followUps: [] };
+        }
+        this.pool.carried(hostKey(host));
+        const times = this.delivered.get(job.domain) ?? [];
+        this.delivered.set(job.domain, times);
+        times.push(this.clock.monotonic());
+        return { kind: 'done', outcome: this.control.learn(site.name, part, accepted()), followUps: [] };
+      },
+      failed: (error) => this.errors.push(error),
+    };
+  }
+
+  private siteOf({ domain }: Job): Site {
+    const site = this.sites.get(domain);
+    if (site === undefined) throw new Error(domain);
+    return site;
+  }
+
+  private take(request: LeaseRequest): ReturnType<Pool['take']> {
+    this.takes++;
+    return this.pool.take(request);
+  }
+
+  private requestFor({ name: lane, operator }: Site, host: string): LeaseRequest {
+    const most = operator?.maxConnections;
+    return { key: host, host: `${host}:25`, lane, ...(most === undefined ? {} : { maxPerHost: most }) };
+  }
+
+  private connected(site: Site, name: string, lease: Lease): Passage {
+    const way = { at: 0, host: { name, port: 25, addresses: [] }, need: undefined as never, lease };
+    return { kind: 'connected', startedAt: this.clock.now(), destination: site, way };
+  }
+
+  /** As `reach` does it: host after host. */
+  private async reach(site: Site): Promise<Passage | NoPassage> {
+    const waits = [];
+    let hasFailed = false;
+    for (const { name } of site.hosts) {
+      const request = this.requestFor(site, name);
+      const taken = this.take(request);
+      if (taken.kind === 'leased') return this.connected(site, name, taken.lease);
+      if (taken.kind === 'wait') {
+        waits.push(taken.wait);
+        if (taken.wait.why !== 'closed' && taken.wait.why !== 'probing') break;
+        continue;
+      }
+      const opened = await this.pool.dial(request, () => this.dial(this.host(name)));
+      if (opened.kind === 'leased') return this.connected(site, name, opened.lease);
+      if (opened.kind === 'wait') waits.push(opened.wait);
+      else {
+        const wait = this.pool.count(request.host) > 0 ? this.pool.waitOf(request.host) : null;
+        if (wait === null) hasFailed = true;
+        else {
+          waits.push(wait);
+          this.control.refused(site.name, opened.text);
+        }
+      }
+    }
+    if (!hasFailed || waits.some(({ why }) => why !== 'closed')) return { kind: 'wait', hosts: site.hosts, waits };
+    const outcome = (): ReturnType<typeof accepted> => deferred(this.clock.now() + 60_000);
+    return { kind: 'unreached', startedAt: this.clock.now(), destination: site, outcome };
+  }
+
+  private async dial(host: SimulatedHost): Promise<OpenResult> {
+    host.dials.push(this.clock.monotonic());
+    await this.clock.sleep(host.dialMs);
+    if (!host.isUp || host.open >= host.cap) {
+      host.refusals.push(this.clock.monotonic());
+      const text = host.isUp ? 'too many connections' : 'connection refused';
+      return { kind: 'failed', ip: '', phase: 'connect', reply: null, text, tlsBroken: false, tlsUnsatisfied: false, tls: null, timings: noTimings() }; // prettier-ignore
+    }
+    return {
+      kind: 'open',
+      session: new SimulatedSession(this.clock, host) as unknown as Session,
+      ip: '127.0.0.1',
+    } as OpenResult;
+  }
+}
+
+class SimulatedSession {
+  messages = 0;
+  readonly extensions: { mailMax: number | null };
+  readonly waitingSince = null;
+  private isOpen = true;
+  private readonly clock: FakeClock;
+  private readonly host: SimulatedHost;
+
+  constructor(clock: FakeClock, host: SimulatedHost) {
+    this.clock = clock;
+    this.host = host;
+    this.extensions = { mailMax: host.mailMax };
+    host.open++;
+  }
+
+  usable(): boolean {
+    return this.isOpen && this.host.isUp;
+  }
+  watch(): void {
+    // Nothing happens while it is idle.
+  }
+  abandon(): void {
+    this.isOpen = false;
+  }
+  async carry(): Promise<boolean> {
+    await this.clock.sleep(this.host.serviceMs);
+    this.messages++;
+    return !this.host.isUp;
+  }
+  async close(): Promise<void> {
+    this.isOpen = false;
+    await this.clock.sleep(20);
+    this.host.open--;
+  }
+}
+
+const ready = {
+  kind: 'ready', messageId: 'msg_1', envelopeFrom: 'b@rp.acme.test', recipient: 'ana@dest.test', data: [], size: 0, smtpUtf8: false,
+  eightBit: false, test: false, testOutcome: null,
+} as const; // prettier-ignore
+
+const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
+async function turns(): Promise<void> {
+  for (let at = 0; at < 6; at++) await turn();
+}
