@@ -92,7 +92,7 @@ describe('journey: a domain that two accounts claim', () => {
     assert.equal((await app.request('POST', '/v1/messages', theirMail, { key: other })).status, 202, 'theirs goes');
     app.clock.advance(31_000);
     await app.settled();
-    assert.deepEqual(mails().map(({ from }) => /rp\.shop\.test$/.test(from)), [true]);
+    assert.deepEqual(mails().map(({ from }) => from.endsWith('rp.shop.test')), [true]);
     assert.equal((await heldBy(waiting)), by, 'and ours is still held');
   }); // prettier-ignore
 

@@ -65,11 +65,11 @@ describe('journey: a domain that loses a record', () => {
   const told = (event: string) => app.logged.filter((line) => line['event'] === event);
   const untilHeld = async (id: string): Promise<void> => {
     for (;;) {
-      const [row] = await app.app.db.fast.all<{ held_by: string | null; account_id: string }>(
-        'SELECT held_by, account_id FROM deliveries WHERE message_id = ?',
+      const [row] = await app.app.db.fast.all<{ held_by: string | null }>(
+        'SELECT held_by FROM deliveries WHERE message_id = ?',
         [id],
       );
-      if (row !== undefined && row.held_by === `domain:${row.account_id}/shop.test`) return;
+      if (/^domain:acc_\w+\/shop\.test$/.test(row?.held_by ?? '')) return;
       await turn();
     }
   };
