@@ -219,7 +219,7 @@ function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections,
   const caps = hosts.map((host) => pool.capOf(hostKey(host, source)));
   const [first] = caps;
   if (first != null && caps.every((cap) => cap !== null)) {
-    const to = caps.reduce((sum, cap) => sum + (cap?.cap ?? 0), 0);
+    const to = caps.reduce((sum, cap) => sum + cap.cap, 0);
     limits.push({ what: 'connections', to, by: 'receiver', cause: first.cause, since: clock.now() - first.ageMs });
   }
   if (given?.connections != null)

@@ -250,7 +250,7 @@ describe('mta/deliver', () => {
       const tried = await send(siteOf(hostAt(server.port)));
       assert.deepEqual(tried, {
         kind: 'untried',
-        waits: [{ why: 'closed', until: 1000, cause: '4.3.2 down for maintenance', since: 0 }],
+        waits: [{ why: 'closed', until: 1000, how: 'refused', cause: '421 4.3.2 down for maintenance', since: 0 }],
       });
     });
 
@@ -292,7 +292,7 @@ describe('mta/deliver', () => {
       const reached = await reach(deps, site, mail);
       assert.ok(reached.kind === 'wait');
       assert.equal(reached.refusal, '4.7.0 too many connections');
-      assert.deepEqual(pool.capOf(hostKey(site.hosts[0] as Host))?.cap, 1);
+      assert.deepEqual(pool.capOf(hostKey(site.hosts[0]!))?.cap, 1);
       assert.deepEqual(waitsOf(await send(site)), ['cap']);
       assert.equal(server.sessions.length, 2, 'nobody is dialled meanwhile');
       for (const session of server.sessions) session.reset();

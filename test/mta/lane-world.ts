@@ -332,7 +332,7 @@ export class LaneWorld {
       kind: 'open',
       session: new SimulatedSession(this.clock, host) as unknown as Session,
       ip: '127.0.0.1',
-    } as OpenResult;
+    };
   }
 }
 

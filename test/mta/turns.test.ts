@@ -4,7 +4,7 @@ import type { MailOperator } from '../../src/mta/operators.ts';
 import { LaneWorld } from './lane-world.ts';
 
 const MINUTE = 60_000;
-const farm: MailOperator = { name: 'farm', mx: [] } as unknown as MailOperator;
+const farm: MailOperator = { name: 'farm', mx: [] };
 
 /** The most that fall into any second. */
 function mostInASecond(times: readonly number[]): number {
@@ -107,13 +107,14 @@ describe('mta: lanes that share hosts', () => {
   it('a host that takes more again is used by five connections within three minutes', async () => {
     const world = new LaneWorld();
     const host = world.host('a');
+    const openAt = (): number => host.open;
     host.cap = 1;
     world.mail('one.test', 60_000, ['a']);
     await world.run(MINUTE);
-    assert.equal(host.open, 1);
+    assert.equal(openAt(), 1);
     host.cap = Infinity;
     await world.run(3 * MINUTE);
-    assert.ok(host.open >= 5, String(host.open));
+    assert.ok(openAt() >= 5, String(openAt()));
   });
 
   it('wakes some lane whenever a connection may be had, whatever hosts do', async function () {
