@@ -11,7 +11,7 @@ ENV npm_config_nodedir=/usr/local npm_config_build_from_source=true npm_config_u
 WORKDIR /opt/posthorn
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --no-audit --no-fund
-COPY tsconfig.json ./
+COPY tsconfig.json LICENSE ./
 COPY migrations migrations
 # Some of it is built in, some is read when the program runs.
 COPY config config
@@ -21,7 +21,7 @@ RUN npm run --silent build \
  # Of what was compiled only the result is needed, of packages only what runs.
  && find node_modules/sqlite3 -depth \( -name deps -o -name obj -o -name obj.target -o -name '*.o' -o -name '*.a' \) -exec rm -rf {} + \
  && find node_modules dist \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.md' \) -delete \
- && rm -rf dist/.built dist/.tsbuildinfo src/bin/ready.mjs \
+ && rm -rf dist/.built dist/.tsbuildinfo src/bin/ready.mjs src/bin/pack-client.mjs \
  && find src -mindepth 1 -maxdepth 1 ! -name bin -exec rm -rf {} + \
  && rm -rf migrations tsconfig.json .npmrc \
  && strip /usr/local/bin/node

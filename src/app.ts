@@ -14,7 +14,6 @@ import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import { HeldMemory } from './api/held-memory.ts';
 import { Newcomers } from './api/newcomers.ts';
 import { bodyLimits } from './api/body.ts';
-import type { UsedUp } from './base/budgets.ts';
 import { createKnownDevices } from './members/known-device.ts';
 import { createPasswords } from './members/password.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
@@ -82,7 +81,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const ground = await openGround(config, overrides, (deliveryId) => {
     delivery.mta.complained(deliveryId);
   });
-  const { clock, log, db, keyring, bells, fetch, random, meters, live } = ground;
+  const { clock, log, db, keyring, bells, fetch, random, meters, live, usedUp } = ground;
   if (closed.length > 0)
     log.warn(
       { event: 'files_closed', files: closed },
@@ -98,7 +97,6 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random, notice: disabledNotice(notices, config) }); // prettier-ignore
   const metrics = buildMetrics(ground, mta);
   const accountWindows = new Windows();
-  const usedUp: UsedUp = (budget) => meters?.usedUp(budget);
   const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
   const isListening = (): boolean => listening !== null;
@@ -111,7 +109,6 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     accountWindows,
     held,
     newcomers,
-    usedUp,
     certificate,
     isListening,
   });

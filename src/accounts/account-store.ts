@@ -38,7 +38,7 @@ export async function addAccount(
     (await withName(tx, checked)) === undefined ? await insertAccount(deps, tx, checked, plan) : null,
   );
   if (made === null)
-    throw new Problem('already_exists', `there is an account ${JSON.stringify(checked)} already`, { field: 'name' });
+    throw new Problem('already_exists', `There is an account ${JSON.stringify(checked)} already.`, { field: 'name' });
   return made;
 }
 
@@ -62,7 +62,7 @@ export async function setPlan(
   const [row] = await deps.db.commit.transact((tx) =>
     tx.all<AccountRow>('UPDATE accounts SET plan = ? WHERE id = ? RETURNING *', [plan, accountId]),
   );
-  if (row === undefined) throw new Problem('not_found', 'there is no such account');
+  if (row === undefined) throw new Problem('not_found', 'There is no such account.');
   return row;
 }
 
@@ -74,7 +74,7 @@ export async function setPaused(
   const [row] = await deps.db.commit.transact((tx) =>
     tx.all<AccountRow>('UPDATE accounts SET paused = ? WHERE id = ? RETURNING *', [Number(paused), accountId]),
   );
-  if (row === undefined) throw new Problem('not_found', 'there is no such account');
+  if (row === undefined) throw new Problem('not_found', 'There is no such account.');
   return row;
 }
 

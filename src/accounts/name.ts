@@ -7,12 +7,12 @@ const LONGEST_NAME = 100;
 export function checkName(name: string): string {
   const trimmed = name.trim();
   if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {
-    throw new Problem('invalid_field', 'the name needs at least one character, and no control characters', {
+    throw new Problem('invalid_field', 'The name needs at least one character, and no control characters.', {
       field: 'name',
     });
   }
   if (trimmed.length > LONGEST_NAME) {
-    throw new Problem('field_too_long', `the name may have at most ${String(LONGEST_NAME)} characters`, {
+    throw new Problem('field_too_long', `The name may have at most ${String(LONGEST_NAME)} characters.`, {
       field: 'name',
     });
   }

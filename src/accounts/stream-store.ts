@@ -86,9 +86,11 @@ export async function addStream(deps: StreamDeps, wish: NewStream, together = no
   await deps.db.commit.transact(async (tx) => {
     const there = await tx.all<{ slug: string }>('SELECT slug FROM streams WHERE account_id = ?', [accountId]);
     if (there.some((other) => other.slug === slug))
-      throw new Problem('already_exists', `there is a stream ${slug} already`, { field: 'slug' });
+      throw new Problem('already_exists', `There is a stream ${slug} already. Use it, or another slug.`, {
+        field: 'slug',
+      });
     if (there.length >= MOST_STREAMS)
-      throw new Problem('invalid_state', `an account has at most ${String(MOST_STREAMS)} streams`);
+      throw new Problem('invalid_state', `An account has at most ${String(MOST_STREAMS)} streams.`);
     await insertRows(tx, [{ streams: [row] }, together(row)]);
   });
   deps.changed?.(accountId, slug);
@@ -139,13 +141,17 @@ export async function removeStream(
     const [found] = await tx.all<StreamRow>('SELECT * FROM streams WHERE id = ? AND account_id = ?', [id, accountId]);
     if (found === undefined) throw noSuchStream();
     if (BUILT_IN.includes(found.slug))
-      throw new Problem('invalid_state', `the stream ${found.slug} is one that every account has`);
+      throw new Problem('invalid_state', `The stream ${found.slug} is one that every account has.`);
     const waiting = await tx.all(
       `SELECT 1 FROM deliveries d JOIN messages m ON m.id = d.message_id
        WHERE d.due_at IS NOT NULL AND m.account_id = ? AND m.stream = ? LIMIT 1`,
       [accountId, found.slug],
     );
-    if (waiting.length > 0) throw new Problem('invalid_state', `mail waits in the stream ${found.slug}`);
+    if (waiting.length > 0)
+      throw new Problem(
+        'invalid_state',
+        `Mail waits in the stream ${found.slug}. Wait until it is sent, or cancel it.`,
+      );
     await tx.run('DELETE FROM streams WHERE id = ?', [id]);
     await insertRows(tx, [together(found)]);
     return found;
@@ -153,7 +159,7 @@ export async function removeStream(
   deps.changed?.(row.account_id, row.slug);
 }
 
-const noSuchStream = (): Problem => new Problem('not_found', 'there is no such stream', { field: 'id' });
+const noSuchStream = (): Problem => new Problem('not_found', 'There is no such stream.', { field: 'id' });
 
 /** The two streams that an account is born with. */
 export function firstStreams(accountId: string, now: number): StreamRow[] {

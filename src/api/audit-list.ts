@@ -20,24 +20,24 @@ const results = ['ok', 'refused', 'failed', 'idempotency_mismatch'] as const;
 const AuditEntry = z
   .object({
     object: z.literal('audit_entry'),
-    id: z.string(),
-    at: z.iso.datetime(),
-    key_id: z.string().nullable(),
+    id: z.string().describe('Id of the entry.'),
+    at: z.iso.datetime().describe('When it was.'),
+    key_id: z.string().nullable().describe('Id of the key; null for what a person or the operator did.'),
     actor: z
       .string()
       .describe(
         '`key:` and the name of the key, `member:` and the address of a person, `operator`, or `webhook:` and the id of an endpoint that was disabled.',
       ),
-    ip: z.string().nullable(),
-    method: z.string(),
+    ip: z.string().nullable().describe('Address that it came from.'),
+    method: z.string().describe('HTTP method, or `CLI` for a command.'),
     endpoint: z.string().describe('The path as the description names it, such as `/v1/messages/{id}`.'),
     status: z.int().describe('HTTP status of the answer.'),
-    result: z.enum(results),
-    error_code: z.string().nullable(),
-    request_id: z.string(),
+    result: z.enum(results).describe('How it ended.'),
+    error_code: z.string().nullable().describe('Code of the error catalogue; null for a success.'),
+    request_id: z.string().describe('Id of the request.'),
     ms: z.number().describe('How long it took, in milliseconds.'),
-    idempotency_replayed: z.boolean(),
-    user_agent: z.string().nullable(),
+    idempotency_replayed: z.boolean().describe('Whether an earlier answer was given again.'),
+    user_agent: z.string().nullable().describe('Program that asked, as it called itself.'),
   })
   .meta({ id: 'AuditEntry', description: 'One use of a key.' });
 
@@ -49,7 +49,7 @@ const sample: z.output<typeof AuditEntry> = {
 
 const listQuery = z.strictObject({
   ...pageParameters(),
-  key_id: z.string().max(64).optional(),
+  key_id: z.string().max(64).optional().describe('Uses of this key.'),
   actor: z
     .string()
     .max(200)
@@ -61,10 +61,10 @@ const listQuery = z.strictObject({
     .describe('`key`: uses of keys; `person`: what people did in the dashboard or as operator.'),
   method: z.string().max(16).optional().describe('In any case; commands have `CLI`.'),
   endpoint: z.string().max(200).optional().describe('As the entries show it.'),
-  status: integerParameter(100, 599).optional(),
-  result: z.enum(results).optional(),
-  ip: z.string().max(49).optional(),
-  request_id: z.string().max(64).optional(),
+  status: integerParameter(100, 599).optional().describe('HTTP status of the answer.'),
+  result: z.enum(results).optional().describe('How it ended.'),
+  ip: z.string().max(49).optional().describe('Address that it came from.'),
+  request_id: z.string().max(64).optional().describe('The entry of this request.'),
   since: timeParameter().optional().describe('From this time on.'),
   until: timeParameter().optional().describe('Before this time.'),
 });

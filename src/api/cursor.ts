@@ -31,7 +31,7 @@ export function createCursors(secret: Buffer): Cursors {
       if (position === null || !equal(position.mac, mac(list, position.text))) {
         throw new Problem(
           'invalid_cursor',
-          'the cursor is damaged or belongs to another list; start again without it',
+          'The cursor is damaged or belongs to another list; start again without it.',
           { field },
         );
       }

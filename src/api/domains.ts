@@ -18,6 +18,7 @@ import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
 
@@ -46,36 +47,51 @@ const nullableTime = () => z.iso.datetime().nullable();
 export const Domain = z
   .object({
     object: z.literal('domain'),
-    id: z.string(),
-    name: z.string(),
+    id: z.string().describe('Id of the domain.'),
+    name: z.string().describe('The domain behind the `@` of the senders.'),
     status: z
       .enum(['pending', 'verified', 'failed'])
       .describe('Mail is taken from a `verified` domain alone, also while `failing_since` is set.'),
+    taken: z
+      .boolean()
+      .describe(
+        'Another account of this server has verified this name. This claim can only be verified when that one is gone.',
+      ),
     records: z
       .array(
         z.object({
-          purpose: z.enum(['dkim', 'spf', 'return_path', 'dmarc', 'tracking', 'mx']),
-          type: z.string(),
-          host: z.string(),
-          value: z.string(),
-          required: z.boolean(),
-          status: z.enum(['ok', 'missing', 'wrong']),
+          purpose: z
+            .enum(['dkim', 'spf', 'return_path', 'dmarc', 'tracking', 'mx'])
+            .describe('What the record is for.'),
+          type: z.string().describe('Type of the DNS record.'),
+          host: z.string().describe('Name of the DNS record.'),
+          value: z.string().describe('What the record must say.'),
+          required: z.boolean().describe('Whether the domain can be verified without it.'),
+          status: z.enum(['ok', 'missing', 'wrong']).describe('What the last check found.'),
           found: z.string().nullable().describe('What DNS answered at the last check.'),
-          checked_at: nullableTime(),
+          checked_at: nullableTime().describe('When it was looked up last.'),
         }),
       )
       .describe('The DNS records to publish, ready to paste.'),
     trusted: z
       .boolean()
       .describe('An operator vouched for it: it is verified whatever DNS says, and its records are not checked.'),
-    dkim: z.array(
-      z.object({ selector: z.string(), algorithm: z.string(), state: z.enum(['active', 'pending', 'retiring']) }),
-    ),
-    return_path: z.string(),
-    track_opens: z.boolean().nullable(),
-    track_clicks: z.boolean().nullable(),
-    created_at: z.iso.datetime(),
-    verified_at: nullableTime(),
+    dkim: z
+      .array(
+        z.object({
+          selector: z.string().describe('Name of the key in DNS, before `._domainkey`.'),
+          algorithm: z.string().describe('How it signs.'),
+          state: z
+            .enum(['active', 'pending', 'retiring'])
+            .describe('`pending` until DNS shows it; `retiring` when another has taken its place.'),
+        }),
+      )
+      .describe('Keys that sign mail from it, the oldest first.'),
+    return_path: z.string().describe('Host that bounces go to.'),
+    track_opens: z.boolean().nullable().describe('Whether opens are counted; null: as the account says.'),
+    track_clicks: z.boolean().nullable().describe('Whether clicks are counted; null: as the account says.'),
+    created_at: z.iso.datetime().describe('When it was added.'),
+    verified_at: nullableTime().describe('When it was verified first; null for never.'),
     checked_at: nullableTime().describe(
       'When DNS was asked last. A record with an older `checked_at` got no answer then.',
     ),
@@ -89,7 +105,7 @@ export const Domain = z
   .meta({ id: 'Domain', description: 'A sending domain and the DNS records it needs.' });
 
 const sample: DomainRecord = {
-  object: 'domain', id: 'dom_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'acme.example', status: 'verified',
+  object: 'domain', id: 'dom_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'acme.example', status: 'verified', taken: false,
   records: [
     { purpose: 'return_path', type: 'MX', host: 'rp.acme.example', value: '10 mail.posthorn.example', required: true, status: 'ok', found: '10 mail.posthorn.example', checked_at: '2026-01-31T09:30:02.481Z' },
     { purpose: 'spf', type: 'TXT', host: 'rp.acme.example', value: 'v=spf1 a:mail.posthorn.example ~all', required: true, status: 'ok', found: 'v=spf1 a:mail.posthorn.example ~all', checked_at: '2026-01-31T09:30:02.481Z' },
@@ -160,7 +176,9 @@ function listRoute(deps: DomainsDeps): Route {
         ...pageParameters(),
         status: z.enum(['verified', 'pending', 'failed', 'any']).optional().describe('`verified` where not given.'),
       }),
-      responses: { 200: { description: 'A page of domains.', schema: listOf(Domain) } },
+      responses: {
+        200: { description: 'A page of domains.', schema: listOf(Domain), examples: pageOf('One domain', sample) },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search }) => {
@@ -204,7 +222,7 @@ function addRoute(deps: DomainsDeps): Route {
           track_opens: z.boolean().nullable().optional().describe('Null: as the account says.'),
           track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
         })
-        .meta({ id: 'NewDomain' }),
+        .meta({ id: 'NewDomain', description: 'A domain to send from.' }),
       bodyExamples: { minimal: { summary: 'The name alone', value: { name: 'acme.example' } } },
       responses: { 201: { ...answer('The new domain.'), headers: { Location: 'Path of the domain.' } } },
       problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'already_exists'],
@@ -257,7 +275,7 @@ function changeRoute(deps: DomainsDeps): Route {
           track_clicks: z.boolean().nullable().optional().describe('Null: as the account says.'),
           return_path: z.string().min(1).max(LONGEST_NAME).optional().describe('The domain or a name below it.'),
         })
-        .meta({ id: 'DomainChanges' }),
+        .meta({ id: 'DomainChanges', description: 'What is to be another; the rest stays.' }),
       bodyExamples: { tracking: { summary: 'Track clicks', value: { track_clicks: true } } },
       responses: { 200: answer('The domain as it is now.') },
       problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long'],

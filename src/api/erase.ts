@@ -1,12 +1,15 @@
 /** The exact bytes of a mail, and making them, or a person, be forgotten. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
+import type { Caller } from '../keys/caller.ts';
 import { eraseContent, erasePerson, type EraseDeps } from '../messages/erase.ts';
 import { findMessage } from '../messages/message-store.ts';
 import type { Database } from '../storage/database.ts';
 import type { MessageRow } from '../storage/tables.ts';
+import { exampleOf } from './record-samples.ts';
 import { messageId } from './records.ts';
 import { route, type Reply, type Route } from './route.ts';
+import { reachOf } from './test-mode.ts';
 import { rowsOfAnswer } from './together.ts';
 
 /** A mail as it goes on the wire, or why it cannot be shown. */
@@ -25,8 +28,8 @@ export function eraseRoutes(deps: EraseRoutesDeps): Route[] {
   return [rawRoute(deps), eraseContentRoute(deps), erasePersonRoute(deps)];
 }
 
-async function known({ db }: EraseRoutesDeps, accountId: string, id: string): Promise<MessageRow> {
-  const row = await findMessage(db.read, accountId, id);
+async function known({ db }: EraseRoutesDeps, caller: Caller, id: string): Promise<MessageRow> {
+  const row = await findMessage(db.read, reachOf(caller), id);
   if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
   return row;
 }
@@ -43,19 +46,29 @@ function rawRoute(deps: EraseRoutesDeps): Route {
       tag: 'messages',
       scope: ['message:content'],
       params,
-      responses: { 200: { description: 'The message.', types: ['message/rfc822'] } },
+      responses: {
+        200: {
+          description: 'The message.',
+          types: ['message/rfc822'],
+          examples: exampleOf(
+            'The beginning of a message',
+            'From: Acme <hi@acme.example>\r\nTo: ana@example.net\r\nSubject: Your order\r\n\r\n...',
+          ),
+        },
+      },
       problems: ['invalid_state'],
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller.accountId, id);
+      const row = await known(deps, caller, id);
       const [delivery] = await deps.db.fast.all<{ id: string }>(
         "SELECT id FROM deliveries WHERE message_id = ? AND type = 'to'",
         [row.id],
       );
       const bytes = delivery === undefined ? null : await deps.wireBytes(delivery.id);
       if (bytes === null || row.content_id === '')
-        throw new Problem('invalid_state', 'the content of this message is not stored any more');
-      if (bytes.kind === 'none') throw new Problem('invalid_state', `there is no source of this message: ${bytes.why}`);
+        throw new Problem('invalid_state', 'The content of this message is not stored any more.');
+      if (bytes.kind === 'none')
+        throw new Problem('invalid_state', `There is no source of this message: ${bytes.why}.`);
       return { status: 200, bytes: Buffer.concat(bytes.data), type: 'message/rfc822' };
     },
   );
@@ -68,15 +81,16 @@ function eraseContentRoute(deps: EraseRoutesDeps): Route {
       path: '/v1/messages/{id}/content',
       operationId: 'deleteMessageContent',
       summary: 'Erase the body of a message',
-      description: 'Its html, text and attachments. The record of what became of it stays. 409 while it still waits.',
+      description: 'Its html, text and attachments. The record of its delivery is kept. 409 while it still waits.',
       tag: 'messages',
       scope: ['message:delete'],
+      touches: 'mail',
       params,
       responses: { 204: { description: 'Erased.' } },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller.accountId, call.params.id);
+      const row = await known(deps, call.caller, call.params.id);
       const reply: Reply = { status: 204, body: null };
       await eraseContent(deps, row, () => rowsOfAnswer(call, reply));
       return reply;
@@ -95,13 +109,14 @@ function erasePersonRoute(deps: EraseRoutesDeps): Route {
         'From all mail of the account: the address, subject, metadata and body of messages to them, replies of mail hosts, addresses and browsers of opens and clicks. Mail to them that still waits is canceled. Numbers and the suppression list stay: without the entry there they would be mailed again. 404: nothing was ever sent to this address, or it is erased already.',
       tag: 'messages',
       scope: ['message:delete'],
+      touches: 'mail',
       params: z.object({ email: z.string().max(LONGEST_ADDRESS).describe('The address, percent-encoded.') }),
       responses: { 204: { description: 'Erased.' } },
       problems: ['invalid_state'],
     },
     async (call) => {
       const reply: Reply = { status: 204, body: null };
-      const { recipients } = await erasePerson(deps, call.caller.accountId, call.params.email, () =>
+      const { recipients } = await erasePerson(deps, reachOf(call.caller), call.params.email, () =>
         rowsOfAnswer(call, reply),
       );
       if (recipients === 0) throw new Problem('not_found', 'Nothing was sent to this address.', { field: 'email' });

@@ -19,6 +19,7 @@ import {
   type EventPage,
 } from '../events/event-log.ts';
 import { createEventTail, type EventTail, type Follower } from '../events/tail.ts';
+import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
@@ -26,9 +27,11 @@ import type { Cursors } from './cursor.ts';
 import { preferred } from './negotiate.ts';
 import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts';
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
+import { exampleOf, samples } from './record-samples.ts';
 import { batchId, Event, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { StreamSlots } from './stream-slots.ts';
+import { testFilter } from './test-mode.ts';
 
 export interface EventsDeps {
   db: Pick<Database, 'read' | 'fast'>;
@@ -60,14 +63,16 @@ const EventsQuery = z.strictObject({
     .describe('Cursor or event id: the events before it; `end` for the newest ones. Not together with `after`.'),
   type: listParameter(allEventTypes)
     .optional()
-    .describe('Kinds, separated by commas. Without it: sent, delivered, opened, clicked, bounced, complained.'),
-  message_id: messageId().optional(),
-  recipient: z.string().max(320).optional(),
-  batch_id: batchId().optional(),
-  tag: z.string().max(128).optional(),
+    .describe(
+      'Kinds, separated by commas or one by one. Without it: sent, delivered, opened, clicked, bounced, complained.',
+    ),
+  message_id: messageId().optional().describe('Events of this message.'),
+  recipient: z.string().max(320).optional().describe('Events of this address.'),
+  batch_id: batchId().optional().describe('Events of this bulk send.'),
+  tag: z.string().max(128).optional().describe('Events of messages with this tag.'),
   occurred_after: timeParameter().optional().describe('From this time on.'),
   occurred_before: timeParameter().optional().describe('Before this time.'),
-  test: booleanParameter().optional(),
+  test: booleanParameter().optional().describe('`true` for simulated mail, `false` for real mail.'),
   wait: integerParameter(0, 30).optional().describe('Seconds to wait for an event when there is none yet.'),
 });
 
@@ -93,6 +98,13 @@ export function eventRoutes(deps: EventsDeps): Route[] {
             description: 'A page of events, or a stream of them.',
             schema: listOf(Event),
             types: ['text/event-stream', 'application/x-ndjson'],
+            examples: exampleOf('One event', {
+              object: 'list',
+              data: [samples.event],
+              has_more: false,
+              next_cursor: 'MS4xODQ0NjcuYjJ4',
+              previous_cursor: 'MS4xODQ0NjcuYjJ4',
+            }),
           },
         },
         problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields', 'too_many_streams'],
@@ -118,19 +130,19 @@ interface Reading {
 async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   if (query.after !== undefined && query.before !== undefined) {
-    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other', { field: 'before' });
+    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
   }
   const reading: Reading = {
     deps,
     ...shared,
     call,
-    filter: filterOf(caller.accountId, query),
+    filter: filterOf(caller, query),
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
     list: `${PATH} ${caller.accountId}`,
   };
   const form = preferred(call.header('accept'), 'application/json', streams);
   if (form !== 'application/json' && query.before !== undefined) {
-    throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards', { field: 'before' });
+    throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards.', { field: 'before' });
   }
   switch (form) {
     case 'text/event-stream':
@@ -145,9 +157,10 @@ async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, c
 /** A stream is sent only to who asks for it by name. */
 const streams = ['text/event-stream', 'application/x-ndjson'] as const;
 
-function filterOf(accountId: string, query: z.output<typeof EventsQuery>): EventFilter {
+function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
+  const test = testFilter(caller, query.test);
   return {
-    accountId,
+    accountId: caller.accountId,
     ...(query.type === undefined ? {} : { types: query.type }),
     ...(query.message_id === undefined ? {} : { messageId: query.message_id }),
     ...(query.recipient === undefined ? {} : { recipient: soughtAddress(query.recipient) }),
@@ -155,7 +168,7 @@ function filterOf(accountId: string, query: z.output<typeof EventsQuery>): Event
     ...(query.tag === undefined ? {} : { tag: query.tag }),
     ...(query.occurred_after === undefined ? {} : { occurredAfter: query.occurred_after }),
     ...(query.occurred_before === undefined ? {} : { occurredBefore: query.occurred_before }),
-    ...(query.test === undefined ? {} : { test: query.test }),
+    ...(test === undefined ? {} : { test }),
   };
 }
 
@@ -165,7 +178,7 @@ async function positionOf({ deps, call, list }: Reading, cursor: string, field: 
   if (cursor === END) return (await lastSequence(deps.db.read)) + 1;
   if (isId('evt', cursor)) {
     const sequence = await sequenceOf(deps.db.read, call.caller.accountId, cursor);
-    if (sequence === null) throw new Problem('invalid_cursor', 'there is no such event', { field });
+    if (sequence === null) throw new Problem('invalid_cursor', 'There is no such event.', { field });
     return sequence;
   }
   return Number(deps.cursors.read(list, cursor, field));

@@ -8,6 +8,9 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import type { Caller } from '../keys/caller.ts';
+import { mayManage } from '../keys/grant.ts';
 import type { Answer } from './answer.ts';
 import { KEEP_MS } from '../storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
@@ -36,6 +39,8 @@ export interface IdempotencyUse {
   recordKey: string;
   /** What the caller sent: never stored. */
   value: string;
+  /** The API key that the request came with. */
+  keyId: string;
   bodyHash(): string;
   /** The row a handler has taken and written with its work, or null. */
   written: IdempotencyRow | null;
@@ -71,10 +76,14 @@ export function rowFor(use: IdempotencyUse, answer: Answer, now: number, secret:
     body: secret ? seal(use, body) : body,
     created_at: now,
     expires_at: now + KEEP_MS,
+    key_id: use.keyId,
   };
 }
 
-/** The first answer again: same status, same bytes. */
+/**
+ * The first answer again: same status, same bytes. Headers tell that and when it was first given; a refusal also says what to
+ * do, since what it was refused for may be in order by now.
+ */
 export function replayOf(
   use: IdempotencyUse,
   row: IdempotencyRow,
@@ -92,10 +101,41 @@ export function replayOf(
     headers: {
       ...(JSON.parse(row.headers_json) as Record<string, string>),
       'Idempotency-Replayed': 'true',
+      'Idempotency-First-Answer': rfc3339(row.created_at),
+      ...(row.status < 400
+        ? {}
+        : {
+            'Idempotency-Warning': `This is the answer of ${rfc3339(row.created_at)}, given again. Send the request with a new Idempotency-Key to try again.`,
+          }),
       ...(isMismatch ? { 'Idempotency-Mismatch': 'true' } : {}),
     },
     body: row.body.startsWith(SEALED) ? unseal(use, row.body) : row.body,
   };
+}
+
+/**
+ * May this caller have an answer that another key of the account was given? It shows what that key could do: so not where the
+ * caller is restricted to other sending domains, and a secret (a new key, that of a webhook) only where the caller may do all
+ * that the other key may. `maker` is null where that key is not known any more. Throws a Problem.
+ */
+export function checkRepeat(caller: Caller, maker: Caller | null, isSecret: boolean): void {
+  const field = 'Idempotency-Key';
+  const isWithin =
+    maker !== null && maker.domains.length > 0 && maker.domains.every((domain) => caller.domains.includes(domain));
+  if (caller.domains.length > 0 && !isWithin)
+    throw new Problem(
+      'domain_not_allowed',
+      'This Idempotency-Key was used by an API key that may send from other domains. Use a new one.',
+      { field },
+    );
+  if (!isSecret) return;
+  if (maker === null)
+    throw new Problem(
+      'insufficient_scope',
+      'This Idempotency-Key was used by an API key that is gone. Use a new one.',
+      { field },
+    );
+  mayManage(caller, { ...maker, name: maker.keyName }, field);
 }
 
 const SEALED = 'sealed.v1.';

@@ -6,6 +6,7 @@ import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
 import { hashJson, readJson } from './json.ts';
+import type { RoundedNumber } from './json-numbers.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import type { JsonJob, JsonJobResult } from './json-worker.ts';
 import type { CheckedSend } from './send-check.ts';
@@ -27,6 +28,8 @@ export interface JsonBody {
   hash(): string;
   /** A large send request comes checked; `value` then has only what tells its form. */
   checked: CheckedSend | null;
+  /** Numbers that are not what was written. */
+  rounded: readonly RoundedNumber[];
 }
 
 export interface JsonReader {
@@ -74,7 +77,12 @@ function refuse(error: unknown): never {
 function bodyOf(result: JsonResult | JsonJobResult): JsonBody {
   if (result.kind === 'bad') throw new Problem('invalid_json', result.why);
   if (result.kind === 'too_many_values') throw new Problem('payload_too_large', 'The body holds too many values.');
-  const { value } = result;
+  const { value, rounded } = result;
   let hash = 'hash' in result ? result.hash : null;
-  return { value, hash: () => (hash ??= hashJson(value)), checked: 'checked' in result ? result.checked : null };
+  return {
+    value,
+    hash: () => (hash ??= hashJson(value)),
+    checked: 'checked' in result ? result.checked : null,
+    rounded,
+  };
 }

@@ -25,7 +25,7 @@ function work({ bytes, send }: JsonJob): JsonJobResult {
   if (result.kind !== 'ok') return result;
   const hash = hashJson(result.value);
   if (send === null) return { ...result, hash, checked: null };
-  return { kind: 'ok', value: formOf(result.value), hash, checked: checkApart(result.value, send) };
+  return { ...result, value: formOf(result.value), hash, checked: checkApart(result.value, send) };
 }
 
 function formOf(value: JsonObject): JsonObject {

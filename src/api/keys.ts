@@ -2,15 +2,18 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import { actorOf } from '../keys/caller.ts';
-import { inheriting, mayGrant } from '../keys/grant.ts';
+import { actorOf, type Caller } from '../keys/caller.ts';
+import { inheriting, mayGrant, mayManage } from '../keys/grant.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
 import { createKey, findKey, pageOfKeys, revokeKey, toKeyRecord, updateKey } from '../keys/key-store.ts';
+import type { KeyRequest } from '../keys/new-key.ts';
 import { scopeNames } from '../keys/scopes.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { timeMember } from './query.ts';
+import { pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
@@ -32,20 +35,20 @@ const nullableTime = () => z.iso.datetime().nullable();
 
 const keyShape = {
   object: z.literal('key'),
-  id: z.string(),
-  name: z.string(),
-  mode: z.enum(['live', 'test']),
+  id: z.string().describe('Id of the key.'),
+  name: z.string().describe('For people.'),
+  mode: z.enum(['live', 'test']).describe('Mail of a `test` key is simulated.'),
   prefix: z.string().describe('The part of the key that is not secret.'),
-  scopes: z.array(z.string()),
+  scopes: z.array(z.string()).describe('What it may do.'),
   domains: z.array(z.string()).describe('Sending domains it is restricted to; none means all.'),
   allowed_ips: z.array(z.string()).describe('Addresses and ranges it may be used from; none means any.'),
-  expires_at: nullableTime(),
-  last_used_at: nullableTime(),
-  last_used_ip: z.string().nullable(),
+  expires_at: nullableTime().describe('When it ends by itself; null for never.'),
+  last_used_at: nullableTime().describe('When it was used last; null for never.'),
+  last_used_ip: z.string().nullable().describe('Address that it was used from last.'),
   last_used_endpoint: z.string().nullable().describe('Method and path, or `SMTP`.'),
   requests_24h: z.int().describe('Uses in the last 24 hours, to the hour.'),
-  created_at: z.iso.datetime(),
-  created_by: z.string(),
+  created_at: z.iso.datetime().describe('When it was made.'),
+  created_by: z.string().describe('Who made it: another key, a person or the operator.'),
   revoked_at: nullableTime().describe('May lie in the future: then the key is good until that time.'),
 };
 const Key = z.object(keyShape).meta({ id: 'Key', description: 'An API key, without its secret.' });
@@ -54,7 +57,7 @@ const NewKeyAnswer = z
   .meta({ id: 'CreatedKey', description: 'A new API key with its secret.' });
 
 const name = () => z.string().min(1).max(100).describe('For people.');
-const scopes = () => z.array(z.enum(scopeNames as [string, ...string[]])).min(1).max(scopeNames.length); // prettier-ignore
+const scopes = () => z.array(z.enum(scopeNames as [string, ...string[]])).min(1).max(scopeNames.length).describe('What it may do.'); // prettier-ignore
 const domains = () => z.array(z.string().max(253)).max(100).describe('Sending domains it is restricted to.');
 const allowedIps = () =>
   z.array(z.string().max(49)).max(100).describe('Addresses and CIDR ranges it may be used from.');
@@ -95,7 +98,7 @@ function listRoute({ db, cursors }: KeysDeps): Route {
       tag: 'keys',
       scope: ['key:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of keys.', schema: listOf(Key) } },
+      responses: { 200: { description: 'A page of keys.', schema: listOf(Key), examples: pageOf('One key', sample) } },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search, now }) => {
@@ -131,7 +134,7 @@ function createRoute(deps: KeysDeps): Route {
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
           ttl: z.int().min(1).max(LONGEST_TTL_S).optional().describe('Lifetime in seconds. Not together with `expires_at`.'),
-          expires_at: z.iso.datetime({ offset: true }).optional().describe('When it ends; never where not given.'),
+          expires_at: timeMember().optional().describe('When it ends; never where not given.'),
           replaces: z.string().max(64).optional().describe('Id of the key it takes the place of.'),
           revoke_after: z
             .int()
@@ -140,7 +143,7 @@ function createRoute(deps: KeysDeps): Route {
             .optional()
             .describe('Seconds until the replaced key ends; at once where not given.'),
         })
-        .meta({ id: 'NewKey' }),
+        .meta({ id: 'NewKey', description: 'A key that is to be made.' }),
       bodyExamples: {
         minimal: { summary: 'For sending', value: { name: 'shop', scopes: ['send'] } },
       },
@@ -160,7 +163,7 @@ function createRoute(deps: KeysDeps): Route {
       const expiresAt = endOf(body, now);
       const { mode = caller.mode, replaces, revoke_after: revokeAfter } = body;
       if (revokeAfter !== undefined && replaces === undefined)
-        throw new Problem('missing_field', '`revoke_after` says when the key in `replaces` ends', {
+        throw new Problem('missing_field', '`revoke_after` says when the key in `replaces` ends.', {
           field: 'replaces',
         });
       const { domains: only = [], allowed_ips: ips = [] } = body;
@@ -178,21 +181,42 @@ function createRoute(deps: KeysDeps): Route {
         ...(replaces === undefined ? {} : { replaces: { id: replaces, revokeAt: now + 1000 * (revokeAfter ?? 0) } }),
       };
       if (replaces === caller.keyId) refuseLockOut(granted.allowedIps ?? [], ip);
+      else if (replaces !== undefined) await checkReplaced(deps, caller, replaces);
       return replyOf(await createKey(withCallers(deps), request, (made) => rowsOfAnswer(call, replyOf(made))));
     },
   );
 }
 
+/** A key that may do more than the one that asks is not replaced, since that ends it. One that is not there is told of later. */
+async function checkReplaced({ db }: KeysDeps, caller: Caller, id: string): Promise<void> {
+  const [row] = await db.read<ApiKeyRow>('api_keys').where({ id, account_id: caller.accountId });
+  if (row !== undefined) mayManage(caller, requestOf(row), 'replaces');
+}
+
+/** What a key may do, as if it were asked for now. */
+const requestOf = (row: ApiKeyRow): KeyRequest => ({
+  name: row.name,
+  mode: row.mode,
+  scopes: JSON.parse(row.scopes_json) as string[],
+  domains: JSON.parse(row.domains_json) as string[],
+  allowedIps: JSON.parse(row.allowed_ips_json) as string[],
+  expiresAt: row.expires_at,
+});
+
 function endOf(body: { ttl?: number | undefined; expires_at?: string | undefined }, now: number): number | null {
   if (body.ttl !== undefined && body.expires_at !== undefined)
-    throw new Problem('mutually_exclusive_fields', '`ttl` and `expires_at` exclude each other', { field: 'ttl' });
+    throw new Problem('mutually_exclusive_fields', '`ttl` and `expires_at` exclude each other.', { field: 'ttl' });
   if (body.ttl !== undefined) return now + 1000 * body.ttl;
   return body.expires_at === undefined ? null : Date.parse(body.expires_at);
 }
 
 function refuseLockOut(allowedIps: readonly string[], ip: string): void {
   if (isIpAllowed(allowedIps, ip)) return;
-  throw new Problem('invalid_state', `this would lock out the address you call from, ${ip}`, { field: 'allowed_ips' });
+  throw new Problem(
+    'invalid_state',
+    `This would lock out the address you call from, ${ip}. Add it to \`allowed_ips\`.`,
+    { field: 'allowed_ips' },
+  );
 }
 
 function readRoute({ db }: KeysDeps): Route {
@@ -231,7 +255,7 @@ function changeRoute(deps: KeysDeps): Route {
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
         })
-        .meta({ id: 'KeyChanges' }),
+        .meta({ id: 'KeyChanges', description: 'What is to be another; the rest stays.' }),
       bodyExamples: { addresses: { summary: 'Only from our network', value: { allowed_ips: ['203.0.113.0/24'] } } },
       responses: { 200: answer('The key as it is now.') },
       problems: [
@@ -248,7 +272,7 @@ function changeRoute(deps: KeysDeps): Route {
       const { caller, body, params: { id } } = call; // prettier-ignore
       const row = await findKey(deps, refOf(call));
       if (row.revoked_at !== null && row.revoked_at <= call.now)
-        throw new Problem('invalid_state', 'the key was revoked');
+        throw new Problem('invalid_state', 'The key was revoked and stays so. Create a new key.');
       const { scopes: wanted, domains: only, allowed_ips: ips } = body;
       const before = toKeyRecord(row, call.now);
       // The key as it would be: one that may do more than the caller is not the caller's to change.
@@ -283,7 +307,7 @@ function revokeRoute(deps: KeysDeps): Route {
       operationId: 'revokeKey',
       summary: 'Revoke an API key',
       description:
-        'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself; one that is revoked already stays as it is.',
+        'At once: no request that begins after this answer is let in with it, and what it holds open is closed. A key may revoke itself, and others that may do no more than it may; one that is revoked already stays as it is.',
       tag: 'keys',
       scope: ['key'],
       params,
@@ -291,7 +315,10 @@ function revokeRoute(deps: KeysDeps): Route {
     },
     async (call) => {
       const reply: Reply = { status: 204, body: null };
-      await revokeKey(withCallers(deps), refOf(call), () => rowsOfAnswer(call, reply));
+      await revokeKey(withCallers(deps), refOf(call), (row) => {
+        if (row.id !== call.caller.keyId) mayManage(call.caller, requestOf(row), 'id');
+        return rowsOfAnswer(call, reply);
+      });
       return reply;
     },
   );

@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { renewSubmitted } from '../mail/submitted.ts';
@@ -31,8 +32,10 @@ import { deliveryStatuses, type BatchRow, type DeliveryRow, type MessageRow } fr
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { exampleOf, pageOf, samples } from './record-samples.ts';
 import { Attempt, batchId, Message, messageId } from './records.ts';
 import { route, type Reply, type Route } from './route.ts';
+import { reachOf } from './test-mode.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
 
 export interface MessageActionsDeps {
@@ -64,8 +67,8 @@ export function messageActionRoutes(deps: MessageActionsDeps): Route[] {
   ];
 }
 
-async function known({ db }: Pick<MessageActionsDeps, 'db'>, accountId: string, id: string): Promise<MessageRow> {
-  const row = await findMessage(db.read, accountId, id);
+async function known({ db }: Pick<MessageActionsDeps, 'db'>, caller: Caller, id: string): Promise<MessageRow> {
+  const row = await findMessage(db.read, reachOf(caller), id);
   if (row === undefined) throw noMessage();
   return row;
 }
@@ -73,7 +76,7 @@ async function known({ db }: Pick<MessageActionsDeps, 'db'>, accountId: string, 
 const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
 
 const AttemptList = z
-  .object({ object: z.literal('list'), data: z.array(Attempt) })
+  .object({ object: z.literal('list'), data: z.array(Attempt).describe('The attempts.') })
   .meta({ id: 'AttemptList', description: 'SMTP attempts, oldest first.' });
 
 function attemptsRoute(deps: MessageActionsDeps): Route {
@@ -87,10 +90,16 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
       tag: 'messages',
       scope: ['message:read'],
       params,
-      responses: { 200: { description: 'The attempts.', schema: AttemptList } },
+      responses: {
+        200: {
+          description: 'The attempts.',
+          schema: AttemptList,
+          examples: exampleOf('One attempt', { object: 'list', data: [samples.attempt] }),
+        },
+      },
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller.accountId, id);
+      const row = await known(deps, caller, id);
       return { status: 200, body: { object: 'list', data: await attemptsOf(deps.db.read, row.id, MOST_ATTEMPTS) } };
     },
   );
@@ -99,18 +108,26 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
 const Why = z
   .object({
     object: z.literal('why'),
-    message_id: z.string(),
-    recipients: z.array(
-      z.object({
-        email: z.string(),
-        status: z.enum(deliveryStatuses),
-        reason: z.enum(waitReasons).describe('What the recipient waits for.'),
-        message: z.string().describe('The same for people.'),
-        until: z.iso.datetime().nullable().describe('When it is looked at again.'),
-      }),
-    ),
+    message_id: z.string().describe('Id of the message.'),
+    recipients: z
+      .array(
+        z.object({
+          email: z.string().describe('The recipient.'),
+          status: z.enum(deliveryStatuses).describe('Status of the recipient.'),
+          reason: z.enum(waitReasons).describe('What the recipient waits for.'),
+          message: z.string().describe('The same for people.'),
+          until: z.iso.datetime().nullable().describe('When it is looked at again.'),
+        }),
+      )
+      .describe('One line for each recipient.'),
   })
   .meta({ id: 'Why', description: 'What holds a message, and until when.' });
+
+const whySample: z.output<typeof Why> = {
+  object: 'why',
+  message_id: samples.accepted.id,
+  recipients: [{ email: 'ana@example.net', status: 'deferred', reason: 'waiting_for_retry', message: 'The last attempt failed for now; it is tried again.', until: '2026-01-31T09:35:02.481Z' }],
+}; // prettier-ignore
 
 function whyRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -123,10 +140,16 @@ function whyRoute(deps: MessageActionsDeps): Route {
       tag: 'messages',
       scope: ['message:read'],
       params,
-      responses: { 200: { description: 'The reasons.', schema: Why } },
+      responses: {
+        200: {
+          description: 'The reasons.',
+          schema: Why,
+          examples: exampleOf('It waits for its next attempt', whySample),
+        },
+      },
     },
     async ({ params: { id }, caller, now }) => {
-      const row = await known(deps, caller.accountId, id);
+      const row = await known(deps, caller, id);
       const recipients = await whyWaiting(deps, row, now);
       return { status: 200, body: { object: 'why', message_id: row.id, recipients } };
     },
@@ -136,20 +159,30 @@ function whyRoute(deps: MessageActionsDeps): Route {
 const Content = z
   .object({
     object: z.literal('content'),
-    message_id: z.string(),
-    html: z.string().nullable(),
-    text: z.string().nullable(),
-    attachments: z.array(
-      z.object({
-        filename: z.string(),
-        content_type: z.string(),
-        content_id: z.string().nullable(),
-        disposition: z.enum(['attachment', 'inline']),
-        size: z.int().describe('Bytes.'),
-      }),
-    ),
+    message_id: z.string().describe('Id of the message.'),
+    html: z.string().nullable().describe('HTML body.'),
+    text: z.string().nullable().describe('Plain text body; one that is derived from the html is not stored.'),
+    attachments: z
+      .array(
+        z.object({
+          filename: z.string().describe('Name of the file.'),
+          content_type: z.string().describe('Media type.'),
+          content_id: z.string().nullable().describe('What `cid:` in the html calls it.'),
+          disposition: z.enum(['attachment', 'inline']).describe('Whether it is shown within the mail.'),
+          size: z.int().describe('Bytes.'),
+        }),
+      )
+      .describe('The attached files.'),
   })
   .meta({ id: 'Content', description: 'The stored body of a message, without the bytes of its attachments.' });
+
+const contentSample: z.output<typeof Content> = {
+  object: 'content',
+  message_id: samples.accepted.id,
+  html: '<p>Thank you.</p>',
+  text: 'Thank you.',
+  attachments: [{ filename: 'invoice.pdf', content_type: 'application/pdf', content_id: null, disposition: 'attachment', size: 48_213 }],
+}; // prettier-ignore
 
 function contentRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -162,10 +195,12 @@ function contentRoute(deps: MessageActionsDeps): Route {
       tag: 'messages',
       scope: ['message:content'],
       params,
-      responses: { 200: { description: 'The body.', schema: Content } },
+      responses: {
+        200: { description: 'The body.', schema: Content, examples: exampleOf('A body with a file', contentSample) },
+      },
     },
     async ({ params: { id }, caller }) => {
-      const row = await known(deps, caller.accountId, id);
+      const row = await known(deps, caller, id);
       const content = await contentOf(deps.db.read, row.content_id);
       const files = await attachmentsOf(deps.db.read, row.content_id);
       const attachments = files.map(({ filename, content_type, cid, disposition, bytes }) => ({ filename, content_type, content_id: cid, disposition, size: bytes.length })); // prettier-ignore
@@ -185,12 +220,19 @@ function cancelRoute(deps: MessageActionsDeps): Route {
       description: 'Whatever of it has not been sent yet, as long as it is not on the wire.',
       tag: 'messages',
       scope: ['message:cancel'],
+      touches: 'mail',
       params,
-      responses: { 200: { description: 'The message.', schema: Message } },
+      responses: {
+        200: {
+          description: 'The message.',
+          schema: Message,
+          examples: exampleOf('A canceled message', samples.canceled),
+        },
+      },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller.accountId, call.params.id);
+      const row = await known(deps, call.caller, call.params.id);
       const answered = answerWith(call, messageRecord);
       await cancelMessage(deps.change, row.id, answered.together);
       return answered.reply();
@@ -206,7 +248,7 @@ const Move = z
       .meta({ format: 'date-time' })
       .describe('The new time, with offset, at most 30 days ahead.'),
   })
-  .meta({ id: 'MessageChange' });
+  .meta({ id: 'MessageChange', description: 'Another time of sending.' });
 
 function moveRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -218,14 +260,21 @@ function moveRoute(deps: MessageActionsDeps): Route {
       description: 'Of a message that has not been tried yet. A time up to five minutes in the past means now.',
       tag: 'messages',
       scope: ['message:cancel'],
+      touches: 'mail',
       params,
       body: Move,
       bodyExamples: { later: { summary: 'Another time', value: { send_at: '2026-02-01T08:00:00+01:00' } } },
-      responses: { 200: { description: 'The message.', schema: Message } },
+      responses: {
+        200: {
+          description: 'The message.',
+          schema: Message,
+          examples: exampleOf('A message that waits for its time', samples.scheduled),
+        },
+      },
       problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'invalid_send_at', 'invalid_state'],
     },
     async (call) => {
-      const row = await known(deps, call.caller.accountId, call.params.id);
+      const row = await known(deps, call.caller, call.params.id);
       const sendAt = checkSendAt(call.body.send_at, call.now, 'send_at');
       const answered = answerWith(call, messageRecord);
       await rescheduleMessage(deps.change, row, sendAt, answered.together);
@@ -244,12 +293,13 @@ function resendRoute(deps: MessageActionsDeps): Route {
       description: 'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
       tag: 'messages',
       scope: ['send'],
+      touches: 'mail',
       params,
-      responses: { 202: { description: 'The new message.', schema: Message, headers: { Location: 'Path of the new message.' } } },
+      responses: { 202: { description: 'The new message.', schema: Message, headers: { Location: 'Path of the new message.' }, examples: exampleOf('The new message', samples.accepted) } },
       problems: ['invalid_state', 'domain_not_verified', 'domain_not_allowed', 'sending_paused', 'recipient_suppressed', 'unknown_stream', 'quota_exceeded'],
     },
     async (call) => {
-      const row = await known(deps, call.caller.accountId, call.params.id);
+      const row = await known(deps, call.caller, call.params.id);
       // As for reading: the answer shows the message.
       if (!scopeAllows(call.caller.scopes, 'message:read') && row.key_id !== call.caller.keyId) throw noMessage();
       const sent: { reply: Reply | null } = { reply: null };
@@ -268,7 +318,7 @@ async function draftOf({ db }: MessageActionsDeps, row: MessageRow, now: number)
   const content = await contentOf(db.read, row.content_id);
   const isEmpty = content?.html == null && content?.text == null && content?.attachment_count === 0;
   if (content === undefined || (isEmpty && content.raw === null))
-    throw new Problem('invalid_state', 'the content of this message is not stored any more');
+    throw new Problem('invalid_state', 'The content of this message is not stored any more.');
   const whole = content.raw === null ? {} : await sourceOf(db.read, row, content.raw, now);
   const files = await attachmentsOf(db.read, row.content_id);
   return {
@@ -327,19 +377,21 @@ const BatchStatus = z
   .object({
     object: z.literal('batch'),
     id: batchId(),
-    accepted: z.int(),
-    rejected: z.int(),
-    created_at: z.iso.datetime(),
+    accepted: z.int().describe('Entries that are messages.'),
+    rejected: z.int().describe('Entries that were refused.'),
+    created_at: z.iso.datetime().describe('When it was accepted.'),
     counts: z.record(z.string(), z.int()).nullable().describe('Messages by status; null in lists.'),
   })
-  .meta({ id: 'BatchStatus', description: 'A bulk send, and what became of it.' });
+  .meta({ id: 'BatchStatus', description: 'A bulk send, with its messages by status.' });
 
 const BATCHES = '/v1/batches';
 const batchParams = z.object({ id: batchId() });
 
-async function batchOf({ db }: MessageActionsDeps, accountId: string, id: string): Promise<BatchRow> {
+async function batchOf({ db }: MessageActionsDeps, caller: Caller, id: string): Promise<BatchRow> {
+  const { accountId, onlyTest } = reachOf(caller);
   const [row] = await db.fast.all<BatchRow>('SELECT * FROM batches WHERE id = ? AND account_id = ?', [id, accountId]);
-  if (row === undefined) throw new Problem('not_found', 'There is no such batch.', { field: 'id' });
+  if (row === undefined || (onlyTest && row.test === 0))
+    throw new Problem('not_found', 'There is no such batch.', { field: 'id' });
   return row;
 }
 
@@ -363,13 +415,20 @@ function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
       tag: 'batches',
       scope: ['campaign:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of batches.', schema: listOf(BatchStatus) } },
+      responses: {
+        200: {
+          description: 'A page of batches.',
+          schema: listOf(BatchStatus),
+          examples: pageOf('One bulk send', samples.batchLine),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search }) => {
       const list = listName(`${BATCHES} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
       const asked = db.read<BatchRow>('batches').where({ account_id: caller.accountId });
+      if (reachOf(caller).onlyTest) asked.andWhere({ test: 1 });
       const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
       return pageReply(cursors, list, `${BATCHES}${withoutCursors(search)}`, wanted, {
         data: rows.map((row) => ({ ...batchHead(row), counts: null })),
@@ -392,10 +451,16 @@ function batchRoute(deps: MessageActionsDeps): Route {
       tag: 'batches',
       scope: ['campaign:read'],
       params: batchParams,
-      responses: { 200: { description: 'The batch.', schema: BatchStatus } },
+      responses: {
+        200: {
+          description: 'The batch.',
+          schema: BatchStatus,
+          examples: exampleOf('A bulk send', samples.batchStatus),
+        },
+      },
     },
     async ({ params: { id }, caller }) => {
-      const row = await batchOf(deps, caller.accountId, id);
+      const row = await batchOf(deps, caller, id);
       return { status: 200, body: batchStatus(row, await batchCounts(deps.db.fast, row.id)) };
     },
   );
@@ -411,15 +476,22 @@ function batchCancelRoute(deps: MessageActionsDeps): Route {
       description: 'Whatever of it has not been sent yet. What is on the wire or finished stays as it is.',
       tag: 'batches',
       scope: ['message:cancel'],
+      touches: 'mail',
       params: batchParams,
-      responses: { 200: { description: 'The batch.', schema: BatchStatus } },
+      responses: {
+        200: {
+          description: 'The batch.',
+          schema: BatchStatus,
+          examples: exampleOf('A bulk send', samples.batchStatus),
+        },
+      },
       problems: ['invalid_state'],
     },
     async (call) => {
-      const row = await batchOf(deps, call.caller.accountId, call.params.id);
+      const row = await batchOf(deps, call.caller, call.params.id);
       const answered = answerWith(call, (counts: StatusCounts) => batchStatus(row, counts));
       if ((await cancelBatch(deps.change, row.id, answered.together)) === 0)
-        throw new Problem('invalid_state', 'nothing of this batch can be canceled any more');
+        throw new Problem('invalid_state', 'Nothing of this batch can be canceled any more.');
       return answered.reply();
     },
   );

@@ -1,18 +1,25 @@
 /** What came back for a message, by mail: the list of it, and each as it came. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
+import type { Caller } from '../keys/caller.ts';
 import { findMessage } from '../messages/message-store.ts';
 import { rawReport, reportsOf } from '../messages/message-reports.ts';
 import type { Database } from '../storage/database.ts';
+import { exampleOf } from './record-samples.ts';
 import { messageId } from './records.ts';
 import { route, type Route } from './route.ts';
+import { reachOf } from './test-mode.ts';
 
 export interface MessageReportsDeps {
   db: Pick<Database, 'read' | 'fast'>;
 }
 
 const PATH = '/v1/messages/{id}/reports';
-const reportId = () => z.string().regex(/^rep_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
+const reportId = () =>
+  z
+    .string()
+    .regex(/^rep_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
+    .describe('Id of the report.');
 
 const Report = z
   .object({
@@ -22,7 +29,7 @@ const Report = z
       .enum(['bounce', 'delay', 'complaint', 'auto_reply', 'unsubscribe', 'report', 'other'])
       .nullable()
       .describe('What it was taken for; null while it has not been read.'),
-    received_at: z.iso.datetime(),
+    received_at: z.iso.datetime().describe('When it came.'),
     recipient: z.string().describe('The recipient of the message that it is about.'),
     sender: z.string().describe('Its envelope sender; empty for the null sender.'),
     size: z
@@ -37,15 +44,19 @@ const Report = z
   .meta({ id: 'Report', description: 'A mail that came back for a message.' });
 
 const ReportList = z
-  .object({ object: z.literal('list'), data: z.array(Report) })
+  .object({ object: z.literal('list'), data: z.array(Report).describe('The reports.') })
   .meta({ id: 'ReportList', description: 'Mails that came back, oldest first.' });
+
+const reportSample: z.output<typeof Report> = {
+  object: 'report', id: 'rep_01jz5w8q3hf2m9d4x6k7c1b0na', kind: 'bounce', received_at: '2026-01-31T09:32:10.004Z', recipient: 'ana@example.net', sender: '', size: 4211, verified: true,
+}; // prettier-ignore
 
 export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
   return [listRoute(deps), rawRoute(deps)];
 }
 
-async function known({ db }: MessageReportsDeps, accountId: string, id: string): Promise<void> {
-  const row = await findMessage(db.read, accountId, id);
+async function known({ db }: MessageReportsDeps, caller: Caller, id: string): Promise<void> {
+  const row = await findMessage(db.read, reachOf(caller), id);
   if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
 }
 
@@ -61,10 +72,16 @@ function listRoute(deps: MessageReportsDeps): Route {
       tag: 'messages',
       scope: ['message:read'],
       params: z.object({ id: messageId() }),
-      responses: { 200: { description: 'The reports.', schema: ReportList } },
+      responses: {
+        200: {
+          description: 'The reports.',
+          schema: ReportList,
+          examples: exampleOf('A bounce', { object: 'list', data: [reportSample] }),
+        },
+      },
     },
     async ({ params: { id }, caller }) => {
-      await known(deps, caller.accountId, id);
+      await known(deps, caller, id);
       return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.read, id) } };
     },
   );
@@ -82,10 +99,19 @@ function rawRoute(deps: MessageReportsDeps): Route {
       tag: 'messages',
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),
-      responses: { 200: { description: 'The mail.', types: ['message/rfc822'] } },
+      responses: {
+        200: {
+          description: 'The mail.',
+          types: ['message/rfc822'],
+          examples: exampleOf(
+            'The beginning of a bounce',
+            'From: <mailer-daemon@mx1.example.net>\r\nSubject: Undelivered Mail\r\n\r\n...',
+          ),
+        },
+      },
     },
     async ({ params: { id, report_id: report }, caller }) => {
-      await known(deps, caller.accountId, id);
+      await known(deps, caller, id);
       const bytes = await rawReport(deps.db.fast, id, report);
       if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
       return { status: 200, bytes, type: 'message/rfc822' };

@@ -18,16 +18,20 @@ import type { SendLimits } from '../messages/send-limits.ts';
 import { sendSchemas } from '../messages/send-schema.ts';
 import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
+import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress, soughtDomain } from '../mail/address.ts';
 import type { Rows } from '../storage/rows.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
+import { roundedProblem } from './json-numbers.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { booleanParameter, listParameter, repeatedParameter, timeParameter } from './query.ts';
+import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
+import { exampleOf, pageOf, samples } from './record-samples.ts';
 import { Batch, batchId, Message, MessageDetails, messageId } from './records.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
+import { reachOf, testFilter } from './test-mode.ts';
 
 export interface MessagesDeps {
   db: Pick<Database, 'read' | 'fast'>;
@@ -63,6 +67,7 @@ function sendRoute(deps: MessagesDeps): Route {
         'The single form has `to`; the bulk form has `recipients`, each of which is a message of its own and may override any shared member. A 202 means that the mail is stored durably and will be delivered or reported.',
       tag: 'messages',
       scope: ['send', 'campaign'],
+      touches: 'mail',
       scopeFor: (body) => (body['recipients'] == null ? 'send' : 'campaign'),
       body: z.union([
         SingleMessage.partial({ from: true, subject: true }).meta({
@@ -98,6 +103,10 @@ function sendRoute(deps: MessagesDeps): Route {
           description: 'Accepted: the message, or for the bulk form the batch.',
           schema: z.union([Message, Batch]),
           headers: { Location: 'Path of the message; absent for the bulk form.' },
+          examples: {
+            message: { summary: 'One message', value: samples.accepted },
+            batch: { summary: 'A bulk send, of which one entry was refused', value: samples.batch },
+          },
         },
       },
       problems: [
@@ -138,7 +147,8 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   const { accountId } = call.caller;
   const monotonic = (): number => deps.accept.clock.monotonic();
   const mostEntries = deps.limits.bulkRecipients;
-  const wish = { accountId, now: call.now, mostEntries, monotonic, breathe: turnOfTheLoop };
+  const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
+  const wish = { accountId, now: call.now, mostEntries, faulty, monotonic, breathe: turnOfTheLoop };
   const { body, refused, templates, sources } = await expandSend(deps, json, wish);
   const draft = await checkSendGently(body, { ...rules, refused }, turnOfTheLoop);
   const name = (index: number, one: MessageDraft): void => {
@@ -164,7 +174,7 @@ export const senderOf = ({ caller, requestId }: Call<object, object, unknown>): 
 
 const listQuery = z.strictObject({
   ...pageParameters(),
-  status: listParameter(deliveryStatuses).optional().describe('Statuses, separated by commas.'),
+  status: listParameter(deliveryStatuses).optional().describe('Statuses, separated by commas or one by one.'),
   to: z.string().max(320).optional().describe('Address of any recipient.'),
   from: z.string().max(320).optional().describe('Address of the sender.'),
   subject: z
@@ -173,18 +183,18 @@ const listQuery = z.strictObject({
     .max(200)
     .optional()
     .describe('Beginnings of words of the subject; looks 30 days back unless `created_after` says otherwise.'),
-  tag: repeatedParameter(z.string().max(128), 10)
+  tag: textsParameter(z.string().max(128), 10)
     .optional()
-    .describe('Tag; repeat it for several, which must all be there.'),
+    .describe('Tags, separated by commas or one by one, which must all be there.'),
   metadata: z
     .record(z.string().max(64), z.string().max(500))
     .optional()
     .describe('`metadata[order]=17`: exact values.'),
-  template_id: z.string().max(64).optional(),
-  batch_id: batchId().optional(),
-  stream: z.string().max(32).optional(),
+  template_id: z.string().max(64).optional().describe('Messages of this template, by its id.'),
+  batch_id: batchId().optional().describe('Messages of this bulk send.'),
+  stream: z.string().max(32).optional().describe('Messages of this stream.'),
   domain: z.string().max(253).optional().describe('The sending domain.'),
-  rfc_message_id: z.string().max(998).optional(),
+  rfc_message_id: z.string().max(998).optional().describe('The Message-ID of the mail, with its brackets or without.'),
   request_id: z
     .string()
     .max(64)
@@ -192,9 +202,9 @@ const listQuery = z.strictObject({
     .describe('The request that the messages came with, as `X-Request-Id` of its answer names it.'),
   created_after: timeParameter().optional().describe('From this time on.'),
   created_before: timeParameter().optional().describe('Before this time.'),
-  opened: booleanParameter().optional(),
-  clicked: booleanParameter().optional(),
-  test: booleanParameter().optional(),
+  opened: booleanParameter().optional().describe('Whether a person has opened it.'),
+  clicked: booleanParameter().optional().describe('Whether a person has followed a link of it.'),
+  test: booleanParameter().optional().describe('`true` for simulated mail, `false` for real mail.'),
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
@@ -214,14 +224,20 @@ function listRoute({ db, cursors }: MessagesDeps): Route {
       tag: 'messages',
       scope: ['message:read'],
       query: listQuery,
-      responses: { 200: { description: 'A page of messages.', schema: listOf(Message) } },
+      responses: {
+        200: {
+          description: 'A page of messages.',
+          schema: listOf(Message),
+          examples: pageOf('One message', samples.delivered),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async (call) => {
       const { query, caller } = call;
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const { messages, hasMore } = await listMessages(db.read, filterOf(call.now, caller.accountId, query), {
+      const { messages, hasMore } = await listMessages(db.read, filterOf(call.now, caller, query), {
         newestFirst: query.sort !== 'created_at',
         ...wanted,
       });
@@ -235,7 +251,7 @@ function listRoute({ db, cursors }: MessagesDeps): Route {
   );
 }
 
-function filterOf(now: number, accountId: string, query: z.output<typeof listQuery>): MessageFilter {
+function filterOf(now: number, caller: Caller, query: z.output<typeof listQuery>): MessageFilter {
   const { created_after, subject } = query;
   const came =
     query.request_id === undefined ? null : (idTime(query.request_id) ?? Number.MAX_SAFE_INTEGER) - MOST_AHEAD_MS;
@@ -260,13 +276,13 @@ function filterOf(now: number, accountId: string, query: z.output<typeof listQue
     requestId: query.request_id,
     opened: query.opened,
     clicked: query.clicked,
-    test: query.test,
+    test: testFilter(caller, query.test),
   };
   const given = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined)) as Omit<
     MessageFilter,
     'accountId'
   >;
-  return { accountId, ...given };
+  return { accountId: caller.accountId, ...given };
 }
 
 function readRoute({ db }: MessagesDeps): Route {
@@ -287,11 +303,17 @@ function readRoute({ db }: MessagesDeps): Route {
           .optional()
           .describe('`content` adds the stored body; needs the scope `message:content`.'),
       }),
-      responses: { 200: { description: 'The message.', schema: MessageDetails } },
+      responses: {
+        200: {
+          description: 'The message.',
+          schema: MessageDetails,
+          examples: exampleOf('A delivered message', samples.details),
+        },
+      },
       problems: ['invalid_parameter'],
     },
     async ({ params, query, caller }) => {
-      const row = await findMessage(db.read, caller.accountId, params.id);
+      const row = await findMessage(db.read, reachOf(caller), params.id);
       const mayReadAll = scopeAllows(caller.scopes, 'message:read');
       // What another key sent looks like nothing at all, as does another account's message.
       if (row === undefined || (!mayReadAll && row.key_id !== caller.keyId))
@@ -324,7 +346,7 @@ async function expanded(
   contentId: string,
 ): Promise<{ html: string | null; text: string | null }> {
   if (!scopeAllows(scopes, 'message:content')) {
-    throw new Problem('insufficient_scope', '`expand=content` needs the scope message:content', {
+    throw new Problem('insufficient_scope', '`expand=content` needs the scope message:content.', {
       headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="message:content"' },
     });
   }

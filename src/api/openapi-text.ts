@@ -11,25 +11,27 @@ interface OpenapiText {
 
 export const openapiText: OpenapiText = {
   description: `
-Send e-mail with one HTTP request, and follow what becomes of it.
+Send e-mail with one HTTP request, and follow it until it is delivered.
 
 ## Authentication
 Every request carries \`Authorization: Bearer <API_KEY>\`. A key opens what its scopes allow (\`x-required-scopes\`: any one of
-them is enough); it can be restricted to addresses and sending domains, and can have a lifetime.
+them is enough); it can be restricted to addresses and sending domains, and can have a lifetime. A test key sees and changes
+simulated mail only; operations with \`x-test-keys: refused\` are not for it.
 
 ## Errors
-Every error is \`{"error": {"code", "message", "field", "request_id"}}\`. A code has one status. 4xx is permanent: mend the
-request. 5xx and 429 are temporary: try again after \`Retry-After\`.
+Every error is \`{"error": {"code", "message", "field", "request_id"}}\`. A code has one status. 4xx is permanent: correct
+the request. 5xx and 429 are temporary: try again after \`Retry-After\`.
 
 ## Idempotency
 Send an \`Idempotency-Key\` (a UUIDv4) with every POST: a repeated request with the same key gets the first answer again and
-does nothing a second time. Keys are kept for 24 hours.
+does nothing a second time. Keys are kept for 24 hours. A refusal is given again, too, with \`Idempotency-Warning\`: to have the
+request tried again, send it with a new key.
 
 ## Limits
 Requests are counted per account in windows of a minute, by plan; every answer says what is left. A bulk send is one request.
 
 ## Versioning
-The version stands in the path. Endpoints end no earlier than 12 months after notice, which the headers \`Deprecation\`,
+The version is in the path. Endpoints end no earlier than 12 months after notice, which the headers \`Deprecation\`,
 \`Sunset\`, \`Link\` and \`Warning\` give on every answer. Answers may gain members, and enumerations values, at any time.
 `.trim(),
   bearer: 'An API key, created on the command line or by a key with the scope `key`.',
@@ -43,7 +45,7 @@ The version stands in the path. Endpoints end no earlier than 12 months after no
     webhooks: 'Endpoints that are told of events.',
     events: 'What happened to messages.',
     domains: 'Sending domains.',
-    stats: 'How much was sent, and what became of it.',
+    stats: 'How much was sent, and what happened to it.',
     description: 'This document.',
   },
   headers: {
@@ -56,6 +58,11 @@ The version stands in the path. Endpoints end no earlier than 12 months after no
     'Retry-After': ['integer', 'Seconds to wait before trying again.'],
     'WWW-Authenticate': ['string', 'What kind of key is needed (RFC 6750).'],
     'Idempotency-Replayed': ['boolean', 'This is the answer to an earlier request with the same Idempotency-Key.'],
+    'Idempotency-First-Answer': ['string', 'When the answer that is given again was first given, RFC 3339.'],
+    'Idempotency-Warning': [
+      'string',
+      'Only on a refusal that is given again: that it is, and how to have the request tried again.',
+    ],
     'Idempotency-Mismatch': ['boolean', 'That earlier request had another body.'],
   },
   responses: {

@@ -4,11 +4,13 @@ import { z } from 'zod';
 import { catalogue } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import { JSON_TYPE } from './answer.ts';
+import { isCurrent } from './etag.ts';
 import { Schemas, opened } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
 import { webhookSection } from './openapi-webhooks.ts';
 import { openRoute } from './route.ts';
+import { writesShared } from './test-mode.ts';
 import type { ResponseDeclaration, Route } from './route.ts';
 
 /** The route that publishes the document: it needs no key, since it is there to be imported. */
@@ -29,6 +31,12 @@ export function openapiRoute(routes: readonly Route[], settings: { publicUrl: st
           description: 'The document.',
           schema: z.record(z.string(), z.unknown()),
           headers: { ETag: 'Version of the document.' },
+          examples: {
+            document: {
+              summary: 'Its beginning',
+              value: { openapi: '3.1.0', info: { title: 'Posthorn', version: '1.0.0' }, paths: {} },
+            },
+          },
         },
         304: { description: 'The document has not changed.' },
       },
@@ -47,11 +55,6 @@ function written(document: Json): { bytes: Buffer; etag: string } {
   const bytes = Buffer.from(JSON.stringify(document));
   // Weak, because the same document goes out in several encodings (RFC 9110 section 8.8.1).
   return { bytes, etag: `W/"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"` };
-}
-
-function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
-  if (ifNoneMatch === undefined) return false;
-  return ifNoneMatch.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^(?:W\/)?/, 'W/') === etag);
 }
 
 /** The whole document. Routes outside of /v1 are no part of the API. */
@@ -97,6 +100,7 @@ function operation(route: Route, schemas: Schemas): Json {
     description: route.description,
     tags: [route.tag],
     'x-required-scopes': route.scope ?? [],
+    ...(route.scope === null ? {} : { 'x-test-keys': writesShared(route) ? 'refused' : 'allowed' }),
     ...(route.scope === null ? { security: [] } : {}),
     ...(route.deprecated === undefined ? {} : { deprecated: true }),
     ...(parameters.length === 0 ? {} : { parameters }),
@@ -122,19 +126,17 @@ function eitherForm(schema: Json): Json {
 
 function pathParameters(route: Route, schemas: Schemas): Json[] {
   const known = propertiesOf(route.params, schemas);
-  return [...route.path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => ({
-    name,
-    in: 'path',
-    required: true,
-    schema: known.find((property) => property.name === name)?.schema ?? { type: 'string' },
-  }));
+  return [...route.path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => {
+    const { description, ...schema } = known.find((property) => property.name === name)?.schema ?? { type: 'string' };
+    return { name, in: 'path', required: true, ...(description === undefined ? {} : { description }), schema };
+  });
 }
 
-/** A list in one value is split at commas; a list that may be repeated is "exploded"; an object has its keys in brackets. */
+/** A list may be repeated ("exploded", which all generators of clients know) or have commas; an object has its keys in brackets. */
 function queryParameters(route: Route, schemas: Schemas): Json[] {
-  return propertiesOf(route.query, schemas).map(({ name, schema, input, required }) => {
+  return propertiesOf(route.query, schemas).map(({ name, schema, required }) => {
     const { description, ...rest } = schema;
-    const style = schema['type'] === 'array' ? { style: 'form', explode: input['type'] !== 'string' } : {};
+    const style = schema['type'] === 'array' ? { style: 'form', explode: true } : {};
     const deep = schema['type'] === 'object' ? { style: 'deepObject', explode: true } : {};
     return {
       name,
@@ -151,7 +153,6 @@ function queryParameters(route: Route, schemas: Schemas): Json[] {
 interface Property {
   name: string;
   schema: Json;
-  input: Json;
   required: boolean;
 }
 
@@ -164,7 +165,7 @@ function propertiesOf(object: z.ZodType | undefined, schemas: Schemas): Property
     const output = schemas.of(schema, 'output');
     const { default: preset, ...described } = output['type'] === undefined ? input : output;
     const withDefault = preset === undefined ? described : { ...described, default: preset };
-    return { name, schema: withDefault, input, required: !schema.safeParse(undefined).success };
+    return { name, schema: withDefault, required: !schema.safeParse(undefined).success };
   });
 }
 
@@ -182,15 +183,26 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
     const examples = declared.examples === undefined ? {} : { examples: declared.examples };
     content['application/json'] = { schema: opened(schemas.of(declared.schema, 'output')), ...examples };
   }
-  for (const type of declared.types ?? []) content[type] = { schema: { type: 'string' } };
+  // Generators of clients type an answer that may be JSON or a text as a text, so streams beside it are told of apart.
+  const isStream = declared.schema !== undefined && declared.types !== undefined;
+  const streams = isStream ? { 'x-streams': declared.types } : {};
+  const plain = declared.examples === undefined ? {} : { examples: declared.examples };
+  if (!isStream) for (const type of declared.types ?? []) content[type] = { schema: { type: 'string' }, ...plain };
   const own = Object.entries(declared.headers ?? {}).map(([name, description]) => [
     name,
     { description, schema: { type: 'string' } },
   ]);
   const replay =
-    route.method === 'POST' ? { ...headerRef('Idempotency-Replayed'), ...headerRef('Idempotency-Mismatch') } : {};
+    route.method === 'POST'
+      ? {
+          ...headerRef('Idempotency-Replayed'),
+          ...headerRef('Idempotency-First-Answer'),
+          ...headerRef('Idempotency-Mismatch'),
+        }
+      : {};
   return {
     description: declared.description,
+    ...streams,
     headers: { ...commonHeaders(), ...replay, ...(Object.fromEntries(own) as Json) },
     ...(Object.keys(content).length === 0 ? {} : { content }),
   };
@@ -217,12 +229,21 @@ function problemStatuses(route: Route): number[] {
   return [...statuses].sort((a, b) => a - b);
 }
 
+/** On a refusal that is given again. */
+const replayHeaders = [
+  'Idempotency-Replayed',
+  'Idempotency-First-Answer',
+  'Idempotency-Warning',
+  'Idempotency-Mismatch',
+];
+
 const commonHeaderNames = [
   'X-Request-Id', 'X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset', 'RateLimit', 'RateLimit-Policy',
 ]; // prettier-ignore
 
 const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/headers/${name}` } });
-const commonHeaders = (): Json => Object.assign({}, ...commonHeaderNames.map(headerRef)) as Json;
+const headerRefs = (names: readonly string[]): Json => Object.assign({}, ...names.map(headerRef)) as Json;
+const commonHeaders = (): Json => headerRefs(commonHeaderNames);
 
 /** Those that tell of a repeated request are there only then; the others wherever they are named. */
 function headers(): Json {
@@ -263,6 +284,7 @@ const errorSchema = {
 
 const envelopeSchema = {
   type: 'object',
+  description: 'The body of every answer that is an error.',
   required: ['error'],
   properties: { error: { $ref: '#/components/schemas/Error' } },
 };
@@ -281,6 +303,7 @@ function problemResponse(status: number): Json {
   const extra = {
     ...(status === 429 || status >= 500 ? headerRef('Retry-After') : {}),
     ...(status === 401 ? headerRef('WWW-Authenticate') : {}),
+    ...(status < 500 && status !== 429 ? headerRefs(replayHeaders) : {}),
   };
   return {
     description: openapiText.responses[status]?.description ?? 'The request was refused.',

@@ -33,7 +33,7 @@ export interface PageWanted {
 export function wantedPage(cursors: Cursors, list: string, query: PageQuery): PageWanted {
   const { after, before, limit = DEFAULT_LIMIT } = query;
   if (after !== undefined && before !== undefined) {
-    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other', { field: 'before' });
+    throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });
   }
   return {
     limit,
@@ -46,17 +46,27 @@ export function wantedPage(cursors: Cursors, list: string, query: PageQuery): Pa
 export const listOf = (item: z.ZodType) =>
   z.object({
     object: z.literal('list'),
-    data: z.array(item),
-    has_more: z.boolean(),
-    next_cursor: z.string().nullable(),
-    previous_cursor: z.string().nullable(),
+    data: z
+      .array(item)
+      .describe(
+        'The entries of this page. A page may have fewer than `limit`, even none, where much had to be looked at: `has_more` says whether the list goes on.',
+      ),
+    has_more: z.boolean().describe('Whether there is more in the direction that was asked for.'),
+    next_cursor: z.string().nullable().describe('For `after` of the next request; null at the end of the list.'),
+    previous_cursor: z
+      .string()
+      .nullable()
+      .describe('For `before` of a request for the page before; null at the beginning.'),
   });
 
 export interface Page {
   data: readonly unknown[];
   /** More in the direction that was asked for. */
   hasMore: boolean;
-  /** Positions of the first and the last entry, or null in an empty page. */
+  /**
+   * Positions of the first and the last entry, or null in an empty page. Where reading stopped before the page was full, the one
+   * that lies in its direction is where it stopped, so that the next request goes on from there: also in an empty page.
+   */
   first: string | null;
   last: string | null;
 }

@@ -70,25 +70,41 @@ export const booleanParameter = () =>
     .transform((text) => text === 'true')
     .pipe(z.boolean());
 
-/** Names out of a fixed list, separated by commas. */
+/** The entries of a list: `name=a,b`, `name=a&name=b` and both together mean the same, an entry given twice counts once. */
+const entriesOf = (given: string | string[]): string[] => [
+  ...new Set([given].flat().flatMap((text) => text.split(','))),
+];
+
+/** Each text may hold several entries, so that this is no limit on their number; a URL has at most 16 KiB. */
+const listText = () => z.union([z.string().max(10_000), z.array(z.string().max(10_000)).max(100)]);
+
+/** Names out of a fixed list, separated by commas or given one by one. */
 export const listParameter = <const Name extends string>(names: readonly [Name, ...Name[]]) =>
-  z
-    .string()
-    .max(1000)
-    .refine((text) => text.split(',').every((name) => (names as readonly string[]).includes(name)))
+  listText()
+    .refine((given) => entriesOf(given).every((name) => (names as readonly string[]).includes(name)))
     .register(faults, { says: `must be one or more of ${names.join(', ')}, separated by commas` })
-    .transform((text) => text.split(','))
+    .transform(entriesOf)
     .pipe(z.array(z.enum(names)).min(1).max(names.length));
 
-/** A parameter that may be given several times: always a list. */
-export const repeatedParameter = (item: z.ZodType<string, string>, most: number) =>
-  z.union([item.transform((one) => [one]), z.array(item)]).pipe(z.array(z.string()).max(most));
+/** Texts without commas, separated by commas or given one by one. */
+export const textsParameter = (item: z.ZodString, most: number) =>
+  listText().transform(entriesOf).pipe(z.array(item).max(most));
+
+/** Answers write years with four digits, also where a time has been rounded up or moved by an offset. */
+const EARLIEST = Date.parse('0001-01-02T00:00:00Z');
+const LATEST = Date.parse('9999-12-30T00:00:00Z');
+const isWritable = (text: string): boolean => Date.parse(text) >= EARLIEST && Date.parse(text) <= LATEST;
 
 /** RFC 3339 with an offset; gives milliseconds since the epoch. */
 export const timeParameter = () =>
   z.iso
     .datetime({ offset: true })
+    .refine(isWritable)
     .register(faults, {
-      says: 'must be a time such as 2026-01-31T09:30:00Z (the + of an offset is written %2B in a URL)',
+      says: 'must be a time such as 2026-01-31T09:30:00Z, before the end of the year 9999 (the + of an offset is written %2B in a URL)',
     })
     .transform((text) => Date.parse(text));
+
+/** RFC 3339 with an offset, in a body. */
+export const timeMember = () =>
+  z.iso.datetime({ offset: true }).refine(isWritable, 'must lie before the end of the year 9999');

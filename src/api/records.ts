@@ -5,191 +5,239 @@ import { deliveryStatuses } from '../storage/tables.ts';
 
 const time = () => z.iso.datetime().describe('RFC 3339 in UTC, with milliseconds.');
 const nullableTime = () => z.iso.datetime().nullable();
+const text = (says: string) => z.string().describe(says);
+const maybe = (says: string) => z.string().nullable().describe(says);
+const whole = (says: string) => z.int().describe(says);
+const maybeWhole = (says: string) => z.int().nullable().describe(says);
+const flag = (says: string) => z.boolean().describe(says);
+const texts = (says: string) => z.array(z.string()).describe(says);
 
-export const messageId = () => z.string().regex(/^msg_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
-export const batchId = () => z.string().regex(/^bat_[0-7][0-9a-hjkmnp-tv-z]{25}$/);
+export const messageId = () =>
+  z
+    .string()
+    .regex(/^msg_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
+    .describe('Id of the message.');
+export const batchId = () =>
+  z
+    .string()
+    .regex(/^bat_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
+    .describe('Id of the bulk send.');
 
 const status = () => z.enum(deliveryStatuses).describe('Delivery status; for a message, that of its `to` recipient.');
 
 const messageShape = {
   object: z.literal('message'),
   id: messageId(),
-  batch_id: z.string().nullable(),
+  batch_id: maybe('Id of the bulk send that it came with; null for a single message.'),
   status: status(),
-  status_at: time(),
-  from: z.string(),
-  to: z.string(),
-  cc: z.array(z.string()),
-  bcc: z.array(z.string()),
-  reply_to: z.array(z.string()),
-  subject: z.string(),
-  stream: z.string(),
-  template_id: z.string().nullable(),
-  template_version: z.int().nullable(),
-  tags: z.array(z.string()),
-  metadata: z.record(z.string(), z.string()),
-  send_at: nullableTime(),
-  expires_at: nullableTime(),
-  track_opens: z.boolean(),
-  track_clicks: z.boolean(),
-  test: z.boolean().describe('True where delivery is simulated.'),
-  rfc_message_id: z.string().describe('The Message-ID of the mail.'),
-  last_event: z.object({ type: z.string(), timestamp: time() }).nullable(),
-  engagement: z.object({
-    opens: z.int(),
-    clicks: z.int(),
-    first_opened_at: nullableTime(),
-    last_opened_at: nullableTime(),
-    first_clicked_at: nullableTime(),
-    bot_opens: z.int(),
-    bot_clicks: z.int(),
-  }),
-  created_at: time(),
+  status_at: z.iso.datetime().describe('Since when it has this status.'),
+  from: text('Sender, with its display name where it has one.'),
+  to: text('The one main recipient.'),
+  cc: texts('Further recipients, named in the mail.'),
+  bcc: texts('Further recipients, not named in the mail.'),
+  reply_to: texts('Where answers go; empty means to the sender.'),
+  subject: text('Subject line, as rendered.'),
+  stream: text('Slug of the stream that it was sent on.'),
+  template_id: maybe('Id of the template that it was rendered from; null where there was none.'),
+  template_version: maybeWhole('Version of that template.'),
+  tags: texts('Tags of the request, in their order.'),
+  metadata: z.record(z.string(), z.string()).describe('Metadata of the request.'),
+  send_at: nullableTime().describe('When it is to leave; null for at once.'),
+  expires_at: nullableTime().describe('When delivery is given up; null means after the time that the server allows.'),
+  track_opens: flag('Whether opening it is counted.'),
+  track_clicks: flag('Whether following its links is counted.'),
+  test: flag('True where delivery is simulated.'),
+  rfc_message_id: text('The Message-ID of the mail.'),
+  last_event: z
+    .object({ type: text('Kind of the event.'), timestamp: time() })
+    .nullable()
+    .describe('The newest event; null before there is one.'),
+  engagement: z
+    .object({
+      opens: whole('Times that a person opened it.'),
+      clicks: whole('Times that a person followed a link in it.'),
+      first_opened_at: nullableTime().describe('When it was opened first; null for never.'),
+      last_opened_at: nullableTime().describe('When it was opened last; null for never.'),
+      first_clicked_at: nullableTime().describe('When a link was followed first; null for never.'),
+      bot_opens: whole('Times that a machine opened it, such as the image proxy of a mail provider.'),
+      bot_clicks: whole('Times that a machine followed a link, such as a scanner.'),
+    })
+    .describe('Opens and clicks. They change no status.'),
+  created_at: z.iso.datetime().describe('When it was accepted.'),
 };
 
-export const Message = z.object(messageShape).meta({ id: 'Message', description: 'A message as it stands now.' });
+export const Message = z.object(messageShape).meta({ id: 'Message', description: 'A message as it is now.' });
 
 export const Recipient = z
   .object({
-    email: z.string(),
-    type: z.enum(['to', 'cc', 'bcc']),
+    email: text('The address.'),
+    type: z.enum(['to', 'cc', 'bcc']).describe('The member of the request that named it.'),
     status: status(),
-    status_at: time(),
-    attempt_count: z.int(),
-    next_attempt_at: nullableTime(),
+    status_at: z.iso.datetime().describe('Since when it has this status.'),
+    attempt_count: whole('Attempts so far.'),
+    next_attempt_at: nullableTime().describe('When it is tried next; null where nothing is planned.'),
     smtp: z
       .object({
-        code: z.int().nullable(),
-        enhanced: z.string().nullable(),
-        reply: z.string().nullable(),
-        mx: z.string().nullable(),
-        tls: z.string().nullable(),
+        code: maybeWhole('Reply code, such as 250.'),
+        enhanced: maybe('Enhanced status code (RFC 3463), such as 2.0.0.'),
+        reply: maybe('Text of the reply.'),
+        mx: maybe('Host that replied.'),
+        tls: maybe('Version of TLS; null for a connection without.'),
       })
       .nullable()
-      .describe('What the other side said last.'),
+      .describe('What the receiving host said last.'),
   })
   .meta({ id: 'Recipient', description: 'One recipient of a message, with a status of its own.' });
 
-const ms = () => z.number().describe('Milliseconds.');
+const ms = (of: string) => z.number().describe(`Milliseconds for ${of}.`);
 
 export const Attempt = z
   .object({
     object: z.literal('attempt'),
-    id: z.string(),
-    recipient: z.string(),
-    number: z.int(),
-    started_at: time(),
-    ended_at: time(),
-    mx: z.string().nullable(),
-    ip: z.string().nullable(),
-    source: z.string().nullable(),
-    tls: z.object({ protocol: z.string(), cipher: z.string(), verified: z.boolean(), policy: z.string() }).nullable(),
-    timings_ms: z.object({
-      dns: ms(),
-      connect: ms(),
-      banner: ms(),
-      tls: ms(),
-      mail: ms(),
-      rcpt: ms(),
-      data: ms(),
-      dot: ms(),
-    }),
-    outcome: z.enum(['accepted', 'deferred', 'refused', 'uncertain']),
-    smtp_code: z.int().nullable(),
-    enhanced_code: z.string().nullable(),
-    smtp_reply: z.string().nullable(),
-    class: z.string().nullable(),
-    reason: z.string().nullable(),
-    next_attempt_at: nullableTime(),
+    id: text('Id of the attempt.'),
+    recipient: text('The address that it was made for.'),
+    number: whole('The first attempt is 1.'),
+    started_at: z.iso.datetime().describe('When it began.'),
+    ended_at: z.iso.datetime().describe('When it was over.'),
+    mx: maybe('Host that was asked; null where none was reached.'),
+    ip: maybe('Address of that host.'),
+    source: maybe('Name of the source that it was sent from, where sources have names.'),
+    tls: z
+      .object({
+        protocol: text('Version of TLS.'),
+        cipher: text('Cipher suite.'),
+        verified: flag('Whether the certificate was good for the host.'),
+        policy: text('What the domain asks for: opportunistic, MTA-STS or DANE.'),
+      })
+      .nullable()
+      .describe('How the connection was encrypted; null where it was not.'),
+    timings_ms: z
+      .object({
+        dns: ms('looking up the host'),
+        connect: ms('the connection'),
+        banner: ms('the greeting'),
+        tls: ms('the TLS handshake'),
+        mail: ms('MAIL FROM'),
+        rcpt: ms('RCPT TO'),
+        data: ms('DATA'),
+        dot: ms('the mail, up to the answer to its final dot'),
+      })
+      .describe('How long each step took.'),
+    outcome: z
+      .enum(['accepted', 'deferred', 'refused', 'uncertain'])
+      .describe('`uncertain`: the connection broke between the final dot and the answer.'),
+    smtp_code: maybeWhole('Reply code; null where there was no reply.'),
+    enhanced_code: maybe('Enhanced status code (RFC 3463).'),
+    smtp_reply: maybe('Text of the reply.'),
+    class: maybe('What kind of refusal it is; null for an accepted mail.'),
+    reason: maybe('Why it was refused, in one word.'),
+    next_attempt_at: nullableTime().describe('When the next attempt is made; null for none.'),
   })
   .meta({ id: 'Attempt', description: 'One SMTP attempt: whom we asked, what was said, how long it took.' });
 
+const smtp = {
+  smtp_code: maybeWhole('Reply code of the receiving host.'),
+  enhanced_code: maybe('Enhanced status code (RFC 3463).'),
+  smtp_reply: maybe('Text of the reply.'),
+};
+const hit = {
+  first: flag('Whether it is the first of this recipient.'),
+  ip: maybe('Address that it came from; null without the scope `event:engagement`.'),
+  user_agent: maybe('Program that it came from; null without the scope `event:engagement`.'),
+};
+const machine = {
+  is_bot: flag('Whether a machine did it, and no person.'),
+  bot: maybe('Which machine; null for a person.'),
+};
+
 const details = {
-  sent: z.object({ attempt: z.int(), mx: z.string().nullable(), sending_ip: z.string().nullable() }),
+  sent: z.object({
+    attempt: whole('Number of the attempt.'),
+    mx: maybe('Host that is asked; null where that is not known yet.'),
+    sending_ip: maybe('Address that it is sent from; null where that is not known yet.'),
+  }),
   delivered: z.object({
-    mx: z.string().nullable(),
-    ip: z.string().nullable(),
-    smtp_code: z.int().nullable(),
-    smtp_reply: z.string().nullable(),
-    tls: z.string().nullable(),
-    attempt: z.int(),
-    queue_ms: z.int(),
-    via_relay: z.boolean(),
+    mx: maybe('Host that took it.'),
+    ip: maybe('Address of that host.'),
+    smtp_code: maybeWhole('Reply code of that host.'),
+    smtp_reply: maybe('Text of its reply.'),
+    tls: maybe('Version of TLS; null for a connection without.'),
+    attempt: whole('Number of the attempt.'),
+    queue_ms: whole('Milliseconds from acceptance to delivery.'),
+    via_relay: flag('Whether a smarthost took it, which delivers it further.'),
   }),
   opened: z.object({
-    first: z.boolean(),
-    ip: z.string().nullable(),
-    user_agent: z.string().nullable(),
-    client: z.string().nullable(),
-    os: z.string().nullable(),
-    device: z.string().nullable(),
-    is_bot: z.boolean(),
-    bot: z.string().nullable(),
+    ...hit,
+    client: maybe('Mail program, where it can be told.'),
+    os: maybe('Operating system, where it can be told.'),
+    device: maybe('Kind of device, where it can be told.'),
+    ...machine,
   }),
   clicked: z.object({
-    first: z.boolean(),
-    url: z.string(),
-    link_id: z.string(),
-    part: z.enum(['html', 'text']),
-    ip: z.string().nullable(),
-    user_agent: z.string().nullable(),
-    is_bot: z.boolean(),
-    bot: z.string().nullable(),
+    first: hit.first,
+    url: text('Where the link leads.'),
+    link_id: text('Place of the link in the mail.'),
+    part: z.enum(['html', 'text']).describe('Part of the mail that has the link.'),
+    ip: hit.ip,
+    user_agent: hit.user_agent,
+    ...machine,
   }),
   bounced: z.object({
-    class: z.enum(['hard', 'soft', 'block', 'undetermined']),
-    reason: z.string(),
-    async: z.boolean(),
-    smtp_code: z.int().nullable(),
-    enhanced_code: z.string().nullable(),
-    smtp_reply: z.string().nullable(),
-    mx: z.string().nullable(),
-    attempts: z.int(),
-    suppression_added: z.boolean(),
+    class: z.enum(['hard', 'soft', 'block', 'undetermined']).describe('`hard`: the address is bad; `soft`: it was full or away for too long; `block`: the mail or its sender is not wanted.'),
+    reason: text('Why, in one word.'),
+    async: flag('Whether it came later, by mail.'),
+    ...smtp,
+    mx: maybe('Host that refused it.'),
+    attempts: whole('Attempts that were made.'),
+    suppression_added: flag('Whether the address is on the suppression list for it.'),
   }),
   complained: z.object({
-    feedback_type: z.string(),
-    source: z.string(),
-    arrival_date: nullableTime(),
-    user_agent: z.string().nullable(),
-    suppression_added: z.boolean(),
+    feedback_type: text('What kind of report it is, such as `abuse` (RFC 5965).'),
+    source: text('Who reported it.'),
+    arrival_date: nullableTime().describe('When the mail arrived, as the report says.'),
+    user_agent: maybe('Program that made the report.'),
+    suppression_added: flag('Whether the address is on the suppression list for it.'),
   }),
   deferred: z.object({
-    attempt: z.int(),
-    mx: z.string().nullable(),
-    smtp_code: z.int().nullable(),
-    enhanced_code: z.string().nullable(),
-    smtp_reply: z.string().nullable(),
-    reason: z.string(),
-    next_attempt_at: time(),
+    attempt: whole('Number of the attempt.'),
+    mx: maybe('Host that was asked.'),
+    ...smtp,
+    reason: text('Why, in one word.'),
+    next_attempt_at: z.iso.datetime().describe('When the next attempt is made.'),
   }),
-  suppressed: z.object({ reason: z.string(), suppression_id: z.string() }),
-  failed: z.object({ reason: z.string(), message: z.string() }),
-  unsubscribed: z.object({ stream: z.string(), method: z.enum(['one_click', 'mailto', 'page']) }),
-};
+  suppressed: z.object({
+    reason: text('Why the address is on the suppression list.'),
+    suppression_id: text('Id of the entry.'),
+  }),
+  failed: z.object({ reason: text('Why, in one word.'), message: text('Why, for people.') }),
+  unsubscribed: z.object({
+    stream: text('Slug of the stream that the recipient has left.'),
+    method: z.enum(['one_click', 'mailto', 'page']).describe('How: the button of a mail program (RFC 8058), a mail, or our page.'),
+  }),
+}; // prettier-ignore
 
 export const Event = z
   .object({
     object: z.literal('event'),
-    id: z.string(),
-    type: z.enum(allEventTypes),
-    timestamp: time(),
+    id: text('Id of the event: the same wherever it is told, so that doubles can be dropped.'),
+    type: z.enum(allEventTypes).describe('Kind of the event.'),
+    timestamp: z.iso.datetime().describe('When it happened.'),
     sequence: z.int().describe('Ascends in the order in which events became visible; holes are normal.'),
-    test: z.boolean(),
+    test: flag('True for simulated mail.'),
     data: z
       .object({
         message_id: messageId(),
-        batch_id: z.string().nullable(),
-        rfc_message_id: z.string(),
-        recipient: z.string(),
-        recipient_type: z.enum(['to', 'cc', 'bcc']),
-        from: z.string(),
-        subject: z.string(),
-        template_id: z.string().nullable(),
-        stream: z.string(),
-        tags: z.array(z.string()),
-        metadata: z.record(z.string(), z.string()),
-        status: status(),
+        batch_id: maybe('Id of the bulk send that the message came with; null for a single message.'),
+        rfc_message_id: text('The Message-ID of the mail.'),
+        recipient: text('The address that it happened to.'),
+        recipient_type: z.enum(['to', 'cc', 'bcc']).describe('The member of the request that named it.'),
+        from: text('Address of the sender.'),
+        subject: text('Subject line of the message.'),
+        template_id: maybe('Id of the template of the message; null where there was none.'),
+        stream: text('Slug of the stream of the message.'),
+        tags: texts('Tags of the message.'),
+        metadata: z.record(z.string(), z.string()).describe('Metadata of the message.'),
+        status: z.enum(deliveryStatuses).describe('Status of the recipient after the event.'),
         ...optional(details),
       })
       .describe('The message and, in the member named after the type, what happened.'),
@@ -200,7 +248,10 @@ export const Event = z
 function optional<Shape extends Record<string, z.ZodType>>(
   shape: Shape,
 ): { [K in keyof Shape]: z.ZodOptional<Shape[K]> } {
-  const entries = Object.entries(shape).map(([name, schema]) => [name, schema.optional()]);
+  const entries = Object.entries(shape).map(([name, schema]) => [
+    name,
+    schema.optional().describe(`What happened, where \`type\` is \`${name}\`.`),
+  ]);
   // fromEntries forgets the names; they are those of `shape`.
   return Object.fromEntries(entries) as { [K in keyof Shape]: z.ZodOptional<Shape[K]> };
 }
@@ -213,34 +264,37 @@ export const MessageDetails = z
     attempts: z.array(Attempt).describe('The last 20.'),
     events: z.array(Event).describe('The last 20, opt-in kinds included.'),
     content: z
-      .object({ html: z.string().nullable(), text: z.string().nullable() })
+      .object({ html: maybe('HTML body.'), text: maybe('Plain text body.') })
       .optional()
       .describe('With `expand=content`.'),
   })
   .meta({ id: 'MessageDetails', description: 'A message with its recipients, attempts and events.' });
 
-const entryError = z.object({
-  code: z.string(),
-  message: z.string(),
-  field: z.string().nullable(),
-  request_id: z.string().nullable(),
+/** Why an entry of a request for many was refused. */
+export const entryError = z.object({
+  code: text('Code of the error catalogue.'),
+  message: text('What is wrong, for people.'),
+  field: maybe('The member at fault, from the top of the request.'),
+  request_id: maybe('Id of the request.'),
 });
 
 export const Batch = z
   .object({
     object: z.literal('batch'),
     id: batchId(),
-    accepted: z.int(),
-    rejected: z.int(),
-    created_at: time(),
-    data: z.array(
-      z.object({
-        index: z.int(),
-        to: z.string().nullable(),
-        id: z.string().nullable(),
-        status: z.string(),
-        error: entryError.nullable(),
-      }),
-    ),
+    accepted: whole('Entries that are messages now.'),
+    rejected: whole('Entries that were refused.'),
+    created_at: z.iso.datetime().describe('When it was accepted.'),
+    data: z
+      .array(
+        z.object({
+          index: whole('Place of the entry in `recipients`, from 0.'),
+          to: maybe('The recipient; null where the entry has none that can be read.'),
+          id: maybe('Id of the message; null for a refused entry.'),
+          status: text('Status of the message, or `rejected`.'),
+          error: entryError.nullable().describe('Why the entry was refused; null for a message.'),
+        }),
+      )
+      .describe('One line for each entry, in the order of the request.'),
   })
   .meta({ id: 'Batch', description: 'The answer to a bulk send: one entry for each of `recipients`, in their order.' });

@@ -12,6 +12,7 @@ import type { Scope } from '../keys/scopes.ts';
 import type { AuditRow } from './audit.ts';
 import type { IdempotencyRow } from './idempotency.ts';
 import type { JsonObject } from './json.ts';
+import { roundedProblem, type RoundedNumber } from './json-numbers.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/send-request.ts';
 import { parseQuery } from './query.ts';
@@ -33,6 +34,8 @@ export interface Call<Params, Query, Body> {
   json: JsonObject;
   /** The body checked apart (see `sendRules`), or null; `json` then has only what tells its form. */
   checked: CheckedSend | null;
+  /** Numbers of the body that are not what was written: refused before the handler, unless it checks the body itself. */
+  rounded: readonly RoundedNumber[];
   /** The body of a form that a page of ours sent, undecoded (`page`); empty where there was none. */
   form: string;
   /** Size of the body in bytes, decompressed. */
@@ -92,6 +95,11 @@ export interface Declaration<Params, Query, Body> {
   tag: string;
   /** Any one of these scopes opens it; null = it answers without a key. */
   scope: readonly [Scope, ...Scope[]] | null;
+  /**
+   * What it changes. `mail`: messages alone, looked up through `reachOf`, so that a test key has simulated ones only; `nothing`:
+   * it only computes. Otherwise what live and test mail share (domains, templates, keys, ...): a test key may not, unless it only reads.
+   */
+  touches?: 'mail' | 'nothing';
   /** For the endpoint whose scope depends on the body: the scope this one needs, out of those above. */
   scopeFor?: (body: JsonObject) => Scope;
   params?: z.ZodType<Params>;
@@ -182,7 +190,7 @@ function checked<Params, Query, Body>(
   return {
     params: checkedParams(declaration.params, incoming.params),
     query: checkedQuery(declaration.query, declaration.page === true ? '' : incoming.search),
-    body: checkedBody(declaration, incoming.json),
+    body: checkedBody(declaration, incoming),
   };
 }
 
@@ -212,11 +220,13 @@ function checkedQuery<Query>(schema: z.ZodType<Query> | undefined, search: strin
 
 function checkedBody<Body>(
   { body, bodyByHandler }: Pick<Declaration<unknown, unknown, Body>, 'body' | 'bodyByHandler'>,
-  json: JsonObject,
+  { json, rounded: [rounded] }: Pick<Incoming, 'json' | 'rounded'>,
 ): Body {
   // Without a schema, or where the handler checks it, Body is `undefined`, its default.
   if (bodyByHandler === true || (body === undefined && Object.keys(json).length === 0)) return undefined as Body;
-  return check((body ?? nothing) as z.ZodType<Body>, json);
+  const value = check((body ?? nothing) as z.ZodType<Body>, json);
+  if (rounded !== undefined) throw roundedProblem(rounded);
+  return value;
 }
 
 /** A promise of the contract: nobody gets less than a year. */

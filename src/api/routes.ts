@@ -9,6 +9,7 @@ import type { SendLimits } from '../messages/send-limits.ts';
 import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
+import { clientPackageRoutes } from './client-package.ts';
 import { createCursors } from './cursor.ts';
 import { domainRoutes, type DomainsDeps } from './domains.ts';
 import { eraseRoutes, type EraseRoutesDeps } from './erase.ts';
@@ -53,6 +54,8 @@ export interface RoutesDeps {
   webhookChanged: WebhooksDeps['webhookChanged'];
   testWebhook: WebhookDeliveriesDeps['testWebhook'];
   smtputf8: boolean;
+  /** Files one of which is the packed client. */
+  clientPackage: readonly string[];
   /** Our name in the mail world. */
   hostname: string;
   trackingTarget: DomainsDeps['trackingTarget'];
@@ -79,6 +82,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...settingsRoutes(deps),
     ...statsRoutes({ db }),
     ...auditRoutes({ db, cursors }),
+    ...clientPackageRoutes(deps),
     ...trackRoutes(deps.track),
   ];
 }

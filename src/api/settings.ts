@@ -46,18 +46,25 @@ const Settings = z
         events_days: z.int().describe(`Days that ${plural.events} are kept.`),
       })
       .describe('Mail that is not finished is never removed.'),
-    plan: z.string(),
-    limits: z.object({
-      requests_per_minute: z.int().nullable(),
-      mails_per_day: z.int().nullable().describe('Recipients accepted a UTC day; null means no limit.'),
-      mails_per_month: z.int().nullable().describe('Recipients accepted a UTC month; null means no limit.'),
-      recipients: z.int().describe('Addresses in one message.'),
-      bulk_recipients: z.int().describe('Entries of one bulk send.'),
-      attachments: z.int(),
-      message_bytes: z.int(),
-      body_bytes: z.int(),
-    }),
-    usage: z.object({ mails_today: z.int(), mails_this_month: z.int() }),
+    plan: z.string().describe('Name of the plan, which the operator chooses.'),
+    limits: z
+      .object({
+        requests_per_minute: z.int().nullable().describe('Requests a minute over all keys.'),
+        mails_per_day: z.int().nullable().describe('Recipients accepted a UTC day; null means no limit.'),
+        mails_per_month: z.int().nullable().describe('Recipients accepted a UTC month; null means no limit.'),
+        recipients: z.int().describe('Addresses in one message.'),
+        bulk_recipients: z.int().describe('Entries of one bulk send.'),
+        attachments: z.int().describe('Attachments of one message.'),
+        message_bytes: z.int().describe('Bytes of one message, encoded.'),
+        body_bytes: z.int().describe('Bytes of the body of one request.'),
+      })
+      .describe('What the plan and the server allow.'),
+    usage: z
+      .object({
+        mails_today: z.int().describe('Recipients accepted since midnight, UTC.'),
+        mails_this_month: z.int().describe('Recipients accepted since the first of the month, UTC.'),
+      })
+      .describe('How much of the quotas is used.'),
   })
   .meta({ id: 'Settings', description: 'Settings of the account, and its limits.' });
 type SettingsRecord = z.output<typeof Settings>;
@@ -79,14 +86,14 @@ const Changes = z
     track_clicks: z.boolean().nullable().optional().describe('Null goes back to the default, false.'),
     retention: z
       .strictObject({
-        content_days: days().nullable().optional(),
-        messages_days: days().nullable().optional(),
-        events_days: days().nullable().optional(),
+        content_days: days().nullable().optional().describe(`Days that ${plural.content} are kept.`),
+        messages_days: days().nullable().optional().describe(`Days that ${plural.messages} are kept.`),
+        events_days: days().nullable().optional().describe(`Days that ${plural.events} are kept.`),
       })
       .optional()
       .describe("At most what the server keeps; null goes back to the server's own."),
   })
-  .meta({ id: 'SettingsChanges' });
+  .meta({ id: 'SettingsChanges', description: 'What is to be another; the rest stays.' });
 
 export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
   return [
@@ -157,7 +164,7 @@ const flagOf = (value: boolean | null): number | null => (value === null ? null 
 
 function within(field: string, wanted: number | null | undefined, mostMs: number): void {
   if (wanted == null || wanted <= daysOf(mostMs)) return;
-  throw new Problem('invalid_field', `the server keeps this for ${String(daysOf(mostMs))} days at most`, { field });
+  throw new Problem('invalid_field', `The server keeps this for ${String(daysOf(mostMs))} days at most.`, { field });
 }
 
 const daysOf = (ms: number): number => Math.max(1, Math.floor(ms / DAY_MS));

@@ -5,7 +5,7 @@ import type { Bell } from '../base/bell.ts';
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Windows } from '../base/windows.ts';
-import type { Authenticate } from '../keys/caller.ts';
+import type { Authenticate, Caller } from '../keys/caller.ts';
 import type { AuditSink } from './audit.ts';
 import type { BodyLimits } from './body.ts';
 import type { Exchange } from './exchange.ts';
@@ -48,6 +48,8 @@ export interface ApiDeps {
   clock: Clock;
   log: ApiLog;
   authenticate: Authenticate;
+  /** The caller of a key by its id, or null where there is no such key. */
+  callerById(keyId: string): Promise<Caller | null>;
   /** Hears of every use of a good key from an address it may be used from. */
   noteUse(keyId: string, ip: string, endpoint: string): void;
   /** Rings when some key has been revoked or changed: what it holds open ends. */

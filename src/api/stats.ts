@@ -12,9 +12,11 @@ import {
   type StatLine,
   type StatsQuery,
 } from '../events/stats-store.ts';
+import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
 import { booleanParameter, timeParameter } from './query.ts';
 import { route, type Route } from './route.ts';
+import { testFilter } from './test-mode.ts';
 
 export interface StatsDeps {
   db: Pick<Database, 'read'>;
@@ -26,7 +28,14 @@ const MOST_DAYS = 400;
 /** A month of hours for each of a hundred keys would be an answer of 25 MB. */
 const MOST_DAYS_OF_HOURS_APART = 7;
 
-const counts = Object.fromEntries(statTypes.map((type) => [type, z.int()])) as Record<StatType, z.ZodInt>;
+const counted: Readonly<Record<StatType, string>> = {
+  sent: 'Recipients whose first attempt began.', delivered: 'Recipients whose mail was taken.', deferred: 'Attempts that failed for now.',
+  bounced: 'Recipients who could not be reached.', bounced_hard: 'Of these, bad addresses.', bounced_soft: 'Of these, mailboxes that were full or away for too long.',
+  bounced_block: 'Of these, mail that was not wanted.', complained: 'Recipients who complained.', suppressed: 'Recipients who were not mailed, as they are on the suppression list.',
+  failed: 'Recipients whose mail could not be built.', opened: 'Opens by people.', unique_opened: 'Recipients who opened.', machine_opened: 'Opens by machines.',
+  clicked: 'Clicks by people.', unique_clicked: 'Recipients who clicked.', machine_clicked: 'Clicks by machines.', unsubscribed: 'Recipients who unsubscribed.',
+}; // prettier-ignore
+const counts = Object.fromEntries(statTypes.map((type) => [type, z.int().describe(counted[type])])) as Record<StatType, z.ZodInt>; // prettier-ignore
 const rate = (of: string) => z.number().nullable().describe(`${of} Between 0 and 1; null where nothing was sent.`);
 
 const StatCounts = z
@@ -36,25 +45,29 @@ const StatCounts = z
 const Stats = z
   .object({
     object: z.literal('stats'),
-    bucket: z.enum(['hour', 'day', 'total']),
-    by: z.enum(statKeys).nullable(),
-    since: z.iso.datetime(),
-    until: z.iso.datetime(),
+    bucket: z.enum(['hour', 'day', 'total']).describe('What a line is for.'),
+    by: z.enum(statKeys).nullable().describe('What is told apart.'),
+    since: z.iso.datetime().describe('Begin of the range, rounded.'),
+    until: z.iso.datetime().describe('End of the range, rounded.'),
     total: StatCounts,
-    rates: z.object({
-      delivered: rate('Delivered by sent.'),
-      bounced: rate('Bounced by sent.'),
-      complained: rate('Complaints by delivered.'),
-      opened: rate('Recipients who opened by delivered.'),
-      clicked: rate('Recipients who clicked by delivered.'),
-    }),
-    data: z.array(
-      z.object({
-        at: z.iso.datetime().describe('Begin of the hour or day (UTC); of the range where the bucket is `total`.'),
-        key: z.string().nullable().describe('The stream, tag, domain, provider or template; null without `by`.'),
-        counts: StatCounts,
-      }),
-    ),
+    rates: z
+      .object({
+        delivered: rate('Delivered by sent.'),
+        bounced: rate('Bounced by sent.'),
+        complained: rate('Complaints by delivered.'),
+        opened: rate('Recipients who opened by delivered.'),
+        clicked: rate('Recipients who clicked by delivered.'),
+      })
+      .describe('Parts of the total.'),
+    data: z
+      .array(
+        z.object({
+          at: z.iso.datetime().describe('Begin of the hour or day (UTC); of the range where the bucket is `total`.'),
+          key: z.string().nullable().describe('The stream, tag, domain, provider or template; null without `by`.'),
+          counts: StatCounts,
+        }),
+      )
+      .describe('The lines, oldest first.'),
   })
   .meta({ id: 'Stats', description: 'Numbers of a range of time.' });
 
@@ -66,8 +79,8 @@ const query = z.strictObject({
     .enum(statKeys)
     .optional()
     .describe(`Tell these apart, the ${String(MOST_KEYS)} with the most mail.`),
-  stream: z.string().min(1).max(32).optional(),
-  tag: z.string().min(1).max(128).optional(),
+  stream: z.string().min(1).max(32).optional().describe('Mail of this stream.'),
+  tag: z.string().min(1).max(128).optional().describe('Mail with this tag.'),
   domain: z.string().min(1).max(253).optional().describe('The sending domain.'),
   provider: z.enum(providerNames).optional().describe('The recipient\'s mailbox provider; `other` is all the rest.'), // prettier-ignore
   template_id: z.string().min(1).max(64).optional().describe('Mail of this template. Not together with tags.'),
@@ -96,7 +109,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         operationId: 'getStats',
         summary: 'Read numbers',
         description:
-          'How many recipients were mailed and what became of them, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
+          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally told apart by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
         tag: 'stats',
         scope: ['stats:read'],
         query,
@@ -104,7 +117,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         problems: ['invalid_parameter', 'mutually_exclusive_fields'],
       },
       async ({ query: asked, caller, now }) => {
-        const wanted = wantedStats(caller.accountId, asked, now);
+        const wanted = wantedStats(caller, asked, now);
         const whole = wanted.by === null ? null : readStats(db.read, { ...wanted, bucket: 'total', by: null });
         const [lines, total] = await Promise.all([readStats(db.read, wanted), whole]);
         return { status: 200, body: await statsRecord(wanted, lines, total ?? lines) };
@@ -113,7 +126,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
   ];
 }
 
-function wantedStats(accountId: string, asked: z.output<typeof query>, now: number): StatsQuery {
+function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number): StatsQuery {
   const {
     by = null,
     bucket = by === null ? 'day' : 'total',
@@ -122,26 +135,26 @@ function wantedStats(accountId: string, asked: z.output<typeof query>, now: numb
     domain,
     provider,
     template_id: template,
-    test = false,
   } = asked;
+  const test = testFilter(caller, asked.test) ?? false;
   if ((tag !== undefined || by === 'tag') && (template !== undefined || by === 'template'))
-    throw new Problem('mutually_exclusive_fields', 'tags and templates are not counted together: leave one of them out', { field: template === undefined ? 'by' : 'template_id' }); // prettier-ignore
+    throw new Problem('mutually_exclusive_fields', 'Tags and templates are not counted together: leave one of them out.', { field: template === undefined ? 'by' : 'template_id' }); // prettier-ignore
   const step = bucket === 'hour' ? HOUR_MS : DAY_MS;
   const until = Math.ceil((asked.until ?? now + 1) / step) * step;
   const usual = bucket === 'hour' ? 24 * HOUR_MS : 30 * DAY_MS;
   const since = Math.floor((asked.since ?? until - usual) / step) * step;
-  if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`', { field: 'since' });
+  if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`.', { field: 'since' });
   const hours = by === null ? HOURS_KEPT_MS : MOST_DAYS_OF_HOURS_APART * DAY_MS;
   const longest = bucket === 'hour' ? hours : MOST_DAYS * DAY_MS;
   const apart = bucket === 'hour' && by !== null ? ` and ${by}` : '';
   if (bucket !== 'total' && until - since > longest)
-    throw new Problem('invalid_parameter', `a range by the ${bucket}${apart} has at most ${String(longest / DAY_MS)} days`, { field: 'since' }); // prettier-ignore
+    throw new Problem('invalid_parameter', `A range by the ${bucket}${apart} has at most ${String(longest / DAY_MS)} days.`, { field: 'since' }); // prettier-ignore
   const only = Object.fromEntries(
     Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider, template }).filter(
       ([, value]) => value !== undefined,
     ),
   );
-  return { accountId, since, until, bucket, by, only, test };
+  return { accountId: caller.accountId, since, until, bucket, by, only, test };
 }
 
 async function statsRecord(

@@ -7,6 +7,7 @@ import type { Database } from '../storage/database.ts';
 import type { StreamRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
@@ -22,17 +23,20 @@ const PATH = '/v1/streams';
 const slugForm = /^[a-z][a-z0-9-]{0,31}$/;
 const SLUG_SAYS = 'must be lower-case letters, digits and hyphens, a letter first, at most 32 characters';
 
+const type = () =>
+  z.enum(['transactional', 'broadcast']).describe('Recipients can unsubscribe from mail of a `broadcast` stream.');
+
 const Stream = z
   .object({
     object: z.literal('stream'),
-    id: z.string(),
-    slug: z.string(),
-    name: z.string(),
-    type: z.enum(['transactional', 'broadcast']),
-    pool: z.string(),
-    priority: z.int(),
+    id: z.string().describe('Id of the stream.'),
+    slug: z.string().describe('What mails call it.'),
+    name: z.string().describe('For people.'),
+    type: type(),
+    pool: z.string().describe('Name of the sources it is sent from.'),
+    priority: z.int().describe('0 goes first.'),
     paused: z.boolean().describe('While it is, nothing is accepted for it and what waits is held.'),
-    created_at: z.iso.datetime(),
+    created_at: z.iso.datetime().describe('When it was made.'),
   })
   .meta({ id: 'Stream', description: 'A kind of mail that is kept apart.' });
 
@@ -79,7 +83,9 @@ function listRoute({ db, cursors }: StreamsDeps): Route {
       tag: 'streams',
       scope: ['stream:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of streams.', schema: listOf(Stream) } },
+      responses: {
+        200: { description: 'A page of streams.', schema: listOf(Stream), examples: pageOf('One stream', sample) },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search }) => {
@@ -110,11 +116,11 @@ function addRoute(deps: StreamsDeps): Route {
         .strictObject({
           slug: z.string().regex(slugForm, SLUG_SAYS).describe('What mails call it: lower-case letters, digits and hyphens.'),
           name: name(),
-          type: z.enum(['transactional', 'broadcast']),
+          type: type(),
           pool: pool().optional(),
           priority: priority().optional(),
         })
-        .meta({ id: 'NewStream' }),
+        .meta({ id: 'NewStream', description: 'A stream that is to be made.' }),
       bodyExamples: { news: { summary: 'A newsletter', value: { slug: 'news', name: 'Newsletter', type: 'broadcast' } } },
       responses: { 201: { ...answer('The new stream.'), headers: { Location: 'Path of the stream.' } } },
       problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'already_exists', 'invalid_state'],
@@ -148,9 +154,9 @@ function changeRoute(deps: StreamsDeps): Route {
           name: name().optional(),
           pool: pool().optional(),
           priority: priority().optional(),
-          paused: z.boolean().optional(),
+          paused: z.boolean().optional().describe('While it is, nothing is accepted for it and what waits is held.'),
         })
-        .meta({ id: 'StreamChanges' }),
+        .meta({ id: 'StreamChanges', description: 'What is to be another; the rest stays.' }),
       bodyExamples: { pause: { summary: 'Pause it', value: { paused: true } } },
       responses: { 200: answer('The stream as it is now.') },
       problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long'],

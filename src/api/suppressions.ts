@@ -17,7 +17,9 @@ import {
 } from '../suppressions/suppression-store.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
-import { timeParameter } from './query.ts';
+import { timeMember, timeParameter } from './query.ts';
+import { entryError } from './records.ts';
+import { pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
@@ -36,14 +38,14 @@ const LONGEST_ADDRESS = 1000;
 const Suppression = z
   .object({
     object: z.literal('suppression'),
-    id: z.string(),
-    email: z.string(),
-    reason: z.enum(suppressionReasons),
+    id: z.string().describe('Id of the entry.'),
+    email: z.string().describe('The address.'),
+    reason: z.enum(suppressionReasons).describe('Why it is on the list.'),
     scope: z.string().describe('`account`, or `stream:` and the slug of a stream.'),
     source_message_id: z.string().nullable().describe('The message whose bounce or complaint made the entry.'),
-    note: z.string().nullable(),
-    created_at: z.iso.datetime(),
-    created_by: z.string(),
+    note: z.string().nullable().describe('For people.'),
+    created_at: z.iso.datetime().describe('When it was put on the list.'),
+    created_by: z.string().describe('Who put it there: a key, a person, or a bounce or complaint.'),
     expires_at: z.iso.datetime().nullable().describe('From then on the address is mailed again.'),
   })
   .meta({ id: 'Suppression', description: 'An address that is not mailed.' });
@@ -51,30 +53,30 @@ const Suppression = z
 const SuppressionResults = z
   .object({
     object: z.literal('list'),
-    data: z.array(
-      z.object({
-        index: z.int().describe('Place in `emails`.'),
-        email: z.string(),
-        id: z.string().nullable(),
-        result: z.enum(['created', 'existing', 'rejected']),
-        error: z
-          .object({ code: z.string(), message: z.string(), field: z.string().nullable(), request_id: z.string() })
-          .nullable(),
-      }),
-    ),
+    data: z
+      .array(
+        z.object({
+          index: z.int().describe('Place in `emails`.'),
+          email: z.string().describe('The address as it was given.'),
+          id: z.string().nullable().describe('Id of the entry; null where it was refused.'),
+          result: z.enum(['created', 'existing', 'rejected']).describe('`existing`: it was on the list already.'),
+          error: entryError.nullable().describe('Why it was refused; null where it was not.'),
+        }),
+      )
+      .describe('One line for each address, in the order of the request.'),
   })
-  .meta({ id: 'SuppressionResults', description: 'What became of each address, in the order of the request.' });
+  .meta({ id: 'SuppressionResults', description: 'The result for each address, in the order of the request.' });
 
 const NewSuppressions = z
   .strictObject({
     email: z.string().max(LONGEST_ADDRESS).optional().describe('One address. Not together with `emails`.'),
     emails: z.array(z.string().max(LONGEST_ADDRESS)).min(1).max(MOST_AT_ONCE).optional().describe('Several addresses.'),
     reason: z.enum(suppressionReasons).optional().describe('`manual` where not given.'),
-    note: z.string().max(LONGEST_NOTE).optional(),
+    note: z.string().max(LONGEST_NOTE).optional().describe('For people.'),
     stream: z.string().max(32).optional().describe('Slug of the stream it is for; the whole account where not given.'),
-    expires_at: z.iso.datetime({ offset: true }).optional().describe('When it ends; never where not given.'),
+    expires_at: timeMember().optional().describe('When it ends; never where not given.'),
   })
-  .meta({ id: 'NewSuppressions' });
+  .meta({ id: 'NewSuppressions', description: 'An address that is not to be mailed, or many.' });
 
 type Body = z.output<typeof NewSuppressions>;
 
@@ -95,7 +97,7 @@ function addRoute(deps: SuppressionsDeps): Route {
       operationId: 'createSuppression',
       summary: 'Suppress an address, or many',
       description:
-        'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with what became of each.',
+        'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with the result for each.',
       tag: 'suppressions',
       scope: ['suppression'],
       body: NewSuppressions,
@@ -121,9 +123,9 @@ function addRoute(deps: SuppressionsDeps): Route {
     async (call: Call<object, object, Body>) => {
       const { email, emails } = call.body;
       if (email !== undefined && emails !== undefined)
-        throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other', { field: 'emails' });
+        throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other.', { field: 'emails' });
       if (email === undefined && emails === undefined)
-        throw new Problem('missing_field', '`email` is required, or `emails` for several', { field: 'email' });
+        throw new Problem('missing_field', '`email` is required, or `emails` for several.', { field: 'email' });
       const common = await commonOf(deps, call);
       return emails === undefined ? addOne(deps, call, { ...common, email: email ?? '' }) : addMany(deps, call, common, emails);
     }, // prettier-ignore
@@ -135,10 +137,10 @@ type Common = Omit<NewSuppression, 'email'>;
 async function commonOf(deps: SuppressionsDeps, { body, caller, now }: Call<object, object, Body>): Promise<Common> {
   const { reason = 'manual', note = null, stream = null, expires_at } = body;
   if (stream !== null && (await deps.findStream(caller.accountId, stream)) === null)
-    throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(stream)}`, { field: 'stream' });
+    throw new Problem('unknown_stream', `There is no stream ${JSON.stringify(stream)}.`, { field: 'stream' });
   const expiresAt = expires_at === undefined ? null : Date.parse(expires_at);
   if (expiresAt !== null && expiresAt <= now)
-    throw new Problem('invalid_field', '`expires_at` must be a time to come', { field: 'expires_at' });
+    throw new Problem('invalid_field', '`expires_at` must be a time to come.', { field: 'expires_at' });
   return { accountId: caller.accountId, stream, reason, note, createdBy: actorOf(caller), expiresAt };
 }
 
@@ -200,7 +202,7 @@ function answered(reply: Reply | null): Reply {
 
 const listQuery = z.strictObject({
   ...pageParameters(),
-  reason: z.enum(suppressionReasons).optional(),
+  reason: z.enum(suppressionReasons).optional().describe('Only entries with this reason.'),
   stream: z.string().max(32).optional().describe('Only entries for this stream.'),
   scope: z.literal('account').optional().describe('`account`: only entries for the whole account.'),
   created_after: timeParameter().optional().describe('From this time on.'),
@@ -218,13 +220,19 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
       tag: 'suppressions',
       scope: ['suppression:read'],
       query: listQuery,
-      responses: { 200: { description: 'A page of suppressions.', schema: listOf(Suppression) } },
+      responses: {
+        200: {
+          description: 'A page of suppressions.',
+          schema: listOf(Suppression),
+          examples: pageOf('One entry', sample),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search }) => {
       const { reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = query;
       if (stream !== undefined && scope !== undefined)
-        throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other', { field: 'scope' });
+        throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other.', { field: 'scope' });
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
       const filter = { accountId: caller.accountId, reason, stream: scope === undefined ? stream : null, createdAfter, createdBefore }; // prettier-ignore

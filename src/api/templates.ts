@@ -29,6 +29,7 @@ import {
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { integerParameter } from './query.ts';
+import { exampleOf, pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
@@ -85,7 +86,7 @@ const NewTemplate = z
     ...contents,
     publish: z.boolean().nullish().describe('`false` keeps a draft. Default: true.'),
   })
-  .meta({ id: 'NewTemplate' });
+  .meta({ id: 'NewTemplate', description: 'A template that is to be made. It needs `html` or `text`.' });
 
 const TemplateChange = z
   .strictObject({
@@ -93,31 +94,40 @@ const TemplateChange = z
     ...contents,
     publish: z.boolean().nullish().describe('Publishes what results. Default: false.'),
   })
-  .meta({ id: 'TemplateChange' });
+  .meta({ id: 'TemplateChange', description: 'What is to be another; the rest stays, and null takes a member away.' });
 
-const nullable = () => z.string().nullable();
+const nullable = (says: string) => z.string().nullable().describe(says);
 
 const TemplateRecord = z
   .object({
     object: z.literal('template'),
-    id: z.string(),
-    alias: nullable(),
-    name: z.string(),
-    subject: nullable(),
-    from: nullable(),
-    reply_to: z.array(z.string()),
-    html: nullable(),
-    text: nullable(),
-    variables: z.array(z.object({ name: z.string(), type: z.enum(TYPES), required: z.boolean(), default: z.unknown() })),
-    locale: z.string(),
-    timezone: z.string(),
-    strict_variables: z.boolean(),
+    id: z.string().describe('Id of the template.'),
+    alias: nullable('A name of your own, accepted wherever an id is.'),
+    name: z.string().describe('For people.'),
+    subject: nullable('Subject line.'),
+    from: nullable('Sender where a send names none.'),
+    reply_to: z.array(z.string()).describe('Where answers go.'),
+    html: nullable('HTML body; null in lists.'),
+    text: nullable('Plain text body; null in lists, and where it is derived from the html.'),
+    variables: z
+      .array(
+        z.object({
+          name: z.string().describe('As the template spells it.'),
+          type: z.enum(TYPES).describe('What a send must give.'),
+          required: z.boolean().describe('Whether a send without it is refused.'),
+          default: z.unknown().describe('What it is where a send does not give it.'),
+        }),
+      )
+      .describe('Variables that are declared.'),
+    locale: z.string().describe('For dates and numbers, where a send names none.'),
+    timezone: z.string().describe('For dates, where a send names none.'),
+    strict_variables: z.boolean().describe('Whether sends are refused where a variable is missing.'),
     version: z.int().describe('The version shown.'),
     published_version: z.int().nullable().describe('The version that sends use.'),
     status: z.enum(['draft', 'published']).describe('Whether the version shown is the one that sends use.'),
-    created_at: z.iso.datetime(),
-    updated_at: z.iso.datetime(),
-    published_at: z.iso.datetime().nullable(),
+    created_at: z.iso.datetime().describe('When it was made.'),
+    updated_at: z.iso.datetime().describe('When it was changed last.'),
+    published_at: z.iso.datetime().nullable().describe('When a version was published last; null for never.'),
   })
   .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed as you like.' }); // prettier-ignore
 
@@ -223,7 +233,7 @@ function checkBody(body: TemplateBody): void {
   });
   const double = body.variables.find(({ name }, n) => body.variables.findIndex((one) => one.name === name) !== n);
   if (double !== undefined)
-    throw new Problem('invalid_field', `the variable \`${double.name}\` is declared twice`, { field: 'variables' });
+    throw new Problem('invalid_field', `The variable \`${double.name}\` is declared twice.`, { field: 'variables' });
 }
 
 function checkAddress(text: string, field: string, code: 'invalid_sender' | 'invalid_address'): void {
@@ -264,7 +274,13 @@ function listRoute({ db, cursors }: TemplatesDeps): Route {
       tag: 'templates',
       scope: ['template:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of templates.', schema: listOf(TemplateRecord) } },
+      responses: {
+        200: {
+          description: 'A page of templates.',
+          schema: listOf(TemplateRecord),
+          examples: pageOf('One template', { ...sample, html: null }),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search }) => {
@@ -391,9 +407,16 @@ function publishRoute(deps: TemplatesDeps): Route {
 const TemplateVersions = z
   .object({
     object: z.literal('list'),
-    data: z.array(z.object({ object: z.literal('template_version'), version: z.int(), status: z.enum(['draft', 'published', 'superseded']), created_at: z.iso.datetime() })),
+    data: z.array(z.object({ object: z.literal('template_version'), version: z.int().describe('Number of the version.'), status: z.enum(['draft', 'published', 'superseded']).describe('Whether sends use it.'), created_at: z.iso.datetime().describe('When it was made.') })).describe('The versions, newest first.'),
   })
-  .meta({ id: 'TemplateVersions' }); // prettier-ignore
+  .meta({ id: 'TemplateVersions', description: 'The versions of a template.' }); // prettier-ignore
+
+const versionSample = (version: number, status: string) => ({
+  object: 'template_version',
+  version,
+  status,
+  created_at: '2026-01-31T09:30:02.481Z',
+});
 
 function versionsRoute({ db }: TemplatesDeps): Route {
   return route(
@@ -406,7 +429,16 @@ function versionsRoute({ db }: TemplatesDeps): Route {
       tag: 'templates',
       scope: ['template:read'],
       params,
-      responses: { 200: { description: 'The versions.', schema: TemplateVersions } },
+      responses: {
+        200: {
+          description: 'The versions.',
+          schema: TemplateVersions,
+          examples: exampleOf('Two versions', {
+            object: 'list',
+            data: [versionSample(2, 'draft'), versionSample(1, 'published')],
+          }),
+        },
+      },
     },
     async ({ params: { id }, caller }) => {
       const { row, versions } = await versionsOf({ db }, { accountId: caller.accountId, idOrAlias: id });
@@ -426,23 +458,36 @@ const RenderRequest = z
     html: contents.html,
     text: contents.text,
   })
-  .meta({ id: 'RenderRequest' });
+  .meta({ id: 'RenderRequest', description: 'What is to be rendered, and with what.' });
 
 const PartRecord = z.object({
-  rendered: z.string().nullable(),
-  errors: z.array(z.object({ code: z.string(), line: z.int().nullable(), column: z.int().nullable(), message: z.string() })), // prettier-ignore
+  rendered: nullable('What comes out; null where there is a fault.'),
+  errors: z
+    .array(
+      z.object({
+        code: z.string().describe('Code of the error catalogue.'),
+        line: z.int().nullable().describe('Line of the source, from 1.'),
+        column: z.int().nullable().describe('Column of the line, from 1.'),
+        message: z.string().describe('What is wrong, for people.'),
+      }),
+    )
+    .describe('Faults of this part.'),
 });
 
 const RenderRecord = z
   .object({
     object: z.literal('render'),
-    valid: z.boolean(),
-    subject: PartRecord.nullable(),
-    html: PartRecord.nullable(),
-    text: PartRecord.nullable(),
+    valid: z.boolean().describe('Whether no part has a fault.'),
+    subject: PartRecord.nullable().describe('The subject line; null where there is none.'),
+    html: PartRecord.nullable().describe('The HTML body; null where there is none.'),
+    text: PartRecord.nullable().describe('The plain text body; null where there is none.'),
     variables: z.array(z.string()).describe('Names that the template asks for.'),
   })
   .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
+
+const renderSample: z.output<typeof RenderRecord> = {
+  object: 'render', valid: true, subject: null, html: { rendered: '<p>Hello Ana</p>', errors: [] }, text: null, variables: ['name'],
+}; // prettier-ignore
 
 function renderRoute({ db, renderer }: TemplatesDeps): Route {
   return route(
@@ -454,15 +499,16 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
       description: 'Renders without sending. What is wrong with the template is part of a 200 here, each fault with line and column.',
       tag: 'templates',
       scope: ['template:render'],
+      touches: 'nothing',
       body: RenderRequest,
       bodyExamples: { inline: { summary: 'Sources of its own', value: { html: '<p>Hello {{ name }}</p>', variables: { name: 'Ana' } } } },
-      responses: { 200: { description: 'The parts.', schema: RenderRecord } },
+      responses: { 200: { description: 'The parts.', schema: RenderRecord, examples: exampleOf('Without a fault', renderSample) } },
       problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'mutually_exclusive_fields', 'missing_content', 'unknown_template'],
     },
     async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
       const { template_id: id, template_version: version } = body;
       const own = [body.subject, body.html, body.text].some((one) => one != null);
-      if (id != null && own) throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`', { field: 'template_id' });
+      if (id != null && own) throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`.', { field: 'template_id' });
       if (id == null && !own) throw new Problem('missing_content', 'Give `template_id`, or one of `subject`, `html` and `text`.', { field: 'html' });
       if (body.variables != null) checkVariables(body.variables, 'variables');
       const template = id == null ? null : await known({ db }, caller.accountId, id, version ?? undefined);

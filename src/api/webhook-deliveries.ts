@@ -16,7 +16,10 @@ import { findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { timeMember } from './query.ts';
+import { pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
+import { reachOf } from './test-mode.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
 import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
 import { PATH } from './webhooks.ts';
@@ -59,7 +62,14 @@ async function deliveryRecords(
   const sequences = lines.flatMap(({ sequence }) => (sequence === null ? [] : [sequence]));
   const events = await eventsNumbered(db.fast, sequences);
   const bodies = new Map(events.map((event) => [event.sequence, JSON.stringify(eventRecord(event, { engagement }))]));
-  return lines.map((line) => deliveryRecord(caller, endpoint, line, bodies.get(line.sequence ?? -1) ?? null));
+  const simulated = new Set(events.flatMap(({ sequence, test }) => (test === 1 ? [sequence] : [])));
+  // What was told of live mail, and what came back for it, is live mail's.
+  const isShown = ({ sequence }: WebhookDeliveryRow): boolean =>
+    !reachOf(caller).onlyTest || sequence === null || simulated.has(sequence);
+  return lines.map((line) => {
+    const record = deliveryRecord(caller, endpoint, line, bodies.get(line.sequence ?? -1) ?? null);
+    return isShown(line) ? record : { ...record, request: null, answer: null };
+  });
 }
 
 /** `eventBody`: what was sent, where the event is still there. */
@@ -167,12 +177,12 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
     async (call) => {
       const endpoint = await endpointOf(deps, call);
       const line = await findDelivery(deps, endpoint.id, call.params.delivery_id);
-      if (line === null) throw new Problem('not_found', 'there is no such attempt', { field: 'delivery_id' });
+      if (line === null) throw new Problem('not_found', 'There is no such attempt.', { field: 'delivery_id' });
       needActive(endpoint);
       const { sequence } = line;
-      if (sequence === null) throw new Problem('invalid_state', 'this was a test: test the endpoint again');
+      if (sequence === null) throw new Problem('invalid_state', 'This was a test: test the endpoint again.');
       if ((await eventsNumbered(deps.db.fast, [sequence])).length === 0)
-        throw new Problem('invalid_state', 'the event is older than what is kept');
+        throw new Problem('invalid_state', 'The event is older than what is kept.');
       const body = {
         object: 'webhook_resend', webhook_id: endpoint.id, event_id: line.event_id, event_type: line.event_type, queued_at: rfc3339(call.now),
       }; // prettier-ignore
@@ -189,7 +199,7 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
 }
 
 function needActive({ status }: WebhookRow): void {
-  if (status !== 'active') throw new Problem('invalid_state', `the endpoint is ${status}: enable it first`);
+  if (status !== 'active') throw new Problem('invalid_state', `The endpoint is ${status}: enable it first.`);
 }
 
 function testRoute(deps: WebhookDeliveriesDeps): Route {
@@ -206,7 +216,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       params,
       body: z
         .strictObject({ type: eventType().optional().describe('`delivered` where not given.') })
-        .meta({ id: 'WebhookTest' }),
+        .meta({ id: 'WebhookTest', description: 'Which sample is sent.' }),
       bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
       responses: {
         200: {
@@ -234,7 +244,6 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
 }
 
 function replayRoute(deps: WebhookDeliveriesDeps): Route {
-  const time = () => z.iso.datetime({ offset: true });
   return route(
     {
       method: 'POST',
@@ -248,12 +257,12 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       params,
       body: z
         .strictObject({
-          since: time().describe('Events from this time on.'),
-          until: time().optional().describe('Events before this time; now where not given.'),
+          since: timeMember().describe('Events from this time on.'),
+          until: timeMember().optional().describe('Events before this time; now where not given.'),
           only: z.enum(['failed', 'all']).optional().describe('`failed` where not given.'),
           types: z.array(eventType()).min(1).max(10).optional().describe('Only these kinds, out of those it is told of.'),
         })
-        .meta({ id: 'NewWebhookReplay' }),
+        .meta({ id: 'NewWebhookReplay', description: 'Which events are to be sent again.' }),
       bodyExamples: { day: { summary: 'What failed on a day', value: { since: '2026-01-30T00:00:00Z', until: '2026-01-31T00:00:00Z' } } },
       responses: {
         202: {
@@ -269,7 +278,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       const endpoint = await endpointOf(deps, call);
       needActive(endpoint);
       const [since, until] = [Date.parse(body.since), body.until === undefined ? now : Date.parse(body.until)];
-      if (since >= until) throw new Problem('invalid_field', '`since` must lie before `until`', { field: 'since' });
+      if (since >= until) throw new Problem('invalid_field', '`since` must lie before `until`.', { field: 'since' });
       const request = {
         webhookId: endpoint.id, accountId: caller.accountId, since, until, which: body.only ?? 'failed', types: body.types ?? [],
       }; // prettier-ignore
@@ -293,7 +302,13 @@ function replaysRoute(deps: WebhookDeliveriesDeps): Route {
       scope: ['webhook:read'],
       params,
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of replays.', schema: listOf(WebhookReplay) } },
+      responses: {
+        200: {
+          description: 'A page of replays.',
+          schema: listOf(WebhookReplay),
+          examples: pageOf('One replay', samples.replay),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async (call) => {

@@ -5,12 +5,14 @@ import { allEventTypes, type EventType } from '../events/event.ts';
 
 const nullableTime = () => z.iso.datetime().nullable();
 
+const endpointId = () => z.string().describe('Id of the endpoint.');
+
 const webhookShape = {
   object: z.literal('webhook'),
-  id: z.string(),
-  url: z.string(),
-  description: z.string(),
-  events: z.array(z.enum(allEventTypes)),
+  id: z.string().describe('Id of the endpoint.'),
+  url: z.string().describe('Where it is called.'),
+  description: z.string().describe('For people.'),
+  events: z.array(z.enum(allEventTypes)).describe('Kinds of event that it is told of.'),
   streams: z.array(z.string()).describe('Only events of these streams; none means all.'),
   domains: z.array(z.string()).describe('Only events of mail from these domains; none means all.'),
   include_machine_events: z.boolean().describe('Whether opens and clicks by machines are told.'),
@@ -18,11 +20,11 @@ const webhookShape = {
   concurrency: z.int().describe('Calls at once; with 1 events come strictly in order.'),
   header_names: z.array(z.string()).describe('Names of the custom headers. Their values are shown nowhere.'),
   status: z.enum(['active', 'paused', 'disabled']).describe('`disabled`: by us, see `disabled_reason`.'),
-  disabled_reason: z.string().nullable(),
-  last_success_at: nullableTime(),
-  last_failure_at: nullableTime(),
-  created_at: z.iso.datetime(),
-  updated_at: z.iso.datetime(),
+  disabled_reason: z.string().nullable().describe('Why it was disabled; null unless it is.'),
+  last_success_at: nullableTime().describe('When a call was answered with 2xx last.'),
+  last_failure_at: nullableTime().describe('When a call failed last.'),
+  created_at: z.iso.datetime().describe('When it was registered.'),
+  updated_at: z.iso.datetime().describe('When its settings were changed last.'),
 };
 
 export const Webhook = z
@@ -39,10 +41,15 @@ export const CreatedWebhook = z
 export const WebhookSecret = z
   .object({
     object: z.literal('webhook_secret'),
-    webhook_id: z.string(),
-    secret: z.string(),
+    webhook_id: endpointId(),
+    secret: z.string().describe('Signs the calls from now on.'),
     previous: z
-      .array(z.object({ secret: z.string(), expires_at: z.iso.datetime() }))
+      .array(
+        z.object({
+          secret: z.string().describe('A secret that was replaced.'),
+          expires_at: z.iso.datetime().describe('Until then it signs as well.'),
+        }),
+      )
       .describe('Secrets that were replaced and still sign beside it.'),
   })
   .meta({ id: 'WebhookSecret', description: 'What the calls of an endpoint are signed with.' });
@@ -50,17 +57,17 @@ export const WebhookSecret = z
 export const WebhookDelivery = z
   .object({
     object: z.literal('webhook_delivery'),
-    id: z.string(),
-    webhook_id: z.string(),
-    event_id: z.string(),
-    event_type: z.string(),
-    cause: z.enum(['event', 'resend', 'replay', 'test']),
-    attempt: z.int(),
-    at: z.iso.datetime(),
+    id: z.string().describe('Id of the attempt.'),
+    webhook_id: endpointId(),
+    event_id: z.string().describe('Id of the event; also the `webhook-id` of the call.'),
+    event_type: z.string().describe('Kind of the event.'),
+    cause: z.enum(['event', 'resend', 'replay', 'test']).describe('Why it was called: an event, or somebody asked for it again.'),
+    attempt: z.int().describe('The first attempt is 1.'),
+    at: z.iso.datetime().describe('When it was called.'),
     ms: z.int().describe('How long the call took.'),
-    status: z.enum(['delivered', 'failed']),
+    status: z.enum(['delivered', 'failed']).describe('`delivered` for an answer with 2xx.'),
     status_code: z.int().nullable().describe('Null where there was no answer.'),
-    error: z.string().nullable(),
+    error: z.string().nullable().describe('What failed; null for a success.'),
     answer: z.string().nullable().describe('The first 4 KiB of the answer; null without the scope `webhook:read`.'),
     next_attempt_at: nullableTime().describe('When it is tried again; null where it is not.'),
     request: z
@@ -73,26 +80,26 @@ export const WebhookDelivery = z
 export const WebhookResend = z
   .object({
     object: z.literal('webhook_resend'),
-    webhook_id: z.string(),
-    event_id: z.string(),
-    event_type: z.string(),
-    queued_at: z.iso.datetime(),
+    webhook_id: endpointId(),
+    event_id: z.string().describe('Id of the event.'),
+    event_type: z.string().describe('Kind of the event.'),
+    queued_at: z.iso.datetime().describe('When it was queued.'),
   })
   .meta({ id: 'WebhookResend', description: 'An event that is on its way to an endpoint once more.' });
 
 export const WebhookReplay = z
   .object({
     object: z.literal('webhook_replay'),
-    id: z.string(),
-    webhook_id: z.string(),
-    since: z.iso.datetime(),
-    until: z.iso.datetime(),
-    only: z.enum(['failed', 'all']),
+    id: z.string().describe('Id of the replay.'),
+    webhook_id: endpointId(),
+    since: z.iso.datetime().describe('Events from this time on.'),
+    until: z.iso.datetime().describe('Events before this time.'),
+    only: z.enum(['failed', 'all']).describe('`failed` for what was not delivered, `all` for everything.'),
     types: z.array(z.string()).describe('None means all that the endpoint is told of.'),
     status: z.enum(['running', 'done']).describe('`done`: all of it is queued.'),
     queued: z.int().describe('Events queued so far.'),
-    created_at: z.iso.datetime(),
-    finished_at: nullableTime(),
+    created_at: z.iso.datetime().describe('When it was asked for.'),
+    finished_at: nullableTime().describe('When all of it was queued; null before.'),
   })
   .meta({ id: 'WebhookReplay', description: 'Events of a time that are sent to an endpoint again.' });
 

@@ -29,6 +29,7 @@ import {
 import { writeSecret } from '../webhooks/signature.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
+import { pageOf } from './record-samples.ts';
 import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 import { CreatedWebhook, eventTypeOrAll, samples, Webhook, WebhookSecret } from './webhook-schemas.ts';
@@ -69,8 +70,11 @@ const settings = {
 
 const NewWebhook = z
   .strictObject({ ...z.strictObject(settings).partial().shape, url: settings.url })
-  .meta({ id: 'NewWebhook' });
-const WebhookChanges = z.strictObject(settings).partial().meta({ id: 'WebhookChanges' });
+  .meta({ id: 'NewWebhook', description: 'An endpoint that is to be registered.' });
+const WebhookChanges = z
+  .strictObject(settings)
+  .partial()
+  .meta({ id: 'WebhookChanges', description: 'What is to be another; the rest stays.' });
 
 const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
 type Params = z.output<typeof params>;
@@ -201,7 +205,7 @@ async function checkUrl({ vetUrl }: WebhooksDeps, text: string): Promise<string>
 async function checkStreams({ findStream }: WebhooksDeps, accountId: string, slugs: readonly string[]): Promise<void> {
   for (const [at, slug] of slugs.entries())
     if ((await findStream(accountId, slug)) === null)
-      throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(slug)}`, {
+      throw new Problem('unknown_stream', `There is no stream ${JSON.stringify(slug)}.`, {
         field: `streams[${String(at)}]`,
       });
 }
@@ -209,7 +213,7 @@ async function checkStreams({ findStream }: WebhooksDeps, accountId: string, slu
 function checkDomain(name: string, at: number): string {
   const parsed = parseMailbox(`x@${name}`);
   if (parsed.kind === 'ok') return parsed.mailbox.domain;
-  throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field: `domains[${String(at)}]` });
+  throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field: `domains[${String(at)}]` });
 }
 
 /** Whoever has personal data sent somewhere must be allowed to see it. */
@@ -232,7 +236,13 @@ function listRoute({ db, cursors }: WebhooksDeps): Route {
       tag: 'webhooks',
       scope: ['webhook:read'],
       query: z.strictObject(pageParameters()),
-      responses: { 200: { description: 'A page of endpoints.', schema: listOf(Webhook) } },
+      responses: {
+        200: {
+          description: 'A page of endpoints.',
+          schema: listOf(Webhook),
+          examples: pageOf('One endpoint', samples.webhook),
+        },
+      },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
     },
     async ({ query, caller, search }) => {

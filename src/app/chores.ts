@@ -41,7 +41,7 @@ export function buildHousekeeping(
     whenTrusted(trust, oldStats({ db, clock })),
     sumsOfNumbers({ db, clock }),
     whenTrusted(trust, oldAggregates({ db, clock })),
-    oldSessions({ db, clock, keptMs: config.retention.audit }),
+    oldSessions({ db, clock, keptMs: config.retention.audit, usedUp: ground.usedUp }),
     ...tlsReports(ground, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
     ...webhookLogRules({ db, clock }).map((rule) => whenTrusted(trust, rule)),

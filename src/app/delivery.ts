@@ -1,5 +1,6 @@
 /** The delivery engine with all that it asks: holds, sources, sites, policies, signers. */
 import { createAccountPauses } from '../accounts/account-store.ts';
+import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { readOperators } from '../config/operators.ts';
 import { createHoldBook, type HoldBook } from '../messages/hold-book.ts';
 import { createHolds, type Holds } from '../messages/holds.ts';
@@ -61,8 +62,12 @@ function buildMta(
       limitsOf: (lane) => book.limitsOf(lane),
       ...(tlsTally === null ? {} : { tlsSeen: tlsTally.note }),
       ...(meters === null ? {} : { attempted: (outcome) => { meters.attempted(outcome); } }),
-      signersFor: (domain, order) => signers.signersFor(domain, order === 0 ? 0 : 1),
-      returnPathDomain: async (domain) => (await directory.find(domain))?.return_path ?? `rp.${domain}`,
+      signersFor: (accountId, domain, order) =>
+        signers.signersFor(accountId === OWN_ACCOUNT ? null : accountId, domain, order === 0 ? 0 : 1),
+      returnPathDomain: async (accountId, domain) => {
+        const found = accountId === OWN_ACCOUNT ? directory.find(domain) : directory.findOf(accountId, domain);
+        return (await found)?.return_path ?? `rp.${domain}`;
+      },
       returnPathKey: signingKey(ground.keyring),
     },
     {

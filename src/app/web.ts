@@ -8,11 +8,11 @@ import { trackingTargetOf } from '../tracking/host.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
+import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
 import type { HeldMemory } from '../api/held-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import { createApi, type Api } from '../api/server.ts';
-import type { UsedUp } from '../base/budgets.ts';
 import { metricsHandler, type MetricsHandler } from '../operator/metrics.ts';
 import { version } from '../version.ts';
 import type { Delivery } from './delivery.ts';
@@ -29,7 +29,6 @@ export interface WebParts {
   /** Shared with the dashboard. */
   held: HeldMemory;
   newcomers: Newcomers;
-  usedUp: UsedUp;
   certificate: Certificate | null;
   /** Whether mail is taken already. */
   isListening: () => boolean;
@@ -43,10 +42,11 @@ export function buildApi(ground: Ground, parts: WebParts): Api {
       accountWindows: parts.accountWindows,
       held: parts.held,
       newcomers: parts.newcomers,
-      usedUp: parts.usedUp,
+      usedUp: ground.usedUp,
       clock,
       log,
       authenticate: callers.authenticate,
+      callerById: (keyId) => callers.byId(keyId),
       keyChanges: bells.keys,
       noteUse: (keyId, ip, endpoint) => {
         callers.noteUse(keyId, ip, endpoint);
@@ -90,6 +90,7 @@ function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts)
     wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
     limits: config.limits,
     smtputf8: config.delivery.smtputf8,
+    clientPackage: clientPackageFiles(version),
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),
     domainGraceMs: config.domains.grace,

@@ -20,6 +20,10 @@ export interface FaultNote {
   says?: string;
   /** The member is declared but cannot be used yet: any fault in it ranks as that of an unknown member. */
   unavailable?: boolean;
+  /** For an object: what to say of a member that is not known, by its name in lower case without `-` and `_`. */
+  hints?: Readonly<Record<string, string>>;
+  /** What to do, said behind a wrong type. */
+  typeHint?: string;
 }
 
 /** Notes on schemas: `z.string().regex(SLUG).register(faults, { code: 'unknown_stream' })`. */
@@ -78,7 +82,7 @@ const clip = (name: string): string => (name.length <= LONGEST_NAME ? name : `${
 function problemOf(fault: Fault, options: CheckOptions): Problem {
   const field = fieldName(options.prefix, fault.path);
   const subject = field === null ? 'The body' : `\`${field}\``;
-  const end = fault.says.endsWith('?') ? '' : '.';
+  const end = /[.?]$/.test(fault.says) ? '' : '.';
   return new Problem(options.code ?? fault.code, `${subject} ${fault.says}${end}`, { field });
 }
 
@@ -128,12 +132,13 @@ function faultOf(schema: z.ZodType, value: unknown, issue: Issue, above: readonl
   const wrongType = (expected: string): Fault => {
     if (here === undefined || here === null)
       return { rank: RANK.shape, path, code: 'missing_field', says: 'is missing' };
-    return { rank: RANK.shape, path, code: 'invalid_type', says: `must be ${typeName(expected)}` };
+    const hint = note.typeHint === undefined ? '' : `. ${note.typeHint}`;
+    return { rank: RANK.shape, path, code: 'invalid_type', says: `must be ${typeName(expected)}${hint}` };
   };
 
   switch (issue.code) {
     case 'unrecognized_keys':
-      return unknownMember(path, issue.keys[0] ?? '', membersOf(met.schema));
+      return unknownMember(path, issue.keys[0] ?? '', membersOf(met.schema), note.hints ?? {});
     case 'invalid_type':
       return wrongType(issue.expected);
     case 'invalid_value': {
@@ -173,10 +178,24 @@ function faultOf(schema: z.ZodType, value: unknown, issue: Issue, above: readonl
   }
 }
 
-function unknownMember(path: readonly PropertyKey[], key: string, known: readonly string[]): Fault {
+function unknownMember(
+  path: readonly PropertyKey[],
+  key: string,
+  known: readonly string[],
+  hints: NonNullable<FaultNote['hints']>,
+): Fault {
   const guess = nearest(key, known);
-  const says = guess === null ? 'is not known here' : `is not known here: did you mean \`${guess}\`?`;
+  const hint = hintFor(key, hints) ?? (guess === null ? null : `did you mean \`${guess}\`?`);
+  const says = hint === null ? 'is not known here' : `is not known here: ${hint}`;
   return { rank: RANK.unknown, path: [...path, key], code: 'unknown_field', says };
+}
+
+/** `h:X-Campaign` is told of as all that begin with `h:`. */
+function hintFor(key: string, hints: NonNullable<FaultNote['hints']>): string | null {
+  const plain = clip(key).toLowerCase().replaceAll(/[-_ ]/g, '');
+  const [prefix = '', ...rest] = plain.split(':');
+  const name = rest.length === 0 ? plain : `${prefix}:`;
+  return Object.hasOwn(hints, name) ? (hints[name] ?? null) : null;
 }
 
 type UnionIssue = z.core.$ZodIssueInvalidUnion;

@@ -22,7 +22,10 @@ export interface RequestOptions {
 
 /** What can be said with a POST. */
 export interface PostOptions extends RequestOptions {
-  /** Makes a repeated request harmless for 24 hours. A fresh UUIDv4 where not given; all tries of a request share it. */
+  /**
+   * Makes a repeated request harmless for 24 hours. A fresh UUIDv4 where not given; all tries of a request share it. Where the
+   * service has refused a request with this key before, the request is sent again with one that is made of it.
+   */
   idempotencyKey?: string | undefined;
 }
 
@@ -50,6 +53,7 @@ type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 /** A request as it goes out at every try. */
 interface Written {
   url: string;
+  headers: Headers;
   init: RequestInit;
   timeoutMs: number;
   signal: AbortSignal | undefined;
@@ -81,6 +85,7 @@ export class Transport {
         };
       } catch (error) {
         written.signal?.throwIfAborted();
+        if (method === 'POST' && takesNextKey(written.headers, error)) continue;
         const wait = tries < mostTries ? waitAfter(error, tries, this.#around.random()) : null;
         if (wait === null) throw error;
         await this.#wait(wait, written.signal);
@@ -99,6 +104,7 @@ export class Transport {
     const init: RequestInit = { method, headers, redirect: 'manual' };
     return {
       url: `${baseUrl}${path}${search(query)}`,
+      headers,
       init: body === undefined ? init : { ...init, body: JSON.stringify(body) },
       timeoutMs: (options.timeoutMs ?? timeoutMs) + patienceMs,
       signal: options.signal,
@@ -161,6 +167,26 @@ export class Transport {
       signal?.addEventListener('abort', abort, { once: true });
     });
   }
+}
+
+const KEY = 'Idempotency-Key';
+/** The service takes keys up to this length. */
+const LONGEST_KEY = 255;
+
+/**
+ * A refusal that is given again for its Idempotency-Key would be given for a day, whatever has changed since: a domain was verified,
+ * an address corrected. Nothing was done for it, so the request may go on under another key. That key is made of the old one
+ * and the time of the refusal: whoever comes later with the old key finds the same next one, and nothing is done twice.
+ */
+function takesNextKey(headers: Headers, error: unknown): boolean {
+  if (!(error instanceof ApiError) || error.status >= 500 || error.status === 429) return false;
+  const refusedAt = Date.parse(error.headers.get('idempotency-first-answer') ?? '');
+  const key = headers.get(KEY) ?? '';
+  if (error.headers.get('idempotency-replayed') !== 'true' || Number.isNaN(refusedAt)) return false;
+  const next = `${key.replace(/~\d+$/, '')}~${String(refusedAt)}`;
+  if (next === key || next.length > LONGEST_KEY) return false;
+  headers.set(KEY, next);
+  return true;
 }
 
 const textOf = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);

@@ -18,6 +18,7 @@ export interface Page<Entry> {
 /** Version of the service that this was made with. */
 export const madeFor = '0.1.0';
 
+/** The body of every answer that is an error. */
 export interface ErrorEnvelope {
   error: ErrorRecord;
 }
@@ -65,6 +66,7 @@ export interface ErrorRecord {
     | 'key_expired'
     | 'key_revoked'
     | 'insufficient_scope'
+    | 'forbidden_in_test_mode'
     | 'ip_not_allowed'
     | 'domain_not_verified'
     | 'domain_not_allowed'
@@ -462,10 +464,14 @@ export interface BulkMessage {
   }[];
 }
 
-/** A message as it stands now. */
+/** A message as it is now. */
 export interface Message {
   object: 'message';
+
+  /** Id of the message. */
   id: string;
+
+  /** Id of the bulk send that it came with; null for a single message. */
   batch_id: string | null;
 
   /** Delivery status; for a message, that of its `to` recipient. */
@@ -482,22 +488,52 @@ export interface Message {
     | 'canceled'
   >;
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** Since when it has this status. */
   status_at: string;
+
+  /** Sender, with its display name where it has one. */
   from: string;
+
+  /** The one main recipient. */
   to: string;
+
+  /** Further recipients, named in the mail. */
   cc: string[];
+
+  /** Further recipients, not named in the mail. */
   bcc: string[];
+
+  /** Where answers go; empty means to the sender. */
   reply_to: string[];
+
+  /** Subject line, as rendered. */
   subject: string;
+
+  /** Slug of the stream that it was sent on. */
   stream: string;
+
+  /** Id of the template that it was rendered from; null where there was none. */
   template_id: string | null;
+
+  /** Version of that template. */
   template_version: number | null;
+
+  /** Tags of the request, in their order. */
   tags: string[];
+
+  /** Metadata of the request. */
   metadata: Record<string, string>;
+
+  /** When it is to leave; null for at once. */
   send_at: string | null;
+
+  /** When delivery is given up; null means after the time that the server allows. */
   expires_at: string | null;
+
+  /** Whether opening it is counted. */
   track_opens: boolean;
+
+  /** Whether following its links is counted. */
   track_clicks: boolean;
 
   /** True where delivery is simulated. */
@@ -505,48 +541,99 @@ export interface Message {
 
   /** The Message-ID of the mail. */
   rfc_message_id: string;
+
+  /** The newest event; null before there is one. */
   last_event: {
+    /** Kind of the event. */
     type: string;
 
     /** RFC 3339 in UTC, with milliseconds. */
     timestamp: string;
   } | null;
+
+  /** Opens and clicks. They change no status. */
   engagement: {
+    /** Times that a person opened it. */
     opens: number;
+
+    /** Times that a person followed a link in it. */
     clicks: number;
+
+    /** When it was opened first; null for never. */
     first_opened_at: string | null;
+
+    /** When it was opened last; null for never. */
     last_opened_at: string | null;
+
+    /** When a link was followed first; null for never. */
     first_clicked_at: string | null;
+
+    /** Times that a machine opened it, such as the image proxy of a mail provider. */
     bot_opens: number;
+
+    /** Times that a machine followed a link, such as a scanner. */
     bot_clicks: number;
   };
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** When it was accepted. */
   created_at: string;
 }
 
 /** The answer to a bulk send: one entry for each of `recipients`, in their order. */
 export interface Batch {
   object: 'batch';
+
+  /** Id of the bulk send. */
   id: string;
+
+  /** Entries that are messages now. */
   accepted: number;
+
+  /** Entries that were refused. */
   rejected: number;
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** When it was accepted. */
   created_at: string;
+
+  /** One line for each entry, in the order of the request. */
   data: {
+    /** Place of the entry in `recipients`, from 0. */
     index: number;
+
+    /** The recipient; null where the entry has none that can be read. */
     to: string | null;
+
+    /** Id of the message; null for a refused entry. */
     id: string | null;
+
+    /** Status of the message, or `rejected`. */
     status: string;
-    error: { code: string; message: string; field: string | null; request_id: string | null } | null;
+
+    /** Why the entry was refused; null for a message. */
+    error: {
+      /** Code of the error catalogue. */
+      code: string;
+
+      /** What is wrong, for people. */
+      message: string;
+
+      /** The member at fault, from the top of the request. */
+      field: string | null;
+
+      /** Id of the request. */
+      request_id: string | null;
+    } | null;
   }[];
 }
 
 /** A message with its recipients, attempts and events. */
 export interface MessageDetails {
   object: 'message';
+
+  /** Id of the message. */
   id: string;
+
+  /** Id of the bulk send that it came with; null for a single message. */
   batch_id: string | null;
 
   /** Delivery status; for a message, that of its `to` recipient. */
@@ -563,22 +650,52 @@ export interface MessageDetails {
     | 'canceled'
   >;
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** Since when it has this status. */
   status_at: string;
+
+  /** Sender, with its display name where it has one. */
   from: string;
+
+  /** The one main recipient. */
   to: string;
+
+  /** Further recipients, named in the mail. */
   cc: string[];
+
+  /** Further recipients, not named in the mail. */
   bcc: string[];
+
+  /** Where answers go; empty means to the sender. */
   reply_to: string[];
+
+  /** Subject line, as rendered. */
   subject: string;
+
+  /** Slug of the stream that it was sent on. */
   stream: string;
+
+  /** Id of the template that it was rendered from; null where there was none. */
   template_id: string | null;
+
+  /** Version of that template. */
   template_version: number | null;
+
+  /** Tags of the request, in their order. */
   tags: string[];
+
+  /** Metadata of the request. */
   metadata: Record<string, string>;
+
+  /** When it is to leave; null for at once. */
   send_at: string | null;
+
+  /** When delivery is given up; null means after the time that the server allows. */
   expires_at: string | null;
+
+  /** Whether opening it is counted. */
   track_opens: boolean;
+
+  /** Whether following its links is counted. */
   track_clicks: boolean;
 
   /** True where delivery is simulated. */
@@ -586,23 +703,41 @@ export interface MessageDetails {
 
   /** The Message-ID of the mail. */
   rfc_message_id: string;
+
+  /** The newest event; null before there is one. */
   last_event: {
+    /** Kind of the event. */
     type: string;
 
     /** RFC 3339 in UTC, with milliseconds. */
     timestamp: string;
   } | null;
+
+  /** Opens and clicks. They change no status. */
   engagement: {
+    /** Times that a person opened it. */
     opens: number;
+
+    /** Times that a person followed a link in it. */
     clicks: number;
+
+    /** When it was opened first; null for never. */
     first_opened_at: string | null;
+
+    /** When it was opened last; null for never. */
     last_opened_at: string | null;
+
+    /** When a link was followed first; null for never. */
     first_clicked_at: string | null;
+
+    /** Times that a machine opened it, such as the image proxy of a mail provider. */
     bot_opens: number;
+
+    /** Times that a machine followed a link, such as a scanner. */
     bot_clicks: number;
   };
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** When it was accepted. */
   created_at: string;
 
   /** Of the request that it came with, as the audit log names it. */
@@ -618,12 +753,21 @@ export interface MessageDetails {
   events: EventRecord[];
 
   /** With `expand=content`. */
-  content?: { html: string | null; text: string | null };
+  content?: {
+    /** HTML body. */
+    html: string | null;
+
+    /** Plain text body. */
+    text: string | null;
+  };
 }
 
 /** One recipient of a message, with a status of its own. */
 export interface Recipient {
+  /** The address. */
   email: string;
+
+  /** The member of the request that named it. */
   type: Open<'to' | 'cc' | 'bcc'>;
 
   /** Delivery status; for a message, that of its `to` recipient. */
@@ -640,17 +784,30 @@ export interface Recipient {
     | 'canceled'
   >;
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** Since when it has this status. */
   status_at: string;
+
+  /** Attempts so far. */
   attempt_count: number;
+
+  /** When it is tried next; null where nothing is planned. */
   next_attempt_at: string | null;
 
-  /** What the other side said last. */
+  /** What the receiving host said last. */
   smtp: {
+    /** Reply code, such as 250. */
     code: number | null;
+
+    /** Enhanced status code (RFC 3463), such as 2.0.0. */
     enhanced: string | null;
+
+    /** Text of the reply. */
     reply: string | null;
+
+    /** Host that replied. */
     mx: string | null;
+
+    /** Version of TLS; null for a connection without. */
     tls: string | null;
   } | null;
 }
@@ -658,57 +815,103 @@ export interface Recipient {
 /** One SMTP attempt: whom we asked, what was said, how long it took. */
 export interface Attempt {
   object: 'attempt';
+
+  /** Id of the attempt. */
   id: string;
+
+  /** The address that it was made for. */
   recipient: string;
+
+  /** The first attempt is 1. */
   number: number;
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** When it began. */
   started_at: string;
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** When it was over. */
   ended_at: string;
+
+  /** Host that was asked; null where none was reached. */
   mx: string | null;
+
+  /** Address of that host. */
   ip: string | null;
+
+  /** Name of the source that it was sent from, where sources have names. */
   source: string | null;
-  tls: { protocol: string; cipher: string; verified: boolean; policy: string } | null;
+
+  /** How the connection was encrypted; null where it was not. */
+  tls: {
+    /** Version of TLS. */
+    protocol: string;
+
+    /** Cipher suite. */
+    cipher: string;
+
+    /** Whether the certificate was good for the host. */
+    verified: boolean;
+
+    /** What the domain asks for: opportunistic, MTA-STS or DANE. */
+    policy: string;
+  } | null;
+
+  /** How long each step took. */
   timings_ms: {
-    /** Milliseconds. */
+    /** Milliseconds for looking up the host. */
     dns: number;
 
-    /** Milliseconds. */
+    /** Milliseconds for the connection. */
     connect: number;
 
-    /** Milliseconds. */
+    /** Milliseconds for the greeting. */
     banner: number;
 
-    /** Milliseconds. */
+    /** Milliseconds for the TLS handshake. */
     tls: number;
 
-    /** Milliseconds. */
+    /** Milliseconds for MAIL FROM. */
     mail: number;
 
-    /** Milliseconds. */
+    /** Milliseconds for RCPT TO. */
     rcpt: number;
 
-    /** Milliseconds. */
+    /** Milliseconds for DATA. */
     data: number;
 
-    /** Milliseconds. */
+    /** Milliseconds for the mail, up to the answer to its final dot. */
     dot: number;
   };
+
+  /** `uncertain`: the connection broke between the final dot and the answer. */
   outcome: Open<'accepted' | 'deferred' | 'refused' | 'uncertain'>;
+
+  /** Reply code; null where there was no reply. */
   smtp_code: number | null;
+
+  /** Enhanced status code (RFC 3463). */
   enhanced_code: string | null;
+
+  /** Text of the reply. */
   smtp_reply: string | null;
+
+  /** What kind of refusal it is; null for an accepted mail. */
   class: string | null;
+
+  /** Why it was refused, in one word. */
   reason: string | null;
+
+  /** When the next attempt is made; null for none. */
   next_attempt_at: string | null;
 }
 
 /** Something that happened to a message. Webhooks carry the same record. */
 export interface EventRecord {
   object: 'event';
+
+  /** Id of the event: the same wherever it is told, so that doubles can be dropped. */
   id: string;
+
+  /** Kind of the event. */
   type: Open<
     | 'sent'
     | 'delivered'
@@ -722,28 +925,51 @@ export interface EventRecord {
     | 'unsubscribed'
   >;
 
-  /** RFC 3339 in UTC, with milliseconds. */
+  /** When it happened. */
   timestamp: string;
 
   /** Ascends in the order in which events became visible; holes are normal. */
   sequence: number;
+
+  /** True for simulated mail. */
   test: boolean;
 
   /** The message and, in the member named after the type, what happened. */
   data: {
+    /** Id of the message. */
     message_id: string;
+
+    /** Id of the bulk send that the message came with; null for a single message. */
     batch_id: string | null;
+
+    /** The Message-ID of the mail. */
     rfc_message_id: string;
+
+    /** The address that it happened to. */
     recipient: string;
+
+    /** The member of the request that named it. */
     recipient_type: Open<'to' | 'cc' | 'bcc'>;
+
+    /** Address of the sender. */
     from: string;
+
+    /** Subject line of the message. */
     subject: string;
+
+    /** Id of the template of the message; null where there was none. */
     template_id: string | null;
+
+    /** Slug of the stream of the message. */
     stream: string;
+
+    /** Tags of the message. */
     tags: string[];
+
+    /** Metadata of the message. */
     metadata: Record<string, string>;
 
-    /** Delivery status; for a message, that of its `to` recipient. */
+    /** Status of the recipient after the event. */
     status: Open<
       | 'scheduled'
       | 'queued'
@@ -756,84 +982,222 @@ export interface EventRecord {
       | 'failed'
       | 'canceled'
     >;
-    sent?: { attempt: number; mx: string | null; sending_ip: string | null };
-    delivered?: {
-      mx: string | null;
-      ip: string | null;
-      smtp_code: number | null;
-      smtp_reply: string | null;
-      tls: string | null;
+
+    /** What happened, where `type` is `sent`. */
+    sent?: {
+      /** Number of the attempt. */
       attempt: number;
+
+      /** Host that is asked; null where that is not known yet. */
+      mx: string | null;
+
+      /** Address that it is sent from; null where that is not known yet. */
+      sending_ip: string | null;
+    };
+
+    /** What happened, where `type` is `delivered`. */
+    delivered?: {
+      /** Host that took it. */
+      mx: string | null;
+
+      /** Address of that host. */
+      ip: string | null;
+
+      /** Reply code of that host. */
+      smtp_code: number | null;
+
+      /** Text of its reply. */
+      smtp_reply: string | null;
+
+      /** Version of TLS; null for a connection without. */
+      tls: string | null;
+
+      /** Number of the attempt. */
+      attempt: number;
+
+      /** Milliseconds from acceptance to delivery. */
       queue_ms: number;
+
+      /** Whether a smarthost took it, which delivers it further. */
       via_relay: boolean;
     };
+
+    /** What happened, where `type` is `opened`. */
     opened?: {
+      /** Whether it is the first of this recipient. */
       first: boolean;
+
+      /** Address that it came from; null without the scope `event:engagement`. */
       ip: string | null;
+
+      /** Program that it came from; null without the scope `event:engagement`. */
       user_agent: string | null;
+
+      /** Mail program, where it can be told. */
       client: string | null;
+
+      /** Operating system, where it can be told. */
       os: string | null;
+
+      /** Kind of device, where it can be told. */
       device: string | null;
+
+      /** Whether a machine did it, and no person. */
       is_bot: boolean;
+
+      /** Which machine; null for a person. */
       bot: string | null;
     };
+
+    /** What happened, where `type` is `clicked`. */
     clicked?: {
+      /** Whether it is the first of this recipient. */
       first: boolean;
+
+      /** Where the link leads. */
       url: string;
+
+      /** Place of the link in the mail. */
       link_id: string;
+
+      /** Part of the mail that has the link. */
       part: Open<'html' | 'text'>;
+
+      /** Address that it came from; null without the scope `event:engagement`. */
       ip: string | null;
+
+      /** Program that it came from; null without the scope `event:engagement`. */
       user_agent: string | null;
+
+      /** Whether a machine did it, and no person. */
       is_bot: boolean;
+
+      /** Which machine; null for a person. */
       bot: string | null;
     };
+
+    /** What happened, where `type` is `bounced`. */
     bounced?: {
+      /** `hard`: the address is bad; `soft`: it was full or away for too long; `block`: the mail or its sender is not wanted. */
       class: Open<'hard' | 'soft' | 'block' | 'undetermined'>;
-      reason: string;
-      async: boolean;
-      smtp_code: number | null;
-      enhanced_code: string | null;
-      smtp_reply: string | null;
-      mx: string | null;
-      attempts: number;
-      suppression_added: boolean;
-    };
-    complained?: {
-      feedback_type: string;
-      source: string;
-      arrival_date: string | null;
-      user_agent: string | null;
-      suppression_added: boolean;
-    };
-    deferred?: {
-      attempt: number;
-      mx: string | null;
-      smtp_code: number | null;
-      enhanced_code: string | null;
-      smtp_reply: string | null;
+
+      /** Why, in one word. */
       reason: string;
 
-      /** RFC 3339 in UTC, with milliseconds. */
+      /** Whether it came later, by mail. */
+      async: boolean;
+
+      /** Reply code of the receiving host. */
+      smtp_code: number | null;
+
+      /** Enhanced status code (RFC 3463). */
+      enhanced_code: string | null;
+
+      /** Text of the reply. */
+      smtp_reply: string | null;
+
+      /** Host that refused it. */
+      mx: string | null;
+
+      /** Attempts that were made. */
+      attempts: number;
+
+      /** Whether the address is on the suppression list for it. */
+      suppression_added: boolean;
+    };
+
+    /** What happened, where `type` is `complained`. */
+    complained?: {
+      /** What kind of report it is, such as `abuse` (RFC 5965). */
+      feedback_type: string;
+
+      /** Who reported it. */
+      source: string;
+
+      /** When the mail arrived, as the report says. */
+      arrival_date: string | null;
+
+      /** Program that made the report. */
+      user_agent: string | null;
+
+      /** Whether the address is on the suppression list for it. */
+      suppression_added: boolean;
+    };
+
+    /** What happened, where `type` is `deferred`. */
+    deferred?: {
+      /** Number of the attempt. */
+      attempt: number;
+
+      /** Host that was asked. */
+      mx: string | null;
+
+      /** Reply code of the receiving host. */
+      smtp_code: number | null;
+
+      /** Enhanced status code (RFC 3463). */
+      enhanced_code: string | null;
+
+      /** Text of the reply. */
+      smtp_reply: string | null;
+
+      /** Why, in one word. */
+      reason: string;
+
+      /** When the next attempt is made. */
       next_attempt_at: string;
     };
-    suppressed?: { reason: string; suppression_id: string };
-    failed?: { reason: string; message: string };
-    unsubscribed?: { stream: string; method: Open<'one_click' | 'mailto' | 'page'> };
+
+    /** What happened, where `type` is `suppressed`. */
+    suppressed?: {
+      /** Why the address is on the suppression list. */
+      reason: string;
+
+      /** Id of the entry. */
+      suppression_id: string;
+    };
+
+    /** What happened, where `type` is `failed`. */
+    failed?: {
+      /** Why, in one word. */
+      reason: string;
+
+      /** Why, for people. */
+      message: string;
+    };
+
+    /** What happened, where `type` is `unsubscribed`. */
+    unsubscribed?: {
+      /** Slug of the stream that the recipient has left. */
+      stream: string;
+
+      /** How: the button of a mail program (RFC 8058), a mail, or our page. */
+      method: Open<'one_click' | 'mailto' | 'page'>;
+    };
   };
 }
 
 /** SMTP attempts, oldest first. */
 export interface AttemptList {
   object: 'list';
+
+  /** The attempts. */
   data: Attempt[];
 }
 
 /** What holds a message, and until when. */
 export interface Why {
   object: 'why';
+
+  /** Id of the message. */
   message_id: string;
+
+  /** One line for each recipient. */
   recipients: {
+    /** The recipient. */
     email: string;
+
+    /** Status of the recipient. */
     status: Open<
       | 'scheduled'
       | 'queued'
@@ -877,13 +1241,28 @@ export interface Why {
 /** The stored body of a message, without the bytes of its attachments. */
 export interface Content {
   object: 'content';
+
+  /** Id of the message. */
   message_id: string;
+
+  /** HTML body. */
   html: string | null;
+
+  /** Plain text body; one that is derived from the html is not stored. */
   text: string | null;
+
+  /** The attached files. */
   attachments: {
+    /** Name of the file. */
     filename: string;
+
+    /** Media type. */
     content_type: string;
+
+    /** What `cid:` in the html calls it. */
     content_id: string | null;
+
+    /** Whether it is shown within the mail. */
     disposition: Open<'attachment' | 'inline'>;
 
     /** Bytes. */
@@ -891,17 +1270,26 @@ export interface Content {
   }[];
 }
 
+/** Another time of sending. */
 export interface MessageChange {
   /** The new time, with offset, at most 30 days ahead. */
   send_at: string;
 }
 
-/** A bulk send, and what became of it. */
+/** A bulk send, with its messages by status. */
 export interface BatchStatus {
   object: 'batch';
+
+  /** Id of the bulk send. */
   id: string;
+
+  /** Entries that are messages. */
   accepted: number;
+
+  /** Entries that were refused. */
   rejected: number;
+
+  /** When it was accepted. */
   created_at: string;
 
   /** Messages by status; null in lists. */
@@ -911,16 +1299,22 @@ export interface BatchStatus {
 /** Mails that came back, oldest first. */
 export interface ReportList {
   object: 'list';
+
+  /** The reports. */
   data: Report[];
 }
 
 /** A mail that came back for a message. */
 export interface Report {
   object: 'report';
+
+  /** Id of the report. */
   id: string;
 
   /** What it was taken for; null while it has not been read. */
   kind: Open<'bounce' | 'delay' | 'complaint' | 'auto_reply' | 'unsubscribe' | 'report' | 'other'> | null;
+
+  /** When it came. */
   received_at: string;
 
   /** The recipient of the message that it is about. */
@@ -936,6 +1330,7 @@ export interface Report {
   verified: boolean;
 }
 
+/** A template that is to be made. It needs `html` or `text`. */
 export interface NewTemplate {
   /** A name of your own, accepted wherever an id is; unique in the account. */
   alias?: string | null | undefined;
@@ -992,22 +1387,53 @@ export interface NewTemplate {
 /** A mail to be filled in: Handlebars and Liquid, mixed as you like. */
 export interface Template {
   object: 'template';
+
+  /** Id of the template. */
   id: string;
+
+  /** A name of your own, accepted wherever an id is. */
   alias: string | null;
+
+  /** For people. */
   name: string;
+
+  /** Subject line. */
   subject: string | null;
+
+  /** Sender where a send names none. */
   from: string | null;
+
+  /** Where answers go. */
   reply_to: string[];
+
+  /** HTML body; null in lists. */
   html: string | null;
+
+  /** Plain text body; null in lists, and where it is derived from the html. */
   text: string | null;
+
+  /** Variables that are declared. */
   variables: {
+    /** As the template spells it. */
     name: string;
+
+    /** What a send must give. */
     type: Open<'string' | 'number' | 'boolean' | 'object' | 'array'>;
+
+    /** Whether a send without it is refused. */
     required: boolean;
+
+    /** What it is where a send does not give it. */
     default: unknown;
   }[];
+
+  /** For dates and numbers, where a send names none. */
   locale: string;
+
+  /** For dates, where a send names none. */
   timezone: string;
+
+  /** Whether sends are refused where a variable is missing. */
   strict_variables: boolean;
 
   /** The version shown. */
@@ -1018,11 +1444,18 @@ export interface Template {
 
   /** Whether the version shown is the one that sends use. */
   status: Open<'draft' | 'published'>;
+
+  /** When it was made. */
   created_at: string;
+
+  /** When it was changed last. */
   updated_at: string;
+
+  /** When a version was published last; null for never. */
   published_at: string | null;
 }
 
+/** What is to be rendered, and with what. */
 export interface RenderRequest {
   /** Id or alias; or give `subject`, `html` and `text` themselves. */
   template_id?: string | null | undefined;
@@ -1055,24 +1488,78 @@ export interface RenderRequest {
 /** What a template looks like with these variables, and what is wrong with it. */
 export interface Render {
   object: 'render';
+
+  /** Whether no part has a fault. */
   valid: boolean;
+
+  /** The subject line; null where there is none. */
   subject: {
+    /** What comes out; null where there is a fault. */
     rendered: string | null;
-    errors: { code: string; line: number | null; column: number | null; message: string }[];
+
+    /** Faults of this part. */
+    errors: {
+      /** Code of the error catalogue. */
+      code: string;
+
+      /** Line of the source, from 1. */
+      line: number | null;
+
+      /** Column of the line, from 1. */
+      column: number | null;
+
+      /** What is wrong, for people. */
+      message: string;
+    }[];
   } | null;
+
+  /** The HTML body; null where there is none. */
   html: {
+    /** What comes out; null where there is a fault. */
     rendered: string | null;
-    errors: { code: string; line: number | null; column: number | null; message: string }[];
+
+    /** Faults of this part. */
+    errors: {
+      /** Code of the error catalogue. */
+      code: string;
+
+      /** Line of the source, from 1. */
+      line: number | null;
+
+      /** Column of the line, from 1. */
+      column: number | null;
+
+      /** What is wrong, for people. */
+      message: string;
+    }[];
   } | null;
+
+  /** The plain text body; null where there is none. */
   text: {
+    /** What comes out; null where there is a fault. */
     rendered: string | null;
-    errors: { code: string; line: number | null; column: number | null; message: string }[];
+
+    /** Faults of this part. */
+    errors: {
+      /** Code of the error catalogue. */
+      code: string;
+
+      /** Line of the source, from 1. */
+      line: number | null;
+
+      /** Column of the line, from 1. */
+      column: number | null;
+
+      /** What is wrong, for people. */
+      message: string;
+    }[];
   } | null;
 
   /** Names that the template asks for. */
   variables: string[];
 }
 
+/** What is to be another; the rest stays, and null takes a member away. */
 export interface TemplateChange {
   /** A name of your own, accepted wherever an id is; unique in the account. */
   alias?: string | null | undefined;
@@ -1126,16 +1613,26 @@ export interface TemplateChange {
   publish?: boolean | null | undefined;
 }
 
+/** The versions of a template. */
 export interface TemplateVersions {
   object: 'list';
+
+  /** The versions, newest first. */
   data: {
     object: 'template_version';
+
+    /** Number of the version. */
     version: number;
+
+    /** Whether sends use it. */
     status: Open<'draft' | 'published' | 'superseded'>;
+
+    /** When it was made. */
     created_at: string;
   }[];
 }
 
+/** An endpoint that is to be registered. */
 export interface NewWebhook {
   /** https, on port 443 or from 1024 up, without user name and fragment. */
   url: string;
@@ -1185,9 +1682,17 @@ export interface NewWebhook {
 /** A new endpoint with its secret. */
 export interface CreatedWebhook {
   object: 'webhook';
+
+  /** Id of the endpoint. */
   id: string;
+
+  /** Where it is called. */
   url: string;
+
+  /** For people. */
   description: string;
+
+  /** Kinds of event that it is told of. */
   events: Open<
     | 'sent'
     | 'delivered'
@@ -1221,10 +1726,20 @@ export interface CreatedWebhook {
 
   /** `disabled`: by us, see `disabled_reason`. */
   status: Open<'active' | 'paused' | 'disabled'>;
+
+  /** Why it was disabled; null unless it is. */
   disabled_reason: string | null;
+
+  /** When a call was answered with 2xx last. */
   last_success_at: string | null;
+
+  /** When a call failed last. */
   last_failure_at: string | null;
+
+  /** When it was registered. */
   created_at: string;
+
+  /** When its settings were changed last. */
   updated_at: string;
 
   /** Signs the calls. `GET /v1/webhooks/{id}/secret` shows it again. */
@@ -1234,9 +1749,17 @@ export interface CreatedWebhook {
 /** An endpoint that is told of events. */
 export interface Webhook {
   object: 'webhook';
+
+  /** Id of the endpoint. */
   id: string;
+
+  /** Where it is called. */
   url: string;
+
+  /** For people. */
   description: string;
+
+  /** Kinds of event that it is told of. */
   events: Open<
     | 'sent'
     | 'delivered'
@@ -1270,13 +1793,24 @@ export interface Webhook {
 
   /** `disabled`: by us, see `disabled_reason`. */
   status: Open<'active' | 'paused' | 'disabled'>;
+
+  /** Why it was disabled; null unless it is. */
   disabled_reason: string | null;
+
+  /** When a call was answered with 2xx last. */
   last_success_at: string | null;
+
+  /** When a call failed last. */
   last_failure_at: string | null;
+
+  /** When it was registered. */
   created_at: string;
+
+  /** When its settings were changed last. */
   updated_at: string;
 }
 
+/** What is to be another; the rest stays. */
 export interface WebhookChanges {
   /** https, on port 443 or from 1024 up, without user name and fragment. */
   url?: string | undefined;
@@ -1326,30 +1860,58 @@ export interface WebhookChanges {
 /** What the calls of an endpoint are signed with. */
 export interface WebhookSecret {
   object: 'webhook_secret';
+
+  /** Id of the endpoint. */
   webhook_id: string;
+
+  /** Signs the calls from now on. */
   secret: string;
 
   /** Secrets that were replaced and still sign beside it. */
-  previous: { secret: string; expires_at: string }[];
+  previous: {
+    /** A secret that was replaced. */
+    secret: string;
+
+    /** Until then it signs as well. */
+    expires_at: string;
+  }[];
 }
 
 /** One attempt to tell an endpoint of an event. */
 export interface WebhookDelivery {
   object: 'webhook_delivery';
+
+  /** Id of the attempt. */
   id: string;
+
+  /** Id of the endpoint. */
   webhook_id: string;
+
+  /** Id of the event; also the `webhook-id` of the call. */
   event_id: string;
+
+  /** Kind of the event. */
   event_type: string;
+
+  /** Why it was called: an event, or somebody asked for it again. */
   cause: Open<'event' | 'resend' | 'replay' | 'test'>;
+
+  /** The first attempt is 1. */
   attempt: number;
+
+  /** When it was called. */
   at: string;
 
   /** How long the call took. */
   ms: number;
+
+  /** `delivered` for an answer with 2xx. */
   status: Open<'delivered' | 'failed'>;
 
   /** Null where there was no answer. */
   status_code: number | null;
+
+  /** What failed; null for a success. */
   error: string | null;
 
   /** The first 4 KiB of the answer; null without the scope `webhook:read`. */
@@ -1365,12 +1927,21 @@ export interface WebhookDelivery {
 /** An event that is on its way to an endpoint once more. */
 export interface WebhookResend {
   object: 'webhook_resend';
+
+  /** Id of the endpoint. */
   webhook_id: string;
+
+  /** Id of the event. */
   event_id: string;
+
+  /** Kind of the event. */
   event_type: string;
+
+  /** When it was queued. */
   queued_at: string;
 }
 
+/** Which sample is sent. */
 export interface WebhookTest {
   /** `delivered` where not given. */
   type?:
@@ -1387,6 +1958,7 @@ export interface WebhookTest {
     | undefined;
 }
 
+/** Which events are to be sent again. */
 export interface NewWebhookReplay {
   /** Events from this time on. */
   since: string;
@@ -1417,10 +1989,20 @@ export interface NewWebhookReplay {
 /** Events of a time that are sent to an endpoint again. */
 export interface WebhookReplay {
   object: 'webhook_replay';
+
+  /** Id of the replay. */
   id: string;
+
+  /** Id of the endpoint. */
   webhook_id: string;
+
+  /** Events from this time on. */
   since: string;
+
+  /** Events before this time. */
   until: string;
+
+  /** `failed` for what was not delivered, `all` for everything. */
   only: Open<'failed' | 'all'>;
 
   /** None means all that the endpoint is told of. */
@@ -1431,10 +2013,15 @@ export interface WebhookReplay {
 
   /** Events queued so far. */
   queued: number;
+
+  /** When it was asked for. */
   created_at: string;
+
+  /** When all of it was queued; null before. */
   finished_at: string | null;
 }
 
+/** An address that is not to be mailed, or many. */
 export interface NewSuppressions {
   /** One address. Not together with `emails`. */
   email?: string | undefined;
@@ -1444,6 +2031,8 @@ export interface NewSuppressions {
 
   /** `manual` where not given. */
   reason?: 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual' | undefined;
+
+  /** For people. */
   note?: string | undefined;
 
   /** Slug of the stream it is for; the whole account where not given. */
@@ -1456,8 +2045,14 @@ export interface NewSuppressions {
 /** An address that is not mailed. */
 export interface Suppression {
   object: 'suppression';
+
+  /** Id of the entry. */
   id: string;
+
+  /** The address. */
   email: string;
+
+  /** Why it is on the list. */
   reason: Open<'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual'>;
 
   /** `account`, or `stream:` and the slug of a stream. */
@@ -1465,57 +2060,126 @@ export interface Suppression {
 
   /** The message whose bounce or complaint made the entry. */
   source_message_id: string | null;
+
+  /** For people. */
   note: string | null;
+
+  /** When it was put on the list. */
   created_at: string;
+
+  /** Who put it there: a key, a person, or a bounce or complaint. */
   created_by: string;
 
   /** From then on the address is mailed again. */
   expires_at: string | null;
 }
 
-/** What became of each address, in the order of the request. */
+/** The result for each address, in the order of the request. */
 export interface SuppressionResults {
   object: 'list';
+
+  /** One line for each address, in the order of the request. */
   data: {
     /** Place in `emails`. */
     index: number;
+
+    /** The address as it was given. */
     email: string;
+
+    /** Id of the entry; null where it was refused. */
     id: string | null;
+
+    /** `existing`: it was on the list already. */
     result: Open<'created' | 'existing' | 'rejected'>;
-    error: { code: string; message: string; field: string | null; request_id: string } | null;
+
+    /** Why it was refused; null where it was not. */
+    error: {
+      /** Code of the error catalogue. */
+      code: string;
+
+      /** What is wrong, for people. */
+      message: string;
+
+      /** The member at fault, from the top of the request. */
+      field: string | null;
+
+      /** Id of the request. */
+      request_id: string | null;
+    } | null;
   }[];
 }
 
 /** A sending domain and the DNS records it needs. */
 export interface Domain {
   object: 'domain';
+
+  /** Id of the domain. */
   id: string;
+
+  /** The domain behind the `@` of the senders. */
   name: string;
 
   /** Mail is taken from a `verified` domain alone, also while `failing_since` is set. */
   status: Open<'pending' | 'verified' | 'failed'>;
 
+  /** Another account of this server has verified this name. This claim can only be verified when that one is gone. */
+  taken: boolean;
+
   /** The DNS records to publish, ready to paste. */
   records: {
+    /** What the record is for. */
     purpose: Open<'dkim' | 'spf' | 'return_path' | 'dmarc' | 'tracking' | 'mx'>;
+
+    /** Type of the DNS record. */
     type: string;
+
+    /** Name of the DNS record. */
     host: string;
+
+    /** What the record must say. */
     value: string;
+
+    /** Whether the domain can be verified without it. */
     required: boolean;
+
+    /** What the last check found. */
     status: Open<'ok' | 'missing' | 'wrong'>;
 
     /** What DNS answered at the last check. */
     found: string | null;
+
+    /** When it was looked up last. */
     checked_at: string | null;
   }[];
 
   /** An operator vouched for it: it is verified whatever DNS says, and its records are not checked. */
   trusted: boolean;
-  dkim: { selector: string; algorithm: string; state: Open<'active' | 'pending' | 'retiring'> }[];
+
+  /** Keys that sign mail from it, the oldest first. */
+  dkim: {
+    /** Name of the key in DNS, before `._domainkey`. */
+    selector: string;
+
+    /** How it signs. */
+    algorithm: string;
+
+    /** `pending` until DNS shows it; `retiring` when another has taken its place. */
+    state: Open<'active' | 'pending' | 'retiring'>;
+  }[];
+
+  /** Host that bounces go to. */
   return_path: string;
+
+  /** Whether opens are counted; null: as the account says. */
   track_opens: boolean | null;
+
+  /** Whether clicks are counted; null: as the account says. */
   track_clicks: boolean | null;
+
+  /** When it was added. */
   created_at: string;
+
+  /** When it was verified first; null for never. */
   verified_at: string | null;
 
   /** When DNS was asked last. A record with an older `checked_at` got no answer then. */
@@ -1528,6 +2192,7 @@ export interface Domain {
   refused_at: string | null;
 }
 
+/** A domain to send from. */
 export interface NewDomain {
   /** The domain behind the `@` of the senders. */
   name: string;
@@ -1542,6 +2207,7 @@ export interface NewDomain {
   track_clicks?: boolean | null | undefined;
 }
 
+/** What is to be another; the rest stays. */
 export interface DomainChanges {
   /** Null: as the account says. */
   track_opens?: boolean | null | undefined;
@@ -1556,12 +2222,20 @@ export interface DomainChanges {
 /** An API key, without its secret. */
 export interface Key {
   object: 'key';
+
+  /** Id of the key. */
   id: string;
+
+  /** For people. */
   name: string;
+
+  /** Mail of a `test` key is simulated. */
   mode: Open<'live' | 'test'>;
 
   /** The part of the key that is not secret. */
   prefix: string;
+
+  /** What it may do. */
   scopes: string[];
 
   /** Sending domains it is restricted to; none means all. */
@@ -1569,8 +2243,14 @@ export interface Key {
 
   /** Addresses and ranges it may be used from; none means any. */
   allowed_ips: string[];
+
+  /** When it ends by itself; null for never. */
   expires_at: string | null;
+
+  /** When it was used last; null for never. */
   last_used_at: string | null;
+
+  /** Address that it was used from last. */
   last_used_ip: string | null;
 
   /** Method and path, or `SMTP`. */
@@ -1578,16 +2258,23 @@ export interface Key {
 
   /** Uses in the last 24 hours, to the hour. */
   requests_24h: number;
+
+  /** When it was made. */
   created_at: string;
+
+  /** Who made it: another key, a person or the operator. */
   created_by: string;
 
   /** May lie in the future: then the key is good until that time. */
   revoked_at: string | null;
 }
 
+/** A key that is to be made. */
 export interface NewKey {
   /** For people. */
   name: string;
+
+  /** What it may do. */
   scopes: readonly (
     | 'send'
     | 'campaign'
@@ -1646,12 +2333,20 @@ export interface NewKey {
 /** A new API key with its secret. */
 export interface CreatedKey {
   object: 'key';
+
+  /** Id of the key. */
   id: string;
+
+  /** For people. */
   name: string;
+
+  /** Mail of a `test` key is simulated. */
   mode: Open<'live' | 'test'>;
 
   /** The part of the key that is not secret. */
   prefix: string;
+
+  /** What it may do. */
   scopes: string[];
 
   /** Sending domains it is restricted to; none means all. */
@@ -1659,8 +2354,14 @@ export interface CreatedKey {
 
   /** Addresses and ranges it may be used from; none means any. */
   allowed_ips: string[];
+
+  /** When it ends by itself; null for never. */
   expires_at: string | null;
+
+  /** When it was used last; null for never. */
   last_used_at: string | null;
+
+  /** Address that it was used from last. */
   last_used_ip: string | null;
 
   /** Method and path, or `SMTP`. */
@@ -1668,7 +2369,11 @@ export interface CreatedKey {
 
   /** Uses in the last 24 hours, to the hour. */
   requests_24h: number;
+
+  /** When it was made. */
   created_at: string;
+
+  /** Who made it: another key, a person or the operator. */
   created_by: string;
 
   /** May lie in the future: then the key is good until that time. */
@@ -1678,9 +2383,12 @@ export interface CreatedKey {
   key: string;
 }
 
+/** What is to be another; the rest stays. */
 export interface KeyChanges {
   /** For people. */
   name?: string | undefined;
+
+  /** What it may do. */
   scopes?:
     | readonly (
         | 'send'
@@ -1726,24 +2434,41 @@ export interface KeyChanges {
 /** A kind of mail that is kept apart. */
 export interface Stream {
   object: 'stream';
+
+  /** Id of the stream. */
   id: string;
+
+  /** What mails call it. */
   slug: string;
+
+  /** For people. */
   name: string;
+
+  /** Recipients can unsubscribe from mail of a `broadcast` stream. */
   type: Open<'transactional' | 'broadcast'>;
+
+  /** Name of the sources it is sent from. */
   pool: string;
+
+  /** 0 goes first. */
   priority: number;
 
   /** While it is, nothing is accepted for it and what waits is held. */
   paused: boolean;
+
+  /** When it was made. */
   created_at: string;
 }
 
+/** A stream that is to be made. */
 export interface NewStream {
   /** What mails call it: lower-case letters, digits and hyphens. */
   slug: string;
 
   /** For people. */
   name: string;
+
+  /** Recipients can unsubscribe from mail of a `broadcast` stream. */
   type: 'transactional' | 'broadcast';
 
   /** Name of the sources it is sent from; the default pool where the server has none of that name. */
@@ -1753,6 +2478,7 @@ export interface NewStream {
   priority?: number | undefined;
 }
 
+/** What is to be another; the rest stays. */
 export interface StreamChanges {
   /** For people. */
   name?: string | undefined;
@@ -1762,6 +2488,8 @@ export interface StreamChanges {
 
   /** 0 goes first; 1 gets every fifth turn while mail of 0 waits. */
   priority?: number | undefined;
+
+  /** While it is, nothing is accepted for it and what waits is held. */
   paused?: boolean | undefined;
 }
 
@@ -1786,8 +2514,13 @@ export interface Settings {
     /** Days that events are kept. */
     events_days: number;
   };
+
+  /** Name of the plan, which the operator chooses. */
   plan: string;
+
+  /** What the plan and the server allow. */
   limits: {
+    /** Requests a minute over all keys. */
     requests_per_minute: number | null;
 
     /** Recipients accepted a UTC day; null means no limit. */
@@ -1801,13 +2534,28 @@ export interface Settings {
 
     /** Entries of one bulk send. */
     bulk_recipients: number;
+
+    /** Attachments of one message. */
     attachments: number;
+
+    /** Bytes of one message, encoded. */
     message_bytes: number;
+
+    /** Bytes of the body of one request. */
     body_bytes: number;
   };
-  usage: { mails_today: number; mails_this_month: number };
+
+  /** How much of the quotas is used. */
+  usage: {
+    /** Recipients accepted since midnight, UTC. */
+    mails_today: number;
+
+    /** Recipients accepted since the first of the month, UTC. */
+    mails_this_month: number;
+  };
 }
 
+/** What is to be another; the rest stays. */
 export interface SettingsChanges {
   /** Null goes back to the default, false. */
   track_opens?: boolean | null | undefined;
@@ -1818,8 +2566,13 @@ export interface SettingsChanges {
   /** At most what the server keeps; null goes back to the server's own. */
   retention?:
     | {
+        /** Days that html, text and attachments are kept. */
         content_days?: number | null | undefined;
+
+        /** Days that messages and their attempts are kept. */
         messages_days?: number | null | undefined;
+
+        /** Days that events are kept. */
         events_days?: number | null | undefined;
       }
     | undefined;
@@ -1828,11 +2581,21 @@ export interface SettingsChanges {
 /** Numbers of a range of time. */
 export interface Stats {
   object: 'stats';
+
+  /** What a line is for. */
   bucket: Open<'hour' | 'day' | 'total'>;
+
+  /** What is told apart. */
   by: Open<'stream' | 'tag' | 'domain' | 'provider' | 'template'> | null;
+
+  /** Begin of the range, rounded. */
   since: string;
+
+  /** End of the range, rounded. */
   until: string;
   total: StatCounts;
+
+  /** Parts of the total. */
   rates: {
     /** Delivered by sent. Between 0 and 1; null where nothing was sent. */
     delivered: number | null;
@@ -1849,6 +2612,8 @@ export interface Stats {
     /** Recipients who clicked by delivered. Between 0 and 1; null where nothing was sent. */
     clicked: number | null;
   };
+
+  /** The lines, oldest first. */
   data: {
     /** Begin of the hour or day (UTC); of the range where the bucket is `total`. */
     at: string;
@@ -1861,35 +2626,78 @@ export interface Stats {
 
 /** Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number. */
 export interface StatCounts {
+  /** Recipients whose first attempt began. */
   sent: number;
+
+  /** Recipients whose mail was taken. */
   delivered: number;
+
+  /** Attempts that failed for now. */
   deferred: number;
+
+  /** Recipients who could not be reached. */
   bounced: number;
+
+  /** Of these, bad addresses. */
   bounced_hard: number;
+
+  /** Of these, mailboxes that were full or away for too long. */
   bounced_soft: number;
+
+  /** Of these, mail that was not wanted. */
   bounced_block: number;
+
+  /** Recipients who complained. */
   complained: number;
+
+  /** Recipients who were not mailed, as they are on the suppression list. */
   suppressed: number;
+
+  /** Recipients whose mail could not be built. */
   failed: number;
+
+  /** Opens by people. */
   opened: number;
+
+  /** Recipients who opened. */
   unique_opened: number;
+
+  /** Opens by machines. */
   machine_opened: number;
+
+  /** Clicks by people. */
   clicked: number;
+
+  /** Recipients who clicked. */
   unique_clicked: number;
+
+  /** Clicks by machines. */
   machine_clicked: number;
+
+  /** Recipients who unsubscribed. */
   unsubscribed: number;
 }
 
 /** One use of a key. */
 export interface AuditEntry {
   object: 'audit_entry';
+
+  /** Id of the entry. */
   id: string;
+
+  /** When it was. */
   at: string;
+
+  /** Id of the key; null for what a person or the operator did. */
   key_id: string | null;
 
   /** `key:` and the name of the key, `member:` and the address of a person, `operator`, or `webhook:` and the id of an endpoint that was disabled. */
   actor: string;
+
+  /** Address that it came from. */
   ip: string | null;
+
+  /** HTTP method, or `CLI` for a command. */
   method: string;
 
   /** The path as the description names it, such as `/v1/messages/{id}`. */
@@ -1897,13 +2705,23 @@ export interface AuditEntry {
 
   /** HTTP status of the answer. */
   status: number;
+
+  /** How it ended. */
   result: Open<'ok' | 'refused' | 'failed' | 'idempotency_mismatch'>;
+
+  /** Code of the error catalogue; null for a success. */
   error_code: string | null;
+
+  /** Id of the request. */
   request_id: string;
 
   /** How long it took, in milliseconds. */
   ms: number;
+
+  /** Whether an earlier answer was given again. */
   idempotency_replayed: boolean;
+
+  /** Program that asked, as it called itself. */
   user_agent: string | null;
 }
 
@@ -1924,7 +2742,7 @@ export interface Operations {
       /** Cursor: the entries before it. Not together with `after`. */
       before?: string | undefined;
 
-      /** Statuses, separated by commas. */
+      /** Statuses, separated by commas or one by one. */
       status?:
         | readonly (
             | 'scheduled'
@@ -1949,17 +2767,25 @@ export interface Operations {
       /** Beginnings of words of the subject; looks 30 days back unless `created_after` says otherwise. */
       subject?: string | undefined;
 
-      /** Tag; repeat it for several, which must all be there. */
+      /** Tags, separated by commas or one by one, which must all be there. */
       tag?: readonly string[] | undefined;
 
       /** `metadata[order]=17`: exact values. */
       metadata?: Readonly<Record<string, string>> | undefined;
+
+      /** Messages of this template, by its id. */
       template_id?: string | undefined;
+
+      /** Messages of this bulk send. */
       batch_id?: string | undefined;
+
+      /** Messages of this stream. */
       stream?: string | undefined;
 
       /** The sending domain. */
       domain?: string | undefined;
+
+      /** The Message-ID of the mail, with its brackets or without. */
       rfc_message_id?: string | undefined;
 
       /** The request that the messages came with, as `X-Request-Id` of its answer names it. */
@@ -1970,8 +2796,14 @@ export interface Operations {
 
       /** Before this time. */
       created_before?: string | undefined;
+
+      /** Whether a person has opened it. */
       opened?: boolean | undefined;
+
+      /** Whether a person has followed a link of it. */
       clicked?: boolean | undefined;
+
+      /** `true` for simulated mail, `false` for real mail. */
       test?: boolean | undefined;
 
       /** Newest first (the default) or oldest first. */
@@ -2172,7 +3004,7 @@ export interface Operations {
       /** Cursor or event id: the events before it; `end` for the newest ones. Not together with `after`. */
       before?: string | undefined;
 
-      /** Kinds, separated by commas. Without it: sent, delivered, opened, clicked, bounced, complained. */
+      /** Kinds, separated by commas or one by one. Without it: sent, delivered, opened, clicked, bounced, complained. */
       type?:
         | readonly (
             | 'sent'
@@ -2187,9 +3019,17 @@ export interface Operations {
             | 'unsubscribed'
           )[]
         | undefined;
+
+      /** Events of this message. */
       message_id?: string | undefined;
+
+      /** Events of this address. */
       recipient?: string | undefined;
+
+      /** Events of this bulk send. */
       batch_id?: string | undefined;
+
+      /** Events of messages with this tag. */
       tag?: string | undefined;
 
       /** From this time on. */
@@ -2197,6 +3037,8 @@ export interface Operations {
 
       /** Before this time. */
       occurred_before?: string | undefined;
+
+      /** `true` for simulated mail, `false` for real mail. */
       test?: boolean | undefined;
 
       /** Seconds to wait for an event when there is none yet. */
@@ -2219,6 +3061,8 @@ export interface Operations {
 
       /** Cursor: the entries before it. Not together with `after`. */
       before?: string | undefined;
+
+      /** Only entries with this reason. */
       reason?: 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual' | undefined;
 
       /** Only entries for this stream. */
@@ -2364,7 +3208,11 @@ export interface Operations {
 
       /** Tell these apart, the 100 with the most mail. */
       by?: 'stream' | 'tag' | 'domain' | 'provider' | 'template' | undefined;
+
+      /** Mail of this stream. */
       stream?: string | undefined;
+
+      /** Mail with this tag. */
       tag?: string | undefined;
 
       /** The sending domain. */
@@ -2413,6 +3261,8 @@ export interface Operations {
 
       /** Cursor: the entries before it. Not together with `after`. */
       before?: string | undefined;
+
+      /** Uses of this key. */
       key_id?: string | undefined;
 
       /** `key:` and the name of a key, `member:` and an address, or `operator`. */
@@ -2426,9 +3276,17 @@ export interface Operations {
 
       /** As the entries show it. */
       endpoint?: string | undefined;
+
+      /** HTTP status of the answer. */
       status?: number | undefined;
+
+      /** How it ended. */
       result?: 'ok' | 'refused' | 'failed' | 'idempotency_mismatch' | undefined;
+
+      /** Address that it came from. */
       ip?: string | undefined;
+
+      /** The entry of this request. */
       request_id?: string | undefined;
 
       /** From this time on. */
@@ -2439,6 +3297,9 @@ export interface Operations {
     };
     answer: Page<AuditEntry>;
   };
+
+  /** Download the TypeScript client */
+  getClientPackage: { answer: undefined };
 
   /** Read this document */
   getOpenapi: { answer: Record<string, unknown> };

@@ -2,9 +2,6 @@
 
 export type Query = Readonly<Record<string, unknown>>;
 
-/** Lists that are sent as a repeated parameter; all others are joined by commas, which a tag may not be split at. */
-const repeated: ReadonlySet<string> = new Set(['tag']);
-
 /** A path with its parts encoded. Throws a TypeError for a part that would lead somewhere else. */
 export function at(words: TemplateStringsArray, ...parts: readonly string[]): string {
   return words.reduce((path, word, index) => `${path}${segment(parts[index - 1])}${word}`);
@@ -25,10 +22,7 @@ export function search(query: Query = {}): string {
 
 function pairsOf(name: string, value: unknown): [string, string][] {
   if (value === undefined || value === null) return [];
-  if (Array.isArray(value)) {
-    const all = value.map(String);
-    return repeated.has(name) ? all.map((one) => [name, one]) : all.length === 0 ? [] : [[name, all.join(',')]];
-  }
+  if (Array.isArray(value)) return value.map((one) => [name, String(one)]);
   if (value instanceof Date) return [[name, value.toISOString()]];
   if (typeof value === 'object') return Object.entries(value).flatMap(([key, one]) => pairsOf(`${name}[${key}]`, one));
   return [[name, typeof value === 'string' ? value : JSON.stringify(value)]];

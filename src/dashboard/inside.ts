@@ -105,6 +105,7 @@ function callOf({ clock }: InsideDeps, route: Route, asking: Asking, asked: Aske
       json: (asked.body ?? {}) as JsonObject,
       form: '',
       checked: null,
+      rounded: [],
       bodyBytes: 0,
       caller,
       requestId,

@@ -11,7 +11,7 @@ import type { Keyring } from '../base/keyring.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import type { DkimSigner } from '../mail/dkim/sign.ts';
 import type { Database } from '../storage/database.ts';
-import type { DkimKeyRow } from '../storage/tables.ts';
+import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
 import { sealPurpose } from './dkim-key.ts';
 import { createSignSlots, type SignSlots } from './sign-slots.ts';
 
@@ -21,8 +21,11 @@ export type SignersAnswer =
   | { kind: 'unavailable'; why: string };
 
 export interface DkimSigners {
-  /** The signers of the active keys of exactly this domain, RSA first. `order`: 0 for transactional mail, 1 for broadcasts. */
-  signersFor(domainName: string, order?: 0 | 1): Promise<SignersAnswer>;
+  /**
+   * The signers of the active keys of exactly this domain of this account, RSA first. Null stands for the operator, whose mail has the
+   * keys of the account that has verified the name. `order`: 0 for transactional mail, 1 for broadcasts.
+   */
+  signersFor(accountId: string | null, domainName: string, order?: 0 | 1): Promise<SignersAnswer>;
   /** The domain's keys have changed. */
   forget(domainName: string): void;
 }
@@ -33,15 +36,19 @@ const FRESH_MS = 5000;
 
 export function createDkimSigners(deps: { db: Pick<Database, 'fast'>; keyring: Keyring; clock: Clock }): DkimSigners {
   const slots = createSignSlots(availableParallelism());
-  const cache = createLookUpCache<Loaded>(
+  const cache = createLookUpCache<readonly Claim[]>(
     deps,
-    { max: MOST_CACHED, freshMs: FRESH_MS, keep: ({ kind }) => kind === 'ready' },
+    { max: MOST_CACHED, freshMs: FRESH_MS, keep: (claims) => claims.some(({ keys }) => keys.kind === 'ready') },
     (name, before) => load(deps, slots, name, before),
   );
   return {
-    async signersFor(domainName, order = 0) {
-      const loaded = await cache.get(domainName);
-      return loaded.kind === 'ready' ? loaded.answers[order] : loaded;
+    async signersFor(accountId, domainName, order = 0) {
+      const claims = await cache.get(domainName);
+      const keys = claims.find((claim) =>
+        accountId === null ? claim.isVerified : claim.accountId === accountId,
+      )?.keys;
+      if (keys === undefined) return { kind: 'unavailable', why: `${domainName} has no active DKIM key` };
+      return keys.kind === 'ready' ? keys.answers[order] : keys;
     },
     forget(domainName) {
       cache.forget(domainName);
@@ -53,20 +60,42 @@ type Loaded =
   | { kind: 'ready'; keyIds: string; answers: readonly [SignersAnswer, SignersAnswer] }
   | { kind: 'unavailable'; why: string };
 
+/** The keys that one account has for the name; several accounts may claim it. */
+interface Claim {
+  accountId: string;
+  isVerified: boolean;
+  keys: Loaded;
+}
+
 type KeyRow = Pick<DkimKeyRow, 'id' | 'selector' | 'algorithm' | 'private_key_sealed'>;
+type ClaimedKeyRow = KeyRow & Pick<DomainRow, 'account_id' | 'status'>;
 
 const activeKeys = `
-  SELECT k.id, k.selector, k.algorithm, k.private_key_sealed FROM dkim_keys k JOIN domains d ON d.id = k.domain_id
+  SELECT d.account_id, d.status, k.id, k.selector, k.algorithm, k.private_key_sealed
+  FROM dkim_keys k JOIN domains d ON d.id = k.domain_id
   WHERE d.name = ? AND k.state = 'active' ORDER BY k.algorithm DESC, k.id`;
 
 async function load(
   { db, keyring }: { db: Pick<Database, 'fast'>; keyring: Keyring },
   slots: SignSlots,
   domain: string,
+  before: readonly Claim[] | undefined,
+): Promise<readonly Claim[]> {
+  const rows = await db.fast.all<ClaimedKeyRow>(activeKeys, [domain]);
+  const accounts = new Map(rows.map((row) => [row.account_id, row.status === 'verified']));
+  return [...accounts].map(([accountId, isVerified]) => {
+    const own = rows.filter(({ account_id }) => account_id === accountId);
+    const loadedBefore = before?.find((claim) => claim.accountId === accountId)?.keys;
+    return { accountId, isVerified, keys: open({ keyring, slots }, domain, own, loadedBefore) };
+  });
+}
+
+function open(
+  { keyring, slots }: { keyring: Keyring; slots: SignSlots },
+  domain: string,
+  rows: readonly KeyRow[],
   before: Loaded | undefined,
-): Promise<Loaded> {
-  const rows = await db.fast.all<KeyRow>(activeKeys, [domain]);
-  if (rows.length === 0) return { kind: 'unavailable', why: `${domain} has no active DKIM key` };
+): Loaded {
   const keyIds = rows.map(({ id }) => id).join(' ');
   if (before?.kind === 'ready' && before.keyIds === keyIds) return before;
   const opened: { row: KeyRow; key: KeyObject }[] = [];

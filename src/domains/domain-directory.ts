@@ -5,21 +5,29 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import type { Database } from '../storage/database.ts';
 import type { DomainRow } from '../storage/tables.ts';
 import { lostChecks, storedChecks } from './domain-record.ts';
+import { PRINCIPAL_FIRST } from './domain-store.ts';
 import { lostText } from './lost-records.ts';
 
 export type SendingDomain = Pick<
   DomainRow,
   'id' | 'account_id' | 'name' | 'status' | 'return_path' | 'track_opens' | 'track_clicks' | 'refused_at'
 > & {
-  /** Which required records are missing or wrong, in words; null where it was never verified, or is. */
-  lost: string | null;
+  /** Another account has verified the name. */
+  taken: boolean;
+  /** Why mail from it is refused that was taken before, or would be if the name were free, in words; null where there is no such reason. */
+  because: string | null;
   /** The host of its own that DNS led to us at the last check, or null. */
   tracking_host: string | null;
 };
 
 export interface DomainDirectory {
-  /** The domain with exactly this name (A-labels, lower case), or null. */
+  /**
+   * The domain with exactly this name (A-labels, lower case), or null: where several accounts claim the name, that of the account that
+   * has verified it, or had it last.
+   */
   find(name: string): Promise<SendingDomain | null>;
+  /** The domain of this account with exactly this name, or null. Mail of an account is only ever judged by its own domain. */
+  findOf(accountId: string, name: string): Promise<SendingDomain | null>;
   /** True where the account may send from this very name: a domain says nothing about those below it. */
   isVerified(accountId: string, name: string): Promise<boolean>;
   /** Why mail from a domain of the account that was verified once is refused now; null where there is no such reason. */
@@ -34,37 +42,32 @@ const MOST_CACHED = 10_000;
 /** A change by another process may take this long to be seen, in milliseconds. */
 const FRESH_MS = 1000;
 
+type Claim = Omit<SendingDomain, 'taken' | 'because' | 'tracking_host'> &
+  Pick<DomainRow, 'records_json' | 'verified_at'>;
+
 export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock: Clock }): DomainDirectory {
-  const cache = createLookUpCache<SendingDomain | null>(
+  const cache = createLookUpCache<readonly SendingDomain[]>(
     deps,
-    { max: MOST_CACHED, freshMs: FRESH_MS, keep: (domain) => domain !== null },
+    { max: MOST_CACHED, freshMs: FRESH_MS, keep: (domains) => domains.length > 0 },
     async (name) => {
-      const [row] = await deps.db.fast.all<
-        Omit<SendingDomain, 'tracking_host' | 'lost'> & Pick<DomainRow, 'records_json' | 'verified_at'>
-      >(
+      const rows = await deps.db.fast.all<Claim>(
         `SELECT id, account_id, name, status, return_path, track_opens, track_clicks, refused_at, records_json, verified_at
-         FROM domains WHERE name = ?`,
+         FROM domains WHERE name = ? ORDER BY ${PRINCIPAL_FIRST}`,
         [name],
       );
-      if (row === undefined) return null;
-      const { records_json, verified_at, ...domain } = row;
-      const isLost = domain.status !== 'verified' && verified_at !== null;
-      const tracking = storedChecks({ records_json }).find(
-        ({ purpose, status }) => purpose === 'tracking' && status === 'ok',
-      );
-      const lost = isLost ? lostText(lostChecks({ records_json })) : null;
-      return { ...domain, lost, tracking_host: tracking?.host ?? null };
+      const isOwned = rows[0]?.status === 'verified';
+      return rows.map((row) => sendingDomain(row, isOwned));
     },
   );
+  const findOf = async (accountId: string, name: string): Promise<SendingDomain | null> =>
+    (await cache.get(name)).find(({ account_id }) => account_id === accountId) ?? null;
   return {
-    find: (name) => cache.get(name),
-    async isVerified(accountId, name) {
-      const domain = await cache.get(name);
-      return domain?.account_id === accountId && domain.status === 'verified';
-    },
+    find: async (name) => (await cache.get(name))[0] ?? null,
+    findOf,
+    isVerified: async (accountId, name) => (await findOf(accountId, name))?.status === 'verified',
     async whyRefused(accountId, name) {
-      const domain = await cache.get(name);
-      return domain?.account_id === accountId ? refusalOf(domain) : null;
+      const domain = await findOf(accountId, name);
+      return domain === null ? null : refusalOf(domain);
     },
     async isReturnPath(host) {
       const rows = await deps.db.fast.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
@@ -76,12 +79,23 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock:
   };
 }
 
-/** `mail from acme.example is refused since ..., because the SPF record at rp.acme.example is missing`; null where it was not verified before. */
+function sendingDomain({ records_json, verified_at, ...domain }: Claim, isOwned: boolean): SendingDomain {
+  const tracking = storedChecks({ records_json }).find(
+    ({ purpose, status }) => purpose === 'tracking' && status === 'ok',
+  );
+  const isVerified = domain.status === 'verified';
+  const taken = isOwned && !isVerified;
+  const lost = isVerified || verified_at === null ? null : lostText(lostChecks({ records_json }));
+  const because = taken ? 'another account of this server has verified the name' : lost;
+  return { ...domain, taken, because, tracking_host: tracking?.host ?? null };
+}
+
+/** `mail from acme.example is refused since ..., because the SPF record at rp.acme.example is missing`; null where there is no reason to tell. */
 export function refusalOf({
   name,
-  lost,
+  because,
   refused_at,
-}: Pick<SendingDomain, 'name' | 'lost' | 'refused_at'>): string | null {
-  if (lost === null) return null;
-  return `mail from ${name} is refused${refused_at === null ? '' : ` since ${rfc3339(refused_at)}`}, because ${lost}`;
+}: Pick<SendingDomain, 'name' | 'because' | 'refused_at'>): string | null {
+  if (because === null) return null;
+  return `mail from ${name} is refused${refused_at === null ? '' : ` since ${rfc3339(refused_at)}`}, because ${because}`;
 }

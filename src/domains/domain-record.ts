@@ -7,6 +7,8 @@ import { wantedRecords, type Comparison, type DnsRecord } from './dns-records.ts
 export interface DomainWithKeys {
   row: DomainRow;
   keys: readonly DkimKeyRow[];
+  /** Another account has verified this name; absent means no. */
+  taken?: boolean;
 }
 
 /** What a check found for one record; stored as JSON in domains.records_json. */
@@ -24,6 +26,7 @@ export interface DomainRecord {
   id: string;
   name: string;
   status: DomainRow['status'];
+  taken: boolean;
   records: (DnsRecord & Comparison & { checked_at: string | null })[];
   trusted: boolean;
   dkim: { selector: string; algorithm: DkimKeyRow['algorithm']; state: DkimKeyRow['state'] }[];
@@ -72,6 +75,7 @@ export function toDomainRecord(
     id: row.id,
     name: row.name,
     status: row.status,
+    taken: domain.taken === true,
     records: recordsOf(domain, hostname, trackingTarget).map((record) => {
       const check = checkOf(checks, record);
       return {

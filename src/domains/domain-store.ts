@@ -1,7 +1,9 @@
 /** Sending domains in the database: added with their DKIM keys, listed, found, their keys rotated. */
+import { parse } from 'tldts';
 import type { Clock } from '../base/clock.ts';
 import { isId, newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
+import { isProviderDomain } from '../base/mailbox-providers.ts';
 import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -65,16 +67,36 @@ export async function addDomain(
     state: wish.trusted === true ? 'active' : 'pending',
     taken: [],
   });
-  const isNew = await deps.db.commit.transact(async (tx) => {
-    const same = await tx.all('SELECT id FROM domains WHERE name = ?', [row.name]);
-    if (same.length > 0) return false;
+  await deps.db.commit.transact(async (tx) => {
+    const [same] = await tx.all<Pick<DomainRow, 'account_id'>>(
+      `SELECT account_id FROM domains WHERE name = ? AND (account_id = ? OR status = 'verified') LIMIT 1`,
+      [row.name, row.account_id],
+    );
+    if (same !== undefined) throw addedAlready(row, same.account_id === row.account_id);
+    if (row.status === 'verified') await endClaims(tx, row);
     await insertRows(tx, [{ domains: [row], dkim_keys: keys }, together({ row, keys })]);
-    return true;
   });
-  if (!isNew) throw new Problem('already_exists', `the domain ${row.name} was added already`, { field: 'name' });
   deps.changed?.(row.name);
   return { row, keys };
 }
+
+function addedAlready({ name }: DomainRow, isOwn: boolean): Problem {
+  const why = isOwn
+    ? `The domain ${name} was added already. Use the one that is there.`
+    : `The domain ${name} is verified by another account of this server. Remove it there first, or ask the operator.`;
+  return new Problem('already_exists', why, { field: 'name' });
+}
+
+/**
+ * Several accounts may claim a name; who shows by DNS that it is theirs has it. The claims of others fail then, and are told so by
+ * `taken`. Nothing is deleted: where the name becomes free again they can be verified.
+ */
+export async function endClaims(tx: Connection, { name, id }: Pick<DomainRow, 'name' | 'id'>): Promise<void> {
+  await tx.run(`UPDATE domains SET status = 'failed' WHERE name = ? AND id <> ? AND status = 'pending'`, [name, id]);
+}
+
+/** Of several claims of a name, the one that a look-up by name alone means: that of the account that has it, or had it last. */
+export const PRINCIPAL_FIRST = `status = 'verified' DESC, verified_at IS NULL, created_at, id`;
 
 /** Throws `not_found`. */
 export async function findDomain(
@@ -85,7 +107,7 @@ export async function findDomain(
   // No domain name can look like an id: those have a `_`.
   query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: spelled(nameOrId) });
   if (accountId !== null) query.andWhere({ account_id: accountId });
-  const [found] = await withKeys(db, await query);
+  const [found] = await withKeys(db, await query.orderByRaw(PRINCIPAL_FIRST).limit(1));
   if (found === undefined) throw noSuchDomain();
   return found;
 }
@@ -126,22 +148,30 @@ export async function rotateDkim(
   const { row, keys } = await findDomain(deps, ref);
   // Ed25519 records are not required, so such a key may stay pending for ever.
   if (keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'pending')) {
-    throw new Problem('invalid_state', 'the key of the last rotation is still waiting for its DNS record');
+    throw new Problem(
+      'invalid_state',
+      'The key of the last rotation still waits for its DNS record. Publish that first.',
+    );
   }
   const now = deps.clock.now();
   const taken = keys.map(({ selector }) => selector);
   const fresh = await makeDkimKeys(deps, { domainId: row.id, now, state: 'pending', taken });
-  await deps.db.commit.transact(async (tx) => {
+  const rotated = await deps.db.commit.transact(async (tx) => {
+    // The keys took a while to make: the domain may have been deleted meanwhile.
+    const [current] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [row.id]);
+    if (current === undefined) throw noSuchDomain();
     // What never signed leaves nothing behind that its record is needed for.
     await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
     const staying = keys.filter(({ state }) => state !== 'pending');
     const all = [...staying, ...fresh];
     await insertRows(tx, [{ dkim_keys: fresh }]);
     const seen = new Set(atOnce ? fresh.map(({ id }) => id) : []);
-    await insertRows(tx, [together({ row, keys: await activateKeys(tx, all, { seen, now }) })]);
+    const after = { row: current, keys: await activateKeys(tx, all, { seen, now }) };
+    await insertRows(tx, [together(after)]);
+    return after;
   });
   deps.changed?.(row.name);
-  return findDomain(deps, { accountId: null, nameOrId: row.id });
+  return rotated;
 }
 
 /**
@@ -154,7 +184,7 @@ export async function updateDomain(
   changes: DomainChanges,
   together = nothingMore,
 ): Promise<DomainWithKeys> {
-  const { row: before, keys } = await findDomain(deps, ref);
+  const { row: before, ...rest } = await findDomain(deps, ref);
   const { trackOpens, trackClicks, returnPath } = changes;
   const row: DomainRow = {
     ...before,
@@ -163,7 +193,7 @@ export async function updateDomain(
     ...(returnPath === undefined ? {} : { return_path: checkDomainName(returnPath, 'return_path') }),
   };
   if (row.return_path !== row.name && !row.return_path.endsWith(`.${row.name}`))
-    throw new Problem('invalid_field', `the return path must be ${row.name} or a name below it`, {
+    throw new Problem('invalid_field', `The return path must be ${row.name} or a name below it.`, {
       field: 'return_path',
     });
   const changed = await deps.db.commit.transact(async (tx) => {
@@ -172,11 +202,11 @@ export async function updateDomain(
       [row.track_opens, row.track_clicks, row.return_path, row.id],
     );
     if (found === undefined) throw noSuchDomain();
-    await insertRows(tx, [together({ row: found, keys })]);
+    await insertRows(tx, [together({ row: found, ...rest })]);
     return found;
   });
   deps.changed?.(row.name);
-  return { row: changed, keys };
+  return { row: changed, ...rest };
 }
 
 /**
@@ -194,7 +224,7 @@ export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = 
       [accountId, name],
     );
     if (waiting.length > 0)
-      throw new Problem('invalid_state', `mail from ${name} waits to be delivered: cancel it, or wait for it`);
+      throw new Problem('invalid_state', `Mail from ${name} waits to be delivered: cancel it, or wait for it.`);
     await tx.run('DELETE FROM dkim_keys WHERE domain_id = ?', [id]);
     const removed = await tx.all('DELETE FROM domains WHERE id = ? RETURNING id', [id]);
     if (removed.length === 0) throw noSuchDomain();
@@ -204,7 +234,7 @@ export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = 
 }
 
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
-export const noSuchDomain = (): Problem => new Problem('not_found', 'there is no such domain');
+export const noSuchDomain = (): Problem => new Problem('not_found', 'There is no such domain.');
 
 /** Removes keys that have been retiring for long enough; returns their number. */
 export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | 'clock'>): Promise<number> {
@@ -251,12 +281,27 @@ export async function withKeys(
       rows.map(({ id }) => id),
     )
     .orderBy('id');
-  return rows.map((row) => ({ row, keys: keys.filter(({ domain_id }) => domain_id === row.id) }));
+  const owned = await ownersOf(db, rows);
+  return rows.map((row) => ({
+    row,
+    keys: keys.filter(({ domain_id }) => domain_id === row.id),
+    ...(row.status !== 'verified' && owned.has(row.name) ? { taken: true } : {}),
+  }));
+}
+
+/** Which of these names some account has verified. */
+async function ownersOf(db: Pick<DomainDeps['db'], 'read'>, rows: readonly DomainRow[]): Promise<Set<string>> {
+  const claimed = rows.filter(({ status }) => status !== 'verified').map(({ name }) => name);
+  if (claimed.length === 0) return new Set();
+  const owners = await db.read<DomainRow>('domains').whereIn('name', claimed).andWhere({ status: 'verified' });
+  return new Set(owners.map(({ name }) => name));
 }
 
 function domainRow(wish: NewDomain, now: number): DomainRow {
   const { accountId, trusted = false, returnPath, trackOpens = null, trackClicks = null } = wish;
   const name = checkDomainName(wish.name, 'name');
+  // What an operator vouches for in a closed network is the operator's business.
+  if (!trusted) refuseCommonNames(name);
   return {
     id: newId('dom', now),
     account_id: accountId,
@@ -280,8 +325,25 @@ function domainRow(wish: NewDomain, now: number): DomainRow {
 /** A domain is what may stand behind the `@` of a sender, so the address rule decides. */
 function checkDomainName(text: string, field: string): string {
   const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
-  if (parsed.kind === 'bad') throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field });
+  if (parsed.kind === 'bad') throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field });
   return parsed.mailbox.domain;
+}
+
+/** Names that many people have addresses under, and none of them the domain. Throws `invalid_field`. */
+function refuseCommonNames(name: string): void {
+  const { publicSuffix, isIcann } = parse(name, { allowPrivateDomains: false });
+  if (publicSuffix === name && isIcann === true)
+    throw new Problem(
+      'invalid_field',
+      `${name} is a public suffix, under which others register their domains. Add your own domain.`,
+      { field: 'name' },
+    );
+  if (isProviderDomain(name))
+    throw new Problem(
+      'invalid_field',
+      `${name} is the domain of a mailbox provider, and only the provider can send from it. Add your own domain.`,
+      { field: 'name' },
+    );
 }
 
 /** A name as it stands in the database, or what was given where it is no name. */

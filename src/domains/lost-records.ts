@@ -4,19 +4,20 @@ import type { DomainRecord } from './domain-record.ts';
 
 /**
  * `trusted`: verified without DNS. `failing`: it sends, but has lost a required record. `refused`: it lost one, and its mail is
- * refused. `unverified`: its records were never all found.
+ * refused. `unverified`: its records were never all found, or another account has verified the name.
  */
 export type DomainState = 'trusted' | 'verified' | 'failing' | 'refused' | 'unverified';
 
 export function stateOf({
   trusted,
   status,
+  taken,
   failing_since,
   verified_at,
-}: Pick<DomainRecord, 'trusted' | 'status' | 'failing_since' | 'verified_at'>): DomainState {
+}: Pick<DomainRecord, 'trusted' | 'status' | 'taken' | 'failing_since' | 'verified_at'>): DomainState {
   if (trusted) return 'trusted';
   if (status === 'verified') return failing_since === null ? 'verified' : 'failing';
-  return status === 'failed' && verified_at !== null ? 'refused' : 'unverified';
+  return status === 'failed' && verified_at !== null && !taken ? 'refused' : 'unverified';
 }
 
 const names: Readonly<Record<RecordPurpose, string>> = {
@@ -52,7 +53,7 @@ export const publishText = ({ host, type, value }: Pick<DnsRecord, 'host' | 'typ
 
 type Shown = Pick<
   DomainRecord,
-  'name' | 'trusted' | 'status' | 'checked_at' | 'failing_since' | 'refused_at' | 'verified_at' | 'records'
+  'name' | 'trusted' | 'status' | 'taken' | 'checked_at' | 'failing_since' | 'refused_at' | 'verified_at' | 'records'
 >;
 
 /** Records that DNS gave no answer for at the last check: nothing follows from that. */
@@ -68,6 +69,9 @@ export function notesOn(domain: Shown, now: number): string[] {
   ];
 } // prettier-ignore
 
+const TAKEN =
+  'Another account of this server has verified this name. It can be verified here only when it is removed there.';
+
 function stateNotes(domain: Shown, now: number): string[] {
   const lost = lostText(lostOf(domain.records));
   const { name, refused_at: at } = domain;
@@ -82,8 +86,9 @@ function stateNotes(domain: Shown, now: number): string[] {
       ];
     case 'refused':
       return [`Mail from ${name} is refused${at === null ? '' : ` since ${at}`}, because ${lost}.`];
-    case 'verified':
     case 'unverified':
+      return domain.taken ? [TAKEN] : [];
+    case 'verified':
       return [];
   }
 }

@@ -19,13 +19,14 @@ import {
 } from './domain-record.ts';
 import {
   activateKeys,
+  endClaims,
   findDomain,
   noSuchDomain,
   type DomainDeps,
   type DomainRef,
   type DomainTogether,
 } from './domain-store.ts';
-import { isCountingDown, standingAfter, type Required } from './grace.ts';
+import { isCountingDown, standingAfter, type Required, type Standing } from './grace.ts';
 import { lostText } from './lost-records.ts';
 
 export interface VerifyDeps extends DomainDeps {
@@ -57,14 +58,25 @@ export async function verifyDomain(
   const required = requiredOf(wanted, looked, checks);
   const { before, after } = await deps.db.commit.transact(async (tx) => {
     const before = await currentRow(tx, domain.row.id);
-    const row = await write(tx, before, { checks, required, now, graceMs: deps.graceMs });
+    const found = standingAfter(before, required, { now, graceMs: deps.graceMs });
+    const taken = found.status === 'verified' && (await isTaken(tx, before));
+    const standing: Standing = taken ? { ...found, status: 'failed', refused_at: before.refused_at } : found;
+    const row = await write(tx, before, { checks, standing, now });
+    if (row.status === 'verified') await endClaims(tx, row);
     const keys = await activateKeys(tx, domain.keys, { seen: seenKeys(domain, checks), now });
-    await insertRows(tx, [together({ row, keys })]);
-    return { before, after: { row, keys } };
+    const after = { row, keys, taken: taken || (row.status !== 'verified' && domain.taken === true) };
+    await insertRows(tx, [together(after)]);
+    return { before, after };
   });
   deps.changed?.(domain.row.name);
-  if (deps.log !== undefined) tellOperators(deps.log, before, after.row);
+  if (deps.log !== undefined) tellOperators(deps.log, before, after);
   return after;
+}
+
+/** Whether another account has verified the name before. */
+async function isTaken(tx: Connection, { name, id }: DomainRow): Promise<boolean> {
+  const rows = await tx.all(`SELECT 1 FROM domains WHERE name = ? AND status = 'verified' AND id <> ?`, [name, id]);
+  return rows.length > 0;
 }
 
 /** What DNS shows for a record now; `unknown` where it does not answer. */
@@ -171,10 +183,9 @@ async function currentRow(tx: Connection, id: string): Promise<DomainRow> {
 async function write(
   tx: Connection,
   before: DomainRow,
-  found: { checks: readonly RecordCheck[]; required: Required; now: number; graceMs: number },
+  { checks, standing, now }: { checks: readonly RecordCheck[]; standing: Standing; now: number },
 ): Promise<DomainRow> {
-  const { checks, required, now } = found;
-  const { status, failing_since, found_again_at, refused_at, told_at } = standingAfter(before, required, found);
+  const { status, failing_since, found_again_at, refused_at, told_at } = standing;
   const verifiedAt = status === 'verified' ? (before.verified_at ?? now) : before.verified_at;
   const [row] = await tx.all<DomainRow>(
     `UPDATE domains SET status = ?, records_json = ?, verified_at = ?, checked_at = ?, failing_since = ?, found_again_at = ?,
@@ -186,12 +197,18 @@ async function write(
 }
 
 /** One line a change; what stays as it was is not told again. */
-function tellOperators(log: Pick<Log, 'info' | 'warn'>, before: DomainRow, after: DomainRow): void {
+function tellOperators(
+  log: Pick<Log, 'info' | 'warn'>,
+  before: DomainRow,
+  { row: after, taken }: DomainWithKeys,
+): void {
   const { name: domain, account_id, status } = after;
   const lost = lostText(lostChecks(after));
   if (before.status !== status) {
     const fields = { event: 'domain_status', domain, account_id, before: before.status, status };
     if (status === 'verified') log.info(fields, 'a domain is verified');
+    else if (taken === true)
+      log.warn(fields, 'the name of a domain is verified by another account: mail from it is refused');
     else
       log.warn({ ...fields, lost }, 'a required DNS record of a domain is missing or wrong: mail from it is refused');
   } else if (isCountingDown(after) && !isCountingDown(before)) {

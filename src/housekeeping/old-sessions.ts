@@ -1,4 +1,5 @@
 /** Sessions and links of the dashboard that have ended go; sign-ins are kept as long as the audit log. */
+import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { purgeSessions } from '../members/session-store.ts';
 import type { Database } from '../storage/database.ts';
@@ -6,7 +7,12 @@ import type { Rule } from './housekeeping.ts';
 
 const STEP = 500;
 
-export function oldSessions(deps: { db: Pick<Database, 'commit' | 'fast'>; clock: Clock; keptMs: number }): Rule {
+export function oldSessions(deps: {
+  db: Pick<Database, 'commit' | 'fast'>;
+  clock: Clock;
+  keptMs: number;
+  usedUp: UsedUp;
+}): Rule {
   return {
     name: 'old sessions',
     everyMs: 60 * 60_000,

@@ -7,7 +7,7 @@ import { MOST_BYTES } from '../mail/mime-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import { counted } from './counted.ts';
 import { createKeptReports } from './kept-reports.ts';
-import { createListener, type Listener, type ListenerLimits } from './listener.ts';
+import { createListener, HeldMail, type Listener, type ListenerLimits } from './listener.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { createReceiver, type ReceiveDeps } from './receive.ts';
@@ -79,6 +79,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
   const { submission, certificate } = settings;
   const handlers = submissionHandlers({ ...deps, reader }, submission);
   const submit = deps.submitted === undefined ? handlers : counted(handlers, deps.submitted);
+  const held = new HeldMail();
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
     createListener(
       { clock, log },
@@ -91,6 +92,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings): Inb
         size: submission.size,
         keepBytes: submission.size,
         maxRecipients: submission.recipients,
+        held,
         ...(settings.limits === undefined ? {} : { limits: settings.limits }),
       },
       submit,

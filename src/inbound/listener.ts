@@ -62,6 +62,8 @@ export interface ListenerOptions {
   keepBytes: number;
   maxRecipients: number;
   limits?: Partial<ListenerLimits>;
+  /** What is counted as held; listeners that share it share `heldBytes`. */
+  held?: HeldMail;
 }
 
 export interface ListenerLimits {
@@ -138,18 +140,28 @@ interface Watch<User> {
 
 const ENHANCED = /^[245]\.\d{1,3}\.\d{1,3} /;
 
+/** The octets of mails in memory that are being received, all together and by network. */
+export class HeldMail {
+  total = 0;
+  readonly byNetwork = new Tally();
+
+  add(network: string, bytes: number): void {
+    this.total += bytes;
+    this.byNetwork.add(network, bytes);
+  }
+}
+
 export function createListener<User>(
   { clock, log }: { clock: Clock; log: Log },
   options: ListenerOptions,
   handlers: Handlers<User>,
 ): Listener<User> {
   const limits = { ...listenerLimits, ...options.limits };
+  const { held = new HeldMail() } = options;
   const watches = new Map<string, Watch<User>>();
   const perAddress = new Tally();
   const perNetwork = new Tally();
-  const heldByNetwork = new Tally();
   const arrivals = new Windows();
-  let held = 0;
   let closing = false;
 
   const server = new SMTPServer({
@@ -351,13 +363,12 @@ export function createListener<User>(
       for await (const chunk of stream) {
         size += chunk.length;
         const part = chunk.subarray(0, Math.max(0, options.keepBytes - kept));
-        if (held + part.length > limits.heldBytes) full ??= 'heldBytes';
-        else if (heldByNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
+        if (held.total + part.length > limits.heldBytes) full ??= 'heldBytes';
+        else if (held.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
         if (full !== null || part.length === 0) continue;
         chunks.push(part);
         kept += part.length;
-        held += part.length;
-        heldByNetwork.add(network, part.length);
+        held.add(network, part.length);
       }
       if (full !== null) return over(full, 452, '4.3.1 too much mail at once: try again later');
       if (size > options.size) handlers.tooLarge?.(viewOf(session), 'DATA');
@@ -368,8 +379,7 @@ export function createListener<User>(
       log.debug({ event: 'smtp_mail_broken_off', err: error }, 'an SMTP client left in the middle of a mail');
       return refuse(451, '4.4.2 the mail did not arrive whole');
     } finally {
-      held -= kept;
-      heldByNetwork.add(network, -kept);
+      held.add(network, -kept);
       if (watch !== undefined) watch.isReceiving = false;
       if (closing) endSession(session.id, '4.3.2 the service is stopping');
       else wait(session.id, limits.greetingToMailMs);

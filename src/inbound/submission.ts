@@ -278,6 +278,7 @@ const idempotencyRow = (key: string, bodyHash: string, id: string, now: number):
   body: JSON.stringify({ id }),
   created_at: now,
   expires_at: now + KEEP_MS,
+  key_id: null,
 });
 
 /** The caller behind a key, or why it may not send; `of` names whose key it was, for the audit log. */

@@ -5,7 +5,7 @@ import { canonicalIpList, isWithin } from './ip-list.ts';
 import { checkNewKey, type KeyRequest } from './new-key.ts';
 import { isScope, scopeAllows } from './scopes.ts';
 
-export type Granter = Pick<Caller, 'scopes' | 'domains' | 'allowedIps' | 'mode' | 'expiresAt'>;
+export type Granter = Pick<Caller, 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>;
 
 /** Where a new key names no domains, no addresses or no end, it gets those of the key that makes it. */
 export function inheriting(granter: Granter, wish: KeyRequest): KeyRequest {
@@ -29,16 +29,31 @@ export function mayGrant(granter: Granter, wish: KeyRequest): KeyRequest {
   checkScopes(granter, wish.scopes);
   checkDomains(granter, domains);
   checkAddresses(granter, allowedIps);
-  if (granter.mode === 'test' && mode === 'live') throw beyond('mode', 'a test key makes test keys only');
   if (granter.expiresAt !== null && (expiresAt ?? Infinity) > granter.expiresAt)
     throw beyond('expires_at', 'the asking key itself ends sooner');
   return { ...wish, mode, domains, allowedIps, expiresAt };
 }
 
+/**
+ * Throws `insufficient_scope` where a key may do anything that the one who asks may not: then it is not his to end or to change.
+ * `field` is where the request names the key.
+ */
+export function mayManage(granter: Granter, key: KeyRequest, field: string): void {
+  try {
+    mayGrant(granter, key);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    throw new Problem('insufficient_scope', `That key may do more than the one you ask with. ${error.message}`, {
+      field,
+      cause: error,
+    });
+  }
+}
+
 function checkScopes(granter: Granter, scopes: readonly string[]): void {
   const lacking = scopes.find((scope) => isScope(scope) && !scopeAllows(granter.scopes, scope));
   if (lacking === undefined) return;
-  throw new Problem('insufficient_scope', `the asking key does not have the scope ${lacking} itself`, {
+  throw new Problem('insufficient_scope', `The asking key does not have the scope ${lacking} itself.`, {
     field: 'scopes',
     headers: { 'WWW-Authenticate': `Bearer realm="api", error="insufficient_scope", scope="${lacking}"` },
   });
@@ -49,7 +64,7 @@ function checkDomains({ domains: own }: Granter, domains: readonly string[]): vo
   if (own.length === 0) return;
   const foreign = domains.length === 0 ? 'every domain' : domains.find((domain) => !own.includes(domain));
   if (foreign === undefined) return;
-  throw new Problem('domain_not_allowed', `the asking key may not send from ${foreign} itself`, { field: 'domains' });
+  throw new Problem('domain_not_allowed', `The asking key may not send from ${foreign} itself.`, { field: 'domains' });
 }
 
 function checkAddresses({ allowedIps }: Granter, entries: readonly string[]): void {

@@ -91,7 +91,7 @@ async function retire(tx: Connection, accountId: string, { id, revokeAt }: Repla
     'UPDATE api_keys SET revoked_at = MIN(COALESCE(revoked_at, ?), ?) WHERE id = ? AND account_id = ? RETURNING *',
     [revokeAt, revokeAt, id, accountId],
   );
-  if (row === undefined) throw new Problem('not_found', 'there is no such key to replace', { field: 'replaces' });
+  if (row === undefined) throw new Problem('not_found', 'There is no such key to replace.', { field: 'replaces' });
   return row;
 }
 
@@ -224,5 +224,5 @@ async function change(
 }
 
 function notFound(): Problem {
-  return new Problem('not_found', 'there is no such key');
+  return new Problem('not_found', 'There is no such key.');
 }

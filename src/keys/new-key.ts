@@ -41,7 +41,7 @@ export function checkNewKey(request: KeyRequest, now: number): NewKey {
   const { mode = 'live', expiresAt = null } = request;
   const { name, scopes, domains = [], allowedIps = [] } = request;
   if (expiresAt !== null && !(expiresAt > now)) {
-    throw new Problem('invalid_field', 'the end of the lifetime must lie in the future', { field: 'expires_at' });
+    throw new Problem('invalid_field', 'The end of the lifetime must lie in the future.', { field: 'expires_at' });
   }
   return {
     name: checkName(name),
@@ -64,12 +64,12 @@ export function checkKeyChanges({ name, scopes, domains, allowedIps }: KeyChange
 }
 
 function checkScopes(scopes: readonly string[]): Scope[] {
-  if (scopes.length === 0) throw new Problem('invalid_field', 'a key needs at least one scope', { field: 'scopes' });
+  if (scopes.length === 0) throw new Problem('invalid_field', 'A key needs at least one scope.', { field: 'scopes' });
   if (scopes.length > scopeNames.length)
-    throw new Problem('too_many_items', 'there are thirty scopes', { field: 'scopes' });
+    throw new Problem('too_many_items', 'There are thirty scopes.', { field: 'scopes' });
   scopes.forEach((scope, index) => {
     if (!isScope(scope))
-      throw new Problem('invalid_field', `there is no such scope; there are ${scopeNames.join(', ')}`, {
+      throw new Problem('invalid_field', `There is no such scope; there are ${scopeNames.join(', ')}.`, {
         field: `scopes[${String(index)}]`,
       });
   });
@@ -79,7 +79,7 @@ function checkScopes(scopes: readonly string[]): Scope[] {
 
 function checkDomains(domains: readonly string[]): string[] {
   if (domains.length > MOST_DOMAINS) {
-    throw new Problem('too_many_items', `at most ${String(MOST_DOMAINS)} domains`, { field: 'domains' });
+    throw new Problem('too_many_items', `At most ${String(MOST_DOMAINS)} domains.`, { field: 'domains' });
   }
   return [...new Set(domains.map((domain, index) => checkDomain(domain, `domains[${String(index)}]`)))];
 }
@@ -88,5 +88,5 @@ function checkDomains(domains: readonly string[]): string[] {
 function checkDomain(domain: string, field: string): string {
   const ascii = domain.length > LONGEST_DOMAIN ? '' : domainToASCII(domain.toLowerCase());
   if (ascii.length <= LONGEST_DOMAIN && domainForm.test(ascii)) return ascii;
-  throw new Problem('invalid_field', 'expected a domain name', { field });
+  throw new Problem('invalid_field', 'Expected a domain name.', { field });
 }

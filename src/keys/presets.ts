@@ -11,7 +11,7 @@ export interface Preset {
 
 export const presets: readonly Preset[] = [
   { name: 'send', label: 'Send only', about: 'one program that sends mail', scopes: ['send'] },
-  { name: 'app', label: 'App server', about: 'sends, and looks up what became of it', scopes: ['send', 'message:read', 'template:read', 'suppression:read'] },
+  { name: 'app', label: 'App server', about: 'sends, and looks up whether it arrived', scopes: ['send', 'message:read', 'template:read', 'suppression:read'] },
   { name: 'marketing', label: 'Marketing', about: 'bulk sends, templates, suppressions', scopes: ['send', 'campaign', 'campaign:read', 'message:read', 'template', 'suppression'] },
   { name: 'read', label: 'Read only', about: 'reports and monitoring', scopes: scopeNames.filter((name) => name.endsWith(':read')) },
   { name: 'all', label: 'Everything', about: 'all thirty', scopes: scopeNames },

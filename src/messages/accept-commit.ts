@@ -100,16 +100,20 @@ const OVERLOAD_RETRY_AFTER_S = 1;
 
 async function store(deps: AcceptCommitDeps, rows: Rows, bytes: number): Promise<void> {
   if (!deps.hasRoom())
-    throw new Problem('service_unavailable', 'the disk is too full for new mail', { retryAfter: RETRY_AFTER_S });
+    throw new Problem('service_unavailable', 'The disk is too full for new mail. Try again later.', {
+      retryAfter: RETRY_AFTER_S,
+    });
   // Without a limit intake would take turns of the writer and of the loop that deliveries need.
   const leave = await deps.intake?.enter();
   if (leave === null)
-    throw new Problem('service_unavailable', 'too much mail at once', { retryAfter: OVERLOAD_RETRY_AFTER_S });
+    throw new Problem('service_unavailable', 'Too much mail came at once. Try again.', {
+      retryAfter: OVERLOAD_RETRY_AFTER_S,
+    });
   try {
     await deps.commit.insert(rows, bytes);
   } catch (error) {
     if (!isStorageTrouble(error)) throw error;
-    throw new Problem('service_unavailable', 'the mail could not be stored now', {
+    throw new Problem('service_unavailable', 'The mail could not be stored now. Try again.', {
       retryAfter: RETRY_AFTER_S,
       cause: error,
     });

@@ -95,16 +95,17 @@ export async function acceptBulk(
   const now = deps.clock.now();
   const batchId = newId('bat', now);
   const good = bulk.entries.filter((entry) => entry.kind === 'ok');
-  const drafts = good.map(({ draft }) => draft);
-  const { streams, rules } = await checkAll(deps, sender, good);
+  const { streams, rules, faulty } = await checkAll(deps, sender, good);
+  const drafts = good.filter(({ index }) => !faulty.has(index)).map(({ draft }) => draft);
   const suppressed = await suppressedByStream(deps, sender, drafts, streams);
   const sources = drafts.map(({ renderedFrom }) => renderedFrom);
   const plan = newPlan(createBodyStore(sources, now));
   const data: BatchEntry[] = [];
   for (const entry of bulk.entries) {
     const result =
-      entry.kind === 'ok'
-        ? addEntry(deps, plan, {
+      entry.kind === 'rejected'
+        ? rejected(entry.index, entry.to, entry.problem, sender)
+        : addEntry(deps, plan, {
             sender,
             draft: entry.draft,
             index: entry.index,
@@ -113,8 +114,8 @@ export async function acceptBulk(
             streams,
             rules,
             suppressed,
-          })
-        : rejected(entry.index, entry.to, entry.problem, sender);
+            fault: faulty.get(entry.index) ?? null,
+          });
     if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
     data.push(result.entry);
     const most = entry.kind === 'ok' && entry.draft.renderedFrom !== undefined ? RENDERED_AT_A_TIME : ENTRIES_AT_A_TIME; // prettier-ignore
@@ -123,7 +124,7 @@ export async function acceptBulk(
   const accepted = data.filter(({ error }) => error === null).length;
   const first = data.find(({ error }) => error !== null)?.error;
   if (accepted === 0) {
-    throw new Problem('no_valid_recipients', `every entry was refused; the first: ${first?.message ?? 'no entries'}`, {
+    throw new Problem('no_valid_recipients', `Every entry was refused; the first: ${first?.message ?? 'no entries.'}`, {
       field: 'recipients',
     });
   }
@@ -133,6 +134,7 @@ export async function acceptBulk(
     accepted,
     rejected: data.length - accepted,
     created_at: now,
+    test: plan.messages.every(({ test }) => test === 1) ? 1 : 0,
   };
   plan.batches.push(row);
   const record: BatchRecord = {
@@ -162,6 +164,8 @@ interface NewEntry {
   /** By sending domain. */
   rules: ReadonlyMap<string, TrackingRule>;
   suppressed: ReadonlyMap<string, Suppressed>;
+  /** What is wrong with its own sender or stream. */
+  fault: Problem | null;
 }
 
 interface EntryResult {
@@ -172,8 +176,9 @@ interface EntryResult {
 function addEntry(
   deps: AcceptDeps,
   plan: Plan,
-  { sender, draft, index, now, batchId, streams, rules, suppressed }: NewEntry,
+  { sender, draft, index, now, batchId, streams, rules, suppressed, fault }: NewEntry,
 ): EntryResult {
+  if (fault !== null) return rejected(index, draft.to.address, fault, sender);
   const slug = draft.stream ?? DEFAULT_STREAM;
   const stream = streams.get(slug);
   const tracking = rules.get(draft.from.domain);

@@ -87,9 +87,13 @@ export function decodeAttachments(
     const contentId = one.content_id ?? null;
     if (contentId !== null && contentIds.has(contentId)) {
       const field = at(index, 'content_id');
-      throw new Problem('invalid_attachment', `\`${field}\` stands on another attachment of this message too.`, {
-        field,
-      });
+      throw new Problem(
+        'invalid_attachment',
+        `\`${field}\` is used by another attachment of this message. Give each its own.`,
+        {
+          field,
+        },
+      );
     }
     if (contentId !== null) contentIds.add(contentId);
     return {
@@ -120,12 +124,14 @@ const typeOf = (filename: string): string => {
   return typeOfExtension[extension] ?? 'application/octet-stream';
 };
 
-/** In lower case and without the dots and spaces behind it, which Windows drops when it saves: `a.EXE. ` runs as a.exe. */
+/**
+ * In lower case, without the dots and spaces behind it, which Windows drops when it saves (`a.EXE. ` runs as a.exe), and
+ * without characters that nobody sees, such as a zero-width space: a program that drops them would save a.exe as well.
+ */
 function extensionOf(filename: string): string | null {
-  let end = filename.length;
-  while (end > 0 && (filename[end - 1] === '.' || filename[end - 1] === ' ')) end--;
-  const dot = filename.lastIndexOf('.', end - 1);
-  return dot === -1 || end === 0 ? null : filename.slice(dot + 1, end).toLowerCase();
+  const shown = filename.replace(/[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu, '').replace(/[.\s]+$/, '');
+  const dot = shown.lastIndexOf('.');
+  return dot === -1 ? null : shown.slice(dot + 1).toLowerCase();
 }
 
 const WHITESPACE = ['\n', '\r', ' ', '\t'] as const;

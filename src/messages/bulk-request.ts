@@ -113,7 +113,7 @@ function readEntry(
 function refuseDouble(draft: MessageDraft, seen: Set<string>, index: number): void {
   const key = addressKey(draft.to.address);
   if (seen.has(key)) {
-    const why = `${draft.to.address} stands in an earlier entry too; set \`allow_duplicates\` if that is meant.`;
+    const why = `${draft.to.address} is in an earlier entry too. Leave one out, or set \`allow_duplicates\` if that is meant.`;
     throw new Problem('duplicate_recipient', why, { field: `recipients[${String(index)}].to` });
   }
   seen.add(key);

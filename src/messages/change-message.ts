@@ -117,7 +117,7 @@ export async function rescheduleMessage(
   const now = deps.clock.now();
   const at = Math.max(sendAt, now);
   if (message.expires_at !== null && message.expires_at <= at)
-    throw new Problem('invalid_field', '`send_at` must be before `expires_at`', { field: 'send_at' });
+    throw new Problem('invalid_field', '`send_at` must be before `expires_at`.', { field: 'send_at' });
   const giveUp = giveUpAt(deps.retry, message.created_at, at, message.expires_at);
   const rows = (await deliveriesOf(deps, message.id)).filter(({ status }) => isWaiting(status));
   const recorded =
@@ -128,7 +128,7 @@ export async function rescheduleMessage(
           withMessage(message.id, together),
         );
   if (!recorded.some(({ applied }) => applied))
-    throw new Problem('invalid_state', 'the message is on its way, or finished: its time cannot be moved any more');
+    throw new Problem('invalid_state', 'The message is on its way, or finished: its time cannot be moved any more.');
   deps.bells.deliveries.ring(
     rows.map(({ domain, class: order, account_id: accountId }) => ({ domain, class: order, accountId, dueAt: at })),
   );

@@ -12,6 +12,7 @@ import type { Committer } from '../storage/commit.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../storage/tables.ts';
 import type { ChangeDeps } from './change-message.ts';
+import type { MailReach } from './message-store.ts';
 import { metadataName, recipientName } from './message-facts.ts';
 import { storedMailboxes } from './message.ts';
 import { removeContents } from './stored-content.ts';
@@ -39,7 +40,7 @@ export async function eraseContent(
   await db.commit.transact(async (tx) => {
     const [waiting] = await tx.all('SELECT 1 FROM deliveries WHERE message_id = ? AND due_at IS NOT NULL LIMIT 1', [message.id]); // prettier-ignore
     if (waiting !== undefined)
-      throw new Problem('invalid_state', 'the message is not finished: cancel it first, or wait until it is');
+      throw new Problem('invalid_state', 'The message is not finished: cancel it first, or wait until it is.');
     await cutContents(tx, [message]);
     await insertRows(tx, [together()]);
   });
@@ -62,22 +63,22 @@ export interface Erased {
 }
 
 /**
- * Erases a person from all mail of an account. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
+ * Erases a person from all mail within reach. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
  * wire: ask again when it is over. Entries of the suppression list stay, since without them the person would be mailed again.
  */
 export async function erasePerson(
   deps: EraseDeps,
-  accountId: string,
+  reach: MailReach,
   email: string,
   together: () => Rows = () => ({}),
 ): Promise<Erased> {
   const key = soughtAddress(email);
-  await cancelWaiting(deps, accountId, key);
+  await cancelWaiting(deps, reach, key);
   let recipients = 0;
   for (;;) {
     const before = recipients;
     const done = await deps.db.commit.transact(async (tx) => {
-      const some = await eraseSome(tx, accountId, key);
+      const some = await eraseSome(tx, reach, key);
       // With the last step: whoever is cut off before it asks again for what is left.
       if (some < AT_ONCE && before + some > 0) await insertRows(tx, [together()]);
       return some;
@@ -87,38 +88,40 @@ export async function erasePerson(
   }
 }
 
-async function cancelWaiting({ db, recorder }: EraseDeps, accountId: string, key: string): Promise<void> {
+async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key: string): Promise<void> {
   const waiting = await db.fast.all<Pick<DeliveryRow, 'id'>>(
-    'SELECT id FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NOT NULL',
-    [key, accountId],
+    `SELECT id FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NOT NULL${within(reach)}`,
+    [key, reach.accountId],
   );
   const AT_A_TIME = 200;
   for (let at = 0; at < waiting.length; at += AT_A_TIME) {
     const part = waiting.slice(at, at + AT_A_TIME);
     const recorded = await recorder.record(part.map(({ id }) => ({ deliveryId: id, happening: { kind: 'canceled' } })));
     if (recorded.some(({ applied, state }) => !applied && state !== null && state.dueAt !== null))
-      throw new Problem('invalid_state', 'mail to this address is being sent right now: ask again in a moment');
+      throw new Problem('invalid_state', 'Mail to this address is being sent right now: ask again in a moment.');
   }
 }
 
 type Held = Pick<DeliveryRow, 'id' | 'message_id' | 'type'>;
 
-async function eraseSome(tx: Connection, accountId: string, key: string): Promise<number> {
+const within = ({ onlyTest }: MailReach): string => (onlyTest ? ' AND test = 1' : '');
+
+async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise<number> {
   const held = await tx.all<Held>(
-    'SELECT id, message_id, type FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NULL LIMIT ?',
-    [key, accountId, AT_ONCE],
+    `SELECT id, message_id, type FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NULL${within(reach)} LIMIT ?`,
+    [key, reach.accountId, AT_ONCE],
   );
   if (held.length === 0) return 0;
   const ids = JSON.stringify(held.map(({ id }) => id));
-  const within = 'IN (SELECT value FROM json_each(?))';
+  const listed = 'IN (SELECT value FROM json_each(?))';
   await tx.run(
-    `UPDATE deliveries SET name = NULL, address = ?, address_key = ?, smtp_reply = NULL WHERE id ${within}`,
+    `UPDATE deliveries SET name = NULL, address = ?, address_key = ?, smtp_reply = NULL WHERE id ${listed}`,
     [ERASED_ADDRESS, ERASED_ADDRESS, ids],
   );
-  await tx.run(`UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${within}`, [ids]);
+  await tx.run(`UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${listed}`, [ids]);
   await eraseEvents(tx, held);
   // A bounce brings the mail back, a complaint names who complains.
-  await tx.run(`DELETE FROM reports WHERE delivery_id ${within}`, [ids]);
+  await tx.run(`DELETE FROM reports WHERE delivery_id ${listed}`, [ids]);
   await eraseMessages(tx, held, key);
   return held.length;
 }

@@ -112,7 +112,7 @@ export function createHoldBook(deps: {
     list: () => [...rows.values()].filter(isInForce),
     async add(row, others = {}) {
       if (rows.size >= MOST_HOLDS)
-        throw new Problem('invalid_state', `there are ${String(MOST_HOLDS)} holds already: release some first`);
+        throw new Problem('invalid_state', `There are ${String(MOST_HOLDS)} holds already: release some first.`);
       const before = row.kind === 'limit' ? (index.get(keyOf(row)) ?? []).map(({ id }) => id) : [];
       await db.commit.transact(async (tx) => {
         if (before.length > 0)

@@ -17,7 +17,7 @@ import type { Recorder } from './record.ts';
 /** One reason to keep a mail back. */
 export interface Hold {
   /**
-   * Marks the mail: `hld_...`, `account:<id>`, `stream:<account id>/<slug>`, `domain:<sending domain>` `pool:<pool>@<site>` or
+   * Marks the mail: `hld_...`, `account:<id>`, `stream:<account id>/<slug>`, `domain:<account id>/<sending domain>`, `pool:<pool>@<site>` or
    * `paused:<pool>@<site>`. */
   by: string;
   why: string;
@@ -45,7 +45,7 @@ export interface HoldDeps {
   book: Pick<HoldBook, 'find' | 'ofLane' | 'stands'>;
   pauses: AccountPauses;
   streams: Pick<Streams, 'find'>;
-  directory: Pick<DomainDirectory, 'find'>;
+  directory: Pick<DomainDirectory, 'findOf'>;
   /** What a mark `pool:...` or `paused:...` stands for now, or null where the mail may go. */
   poolHold?: (by: string) => Hold | null;
 }
@@ -54,8 +54,9 @@ export interface HoldDeps {
 export function createHolds({ clock, book, pauses, streams, directory, poolHold }: HoldDeps): Holds {
   const isPausedStream = async (accountId: string, slug: string): Promise<boolean> =>
     (await streams.find(accountId, slug))?.paused === 1;
-  const unverified = async (name: string): Promise<SendingDomain | null> => {
-    const domain = await directory.find(name);
+  // Asked with the account: mail that it left waiting does not go on because another account has verified the name.
+  const unverified = async (accountId: string, name: string): Promise<SendingDomain | null> => {
+    const domain = await directory.findOf(accountId, name);
     return domain === null || domain.status === 'verified' ? null : domain;
   };
   return {
@@ -68,10 +69,10 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
         return { by: `account:${accountId}`, why: 'sending is paused for this account', ...now };
       if (await isPausedStream(accountId, stream))
         return { by: `stream:${accountId}/${stream}`, why: `the stream ${stream} is paused`, ...now };
-      const sender = await unverified(fromDomain);
+      const sender = await unverified(accountId, fromDomain);
       if (sender === null) return null;
       const why = refusalOf(sender) ?? `the domain ${fromDomain} is not verified`;
-      return { by: `domain:${fromDomain}`, why, ...now, since: sender.refused_at ?? now.since };
+      return { by: `domain:${accountId}/${fromDomain}`, why, ...now, since: sender.refused_at ?? now.since };
     },
     ofLane(lane) {
       const row = book.ofLane(lane);
@@ -82,9 +83,9 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
       if (by.startsWith('pool:') || by.startsWith('paused:')) return poolHold !== undefined && poolHold(by) !== null;
       const [kind = '', rest = ''] = split(by, ':');
       if (kind === 'account') return pauses.isPaused(rest);
-      if (kind === 'domain') return (await unverified(rest)) !== null;
-      const [accountId = '', slug = ''] = split(rest, '/');
-      return isPausedStream(accountId, slug);
+      // A domain marked by an earlier version is named without its account: that mail is asked about once more.
+      const [accountId = '', name = ''] = split(rest, '/');
+      return kind === 'domain' ? (await unverified(accountId, name)) !== null : isPausedStream(accountId, name);
     },
   };
 }

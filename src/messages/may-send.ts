@@ -74,11 +74,12 @@ export async function checkSender(
   simulated: boolean,
 ): Promise<void> {
   const { domain } = draft.from;
-  if (sender.paused === true) throw new Problem('sending_paused', 'sending is paused for this account');
+  if (sender.paused === true)
+    throw new Problem('sending_paused', 'Sending is paused for this account. Ask the operator to resume it.');
   if (sender.domains.length > 0 && !sender.domains.includes(domain)) {
     throw new Problem(
       'domain_not_allowed',
-      `this key may send only from ${sender.domains.join(', ')}, not from ${domain}`,
+      `This key may send only from ${sender.domains.join(', ')}, not from ${domain}.`,
       { field: 'from' },
     );
   }
@@ -87,7 +88,9 @@ export async function checkSender(
   const why = (await deps.whyRefused?.(sender.accountId, domain)) ?? null;
   throw new Problem(
     'domain_not_verified',
-    why === null ? `${domain} is not a verified domain of this account` : capital(why),
+    why === null
+      ? `${domain} is not a verified domain of this account. Add it, publish its DNS records and verify it.`
+      : `${capital(why)}.`,
     { field: 'from' },
   );
 }
@@ -102,49 +105,79 @@ export async function checkStream(deps: MaySendDeps, sender: Sender, draft: Mess
   const slug = draft.stream ?? DEFAULT_STREAM;
   const stream = await deps.findStream(sender.accountId, slug);
   if (stream === null)
-    throw new Problem('unknown_stream', `there is no stream ${JSON.stringify(slug)}`, { field: 'stream' });
+    throw new Problem(
+      'unknown_stream',
+      `There is no stream ${JSON.stringify(slug)}. Use \`transactional\`, \`broadcast\` or one that you have made.`,
+      { field: 'stream' },
+    );
   if (stream.paused === 1)
-    throw new Problem('sending_paused', `the stream ${slug} is paused`, {
+    throw new Problem('sending_paused', `The stream ${slug} is paused. Resume it, or use another stream.`, {
       field: draft.stream === null ? null : 'stream',
     });
   return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
 }
 
-/** Sender, stream and tracking of all entries, each different one checked once: a fault here refuses the whole request. */
+/** What was found out about the entries of a bulk send. */
+export interface CheckedEntries {
+  streams: Map<string, Stream>;
+  rules: Map<string, TrackingRule>;
+  /** Entries whose own `from` or `stream` is at fault, by their index. */
+  faulty: Map<number, Problem>;
+}
+
+/**
+ * Sender, stream and tracking of all entries, each different one looked up once. A fault in what the entries share refuses the
+ * whole request; one in what an entry has of its own is that entry's.
+ */
 export async function checkAll(
   deps: MaySendDeps,
   sender: Sender,
   entries: readonly GoodEntry[],
-): Promise<{ streams: Map<string, Stream>; rules: Map<string, TrackingRule> }> {
-  const streams = new Map<string, Stream>();
-  const rules = new Map<string, TrackingRule>();
-  const senders = new Set<string>();
+): Promise<CheckedEntries> {
+  const { streams, rules, faulty }: CheckedEntries = { streams: new Map(), rules: new Map(), faulty: new Map() };
+  const senders = new Map<string, Problem | null>();
+  const refused = new Map<string, Problem>();
   for (const entry of entries) {
     const { draft } = entry;
-    const simulated = isSimulated(deps, sender, draft);
-    const from = `${draft.from.domain} ${String(simulated)}`;
-    if (!senders.has(from)) {
-      await inEntry(entry, checkSender(deps, sender, draft, simulated));
-      senders.add(from);
-    }
-    const slug = draft.stream ?? DEFAULT_STREAM;
-    if (!streams.has(slug)) streams.set(slug, await inEntry(entry, checkStream(deps, sender, draft)));
     const { domain } = draft.from;
+    const simulated = isSimulated(deps, sender, draft);
+    const from = `${domain} ${String(simulated)}`;
+    const slug = draft.stream ?? DEFAULT_STREAM;
+    if (!senders.has(from)) senders.set(from, await faultOf(checkSender(deps, sender, draft, simulated)));
+    if (!streams.has(slug) && !refused.has(slug)) {
+      const stream = await resultOf(checkStream(deps, sender, draft));
+      if (stream instanceof Problem) refused.set(slug, stream);
+      else streams.set(slug, stream);
+    }
+    const fault = senders.get(from) ?? refused.get(slug);
+    if (fault != null) {
+      if (!isOwn(entry, fault)) throw fault;
+      faulty.set(entry.index, within(fault, entry.index));
+      continue;
+    }
     if (!rules.has(domain)) rules.set(domain, await deps.trackingRule(sender.accountId, domain));
   }
-  return { streams, rules };
+  return { streams, rules, faulty };
 }
 
 type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
 
-/** A check of what an entry may have of its own: then its fault is told of the entry's member. */
-async function inEntry<T>({ index, own }: GoodEntry, checking: Promise<T>): Promise<T> {
+/** Whether the fault is in a member that the entry gives itself. */
+const isOwn = ({ own }: GoodEntry, { field }: Problem): boolean => field !== null && own?.includes(field) === true;
+
+/** What was looked up, or the problem that refuses it. */
+async function resultOf<T>(checking: Promise<T>): Promise<T | Problem> {
   try {
     return await checking;
   } catch (error) {
-    const isOwn = error instanceof Problem && error.field !== null && own?.includes(error.field) === true;
-    throw isOwn ? within(error, index) : error;
+    if (error instanceof Problem) return error;
+    throw error;
   }
+}
+
+async function faultOf(checking: Promise<void>): Promise<Problem | null> {
+  const result = await resultOf(checking);
+  return result instanceof Problem ? result : null;
 }
 
 export type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;
@@ -183,9 +216,13 @@ export function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): v
   const hit = everyRecipient(draft).find(({ mailbox }) => suppressed.has(addressKey(mailbox.address)));
   if (hit === undefined) return;
   const reason = suppressed.get(addressKey(hit.mailbox.address))?.reason ?? 'manual';
-  throw new Problem('recipient_suppressed', `${hit.mailbox.address} is on the suppression list (${reason})`, {
-    field: fieldOf(draft, hit),
-  });
+  throw new Problem(
+    'recipient_suppressed',
+    `${hit.mailbox.address} is on the suppression list (${reason}). Leave it out, or remove it from the list.`,
+    {
+      field: fieldOf(draft, hit),
+    },
+  );
 }
 
 /** A single copy may have been given as a string, so only of several the place is told. */

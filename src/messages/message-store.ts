@@ -11,9 +11,20 @@ import type {
 import { timestamp } from './message.ts';
 import { bodyOf } from './stored-content.ts';
 
-/** A message of this account, or undefined. */
-export function findMessage(read: Knex, accountId: string, id: string): Promise<MessageRow | undefined> {
-  return read('messages').where({ id, account_id: accountId }).first() as Promise<MessageRow | undefined>;
+/** Whose mail somebody may see and change: that of an account, or only what of it is simulated (for test keys). */
+export interface MailReach {
+  accountId: string;
+  onlyTest: boolean;
+}
+
+/** A message within reach, or undefined. */
+export function findMessage(
+  read: Knex,
+  { accountId, onlyTest }: MailReach,
+  id: string,
+): Promise<MessageRow | undefined> {
+  const own = { id, account_id: accountId, ...(onlyTest ? { test: 1 } : {}) };
+  return read('messages').where(own).first() as Promise<MessageRow | undefined>;
 }
 
 /** A message whoever it belongs to: for the operator. */

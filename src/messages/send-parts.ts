@@ -10,6 +10,7 @@ import { parseMailbox } from '../mail/address.ts';
 import type { Mailbox } from '../mail/address.ts';
 import type { Attachment } from '../mail/mime-write.ts';
 import { decodeAttachments } from './attachment.ts';
+import { ONE_RECIPIENT } from './foreign-names.ts';
 import { MOST_HEADERS, checkHeaders } from './header-rule.ts';
 import type { HeaderPair } from './header-rule.ts';
 import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS } from './send-limits.ts';
@@ -103,6 +104,9 @@ function refuseLong(value: unknown, most: number, code: ProblemCode, field: stri
   throw new Problem(code, `\`${field}\` must have at most ${String(most)} entries.`, { field });
 }
 
+/** Addresses in one text, as a header has them. */
+const SEVERAL = /@[^,;@]{1,255}[,;][^@]{0,255}@/;
+
 function mailboxOf(
   text: string | null | undefined,
   rules: SendRules,
@@ -112,7 +116,8 @@ function mailboxOf(
   if (text == null) return null;
   const parsed = parseMailbox(text, rules);
   if (parsed.kind === 'ok') return parsed.mailbox;
-  throw new Problem(code, `\`${field}\` does not match the address format rule: ${parsed.why}.`, { field });
+  const hint = SEVERAL.test(text) ? ` ${/(?:^|\.)to$/.test(field) ? ONE_RECIPIENT : 'Give several as a list'}.` : '';
+  throw new Problem(code, `\`${field}\` does not match the address format rule: ${parsed.why}.${hint}`, { field });
 }
 
 function mailboxesOf(
@@ -162,7 +167,7 @@ function checkTags(tags: readonly string[], prefix: string): readonly string[] {
   const double = tags.findIndex((tag, index) => tags.indexOf(tag) !== index);
   if (double === -1) return tags;
   const field = `${prefix}tags[${String(double)}]`;
-  throw new Problem('invalid_field', `\`${field}\` stands in the list already.`, { field });
+  throw new Problem('invalid_field', `\`${field}\` is in the list already. Leave it out.`, { field });
 }
 
 function testOf(test: WireMessage['test']): Parts['test'] {

@@ -106,6 +106,7 @@ export async function expandSend(
     accountId,
     now,
     mostEntries,
+    faulty,
     monotonic,
     breathe,
   }: {
@@ -113,19 +114,29 @@ export async function expandSend(
     now: number;
     /** A request with more entries is not rendered: the checks behind this refuse it. */
     mostEntries: number;
+    /** What is wrong with the data of the request (-1) or of an entry, by its index. */
+    faulty: ReadonlyMap<number, Problem>;
     monotonic: () => number;
     breathe: () => Promise<void>;
   },
 ): Promise<ExpandedSend> {
   const load = loader(deps, accountId);
   const shared = wishOf(body, '');
+  refuseFaulty(faulty, -1);
   const templates = new Map<number, TemplateRef>();
   const refused = new Map<number, Problem>();
   const sources = new Map<number, ContentSource>();
   const same = sourceOnce();
   const { recipients } = body;
   if (recipients == null) {
-    const expanded = await expandOne(deps, { own: body, wish: shared, load, now, prefix: '' });
+    const expanded = await expandOne(deps, {
+      own: body,
+      hasSender: body['from'] != null,
+      wish: shared,
+      load,
+      now,
+      prefix: '',
+    });
     if (expanded.template !== null) templates.set(-1, expanded.template);
     return { body: expanded.body, refused, templates, sources };
   }
@@ -144,14 +155,13 @@ export async function expandSend(
     }
     refuseTooMuch(rendered, last - begun);
     try {
-      const expanded = await expandEntry(deps, { body, shared, entry, index, load, now });
+      const expanded = await expandEntry(deps, { body, shared, entry, index, load, now, faulty });
       entries.push(expanded.body);
       rendered += expanded.length;
       if (expanded.template !== null) templates.set(index, expanded.template);
       if (expanded.source !== null) sources.set(index, same(expanded.source));
     } catch (error) {
-      // An unknown template is no slip in one address: it refuses the request.
-      if (!(error instanceof Problem) || error.code === 'unknown_template') throw error;
+      if (!(error instanceof Problem)) throw error;
       refused.set(index, error);
       entries.push(entry);
     }
@@ -160,11 +170,16 @@ export async function expandSend(
   return { body: { ...without(body), recipients: entries }, refused, templates, sources };
 }
 
+function refuseFaulty(faulty: ReadonlyMap<number, Problem>, index: number): void {
+  const problem = faulty.get(index);
+  if (problem !== undefined) throw problem;
+}
+
 function refuseTooMuch(length: number, ms: number): void {
   if (length > MOST_RENDERED)
-    throw new Problem('message_too_large', `the rendered mails have more than ${String(MOST_RENDERED)} characters together; send to fewer recipients at once`, { field: 'recipients' }); // prettier-ignore
+    throw new Problem('message_too_large', `The rendered mails have more than ${String(MOST_RENDERED)} characters together; send to fewer recipients at once.`, { field: 'recipients' }); // prettier-ignore
   if (ms > MOST_RENDERING_MS)
-    throw new Problem('template_render_failed', `rendering all entries takes longer than ${String(MOST_RENDERING_MS / 1000)} seconds; send to fewer recipients at once`, { field: 'recipients' }); // prettier-ignore
+    throw new Problem('template_render_failed', `Rendering all entries takes longer than ${String(MOST_RENDERING_MS / 1000)} seconds; send to fewer recipients at once.`, { field: 'recipients' }); // prettier-ignore
 }
 
 /** A request, or an entry of one, with its parts rendered. */
@@ -190,7 +205,7 @@ function loader(deps: TemplatedDeps, accountId: string): Load {
     const template = await asked;
     if (template !== null) return template;
     const what = version == null ? 'a published template' : `version ${String(version)} of a template`;
-    throw new Problem('unknown_template', `there is no such template: ${what} ${JSON.stringify(id)}`, { field: `${prefix}template_id` }); // prettier-ignore
+    throw new Problem('unknown_template', `There is no such template: ${what} ${JSON.stringify(id)}.`, { field: `${prefix}template_id` }); // prettier-ignore
   };
 }
 
@@ -198,7 +213,7 @@ function wishOf(body: Json, prefix: string): Wish {
   const wish = check(Members, pick(body), prefix === '' ? {} : { prefix: prefix.slice(0, -1) });
   if (wish.variables != null) checkVariables(wish.variables, `${prefix}variables`);
   if (wish.template_version != null && wish.template_id == null)
-    throw new Problem('missing_field', '`template_version` needs `template_id`', { field: `${prefix}template_id` });
+    throw new Problem('missing_field', '`template_version` needs `template_id`.', { field: `${prefix}template_id` });
   return wish;
 }
 
@@ -208,11 +223,11 @@ const without = (body: Json): Json => Object.fromEntries(Object.entries(body).fi
 /** Throws `invalid_field` where they are too deep or too large. */
 export function checkVariables(variables: Json, field: string): void {
   if (!isShallow(variables, DEEPEST_VARIABLES))
-    throw new Problem('invalid_field', `\`${field}\` may be nested ${String(DEEPEST_VARIABLES)} levels deep`, {
+    throw new Problem('invalid_field', `\`${field}\` may be nested ${String(DEEPEST_VARIABLES)} levels deep.`, {
       field,
     });
   if (Buffer.byteLength(JSON.stringify(variables)) > MOST_VARIABLES_BYTES)
-    throw new Problem('invalid_field', `\`${field}\` may have at most ${String(MOST_VARIABLES_BYTES)} bytes`, {
+    throw new Problem('invalid_field', `\`${field}\` may have at most ${String(MOST_VARIABLES_BYTES)} bytes.`, {
       field,
     });
 }
@@ -226,12 +241,14 @@ function refuseBoth(body: Json, wish: Wish, prefix: string): void {
   if (wish.template_id == null) return;
   for (const name of ['html', 'text'])
     if (body[name] != null)
-      throw new Problem('mutually_exclusive_fields', `\`${name}\` and \`template_id\` exclude each other`, { field: prefix + name }); // prettier-ignore
+      throw new Problem('mutually_exclusive_fields', `\`${name}\` and \`template_id\` exclude each other.`, { field: prefix + name }); // prettier-ignore
 }
 
 interface One {
   /** The members that were given, merged with the shared ones for an entry. */
   own: Json;
+  /** Whether the request says who sends, so that the template need not. */
+  hasSender: boolean;
   wish: Wish;
   load: Load;
   now: number;
@@ -240,11 +257,12 @@ interface One {
 
 async function expandEntry(
   deps: TemplatedDeps,
-  { body, shared, entry, index, load, now }: { body: Json; shared: Wish; entry: unknown; index: number; load: Load; now: number }, // prettier-ignore
+  { body, shared, entry, index, load, now, faulty }: { body: Json; shared: Wish; entry: unknown; index: number; load: Load; now: number; faulty: ReadonlyMap<number, Problem> }, // prettier-ignore
 ): Promise<Expanded<unknown>> {
   const prefix = `recipients[${String(index)}].`;
   if (!isObject(entry)) return { body: entry, template: null, source: null, length: 0 };
   const wish = wishOf(entry, prefix);
+  refuseFaulty(faulty, index);
   refuseBoth(entry, wish, prefix);
   // html, text and template are one group: an entry that gives any of them replaces it.
   const ownGroup = ['html', 'text', 'template_id'].some((name) => entry[name] != null);
@@ -260,11 +278,16 @@ async function expandEntry(
   };
   if (merged.template_id == null && variables === null)
     return { body: without(entry), template: null, source: null, length: 0 };
-  const own = { ...entry, html: group['html'], text: group['text'], subject: entry['subject'] ?? body['subject'], from: entry['from'] ?? body['from'], reply_to: entry['reply_to'] ?? body['reply_to'] }; // prettier-ignore
-  return expandOne(deps, { own, wish: merged, load, now, prefix });
+  const own = { ...entry, html: group['html'], text: group['text'], subject: entry['subject'] ?? body['subject'], reply_to: entry['reply_to'] ?? body['reply_to'] }; // prettier-ignore
+  // A shared sender stays shared, so that a fault in it is not told of each entry.
+  const hasSender = (entry['from'] ?? body['from']) != null;
+  return expandOne(deps, { own, hasSender, wish: merged, load, now, prefix });
 }
 
-async function expandOne(deps: TemplatedDeps, { own, wish, load, now, prefix }: One): Promise<Expanded<Json>> {
+async function expandOne(
+  deps: TemplatedDeps,
+  { own, hasSender, wish, load, now, prefix }: One,
+): Promise<Expanded<Json>> {
   refuseBoth(own, wish, prefix);
   if (wish.template_id == null && wish.variables == null)
     return { body: without(own), template: null, source: null, length: 0 };
@@ -281,7 +304,7 @@ async function expandOne(deps: TemplatedDeps, { own, wish, load, now, prefix }: 
   add('subject', 'subject', own['subject'], body?.subject);
   add('html', 'html', own['html'], body?.html);
   add('text', 'text', own['text'], body?.text);
-  if (own['from'] == null) add('from', 'header', null, body?.from);
+  if (!hasSender) add('from', 'header', null, body?.from);
   const results = await deps.renderer.render(parts, {
     variables,
     strict: wish.strict_variables ?? body?.strict ?? false,
@@ -322,9 +345,9 @@ function declare(declared: readonly DeclaredVariable[], variables: Record<string
     const place = `${field}.${name}`;
     if (value === undefined || value === null) {
       if (fallback !== null && fallback !== undefined) variables[name] = fallback;
-      else if (required) throw new Problem('missing_variable', `the template needs the variable \`${name}\``, { field: place }); // prettier-ignore
+      else if (required) throw new Problem('missing_variable', `The template needs the variable \`${name}\`.`, { field: place }); // prettier-ignore
     } else if (typeOf(value) !== type)
-      throw new Problem('invalid_field', `the template wants \`${name}\` to be of type ${type}`, { field: place });
+      throw new Problem('invalid_field', `The template wants \`${name}\` to be of type ${type}.`, { field: place });
   }
 }
 

@@ -11,7 +11,7 @@ export interface TrackingRule {
 
 export interface TrackingRuleDeps {
   accounts: AccountTracking;
-  directory: Pick<DomainDirectory, 'find'>;
+  directory: Pick<DomainDirectory, 'findOf'>;
   /** Where the links of a domain lead to: its own tracking host, or the address of the installation. */
   baseOf: (domain: { tracking_host: string | null } | null) => string;
 }
@@ -19,9 +19,8 @@ export interface TrackingRuleDeps {
 /** Asked for every message: all of it comes from memory nearly always. */
 export function createTrackingRule({ accounts, directory, baseOf }: TrackingRuleDeps) {
   return async (accountId: string, domainName: string): Promise<TrackingRule> => {
-    const found = await directory.find(domainName);
     // Test keys and the simulator send from domains of others.
-    const domain = found?.account_id === accountId ? found : null;
+    const domain = await directory.findOf(accountId, domainName);
     const account = await accounts.of(accountId);
     return {
       opens: (domain?.track_opens ?? account.track_opens) === 1,

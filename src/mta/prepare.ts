@@ -29,10 +29,10 @@ export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind
 export interface PrepareDeps {
   db: { fast: Connection };
   clock: Clock;
-  /** The DKIM signers of a sending domain, urgent mail first. */
-  signersFor(domain: string, order: number): Promise<Signing>;
-  /** The host in the return path of a sending domain. */
-  returnPathDomain(domain: string): Promise<string>;
+  /** The DKIM signers of a sending domain of an account, urgent mail first. */
+  signersFor(accountId: string, domain: string, order: number): Promise<Signing>;
+  /** The host in the return path of a sending domain of an account. */
+  returnPathDomain(accountId: string, domain: string): Promise<string>;
   returnPathKey: ReturnPathKey;
   /** Signs tracked links and unsubscribe links. */
   trackingKey: TrackingKey;
@@ -212,7 +212,7 @@ async function signersOf(
   deps: PrepareDeps,
   row: Loaded,
 ): Promise<{ kind: 'signers'; signers: readonly DkimSigner[] } | Extract<Prepared, { kind: 'unsigned' }>> {
-  const signing = await deps.signersFor(row.from_domain, row.class);
+  const signing = await deps.signersFor(row.account_id, row.from_domain, row.class);
   // A test key may send from a domain that is not set up; that mail goes nowhere, so it needs no signature. Nor has our own
   // name a key, unless it is a sending domain too.
   const isOwn = row.null_sender === 1 && row.from_domain === deps.ownName;
@@ -226,7 +226,7 @@ async function build(
   { content, bodyHash, isWhole, eightBit = false }: Composed,
   signers: readonly DkimSigner[],
 ): Promise<Prepared> {
-  const returnPath = await deps.returnPathDomain(row.from_domain);
+  const returnPath = await deps.returnPathDomain(row.account_id, row.from_domain);
   const marks = marksFor(deps.returnPathKey, row.id);
   const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}${content.headers}`;
   const head = isWhole === true ? lines : headOrNot(row) + lines;

@@ -29,11 +29,12 @@ export async function webhookFigures({ db, clock }: Deps): Promise<Family[]> {
 
 const DOMAIN_STATES = ['verified', 'failing', 'refused', 'unverified'];
 
-/** `failing` sends until its countdown ends, `refused` lost a record for longer; a domain that was never verified is neither. */
+/** `failing` sends until its countdown ends, `refused` lost a record for longer; a domain that was never verified, or that another account has, is neither. */
 export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
   const rows = await db.read.raw<{ state: string; n: number }[]>(
     `SELECT CASE WHEN status = 'verified' AND (failing_since IS NULL OR found_again_at IS NOT NULL) THEN 'verified'
-       WHEN status = 'verified' THEN 'failing' WHEN status = 'failed' AND verified_at IS NOT NULL THEN 'refused' ELSE 'unverified' END AS state,
+       WHEN status = 'verified' THEN 'failing' WHEN status = 'failed' AND verified_at IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM domains o WHERE o.name = domains.name AND o.status = 'verified') THEN 'refused' ELSE 'unverified' END AS state,
        COUNT(*) AS n FROM domains GROUP BY state`,
   );
   const samples = DOMAIN_STATES.map((state) => ({ labels: { state }, value: rows.find((row) => row.state === state)?.n ?? 0 }));

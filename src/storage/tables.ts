@@ -114,6 +114,8 @@ export interface BatchRow {
   accepted: number;
   rejected: number;
   created_at: number;
+  /** 1 where every message of it is simulated. */
+  test: number;
 }
 
 /** What a mail says, stored once however many recipients it has. */
@@ -484,6 +486,8 @@ export interface IdempotencyRow {
   body: string;
   created_at: number;
   expires_at: number;
+  /** The API key that made the first request; null where an earlier version stored it. */
+  key_id: string | null;
 }
 
 export interface AuditRow {
@@ -925,7 +929,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   dkim_keys: ['id', 'domain_id', 'selector', 'algorithm', 'private_key_sealed', 'public_key', 'state', 'created_at', 'active_at', 'retired_at'],
   streams: ['id', 'account_id', 'slug', 'name', 'type', 'pool', 'priority', 'created_at', 'paused'],
   suppressions: ['id', 'account_id', 'email', 'address_key', 'scope', 'reason', 'source_message_id', 'note', 'created_at', 'created_by', 'expires_at'],
-  batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at'],
+  batches: ['id', 'account_id', 'accepted', 'rejected', 'created_at', 'test'],
   contents: ['id', 'account_id', 'html', 'text', 'auto_text', 'attachment_count', 'created_at', 'raw', 'base_id'],
   content_bases: ['id', 'html', 'text'],
   attachments: ['content_id', 'position', 'filename', 'content_type', 'cid', 'disposition', 'bytes'],
@@ -933,7 +937,7 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   deliveries: ['id', 'message_id', 'account_id', 'type', 'name', 'address', 'address_key', 'domain', 'class', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at', 'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls', 'lead', 'held_by', 'held_at'],
   attempts: ['id', 'delivery_id', 'message_id', 'number', 'started_at', 'ended_at', 'mx', 'ip', 'source', 'tls_json', 'timings_json', 'outcome', 'smtp_code', 'enhanced_code', 'smtp_reply', 'class', 'reason', 'next_attempt_at'],
   events: ['id', 'account_id', 'type', 'at', 'test', 'message_id', 'delivery_id', 'status', 'machine', 'detail_json'],
-  idempotency: ['key', 'body_hash', 'status', 'headers_json', 'body', 'created_at', 'expires_at'],
+  idempotency: ['key', 'body_hash', 'status', 'headers_json', 'body', 'created_at', 'expires_at', 'key_id'],
   audit: ['id', 'at', 'account_id', 'key_id', 'actor', 'ip', 'method', 'endpoint', 'status', 'result', 'error_code', 'request_id', 'ms', 'idempotency_replayed', 'user_agent'],
   counters: ['account_id', 'day', 'from_status', 'to_status', 'n'],
   message_tags: ['account_id', 'tag', 'message_id'],

@@ -143,7 +143,7 @@ export async function removeSuppressions(
       ({ scope }) => entry.stream === undefined || scope === scopeOf(entry.stream),
     );
     if (entry.force !== true && rows.some(({ reason }) => reason === 'complaint')) {
-      throw new Problem('invalid_state', 'an entry made by a complaint is removed only with `force`');
+      throw new Problem('invalid_state', 'An entry made by a complaint is removed only with `force`.');
     }
     for (const { id } of rows) await tx.run('DELETE FROM suppressions WHERE id = ?', [id]);
     await insertRows(tx, [together(rows)]);
@@ -227,7 +227,7 @@ function suppressionRow(entry: NewSuppression, now: number): SuppressionRow {
   if (parsed.kind === 'bad') throw new Problem('invalid_address', parsed.why, { field: 'email' });
   const note = entry.note ?? null;
   if (note !== null && note.length > LONGEST_NOTE) {
-    throw new Problem('field_too_long', `the note may have at most ${String(LONGEST_NOTE)} characters`, {
+    throw new Problem('field_too_long', `The note may have at most ${String(LONGEST_NOTE)} characters.`, {
       field: 'note',
     });
   }

@@ -218,7 +218,9 @@ async function refuseTaken(tx: Connection, { id, account_id, alias }: TemplateRo
   if (alias === null) return;
   const other = await lookUp(tx, account_id, alias);
   if (other !== null && other.id !== id)
-    throw new Problem('already_exists', `a template with the alias ${alias} exists: ${other.id}`, { field: 'alias' });
+    throw new Problem('already_exists', `A template with the alias ${alias} exists: ${other.id}. Use another alias.`, {
+      field: 'alias',
+    });
 }
 
 const versionRow = (templateId: string, version: number, body: TemplateBody, now: number): TemplateVersionRow => ({

@@ -16,19 +16,21 @@ const reserved =
 export function checkCustomHeaders(headers: Readonly<Record<string, string>>): [name: string, value: string][] {
   const entries = Object.entries(headers);
   if (entries.length > MOST_HEADERS)
-    throw new Problem('too_many_items', `an endpoint has at most ${String(MOST_HEADERS)} headers`, {
+    throw new Problem('too_many_items', `An endpoint has at most ${String(MOST_HEADERS)} headers.`, {
       field: 'headers',
     });
   const seen = new Set<string>();
   for (const [name, value] of entries) {
     const field = `headers.${name.slice(0, 100)}`;
     if (!token.test(name))
-      throw new Problem('invalid_header', 'the name of a header is 1 to 100 letters, digits and -', { field });
-    if (reserved.test(name)) throw new Problem('header_not_allowed', `the header ${name} is ours to set`, { field });
-    if (seen.has(name.toLowerCase())) throw new Problem('invalid_header', `the header ${name} stands twice`, { field });
+      throw new Problem('invalid_header', 'The name of a header is 1 to 100 letters, digits and -.', { field });
+    if (reserved.test(name))
+      throw new Problem('header_not_allowed', `The header ${name} is set by the service. Leave it out.`, { field });
+    if (seen.has(name.toLowerCase()))
+      throw new Problem('invalid_header', `The header ${name} is given twice. Leave one of them out.`, { field });
     seen.add(name.toLowerCase());
     if (value.length > LONGEST_VALUE || !fieldValue.test(value))
-      throw new Problem('invalid_header', `the value is 1 to ${String(LONGEST_VALUE)} visible ASCII characters`, {
+      throw new Problem('invalid_header', `The value is 1 to ${String(LONGEST_VALUE)} visible ASCII characters.`, {
         field,
       });
   }

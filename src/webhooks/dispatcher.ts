@@ -189,7 +189,7 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
   return {
     start: () => fanOut.start(),
     async test(row, type, together) {
-      if (tested.has(row.id)) throw new Problem('invalid_state', 'a test of this endpoint is under way');
+      if (tested.has(row.id)) throw new Problem('invalid_state', 'A test of this endpoint is under way.');
       tested.add(row.id);
       try {
         return await test(row, type, together);

@@ -75,7 +75,7 @@ export async function createEndpoint(
     await refuseTwin(tx, wish.accountId, wish.url, id);
     const there = await tx.all('SELECT id FROM webhooks WHERE account_id = ?', [wish.accountId]);
     if (there.length >= MOST_ENDPOINTS)
-      throw new Problem('invalid_state', `an account has at most ${String(MOST_ENDPOINTS)} webhook endpoints`);
+      throw new Problem('invalid_state', `An account has at most ${String(MOST_ENDPOINTS)} webhook endpoints.`);
     const [newest] = await tx.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
     const row: WebhookRow = {
       ...draft, id, account_id: wish.accountId, status: wish.enabled ? 'active' : 'paused', disabled_reason: null,
@@ -168,7 +168,7 @@ export async function rotateSecret(
       .map(({ secret, until }) => ({ secret, until: until ?? now + OLD_SECRET_MS }))
       .filter(({ until }) => until > now);
     if (old.length > MOST_OLD_SECRETS)
-      throw new Problem('invalid_state', `the secret was changed ${String(MOST_OLD_SECRETS)} times within a day`);
+      throw new Problem('invalid_state', `The secret was changed ${String(MOST_OLD_SECRETS)} times within a day.`);
     const secrets = [fresh, ...old];
     const row: WebhookRow = { ...before, secrets_sealed: sealSecrets(keyring, ref.id, secrets), updated_at: now };
     await writeRow(tx, row);
@@ -323,7 +323,9 @@ async function refuseTwin(tx: Connection, accountId: string, url: string, id: st
     id,
   ]);
   if (twins.length > 0)
-    throw new Problem('already_exists', 'there is a webhook endpoint with this URL already', { field: 'url' });
+    throw new Problem('already_exists', 'There is a webhook endpoint with this URL already. Change that one.', {
+      field: 'url',
+    });
 }
 
-const noSuchEndpoint = (): Problem => new Problem('not_found', 'there is no such webhook endpoint');
+const noSuchEndpoint = (): Problem => new Problem('not_found', 'There is no such webhook endpoint.');

@@ -92,6 +92,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
         const caller = callers.get(token);
         return Promise.resolve(caller === undefined ? { kind: 'unknown' } : { kind: 'found', caller });
       },
+      callerById: (keyId) => Promise.resolve([...callers.values()].find((caller) => caller.keyId === keyId) ?? null),
       noteUse: (keyId, ip) => void uses.push(`${keyId} ${ip}`),
       keyChanges: createBell(),
       planLimit: (plan) => ({ tiny: 3, standard: 600 })[plan] ?? 1_000_000,

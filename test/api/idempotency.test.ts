@@ -87,7 +87,8 @@ describe('Idempotency-Key', () => {
   });
 
   it('belongs to account, mode and path, not to the API key', async () => {
-    const { route: one, state } = endpoint((_, run) => ({ status: 201, body: { run } }));
+    const { route: made, state } = endpoint((_, run) => ({ status: 201, body: { run } }));
+    const one: Route = { ...made, touches: 'mail' };
     const { send } = await start(one, {
       callers: {
         rotated: { ...someCaller, keyId: 'key_two' },
@@ -296,6 +297,7 @@ describe('InFlight', () => {
       body: '',
       created_at: 0,
       expires_at: 0,
+      key_id: null,
     };
     next.land(row);
     assert.deepEqual(await third, { kind: 'replay', row });

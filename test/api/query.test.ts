@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { z } from 'zod';
-import { booleanParameter, integerParameter, listParameter, parseQuery, repeatedParameter, timeParameter } from '../../src/api/query.ts'; // prettier-ignore
+import { booleanParameter, integerParameter, listParameter, parseQuery, textsParameter, timeParameter } from '../../src/api/query.ts'; // prettier-ignore
 import { check } from '../../src/base/check.ts';
 import { Problem } from '../../src/base/problem.ts';
 
@@ -70,7 +70,7 @@ describe('query parameters', () => {
     limit: integerParameter(1, 100).default(25),
     opened: booleanParameter().optional(),
     status: listParameter(['queued', 'sent']).optional(),
-    tag: repeatedParameter(z.string().max(5), 2).optional(),
+    tag: textsParameter(z.string().max(5), 2).optional(),
     since: timeParameter().optional(),
   });
   const read = (search: string): z.output<typeof Query> =>
@@ -84,6 +84,13 @@ describe('query parameters', () => {
     assert.deepEqual(read('tag=a').tag, ['a']);
   });
 
+  for (const search of ['tag=a,b&status=sent,queued', 'tag=a&tag=b&status=sent&status=queued', 'tag=a,b&tag=a&status=sent,queued&status=sent']) {
+    it(`lists in queries: commas and repetition mean the same in ${search}`, () => {
+      const { tag, status } = read(search);
+      assert.deepEqual({ tag, status }, { tag: ['a', 'b'], status: ['sent', 'queued'] });
+    });
+  } // prettier-ignore
+
   it('say which names a list takes', () => {
     assert.throws(
       () => read('status=sent,other'),
@@ -93,8 +100,9 @@ describe('query parameters', () => {
 
   const bad: [search: string, field: string][] = [
     ['limit=0', 'limit'], ['limit=101', 'limit'], ['limit=1.5', 'limit'], ['limit=', 'limit'], ['limit=1e1', 'limit'], ['limit=1&limit=2', 'limit'],
-    ['limit=99999999999', 'limit'], ['opened=yes', 'opened'], ['status=sent,other', 'status'], ['status=', 'status'], ['status=sent,queued,sent', 'status'],
+    ['limit=99999999999', 'limit'], ['opened=yes', 'opened'], ['status=sent,other', 'status'], ['status=', 'status'], ['status=sent&status=', 'status'], ['tag=a,b,c', 'tag'],
     ['tag=a&tag=b&tag=c', 'tag'], ['since=2026-01-31', 'since'], ['since=2026-01-31T10:00:00', 'since'], ['sinse=1', 'sinse'],
+    ['since=9999-12-31T23:59:59Z', 'since'], ['since=0000-01-01T00:00:00Z', 'since'],
   ]; // prettier-ignore
   for (const [search, field] of bad) {
     it(`refuse ${search}`, () => {

@@ -88,8 +88,9 @@ describe('api/scopes', () => {
   it('shows and changes nothing of another account', async function () {
     this.timeout(60_000);
     await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
-    // A test key, so that the examples of the document can be sent.
-    const owner = await makeKey(scopeNames, { mode: 'test' });
+    // The domain that the examples of the document are sent from.
+    await app.operator.call('domains.add', { name: 'acme.example', trusted: true });
+    const owner = await makeKey(scopeNames);
     const stranger = await makeKey(scopeNames, { account: 'other' });
     const onObjects = operations.filter(({ path }) => path.includes('{'));
     const collections = new Set(onObjects.map(({ path }) => path.slice(0, path.indexOf('/{'))));

@@ -244,7 +244,27 @@ describe('API shell: rate limits', () => {
     assert.equal((await h.send('GET', '/v1/messages', { key: 'tiny' })).status, 200);
   });
 
-  it('counts callers without a valid key by address, and answers 429 before 401', async () => {
+  it('a bad key is 401 with its cause, however often its address has called', async () => {
+    const h = await startHarness({
+      settings: { anonymousPerMinute: 2 },
+      callers: { expired: { ...someCaller, expiresAt: 1 }, revoked: { ...someCaller, revokedAt: 1 } },
+    });
+    for (let n = 0; n < 4; n++)
+      for (const [key, code] of [['expired', 'key_expired'], ['revoked', 'key_revoked'], ['unknown', 'invalid_api_key'], ['x'.repeat(300), 'invalid_api_key']] as const) {
+        const answer = await h.send('GET', '/v1/messages', { key });
+        assertProblem(answer, code, null, key);
+        assert.equal(answer.headers['retry-after'], undefined, 'nothing that makes a client try again');
+      } // prettier-ignore
+    assertProblem(
+      await h.send('GET', '/v1/messages', { key: null }),
+      'rate_limited',
+      null,
+      'they count for the address',
+    );
+    await h.stop();
+  });
+
+  it('counts callers without a valid key by address, and answers 429 to those without any', async () => {
     const from = (ip: string, key: string | null): SendOptions => ({ key, headers: { 'x-forwarded-for': ip } });
     assert.equal((await h.send('GET', '/v1/messages', from('192.0.2.7', null))).status, 401);
     assert.equal((await h.send('GET', '/v1/messages', from('192.0.2.7', 'unknown'))).status, 401);

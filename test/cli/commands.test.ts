@@ -76,7 +76,7 @@ describe('the posthorn command beside a running server', () => {
 
   it('domains: add, records, verify, list', async () => {
     const added = await good('domains', 'add', 'sender.test', '--trust', '--json');
-    assert.deepEqual(members(added).slice(0, 5), ['object', 'id', 'name', 'status', 'records']);
+    assert.deepEqual(members(added).slice(0, 6), ['object', 'id', 'name', 'status', 'taken', 'records']);
     assert.equal((JSON.parse(added) as Json)['status'], 'verified');
     const [first] = dataOf(await good('domains', 'records', 'sender.test', '--json'));
     assert.deepEqual(Object.keys(first ?? {}).slice(0, 4), ['purpose', 'type', 'host', 'value']);

@@ -1,17 +1,14 @@
-/** The package as its users get it: both builds loaded by plain Node.js, and the types of both read by a strict compiler. */
+/** The package as its users get it: packed, installed offline into an empty project, loaded by plain Node.js and by a strict compiler. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { clientPackageFiles, clientPackageRoutes } from '../../src/api/client-package.ts';
+import { startHarness } from '../api/harness.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 const tsc = path.join(root, 'node_modules/typescript/bin/tsc');
-
-interface Manifest {
-  exports: Record<string, Record<'import' | 'require', Record<'types' | 'default', string>>>;
-  scripts: Record<string, string>;
-}
 
 const USE = `
 const mail = new MailClient({ apiKey: 'k', baseUrl: 'http://127.0.0.1:1', maxRetries: 0 });
@@ -22,7 +19,7 @@ mail.messages.send({ to: 'ana@example.net' }).catch((error) => {
 
 /** What a user's editor must know: lines that must be right, and under each \`@ts-expect-error\` one that must not. */
 const TYPED = `
-import { ApiError, MailClient, RateLimitError, verifyWebhook, type MailEvent, type Message, type Page } from 'posthorn/client';
+import { ApiError, MailClient, RateLimitError, verifyWebhook, type MailEvent, type Message, type Page } from 'posthorn-client';
 
 const mail = new MailClient({ apiKey: 'k', baseUrl: 'http://a.test', timeoutMs: 1, maxRetries: 0, fetch, userAgent: 'x' });
 export async function all(): Promise<unknown[]> {
@@ -69,67 +66,117 @@ export function told(error: unknown): unknown {
 }
 `;
 
-describe('client: the built package', function () {
-  this.timeout(120_000);
-  const { exports, scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as Manifest;
+describe('client: the package', function () {
+  this.timeout(180_000);
   let folder: string;
+  let project: string;
+  let tarball: string;
+
+  const npm = (cwd: string, ...words: string[]): string => {
+    const env = { ...process.env, NODE_OPTIONS: '', npm_config_cache: path.join(folder, 'cache') };
+    const { status, stdout, stderr } = spawnSync('npm', words, { cwd, encoding: 'utf8', env });
+    assert.equal(status, 0, stderr);
+    return stdout;
+  };
+  /** As `npm run client:pack` does it, in a folder of its own; gives the last line. */
+  const pack = (): string => {
+    const out = mkdtempSync(path.join(folder, 'out-'));
+    for (const [config, kind] of [['tsconfig.json', 'esm'], ['tsconfig.cjs.json', 'cjs']] as const) {
+      const words = [tsc, '-p', path.join(root, 'src/client', config), '--outDir', path.join(out, kind)];
+      const built = spawnSync(process.execPath, words, { encoding: 'utf8' });
+      assert.equal(built.status, 0, built.stdout);
+    }
+    const packed = spawnSync(process.execPath, [path.join(root, 'src/bin/pack-client.mjs'), out], { encoding: 'utf8' });
+    assert.equal(packed.status, 0, packed.stderr);
+    return packed.stdout.trim().split('\n').at(-1) ?? '';
+  }; // prettier-ignore
 
   before(() => {
     folder = mkdtempSync(path.join(tmpdir(), 'ph-client-'));
-    const home = path.join(folder, 'node_modules/posthorn');
-    mkdirSync(home, { recursive: true });
-    writeFileSync(path.join(home, 'package.json'), JSON.stringify({ name: 'posthorn', type: 'module', exports }));
-    for (const [config, out, type] of [['tsconfig.json', 'esm', 'module'], ['tsconfig.cjs.json', 'cjs', 'commonjs']] as const) {
-      const outDir = path.join(home, 'dist/client', out);
-      const built = spawnSync(process.execPath, [tsc, '-p', path.join(root, 'src/client', config), '--outDir', outDir], { encoding: 'utf8' });
-      assert.equal(built.status, 0, built.stdout);
-      writeFileSync(path.join(outDir, 'package.json'), JSON.stringify({ type, sideEffects: false }));
-    } // prettier-ignore
+    tarball = pack();
+    project = path.join(folder, 'project');
+    mkdirSync(project);
+    writeFileSync(path.join(project, 'package.json'), '{"name":"shop","private":true}');
+    npm(project, 'install', '--offline', '--no-audit', '--no-fund', tarball);
   });
   after(() => {
     rmSync(folder, { recursive: true, force: true });
   });
 
+  const home = (): string => path.join(project, 'node_modules/posthorn-client');
+
   const run = (file: string, program: string): string => {
-    writeFileSync(path.join(folder, file), program);
+    writeFileSync(path.join(project, file), program);
     const env = { ...process.env, NODE_OPTIONS: '' };
-    const { status, stdout, stderr } = spawnSync(process.execPath, [file], { cwd: folder, encoding: 'utf8', env });
+    const { status, stdout, stderr } = spawnSync(process.execPath, [file], { cwd: project, encoding: 'utf8', env });
     assert.equal(status, 0, stderr);
     return stdout.trim();
   };
 
-  it('is what `npm run build` makes', () => {
-    const { build = '', 'build:client': client = '' } = scripts;
-    assert.match(build, /build:client/);
-    for (const part of ['tsc -p src/client ', 'tsconfig.cjs.json', '"type":"module","sideEffects":false', '"type":"commonjs","sideEffects":false']) assert.ok(client.includes(part), part); // prettier-ignore
+  it('can be installed outside of a checkout, without a network, as one package', () => {
+    const tree = JSON.parse(npm(project, 'ls', '--all', '--json')) as { dependencies: Record<string, { version: string; dependencies?: object }> }; // prettier-ignore
+    assert.deepEqual(Object.keys(tree.dependencies), ['posthorn-client']);
+    assert.equal(tree.dependencies['posthorn-client']?.dependencies, undefined);
+    const files = readdirSync(home(), { recursive: true }).map(String);
+    for (const file of ['README.md', 'LICENSE', 'package.json', 'esm/index.js', 'esm/index.d.ts', 'cjs/index.js', 'cjs/index.d.ts', 'cjs/package.json']) assert.ok(files.includes(file), file); // prettier-ignore
+    assert.ok(files.length < 100, 'nothing but the client');
+  });
+
+  it('is the same bytes whenever it is packed, under the name that the server looks for', () => {
+    const again = pack();
+    assert.deepEqual(readFileSync(again), readFileSync(tarball));
+    const { version, scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string; scripts: Record<string, string> }; // prettier-ignore
+    assert.ok(clientPackageFiles(version).every((file) => path.basename(file) === path.basename(tarball)));
+    assert.match(scripts['client:pack'] ?? '', /node src\/bin\/pack-client\.mjs$/);
+    assert.match(scripts['build'] ?? '', /build:client/);
+  });
+
+  it('is served by a running server, with a tag, without a key', async () => {
+    const routes = clientPackageRoutes({ clientPackage: ['/nowhere', tarball] });
+    const h = await startHarness({ routes });
+    const first = await h.send('GET', '/v1/client.tgz', { key: null });
+    assert.deepEqual([first.status, first.headers['content-type'], first.headers['cache-control']], [200, 'application/gzip', 'no-cache']); // prettier-ignore
+    assert.deepEqual(first.bytes, readFileSync(tarball));
+    const again = await h.send('GET', '/v1/client.tgz', { key: null, headers: { 'if-none-match': String(first.headers.etag) } }); // prettier-ignore
+    assert.deepEqual([again.status, again.bytes.length], [304, 0]);
+    await h.stop();
+    const none = await startHarness({ routes: clientPackageRoutes({ clientPackage: ['/nowhere'] }) });
+    assert.equal((await none.send('GET', '/v1/client.tgz', { key: null })).error.code, 'not_found');
+    await none.stop();
   });
 
   it('is imported', () => {
-    const line = run('use.mjs', `import { MailClient, NetworkError, verifyWebhook } from 'posthorn/client';\n${USE}`);
+    const line = run('use.mjs', `import { MailClient, NetworkError, verifyWebhook } from 'posthorn-client';\n${USE}`);
     assert.equal(line, 'true NetworkError function');
   });
 
   it('is required', () => {
-    const line = run('use.cjs', `const { MailClient, NetworkError, verifyWebhook } = require('posthorn/client');\n${USE}`); // prettier-ignore
+    const line = run('use.cjs', `const { MailClient, NetworkError, verifyWebhook } = require('posthorn-client');\n${USE}`); // prettier-ignore
     assert.equal(line, 'true NetworkError function');
   });
 
   it('does nothing when it is loaded, and needs no other package', () => {
     for (const out of ['esm', 'cjs']) {
-      const home = path.join(folder, 'node_modules/posthorn/dist/client', out);
-      const text = run(`look-${out}.mjs`, `import { readdirSync, readFileSync } from 'node:fs'; for (const file of readdirSync(${JSON.stringify(home)})) if (file.endsWith('.js')) console.log(readFileSync(${JSON.stringify(home)} + '/' + file, 'utf8'));`); // prettier-ignore
+      const there = path.join(home(), out);
+      const text = run(`look-${out}.mjs`, `import { readdirSync, readFileSync } from 'node:fs'; for (const file of readdirSync(${JSON.stringify(there)})) if (file.endsWith('.js')) console.log(readFileSync(${JSON.stringify(there)} + '/' + file, 'utf8'));`); // prettier-ignore
       const named = [...text.matchAll(/(?:from |require\(|import\()\s*["']([^"']+)["']/g)].map(([, name = '']) => name);
       assert.ok(named.length > 10);
       assert.deepEqual(named.filter((name) => !name.startsWith('./')), []); // prettier-ignore
     }
   });
 
-  it('has types that say what there is and what is not, as a module and as CommonJS', () => {
-    const files = ['typed.mts', 'typed.cts'];
-    for (const file of files) writeFileSync(path.join(folder, file), TYPED);
-    const compilerOptions = { module: 'nodenext', target: 'es2023', lib: ['es2023', 'dom', 'dom.iterable'], types: [], strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, skipLibCheck: false }; // prettier-ignore
-    writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
-    const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', folder], { encoding: 'utf8' });
-    assert.equal(status, 0, stdout);
-  });
+  const strict = { target: 'es2023', lib: ['es2023', 'dom', 'dom.iterable'], types: [], strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, skipLibCheck: false }; // prettier-ignore
+  const ways: [name: string, options: object, files: string[]][] = [
+    ['nodenext, as a module and as CommonJS', { module: 'nodenext' }, ['typed.mts', 'typed.cts']],
+    ['bundler', { module: 'esnext', moduleResolution: 'bundler' }, ['typed.ts']],
+    ['the classic node', { module: 'commonjs', moduleResolution: 'node10', ignoreDeprecations: '6.0' }, ['typed.ts']],
+  ];
+  for (const [name, options, files] of ways) {
+    it(`has types that say what there is and what is not, under strict, by the resolution ${name}`, () => {
+      for (const file of files) writeFileSync(path.join(project, file), TYPED);
+      writeFileSync(path.join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions: { ...strict, ...options }, files })); // prettier-ignore
+      const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', project], { encoding: 'utf8' });
+      assert.equal(status, 0, stdout);
+    });
+  }
 });

@@ -23,7 +23,7 @@ describe('docs/client.md', function () {
     folder = mkdtempSync(path.join(tmpdir(), 'ph-client-docs-'));
     const index = path.join(root, 'src/client/index.ts');
     for (const { line, text } of samples)
-      writeFileSync(fileOf(line), `${text.replace("'posthorn/client'", JSON.stringify(index))}\nexport {};\n`);
+      writeFileSync(fileOf(line), `${text.replace("'posthorn-client'", JSON.stringify(index))}\nexport {};\n`);
   });
   after(async () => {
     rmSync(folder, { recursive: true, force: true });
@@ -43,7 +43,7 @@ describe('docs/client.md', function () {
   const said: Record<string, RegExp> = {
     Sending: /^msg_\w{26} queued\n|^bo@ invalid_recipient\n/,
     'Tried again, sent once': /^true true\n$/,
-    Errors: /^mend it: invalid_recipient to /,
+    Errors: /^correct it: invalid_recipient to /,
     'Lists and events': /^sent evt_\w+\nbounced evt_\w+\nhard \w+\n(?:\S+\n)+$/,
     Webhooks: /^$/,
   };

@@ -50,6 +50,20 @@ describe('client: journey', () => {
     assert.match(response.requestId ?? '', /^req_/);
   });
 
+  it('a refusal does not stay with its key when its cause is gone, and nothing is sent twice', async () => {
+    const body = { ...MAIL, from: 'hi@late.test', to: 'ana@dest.test' };
+    const options = { idempotencyKey: 'order-18-confirmation' };
+    const ids: string[] = [];
+    for (let n = 0; n < 2; n++) {
+      await assert.rejects(mail.messages.send(body, options), refused(AuthError, 'domain_not_verified', 'from'));
+      app.clock.advance(1_000);
+    }
+    await app.operator.call('domains.add', { name: 'late.test', trusted: true });
+    app.clock.advance(2_000);
+    for (let n = 0; n < 3; n++) ids.push((await mail.messages.send({ ...body, to: 'bo@dest.test' }, options)).id);
+    assert.equal(new Set(ids).size, 1);
+  });
+
   it('repeats a request whose answer was lost, and the mail goes out once', async () => {
     let asks = 0;
     const lossy: typeof fetch = async (...asked) => {

@@ -129,13 +129,16 @@ describe('client: operations', () => {
 
   it('has a method for every operation', () => {
     const named = new Set(rows.map(([operationId]) => operationId));
-    const missing = operations.filter((operation) => !named.has(operation.operationId));
+    // The client itself is for npm to download.
+    const missing = operations.filter(
+      ({ operationId }) => operationId !== 'getClientPackage' && !named.has(operationId),
+    );
     assert.deepEqual(missing.map(({ operationId }) => operationId), []); // prettier-ignore
   });
 
-  it('sends lists as the document says: `tag` repeated, all others with commas', () => {
+  it('sends lists as the document says: each entry for itself', () => {
     const lists = operations.flatMap(({ parameters = [] }) => parameters.filter(({ schema }) => schema?.type === 'array'));
     assert.ok(lists.length > 2);
-    for (const { name, explode } of lists) assert.equal(explode, name === 'tag', name);
+    for (const { name, explode } of lists) assert.equal(explode, true, name);
   }); // prettier-ignore
 });

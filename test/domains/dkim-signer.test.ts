@@ -59,7 +59,7 @@ describe('domains/dkim-signer', () => {
       head,
       bodyHash: relaxedBodyHash(Buffer.from(body)),
       timestamp: Math.floor(clock.now() / 1000),
-      signers: ready(await signers.signersFor('acme.test')),
+      signers: ready(await signers.signersFor(null, 'acme.test')),
     });
     const records = new Map(toDomainRecord(domain, 'mail.host.test').records.map(({ host, value }) => [host, value]));
     const { results } = await dkimVerify(Buffer.from(`${lines}${head}\r\n${body}`), {
@@ -76,7 +76,7 @@ describe('domains/dkim-signer', () => {
   });
 
   it('signs RSA in other threads and Ed25519 at once, many at a time', async () => {
-    const [rsa, ed] = ready(await signers.signersFor('acme.test', 1));
+    const [rsa, ed] = ready(await signers.signersFor(null, 'acme.test', 1));
     assert.deepEqual([rsa?.key.algorithm, ed?.key.algorithm], ['rsa-sha256', 'ed25519-sha256']);
     const datas = Array.from({ length: 50 }, (_, i) => Buffer.from(`mail ${String(i)}`));
     const signatures = await Promise.all(datas.map(async (data) => (await rsa?.sign(data)) ?? Buffer.alloc(0)));
@@ -90,9 +90,9 @@ describe('domains/dkim-signer', () => {
   });
 
   it('opens keys once, and again when they have changed', async () => {
-    const first = await signers.signersFor('acme.test');
+    const first = await signers.signersFor(null, 'acme.test');
     clock.advance(60_000);
-    assert.equal(await signers.signersFor('acme.test'), first);
+    assert.equal(await signers.signersFor(null, 'acme.test'), first);
     await rotateDkim(
       {
         db: temp.db,
@@ -105,15 +105,15 @@ describe('domains/dkim-signer', () => {
       ref,
       { atOnce: true },
     );
-    const selectors = ready(await signers.signersFor('acme.test')).map(({ key }) => key.selector);
+    const selectors = ready(await signers.signersFor(null, 'acme.test')).map(({ key }) => key.selector);
     assert.deepEqual(selectors, ['ph202601r2', 'ph202601e2']);
   });
 
   it('sees what another process changed within seconds', async () => {
-    await signers.signersFor('acme.test');
+    await signers.signersFor(null, 'acme.test');
     await rotateDkim({ db: temp.db, clock, keyring }, ref, { atOnce: true });
     clock.advance(5000);
-    assert.equal(ready(await signers.signersFor('acme.test'))[0]?.key.selector, 'ph202601r2');
+    assert.equal(ready(await signers.signersFor(null, 'acme.test'))[0]?.key.selector, 'ph202601r2');
   });
 
   it('signs with active keys only', async () => {
@@ -121,13 +121,31 @@ describe('domains/dkim-signer', () => {
       tx.run(`UPDATE dkim_keys SET state = 'pending' WHERE algorithm = 'ed25519-sha256'`),
     );
     assert.deepEqual(
-      ready(await signers.signersFor('acme.test')).map(({ key }) => key.algorithm),
+      ready(await signers.signersFor(null, 'acme.test')).map(({ key }) => key.algorithm),
       ['rsa-sha256'],
     );
   });
 
+  it('signs mail of an account only with keys of that account, and our own with those of the owner of the name', async () => {
+    const deps = { db: temp.db, clock, keyring };
+    const wish = { name: 'gone.test', trusted: true };
+    const lost = await addDomain(deps, { ...wish, accountId: domain.row.account_id });
+    await temp.db.commit.transact((tx) => tx.run(`UPDATE domains SET status = 'failed' WHERE id = ?`, [lost.row.id]));
+    const { id: ownerId } = await addAccount(deps, { name: 'b', plan: 'starter' });
+    await addDomain(deps, { ...wish, accountId: ownerId });
+    const signature = async (account: string | null): Promise<string> => {
+      const answer = await signers.signersFor(account, 'gone.test');
+      if (answer.kind === 'unavailable') return answer.why;
+      const ed = answer.signers.find(({ key }) => key.algorithm === 'ed25519-sha256') ?? assert.fail();
+      return Buffer.from(await ed.sign(Buffer.from('x'))).toString('hex');
+    };
+    assert.equal(await signature(null), await signature(ownerId));
+    assert.notEqual(await signature(lost.row.account_id), await signature(ownerId));
+    assert.equal(await signature('acc_of_a_stranger'), 'gone.test has no active DKIM key');
+  });
+
   it('has nothing for a domain without keys, and is not stuck with that', async () => {
-    assert.deepEqual(await signers.signersFor('new.test'), {
+    assert.deepEqual(await signers.signersFor(null, 'new.test'), {
       kind: 'unavailable',
       why: 'new.test has no active DKIM key',
     });
@@ -135,7 +153,7 @@ describe('domains/dkim-signer', () => {
       { db: temp.db, clock, keyring },
       { accountId: domain.row.account_id, name: 'new.test', trusted: true },
     );
-    assert.equal((await signers.signersFor('new.test')).kind, 'ready');
+    assert.equal((await signers.signersFor(null, 'new.test')).kind, 'ready');
   });
 
   it('never makes do with one key where the other cannot be opened', async () => {
@@ -150,7 +168,7 @@ describe('domains/dkim-signer', () => {
       await temp.db.commit.transact((tx) =>
         tx.run('UPDATE dkim_keys SET private_key_sealed = ? WHERE algorithm = ?', [value, algorithm]),
       );
-      const answer = await signers.signersFor('acme.test');
+      const answer = await signers.signersFor(null, 'acme.test');
       const why = answer.kind === 'unavailable' ? answer.why : 'ready';
       assert.match(why, /the DKIM key ph202601[re] of acme\.test cannot be opened/, reason);
     }

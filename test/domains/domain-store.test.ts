@@ -82,6 +82,7 @@ describe('domains/domain-store', () => {
         id: added.row.id,
         name: 'acme.test',
         status: 'verified',
+        taken: false,
         records: 5,
         dkim: [
           { selector: 'ph202601r', algorithm: 'rsa-sha256', state: 'active' },
@@ -144,13 +145,29 @@ describe('domains/domain-store', () => {
     }
   });
 
-  it('takes a domain once, whoever asks', async () => {
+  it('an unverified claim does not block the owner of the domain: several accounts may claim it, one has it', async () => {
     await addDomain(deps(), { accountId, name: 'acme.test' });
+    await assert.rejects(addDomain(deps(), { accountId, name: 'acme.test' }), has('already_exists', 'name'));
     const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
-    await assert.rejects(addDomain(deps(), { accountId: other.id, name: 'acme.test' }), has('already_exists', 'name'));
-    await assert.rejects(findDomain(deps(), { accountId: other.id, nameOrId: 'acme.test' }), has('not_found'));
-    assert.deepEqual(await listDomains(deps(), { accountId: other.id, limit: 10 }), []);
+    const claim = await addDomain(deps(), { accountId: other.id, name: 'acme.test' });
+    assert.equal(claim.row.status, 'pending');
+    const third = await addAccount(deps(), { name: 'c', plan: 'starter' });
+    await addDomain(deps(), { accountId: third.id, name: 'acme.test', trusted: true });
+    for (const loser of [accountId, other.id]) {
+      const { row, taken } = await findDomain(deps(), { accountId: loser, nameOrId: 'acme.test' });
+      assert.deepEqual([row.status, taken], ['failed', true], 'the others learn it');
+    }
+    const owner = await findDomain(deps(), { accountId: null, nameOrId: 'acme.test' });
+    assert.deepEqual([owner.row.account_id, owner.taken], [third.id, undefined]);
+    const late = await addAccount(deps(), { name: 'd', plan: 'starter' });
+    await assert.rejects(addDomain(deps(), { accountId: late.id, name: 'acme.test' }), has('already_exists', 'name'));
   });
+
+  for (const name of ['co.uk', 'com.au', 'gmail.com', 'Yahoo.co.jp', 'gmx.net'])
+    it(`does not let ${name} be claimed, unless the operator vouches for it`, async () => {
+      await assert.rejects(addDomain(deps(), { accountId, name }), has('invalid_field', 'name'));
+      assert.equal((await addDomain(deps(), { accountId, name, trusted: true })).row.status, 'verified');
+    });
 
   it('lists newest first, by status, in pages', async () => {
     // Ids are given in the order of the calls.

@@ -192,6 +192,7 @@ describe('housekeeping rules', () => {
       body: '{}',
       created_at: 0,
       expires_at: expiresAt,
+      key_id: null,
     });
     for (let i = 0; i < PURGE_STEP + 1; i++) void store.insert(row(`old ${String(i)}`, clock.now()));
     await store.insert(row('young', clock.now() + 1));

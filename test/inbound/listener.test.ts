@@ -2,7 +2,13 @@
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { makeSelfSigned } from '../../src/base/self-signed.ts';
-import { createListener, type Handlers, type Listener, type ListenerLimits } from '../../src/inbound/listener.ts';
+import {
+  createListener,
+  HeldMail,
+  type Handlers,
+  type Listener,
+  type ListenerLimits,
+} from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
@@ -52,13 +58,14 @@ describe('inbound/listener', () => {
   const begin = async (
     limits: Partial<ListenerLimits> = {},
     handlers: Partial<Handlers<never>> = {},
+    held = new HeldMail(),
   ): Promise<void> => {
     // prettier-ignore
     clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
     mails.length = 0;
     listener = createListener(
       { clock, log },
-      { host: '127.0.0.1', port: 0, hostname: 'mx.test', isSecure: false, certificate, size: 10_000, keepBytes: 1000, maxRecipients: 3, limits },
+      { host: '127.0.0.1', port: 0, hostname: 'mx.test', isSecure: false, certificate, size: 10_000, keepBytes: 1000, maxRecipients: 3, limits, held },
       {
         sender: () => Promise.resolve(null),
         recipient: (_session, address) => Promise.resolve(address.startsWith('no') ? refuse(550, '5.7.1 we do not relay') : null),
@@ -266,6 +273,16 @@ describe('inbound/listener', () => {
     await begin({ heldBytes: 500 });
     assert.match(await deliver(`Subject: x\r\n\r\n${'y'.repeat(900)}`), /^452 4\.3\.1 /m);
     assert.match(await deliver(), /^250 2\.0\.0 taken/m);
+  });
+
+  it('shares that room with the listeners that count in the same place', async () => {
+    const held = new HeldMail();
+    await begin({ heldBytes: 500 }, {}, held);
+    held.add('a network of another listener', 490);
+    assert.match(await deliver(), /^452 4\.3\.1 /m);
+    held.add('a network of another listener', -490);
+    assert.match(await deliver(), /^250 2\.0\.0 taken/m);
+    assert.equal(held.total, 0);
   });
 
   it('refuses what is said before the greeting, and what is pipelined behind STARTTLS', async () => {

@@ -97,13 +97,12 @@ describe('journey: administration', () => {
 
     it('never gives more than the asking key has', async () => {
       const { key: small } = await app.operator.call('keys.create', {
-        name: 'small', scopes: ['key', 'send'], mode: 'test', ttl_ms: DAY, domains: ['acme.test'], allowed_ips: ['127.0.0.0/8'],
+        name: 'small', scopes: ['key', 'send'], ttl_ms: DAY, domains: ['acme.test'], allowed_ips: ['127.0.0.0/8'],
       }); // prettier-ignore
       const ask = { name: 'more', scopes: ['send'] };
       const rows: [string, string, unknown][] = [
         ['insufficient_scope', 'scopes', { ...ask, scopes: ['send', 'template'] }],
         ['domain_not_allowed', 'domains', { ...ask, domains: ['other.test'] }],
-        ['invalid_field', 'mode', { ...ask, mode: 'live' }],
         ['invalid_field', 'allowed_ips', { ...ask, allowed_ips: ['10.0.0.0/8'] }],
         ['invalid_field', 'allowed_ips', { ...ask, allowed_ips: ['126.0.0.0/7'] }],
         ['invalid_field', 'expires_at', { ...ask, ttl: 2 * 86_400 }],
@@ -114,7 +113,7 @@ describe('journey: administration', () => {
       ];
       for (const [code, field, body] of rows) await refused(code, field, 'POST', '/v1/keys', body, small);
       const child = await made('/v1/keys', ask, small);
-      assert.deepEqual([child.mode, child.domains, child.allowed_ips], ['test', ['acme.test'], ['127.0.0.0/8']]);
+      assert.deepEqual([child.mode, child.domains, child.allowed_ips], ['live', ['acme.test'], ['127.0.0.0/8']]);
       assert.equal(Date.parse(child.expires_at ?? ''), app.clock.now() + DAY);
       await refused('domain_not_allowed', 'domains', 'PATCH', `/v1/keys/${child.id}`, { domains: [] }, small);
       await refused('insufficient_scope', 'scopes', 'PATCH', `/v1/keys/${app.keyId}`, { name: 'mine now' }, small);
@@ -163,6 +162,24 @@ describe('journey: administration', () => {
   });
 
   describe('domains', () => {
+    it('is had by the account that verifies it first, whoever has claimed it before', async () => {
+      await app.operator.call('accounts.add', { name: 'squatter', plan: 'unlimited' });
+      const { key: squatter } = await app.operator.call('keys.create', { name: 's', scopes: ['domain'], account: 'squatter' });
+      const claim = await made<Domain>('/v1/domains', { name: 'victim.test' }, squatter);
+      const domain = await made<Domain>('/v1/domains', { name: 'victim.test' });
+      publish(domain);
+      assert.equal((await call<Domain>('POST', `/v1/domains/${domain.id}/verify`)).body.status, 'verified');
+      const told = (await call<Domain & { taken: boolean }>('GET', `/v1/domains/${claim.id}`, undefined, squatter)).body;
+      assert.deepEqual([told.status, told.taken], ['failed', true]);
+      publish(told);
+      const again = (await call<Domain & { taken: boolean }>('POST', `/v1/domains/${claim.id}/verify`, undefined, squatter)).body;
+      assert.deepEqual([again.status, again.taken], ['failed', true], 'with its records in DNS, too');
+      assert.equal((await call('DELETE', `/v1/domains/${domain.id}`)).status, 204);
+      publish(told);
+      const free = (await call<Domain & { taken: boolean }>('POST', `/v1/domains/${claim.id}/verify`, undefined, squatter)).body;
+      assert.deepEqual([free.status, free.taken], ['verified', false], 'free again');
+    }); // prettier-ignore
+
     it('is added, checked, changed and removed', async () => {
       const domain = await made<Domain>('/v1/domains', { name: 'Shop.Test', track_clicks: true });
       assert.deepEqual([domain.name, domain.status, domain.return_path], ['shop.test', 'pending', 'rp.shop.test']);

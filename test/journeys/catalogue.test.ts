@@ -100,6 +100,13 @@ const rows: readonly Row[] = [
     below: true,
     happen: (app) => raw(app, head(app, 'Expect: 200-ok\r\nContent-Length: 0\r\n')),
   },
+  {
+    code: 'forbidden_in_test_mode',
+    async happen(app) {
+      const { key } = await keyWith(app, { mode: 'test' });
+      return call(app, 'POST', '/v1/suppressions', { email: 'ana@dest.test' }, { key });
+    },
+  },
   { code: 'invalid_json', happen: post('{"from":') },
   { code: 'missing_field', field: 'subject', happen: post({ subject: null }) },
   { code: 'unknown_field', field: 'reply-to', happen: post({ 'reply-to': 'a@b.test' }) },

@@ -21,7 +21,7 @@ describe('the offending field', () => {
   const rows: [body: object, code: string, field: string, why: string][] = [
     [{ ...shared, from: 'hi@else.test', recipients: [ana, bo] }, 'domain_not_verified', 'from', 'the shared sender'],
     [
-      { ...shared, recipients: [ana, { ...bo, from: 'hi@else.test' }] },
+      { ...shared, on_error: 'abort', recipients: [ana, { ...bo, from: 'hi@else.test' }] },
       'domain_not_verified',
       'recipients[1].from',
       'an entry’s own sender',
@@ -34,7 +34,7 @@ describe('the offending field', () => {
     ],
     [{ ...shared, stream: 'nope', recipients: [ana] }, 'unknown_stream', 'stream', 'the shared stream'],
     [
-      { ...shared, recipients: [{ ...ana, stream: 'nope' }] },
+      { ...shared, on_error: 'abort', recipients: [{ ...ana, stream: 'nope' }] },
       'unknown_stream',
       'recipients[0].stream',
       'an entry’s own stream',
@@ -59,6 +59,26 @@ describe('the offending field', () => {
       assert.deepEqual({ code: error.code, field: error.field }, { code, field });
     });
   }
+
+  it('one bad override of a bulk send leaves out its entry alone, be it template, stream or sender', async () => {
+    const overrides = [{}, { from: 'hi@else.test' }, { stream: 'nope' }, { template_id: 'nope' }, { template_id: 'nope', from: 'hi@else.test' }, {}];
+    const recipients = overrides.map((more, n) => ({ to: `r${String(n)}@dest.test`, ...more }));
+    const { status, body } = await app.request<{ accepted: number; data: { error: Refusal['error'] | null }[] }>('POST', '/v1/messages', { ...shared, recipients });
+    assert.deepEqual([status, body.accepted], [202, 2]);
+    assert.deepEqual(
+      body.data.map(({ error }) => (error === null ? null : [error.code, error.field])),
+      [null, ['domain_not_verified', 'recipients[1].from'], ['unknown_stream', 'recipients[2].stream'], ['unknown_template', 'recipients[3].template_id'], ['unknown_template', 'recipients[4].template_id'], null],
+    );
+  }); // prettier-ignore
+
+  it('a shared sender that is not verified refuses the whole bulk send, also where entries are rendered', async () => {
+    const recipients = [
+      { ...ana, variables: { a: 1 } },
+      { ...bo, variables: { a: 2 } },
+    ];
+    const { error } = (await app.request<Refusal>('POST', '/v1/messages', { ...shared, from: 'hi@else.test', text: '{{ a }}', recipients })).body; // prettier-ignore
+    assert.deepEqual([error.code, error.field], ['domain_not_verified', 'from']);
+  });
 
   it('names the parameter of the path where there is nothing by that name, well-formed or not', async () => {
     const { paths } = (await app.get<{ paths: Record<string, Record<string, { operationId?: string }>> }>('/v1/openapi.json')).body; // prettier-ignore

@@ -224,7 +224,7 @@ describe('journey: submission', () => {
       ['a revoked key', revoked.key, 535, /was revoked/],
       ['a key of another address', await make({ allowed_ips: ['192.0.2.1'] }), 535, /may not be used from 127\.0\.0\.1/],
       ['a key without the scope', await make({ scopes: ['stats:read'] }), 535, /has not the scope `send`/],
-      ['a key of other domains', await make({ domains: ['other.test'] }), 550, /5\.7\.1 this key may send only from/],
+      ['a key of other domains', await make({ domains: ['other.test'] }), 550, /5\.7\.1 This key may send only from/],
     ]; // prettier-ignore
     for (const [what, pass, code, text] of rows) {
       const sending = refusal(transport({ auth: { user: 'apikey', pass } }).sendMail(mail));

@@ -67,6 +67,7 @@ const idempotencyRow = (key: string): IdempotencyRow => ({
   body: '{}',
   created_at: NOW,
   expires_at: NOW + HOUR,
+  key_id: null,
 });
 const auditRow = (id: string): AuditRow => ({
   id, at: NOW, account_id: ACCOUNT, key_id: 'key_1', actor: 'key:x', ip: null, method: 'POST', endpoint: '/v1/messages', status: 202,

@@ -138,8 +138,8 @@ describe('messages/message-store', () => {
   describe('one message', () => {
     it('is found by its account, and by the operator', async () => {
       const { id } = messages[4]!;
-      assert.equal(await findMessage(temp.db.read, ACCOUNT, id), undefined);
-      assert.equal((await findMessage(temp.db.read, 'acc_2', id))?.id, id);
+      assert.equal(await findMessage(temp.db.read, { accountId: ACCOUNT, onlyTest: false }, id), undefined);
+      assert.equal((await findMessage(temp.db.read, { accountId: 'acc_2', onlyTest: false }, id))?.id, id);
       assert.equal((await findAnyMessage(temp.db.read, id))?.id, id);
       assert.equal(await findAnyMessage(temp.db.read, 'msg_none'), undefined);
     });

@@ -138,6 +138,8 @@ const bad: readonly (readonly [more: Record<string, unknown>, code: string, fiel
   [{ attachments: [file({ filename: 'é'.repeat(128) })] }, 'invalid_attachment', 'attachments[0].filename', '256 bytes'],
   [{ attachments: [file({ filename: 'setup.exe' })] }, 'attachment_type_not_allowed', 'attachments[0].filename', 'a program'],
   [{ attachments: [file({ filename: 'setup.EXE. ' })] }, 'attachment_type_not_allowed', 'attachments[0].filename', 'as Windows reads it'],
+  [{ attachments: [file({ filename: 'a.exe\u200b' })] }, 'attachment_type_not_allowed', 'attachments[0].filename', 'a zero-width space behind the extension'],
+  [{ attachments: [file({ filename: 'a.e\u00adx\u2060e' })] }, 'attachment_type_not_allowed', 'attachments[0].filename', 'characters that nobody sees in the extension'],
   [{ attachments: [file(), file({ content: undefined })] }, 'missing_field', 'attachments[1].content', 'no content'],
   [{ attachments: [file({ content: 5 })] }, 'invalid_type', 'attachments[0].content', 'a number'],
   [{ attachments: [file({ content: 'aGVsbG8' })] }, 'invalid_attachment', 'attachments[0].content', 'no padding'],

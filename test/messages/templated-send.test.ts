@@ -35,6 +35,7 @@ describe('messages/templated-send', () => {
       accountId,
       now: clock.now(),
       mostEntries: changes.mostEntries ?? 1000,
+      faulty: new Map(),
       monotonic: () => clock.monotonic(),
       breathe: () => {
         breaths++;
@@ -81,7 +82,7 @@ describe('messages/templated-send', () => {
     const request = { template_id: 'a', variables: shared, recipients: [{ to: 'a@dest.test', variables: own }] };
     const copy = structuredClone(request);
     const [entry] = entriesOf(await expand(request));
-    assert.deepEqual(entry, { to: 'a@dest.test', subject: '2', html: '<p>21</p>', text: undefined, from: undefined, reply_to: undefined }); // prettier-ignore
+    assert.deepEqual(entry, { to: 'a@dest.test', subject: '2', html: '<p>21</p>', text: undefined, reply_to: undefined }); // prettier-ignore
     assert.deepEqual(request, copy);
   });
 
@@ -114,7 +115,7 @@ describe('messages/templated-send', () => {
     };
     const slow = costly(10, 1);
     const expanded = await expandSend({ db: { fast }, renderer: slow }, { template_id: 'a', recipients: entries(500) }, {
-      accountId, now: clock.now(), mostEntries: 1000, monotonic: () => clock.monotonic(), breathe: () => { breaths++; return Promise.resolve(); },
+      accountId, now: clock.now(), mostEntries: 1000, faulty: new Map(), monotonic: () => clock.monotonic(), breathe: () => { breaths++; return Promise.resolve(); },
     }); // prettier-ignore
     assert.equal(expanded.templates.size, 500);
     assert.equal(reads, 2, 'the template and its version');

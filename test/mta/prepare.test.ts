@@ -53,7 +53,7 @@ describe('mta/prepare', () => {
       clock: new FakeClock(),
       db: { fast },
       signersFor: () => Promise.resolve({ kind: 'ready', signers: [signer] }),
-      returnPathDomain: (domain) => Promise.resolve(`rp.${domain}`),
+      returnPathDomain: (_account, domain) => Promise.resolve(`rp.${domain}`),
       returnPathKey,
       trackingKey,
     };

@@ -134,7 +134,7 @@ describe('operator: control socket', () => {
       assert.ok(error instanceof Problem);
       assert.deepEqual(
         [error.code, error.field, error.message.slice(0, 48)],
-        ['invalid_field', 'scopes[0]', 'there is no such scope; there are send, campaign'],
+        ['invalid_field', 'scopes[0]', 'There is no such scope; there are send, campaign'],
       );
       return true;
     });

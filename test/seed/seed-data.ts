@@ -201,7 +201,7 @@ class Writer {
     const content = contentRow(accountId, at, subject);
     const batchId = newId('bat', at);
     this.rows.contents.push(content);
-    this.rows.batches.push({ id: batchId, account_id: accountId, accepted: size, rejected: this.chance.below(4), created_at: at }); // prettier-ignore
+    this.rows.batches.push({ id: batchId, account_id: accountId, accepted: size, rejected: this.chance.below(4), created_at: at, test: 0 }); // prettier-ignore
     return (this.campaign = { left: size, at, batchId, contentId: content.id, subject, tags });
   }
 

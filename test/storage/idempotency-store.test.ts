@@ -19,6 +19,7 @@ describe('storage/idempotency-store', () => {
     body,
     created_at: clock.now(),
     expires_at: clock.now() + DAY,
+    key_id: null,
   });
 
   beforeEach(async () => {

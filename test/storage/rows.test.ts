@@ -28,7 +28,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     id: 'sup_1', account_id: ACCOUNT, email: odd, address_key: odd, scope: 'account', reason: 'manual', source_message_id: null, note: odd,
     created_at: NOW, created_by: odd, expires_at: null,
   },
-  batches: { id: 'bat_1', account_id: ACCOUNT, accepted: 1, rejected: 2, created_at: NOW },
+  batches: { id: 'bat_1', account_id: ACCOUNT, accepted: 1, rejected: 2, created_at: NOW, test: 0 },
   contents: contentRow({ html: odd.repeat(1000), text: null, raw: Buffer.from([0, 13, 255]) }),
   content_bases: { id: 'cnt_base', html: odd.repeat(1000), text: null },
   attachments: {
@@ -46,7 +46,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     id: 'evt_1', account_id: ACCOUNT, type: 'sent', at: NOW, test: 0, message_id: 'msg_1', delivery_id: 'dlv_1', status: 'sent', machine: 0,
     detail_json: JSON.stringify({ text: odd }),
   },
-  idempotency: { key: 'k', body_hash: 'h', status: 202, headers_json: '{}', body: odd.repeat(1000), created_at: NOW, expires_at: NOW },
+  idempotency: { key: 'k', body_hash: 'h', status: 202, headers_json: '{}', body: odd.repeat(1000), created_at: NOW, expires_at: NOW, key_id: 'key_1' },
   audit: {
     id: 'aud_1', at: NOW, account_id: null, key_id: null, actor: odd, ip: null, method: 'POST', endpoint: '/v1/messages', status: 202,
     result: 'ok', error_code: null, request_id: 'req_1', ms: 1.25, idempotency_replayed: 0, user_agent: odd,

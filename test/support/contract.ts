@@ -20,6 +20,7 @@ export interface Contract {
 interface Response {
   headers?: Record<string, Json>;
   content?: Record<string, { schema: Json }>;
+  'x-streams'?: string[];
 }
 
 interface Operation {
@@ -55,13 +56,13 @@ export function contractOf(document: Json): Contract {
       function inside({ responses }: Operation): string[] {
         const declared = responses[String(answer.status)];
         if (declared === undefined) return ['the status is not declared'];
-        const { headers = {}, content } = resolved(declared);
+        const { headers = {}, content, 'x-streams': streams = [] } = resolved(declared);
         const missing = Object.entries(headers).filter(
           ([name, header]) => resolved(header)['required'] === true && answer.header(name.toLowerCase()) === null,
         );
         return [
           ...missing.map(([name]) => `the header ${name} is missing`),
-          ...(method === 'HEAD' ? [] : bodyBreaches(content, answer, follow)),
+          ...(method === 'HEAD' || streams.includes(typeOf(answer)) ? [] : bodyBreaches(content, answer, follow)),
         ];
       }
 
@@ -79,9 +80,11 @@ function common({ header }: SeenAnswer): string[] {
   return header('x-content-type-options') === 'nosniff' ? missing : [...missing, 'the header nosniff is missing'];
 }
 
+const typeOf = (answer: SeenAnswer): string => answer.header('content-type')?.split(';')[0] ?? '(none)';
+
 function bodyBreaches(content: Response['content'], answer: SeenAnswer, follow: Follow): string[] {
   if (content === undefined) return answer.text === '' ? [] : ['there is a body, and none is declared'];
-  const type = answer.header('content-type')?.split(';')[0] ?? '(none)';
+  const type = typeOf(answer);
   const declared = content[type];
   if (declared === undefined) return [`the type ${type} is not declared`];
   if (type !== 'application/json') return [];

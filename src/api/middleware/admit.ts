@@ -1,6 +1,7 @@
 /**
  * The refusals that need no body, in their fixed order: unreadable 400/417, stopping 503, path 404, method 405, key 401
- * (or 429 where the address has spent its bucket), address 403, rate 429, past its end 410, type 406.
+ * (429 only for a request without any key whose address has spent its bucket), address 403, rate 429, past its end 410,
+ * type 406.
  */
 import type { IncomingMessage } from 'node:http';
 import { Problem } from '../../base/problem.ts';
@@ -81,11 +82,17 @@ function refuseKey(exchange: Exchange): void {
     if (key.isAddressAllowed) return;
     throw new Problem('ip_not_allowed', `This key may not be used from ${exchange.ip}.`);
   }
-  refuseRate(exchange);
-  if (key.kind === 'none') throw new Problem('missing_api_key', 'Send `Authorization: Bearer <API_KEY>`.');
-  if (key.kind === 'unknown') throw new Problem('invalid_api_key', 'There is no such API key.');
-  if (key.standing === 'expired') throw new Problem('key_expired', 'The lifetime of this API key has ended.');
-  throw new Problem('key_revoked', 'This API key was revoked.');
+  if (key.kind === 'none') {
+    refuseRate(exchange);
+    throw new Problem('missing_api_key', 'Send `Authorization: Bearer <API_KEY>`.');
+  }
+  // Always 401, however many such requests the address has made: a client that is told 429 tries the same key for ever, and
+  // 429 would protect nothing, since it costs the same look-up and 256 random bits cannot be guessed.
+  if (key.kind === 'unknown')
+    throw new Problem('invalid_api_key', 'There is no such API key. Check that the whole key was copied.');
+  if (key.standing === 'expired')
+    throw new Problem('key_expired', 'The lifetime of this API key has ended. Create a new key.');
+  throw new Problem('key_revoked', 'This API key was revoked. Create a new key.');
 }
 
 function refuseRate({ rate, at }: Exchange): void {

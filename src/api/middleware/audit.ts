@@ -30,6 +30,8 @@ async function write(deps: Deps, exchange: Exchange): Promise<void> {
   // A 503 is owed to the database: it would be late by waiting for it, and nothing was done that the line has to stand beside.
   const isIdle =
     row.status === 503 ||
+    // A flood with a key that has ended: one commit for many lines.
+    (row.status === 401 && exchange.rate.over) ||
     ((row.status < 400 || row.status === CLIENT_GONE) && ['GET', 'HEAD', 'OPTIONS'].includes(row.method));
   if (isIdle) {
     deps.audit.later(row);

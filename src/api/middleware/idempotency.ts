@@ -1,12 +1,12 @@
 /** Gives a POST with a known Idempotency-Key the first answer again, and keeps the answer of one with a new key. */
 import { hashJson } from '../json.ts';
-import { idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
+import { checkRepeat, idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
 import type { IdempotencyRow, IdempotencyUse, InFlight } from '../idempotency.ts';
 import type { Exchange } from '../exchange.ts';
 import type { ApiDeps, Middleware } from '../shell.ts';
 import { answerTo } from './problem.ts';
 
-type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency'> & { inFlight: InFlight };
+type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency' | 'callerById'> & { inFlight: InFlight };
 
 export function idempotency(deps: Deps): Middleware {
   return async (ctx, next) => {
@@ -19,7 +19,7 @@ export function idempotency(deps: Deps): Middleware {
     exchange.idempotency = use;
     const turn = await deps.inFlight.turn(use.recordKey);
     if (turn.kind === 'replay') {
-      replay(deps, exchange, use, turn.row);
+      await replay(deps, exchange, use, turn.row);
       return;
     }
     let row: IdempotencyRow | null = null;
@@ -35,10 +35,11 @@ export function idempotency(deps: Deps): Middleware {
 function useOf(exchange: Exchange): IdempotencyUse | null {
   const value = idempotencyKey(exchange.header('idempotency-key'));
   if (value === null || exchange.key.kind !== 'known') return null;
-  const { accountId, mode } = exchange.key.caller;
+  const { accountId, mode, keyId } = exchange.key.caller;
   return {
     recordKey: recordKey(accountId, mode, exchange.method, exchange.path, value),
     value,
+    keyId,
     bodyHash: () => exchange.body?.hash() ?? (emptyHash ??= hashJson({})),
     written: null,
   };
@@ -46,7 +47,10 @@ function useOf(exchange: Exchange): IdempotencyUse | null {
 
 let emptyHash: string | undefined;
 
-function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: IdempotencyRow): void {
+async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: IdempotencyRow): Promise<void> {
+  const { key, route } = exchange;
+  if (key.kind === 'known' && row.status < 300 && row.key_id !== null && row.key_id !== use.keyId)
+    checkRepeat(key.caller, await deps.callerById(row.key_id), route?.secretResponse === true);
   const answer = replayOf(use, row, deps.idempotency.onMismatch);
   exchange.replay = answer.headers['Idempotency-Mismatch'] === undefined ? 'same' : 'mismatch';
   exchange.answer = answer;

@@ -1,15 +1,19 @@
-/** Does the key open this endpoint? After the body, because the scope for a send depends on its form. */
+/** Does the key open this endpoint, by its scopes and its mode? After the body, because the scope for a send depends on its form. */
 import { Problem } from '../../base/problem.ts';
 import { scopeAllows } from '../../keys/scopes.ts';
 import type { Scope } from '../../keys/scopes.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Route } from '../route.ts';
 import type { Middleware } from '../shell.ts';
+import { refuseInTestMode } from '../test-mode.ts';
 
 export const scope: Middleware = async (ctx, next) => {
   const { exchange } = ctx.state;
   const { route, key } = exchange;
-  if (route?.scope && key.kind === 'known') refuseScope(neededScopes(route, exchange), key.caller.scopes);
+  if (route?.scope && key.kind === 'known') {
+    refuseScope(neededScopes(route, exchange), key.caller.scopes);
+    refuseInTestMode(route, key.caller);
+  }
   await next();
 };
 

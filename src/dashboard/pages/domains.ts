@@ -92,7 +92,7 @@ export function stateOnPage(domain: DomainRecord) {
   return {
     state,
     badge: state === 'unverified' ? domain.status : state,
-    lost: lost.length === 0 && state === 'unverified' ? null : capital(lostText(lost)),
+    lost: domain.taken || (lost.length === 0 && state === 'unverified') ? null : capital(lostText(lost)),
     because: lostText(lost),
     publish: lost,
     unanswered: unansweredOf(domain).map(recordName).join(' and the '),

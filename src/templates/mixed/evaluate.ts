@@ -379,7 +379,7 @@ class Evaluation {
 
   private compared({ left, operator, right, at }: Extract<Expression, { kind: 'compare' }>): boolean {
     const [a, b] = [this.value(left, false), this.value(right, false)];
-    if (haveNoOrder(a, operator, b)) throw failed(`'${operator}' stands between a text and a number`, at);
+    if (haveNoOrder(a, operator, b)) throw failed(`'${operator}' compares a text with a number`, at);
     const inner = plain(a);
     if (typeof inner === 'string' || Array.isArray(inner)) this.step(inner.length);
     return compare(a, operator, b);

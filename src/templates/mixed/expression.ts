@@ -208,7 +208,7 @@ export class Reader {
   wrong(what: string): Error {
     const next = this.peek();
     return syntax(
-      next === undefined ? `${what} is missing` : `'${next.text}' stands where ${what} was expected`,
+      next === undefined ? `${what} is missing` : `'${next.text}' was found where ${what} was expected`,
       this.at,
     );
   }

@@ -150,7 +150,7 @@ const tooMuch: readonly (readonly [string, RegExp])[] = [
   ['{% assign x = "0123456789" %}{% for i in (1..10) %}{% assign x = x | append: x %}{% endfor %}{% for i in (1..1000) %}{{ x }}{% endfor %}', /output is longer/],
   ['{{ 1 | divided_by: 0 }}', /divided by 0/],
   ['{{ 1 | money: "no" }}', /no currency/],
-  ['{% if "2" > 1 %}{% endif %}', /between a text and a number line 1 col 11/],
+  ['{% if "2" > 1 %}{% endif %}', /compares a text with a number line 1 col 11/],
   ['{{ "a,1" | split: "," | concat: nums | sort }}', /no order/],
   ['{{ nums | map: "x" }}', /in the number 1/],
   ['{{ "abc" | slice: 1.5 }}{{ "abc" | slice: nope }}', /whole number/],

@@ -1,0 +1,132 @@
+/**
+ * Numbers that JSON.parse changes: it keeps every number in a double, so 1234567890123456789 becomes 1234567890123456800 and
+ * 1e400 becomes Infinity, without a word. In data that goes into a mail that would be a wrong order number, so it is refused.
+ * The survey of a body (json.ts) looks at each number as it passes; only where one is changed is the text read again for its name.
+ */
+import { fieldName } from '../base/check.ts';
+import { Problem } from '../base/problem.ts';
+
+/** The first changed number of a request or, in a bulk send, of an entry. */
+export interface RoundedNumber {
+  /** Index of the entry of `recipients` it is in, or -1. */
+  entry: number;
+  field: string;
+  /** As it was written. */
+  text: string;
+}
+
+const LONGEST_SHOWN = 40;
+
+/** What refuses a request, or an entry, for it. */
+export function roundedProblem({ field, text }: RoundedNumber): Problem {
+  const shown = text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}…`;
+  const why = `\`${field}\` is the number ${shown}, which readers of JSON change to ${String(Number(text))}. Send it as a string.`;
+  return new Problem('invalid_field', why, { field });
+}
+
+/** A number of so few characters is never changed: a double keeps 15 digits whatever they are. */
+const SURELY_KEPT = 15;
+/** So many digits tell every double from its neighbors; some languages write them all, 0.10000000000000001 for 0.1. */
+const ENOUGH_DIGITS = 17;
+
+/** Where the number that begins at this digit ends, exclusively. */
+export function numberEnd(text: string, start: number): number {
+  let at = start + 1;
+  while (isOfNumber(text.charCodeAt(at))) at++;
+  return at;
+}
+
+/** `0`-`9`, `+`, `-`, `.`, `E`, `e`. */
+const isOfNumber = (char: number): boolean =>
+  (char >= 0x30 && char <= 0x39) || char === 0x2e || char === 0x2b || char === 0x2d || (char | 0x20) === 0x65;
+
+/** Whether the number between the two places, given without its sign, comes out as it was written. */
+export function isKept(text: string, start: number, end: number): boolean {
+  const length = end - start;
+  const hasExponent = exponentOf(text, start, end) >= 0;
+  if (length <= SURELY_KEPT && !hasExponent) return true;
+  const written = text.slice(start, end);
+  const value = Number(written);
+  if (!Number.isFinite(value)) return false;
+  // What most programs write is told without taking it apart: whole numbers that fit, and fractions with few enough digits.
+  const hasPoint = written.includes('.');
+  if (!hasExponent && value <= Number.MAX_SAFE_INTEGER && length <= (hasPoint ? ENOUGH_DIGITS + 1 : ENOUGH_DIGITS))
+    return true;
+  const shortest = String(value);
+  if (shortest === written) return true;
+  const digits = digitsOf(written);
+  if (digits === digitsOf(shortest)) return true;
+  const count = digits.indexOf('e');
+  return (
+    (hasPoint || hasExponent) && count <= ENOUGH_DIGITS && digits === digitsOf(value.toPrecision(Math.max(1, count)))
+  );
+}
+
+/** Where the exponent begins, or -1. */
+function exponentOf(text: string, start: number, end: number): number {
+  for (let at = start; at < end; at++) if ((text.charCodeAt(at) | 0x20) === 0x65) return at;
+  return -1;
+}
+
+/** Significant digits and the power of ten of the first: the same for 1.50, 15e-1 and 0.15E1. */
+function digitsOf(number: string): string {
+  const marked = exponentOf(number, 0, number.length);
+  const mantissa = marked < 0 ? number : number.slice(0, marked);
+  const point = mantissa.indexOf('.');
+  const whole = point < 0 ? mantissa.length : point;
+  const all = point < 0 ? mantissa : mantissa.slice(0, point) + mantissa.slice(point + 1);
+  let first = 0;
+  while (all.charCodeAt(first) === ZERO) first++;
+  if (first === all.length) return '0';
+  let end = all.length;
+  while (all.charCodeAt(end - 1) === ZERO) end--;
+  return `${all.slice(first, end)}e${String(whole - first + (marked < 0 ? 0 : Number(number.slice(marked + 1))))}`;
+}
+
+const ZERO = 0x30;
+
+interface Level {
+  /** Null in an object. */
+  index: number | null;
+  name: string;
+  /** The next string is the name of a member. */
+  expectsName: boolean;
+}
+
+/** The changed numbers of a text that JSON.parse took. `closingQuote` tells where a string ends that opens there. */
+export function roundedNumbers(text: string, closingQuote: (text: string, open: number) => number): RoundedNumber[] {
+  const levels: Level[] = [];
+  const found = new Map<number, RoundedNumber>();
+  for (let at = 0; at < text.length; at++) {
+    const char = text[at] ?? '';
+    const top = levels.at(-1);
+    if (char === '"') {
+      const end = closingQuote(text, at);
+      if (top?.expectsName === true) top.name = JSON.parse(text.slice(at, end + 1)) as string;
+      at = end;
+    } else if (char === '{') levels.push({ index: null, name: '', expectsName: true });
+    else if (char === '[') levels.push({ index: 0, name: '', expectsName: false });
+    else if (char === '}' || char === ']') levels.pop();
+    else if (char === ':' && top !== undefined) top.expectsName = false;
+    else if (char === ',' && top !== undefined) {
+      if (top.index === null) top.expectsName = true;
+      else top.index++;
+    } else if (char >= '0' && char <= '9') {
+      const end = numberEnd(text, at);
+      const entry = entryOf(levels);
+      if (!found.has(entry) && !isKept(text, at, end))
+        found.set(entry, { entry, field: fieldOf(levels), text: text.slice(at, end) });
+      at = end - 1;
+    }
+  }
+  return [...found.values()];
+}
+
+const entryOf = ([first, second]: readonly Level[]): number =>
+  first?.name === 'recipients' ? (second?.index ?? -1) : -1;
+
+const fieldOf = (levels: readonly Level[]): string =>
+  fieldName(
+    '',
+    levels.map(({ index, name }) => index ?? name),
+  ) ?? '';

@@ -1,0 +1,40 @@
+/**
+ * Test keys are a sandbox. Two rules, and each has one place: what a route writes is declared with it (`touches` in route.ts,
+ * enforced in middleware/scope.ts), and mail is looked up only through a `MailReach`, which for a test key has simulated mail alone.
+ */
+import { Problem } from '../base/problem.ts';
+import type { Caller } from '../keys/caller.ts';
+import type { MailReach } from '../messages/message-store.ts';
+import type { Route } from './route.ts';
+
+/** The mail that a caller may see and change. */
+export const reachOf = ({ accountId, mode }: Pick<Caller, 'accountId' | 'mode'>): MailReach => ({
+  accountId,
+  onlyTest: mode === 'test',
+});
+
+/** The filter `test` of a list: a test key reads simulated mail only. Throws `forbidden_in_test_mode` where it asks for live mail. */
+export function testFilter(caller: Pick<Caller, 'mode'>, asked: boolean | undefined): boolean | undefined {
+  if (caller.mode === 'live') return asked;
+  if (asked !== false) return true;
+  throw new Problem(
+    'forbidden_in_test_mode',
+    'A test key reads simulated mail only. Leave `test` out, or use a live key.',
+    {
+      field: 'test',
+    },
+  );
+}
+
+/** Throws `forbidden_in_test_mode` where a test key asks for a change of something that live mail uses too. */
+export function refuseInTestMode(route: Pick<Route, 'method' | 'touches'>, caller: Pick<Caller, 'mode'>): void {
+  if (caller.mode === 'live' || !writesShared(route)) return;
+  throw new Problem(
+    'forbidden_in_test_mode',
+    'A test key changes only simulated mail, and this is shared with live mail. Use a live key.',
+  );
+}
+
+/** Whether a route writes what live and test mail share. */
+export const writesShared = ({ method, touches }: Pick<Route, 'method' | 'touches'>): boolean =>
+  method !== 'GET' && touches !== 'mail' && touches !== 'nothing';
