@@ -85,6 +85,7 @@ describe('mta/lane-control', () => {
       : { kind: 'deferred', facts, verdict: soft, retryAt: clock.now() + MINUTE, grounds };
   };
   const learn = (outcome: Outcome, of: Part = part, lane = LANE): Outcome => {
+    control.take(lane);
     control.begin(lane, of);
     return control.learn(lane, of, outcome);
   };
@@ -92,12 +93,15 @@ describe('mta/lane-control', () => {
     Array.from({ length: count }, () => learn(make(), of, lane));
 
   for (const about of ['recipient', 'message', 'domain'] as const)
-    it(`a thousand refusals about the ${about} do not touch the lane`, () => {
+    it(`a thousand refusals about the ${about} slow nothing down: the lane grows as with accepted mail`, () => {
       many(1000, () => said(about, 450, 'so slow'));
       many(1000, () => said(about, 550, 'so slow'));
-      assert.equal(control.slots(LANE), 2);
+      assert.ok(control.slots(LANE) >= 2);
       assert.equal(control.restUntil(LANE, part), null);
-      assert.deepEqual(control.history(LANE), []);
+      assert.deepEqual(
+        control.history(LANE).filter(({ cause }) => cause !== 'growth after successes'),
+        [],
+      );
       assert.deepEqual(control.limited(), []);
     });
 
@@ -213,13 +217,13 @@ describe('mta/lane-control', () => {
   });
 
   it('starts no worker while no connection can be had, and looks again when one can, or after two seconds', () => {
-    wait = { why: 'closed', until: clock.monotonic() + 10_000, cause: 'refused', since: 0 };
+    wait = { why: 'closed', how: 'unreachable', until: clock.monotonic() + 10_000, cause: 'refused', since: 0 };
     assert.equal(control.slots(LANE), 0);
     clock.advance(9_999);
     assert.equal(pumped, 0);
     clock.advance(1);
     assert.equal(pumped, 1);
-    wait = { why: 'probing', until: null, cause: 'refused', since: 0 };
+    wait = { why: 'probing', how: 'unreachable', until: null, cause: 'refused', since: 0 };
     assert.equal(control.slots(LANE), 0);
     clock.advance(2000);
     assert.equal(pumped, 2);
@@ -248,7 +252,7 @@ describe('mta/lane-control', () => {
   it("the operator's limits bind, and are told as theirs", () => {
     given = { connections: 1, perMinute: 30, note: 'by hand', since: NOW - 5, until: null };
     assert.equal(control.slots(LANE), 1);
-    control.begin(LANE, part);
+    control.take(LANE);
     assert.equal(control.slots(LANE), 0, 'one in two seconds');
     const report = control.report(LANE);
     assert.deepEqual([report?.limit, report?.cause, report?.perMinute], [1, 'set by the operator', 30]);
@@ -277,7 +281,13 @@ describe('mta/lane-control', () => {
 
   it('says why nothing goes, the most telling first', () => {
     many(10, () => said('load', 451, '4.3.2 overloaded'));
-    wait = { why: 'closed', until: clock.monotonic() + 10_000, cause: 'connection refused', since: 1 };
+    wait = {
+      why: 'closed',
+      how: 'unreachable',
+      until: clock.monotonic() + 10_000,
+      cause: 'connection refused',
+      since: 1,
+    };
     const waits = control.waits(LANE, part, site);
     assert.deepEqual(
       waits.map(({ reason, by, stops }) => [reason, by, stops]),
@@ -292,7 +302,7 @@ describe('mta/lane-control', () => {
 
   it("never blames another tenant's hosts", () => {
     control.meet('farm', farm, null);
-    wait = { why: 'closed', until: 10_000, cause: 'x', since: 0 };
+    wait = { why: 'closed', how: 'unreachable', until: 10_000, cause: 'x', since: 0 };
     const own = { ...farm, hosts: [{ name: 'other.farm.test', port: 25, addresses: [] }] };
     assert.match(control.waits('farm', part, own)[0]?.message ?? '', /^other\.farm\.test /);
   });

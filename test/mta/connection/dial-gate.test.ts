@@ -13,6 +13,9 @@ import {
   type DialGate,
 } from '../../../src/mta/connection/dial-gate.ts';
 
+const failedDial = (gate: DialGate, standing: number, text: string, now: number, lot: number): DialGate =>
+  dialFailed(gate, standing, { text }, now, lot);
+
 const MOST = 20;
 
 /** A host that lets so many in, and a sender that dials whenever the gate lets it. */
@@ -46,7 +49,7 @@ class Play {
       this.gate = carried(dialled(this.gate, this.open, MOST, this.now));
     } else {
       this.refused.push(this.now);
-      this.gate = dialFailed(this.gate, this.open, 'too many', this.now, 0.5);
+      this.gate = failedDial(this.gate, this.open, 'too many', this.now, 0.5);
     }
   }
 }
@@ -67,10 +70,11 @@ describe('mta/connection/dial-gate', () => {
     let [gate, now] = [openGate, 0];
     const pauses: number[] = [];
     for (let count = 0; count < 9; count++) {
-      gate = dialFailed(gate, 0, 'connection refused', now, 0);
+      gate = failedDial(gate, 0, 'connection refused', now, 0);
       pauses.push(gate.closedUntil - now);
       assert.deepEqual(waitOf(gate, { open: 0, dialling: 0 }, MOST, now), {
         why: 'closed',
+        how: 'unreachable',
         until: gate.closedUntil,
         cause: 'connection refused',
         since: now,
@@ -83,8 +87,8 @@ describe('mta/connection/dial-gate', () => {
   });
 
   it('counts what fails together as one failure', () => {
-    let gate = dialFailed(openGate, 0, 'x', 0, 0);
-    for (let count = 0; count < 10; count++) gate = dialFailed(gate, 0, 'x', 5, 0);
+    let gate = failedDial(openGate, 0, 'x', 0, 0);
+    for (let count = 0; count < 10; count++) gate = failedDial(gate, 0, 'x', 5, 0);
     assert.deepEqual([gate.failures, gate.closedUntil], [1, 1000]);
   });
 
@@ -104,15 +108,15 @@ describe('mta/connection/dial-gate', () => {
   });
 
   it('a dial that succeeds ends the failures of dials, not those of sessions', () => {
-    assert.equal(dialled(dialFailed(openGate, 0, 'x', 0, 0), 1, MOST, 1000).failures, 0);
+    assert.equal(dialled(failedDial(openGate, 0, 'x', 0, 0), 1, MOST, 1000).failures, 0);
     assert.equal(dialled(sessionBroke(openGate, 'x', 0, 0), 1, MOST, 1000).failures, 1);
     assert.equal(isFree(carried(sessionBroke(openGate, 'x', 0, 0))), true);
   });
 
   it('takes a refusal beside open connections for their number, at once', () => {
-    const gate = dialFailed(openGate, 4, '421 too many connections', 1000, 0);
+    const gate = failedDial(openGate, 4, '421 too many connections', 1000, 0);
     assert.equal(gate.cap, 4);
-    const again = dialFailed(gate, 3, 'too many', 1100, 0);
+    const again = failedDial(gate, 3, 'too many', 1100, 0);
     assert.deepEqual([again.cap, again.pauseMs], [3, 1000], 'another that began before says the same');
     const full = waitOf(gate, { open: 4, dialling: 0 }, MOST, 1000);
     assert.deepEqual(full, { why: 'cap', until: 31_000, cause: '421 too many connections', since: 1000 });
@@ -126,23 +130,23 @@ describe('mta/connection/dial-gate', () => {
   });
 
   it('forgets the cap when the host takes as many as we open', () => {
-    const gate = dialled(dialFailed(openGate, MOST - 1, 'x', 0, 0), MOST, MOST, 60_000);
+    const gate = dialled(failedDial(openGate, MOST - 1, 'x', 0, 0), MOST, MOST, 60_000);
     assert.equal(gate.cap, null);
   });
 
   it('tries at once where somebody wants to know, and one at a time where the host had failed', () => {
     let gate = openGate;
-    for (let count = 0; count < 4; count++) gate = dialFailed(gate, 0, 'x', gate.closedUntil, 0);
+    for (let count = 0; count < 4; count++) gate = failedDial(gate, 0, 'x', gate.closedUntil, 0);
     const now = 5000;
     assert.equal(waitOf(tryNow(gate), { open: 0, dialling: 0 }, MOST, now), null);
     assert.equal(waitOf(tryNow(gate), { open: 1, dialling: 1 }, MOST, now)?.why, 'probing');
-    const full = tryNow(dialFailed(openGate, 2, 'x', now, 0));
+    const full = tryNow(failedDial(openGate, 2, 'x', now, 0));
     assert.equal(waitOf(full, { open: 2, dialling: 0 }, MOST, now), null);
   });
 
   it('keeps no endless reply', () => {
     for (const gate of [
-      dialFailed(openGate, 0, 'x'.repeat(9000), 0, 0),
+      failedDial(openGate, 0, 'x'.repeat(9000), 0, 0),
       sessionBroke(openGate, 'x'.repeat(9000), 0, 0),
     ])
       assert.equal(gate.cause.length, 200);
@@ -195,7 +199,7 @@ describe('mta/connection/dial-gate', () => {
             gate = dialled(gate, open, most, now);
           } else if (what === 'bad' && dialling > 0) {
             dialling--;
-            gate = dialFailed(gate, open, 'no', now, lot);
+            gate = failedDial(gate, open, 'no', now, lot);
           } else if (what === 'broke' && open > 0) {
             open--;
             gate = sessionBroke(gate, 'reset', now, lot);
