@@ -12,7 +12,7 @@ import type { LeaseWait, Pool } from './connection/pool.ts';
 import type { TlsClient } from './connection/tls.ts';
 import { deliver, idleWay, reach, type DeliverDeps, type Reached, type Wanted, type Way } from './deliver.ts';
 import type { HostTls } from './host-tls.ts';
-import type { LaneControl } from './lane-control.ts';
+import type { LaneControl } from './lane-state.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
 import type { Prepared, Ready } from './prepare.ts';
 import type { Part } from './rests.ts';

@@ -9,7 +9,7 @@ import type { LaneWait } from '../messages/why.ts';
 import type { GateWait } from './connection/dial-gate.ts';
 import type { Pool } from './connection/pool.ts';
 import { hostKey } from './deliver.ts';
-import type { LaneState } from './lane-control.ts';
+import type { LaneState } from './lane-state.ts';
 import { readyAt } from './pace.ts';
 import type { Part, Rest } from './rests.ts';
 import type { Site } from './sites.ts';

@@ -12,7 +12,7 @@ import { partOf, UNTRIED_MS, type NoPassage } from './attempt.ts';
 import type { Aside } from './aside.ts';
 import type { Pool } from './connection/pool.ts';
 import { hostKey } from './deliver.ts';
-import type { LaneControl } from './lane-control.ts';
+import type { LaneControl } from './lane-state.ts';
 import type { Held } from './prepare.ts';
 import type { Destination, Site, Sites } from './sites.ts';
 import { DEFAULT_POOL, laneName, type Sources, type Wish } from './sources.ts';

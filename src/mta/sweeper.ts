@@ -13,7 +13,7 @@ import type { Occurrence, Recorder } from '../messages/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/retry.ts';
 import type { LaneFactsOf } from '../messages/why.ts';
 import type { Database } from '../storage/database.ts';
-import type { LaneControl } from './lane-control.ts';
+import type { LaneControl } from './lane-state.ts';
 
 export interface SweeperDeps {
   db: Pick<Database, 'fast'>;
@@ -32,7 +32,7 @@ export interface SweeperDeps {
   lanes(): readonly LaneView[];
   /** What holds mail on the way to this domain, and what it waits for. */
   factsOf: LaneFactsOf;
-  /** The clock was set to another time, so many ms on: limits and breakers go along. */
+  /** The clock was set to another time, so many ms on: limits and rests go along. */
   shift(ms: number): void;
   failed(error: unknown): void;
 }

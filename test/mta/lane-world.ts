@@ -17,7 +17,8 @@ import {
 import type { Session } from '../../src/mta/connection/session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import { hostKey } from '../../src/mta/deliver.ts';
-import { createLaneControl, type LaneControl } from '../../src/mta/lane-control.ts';
+import { createLaneControl } from '../../src/mta/lane-control.ts';
+import type { LaneControl } from '../../src/mta/lane-state.ts';
 import { partOf } from '../../src/mta/attempt.ts';
 import { createPlacing, type Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/operators.ts';
