@@ -91,7 +91,17 @@ export interface AttemptFacts {
  * of us as the sender, a block list that names our address, the TLS that a policy of the recipient domain asks for, or our own set-up.
  */
 export type Subject =
-  'recipient' | 'message' | 'domain' | 'host' | 'connections' | 'rate' | 'load' | 'sender' | 'block_list' | 'tls' | 'ourselves';
+  | 'recipient'
+  | 'message'
+  | 'domain'
+  | 'host'
+  | 'connections'
+  | 'rate'
+  | 'load'
+  | 'sender'
+  | 'block_list'
+  | 'tls'
+  | 'ourselves';
 
 /** Why a verdict was given, for the log and for the lane. */
 export interface Grounds {
