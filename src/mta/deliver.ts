@@ -105,12 +105,15 @@ export async function reach(deps: DeliverDeps, site: Site, wanted: Wanted, from 
 /** A connection that waits idle for just such a mail, or null. Takes no time. */
 export function idleWay(deps: DeliverDeps, site: Site, wanted: Wanted): Way | null {
   const hosts = ofOurFamilies(deps, site.hosts);
+  let worst = Infinity;
   for (const [at, host] of hosts.entries()) {
+    if ((host.preference ?? 0) > worst) return null;
     const need = needOf(site, host, wanted.tlsWish);
     if (need.kind === 'refused') return null;
     const taken = deps.pool.take(requestFor(deps, site, targetOf(deps, site, host, need.need, at < hosts.length - 1)));
     if (taken.kind === 'leased') return { at, host, need: need.need, lease: taken.lease };
     if (taken.kind === 'dial') return null;
+    if (!isDown(taken.wait)) worst = Math.min(worst, host.preference ?? 0);
   }
   return null;
 }

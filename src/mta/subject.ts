@@ -13,7 +13,7 @@ const CONNECTIONS =
   /too many (?:\w+ ){0,4}?(?:connections?|sessions?|connects)\b|(?:connections?|sessions?)(?: \w+){0,3} (?:limit|exceed|rate)|(?:concurrent|simultaneous|parallel) (?:\w+ ){0,2}?(?:connections?|sessions?|deliveries)|(?:number|maximum|limit) (?:of )?(?:\w+ ){0,3}?(?:connections|sessions)|max(?:imum)? connections/i;
 /** Mails in a time. */
 const RATE =
-  /(?:too (?:many|much)|number of|rate of|volume of) (?:\w+ ){0,3}?(?:messages?|mails?|e-?mails?|deliver\w+|recipients)\b|(?:per|this|each|last) (?:second|minute|min|hour|day)\b|(?:sending|message|mail|delivery|submission|sender) (?:rate|quota|limit)|rate[- ]?limit|rate (?:is )?(?:too|exceed)|throttl|unusual rate|slow(?:ing)? down|hourly|daily (?:limit|quota|sending)/i;
+  /(?:too (?:many|much)|number of|rate of|volume of) (?:\w+ ){0,3}?(?:messages?|mails?|e-?mails?|deliver\w+|recipients)\b|(?:per|this|each|last) (?:second|minute|min|hour|day)\b|(?:sending|message|mail|delivery|submission|sender|relay) (?:rate|quota|limit)|rate[- ]?limit|rate (?:is )?(?:too|exceed)|throttl|unusual rate|slow(?:ing)? down|hourly|daily (?:limit|quota|sending)/i;
 /** One mailbox, whatever code stands before it. */
 const MAILBOX =
   /(?:user|recipient|mailbox|inbox|addressee|account)\b[^.;:]{0,60}?(?:receiving|received|too (?:much|many|quickly)|at a rate|over ?quota|quota|is full|busy|exceed|temporarily (?:disabled|unavailable|locked))/i;
@@ -38,6 +38,8 @@ const RECIPIENT_REASONS: ReadonlySet<BounceReason> = new Set([
   'domain_not_found',
   'null_mx',
 ]);
+/** What is wrong with one mail, though the rules of reading refusals call it spam. */
+const INFECTED = /\bvirus|malware|\bphish|infected|\btrojan/i;
 const MESSAGE_REASONS: ReadonlySet<BounceReason> = new Set(['content_rejected', 'message_too_large']);
 /** Said of who sends, when it is permanent. */
 const SENDER_REASONS: ReadonlySet<BounceReason> = new Set([
@@ -63,7 +65,7 @@ export function subjectOf(refusal: Refusal, judged: Pick<Judgement, 'class' | 'r
   }
   if (phase === 'auth') return 'ourselves';
   if (code !== null && code >= 500) return permanent(refusal, judged, text, enhanced);
-  return passing(phase, judged, text, enhanced);
+  return passing(refusal, judged, text, enhanced);
 }
 
 function permanent(
@@ -73,7 +75,9 @@ function permanent(
   enhanced: string,
 ): Subject {
   if (RECIPIENT_REASONS.has(reason)) return 'recipient';
-  if (MESSAGE_REASONS.has(reason)) return 'message';
+  if (MESSAGE_REASONS.has(reason) || INFECTED.test(text)) return 'message';
+  // Gmail says so of a busy mailbox, for good and for now.
+  if (reason === 'rate_limited' && MAILBOX.test(text)) return 'recipient';
   if (TENANT.test(text) || CLOSED_RECIPIENT.test(enhanced)) return 'domain';
   if (isOnList(text)) return 'block_list';
   if (SENDER_REASONS.has(reason) && bounceClass !== 'hard') return 'sender';
@@ -83,7 +87,7 @@ function permanent(
 }
 
 function passing(
-  phase: Refusal['phase'],
+  { phase, code }: Refusal,
   { reason, greylisting }: Pick<Judgement, 'reason' | 'greylisting'>,
   text: string,
   enhanced: string,
@@ -95,8 +99,10 @@ function passing(
   if (RATE.test(text)) return 'rate';
   if (greylisting || (/^4\.[12]\./.test(enhanced) && phase === 'rcpt')) return 'recipient';
   if (MESSAGE_REASONS.has(reason)) return 'message';
-  // At RCPT many servers say of one recipient that there is a problem here; what is about all of them says so.
-  return phase === 'rcpt' && !/^4\.[347]\./.test(enhanced) && !OVERLOAD.test(text) ? 'recipient' : 'load';
+  // At RCPT many servers say of one recipient that there is a problem here; what is about all of them says so, or is a 421.
+  return phase === 'rcpt' && code !== 421 && !/^4\.[347]\./.test(enhanced) && !OVERLOAD.test(text)
+    ? 'recipient'
+    : 'load';
 }
 
 /** Whether the words say that an address of ours, or a public list, keeps us out. */

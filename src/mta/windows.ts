@@ -178,7 +178,9 @@ export function createWindows(deps: WindowsDeps): Windows {
         group.nextDueAt = null;
         group.dirty = true;
       }
-      want(group);
+      // A row of a group that rests fell due: the group is read when its rest ends.
+      if (isResting(group)) noteDue(group, group.restUntil);
+      else want(group);
     }
     setTimer();
   }

@@ -449,6 +449,16 @@ describe('messages/decide', () => {
       );
     });
 
+    it('bounced for age: with what it waited for, where nobody has answered', () => {
+      const nobody = { smtpCode: null, enhancedCode: null, smtpReply: null, mx: null };
+      const aged = { kind: 'aged', waitedFor: 'DNS does not tell where its mail goes.' } as const;
+      const detail = detailOf(decide(resting('queued', { lastReply: nobody, attemptCount: 0 }), aged, NOW + 72 * HOUR));
+      assert.deepEqual([detail['reason'], detail['smtp_reply']], ['expired', aged.waitedFor]);
+      const lastReply = { ...nobody, smtpCode: 451, smtpReply: 'later', mx: 'mx1.dest.test' };
+      const answered = detailOf(decide(resting('deferred', { lastReply }), aged, NOW + 72 * HOUR));
+      assert.equal(answered['smtp_reply'], 'later', 'an answer says more');
+    });
+
     it('failed for age: where it was we who held it back, and not a host that says the same', () => {
       const end = NOW + 72 * HOUR;
       const ours = { smtpCode: null, enhancedCode: '4.3.5', smtpReply: 'no key signs for acme.test', mx: null };

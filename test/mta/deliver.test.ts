@@ -286,13 +286,14 @@ describe('mta/deliver', () => {
         mail: 'hang',
       } as const;
       const server = await serve({ script });
-      const site = siteOf(hostAt(server.port));
+      const host = hostAt(server.port);
+      const site = siteOf(host);
       const busy = send(site);
       await server.reached('mail', 1);
       const reached = await reach(deps, site, mail);
       assert.ok(reached.kind === 'wait');
       assert.equal(reached.refusal, '4.7.0 too many connections');
-      assert.deepEqual(pool.capOf(hostKey(site.hosts[0]!))?.cap, 1);
+      assert.deepEqual(pool.capOf(hostKey(host))?.cap, 1);
       assert.deepEqual(waitsOf(await send(site)), ['cap']);
       assert.equal(server.sessions.length, 2, 'nobody is dialled meanwhile');
       for (const session of server.sessions) session.reset();
@@ -338,6 +339,26 @@ describe('mta/deliver', () => {
     const way = idleWay(deps, site, mail);
     assert.ok(way !== null);
     assert.equal(idleWay(deps, site, mail), null, 'it is taken');
+    way.lease.giveBack();
+  });
+
+  it('takes no idle connection to a worse host while the better one is only busy', async () => {
+    const [better, worse] = [await serve({ script: { mail: 'hang' } }), await serve()];
+    const [first, second] = [
+      { ...hostAt(better.port, 'mx0.dest.test'), preference: 10 },
+      { ...hostAt(worse.port), preference: 20 },
+    ];
+    await send(siteOf(second));
+    const busy = [send(siteOf(first))];
+    await better.reached('mail', 1);
+    busy.push(send(siteOf(first)));
+    await better.reached('mail', 2);
+    assert.equal(idleWay(deps, siteOf(first, second), mail) === null, true);
+    for (const session of better.sessions) session.reset();
+    await Promise.all(busy);
+    const way = idleWay(deps, siteOf(first, second), mail);
+    assert.ok(way !== null, 'but where that is dead');
+    assert.equal(way.host.name, 'mx1.dest.test');
     way.lease.giveBack();
   });
 

@@ -328,11 +328,8 @@ export class LaneWorld {
       const text = host.isUp ? 'too many connections' : 'connection refused';
       return { kind: 'failed', ip: '', phase: 'connect', reply: null, text, tlsBroken: false, tlsUnsatisfied: false, tls: null, timings: noTimings() }; // prettier-ignore
     }
-    return {
-      kind: 'open',
-      session: new SimulatedSession(this.clock, host) as unknown as Session,
-      ip: '127.0.0.1',
-    };
+    const session = new SimulatedSession(this.clock, host) as unknown as Session;
+    return { kind: 'open', session, ip: '127.0.0.1' };
   }
 }
 

@@ -77,6 +77,31 @@ describe('mta/prepare', () => {
     return { ...mail, text, head: text.slice(0, text.indexOf('\r\n\r\n') + 2).replace(/\r\n[ \t]+/g, ' ') };
   }
 
+  it('says what its connection has to satisfy before it is signed, and nothing where there is nothing to send', async () => {
+    const { begin, close } = createPrepare(deps);
+    const wantedOf = async (id: string, from = begin): Promise<unknown> => {
+      const begun = await from(id);
+      assert.ok(begun.kind === 'making');
+      await begun.mail;
+      return begun.wanted;
+    };
+    const [plain, strict] = [await store({}), await store({ require_tls: 1 })];
+    assert.deepEqual(await wantedOf(plain.id), { messageId: plain.message_id, tlsWish: null });
+    assert.deepEqual(await wantedOf(strict.id), { messageId: strict.message_id, tlsWish: 'require' });
+    assert.equal(await wantedOf('dlv_gone'), null);
+    await close();
+    const unsigned = createPrepare({
+      ...deps,
+      signersFor: () => Promise.resolve({ kind: 'unavailable', why: 'no key' }),
+    });
+    assert.equal(
+      await wantedOf(plain.id, (id) => unsigned.begin(id)),
+      null,
+      'nobody is dialled for what cannot be signed',
+    );
+    await unsigned.close();
+  });
+
   it('composes, signs and addresses a mail', async () => {
     const made = await store({
       cc_json: '[["Bo","bo@dest.test"]]',

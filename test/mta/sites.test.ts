@@ -159,4 +159,74 @@ describe('mta/sites', () => {
       assert.equal(sitesWith({ 'a.test': { kind: 'discard' } }).holds, false);
     });
   });
+
+  describe('a domain that DNS does not tell of', () => {
+    const trouble = { kind: 'trouble', text: 'SERVFAIL' } as const;
+
+    it('waits as a domain, longer each time, and is asked for once meanwhile', async () => {
+      answers = { 'dest.test': trouble };
+      const sites = sitesWith();
+      const pauses: number[] = [];
+      for (let count = 1; count < 11; count++) {
+        const found = await sites.find('dest.test');
+        assert.ok(found.kind === 'unresolved');
+        assert.deepEqual([found.failures, found.since, found.route.text], [count, NOW, 'SERVFAIL']);
+        assert.equal(sites.known('dest.test'), found);
+        assert.equal(await sites.find('dest.test'), found);
+        assert.equal(asked.length, count);
+        pauses.push((found.until - clock.now()) / 1000);
+        clock.advance(found.until - clock.now());
+        assert.equal(sites.known('dest.test'), null);
+        assert.equal(sites.lastKnown('dest.test'), found);
+      }
+      assert.deepEqual(pauses, [2, 4, 8, 15, 30, 60, 120, 300, 300, 300]);
+    });
+
+    it('has its mail sent as soon as DNS tells, and fails as for the first time later', async () => {
+      answers = { 'dest.test': trouble };
+      const sites = sitesWith();
+      await sites.find('dest.test');
+      assert.equal(sites.someUnresolved, true);
+      clock.advance(2000);
+      answers = { 'dest.test': hosts('mx.dest.test', 5) };
+      assert.equal((await sites.find('dest.test')).kind, 'site');
+      assert.equal(sites.someUnresolved, false);
+      clock.advance(5000);
+      answers = { 'dest.test': trouble };
+      const again = await sites.find('dest.test');
+      assert.ok(again.kind === 'unresolved');
+      assert.deepEqual([again.failures, again.since], [1, clock.now()]);
+    });
+
+    it('is asked for at once where somebody wants to know: it, or all', async () => {
+      answers = { 'dest.test': trouble, 'other.test': trouble };
+      const sites = sitesWith();
+      await Promise.all([sites.find('dest.test'), sites.find('other.test')]);
+      sites.retry('dest.test');
+      assert.deepEqual([sites.known('dest.test'), sites.known('other.test')?.kind], [null, 'unresolved']);
+      sites.retry(null);
+      assert.equal(sites.known('other.test'), null);
+    });
+
+    it('does not hold up others, and says while it is being asked for', async () => {
+      answers = { 'dest.test': trouble, 'other.test': hosts('mx.other.test') };
+      const sites = sitesWith();
+      const asking = sites.find('dest.test');
+      assert.deepEqual([sites.isAsking('dest.test'), sites.isAsking('other.test')], [true, false]);
+      await asking;
+      assert.equal(sites.isAsking('dest.test'), false);
+      assert.equal((await sites.find('other.test')).kind, 'site');
+    });
+
+    it('keeps its time when the clock is set', async () => {
+      answers = { 'dest.test': trouble };
+      const sites = sitesWith();
+      await sites.find('dest.test');
+      clock.jump(3_600_000);
+      sites.shift(3_600_000);
+      assert.equal(sites.known('dest.test')?.kind, 'unresolved');
+      clock.advance(2000);
+      assert.equal(sites.known('dest.test'), null);
+    });
+  });
 });

