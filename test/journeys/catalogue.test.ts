@@ -87,10 +87,12 @@ const rows: readonly Row[] = [
   {
     code: 'request_timeout',
     async happen(app) {
-      const waits = app.clock.armed(30_000);
       const answer = raw(app, head(app, 'Content-Length: 100\r\n'));
-      await waits;
-      app.clock.advance(30_000);
+      // The pace of a body is looked at every five seconds.
+      for (let looks = 0; looks < 6; looks++) {
+        await app.clock.armed(5_000);
+        app.clock.advance(5_000);
+      }
       return answer;
     },
   },
@@ -105,6 +107,19 @@ const rows: readonly Row[] = [
     async happen(app) {
       const { key } = await keyWith(app, { mode: 'test' });
       return call(app, 'POST', '/v1/suppressions', { email: 'ana@dest.test' }, { key });
+    },
+  },
+  {
+    code: 'too_many_streams',
+    async happen(app) {
+      const { key } = await keyWith(app, {});
+      const gone = new AbortController();
+      const options = { headers: { authorization: `Bearer ${key}`, accept: 'text/event-stream' }, signal: gone.signal };
+      for (let stream = 0; stream < 20; stream++)
+        assert.equal((await fetch(`${app.url}/v1/events`, options)).status, 200);
+      const refused = await get('/v1/events', { key, headers: { accept: 'text/event-stream' } })(app);
+      gone.abort();
+      return refused;
     },
   },
   { code: 'invalid_json', happen: post('{"from":') },
