@@ -849,14 +849,34 @@ export interface Why {
 
     /** What the recipient waits for. */
     reason: Open<
-      'finished' | 'scheduled' | 'held' | 'being_sent' | 'waiting_for_retry' | 'destination_parked' | 'queued'
+      | 'finished'
+      | 'scheduled'
+      | 'held'
+      | 'being_sent'
+      | 'waiting_for_retry'
+      | 'dns_trouble'
+      | 'resolving'
+      | 'receiver_refuses_us'
+      | 'receiver_overloaded'
+      | 'receiver_resting'
+      | 'tls_required'
+      | 'destination_parked'
+      | 'connections_in_use'
+      | 'rate_limited'
+      | 'queued'
     >;
 
     /** The same for people. */
     message: string;
 
-    /** When it is looked at again. */
+    /** Since when that keeps it back; null where nobody knows. */
+    since: string | null;
+
+    /** When it is looked at again; null where that depends on something else. */
     until: string | null;
+
+    /** Who set it: the receiver by its answers, its DNS, the operator of this server, the server itself (`us`), or the sender; null where nothing waits. */
+    set_by: Open<'receiver' | 'dns' | 'operator' | 'us' | 'sender'> | null;
   }[];
 }
 

@@ -40,9 +40,14 @@ export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: A
 }
 
 /** The recipient domains that the flush is about; null for all of them. */
-async function domainsOf({ db }: Pick<OperatorDeps, 'db'>, { domain, messageId }: FlushFilter): Promise<(string | null)[]> {
+async function domainsOf(
+  { db }: Pick<OperatorDeps, 'db'>,
+  { domain, messageId }: FlushFilter,
+): Promise<(string | null)[]> {
   if (messageId === undefined) return [domain ?? null];
-  const rows = (await db.read('deliveries').distinct('domain').where({ message_id: messageId })) as { domain: string }[];
+  const rows = (await db.read('deliveries').distinct('domain').where({ message_id: messageId })) as {
+    domain: string;
+  }[];
   return rows.map((row) => row.domain);
 }
 
