@@ -1,13 +1,10 @@
 /** What can be asked of, and done to, one message or batch beyond sending and reading. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
-import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
-import type { Mailbox } from '../mail/address.ts';
-import { renewSubmitted } from '../mail/submitted.ts';
 import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
 import {
   batchCounts,
@@ -19,16 +16,15 @@ import {
 } from '../messages/change-message.ts';
 import type { HoldOf } from '../messages/holds.ts';
 import type { LaneFactsOf } from '../messages/why.ts';
-import { messageRecord, storedMailboxes, type StoredMailbox } from '../messages/message.ts';
+import { messageRecord } from '../messages/message.ts';
 import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/message-store.ts';
-import type { MessageDraft } from '../messages/send-request.ts';
-import { waitReasons, whyWaiting } from '../messages/why.ts';
+import { settersOfWaits, waitReasons, whyWaiting } from '../messages/why.ts';
 import { checkSendAt } from '../messages/send-time.ts';
-import { storedUnsubscribe } from '../messages/unsubscribe.ts';
+import { storedDraft } from '../messages/stored-draft.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { deliveryStatuses, type BatchRow, type DeliveryRow, type MessageRow } from '../storage/tables.ts';
+import { deliveryStatuses, type BatchRow, type MessageRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
 import { senderOf } from './messages.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
@@ -116,7 +112,17 @@ const Why = z
           status: z.enum(deliveryStatuses).describe('Status of the recipient.'),
           reason: z.enum(waitReasons).describe('What the recipient waits for.'),
           message: z.string().describe('The same for people.'),
-          until: z.iso.datetime().nullable().describe('When it is looked at again.'),
+          since: z.iso.datetime().nullable().describe('Since when that keeps it back; null where nobody knows.'),
+          until: z.iso
+            .datetime()
+            .nullable()
+            .describe('When it is looked at again; null where that depends on something else.'),
+          set_by: z
+            .enum(settersOfWaits)
+            .nullable()
+            .describe(
+              'Who set it: the receiver by its answers, its DNS, the operator of this server, the server itself (`us`), or the sender; null where nothing waits.',
+            ),
         }),
       )
       .describe('One line for each recipient.'),
@@ -126,7 +132,7 @@ const Why = z
 const whySample: z.output<typeof Why> = {
   object: 'why',
   message_id: samples.accepted.id,
-  recipients: [{ email: 'ana@example.net', status: 'deferred', reason: 'waiting_for_retry', message: 'The last attempt failed for now; it is tried again.', until: '2026-01-31T09:35:02.481Z' }],
+  recipients: [{ email: 'ana@example.net', status: 'deferred', reason: 'waiting_for_retry', message: 'It waits for attempt 2. The last answer to it was: 451 4.3.2 try again later', since: null, until: '2026-01-31T09:35:02.481Z', set_by: 'receiver' }],
 }; // prettier-ignore
 
 function whyRoute(deps: MessageActionsDeps): Route {
@@ -307,70 +313,11 @@ function resendRoute(deps: MessageActionsDeps): Route {
         sent.reply = { status: 202, body, headers: { Location: `${PATH}/${body.id}` } };
         return rowsOfAnswer(call, sent.reply);
       };
-      await acceptSingle(deps.accept, senderOf(call), await draftOf(deps, row, call.now), together);
+      await acceptSingle(deps.accept, senderOf(call), await storedDraft(deps.db, row, call.now), together);
       if (sent.reply === null) throw new Error('the mail was accepted without an answer');
       return sent.reply;
     },
   ); // prettier-ignore
-}
-
-async function draftOf({ db }: MessageActionsDeps, row: MessageRow, now: number): Promise<MessageDraft> {
-  const content = await contentOf(db.read, row.content_id);
-  const isEmpty = content?.html == null && content?.text == null && content?.attachment_count === 0;
-  if (content === undefined || (isEmpty && content.raw === null))
-    throw new Problem('invalid_state', 'The content of this message is not stored any more.');
-  const whole = content.raw === null ? {} : await sourceOf(db.read, row, content.raw, now);
-  const files = await attachmentsOf(db.read, row.content_id);
-  return {
-    from: mailbox([row.from_name, row.from_address]),
-    to: mailbox([row.to_name, row.to_address]),
-    cc: storedMailboxes(row.cc_json).map(mailbox),
-    bcc: storedMailboxes(row.bcc_json).map(mailbox),
-    replyTo: storedMailboxes(row.reply_to_json).map(mailbox),
-    subject: row.subject,
-    content: {
-      html: content.html,
-      text: content.text,
-      autoText: content.auto_text === 1,
-      attachments: files.map(({ filename, content_type, cid, disposition, bytes }) => ({ filename, contentType: content_type, contentId: cid, disposition, content: bytes })),
-    },
-    headers: JSON.parse(row.headers_json) as [string, string][],
-    tags: JSON.parse(row.tags_json) as string[],
-    metadata: JSON.parse(row.metadata_json) as Record<string, string>,
-    sendAt: null,
-    expiresAt: null,
-    stream: row.stream,
-    trackOpens: row.track_opens === 1,
-    trackClicks: row.track_clicks === 1,
-    unsubscribe: storedUnsubscribe(row) ?? false,
-    onSuppressed: 'accept',
-    test: row.test === 1 ? { outcome: row.test_outcome as NonNullable<MessageDraft['test']>['outcome'] } : null,
-    ...whole,
-    ...(row.template_id === null ? {} : { template: { id: row.template_id, version: row.template_version ?? 1 } }),
-  }; // prettier-ignore
-}
-
-/** A mail that was submitted whole by SMTP leaves as it came once more, under the id of the new message. */
-async function sourceOf(
-  read: Database['read'],
-  row: MessageRow,
-  raw: Buffer,
-  now: number,
-): Promise<Pick<MessageDraft, 'source' | 'requireTls'>> {
-  const id = newId('msg', now);
-  const rfcMessageId = `<${id}@${row.from_domain}>`;
-  const rows = await read<DeliveryRow>('deliveries').where({ message_id: row.id }).orderBy('id');
-  const recipients = rows.map(({ type, name, address }) => ({ type, mailbox: mailbox([name, address]) }));
-  const bytes = renewSubmitted(raw, { messageId: rfcMessageId, date: new Date(now) });
-  return {
-    source: { id, rfcMessageId, bytes, recipients, noticeTo: row.notice_to },
-    requireTls: row.require_tls === null ? null : row.require_tls === 1,
-  };
-}
-
-function mailbox([name, address]: StoredMailbox): Mailbox {
-  const at = address.lastIndexOf('@');
-  return { name, address, local: address.slice(0, at), domain: address.slice(at + 1) };
 }
 
 const BatchStatus = z

@@ -2,6 +2,7 @@
 import type { AcceptDeps } from '../messages/accept.ts';
 import type { InboundPorts } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
+import { createLaneActs } from '../operator/lane-acts.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
 import type { Delivery } from './delivery.ts';
 import { signingKey, type Ground } from './ground.ts';
@@ -17,7 +18,7 @@ export function buildOperator(
 ): OperatorDeps {
   const { db, clock, log, keyring, resolver, recorder, bells, config, ownAccount } = ground;
   return {
-    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book,
+    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book, laneActs: createLaneActs(),
     forgetKey: ground.forgetKey,
     forgetDomain: ground.forgetDomain,
     webhookChanged: ground.webhookChanged,

@@ -1,12 +1,23 @@
-/** `posthorn messages list|show|why|trace`. */
+/** `posthorn messages list|show|why|trace|resend`. */
 import type { Command } from 'commander';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import type { Context } from './cli.ts';
-import { examples, limitOption, listOption } from './options.ts';
+import { durationOption, examples, limitOption, listOption } from './options.ts';
 import { printable, table, type Cell } from './table.ts';
 
 /** Checked by the operation, which names the statuses there are. */
 type Statuses = ArgsOf<'messages.list'>['status'];
+
+interface ResendOptions {
+  bounced: true;
+  lane?: string;
+  domain?: string;
+  account?: string;
+  reason?: string;
+  since: number;
+  dryRun?: true;
+  json?: true;
+}
 
 interface ListOptions {
   account?: string;
@@ -58,18 +69,19 @@ export function addMessages(program: Command, context: Context): void {
     });
   messages
     .command('why')
-    .description('tell what a message waits for, and until when')
+    .description('tell what a message waits for, since when, set by whom, and until when')
     .argument('<id>')
     .option('--json', 'as one JSON object')
     .action(async (id: string, { json }: { json?: true }) => {
       const why = await context.operate((operator) => operator.call('messages.why', { id }));
       context.print(json, why, () =>
         table(
-          ['RECIPIENT', 'STATUS', 'UNTIL', 'WHY'],
-          why.recipients.map((one) => [one.email, one.status, one.until, one.message]),
+          ['RECIPIENT', 'STATUS', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
+          why.recipients.map((one) => [one.email, one.status, one.since, one.until, one.set_by, one.message]),
         ),
       );
     });
+  addResend(messages, context);
   messages
     .command('trace')
     .description('tell what happened to a message, in the order of time, with the SMTP replies')
@@ -83,6 +95,35 @@ export function addMessages(program: Command, context: Context): void {
         ),
       );
     });
+}
+
+function addResend(messages: Command, context: Context): void {
+  messages
+    .command('resend')
+    .description('send again, once, what a receiver refused as coming from us: bounces of the class block')
+    .requiredOption('--bounced', 'mail that bounced: no other can be sent again by this command')
+    .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
+    .option('--domain <domain>', "of this recipient's domain")
+    .option('--account <account>', 'of this account, name or id (default: all)')
+    .option('--reason <reason>', 'only what bounced for this, such as spam or auth_failed')
+    .option('--since <time>', 'what bounced within this time', durationOption, 2 * 3_600_000)
+    .option('--dry-run', 'only count')
+    .option('--json', 'as one JSON object')
+    .action(async ({ lane, domain, account, reason, since: past, dryRun, json }: ResendOptions) => {
+      const args = { lane, domain, account, reason, past, dry_run: dryRun };
+      const result = await context.operate((operator) => operator.call('messages.resend_bounced', args));
+      context.print(json, result, () => resentLines(result));
+    });
+}
+
+function resentLines(result: ResultOf<'messages.resend_bounced'>): string[] {
+  const { recipients, messages, left_out: out, left_out_because: because } = result;
+  const verb = result.dry_run ? 'would get' : 'get';
+  return [
+    `${String(recipients)} recipients ${verb} their mail again, in ${String(messages)} new messages`,
+    ...(out > 0 ? [`${String(out)} are left out; the first because: ${printable(because ?? '')}`] : []),
+    ...(result.has_more ? ['there are more: run it again'] : []),
+  ];
 }
 
 function messageLines(message: ResultOf<'messages.show'>): string[] {

@@ -35,11 +35,11 @@ export function addHolds(queue: Command, context: Context): void {
   addRelease(queue, context);
   queue
     .command('holds')
-    .description('list what is held, paused and limited')
+    .description('list what is held, paused and limited, and all that keeps mail back')
     .option('--json', 'as one JSON object')
     .action(async ({ json }: { json?: true }) => {
       const holds = await context.operate((operator) => operator.call('queue.holds', {}));
-      context.print(json, holds, () => holdLines(holds.data));
+      context.print(json, holds, () => allLines(holds));
     });
   addLimit(queue, context);
   withPart(queue.command('cancel').description('cancel mail that waits; what is on the wire cannot be called back'))
@@ -128,10 +128,19 @@ const partOf = ({ domain, lane, account, stream, message, source }: Part) => ({
   source,
 });
 
+function allLines({ data, others }: ResultOf<'queue.holds'>): string[] {
+  const kept = table(
+    ['KEPT BACK BY', 'OF', 'WAITING', 'SINCE', 'UNTIL', 'WHY'],
+    others.map((one) => [one.by.replaceAll('_', ' '), one.target, one.waiting, one.since, one.until, one.message]),
+  );
+  if (kept.length === 0) return holdLines(data);
+  return data.length === 0 ? kept : [...holdLines(data), '', ...kept];
+}
+
 function holdLines(holds: ResultOf<'queue.holds'>['data']): string[] {
   if (holds.length === 0) return ['nothing is held'];
   return table(
-    ['ID', 'WHAT', 'OF', 'NEW MAIL', 'UNTIL', 'SINCE', 'NOTE'],
+    ['ID', 'WHAT', 'OF', 'NEW MAIL', 'UNTIL', 'SINCE', 'BY', 'NOTE'],
     holds.map((one) => [
       one.id,
       one.kind === 'hold' ? 'held' : limitText(one),
@@ -139,6 +148,7 @@ function holdLines(holds: ResultOf<'queue.holds'>['data']): string[] {
       one.catches_new,
       one.until,
       one.created_at,
+      one.created_by,
       one.note,
     ]),
   );

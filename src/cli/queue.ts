@@ -40,8 +40,8 @@ export function addQueue(program: Command, context: Context): void {
   addWatch(queue, context);
   queue
     .command('lanes')
-    .description('show each lane with its limit and the reason for it, and what waits by domain')
-    .option('--lane <lane>', 'only this one, with every change of its limits')
+    .description('show each lane with its limits and why its mail waits, and what waits by domain')
+    .option('--lane <lane>', 'only this one, with each limit, why its mail waits, and what was changed by whom')
     .option('--json', 'as one JSON object')
     .action(async ({ lane, json }: { lane?: string; json?: true }) => {
       if (lane !== undefined) {
@@ -92,25 +92,51 @@ export function addQueue(program: Command, context: Context): void {
 }
 
 function historyLines({ lane, changes }: ResultOf<'queue.lane'>): string[] {
-  const now = [...lanesTable([lane]), ''];
-  if (changes.length === 0) return [...now, 'its limits have not changed since the start'];
-  return [...now, ...table(['AT', 'NOW', 'WHY'], changes.map((change) => [change.at, change.to, change.cause]))]; // prettier-ignore
+  const limits = table(
+    ['LIMIT', 'TO', 'BY', 'SINCE', 'WHY'],
+    lane.limits.map(({ what, to, by, since, cause }) => [what.replaceAll('_', ' '), to, by, since, startWords(cause)]),
+  );
+  const waits = table(
+    ['WAITS FOR', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
+    lane.waits.map(({ reason, since, until, by, message }) => [reason, since, until, by, message]),
+  );
+  const history = table(['AT', 'NOW', 'WHY'], changes.map((change) => [change.at, change.to, change.cause])); // prettier-ignore
+  return [
+    ...lanesTable([lane]),
+    ...[limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
+    '',
+    ...(history.length === 0 ? ['its limits have not changed since the start'] : history),
+  ];
 }
+
+const startWords = (cause: string): string => (cause === 'start' ? 'as every lane begins' : cause);
 
 function lanesTable(data: ResultOf<'queue.lanes'>['data']): string[] {
   return table(
-    ['LANE', 'WAITING', 'CONNECTIONS', 'LIMIT', 'A MINUTE', 'WHY', 'PARKED UNTIL', 'LAST REPLY'],
+    ['LANE', 'WAITING', 'HELD', 'CONNECTIONS', 'LIMIT', 'A MINUTE', 'PARKED UNTIL', 'WHY', 'LAST REPLY'],
     data.map((lane) => [
       lane.name,
-      lane.waiting,
+      Math.max(lane.waiting, lane.waiting_in_all),
+      lane.held,
       lane.connections,
       lane.limit,
       lane.per_minute,
-      lane.cause,
       lane.parked_until,
+      causeOf(lane),
       lane.last_reply,
     ]),
   );
+}
+
+/** Why its mail waits; where it does not, the limits that somebody has set, with their own causes. */
+function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][number]): string {
+  const [first] = waits;
+  if (first !== undefined) return first.message;
+  const set = limits.filter(({ by }) => by !== 'start');
+  if (set.length === 0) return startWords(cause);
+  return set
+    .map(({ what, to, cause: why }) => `${String(to)} ${what === 'mails_per_minute' ? 'a minute' : to === 1 ? 'connection' : 'connections'}: ${why}`)
+    .join('; ');
 }
 
 function laneLines({ data, domains }: ResultOf<'queue.lanes'>): string[] {

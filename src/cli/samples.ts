@@ -27,6 +27,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'messages list': ['posthorn messages list --status deferred,bounced --limit 20', 'posthorn messages list --to ana@example.net --json'],
   'messages show': ['posthorn messages show msg_01jz...', 'posthorn messages show msg_01jz... --json'],
   'messages why': ['posthorn messages why msg_01jz...'],
+  'messages resend': ['posthorn messages resend --bounced --domain example.net --dry-run'],
   'messages trace': ['posthorn messages trace msg_01jz...'],
   'queue lanes': ['posthorn queue lanes', 'posthorn queue lanes --lane mx.example.net'],
   'queue list': ['posthorn queue list --domain example.net', 'posthorn queue list --status deferred --json'],

@@ -1233,8 +1233,14 @@ export interface Why {
     /** The same for people. */
     message: string;
 
-    /** When it is looked at again. */
+    /** Since when that keeps it back; null where nobody knows. */
+    since: string | null;
+
+    /** When it is looked at again; null where that depends on something else. */
     until: string | null;
+
+    /** Who set it: the receiver by its answers, its DNS, the operator of this server, the server itself (`us`), or the sender; null where nothing waits. */
+    set_by: Open<'receiver' | 'dns' | 'operator' | 'us' | 'sender'> | null;
   }[];
 }
 

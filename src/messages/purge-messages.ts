@@ -110,6 +110,8 @@ async function removeMessages(tx: Connection, rows: readonly Leaving[], now: num
   for (const { outcome } of attempts)
     if (outcome === 'accepted') count(counters, accountId, now, PURGED_ATTEMPTS, PURGED);
   for (const { from, values } of marksOf(rows)) await tx.run(`DELETE FROM ${from}`, values);
+  const resends = rowsWithin('resends', rows);
+  await tx.run(`DELETE FROM ${resends.from}`, resends.values);
   await tx.run('DELETE FROM messages WHERE id IN (SELECT value FROM json_each(?))', [idsOf(rows)]);
   await removeContents(tx, rows);
   await removeBatches(tx, rows);

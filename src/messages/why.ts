@@ -30,7 +30,8 @@ export const waitReasons = [
 export type WaitReason = (typeof waitReasons)[number];
 
 /** Who set what a mail waits for: the receiver by its answers, its DNS, the operator, we ourselves, or the sender. */
-export type SetBy = 'receiver' | 'dns' | 'operator' | 'us' | 'sender';
+export const settersOfWaits = ['receiver', 'dns', 'operator', 'us', 'sender'] as const;
+export type SetBy = (typeof settersOfWaits)[number];
 
 /** What mail on one way waits for; times in ms since the epoch. */
 export interface LaneWait {

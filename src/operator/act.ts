@@ -7,11 +7,15 @@ import type { Rows } from '../storage/rows.ts';
 import type { AuditRow } from '../storage/tables.ts';
 
 export interface Act {
+  /** Who acts, as the audit log names them. */
+  readonly actor: string;
   readonly requestId: string;
   /** The account that the act is about, once it is known. */
   concerns(accountId: string): void;
   /** The audit line, for the act to commit with its own rows; it then counts as written. */
   rows(): Rows;
+  /** The same for an act of many commits: no rows after the first time. */
+  rowsOnce(): Rows;
 }
 
 export interface RunningAct extends Act {
@@ -60,11 +64,13 @@ export function beginAct(
   }
 
   return {
+    actor: acting.actor,
     requestId,
     concerns(id) {
       accountId = id;
     },
     rows,
+    rowsOnce: () => (isWritten ? {} : rows()),
     async done() {
       if (!isWritten) await commit.insert(rows());
     },

@@ -6,11 +6,12 @@ import { single, type Family } from '../base/exposition.ts';
 import type { Resolver } from '../base/resolver.ts';
 import { sqliteFile, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
+import type { OperatorDeps } from './operation.ts';
 
 export interface FigureDeps {
   db: Database;
   clock: Clock;
-  mta: { lanes(): readonly { name: string; slots: number; limit: number }[]; laneOf(domain: string): string };
+  mta: Pick<OperatorDeps['mta'], 'lanes' | 'laneOf' | 'laneFacts'>;
   resolver: Pick<Resolver, 'load'>;
   /** `storage.url`. */
   url: string;

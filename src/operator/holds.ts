@@ -10,6 +10,8 @@ import type { HoldRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from './act.ts';
 import { cancelPages } from './cancel-waiting.ts';
+import { heldMail } from './held-mail.ts';
+import { byWhom } from './lane-acts.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 
 export interface HoldRecord {
@@ -26,6 +28,8 @@ export interface HoldRecord {
   note: string | null;
   until: string | null;
   created_at: string;
+  /** Who set it, as the audit log names them; null where an older version set it. */
+  created_by: string | null;
 }
 
 const YEAR_MS = 366 * 86_400_000;
@@ -56,9 +60,10 @@ export const holdOperations = {
         { ...about, catches_new: Number(catchesNew || about.scope === 'lane' || about.scope === 'source') },
         forMs,
         note,
+        act,
       );
       await deps.book.add(row, act.rows());
-      tell(deps, 'queue_held', row);
+      tell(deps, 'queue_held', row, act);
       return holdRecord(row);
     },
   }),
@@ -73,10 +78,13 @@ export const holdOperations = {
       return { data: rows.map(holdRecord) };
     },
   }),
+  /** What operators have set, and beside it all that keeps mail back, counted: routes, pauses, refused domains, block lists, rests. */
   'queue.holds': onServer({
     acts: false,
     args: z.strictObject({}),
-    run: (deps) => Promise.resolve({ data: deps.book.list().map(holdRecord) }),
+    async run(deps) {
+      return { data: deps.book.list().map(holdRecord), others: await heldMail(deps) };
+    },
   }),
   /** Slows a lane down: fewer connections than it would take, or so many mails a minute; without either the limit ends. */
   'queue.limit': onServer({
@@ -97,9 +105,9 @@ export const holdOperations = {
       }
       const about = { scope: 'lane' as const, target: lane, account_id: null, catches_new: 1 };
       const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
-      const row: HoldRow = { ...holdRow(deps, about, forMs, note), kind: 'limit', ...limits };
+      const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
       await deps.book.add(row, act.rows());
-      tell(deps, 'lane_limited', row);
+      tell(deps, 'lane_limited', row, act);
       return { data: [holdRecord(row)] };
     },
   }),
@@ -165,6 +173,7 @@ function holdRow(
   about: Part & Pick<HoldRow, 'catches_new'>,
   forMs: number | undefined,
   note: string | undefined,
+  { actor }: Act,
 ): HoldRow {
   const now = clock.now();
   return {
@@ -176,6 +185,7 @@ function holdRow(
     note: note ?? null,
     until: forMs === undefined ? null : now + forMs,
     created_at: now,
+    created_by: actor,
   };
 }
 
@@ -184,15 +194,32 @@ async function end(deps: OperatorDeps, rows: readonly HoldRow[], act: Act): Prom
   const [account] = rows.map(({ account_id: accountId }) => accountId);
   if (account != null) act.concerns(account);
   await deps.book.end(ids, act.rows());
-  for (const row of rows) tell(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row);
+  for (const row of rows) tell(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
 }
 
-function tell({ log }: Pick<OperatorDeps, 'log'>, event: string, row: HoldRow): void {
+const toldWords = {
+  queue_held: () => 'paused',
+  queue_released: () => 'released',
+  lane_limited: (row: HoldRow) => `at most ${limitWords(row)}`,
+  lane_limit_ended: (row: HoldRow) => `no longer at most ${limitWords(row)}`,
+} as const;
+type ToldEvent = keyof typeof toldWords;
+
+const limitWords = ({ connections, per_minute: perMinute }: HoldRow): string =>
+  [
+    ...(connections === null ? [] : [`${String(connections)} connections`]),
+    ...(perMinute === null ? [] : [`${String(perMinute)} mails a minute`]),
+  ].join(', ');
+
+function tell({ log, clock, laneActs }: OperatorDeps, event: ToldEvent, row: HoldRow, { actor }: Act): void {
   const { id, scope, target, connections, per_minute: perMinute, until, note } = row;
   log.info(
     { event, hold_id: id, scope, target, connections, per_minute: perMinute, until: rfc3339(until), note },
     'the operator has changed what the queue may do',
   );
+  if (scope !== 'lane') return;
+  const cause = byWhom(actor, event === 'queue_held' || event === 'lane_limited' ? note : null);
+  laneActs.note(target, { at: clock.now(), what: row.kind, to: toldWords[event](row), cause });
 }
 
 const holdRecord = (row: HoldRow): HoldRecord => ({
@@ -208,4 +235,5 @@ const holdRecord = (row: HoldRow): HoldRecord => ({
   note: row.note,
   until: rfc3339(row.until),
   created_at: rfc3339(row.created_at),
+  created_by: row.created_by,
 });

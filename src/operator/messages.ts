@@ -15,8 +15,8 @@ import {
 import { deliveryStatuses } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { toEventRecord, type EventRecord } from './events.ts';
-import { whyWaiting } from '../messages/why.ts';
-import { onServer, onStore, type StoreDeps } from './operation.ts';
+import { whyWaiting, type Waiting } from '../messages/why.ts';
+import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
 import { trace } from './trace.ts';
 
 export const statusArgument = z.array(z.enum(deliveryStatuses)).max(deliveryStatuses.length).optional();
@@ -46,17 +46,17 @@ export const messageOperations = {
   'messages.trace': onStore({
     acts: false,
     args: idArgument,
-    run: async (deps, { id }) => ({ data: trace(await wholeMessage(deps, id, TRACED)) }),
+    async run(deps, { id }) {
+      const message = await wholeMessage(deps, id, TRACED);
+      return { data: trace(message, isServer(deps) ? await whyOf(deps, id) : []) };
+    },
   }),
   /** What each recipient waits for, and until when. */
   'messages.why': onServer({
     acts: false,
     args: idArgument,
-    async run({ db, clock, holds, mta }, { id }) {
-      const row = await findAnyMessage(db.read, id);
-      if (row === undefined) throw notThere(id);
-      const deps = { db, holdOf: holds.of, laneFacts: mta.laneFacts };
-      return { object: 'why' as const, message_id: id, recipients: await whyWaiting(deps, row, clock.now()) };
+    async run(deps, { id }) {
+      return { object: 'why' as const, message_id: id, recipients: await whyOf(deps, id) };
     },
   }),
   /** Newest first. */
@@ -93,6 +93,15 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string, shown: nu
     eventsBefore(db.read, filter, Number.MAX_SAFE_INTEGER, shown),
   ]);
   return { ...messageRecord(row), request_id: row.request_id, recipients, attempts, events: events.map(toEventRecord) };
+}
+
+/** The command line may ask without a server: then nobody knows what mail waits for. */
+const isServer = (deps: StoreDeps): deps is OperatorDeps => 'mta' in deps;
+
+async function whyOf({ db, clock, holds, mta }: OperatorDeps, id: string): Promise<Waiting[]> {
+  const row = await findAnyMessage(db.read, id);
+  if (row === undefined) throw notThere(id);
+  return await whyWaiting({ db, holdOf: holds.of, laneFacts: mta.laneFacts }, row, clock.now());
 }
 
 const notThere = (id: string): Problem =>

@@ -20,6 +20,7 @@ import {
   resolverFigures,
   type FigureDeps,
 } from './figures.ts';
+import { heldFigures } from './held-mail.ts';
 import type { Meters } from './meters.ts';
 import { balanceFigures, domainFigures, reportFigures, webhookFigures } from './service-figures.ts';
 
@@ -93,7 +94,13 @@ async function read(deps: MetricsDeps): Promise<Family[]> {
 
 async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
   return (
-    await Promise.all([domainFigures(deps), webhookFigures(deps), reportFigures(deps), backupFigures(deps)])
+    await Promise.all([
+      heldFigures(deps),
+      domainFigures(deps),
+      webhookFigures(deps),
+      reportFigures(deps),
+      backupFigures(deps),
+    ])
   ).flat();
 }
 

@@ -17,6 +17,7 @@ import type { Holds } from '../messages/holds.ts';
 import type { LaneFactsOf, LaneWait } from '../messages/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Act } from './act.ts';
+import type { LaneActs } from './lane-acts.ts';
 
 /** What every operation may touch. */
 export interface StoreDeps {
@@ -56,6 +57,7 @@ export interface OperatorDeps extends StoreDeps {
   };
   holds: Pick<Holds, 'of'>;
   book: HoldBook;
+  laneActs: LaneActs;
   /** Tells whoever calls webhook endpoints that this one has changed. */
   webhookChanged(webhookId: string): void;
   /** Whether a bounce of our own is recognised when it comes back. */

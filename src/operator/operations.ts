@@ -18,6 +18,7 @@ import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { reputationMomentOperations } from './reputation-moments.ts';
 import { reputationOperations } from './reputation.ts';
+import { resendOperations } from './resend.ts';
 import { resolveOperations } from './resolve.ts';
 import { sendOperations } from './send.ts';
 import { sourceOperations } from './sources.ts';
@@ -50,6 +51,7 @@ const table = {
   ...reputationMomentOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
+  ...resendOperations,
   ...adminOperations,
   ...doctorOperations,
 };

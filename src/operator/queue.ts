@@ -7,41 +7,10 @@ import type { DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from './act.ts';
 import { flushPages } from './flush.ts';
+import { byWhom, historyOf } from './lane-acts.ts';
+import { laneRecords, oneLane, waitingDomains } from './lane-records.ts';
 import { statusArgument } from './messages.ts';
-import { onServer, onStore, type LaneState, type OperatorDeps, type StoreDeps } from './operation.ts';
-
-export interface LaneRecord {
-  object: 'lane';
-  name: string;
-  /** The source it sends by; null for the system's address. */
-  source: string | null;
-  /** In memory; the rest of a long queue waits on disk, see `domains`. */
-  waiting: number;
-  connections: number;
-  limit: number;
-  /** Mails a minute, or null where nothing limits them. */
-  per_minute: number | null;
-  /** Why the limit is what it is, and since when. */
-  cause: string;
-  cause_at: string | null;
-  /** Parked: every host of the site is left alone until then. */
-  parked_until: string | null;
-  last_reply: string | null;
-  last_progress_at: string | null;
-}
-
-export interface WaitingDomain {
-  domain: string;
-  /** The lane it goes through. */
-  lane: string;
-  waiting: number;
-  /** Of these, how many are due now. */
-  due: number;
-  /** How many are kept back here. */
-  held: number;
-  /** When the one that has waited longest fell or falls due. */
-  oldest_due_at: string;
-}
+import { onServer, onStore, type StoreDeps } from './operation.ts';
 
 export interface QueuedDelivery {
   object: 'delivery';
@@ -61,7 +30,6 @@ export interface QueuedDelivery {
 }
 
 const domainArgument = z.string().min(1).max(253).toLowerCase();
-const MOST_DOMAINS = 1000;
 
 export const queueOperations = {
   'queue.lanes': onServer({
@@ -69,24 +37,18 @@ export const queueOperations = {
     args: z.strictObject({}),
     async run(deps) {
       const domains = await waitingDomains(deps);
-      const atWork = deps.mta.lanes();
-      // A lane rests while all of its mail waits for a later try: what it was told last is what one wants to know then.
-      const names = new Set(domains.map(({ lane }) => lane));
-      for (const { name } of atWork) names.delete(name);
-      const atRest = [...names].flatMap((name) => deps.mta.lane(name)?.now ?? []);
-      return { data: [...atWork, ...atRest].map(laneRecord), domains };
+      return { data: laneRecords(deps, domains), domains };
     },
   }),
-  /** How the limits of a lane have changed, and why; the last hundred changes since the start. */
+  /** How a lane's limits have changed, and why, and what operators did to it; the last hundred of each since the start. */
   'queue.lane': onServer({
     acts: false,
     args: z.strictObject({ lane: z.string().min(1).max(300) }),
-    run({ mta }, { lane }) {
-      const found = mta.lane(lane);
+    async run(deps, { lane }) {
+      const found = oneLane(deps, lane, await waitingDomains(deps));
       if (found === null)
         throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
-      const changes = found.changes.map(({ at, what, to, cause }) => ({ at: rfc3339(at), what, to, cause }));
-      return Promise.resolve({ lane: laneRecord(found.now), changes });
+      return { lane: found, changes: historyOf(deps.mta.lane(lane)?.changes ?? [], deps.laneActs.of(lane)) };
     },
   }),
   /** What is due first comes first. */
@@ -120,7 +82,15 @@ export const queueOperations = {
         throw new Problem('invalid_field', 'say what to flush: one of a domain, a message, or everything');
       }
       if (messageId !== undefined) await concernsMessage(deps, messageId, act);
-      return { flushed: await flushPages(deps, { domain, messageId }, act) };
+      const flushed = await flushPages(deps, { domain, messageId }, act);
+      if (domain !== undefined)
+        deps.laneActs.note(deps.mta.laneOf(domain), {
+          at: deps.clock.now(),
+          what: 'flush',
+          to: `mail for ${domain} tried now`,
+          cause: byWhom(act.actor),
+        });
+      return { flushed };
     },
   }),
 };
@@ -132,44 +102,6 @@ async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: A
     throw new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field: 'message_id' });
   }
   act.concerns(row.account_id);
-}
-
-/** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
-async function waitingDomains({
-  db,
-  clock,
-  mta,
-}: Pick<OperatorDeps, 'db' | 'clock' | 'mta'>): Promise<WaitingDomain[]> {
-  const rows = await db.read.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
-    `SELECT domain, COUNT(*) AS waiting, SUM(due_at <= ?) AS due, MIN(due_at) AS oldest, SUM(held_by IS NOT NULL) AS held FROM deliveries
-     WHERE due_at IS NOT NULL GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
-    [clock.now(), MOST_DOMAINS],
-  );
-  return rows.map(({ domain, waiting, due, oldest, held }) => ({
-    domain,
-    lane: mta.laneOf(domain),
-    waiting,
-    due,
-    held,
-    oldest_due_at: rfc3339(oldest),
-  }));
-}
-
-function laneRecord(lane: LaneState): LaneRecord {
-  return {
-    object: 'lane',
-    name: lane.name,
-    source: lane.source,
-    waiting: lane.waiting,
-    connections: lane.slots,
-    limit: lane.limit,
-    per_minute: lane.perMinute,
-    cause: lane.cause,
-    cause_at: rfc3339(lane.causeAt),
-    parked_until: rfc3339(lane.parkedUntil),
-    last_reply: lane.lastReply,
-    last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
-  };
 }
 
 function queuedDelivery(row: DeliveryRow): QueuedDelivery {

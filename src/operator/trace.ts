@@ -1,5 +1,6 @@
 /** A message's life as lines in the order of time: accepted, attempts with what the other side said, events, what comes next. Pure. */
 import type { AttemptRecord } from '../messages/message-store.ts';
+import type { Waiting } from '../messages/why.ts';
 import type { EventRecord } from './events.ts';
 import type { WholeMessage } from './messages.ts';
 
@@ -11,7 +12,7 @@ export interface TraceLine {
   text: string;
 }
 
-export function trace(message: WholeMessage): TraceLine[] {
+export function trace(message: WholeMessage, why: readonly Waiting[] = []): TraceLine[] {
   const { created_at: at, from, to, cc, bcc, subject, stream, test, send_at: sendAt } = message;
   const others = cc.length + bcc.length === 0 ? '' : ` and ${String(cc.length + bcc.length)} more`;
   const notes = [
@@ -27,7 +28,8 @@ export function trace(message: WholeMessage): TraceLine[] {
   ];
   // Times are all written in one form, so they sort as text; what happened in one millisecond stays in the order above.
   lines.sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
-  return [...lines, ...message.recipients.flatMap(nextLine)];
+  const last = lines.at(-1)?.at ?? at;
+  return [...lines, ...message.recipients.flatMap((recipient) => nextLine(recipient, why, last))];
 }
 
 function attemptLine(attempt: AttemptRecord): TraceLine {
@@ -61,19 +63,12 @@ function eventLine({ timestamp: at, type, sequence, data }: EventRecord): TraceL
   };
 }
 
-function nextLine({
-  email,
-  status,
-  next_attempt_at: at,
-  attempt_count: count,
-}: WholeMessage['recipients'][number]): TraceLine[] {
-  if (at === null) return [];
-  return [
-    {
-      at,
-      what: 'next',
-      recipient: email,
-      text: `${status}, to be tried ${count === 0 ? 'for the first time' : 'again'}`,
-    },
-  ];
-}
+/** What it waits for, as `messages why` tells it; without a running server only its next time is known. */
+function nextLine(recipient: WholeMessage['recipients'][number], why: readonly Waiting[], now: string): TraceLine[] {
+  const { email, status, next_attempt_at: next, attempt_count: count } = recipient;
+  const known = why.find((one) => one.email === email && one.reason !== 'finished');
+  if (known !== undefined) return [{ at: known.until ?? next ?? now, what: 'next', recipient: email, text: `${status}: ${known.message}` }];
+  if (next === null) return [];
+  const text = `${status}, to be tried ${count === 0 ? 'for the first time' : 'again'}`;
+  return [{ at: next, what: 'next', recipient: email, text }];
+} // prettier-ignore

@@ -275,6 +275,18 @@ export interface HoldRow {
   /** When it ends by itself, or null. */
   until: number | null;
   created_at: number;
+  /** Who set it, as the audit log names them; null where an older version set it. */
+  created_by: string | null;
+}
+
+/** A bounced delivery whose mail was sent again. */
+export interface ResendRow {
+  /** The message that bounced. */
+  message_id: string;
+  delivery_id: string;
+  /** The new message. */
+  resent_as: string;
+  at: number;
 }
 
 /** What a source has sent to a site on a UTC day of its warm-up. */
@@ -896,6 +908,7 @@ export interface Tables {
   webhook_deliveries: WebhookDeliveryRow;
   webhook_replays: WebhookReplayRow;
   holds: HoldRow;
+  resends: ResendRow;
   sts_policies: StsPolicyRow;
   host_tls: HostTlsRow;
   warm_up: WarmUpRow;
@@ -957,7 +970,8 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   webhook_calls: ['webhook_id', 'sequence', 'cause', 'attempts', 'due_at', 'created_at'],
   webhook_deliveries: ['id', 'webhook_id', 'event_id', 'event_type', 'sequence', 'cause', 'attempt', 'at', 'ms', 'status', 'status_code', 'error', 'answer', 'signature', 'sample', 'next_attempt_at'],
   webhook_replays: ['id', 'webhook_id', 'account_id', 'since', 'until', 'which', 'types_json', 'status', 'position', 'end_position', 'queued', 'created_at', 'finished_at'],
-  holds: ['id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at'],
+  holds: ['id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at', 'created_by'],
+  resends: ['message_id', 'delivery_id', 'resent_as', 'at'],
   sts_policies: ['domain', 'policy_id', 'policy_json', 'fetched_at', 'expires_at'],
   host_tls: ['host', 'workaround', 'workaround_until', 'offered_at'],
   warm_up: ['source', 'site', 'day', 'stage', 'sent', 'blocked', 'deferred', 'complained'],

@@ -166,16 +166,16 @@ describe('the posthorn command beside a running server', () => {
 
   it('queue: lanes, list, flush', async () => {
     const now = office.clock.now();
-    office.lanes = [{ name: 'mx1.dest.test', source: null, waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, limits: [], waits: [], parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
+    office.lanes = [{ name: 'mx1.dest.test', source: null, waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: now }], waits: [], parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
     assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains']);
     assert.match(
       await good('queue', 'lanes'),
-      /^LANE[^]*mx1\.dest\.test +1 +0 +1 +- +421 slow down +- +\\u001b\[2J\n\nDOMAIN[^]*\ndest\.test +2 +1 /,
+      /^LANE[^]*mx1\.dest\.test +1 +0 +0 +1 +- +- +1 connection: 421 slow down +\\u001b\[2J\nmx\.dest\.test +2 [^]*\n\nDOMAIN[^]*\ndest\.test +2 +1 /,
     );
     office.changes = [{ at: now, what: 'connections', to: '1 connection', cause: '421 slow down' }];
     assert.match(
       await good('queue', 'lanes', '--lane', 'mx1.dest.test'),
-      /^LANE[^]*\n\nAT +NOW +WHY\n2026\S+ +1 connection +421 slow down$/,
+      /^LANE[^]*\n\nLIMIT +TO +BY[^]*\nconnections +1 +receiver +2026\S+ +421 slow down\n\nAT +NOW +WHY\n2026\S+ +1 connection +421 slow down$/,
     );
     assert.deepEqual([(await posthorn(['queue', 'lanes', '--lane', 'nowhere'])).code], [66]);
     assert.equal(
@@ -189,7 +189,7 @@ describe('the posthorn command beside a running server', () => {
 
   it('queue: hold, pause, holds, limit, release, cancel', async () => {
     const held = JSON.parse(await good('queue', 'hold', '--domain', 'Dest.test', '--note', 'moving', '--json')) as Json;
-    assert.deepEqual(Object.keys(held), ['object', 'id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at']); // prettier-ignore
+    assert.deepEqual(Object.keys(held), ['object', 'id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at', 'created_by']); // prettier-ignore
     assert.deepEqual([held['target'], held['catches_new'], held['note'], held['until']], ['dest.test', false, 'moving', null]); // prettier-ignore
     assert.match(
       await good('queue', 'pause', '--stream', 'transactional', '--for', '2h'),
@@ -206,7 +206,7 @@ describe('the posthorn command beside a running server', () => {
     assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
     assert.equal(await good('queue', 'holds'), 'nothing is held');
     const id = await office.mail('c@dest.test');
-    assert.match(await good('messages', 'why', id), /c@dest\.test +queued +- +It is due and waits for its turn\./);
+    assert.match(await good('messages', 'why', id), /c@dest\.test +queued +- +- +us +It is due and waits for its turn\./);
     assert.equal(await good('queue', 'cancel', '--message', id), '1 deliveries are canceled');
     const { code, notes } = await posthorn(['queue', 'cancel', '--lane', 'mx1']);
     assert.deepEqual([code, notes.includes('--domain')], [64, true]);

@@ -19,6 +19,9 @@ import {
   type OperatorDeps,
   type ResultOf,
 } from '../../src/operator/operations.ts';
+import type { LaneWait } from '../../src/messages/why.ts';
+import type { Hold } from '../../src/messages/holds.ts';
+import { createLaneActs } from '../../src/operator/lane-acts.ts';
 import { createTranscripts } from '../../src/mta/transcripts.ts';
 import type { LaneChange, LaneState, ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
@@ -37,6 +40,9 @@ export class Office {
   sources: SourceState[] = [];
   /** Domains for which somebody wanted to know now; null: all. */
   readonly tried: (string | null)[] = [];
+  /** What the delivery engine says of every lane. */
+  waits: LaneWait[] = [];
+  held: Hold | null = null;
   changes: LaneChange[] = [];
   resolved: ResolvedDomain = { destination: { kind: 'discard' }, needs: [], lane: null };
   readonly config: Config;
@@ -75,8 +81,8 @@ export class Office {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
         }, laneOf: (domain: string) => `mx.${domain}`,
-      laneFacts: () => ({ waits: [], held: null }), tryNow: (domain) => Promise.resolve(void this.tried.push(domain)), sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) }, transcripts: createTranscripts({ clock }) },
-      book, holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
+      tryNow: (domain) => Promise.resolve(void this.tried.push(domain)), laneFacts: () => ({ waits: this.waits, held: this.held }), sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) }, transcripts: createTranscripts({ clock }) },
+      book, laneActs: createLaneActs(), holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {
         this.forgotten.push(name);

@@ -60,6 +60,8 @@ describe('operator/queue', () => {
       cause: '421 slow down',
       causeAt: now,
       lastReply: '421 slow down',
+      limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: now }] as const,
+      waits: [],
     };
     office.lanes = [
       { ...lane, name: 'mx.dest.test', parkedUntil: now + 1000, lastProgressAt: now },
@@ -73,10 +75,12 @@ describe('operator/queue', () => {
       {
         object: 'lane', name: 'mx.dest.test', source: null, waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: '2026-01-31T09:30:00.000Z',
         parked_until: '2026-01-31T09:30:01.000Z', last_reply: '421 slow down', last_progress_at: '2026-01-31T09:30:00.000Z',
+        limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: '2026-01-31T09:30:00.000Z' }], waits: [], waiting_in_all: 2, held: 0,
       },
       {
         object: 'lane', name: '~simulator', source: null, waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: null,
         parked_until: null, last_reply: null, last_progress_at: null,
+        limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: '2026-01-31T09:30:00.000Z' }], waits: [], waiting_in_all: 0, held: 0,
       },
     ]); // prettier-ignore
     assert.deepEqual(domains, [
@@ -148,4 +152,31 @@ describe('operator/queue', () => {
     assert.equal(new Set(office.hints.map(({ domain, class: order }) => `${domain} ${String(order)}`)).size, 14);
     assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 0 });
   });
+
+  it('keeps a row for a lane while mail waits for it, though the engine does not know it', async () => {
+    await office.mail('a@dest.test');
+    office.waits = [{ reason: 'receiver_refuses_us', message: 'It refuses us.', since: 0, until: null, by: 'receiver', stops: true }];
+    office.held = { by: 'hld_1', why: 'the operator holds the lane mx.dest.test', since: 0, until: null };
+    const { data } = await office.run('queue.lanes', {});
+    assert.deepEqual(data.map(({ name, waiting, waiting_in_all: all, cause }) => [name, waiting, all, cause]), [['mx.dest.test', 0, 1, 'not tried since the start']]);
+    assert.deepEqual(data[0]?.waits.map(({ reason, message, by }) => [reason, message, by]), [['held', 'It is held: the operator holds the lane mx.dest.test.', 'operator']]);
+    assert.equal((await office.run('queue.lane', { lane: 'mx.dest.test' })).lane.waiting_in_all, 1);
+  }); // prettier-ignore
+
+  it('tells in the history of a lane what operators did to it, and who', async () => {
+    await office.defer(await office.mail('a@dest.test'), office.clock.now() + HOUR);
+    await office.run('queue.limit', { lane: 'mx.dest.test', per_minute: 2, note: 'ticket 99' });
+    await office.run('queue.limit', { lane: 'mx.dest.test' });
+    await office.run('queue.hold', { lane: 'mx.dest.test' });
+    await office.run('queue.release', { lane: 'mx.dest.test' });
+    await office.run('queue.flush', { domain: 'dest.test' });
+    const { changes } = await office.run('queue.lane', { lane: 'mx.dest.test' });
+    assert.deepEqual(changes.map(({ what, to, cause }) => [what, to, cause]), [
+      ['limit', 'at most 2 mails a minute', 'operator: ticket 99'],
+      ['limit', 'no longer at most 2 mails a minute', 'operator'],
+      ['hold', 'paused', 'operator'],
+      ['hold', 'released', 'operator'],
+      ['flush', 'mail for dest.test tried now', 'operator'],
+    ]);
+  }); // prettier-ignore
 });

@@ -5,6 +5,7 @@ import { blocklists } from './blocklists.ts';
 import { certificate } from './certificate.ts';
 import { dmarcReports, domains } from './domains.ts';
 import { failed, warning, type Finding, type Verdict } from './finding.ts';
+import { holds } from './holds.ts';
 import { books, oneClick, webhooks } from './ledger.ts';
 import { clock, disk, files, secretKey, versions } from './machine-checks.ts';
 import { mx } from './mx.ts';
@@ -19,7 +20,7 @@ type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 
 /** In the order in which they are read: the ground first, so that the cause of a fault stands above what follows from it. */
 const checks = {
-  versions, files, secret_key: secretKey, disk, clock, listeners, certificate, resolver, dnssec, outbound: async (probes) => [await outbound(probes), ...(await smarthosts(probes))], name, mx, bounce, blocklists, domains,
+  versions, files, secret_key: secretKey, disk, clock, listeners, certificate, resolver, dnssec, outbound: async (probes) => [await outbound(probes), ...(await smarthosts(probes))], name, mx, bounce, holds, blocklists, domains,
   dmarc_reports: dmarcReports, one_click: oneClick, webhooks, books, backups,
 } satisfies Record<string, Check>; // prettier-ignore
 

@@ -5,7 +5,7 @@ import type { Resolver } from '../../base/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import type { DomainWithKeys } from '../../domains/domain-record.ts';
 import type { Books } from '../../messages/books.ts';
-import type { WebhookRow } from '../../storage/tables.ts';
+import type { HoldRow, WebhookRow } from '../../storage/tables.ts';
 
 export interface Probes {
   config: Config;
@@ -106,10 +106,19 @@ export interface Store {
   endpointCount(): Promise<number>;
   /** Slugs of broadcast streams that sent mail after this time. */
   broadcastsSince(at: number): Promise<readonly string[]>;
+  /** Recipient domains with mail that waits, the most first. */
+  waiting(most: number): Promise<readonly WaitingIn[]>;
+  /** Holds of the operator that end only when somebody releases them, oldest first. */
+  endlessHolds(most: number): Promise<readonly HoldRow[]>;
   /** Ids of the keys under which secrets in the database are sealed. */
   sealKeyIds(): Promise<readonly string[]>;
   /** When the newest thing was written, or null. */
   newestAt(): Promise<number | null>;
+}
+
+export interface WaitingIn {
+  domain: string;
+  waiting: number;
 }
 
 export interface Server {

@@ -2,9 +2,9 @@
 import { listDomains } from '../../domains/domain-store.ts';
 import { balance } from '../../messages/books.ts';
 import type { Database } from '../../storage/database.ts';
-import type { WebhookRow } from '../../storage/tables.ts';
+import type { HoldRow, WebhookRow } from '../../storage/tables.ts';
 import { sealedSecrets } from '../sealed-secrets.ts';
-import type { Store } from './probes.ts';
+import type { Store, WaitingIn } from './probes.ts';
 
 const MOST_ENDPOINTS = 100;
 const MOST_STREAMS = 20;
@@ -41,6 +41,13 @@ export function storeProbes(db: Pick<Database, 'read'>): Store {
         .limit(MOST_STREAMS)) as { slug: string }[];
       return rows.map(({ slug }) => slug);
     },
+    waiting: (most) =>
+      read.raw<WaitingIn[]>(
+        `SELECT domain, COUNT(*) AS waiting FROM deliveries WHERE due_at IS NOT NULL
+         GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
+        [most],
+      ),
+    endlessHolds: (most) => read<HoldRow>('holds').where({ kind: 'hold', until: null }).orderBy('id').limit(most),
     async sealKeyIds() {
       return (await sealedSecrets(read)).map(({ keyId }) => keyId);
     },

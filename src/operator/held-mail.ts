@@ -1,0 +1,201 @@
+/**
+ * What keeps mail back at present, counted: holds of the operator, routes, pauses, refused sending domains, block lists, warm-up and
+ * rests. The counts come from the partial indexes of what waits; the reasons come from the delivery engine.
+ */
+import type { Family } from '../base/exposition.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
+import { turnOfTheLoop } from '../base/slices.ts';
+import type { LaneWait, SetBy, WaitReason } from '../messages/why.ts';
+import type { OperatorDeps } from './operation.ts';
+
+export const heldBys = [
+  'route',
+  'operator',
+  'account_pause',
+  'stream_pause',
+  'domain_refused',
+  'block_list',
+  'warm_up',
+  'rest',
+] as const;
+export type HeldBy = (typeof heldBys)[number];
+
+/** Mail that one thing keeps back. */
+export interface HeldMail {
+  object: 'held_mail';
+  by: HeldBy;
+  /** A recipient domain, a lane, an account's id, `account id/stream`, a sending domain, or a hold's id. */
+  target: string;
+  /** Recipients that wait for it. */
+  waiting: number;
+  since: string | null;
+  /** When it ends by itself or is looked at again, or null. */
+  until: string | null;
+  set_by: SetBy;
+  /** A whole sentence. */
+  message: string;
+}
+
+type Deps = Pick<OperatorDeps, 'db' | 'clock'> & { mta: Pick<OperatorDeps['mta'], 'lanes' | 'laneOf' | 'laneFacts'> };
+
+/** So many marks, domains, and parts of resting lanes are looked at, the largest first. */
+const MOST = 1000;
+/** Parts of lanes that are asked about in one turn of the loop. */
+const AT_ONCE = 50;
+
+/** The kinds of rests, by what mail in them waits for. */
+export const restKinds: Readonly<Partial<Record<WaitReason, 'sender' | 'load' | 'tls' | 'rule'>>> = {
+  receiver_refuses_us: 'sender',
+  receiver_overloaded: 'load',
+  tls_required: 'tls',
+  receiver_resting: 'rule',
+};
+
+/** Whether a wait is a rest of the lane or of a part of it. */
+export const isRest = ({ reason }: Pick<LaneWait, 'reason'>): boolean => restKinds[reason] !== undefined;
+
+/** All that keeps mail back; the most mail first. */
+export async function heldMail(deps: Deps): Promise<HeldMail[]> {
+  const [marked, domains] = await Promise.all([markedMail(deps), waitingMail(deps)]);
+  return [...marked, ...routedMail(deps, domains), ...(await restingMail(deps, domains))].sort(
+    (a, b) => b.waiting - a.waiting,
+  );
+}
+
+interface Mark {
+  mark: string;
+  waiting: number;
+  since: number | null;
+  domain: string;
+}
+
+/** Mail marked with what holds it (messages/holds.ts). The counts come from the index alone. */
+async function markedMail(deps: Deps): Promise<HeldMail[]> {
+  const marks = await deps.db.read.raw<Mark[]>(
+    `SELECT m.mark, m.waiting, d.held_at AS since, d.domain FROM (
+       SELECT held_by AS mark, COUNT(*) AS waiting, MIN(id) AS id FROM deliveries
+       WHERE held_by IS NOT NULL GROUP BY held_by ORDER BY waiting DESC, held_by LIMIT ?) m
+     JOIN deliveries d ON d.id = m.id`,
+    [MOST],
+  );
+  return marks.map((mark) => ofMark(deps, mark));
+}
+
+function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail {
+  const { kind, target } = partsOf(mark);
+  const given = { object: 'held_mail', target, waiting, since: rfc3339(since), until: null } as const;
+  switch (kind) {
+    case 'account':
+      return { ...given, by: 'account_pause', set_by: 'operator', message: 'Sending is paused for this account.' };
+    case 'stream':
+      return { ...given, by: 'stream_pause', set_by: 'sender', message: 'The stream is paused.' };
+    case 'domain':
+      return { ...given, by: 'domain_refused', set_by: 'dns', message: `Mail from ${target} is refused: the domain is not verified.` };
+    case 'pool':
+    case 'paused': {
+      const hold = mta.laneFacts({ domain, account: '', mark }).held;
+      const by = kind === 'paused' ? 'operator' : hold?.setBy === 'us' ? 'warm_up' : 'block_list';
+      const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
+      const message = hold === null ? 'What held it has ended; it goes on within half a minute.' : sentence(hold.why);
+      return { ...given, by, since: rfc3339(hold?.since ?? since), until: rfc3339(hold?.until ?? null), set_by: setBy, message };
+    }
+    default:
+      return { ...given, by: 'operator', set_by: 'operator', message: 'The operator holds it.' };
+  }
+} // prettier-ignore
+
+/** `pool:default@site` is about the site; `domain:x` about x; a hold's id stands for itself. */
+function partsOf(mark: string): { kind: string; target: string } {
+  const at = mark.indexOf(':');
+  if (at < 0) return { kind: 'hold', target: mark };
+  const kind = mark.slice(0, at);
+  const rest = mark.slice(at + 1);
+  return { kind, target: kind === 'pool' || kind === 'paused' ? rest.slice(rest.indexOf('@') + 1) : rest };
+}
+
+const sentence = (words: string): string => `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
+
+interface Waiting {
+  domain: string;
+  waiting: number;
+  oldest: number;
+}
+
+async function waitingMail(deps: Pick<Deps, 'db'>): Promise<Waiting[]> {
+  return await deps.db.read.raw<Waiting[]>(
+    `SELECT domain, COUNT(*) AS waiting, MIN(due_at) AS oldest FROM deliveries WHERE due_at IS NOT NULL
+     GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
+    [MOST],
+  );
+}
+
+function routedMail(deps: Deps, domains: readonly Waiting[]): HeldMail[] {
+  const rows = domains.filter(({ domain }) => deps.mta.laneOf(domain) === '~hold');
+  return rows.map(({ domain, waiting: count, oldest }) => ({
+    object: 'held_mail',
+    by: 'route',
+    target: domain,
+    waiting: count,
+    since: rfc3339(Math.min(oldest, deps.clock.now())),
+    until: null,
+    set_by: 'operator',
+    message:
+      deps.mta.laneFacts({ domain, account: '' }).waits[0]?.message ??
+      `The route of ${domain} in delivery.routes holds its mail.`,
+  }));
+}
+
+/** Of each lane that rests, as much of its mail as the rest is about: a rest may be one domain's or one account's. */
+async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<HeldMail[]> {
+  const { db, mta } = deps;
+  const resting = new Set(mta.lanes().flatMap(({ name, source, waits }) => (waits.some(isRest) ? [siteOf(name, source)] : [])));
+  if (resting.size === 0) return [];
+  const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(mta.laneOf(domain)));
+  const parts = await db.read.raw<{ domain: string; account: string; waiting: number }[]>(
+    `SELECT domain, account_id AS account, COUNT(*) AS waiting FROM deliveries
+     WHERE due_at IS NOT NULL AND held_by IS NULL AND domain IN (SELECT value FROM json_each(?))
+     GROUP BY domain, account_id ORDER BY waiting DESC LIMIT ?`,
+    [JSON.stringify(domains), MOST],
+  );
+  const found = new Map<string, HeldMail>();
+  for (const [at, part] of parts.entries()) {
+    if (at % AT_ONCE === 0) await turnOfTheLoop();
+    const rest = mta.laneFacts(part).waits.find(isRest);
+    if (rest === undefined) continue;
+    const target = mta.laneOf(part.domain);
+    const key = `${target} ${rest.message}`;
+    const before = found.get(key)?.waiting ?? 0;
+    found.set(key, { object: 'held_mail', by: 'rest', target, waiting: before + part.waiting, since: rfc3339(rest.since), until: rfc3339(rest.until), set_by: rest.by, message: rest.message });
+  }
+  return [...found.values()];
+} // prettier-ignore
+
+/** For Prometheus: each value of the labels always has a sample, so that an alert ends when the mail goes. */
+export async function heldFigures(deps: Deps): Promise<Family[]> {
+  const held = await heldMail(deps);
+  const resting = deps.mta.lanes().flatMap(({ waits }) => [...new Set(waits.map(({ reason }) => restKinds[reason]))]);
+  return [
+    {
+      name: 'posthorn_queue_held',
+      type: 'gauge',
+      help: 'Recipients whose mail is kept back, by what keeps it back.',
+      samples: heldBys.map((by) => ({
+        labels: { by },
+        value: held.filter((one) => one.by === by).reduce((sum, one) => sum + one.waiting, 0),
+      })),
+    },
+    {
+      name: 'posthorn_lanes_resting',
+      type: 'gauge',
+      help: 'Lanes that rest because of what the receiver answers, or by a shaping rule.',
+      samples: Object.values(restKinds).map((kind) => ({
+        labels: { kind },
+        value: resting.filter((one) => one === kind).length,
+      })),
+    },
+  ];
+}
+
+/** The lane's name without its source: what `laneOf` gives for a domain. */
+export const siteOf = (name: string, source: string | null): string =>
+  source === null || !name.endsWith(`/${source}`) ? name : name.slice(0, -source.length - 1);

@@ -1,0 +1,58 @@
+/** What operators did to lanes, for the history of each; kept in memory like the engine's own changes of limits. */
+import { rfc3339 } from '../base/rfc3339.ts';
+
+export interface LaneAct {
+  at: number;
+  /** `limit`, `hold`, `release`, `flush`, `resend`. */
+  what: string;
+  /** In words. */
+  to: string;
+  /** Who did it, as the audit log names them, and what they noted. */
+  cause: string;
+}
+
+export interface LaneActs {
+  note(lane: string, act: LaneAct): void;
+  /** Oldest first. */
+  of(lane: string): readonly LaneAct[];
+}
+
+const MOST_ACTS = 100;
+const MOST_LANES = 1000;
+
+export function createLaneActs(): LaneActs {
+  const lanes = new Map<string, LaneAct[]>();
+  return {
+    note(lane, act) {
+      const acts = [...(lanes.get(lane) ?? []), act].slice(-MOST_ACTS);
+      // The lane of the last act is the last to be forgotten.
+      lanes.delete(lane);
+      lanes.set(lane, acts);
+      if (lanes.size <= MOST_LANES) return;
+      for (const oldest of lanes.keys()) {
+        lanes.delete(oldest);
+        return;
+      }
+    },
+    of: (lane) => lanes.get(lane) ?? [],
+  };
+}
+
+/** One change of a lane for people. */
+export interface LaneChangeRecord {
+  at: string;
+  what: string;
+  to: string;
+  cause: string;
+}
+
+/** The engine's changes and the operators' acts in the order of time. */
+export const historyOf = (...lists: (readonly LaneAct[])[]): LaneChangeRecord[] =>
+  lists
+    .flat()
+    .sort((a, b) => a.at - b.at)
+    .map(({ at, what, to, cause }) => ({ at: rfc3339(at), what, to, cause }));
+
+/** `ana@example.com: ticket 99`. */
+export const byWhom = (actor: string, note: string | null = null): string =>
+  `${actor.replace(/^member:/, '')}${note === null ? '' : `: ${note}`}`;

@@ -1,0 +1,194 @@
+/**
+ * Sending again what a receiver refused as coming from us (bounces of the class `block`) before its lane rested: each such
+ * recipient gets a new message, once. The table `resends` is written in the transaction that accepts the new message, so that a
+ * second run, or one beside it, sends nothing twice.
+ */
+import { z } from 'zod';
+import { idFloor } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
+import { acceptSingle } from '../messages/accept.ts';
+import { narrowed, storedDraft } from '../messages/stored-draft.ts';
+import type { Value } from '../storage/connection.ts';
+import type { MessageRow } from '../storage/tables.ts';
+import { accountNamed } from './accounts.ts';
+import type { Act } from './act.ts';
+import { siteOf } from './held-mail.ts';
+import { byWhom } from './lane-acts.ts';
+import { onServer, type OperatorDeps } from './operation.ts';
+
+export interface Resent {
+  object: 'resend';
+  /** Recipients that get their mail again, and the new messages they are in. */
+  recipients: number;
+  messages: number;
+  /** Recipients whose mail cannot be sent again, and why the first of them cannot. */
+  left_out: number;
+  left_out_because: string | null;
+  /** There are more than one run takes: run it again. */
+  has_more: boolean;
+  dry_run: boolean;
+}
+
+const HOUR_MS = 3_600_000;
+const USUAL_PAST_MS = 2 * HOUR_MS;
+/** Attempts looked at in one step, and messages sent side by side. */
+const STEP = 2000;
+const AT_ONCE = 20;
+/** Recipients in one run. */
+const MOST = 10_000;
+/** Attempts are written nearly in the order of their ids: so many may stand before an older one. */
+const DISORDER = 2000;
+
+export const resendOperations = {
+  'messages.resend_bounced': onServer({
+    acts: true,
+    args: z.strictObject({
+      lane: z.string().min(1).max(300).optional(),
+      domain: z.string().min(1).max(253).toLowerCase().optional(),
+      account: z.string().min(1).max(200).optional(),
+      reason: z.string().min(1).max(100).optional(),
+      /** How far back, in ms. */
+      past: z
+        .int()
+        .min(1000)
+        .max(30 * 24 * HOUR_MS)
+        .optional(),
+      dry_run: z.boolean().optional(),
+    }),
+    run: resendBounced,
+  }),
+};
+
+interface Wish {
+  lane?: string | undefined;
+  domain?: string | undefined;
+  account?: string | undefined;
+  reason?: string | undefined;
+  past?: number | undefined;
+  dry_run?: boolean | undefined;
+}
+
+interface Bounced {
+  message_id: string;
+  delivery_id: string;
+  address: string;
+  domain: string;
+  source: string | null;
+}
+
+async function resendBounced(deps: OperatorDeps, wish: Wish, act: Act): Promise<Resent> {
+  const accountId = wish.account === undefined ? null : (await accountNamed(deps, wish.account)).id;
+  if (accountId !== null) act.concerns(accountId);
+  const floor = idFloor('att', deps.clock.now() - (wish.past ?? USUAL_PAST_MS));
+  const dryRun = wish.dry_run === true;
+  const result: Resent = { object: 'resend', recipients: 0, messages: 0, left_out: 0, left_out_because: null, has_more: false, dry_run: dryRun };
+  const top = await newestPlace(deps);
+  for (let from = Math.max(1, (await placeOf(deps, floor, top)) - DISORDER); from <= top; from += STEP) {
+    if (result.recipients + result.left_out >= MOST) return { ...result, has_more: true };
+    const found = await bouncedBetween(deps, { ...wish, accountId, floor }, from, Math.min(top, from + STEP - 1));
+    const groups = [...byMessage(found)];
+    for (let at = 0; at < groups.length; at += AT_ONCE)
+      await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => again(deps, act, result, id, rows)));
+  }
+  if (wish.lane !== undefined && !dryRun && result.recipients > 0)
+    deps.laneActs.note(wish.lane, { at: deps.clock.now(), what: 'resend', to: `${String(result.recipients)} bounced mails sent again`, cause: byWhom(act.actor) });
+  return result;
+} // prettier-ignore
+
+async function newestPlace({ db }: Pick<OperatorDeps, 'db'>): Promise<number> {
+  const [row] = await db.read.raw<{ place: number | null }[]>('SELECT MAX(rowid) AS place FROM attempts');
+  return row?.place ?? 0;
+}
+
+/** The first place at or behind which ids are not below `floor`. */
+async function placeOf({ db }: Pick<OperatorDeps, 'db'>, floor: string, top: number): Promise<number> {
+  let [low, high] = [1, top + 1];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const [row] = await db.read.raw<{ id: string; place: number }[]>(
+      'SELECT id, rowid AS place FROM attempts WHERE rowid >= ? ORDER BY rowid LIMIT 1',
+      [middle],
+    );
+    if (row === undefined || row.id >= floor) high = middle;
+    else low = row.place + 1;
+  }
+  return low;
+}
+
+async function bouncedBetween(
+  { db, clock, mta }: OperatorDeps,
+  { lane, domain, reason, accountId, floor }: Wish & { accountId: string | null; floor: string },
+  first: number,
+  last: number,
+): Promise<Bounced[]> {
+  const where = [`a.rowid BETWEEN ? AND ?`, `a.id >= ?`, `a.outcome = 'refused'`, `a.class = 'block'`];
+  const values: Value[] = [first, last, floor];
+  for (const [column, value] of [['d.domain', domain], ['d.account_id', accountId], ['a.reason', reason]] as const) {
+    if (value == null) continue;
+    where.push(`${column} = ?`);
+    values.push(value);
+  }
+  const rows = await db.read.raw<Bounced[]>(
+    `SELECT a.message_id, a.delivery_id, d.address, d.domain, a.source FROM attempts a CROSS JOIN deliveries d ON d.id = a.delivery_id
+     WHERE ${where.join(' AND ')} AND d.status = 'bounced' AND d.test = 0
+       AND NOT EXISTS (SELECT 1 FROM resends r WHERE r.message_id = a.message_id AND r.delivery_id = a.delivery_id)
+       AND NOT EXISTS (SELECT 1 FROM suppressions s WHERE s.account_id = d.account_id AND s.address_key = d.address_key
+         AND (s.expires_at IS NULL OR s.expires_at > ?))
+     ORDER BY a.rowid`,
+    [...values, clock.now()],
+  );
+  if (lane === undefined) return rows;
+  const source = mta.lane(lane)?.now.source ?? null;
+  const site = siteOf(lane, source);
+  return rows.filter((row) => mta.laneOf(row.domain) === site && (source === null || row.source === source));
+} // prettier-ignore
+
+function byMessage(rows: readonly Bounced[]): Map<string, Bounced[]> {
+  const groups = new Map<string, Bounced[]>();
+  for (const row of rows) {
+    const group = groups.get(row.message_id);
+    if (group === undefined) groups.set(row.message_id, [row]);
+    else group.push(row);
+  }
+  return groups;
+}
+
+/** One message to those of its recipients. What is wrong with it leaves it out, and the others go on. */
+async function again(deps: OperatorDeps, act: Act, result: Resent, id: string, rows: readonly Bounced[]): Promise<void> {
+  const { db, clock } = deps;
+  const message = (await db.read('messages').where({ id }).first()) as MessageRow | undefined;
+  // Our own notices are about mail that has moved on since.
+  if (message === undefined || message.null_sender === 1) return;
+  try {
+    const draft = narrowed(await storedDraft(db, message, clock.now()), new Set(rows.map(({ address }) => address)));
+    if (!result.dry_run) await sendAgain(deps, act, message, draft, rows);
+    result.recipients += rows.length;
+    result.messages++;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    result.left_out += rows.length;
+    result.left_out_because ??= error.message;
+  }
+} // prettier-ignore
+
+async function sendAgain(
+  { accept, clock, db }: OperatorDeps,
+  act: Act,
+  message: MessageRow,
+  draft: ReturnType<typeof narrowed>,
+  rows: readonly Bounced[],
+): Promise<void> {
+  const sender = { accountId: message.account_id, keyId: null, mode: 'live', domains: [], requestId: act.requestId } as const;
+  const at = clock.now();
+  try {
+    await acceptSingle(accept, sender, draft, ({ id }) => ({
+      ...act.rowsOnce(),
+      resends: rows.map((row) => ({ message_id: row.message_id, delivery_id: row.delivery_id, resent_as: id, at })),
+    }));
+  } catch (error) {
+    if (error instanceof Problem) throw error;
+    const done = (await db.read('resends').where({ message_id: message.id, delivery_id: rows[0]?.delivery_id }).first()) as object | undefined;
+    if (done === undefined) throw error;
+    throw new Problem('invalid_state', 'another run has sent it again already');
+  }
+} // prettier-ignore
