@@ -206,7 +206,10 @@ describe('the posthorn command beside a running server', () => {
     assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
     assert.equal(await good('queue', 'holds'), 'nothing is held');
     const id = await office.mail('c@dest.test');
-    assert.match(await good('messages', 'why', id), /c@dest\.test +queued +- +- +us +It is due and waits for its turn\./);
+    assert.match(
+      await good('messages', 'why', id),
+      /c@dest\.test +queued +- +- +us +It is due and waits for its turn\./,
+    );
     assert.equal(await good('queue', 'cancel', '--message', id), '1 deliveries are canceled');
     const { code, notes } = await posthorn(['queue', 'cancel', '--lane', 'mx1']);
     assert.deepEqual([code, notes.includes('--domain')], [64, true]);
