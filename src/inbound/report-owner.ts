@@ -6,7 +6,8 @@
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../base/resolver.ts';
 import { addressKey } from '../mail/address.ts';
-import { isSignedBy } from '../mail/dkim/verify.ts';
+import { addressesIn } from '../mail/addresses-in.ts';
+import { isSignedBy, type SignatureClaim } from '../mail/dkim/verify.ts';
 import { deliveryOf, deliveryOfCopy, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
@@ -32,9 +33,13 @@ export interface MatchDeps {
   log: Log;
   keys: readonly ReturnPathKey[];
   resolver: Pick<Resolver, 'txt'>;
+  /** Whether mail for this host is ours. */
+  isOurHost(host: string): Promise<boolean>;
 }
 
 const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream FROM deliveries d JOIN messages m ON m.id = d.message_id`;
+/** Addresses in the To field of a report that are looked at. */
+const MOST_ADDRESSEES = 10;
 const OWN_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/;
 
 /** The delivery that the report is about, or null. */
@@ -81,11 +86,24 @@ async function byMessage(db: Connection, { messageId, recipients }: Finding): Pr
 }
 
 /** The name of the feedback loop where one of the signatures is good. */
-async function signedBy({ resolver, log }: MatchDeps, { name, claims }: LoopClaim): Promise<string | null> {
+async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<string | null> {
+  const { resolver, log } = deps;
   for (const claim of claims) {
+    if (!(await isAddressedToUs(deps, claim))) continue;
     const answer = await resolver.txt(`${claim.selector}._domainkey.${claim.domain}`);
     if (answer.kind === 'trouble') log.warn({ event: 'feedback_loop_unknown', domain: claim.domain }, 'the key of a feedback loop could not be looked up: its complaint counts as unverified'); // prettier-ignore
     if (answer.kind === 'found' && answer.records.some((record) => isSignedBy(claim, record))) return name;
   }
   return null;
+}
+
+/**
+ * Whether the signed To names one of our hosts. Anybody can join a feedback loop and complain there of their own mail, in which
+ * they wrote a Message-ID of ours: such a report is genuine too, but the provider wrote it to them.
+ */
+async function isAddressedToUs(deps: Pick<MatchDeps, 'isOurHost'>, { data }: SignatureClaim): Promise<boolean> {
+  const [, to = ''] = /^to[ \t]*:((?:[^\r\n]|\r\n[ \t]){0,1000})/im.exec(Buffer.from(data).toString('latin1')) ?? [];
+  for (const { address } of addressesIn(to).slice(0, MOST_ADDRESSEES))
+    if (await deps.isOurHost(address.slice(address.lastIndexOf('@') + 1).toLowerCase())) return true;
+  return false;
 }

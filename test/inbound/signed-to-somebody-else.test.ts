@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { generateKeyPairSync, hash, sign } from 'node:crypto';
+import type { Finding } from '../../src/inbound/finding.ts';
+import { matched, type MatchDeps, type Owner } from '../../src/inbound/report-owner.ts';
+
+const owner: Owner = {
+  id: 'dlv_1',
+  account_id: 'acc_1',
+  message_id: 'msg_1',
+  address: 'ana@example.net',
+  address_key: 'ana@example.net',
+  stream: 'transactional',
+};
+
+/** Proof of a complaint that a feedback loop has signed over these fields. */
+async function proofOf(...fields: string[]): Promise<string | null | undefined> {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+  const data = Buffer.from([...fields, 'dkim-signature:v=1; d=loop.example; b='].join('\r\n'));
+  const key = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64');
+  const deps = {
+    db: { fast: { all: () => Promise.resolve([owner]) } },
+    log: { warn: () => undefined },
+    keys: [],
+    resolver: { txt: () => Promise.resolve({ kind: 'found', records: [`v=DKIM1; k=ed25519; p=${key}`] }) },
+    isOurHost: (host: string) => Promise.resolve(host === 'mail.example.com'),
+  } as unknown as MatchDeps;
+  const claim = { domain: 'loop.example', selector: 's', algorithm: 'ed25519-sha256', data, signature: sign(null, hash('sha256', data, 'buffer'), privateKey) } as const; // prettier-ignore
+  const finding = { kind: 'complaint', token: null, copy: null, messageId: '<1@example.com>', recipients: [], loop: { name: 'Loop', claims: [claim] } }; // prettier-ignore
+  return (await matched(deps, finding as unknown as Finding))?.proof;
+}
+
+describe('a complaint that a feedback loop has signed', () => {
+  it('proves where it was written to us', async () => {
+    assert.equal(await proofOf('from:fbl@loop.example', 'to:<fbl@mail.example.com>'), 'feedback_loop');
+  });
+
+  it('proves nothing where the provider wrote it to somebody else, who sends it on to us', async () => {
+    assert.equal(await proofOf('from:fbl@loop.example', 'to:fbl@mallory.example'), null);
+    assert.equal(await proofOf('from:fbl@loop.example', 'subject:to: fbl@mail.example.com'), null);
+    assert.equal(await proofOf('from:fbl@loop.example'), null);
+  });
+});
