@@ -111,12 +111,12 @@ function addResend(messages: Command, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(async ({ lane, domain, account, reason, since: past, dryRun, json }: ResendOptions) => {
       const args = { lane, domain, account, reason, past, dry_run: dryRun };
-      const result = await context.operate((operator) => operator.call('messages.resend_bounced', args));
+      const result = await context.operate((operator) => operator.call('messages.resend', args));
       context.print(json, result, () => resentLines(result));
     });
 }
 
-function resentLines(result: ResultOf<'messages.resend_bounced'>): string[] {
+function resentLines(result: ResultOf<'messages.resend'>): string[] {
   const { recipients, messages, left_out: out, left_out_because: because } = result;
   const verb = result.dry_run ? 'would get' : 'get';
   return [

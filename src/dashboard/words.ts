@@ -86,6 +86,23 @@ function ago(value: unknown, { data }: Options): unknown {
   return new SafeString(`<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`);
 } // prettier-ignore
 
+/** A time at which something is to be done: `in 4 min`, and where it has passed `overdue by 4 min`. */
+function due(value: unknown, options: Options): unknown {
+  const ms = millis(value);
+  const now = options.data.root.now;
+  if (ms === null || now === undefined || now - ms < 1000) return ago(value, options);
+  const text = `overdue by ${spanText(now - ms)}`;
+  return new SafeString(`<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`);
+} // prettier-ignore
+
+const setters: Readonly<Record<string, string>> = {
+  receiver: 'the receiver',
+  dns: 'its DNS',
+  operator: 'an operator',
+  us: 'this server',
+  sender: 'the sender',
+};
+
 /** A state as a coloured word; the word alone says it too. */
 function badge(value: unknown): unknown {
   const text = escapeExpression(String(value));
@@ -98,7 +115,9 @@ const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   time,
   ago,
+  due,
   badge,
+  setBy: (value: unknown) => setters[String(value)] ?? String(value),
   number: (value: unknown) => (typeof value === 'number' ? numberText(value) : '–'),
   percent: (value: unknown, { hash }: Options) =>
     percentText(

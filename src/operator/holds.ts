@@ -10,7 +10,7 @@ import type { HoldRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from './act.ts';
 import { cancelPages } from './cancel-waiting.ts';
-import { heldMail } from './held-mail.ts';
+import { heldMail, type HeldMail } from './held-mail.ts';
 import { byWhom } from './lane-acts.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 
@@ -83,7 +83,9 @@ export const holdOperations = {
     acts: false,
     args: z.strictObject({}),
     async run(deps) {
-      return { data: deps.book.list().map(holdRecord), others: await heldMail(deps) };
+      const rows = deps.book.list();
+      const others = await heldMail(deps);
+      return { data: rows.map(holdRecord), others: others.map((one) => withHold(one, rows)) };
     },
   }),
   /** Slows a lane down: fewer connections than it would take, or so many mails a minute; without either the limit ends. */
@@ -159,6 +161,16 @@ async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, na
   if (known === undefined)
     throw new Problem('not_found', `there is no stream ${JSON.stringify(stream)}`, { field: 'stream' });
   return { scope: 'stream', target: stream, account_id: id };
+}
+
+/** Mail that is marked with a hold's id, in the words of that hold. */
+function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
+  const row = one.by === 'operator' ? rows.find(({ id }) => id === one.target) : undefined;
+  if (row === undefined) return one;
+  const { scope, target, note, until, created_at: since, created_by: by } = row;
+  const who = by === null || by === 'operator' ? 'The operator' : by.replace(/^member:/, '');
+  const message = `${who} holds the ${scope} ${target}${note === null ? '' : ` (${note})`}.`;
+  return { ...one, since: rfc3339(since), until: rfc3339(until), message };
 }
 
 async function holdsOn(deps: OperatorDeps, named: PartNamed): Promise<HoldRow[]> {

@@ -40,7 +40,7 @@ const MOST = 10_000;
 const DISORDER = 2000;
 
 export const resendOperations = {
-  'messages.resend_bounced': onServer({
+  'messages.resend': onServer({
     acts: true,
     args: z.strictObject({
       lane: z.string().min(1).max(300).optional(),

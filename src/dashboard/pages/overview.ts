@@ -7,6 +7,7 @@ import { figure, type Plot } from '../chart.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { spanOf } from '../links.ts';
 import { stateOnPage } from './domains.ts';
+import { keptLines } from '../waiting.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 
 export interface StatsRecord {
@@ -40,16 +41,18 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   const isHourly = span.value === '24h' || span.value === '1h';
   const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
   const isAdmin = visit.member.is_admin === 1;
-  const [stats, domains, problems, webhooks, settings, queue, disk, moments] = await Promise.all([
+  const [stats, domains, problems, webhooks, settings, queue, holds, disk, moments] = await Promise.all([
     visit.ask<StatsRecord>('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
     visit.ask<{ data: DomainRecord[] }>('listDomains', { query: { status: 'any', limit: '100' } }),
     visit.ask<{ data: object[] }>('listMessages', { query: { status: 'bounced,complained,failed,deferred', created_after: new Date(now - 24 * HOUR_MS).toISOString(), limit: String(MOST_SHOWN) } }),
     visit.ask<{ data: { id: string; url: string; status: string; disabled_reason: string | null }[] }>('listWebhooks', { query: { limit: '100' } }),
     visit.ask<{ retention: object }>('getSettings'),
     isAdmin ? visit.operate('queue.lanes', {}) : null,
+    isAdmin ? visit.operate('queue.holds', {}) : null,
     isAdmin ? diskOf(config.dataDir) : null,
     isAdmin ? visit.operate('reputation.moments', { account: visit.account.id, days: 1 }) : null,
   ]); // prettier-ignore
+  const kept = keptLines(holds?.others ?? [], queue?.domains ?? []);
   return view('overview', 'Overview', {
     hasPlots: true,
     span: {
@@ -66,6 +69,9 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     refused: inTrouble(domains.data, 'refused'),
     failing: inTrouble(domains.data, 'failing'),
     listed: (moments?.checks ?? []).filter(({ state }) => state === 'listed'),
+    kept: kept.slice(0, MOST_DOMAINS),
+    moreKept: Math.max(0, kept.length - MOST_DOMAINS),
+    here: '/',
     hasDomains: domains.data.length > 0,
     disabled: webhooks.data.filter(({ status }) => status === 'disabled'),
     retention: settings.retention,

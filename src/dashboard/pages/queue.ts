@@ -7,6 +7,7 @@ import { figure } from '../chart.ts';
 import { filledIn, given, numberOf, textOf } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import { keptLines, reasonsOf, type Told } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 
 const WHERE = '/queue';
@@ -28,6 +29,7 @@ export function queuePages({ history }: Deps): Page[] {
     adminPost(`${WHERE}/hold`, (visit) => hold({ history }, visit)),
     adminPost(`${WHERE}/release`, release),
     adminPost(`${WHERE}/limit`, (visit) => limit({ history }, visit)),
+    adminPost(`${WHERE}/resend`, resend),
     adminPost(`${WHERE}/cancel`, (visit) => cancel({ history }, visit)),
   ];
 }
@@ -46,6 +48,8 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     usual: '-due',
     words: ['domain', 'oldest_due_at'],
   });
+  const laneName = found.domains.find((one) => one.domain === domain)?.lane;
+  const parked = found.data.find(({ name }) => name === laneName)?.parked_until ?? null;
   const inside = domain === '' ? null : await visit.operate('queue.list', { domain, limit: ROWS });
   return view(
     'queue',
@@ -57,8 +61,10 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
       domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
       domainHeadings: domainOrder.headings,
       domain,
-      inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row)) },
-      lane: hrefOf(found.domains.find((one) => one.domain === domain)?.lane ?? '~'),
+      inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row, parked)) },
+      lane: hrefOf(laneName ?? '~'),
+      kept: domain === '' ? keptLines(holds.others, found.domains) : [],
+      why: inside === null ? [] : await whyOf(visit, domain, inside.data),
       plots: plotsOf(history.moments()),
       hasPlots: true,
       holds: holds.data.filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain)).map((row) => withTarget(visit, row)), // prettier-ignore
@@ -71,7 +77,19 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   );
 }
 
-const laneColumns = ['name', 'waiting', 'due', 'oldest'] as const;
+/** Of a destination's mail, what the first few wait for: each reason once. */
+const MOST_ASKED = 5;
+
+async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<Told[]> {
+  const ids = [...new Set(rows.map(({ message_id: id }) => id))].slice(0, MOST_ASKED);
+  const all = await Promise.all(ids.map((id) => visit.operate('messages.why', { id })));
+  const found = new Map<string, Told>();
+  for (const { email, reason, message, since, until } of all.flatMap(({ recipients }) => recipients))
+    if (email.endsWith(`@${domain}`) && reason !== 'finished') found.set(message, { message, since, until });
+  return [...found.values()];
+}
+
+const laneColumns = ['name', 'waiting', 'due', 'held', 'oldest'] as const;
 const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_due_at'] as const;
 
 interface LaneRow {
@@ -80,30 +98,31 @@ interface LaneRow {
   /** On disk and in memory. */
   waiting: number;
   due: number;
+  held: number;
   oldest: string | null;
-  /** Its limits and their reasons; null for a lane that has nothing to do now. */
-  state: Lanes['data'][number] | null;
+  state: Lanes['data'][number];
+  reasons: Told[];
 }
 
 /** A row a lane: those with mail, those at work, and those of which there is something to tell; the fullest first. */
 function rowsOf({ data, domains }: Lanes): LaneRow[] {
-  const rows = new Map<string, LaneRow>();
-  for (const state of data) {
-    const { name, waiting, connections, parked_until: parked, cause } = state;
-    if (waiting > 0 || connections > 0 || parked !== null || cause !== 'start')
-      rows.set(name, { name, href: hrefOf(name), waiting: 0, due: 0, oldest: null, state });
-  }
-  for (const { lane: name, waiting, due, oldest_due_at: oldest } of domains) {
-    const row = rows.get(name) ?? { name, href: hrefOf(name), waiting: 0, due: 0, oldest: null, state: data.find((one) => one.name === name) ?? null }; // prettier-ignore
-    const isOlder = row.oldest === null || oldest < row.oldest;
-    rows.set(name, {
-      ...row,
-      waiting: row.waiting + waiting,
-      due: row.due + due,
-      oldest: isOlder ? oldest : row.oldest,
-    });
-  }
-  return [...rows.values()].sort((a, b) => b.waiting - a.waiting);
+  const rows = data.map((state): LaneRow => {
+    const { name, source, held } = state;
+    const own = domains.filter(({ lane: one }) => one === name || (source !== null && name === `${one}/${source}`));
+    return {
+      name,
+      href: hrefOf(name),
+      waiting: Math.max(state.waiting, state.waiting_in_all),
+      due: own.reduce((sum, { due }) => sum + due, 0),
+      held,
+      oldest: own.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
+      state,
+      reasons: reasonsOf(state),
+    };
+  });
+  return rows
+    .filter(({ waiting, state, reasons }) => waiting > 0 || state.connections > 0 || reasons.length > 0)
+    .sort((a, b) => b.waiting - a.waiting);
 }
 
 /** What has no mail host has no lane of its own to look at. */
@@ -111,9 +130,21 @@ const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : l
 
 const laneLink = (name: string): string => linkTo(LANE, new URLSearchParams({ name }));
 /** Whose mail it is; to look at it an administrator goes over to that account. */
-function withAccount({ accounts, account }: Visit, row: ResultOf<'queue.list'>['data'][number]): object {
+function withAccount(
+  { accounts, account }: Visit,
+  row: ResultOf<'queue.list'>['data'][number],
+  parked: string | null,
+): object {
   const owner = accounts.find(({ id }) => id === row.account_id);
-  return { ...row, account: owner?.name ?? row.account_id, isOwn: row.account_id === account.id };
+  // What is due while its lane is parked is tried when that is over.
+  const next = row.next_attempt_at;
+  const later = next !== null && parked !== null && parked > next ? parked : next;
+  return {
+    ...row,
+    next_attempt_at: later,
+    account: owner?.name ?? row.account_id,
+    isOwn: row.account_id === account.id,
+  };
 }
 
 function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][number]): object {
@@ -183,9 +214,16 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   );
   const data = {
     lane: now,
+    reasons: reasonsOf(now),
+    limits: now.limits,
+    flushed: own[0]?.domain ?? null,
+    kept: keptLines(
+      holds.others.filter(({ by, target }) => by !== 'rest' && target === name),
+      domains,
+    ),
     changes: changes.reverse(),
     domains: own.slice(0, SHOWN_DOMAINS),
-    rows: lists.flatMap((list) => list.data).map((row) => withAccount(visit, row)),
+    rows: lists.flatMap((list) => list.data).map((row) => withAccount(visit, row, now.parked_until)),
     hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
     holds: holds.data.filter(({ scope, target }) => scope === 'lane' && target === name).map((row) => withTarget(visit, row)), // prettier-ignore
     here: laneLink(name),
@@ -207,6 +245,18 @@ async function flush(visit: Visit): Promise<Shown> {
   const what = message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message }; // prettier-ignore
   const { flushed } = await visit.operate('queue.flush', what);
   return move(backOf(visit), flushed === 0 ? 'Nothing waits for a later try.' : `${String(flushed)} are tried now.`);
+}
+
+async function resend(visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  const past = lengthOf(form);
+  const args = { lane: form.get('lane') ?? '', ...given({ past }) };
+  const result = await visit.operate('messages.resend', args);
+  const { recipients, left_out: out, left_out_because: because, has_more: hasMore } = result;
+  const others = out === 0 ? '' : ` ${String(out)} are left out: ${because ?? ''}`;
+  const more = hasMore ? ' There are more: send them in another run.' : '';
+  const text = recipients === 0 ? 'Nothing to send again.' : `${String(recipients)} recipients get their mail again.`;
+  return move(backOf(visit), `${text}${others}${more}`);
 }
 
 /** One part of the queue: `scope` says what `target` names. */

@@ -42,7 +42,7 @@ describe('an examination', () => {
     const missing: Missing = { kind: 'missing', why: 'it is not there', cure: 'Start it.' };
     const findings = await examine({ ...patient.probes(), server: missing, store: missing }, checkNames);
     const unseen = findings.filter(({ status }) => status !== 'ok');
-    assert.deepEqual(unseen.map(({ check, status }) => `${check} ${status}`), ['listeners warning', 'bounce warning', 'domains warning', 'dmarc_reports warning', 'webhooks warning', 'books warning']); // prettier-ignore
+    assert.deepEqual(unseen.map(({ check, status }) => `${check} ${status}`), ['listeners warning', 'bounce warning', 'holds warning', 'domains warning', 'dmarc_reports warning', 'webhooks warning', 'books warning']); // prettier-ignore
     for (const { why, cure } of unseen) {
       assert.match(why, /it is not there/);
       assert.equal(cure, 'Start it.');

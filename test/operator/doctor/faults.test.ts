@@ -69,6 +69,10 @@ const faults: Fault[] = [
   ['DNS does not answer', (p) => { p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT'; }, 'resolver', 'failed', /DNS does not answer/, /delivery\.dnsServers/],
   ['there is no DNS, and mail does not need it', (p) => { p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT'; p.settings['delivery'] = { routes: { '*': '8.1.1.1:25' } }; }, 'resolver', 'warning', /sends all mail without it/, /closed network/, 'outbound'],
   ['there is no room, whatever the settings say', (p) => { p.settings['storage'] = { minFreeBytes: 0 }; p.machine = { ...p.machine, freeBytes: () => Promise.resolve(1_000_000) }; }, 'disk', 'failed', /0 MiB free: new mail is refused/, /larger disk/],
+  ['a route holds all mail', (p) => { p.settings['delivery'] = { routes: { '*': 'hold' } }; }, 'holds', 'warning', /`\*: hold` holds all mail: 0 recipients waiting/, /Remove the route/],
+  ['a route throws all mail away', (p) => { p.settings['delivery'] = { routes: { '*': 'discard' } }; }, 'holds', 'warning', /throws all mail away, and counts it as delivered/, /delivery\.routes/],
+  ['a route holds mail that waits', async (p) => { p.settings['delivery'] = { routes: { 'dest.test': 'hold' } }; await p.office.mail('a@dest.test'); }, 'holds', 'warning', /"dest\.test: hold" holds mail: 1 recipient waiting/, /Remove the route/],
+  ['a hold has no end', async (p) => { await p.office.run('queue.hold', { domain: 'dest.test', note: 'ticket 99' }); }, 'holds', 'warning', /the domain dest\.test is held without an end since 2026\S+ by operator \(ticket 99\)/, /posthorn queue release hld_/],
   ['DNS invents answers', (p) => { p.zones['posthorn-doctor.invalid A'] = ['8.1.1.1']; }, 'resolver', 'failed', /invents answers/, /delivery\.dnsServers/],
   ['DNS does not validate', (p) => { p.secure = []; p.zones['broken.example A'] = ['8.1.1.1']; }, 'dnssec', 'warning', /signed\.example, a signed zone, does not come back as validated/, /unbound/],
   ['DANE counts on DNS that does not validate', (p) => { p.settings['delivery'] = { dnssecResolver: true }; p.zones['broken.example A'] = ['8.1.1.1']; }, 'dnssec', 'failed', /answers for broken\.example/, /unbound/],
@@ -127,7 +131,7 @@ describe('the doctor', () => {
     const findings = await patient.examine();
     assert.deepEqual(findings.filter(({ status }) => status !== 'ok'), []);
     assert.ok(findings.every(({ why, cure }) => why !== '' && cure === null));
-    assert.equal(new Set(findings.map(({ check }) => check)).size, 20);
+    assert.equal(new Set(findings.map(({ check }) => check)).size, 21);
   }); // prettier-ignore
 
   it('finds nothing either where an account has endpoints that work, and domains that are trusted', async () => {

@@ -1,0 +1,66 @@
+/** Why mail waits, for the pages: lines made of what the operations tell, never a reason of the page's own. Pure. */
+import type { ResultOf } from '../operator/operations.ts';
+import { linkTo } from './links.ts';
+
+type Lane = ResultOf<'queue.lanes'>['data'][number];
+type Kept = ResultOf<'queue.holds'>['others'][number];
+
+/** A reason with its times. */
+export interface Told {
+  message: string;
+  since: string | null;
+  until: string | null;
+}
+
+/** Why mail of a lane waits, then each limit that somebody has set, with its own cause. */
+export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): Told[] {
+  const set = limits
+    .filter(({ by }) => by !== 'start')
+    // A pace is told as what mail waits for.
+    .filter(({ what }) => what === 'connections' || !waits.some(({ reason }) => reason === 'rate_limited'))
+    .map(({ what, to, cause, since }) => ({ message: `${limitText(what, to)}: ${cause}`, since, until: null }));
+  return [...waits.map(({ message, since, until }) => ({ message, since, until })), ...set];
+}
+
+const limitText = (what: 'connections' | 'mails_per_minute', to: number): string =>
+  what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;
+
+/** Mail that something keeps back, and what can be done about it. */
+export interface KeptLine extends Told {
+  waiting: number;
+  /** Where more of it is. */
+  href: string | null;
+  link: string | null;
+  /** Whose mail `Try now` is about, or null. */
+  domain: string | null;
+}
+
+export function keptLines(others: readonly Kept[], domains: readonly { domain: string; lane: string }[]): KeptLine[] {
+  return others.map((one) => {
+    const { by, target, message, since, until, waiting } = one;
+    const told = { message, since, until, waiting };
+    const lane = linkTo('/queue/lane', new URLSearchParams({ name: target }));
+    const domain = domains.find((each) => each.lane === target)?.domain ?? null;
+    switch (by) {
+      case 'rest':
+        return { ...told, href: lane, link: 'The lane', domain };
+      case 'block_list':
+      case 'warm_up':
+        return { ...told, href: '/settings/sources', link: 'Addresses', domain: by === 'block_list' ? domain : null };
+      case 'route':
+        return {
+          ...told,
+          href: linkTo('/queue', new URLSearchParams({ domain: target })),
+          link: 'Its mail',
+          domain: null,
+        };
+      case 'domain_refused':
+        return { ...told, href: '/domains', link: 'Domains', domain: null };
+      case 'stream_pause':
+        return { ...told, href: '/streams', link: 'Streams', domain: null };
+      case 'operator':
+      case 'account_pause':
+        return { ...told, href: '/queue#holds', link: 'Holds', domain: null };
+    }
+  });
+}

@@ -1,0 +1,160 @@
+/** What keeps mail back is told everywhere in the words of the one function that knows, and what was refused is sent again once. */
+import assert from 'node:assert/strict';
+import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { signedIn } from '../support/browser.ts';
+import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { htmlFaults } from '../support/html.ts';
+
+const REFUSED =
+  '550 5.7.1 Unfortunately, messages from [127.0.0.1] were not sent: unauthenticated mail is not accepted';
+
+describe('journey: held mail', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+  let answer: string;
+  let refuses: (line: string) => boolean;
+
+  beforeEach(async () => {
+    answer = '250 2.1.5 ok';
+    refuses = () => true;
+    server = await startMailServer({ script: { rcpt: (line) => (refuses(line) ? answer : '250 2.1.5 ok') } });
+  });
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+  const start = async (delivery: object = {}): Promise<void> => {
+    app = await startTestApp({
+      mailPort: server.port,
+      zones: zonesFor('dest.test', 'other.test'),
+      settings: { delivery, metrics: { port: 0 } },
+    });
+  };
+  const bounced = async (id: string): Promise<boolean> => (await app.message(id)).status === 'bounced';
+  const until = async (is: () => Promise<boolean>): Promise<void> => {
+    while (!(await is())) await new Promise((resolve) => setImmediate(resolve));
+  };
+  const waits = async (id: string, reason: string) => {
+    for (;;) {
+      const [one] = (await app.operator.call('messages.why', { id })).recipients;
+      if (one?.reason === reason) return one;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  const metrics = async (): Promise<string> =>
+    await (await fetch(String(app.logged.find(({ event }) => event === 'metrics')?.['url']))).text();
+
+  it('tells of a route that holds: in the queue, the holds, the message, the trace, the figures, the doctor and the pages', async () => {
+    await start({ routes: { '*': 'hold' } });
+    const { id } = await app.send();
+    const why = await waits(id, 'held');
+    assert.deepEqual([why.reason, why.set_by], ['held', 'operator']);
+    const { others } = await app.operator.call('queue.holds', {});
+    assert.deepEqual(
+      others.map(({ by, target, waiting, set_by: who, message }) => [by, target, waiting, who, message]),
+      [['route', 'dest.test', 1, 'operator', why.message]],
+    );
+    const { data } = await app.operator.call('queue.lanes', {});
+    const lane = data.find(({ name }) => name === '~hold');
+    assert.deepEqual([lane?.waiting_in_all, lane?.waits[0]?.message], [1, why.message]);
+    const trace = (await app.operator.call('messages.trace', { id })).data.at(-1);
+    assert.deepEqual([trace?.what, trace?.text], ['next', `queued: ${why.message}`]);
+    assert.match(await metrics(), /posthorn_queue_held\{by="route"\} 1\n/);
+    const browser = await signedIn(app.url, app.operator);
+    for (const page of ['/', '/queue', '/queue?domain=dest.test', '/queue/lane?name=~hold', `/messages/${id}`]) {
+      const { html } = await browser.open(page);
+      assert.match(html, /The route of dest\.test in delivery\.routes holds its mail/, page);
+      assert.deepEqual(htmlFaults(html), [], page);
+    }
+  });
+
+  it('tells who paused a part of the queue, since when and until when', async () => {
+    await start();
+    await app.operator.call('queue.hold', { domain: 'dest.test', new: true, for_ms: 3_600_000, note: 'ticket 99' });
+    const { id } = await app.send();
+    await until(async () => (await app.operator.call('queue.holds', {})).others.length > 0);
+    const { data, others } = await app.operator.call('queue.holds', {});
+    assert.equal(data[0]?.created_by, 'operator');
+    assert.deepEqual(
+      others.map(({ by, waiting, since, until, message }) => [by, waiting, since, until, message]),
+      [['operator', 1, data[0]?.created_at, data[0]?.until, 'The operator holds the domain dest.test (ticket 99).']],
+    );
+    const lane = (await app.operator.call('queue.lanes', {})).data.find(({ waiting_in_all: all }) => all > 0);
+    assert.deepEqual([lane?.waiting_in_all, lane?.held], [1, 1]);
+    const { body } = await app.request('GET', `/v1/messages/${id}/why`);
+    const [why] = (body as { recipients: Record<string, unknown>[] }).recipients;
+    assert.deepEqual(
+      [why?.['reason'], why?.['since'], why?.['until'], why?.['set_by']],
+      ['held', data[0]?.created_at, data[0]?.until, 'operator'],
+    );
+  });
+
+  it('rests a lane whose receiver refuses us, says so everywhere, and sends again once what bounced before', async () => {
+    await start();
+    answer = REFUSED;
+    const ids: string[] = [];
+    for (let n = 0; n < 12; n++) {
+      const { id } = await app.send({ to: `a${String(n)}@dest.test` });
+      ids.push(id);
+      await until(async () => {
+        const [one] = (await app.operator.call('messages.why', { id })).recipients;
+        return one?.status === 'bounced' || one?.reason === 'receiver_refuses_us';
+      });
+    }
+    const gone = (await Promise.all(ids.map(bounced))).filter(Boolean).length;
+    assert.ok(gone > 0 && gone < 12, `${String(gone)} bounced`);
+    const { others } = await app.operator.call('queue.holds', {});
+    const rest = others.find(({ by }) => by === 'rest');
+    assert.deepEqual([rest?.target, rest?.waiting, rest?.set_by], ['mx.dest.test', 12 - gone, 'receiver']);
+    const { data } = await app.operator.call('queue.lanes', {});
+    assert.equal(data[0]?.waits[0]?.reason, 'receiver_refuses_us');
+    assert.equal(data[0].waiting_in_all, 12 - gone);
+    assert.match(await metrics(), /posthorn_lanes_resting\{kind="sender"\} 1\n/);
+    const browser = await signedIn(app.url, app.operator);
+    for (const page of ['/', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test']) {
+      const { html } = await browser.open(page);
+      assert.match(html, /refuses mail from us again and again/, page);
+      assert.deepEqual(htmlFaults(html), [], page);
+    }
+    answer = '250 2.1.5 ok';
+    const args = { lane: 'mx.dest.test', past: 3_600_000 };
+    const dry = await app.operator.call('messages.resend', { ...args, dry_run: true });
+    assert.deepEqual([dry.recipients, dry.dry_run], [gone, true]);
+    assert.equal((await app.operator.call('messages.resend', { ...args, reason: 'spam' })).recipients, 0);
+    assert.equal((await app.operator.call('messages.resend', { ...args, account: 'default', domain: 'other.test' })).recipients, 0);
+    await browser.open('/queue/lane?name=mx.dest.test');
+    const sent = await browser.submit('/queue/resend', { lane: 'mx.dest.test', hours: '2', back: '/queue/lane?name=mx.dest.test' });
+    assert.match(sent.html, new RegExp(`${String(gone)} recipients get their mail again`));
+    assert.equal((await app.operator.call('messages.resend', args)).recipients, 0, 'a second run sends nothing');
+    await app.operator.call('queue.flush', { domain: 'dest.test' });
+    await app.settled();
+    const { data: all } = await app.operator.call('messages.list', { limit: 100 });
+    assert.equal(all.length, 12 + gone);
+    const { changes } = await app.operator.call('queue.lane', { lane: 'mx.dest.test' });
+    assert.ok(changes.some(({ what, to }) => what === 'resend' && to.startsWith(String(gone))));
+    const books = await app.operator.call('books', {});
+    assert.ok(books.balanced, books.faults.join());
+  }); // prettier-ignore
+
+  it('sends again to the bounced recipients only, and nothing to an address that is suppressed', async () => {
+    await start();
+    answer = REFUSED;
+    refuses = (line) => line.includes('cc@') || line.includes('out@');
+    const { id } = await app.send({ to: 'ana@dest.test', cc: ['cc@dest.test', 'out@dest.test'] });
+    await app.settled();
+    await app.operator.call('suppressions.add', { entries: [{ email: 'out@dest.test' }] });
+    refuses = () => false;
+    const result = await app.operator.call('messages.resend', {});
+    assert.deepEqual([result.recipients, result.messages], [1, 1]);
+    await app.settled();
+    const again = (await app.operator.call('messages.list', {})).data.find((one) => one.id !== id);
+    assert.deepEqual([again?.to, again?.cc], ['cc@dest.test', []]);
+  });
+
+  it('refuses a time, a lane and a domain that are none', async () => {
+    await start();
+    for (const args of [{ past: 1 }, { past: 1e12 }, { lane: '' }, { domain: 'x'.repeat(254) }, { reason: '' }])
+      await assert.rejects(app.operator.call('messages.resend', args), /./);
+    await assert.rejects(app.operator.call('messages.resend', { account: 'nobody' }), { code: 'not_found' });
+  });
+});
