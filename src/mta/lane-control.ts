@@ -304,10 +304,9 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       paced(lane, state, slowed(state.pace, reply, outcome.facts.startedAt, now), reply.slice(0, 200));
     else state.pace = ended(state.pace);
     if (about === 'connections' || about === 'load') throttled(lane, state, pushedBack(state.throttle, reply, now));
-    if (kind === undefined) {
-      state.rests.ended(part);
-      return outcome;
-    }
+    // Whatever it said, this mail no longer tries for the rests that it stood for; an answer of their kind prolongs them.
+    state.rests.ended(part);
+    if (kind === undefined) return outcome;
     const found = state.rests.refused(kind, part, reply, now);
     if (found === null) return outcome;
     const { rest, isNew } = found;

@@ -173,6 +173,7 @@ export function createRests(isShared: () => boolean): Rests {
       for (const one of rests.values()) {
         if (domain !== null && one.domain !== null && one.domain !== domain) continue;
         one.until = Math.min(one.until, now);
+        one.isProbing = false;
         ended++;
       }
       return ended;

@@ -179,6 +179,8 @@ export function createWindows(deps: WindowsDeps): Windows {
         group.dirty = true;
       }
       want(group);
+      // Some of its mail fell due while it rests: the end of the rest needs a timer of its own.
+      if (isResting(group)) noteDue(group, group.restUntil);
     }
     setTimer();
   }
