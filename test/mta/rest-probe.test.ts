@@ -17,7 +17,14 @@ class Lane {
   readonly control: LaneControl;
 
   constructor(operator: Site['operator'] = null) {
-    const pool = { room: () => 1, usedBy: () => 0, waitOf: () => null, capOf: () => null, tryNow: () => undefined };
+    const pool = {
+      room: () => 1,
+      usedBy: () => 0,
+      waitingLong: () => 0,
+      waitOf: () => null,
+      capOf: () => null,
+      tryNow: () => undefined,
+    };
     this.control = createLaneControl(
       {
         clock: this.clock,
