@@ -22,7 +22,7 @@ import { newThrottle, pushedBack, succeeded, type Throttle, type ThrottleLimits 
 export interface LaneControlDeps {
   clock: Clock;
   log: Log;
-  pool: Pick<Pool, 'room' | 'usedBy' | 'waitOf' | 'capOf' | 'tryNow'>;
+  pool: Pick<Pool, 'room' | 'usedBy' | 'waitingLong' | 'waitOf' | 'capOf' | 'tryNow'>;
   /** What the operator allows a lane. */
   limitsOf: (lane: string) => LaneLimits | null;
   /** Jobs and workers of a lane. */
@@ -47,6 +47,10 @@ const PROBE_LOOK_MS = 2_000;
 const LULL_MS = 1_000;
 /** A lane that waits for the pool's call is looked at again after so long even where none comes. */
 const LOOK_AGAIN_MS = 2_000;
+/** A host of an operator's lane that lets a worker wait longer than this keeps only that worker, not its place in the lane. */
+const KEPT_MS = 2_000;
+const KEPT_LOOK_MS = 1_000;
+const MOST_KEPT = 40;
 
 const kindOf: Readonly<Partial<Record<Subject, RestKind>>> = { load: 'load', sender: 'sender', tls: 'tls' };
 
@@ -69,6 +73,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       rests: createRests(() => isShared(state)),
       ruleRest: null,
       lullUntil: 0,
+      kept: { count: 0, at: -Infinity },
       timer: null,
       timerAt: 0,
       lastReply: null,
@@ -190,6 +195,19 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     return sum;
   }
 
+  /**
+   * Workers of an operator's lane that wait for the hosts of single organisations (a dial that nobody answers, a banner that does
+   * not come) are not counted among the lane's connections: a few such hosts would stop the mail for all the others.
+   */
+  function keptWaiting(lane: string, state: LaneState): number {
+    if (!isShared(state)) return 0;
+    const now = clock.monotonic();
+    if (now - state.kept.at >= KEPT_LOOK_MS)
+      state.kept = { count: Math.min(MOST_KEPT, pool.waitingLong(lane, KEPT_MS)), at: now };
+    if (state.timer === null) wakeAt(lane, state, clock.now() + LOOK_AGAIN_MS);
+    return state.kept.count;
+  }
+
   function lookWhenOpen(lane: string, state: LaneState, hosts: readonly string[]): void {
     const ends = hosts.flatMap((host) => pool.waitOf(host)?.until ?? []);
     // Where nobody knows when (another lane's dial, say) the pool calls; but what it calls for may be gone by then.
@@ -258,7 +276,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       const state = states.get(lane);
       if (state?.site == null) return options.innerSlots;
       const most = mostSlots(lane, state);
-      return most === 0 ? 0 : Math.min(most, reachable(lane, state));
+      return most === 0 ? 0 : Math.min(most + keptWaiting(lane, state), reachable(lane, state));
     },
     restUntil(lane, part) {
       const state = states.get(lane);

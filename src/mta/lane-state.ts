@@ -29,6 +29,8 @@ export interface LaneState {
   ruleRest: { until: number; since: number; cause: string } | null;
   /** Until then no worker is started that would find no connection, unless the pool calls before. */
   lullUntil: number;
+  /** Workers that a host of an operator's lane keeps waiting, as counted last. */
+  kept: { count: number; at: number };
   timer: Timer | null;
   timerAt: number;
   lastReply: string | null;

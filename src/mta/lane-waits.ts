@@ -117,7 +117,8 @@ function restWait({ kind, domain, cause, since, until, isProbing }: Rest, name: 
   const whom = domain === null ? name : `${domain} (${name})`;
   const next = isProbing ? ' One mail is trying now.' : ' One mail tries when the rest is over.';
   const message = `${restMessages[kind](whom)}: "${cause}".${next}`;
-  return { reason: restReasons[kind], message, since, until, by: 'receiver', stops: domain === null };
+  const tryAt = isProbing ? null : until;
+  return { reason: restReasons[kind], message, since, until: tryAt, by: 'receiver', stops: domain === null };
 }
 
 const restMessages = {

@@ -23,6 +23,10 @@ const TENANT =
 /** Lists of senders that are kept for everybody to ask. */
 const PUBLIC_LIST =
   /spamhaus|spamcop|barracudacentral|\bsorbs\b|\bsurbl\b|\buribl\b|uceprotect|\bpsbl\b|mailspike|abusix|abuseat|\bcbl\b|invaluement|hostkarma|0spam|senderscore|dnswl|\bdnsbl\b|\brbl\b|zen\.|S3140|S3150/i;
+/** Lists of domains and links: what is on them is in the mail or its sender, not our address. */
+const DOMAIN_LIST = /\bdbl\b|\bsurbl\b|\buribl\b|\brhsbl\b|\bur[il]s?\b/i;
+/** What is wrong with the domain that sends, which is one account's, in answers that may change. */
+const SENDING_DOMAIN = /\bsender (?:address|domain|verif)|\b(?:SPF|DKIM|DMARC)\b/i;
 const LISTED =
   /block(?:ed)?[ -]?list|black[ -]?list|deny[ -]?list|listed\b|banned|blocked|block list|bad reputation|poor reputation|low reputation/i;
 /** An address literal; a refusal of ours names ours, nearly always. */
@@ -96,9 +100,11 @@ function passing(
   if (CONNECTIONS.test(text)) return 'connections';
   if (isOnList(text) && PUBLIC_LIST.test(text)) return 'block_list';
   if (greylisting && /gr[ae]y/i.test(text)) return 'recipient';
+  if (reason === 'dmarc' || reason === 'auth_required' || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced)) return 'sender';
   if (RATE.test(text)) return 'rate';
   if (greylisting || (/^4\.[12]\./.test(enhanced) && phase === 'rcpt')) return 'recipient';
   if (MESSAGE_REASONS.has(reason)) return 'message';
+  if (SENDING_DOMAIN.test(text)) return 'sender';
   // At RCPT many servers say of one recipient that there is a problem here; what is about all of them says so, or is a 421.
   return phase === 'rcpt' && code !== 421 && !/^4\.[347]\./.test(enhanced) && !OVERLOAD.test(text)
     ? 'recipient'
@@ -106,4 +112,5 @@ function passing(
 }
 
 /** Whether the words say that an address of ours, or a public list, keeps us out. */
-const isOnList = (text: string): boolean => PUBLIC_LIST.test(text) || (ADDRESS.test(text) && LISTED.test(text));
+const isOnList = (text: string): boolean =>
+  (PUBLIC_LIST.test(text) && !DOMAIN_LIST.test(text)) || (ADDRESS.test(text) && LISTED.test(text));

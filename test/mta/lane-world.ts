@@ -50,12 +50,12 @@ export class SimulatedHost implements HostPlan {
   readonly refusals: number[] = [];
 }
 
-const quiet: Log = {
+export const quietLog: Log = {
   debug: () => undefined,
   info: () => undefined,
   warn: () => undefined,
   error: () => undefined,
-  child: () => quiet,
+  child: () => quietLog,
 };
 const EPOCH = 1;
 
@@ -104,7 +104,7 @@ export class LaneWorld {
     this.control = createLaneControl(
       {
         clock,
-        log: quiet,
+        log: quietLog,
         pool: this.pool,
         limitsOf: () => null,
         viewOf: (lane) => this.lanes.view(lane),
@@ -118,7 +118,7 @@ export class LaneWorld {
     this.placing = createPlacing({
       db: { fast: { all: () => Promise.resolve([]) } as never },
       clock,
-      log: quiet,
+      log: quietLog,
       sites: { known: (domain) => this.sites.get(domain) ?? null, find: () => Promise.reject(new Error('unknown')) },
       sources: {
         named: false,

@@ -154,6 +154,22 @@ describe('mta/windows', () => {
     assert.deepEqual(ids().sort(), rows.map(({ id }) => id).sort());
   });
 
+  it('reads a group when its rest ends, though other mail of it fell due before', async () => {
+    await add({ due_at: NOW }, { due_at: NOW + 10_000 });
+    hint();
+    await idle();
+    const [job] = offered.splice(0);
+    assert.ok(job);
+    windows.rest(job, NOW + 15_000);
+    clock.advance(10_000);
+    await idle();
+    assert.equal(offered.length, 0);
+    clock.advance(5_000);
+    await idle();
+    assert.equal(offered.length, 2);
+    await finish(offered);
+  });
+
   it('leaves a group alone whose mail is held, however much of it waits', async () => {
     await add(...Array.from({ length: 300 }, () => ({})));
     windows.stop();

@@ -55,8 +55,6 @@ describe('operator/queue', () => {
       source: null,
       limit: 1,
       perMinute: null,
-      limits: [],
-      waits: [],
       cause: '421 slow down',
       causeAt: now,
       lastReply: '421 slow down',

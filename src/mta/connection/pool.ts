@@ -77,6 +77,8 @@ export interface Pool {
   room(host: string, lane: string, maxPerHost?: number): number;
   /** Connections to this host that the lane uses or opens. */
   usedBy(host: string, lane: string): number;
+  /** Connections of the lane whose host has kept us waiting for over `waitMs` in one phase. */
+  waitingLong(lane: string, waitMs: number): number;
   /** What keeps new connections to this host from being opened, or null; a connection that waits idle is not counted in. */
   waitOf(host: string, maxPerHost?: number): GateWait | null;
   /** What the host has shown it allows, and why; null where nothing limits it. */
@@ -147,7 +149,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
   const { clock, random = Math.random, lanesWaiting = () => [], wake = () => undefined } = deps;
   const hosts = new Map<string, HostState>();
   const leased = new Set<Held>();
-  const opening = new Map<AbortController, number>();
+  const opening = new Map<AbortController, { since: number; lane: string }>();
   let total = 0;
   let draining = false;
   let emptied: (() => void) | null = null;
@@ -237,7 +239,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
       : waitOf(host.gate, host, most, clock.monotonic());
     if (wait !== null) return { kind: 'wait', wait };
     const controller = new AbortController();
-    opening.set(controller, clock.monotonic());
+    opening.set(controller, { since: clock.monotonic(), lane: request.lane });
     host.dialling++;
     adjust(host, 1);
     use(host, lane, 1);
@@ -407,6 +409,13 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
       return host === undefined ? 1 : roomIn(host, lane, limitOf(maxPerHost));
     },
     usedBy: (name, lane) => hosts.get(name)?.used.get(lane) ?? 0,
+    waitingLong(lane, waitMs) {
+      const before = clock.monotonic() - waitMs;
+      let count = 0;
+      for (const one of opening.values()) if (one.lane === lane && one.since <= before) count++;
+      for (const held of leased) if (held.lane === lane && (held.session.waitingSince ?? Infinity) <= before) count++;
+      return count;
+    },
     waitOf(name, maxPerHost) {
       const host = hosts.get(name);
       if (host === undefined || host.idle.length > 0) return null;
@@ -439,7 +448,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
     dropWaiting(waitMs, most) {
       const before = clock.monotonic() - waitMs;
       const waiting: { since: number; drop: () => void }[] = [];
-      for (const [controller, since] of opening) {
+      for (const [controller, { since }] of opening) {
         const drop = (): void => {
           controller.abort(GAVE_WAY);
         };

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { createLaneControl, type LaneControl } from '../../src/mta/lane-control.ts';
+import type { Part } from '../../src/mta/rests.ts';
+import type { Subject } from '../../src/messages/delivery.ts';
+import type { Site } from '../../src/mta/sites.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { NOW } from '../support/mail-rows.ts';
+import { refused } from '../support/outcomes.ts';
+import { quietLog } from './lane-world.ts';
+
+const MINUTE = 60_000;
+const tenant = (domain: string): Part => ({ account: 'acc', domain });
+
+/** A lane that hears answers, without network: when may its mail go? */
+class Lane {
+  readonly clock = new FakeClock(NOW);
+  readonly control: LaneControl;
+
+  constructor(operator: Site['operator'] = null) {
+    const pool = {
+      room: () => 1,
+      usedBy: () => 0,
+      waitingLong: () => 0,
+      waitOf: () => null,
+      capOf: () => null,
+      tryNow: () => undefined,
+    };
+    this.control = createLaneControl(
+      {
+        clock: this.clock,
+        log: quietLog,
+        pool,
+        limitsOf: () => null,
+        viewOf: (name) => ({ name, waiting: 0, slots: 0 }),
+        pump: () => undefined,
+        wake: () => undefined,
+      },
+      { lane: { initial: 2, max: 10 }, rules: [], innerSlots: 1 },
+    );
+    this.control.meet('mx.a.test', { kind: 'site', name: 'mx.a.test', hosts: [], operator, relay: null }, null);
+  }
+
+  /** One mail is tried and gets this answer; false where it may not go. */
+  answer(about: Subject, part = tenant('a.test')): boolean {
+    if (this.control.restUntil('mx.a.test', part) !== null) return false;
+    this.control.begin('mx.a.test', part);
+    const outcome = refused({ class: 'block', reason: 'policy' });
+    const grounds = { rule: 'a test', infrastructure: false, greylisting: false, about };
+    this.control.learn('mx.a.test', part, { ...outcome, grounds } as typeof outcome);
+    return true;
+  }
+
+  answers(count: number, about: Subject, part = tenant('a.test')): void {
+    for (let i = 0; i < count; i++) this.answer(about, part);
+  }
+}
+
+describe('mta: the mail that tries after a rest', () => {
+  it('ends its try whatever it is answered: an answer of another kind does not stop the lane for good', () => {
+    for (const about of ['load', 'tls', 'rate', 'connections', 'recipient', 'host'] as const) {
+      const lane = new Lane();
+      lane.answers(5, 'sender');
+      assert.equal(lane.answer('sender'), false, 'it rests');
+      lane.clock.advance(3 * MINUTE);
+      assert.equal(lane.answer(about), true);
+      assert.equal(lane.answer(about), true, `another mail may try after an answer about ${about}`);
+    }
+  });
+
+  it("stands for no other rest of an operator's lane once one of them is prolonged", () => {
+    const lane = new Lane({ name: 'farm', mx: [] });
+    lane.answers(5, 'sender', tenant('a.test'));
+    for (const domain of ['b.test', 'c.test']) lane.answers(1, 'sender', tenant(domain));
+    assert.equal(lane.answer('sender', tenant('d.test')), false, 'all of the lane rests');
+    lane.clock.advance(3 * MINUTE);
+    assert.equal(lane.answer('sender', tenant('a.test')), true);
+    assert.equal(lane.answer('sender', tenant('d.test')), true, 'another tenant may try');
+  });
+
+  it('leaves no time in the past as the time of the next try, and gives way to who wants to know now', () => {
+    const lane = new Lane();
+    lane.answers(5, 'sender');
+    lane.clock.advance(3 * MINUTE);
+    lane.control.begin('mx.a.test', tenant('a.test'));
+    const [wait] = lane.control.waits('mx.a.test', tenant('a.test'), null);
+    assert.deepEqual([wait?.reason, wait?.until], ['receiver_refuses_us', null]);
+    lane.control.tryNow('mx.a.test', 'a.test');
+    assert.equal(lane.control.restUntil('mx.a.test', tenant('a.test')), null);
+  });
+});
