@@ -14,7 +14,7 @@ import type { Pool } from './connection/pool.ts';
 import { hostKey } from './deliver.ts';
 import type { LaneChange, LaneControl, LaneState } from './lane-state.ts';
 import { reportOf, waitsOf } from './lane-waits.ts';
-import { begun, ended, newPace, putBack, readyAt, shifted, slowed, taken, type Pace } from './pace.ts';
+import { begun, ended, forgotten, newPace, putBack, readyAt, shifted, slowed, taken, type Pace } from './pace.ts';
 import { createRests, type Part, type Rest, type RestKind } from './rests.ts';
 import { shape, type CompiledRule, type Fired } from './shaping.ts';
 import { newThrottle, pushedBack, succeeded, type Throttle, type ThrottleLimits } from './throttle.ts';
@@ -45,6 +45,8 @@ const MOST_CHANGES = 100;
 /** While one mail finds out whether a rest is over, the others are looked at again after so long. */
 const PROBE_LOOK_MS = 2_000;
 const LULL_MS = 1_000;
+/** So lately another organisation of an operator has taken mail. */
+const OTHERS_MS = 60_000;
 /** A lane that waits for the pool's call is looked at again after so long even where none comes. */
 const LOOK_AGAIN_MS = 2_000;
 /** A host of an operator's lane that lets a worker wait longer than this keeps only that worker, not its place in the lane. */
@@ -71,6 +73,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       pace: newPace(now),
       shaping: new Map(),
       rests: createRests(() => isShared(state)),
+      accepted: [],
       ruleRest: null,
       lullUntil: 0,
       kept: { count: 0, at: -Infinity },
@@ -134,7 +137,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     const part = whose.length === 0 ? '' : ` for ${whose.join(', ')}`;
     const to = `rests until ${new Date(until).toISOString()}${part}`;
     changed(lane, state, { what: 'pause', to, cause });
-    log.error(
+    log[kind === 'rate' ? 'info' : 'error'](
       { event: 'lane_rests', lane, kind, account, domain, until: new Date(until).toISOString(), reply: cause },
       restWords[kind],
     );
@@ -235,11 +238,22 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
     return Math.min(state.throttle.limit, given?.connections ?? Infinity, probes(state) ? 1 : Infinity);
   }
 
+  /** Whether the operator's other organisations take mail: then a rate is one organisation's. */
+  const othersTake = (state: LaneState, own: string, now: number): boolean =>
+    state.accepted.some(({ domain, at }) => domain !== own && now - at < OTHERS_MS);
+
+  function noteAccepted(state: LaneState, domain: string, now: number): void {
+    const [last] = state.accepted;
+    if (last?.domain === domain) last.at = now;
+    else state.accepted = [{ domain, at: now }, ...state.accepted.slice(0, 1)];
+  }
+
   function learnt(lane: string, state: LaneState, part: Part, outcome: Outcome, about: Subject): Outcome {
     const now = clock.now();
     const reply = outcome.facts.smtpReply ?? '';
-    const kind = kindOf[about];
-    if (about === 'rate')
+    const isTenants = about === 'rate' && isShared(state) && othersTake(state, part.domain, now);
+    const kind = isTenants ? 'rate' : kindOf[about];
+    if (about === 'rate' && !isTenants)
       paced(lane, state, slowed(state.pace, reply, outcome.facts.startedAt, now), reply.slice(0, 200));
     else state.pace = ended(state.pace);
     if (about === 'connections' || about === 'load') throttled(lane, state, pushedBack(state.throttle, reply, now));
@@ -310,6 +324,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
         const isFull = deps.viewOf(lane).slots >= state.throttle.limit;
         throttled(lane, state, succeeded(state.throttle, limitsOf(state), isFull, now));
         paced(lane, state, taken(state.pace, now), 'a minute in which all of it was used');
+        if (isShared(state)) noteAccepted(state, part.domain, now);
         const over = state.rests.accepted(part, now);
         for (const { cause } of over) changed(lane, state, { what: 'pause', to: 'the rest is over', cause });
         if (over.length > 0) {
@@ -379,7 +394,7 @@ export function createLaneControl(deps: LaneControlDeps, options: LaneControlOpt
       state.rests.tryNow(domain, now);
       state.ruleRest = null;
       state.lullUntil = 0;
-      if (state.pace.nextAt > now) state.pace = { ...state.pace, nextAt: now };
+      if (state.pace.perMinute !== null) paced(lane, state, forgotten(state.pace, now), 'somebody wants to know now');
       pool.tryNow(hostsOf(state));
       deps.pump(lane);
     },
@@ -432,6 +447,7 @@ const none: readonly string[] = [];
 const restWords: Readonly<Record<RestKind, string>> = {
   sender: 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time',
   load: 'a receiver cannot take mail now: mail for it waits, and one mail tries from time to time',
+  rate: 'a domain takes only so much mail in a time: its mail waits, and one mail tries from time to time',
   tls: 'the mail hosts of a domain do not have the TLS that is asked for: its mail waits, and one mail tries from time to time',
 };
 

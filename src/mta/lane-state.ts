@@ -25,6 +25,8 @@ export interface LaneState {
   pace: Pace;
   shaping: ShapingMemory;
   rests: Rests;
+  /** The last domains, one after the other, whose mail was accepted, and when; kept for operators' lanes. */
+  accepted: { domain: string; at: number }[];
   /** Until when it rests by a shaping rule, and by which. */
   ruleRest: { until: number; since: number; cause: string } | null;
   /** Until then no worker is started that would find no connection, unless the pool calls before. */

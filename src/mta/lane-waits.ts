@@ -124,12 +124,14 @@ function restWait({ kind, domain, cause, since, until, isProbing }: Rest, name: 
 const restMessages = {
   sender: (whom: string) => `${whom} refuses mail from us again and again`,
   load: (whom: string) => `${whom} cannot take mail now`,
+  rate: (whom: string) => `${whom} takes only so much mail in a time`,
   tls: (whom: string) => `The mail hosts of ${whom} do not have the TLS that is asked for`,
 } as const;
 
 const restReasons = {
   sender: 'receiver_refuses_us',
   load: 'receiver_overloaded',
+  rate: 'rate_limited',
   tls: 'tls_required',
 } as const;
 
@@ -212,7 +214,8 @@ function paceWait(state: LaneState, given: LaneLimits | null, name: string, now:
 
 function limitsOf(state: LaneState, given: LaneLimits | null, pool: Connections, clock: Clock): LaneLimit[] {
   const { throttle, pace, site, source } = state;
-  const by = throttle.cause === 'start' ? 'start' : 'receiver';
+  // Growth is our own doing; only what was once too many is the receiver's limit.
+  const by = throttle.ceiling === null ? 'start' : 'receiver';
   const limits: LaneLimit[] = [
     { what: 'connections', to: throttle.limit, by, cause: throttle.cause, since: throttle.causeAt },
   ];

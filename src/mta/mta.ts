@@ -328,6 +328,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
 
   async function tryNow(domain: string | null): Promise<void> {
     deps.sites.retry(domain);
+    if (domain === null) pool.tryNow(null);
     const site = domain === null ? null : deps.sites.lastKnown(domain);
     const names = control.names().filter((lane) => {
       const way = control.wayOf(lane);

@@ -4,7 +4,7 @@
  * What a receiver allows is read from what it accepted: when it refuses one more, that is as many as it took in the last minute.
  * The lane then keeps to that many in any minute, spread evenly, so that a receiver of 60 a minute gets 60 a minute. A refusal
  * with nothing accepted in between pauses the lane, longer each time. A pace that is used whole and meets no refusal grows by a
- * tenth each minute. Pure: time is handed in, in ms.
+ * tenth after a minute, and by more each time that goes well. Pure: time is handed in, in ms.
  */
 
 export interface Pace {
@@ -18,6 +18,8 @@ export interface Pace {
   /** When the receiver last refused, and how often in a row with nothing accepted between. */
   readonly refusedAt: number;
   readonly refusals: number;
+  /** How often it has grown since. */
+  readonly grown: number;
   /** Mails accepted in each of the last 60 seconds, by second of the minute, and the second that each count is of. */
   readonly accepted: Uint32Array;
   readonly seconds: Float64Array;
@@ -31,7 +33,8 @@ const SECONDS = 60;
 const TOGETHER_MS = 2_000;
 const FIRST_PAUSE_MS = 5_000;
 const LONGEST_PAUSE_MS = 60_000;
-const GROWTH = 1.1;
+/** How much the pace grows the first, second ... time without a refusal between: a limit that was lifted is found out soon. */
+const GROWTH = [1.1, 1.1, 1.25, 1.5, 2] as const;
 /** A pace that is used to less than this is not what limits the lane. */
 const USED = 0.8;
 /** A little less than what was accepted, since the receiver's minute is not ours. */
@@ -48,6 +51,7 @@ export const newPace = (now: number): Pace => ({
   nextAt: now,
   refusedAt: -Infinity,
   refusals: 0,
+  grown: 0,
   accepted: new Uint32Array(SECONDS),
   seconds: new Float64Array(SECONDS),
   inFlight: 0,
@@ -98,6 +102,7 @@ export function slowed(before: Pace, reply: string, startedAt: number, now: numb
     changedAt: now,
     refusedAt: now,
     refusals,
+    grown: 0,
     nextAt: now + pause,
   };
 }
@@ -114,13 +119,25 @@ export function taken(before: Pace, now: number): Pace {
   count(pace, now);
   if (pace.perMinute === null) return pace;
   const quiet = pace.refusals === 0 ? pace : { ...pace, refusals: 0 };
-  if (now - pace.changedAt < growsAfter(pace.perMinute) || lastMinute(pace, now) < pace.perMinute * USED) return quiet;
-  const perMinute = Math.ceil(pace.perMinute * GROWTH);
-  return { ...quiet, perMinute: perMinute > FORGET_OVER ? null : perMinute, changedAt: now };
+  if (now - pace.changedAt < growsAfter(pace) || lastMinute(pace, now) < pace.perMinute * USED) return quiet;
+  const perMinute = Math.ceil(pace.perMinute * (GROWTH[Math.min(pace.grown, GROWTH.length - 1)] ?? 2));
+  const grown = pace.grown + 1;
+  return { ...quiet, perMinute: perMinute > FORGET_OVER ? null : perMinute, changedAt: now, grown };
 }
 
 /** A pace of few mails a minute grows by a whole one, so it waits until about twenty were accepted: else many tries are refused. */
-const growsAfter = (perMinute: number): number => MINUTE_MS * Math.max(1, 20 / perMinute);
+const growsAfter = ({ perMinute, grown }: Pace): number =>
+  MINUTE_MS * Math.max(1, 20 / (perMinute ?? 20) / (1 + 4 * grown));
+
+/** Somebody wants to know now: what was learnt is forgotten, and learnt again from the next refusal. */
+export const forgotten = (pace: Pace, now: number): Pace => ({
+  ...pace,
+  perMinute: null,
+  refusals: 0,
+  grown: 0,
+  changedAt: now,
+  nextAt: now,
+});
 
 /** The clock was set to another time, so many ms on. */
 export function shifted(pace: Pace, ms: number): Pace {

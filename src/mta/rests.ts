@@ -4,6 +4,7 @@
  *   - `load`: the server as a whole cannot take mail now (4.3.x, "busy").
  *   - `sender`: it will not have mail from us (our address, our authentication, relaying, "likely spam"). Such answers are
  *     permanent, so without a rest a whole backlog would bounce for what is wrong with one setting.
+ *   - `rate`: one organisation behind an operator's hosts takes only so much in a time, while the others take theirs.
  *   - `tls`: the hosts do not have the TLS that a policy asks for. That is about the recipient domain whose policy it is.
  *
  * A rest is about as little as the answers allow: of a lane that serves many organisations, one recipient domain, until three of
@@ -11,7 +12,7 @@
  * the same way the next rest is longer. Pure: time is handed in, in ms.
  */
 
-export type RestKind = 'load' | 'sender' | 'tls';
+export type RestKind = 'load' | 'sender' | 'tls' | 'rate';
 
 /** What rests: a part of a lane. Null means all of them. */
 export interface Scope {
@@ -44,9 +45,9 @@ interface Streak {
 }
 
 /** So many answers in a row are enough ... */
-const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5, tls: 3 };
+const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5, tls: 3, rate: 1 };
 /** ... or so many where something was accepted lately: a receiver that judges mail by mail refuses some in a row by chance. */
-const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20, tls: 3 };
+const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20, tls: 3, rate: 1 };
 const LATELY_MS = 10 * 60_000;
 /** So many domains of a lane that serves many make it the operator's answer. */
 const DOMAINS = 3;
@@ -55,8 +56,9 @@ const PAUSES: Readonly<Record<RestKind, readonly number[]>> = {
   load: [1, 2, 4, 8, 15].map((minutes) => minutes * MINUTE_MS),
   sender: [2, 4, 8, 16, 32, 60].map((minutes) => minutes * MINUTE_MS),
   tls: [1, 2, 4, 8, 15].map((minutes) => minutes * MINUTE_MS),
+  rate: [0.5, 1, 2, 4, 8].map((minutes) => minutes * MINUTE_MS),
 };
-const kinds: readonly RestKind[] = ['load', 'sender', 'tls'];
+const kinds: readonly RestKind[] = ['load', 'sender', 'tls', 'rate'];
 /** Parts of one lane that are kept; the ones met longest ago are forgotten first. */
 const MOST_PARTS = 1000;
 
@@ -88,7 +90,7 @@ export function createRests(isShared: () => boolean): Rests {
   function scopesOf(kind: RestKind, { account, domain }: Part): Scope[] {
     const sender = kind === 'sender' ? account : null;
     const all = { account: sender, domain: null };
-    if (kind === 'tls') return [{ account: null, domain }];
+    if (kind === 'tls' || kind === 'rate') return [{ account: null, domain }];
     return isShared() ? [{ account: sender, domain }, all] : [all];
   }
 

@@ -61,9 +61,10 @@ describe('mta/lane-control', () => {
         pool: {
           room: () => (wait === null ? 20 : 0),
           usedBy: () => 0,
+          waitingLong: () => 0,
           waitOf: () => wait,
           capOf: () => cap,
-          tryNow: (hosts) => tried.push(...hosts),
+          tryNow: (hosts) => tried.push(...(hosts ?? ['all'])),
         },
         limitsOf: () => given,
         viewOf: (name) => ({ name, ...view }),
@@ -205,6 +206,26 @@ describe('mta/lane-control', () => {
     assert.equal(control.restUntil('farm', at('b.test')), null);
     for (const domain of ['b.test', 'c.test']) many(20, () => said('sender', 550), at(domain), 'farm');
     assert.notEqual(control.restUntil('farm', at('never-met.test')), null);
+  });
+
+  it("the rate of one of an operator's tenants is that tenant's while the others take mail, else the operator's", () => {
+    control.meet('farm', farm, null);
+    const at = (domain: string): Part => ({ account: 'acc_1', domain });
+    learn(accepted(), at('well.test'), 'farm');
+    learn(said('rate', 450, 'too much mail'), at('full.test'), 'farm');
+    assert.equal(control.restUntil('farm', at('full.test')), clock.now() + MINUTE / 2);
+    assert.equal(control.restUntil('farm', at('well.test')), null);
+    assert.equal(control.report('farm')?.perMinute, null);
+    clock.advance(2 * MINUTE);
+    learn(said('rate', 450, 'too much mail'), at('well.test'), 'farm');
+    assert.notEqual(control.report('farm')?.perMinute, null);
+  });
+
+  it('a flush forgets the pace that was learnt', () => {
+    learn(said('rate', 450, 'too much mail'));
+    assert.notEqual(control.report(LANE)?.perMinute, null);
+    control.tryNow(LANE, null);
+    assert.equal(control.report(LANE)?.perMinute, null);
   });
 
   it('a rule of shaping rests the lane, by the answers that are about it', () => {

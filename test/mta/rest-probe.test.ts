@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { createLaneControl, type LaneControl } from '../../src/mta/lane-control.ts';
+import { createLaneControl } from '../../src/mta/lane-control.ts';
+import type { LaneControl } from '../../src/mta/lane-state.ts';
 import type { Part } from '../../src/mta/rests.ts';
 import type { Subject } from '../../src/messages/delivery.ts';
 import type { Site } from '../../src/mta/sites.ts';

@@ -83,8 +83,8 @@ export interface Pool {
   waitOf(host: string, maxPerHost?: number): GateWait | null;
   /** What the host has shown it allows, and why; null where nothing limits it. */
   capOf(host: string): { cap: number; cause: string; ageMs: number } | null;
-  /** Hosts that had failed or refused may be tried at once. */
-  tryNow(hosts: readonly string[]): void;
+  /** Hosts that had failed or refused may be tried at once; null: all of them. */
+  tryNow(hosts: readonly string[] | null): void;
   /** Connections open or being opened, to one host or in all. */
   count(host?: string): number;
   /** Closes what is idle, refuses new leases, and resolves when every leased session was given back and is gone. */
@@ -427,7 +427,7 @@ export function createPool(deps: PoolDeps, limits: PoolLimits = defaultPoolLimit
       return { cap: gate.cap, cause: gate.cause, ageMs: clock.monotonic() - gate.since };
     },
     tryNow(names) {
-      for (const name of names) {
+      for (const name of names ?? hosts.keys()) {
         const host = hosts.get(name);
         if (host === undefined) continue;
         host.gate = tryNow(host.gate);
