@@ -135,7 +135,10 @@ function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][numbe
   const set = limits.filter(({ by }) => by !== 'start');
   if (set.length === 0) return startWords(cause);
   return set
-    .map(({ what, to, cause: why }) => `${String(to)} ${what === 'mails_per_minute' ? 'a minute' : to === 1 ? 'connection' : 'connections'}: ${why}`)
+    .map(
+      ({ what, to, cause: why }) =>
+        `${String(to)} ${what === 'mails_per_minute' ? 'a minute' : to === 1 ? 'connection' : 'connections'}: ${why}`,
+    )
     .join('; ');
 }
 
