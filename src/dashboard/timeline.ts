@@ -32,7 +32,7 @@ export interface MessageWhole {
   created_at: string;
   status: string;
   metadata: Readonly<Record<string, string>>;
-  recipients: { email: string; status: string }[];
+  recipients: { email: string; status: string; next_attempt_at: string | null }[];
   attempts: Attempt[];
   events: EventRecord[];
 }

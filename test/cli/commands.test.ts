@@ -164,6 +164,15 @@ describe('the posthorn command beside a running server', () => {
     );
   });
 
+  it('messages: resend', async () => {
+    assert.equal(
+      await good('messages', 'resend', '--bounced', '--since', '1h', '--dry-run'),
+      '0 recipients would get their mail again, in 0 new messages',
+    );
+    assert.deepEqual(members(await good('messages', 'resend', '--bounced', '--domain', 'dest.test', '--json')), ['object', 'recipients', 'messages', 'left_out', 'left_out_because', 'has_more', 'dry_run']); // prettier-ignore
+    assert.equal((await posthorn(['messages', 'resend'])).code, 64, 'it says what it sends again');
+  });
+
   it('queue: lanes, list, flush', async () => {
     const now = office.clock.now();
     office.lanes = [{ name: 'mx1.dest.test', source: null, waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: now }], waits: [], parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { timelineOf, type MessageWhole } from '../../src/dashboard/timeline.ts';
 
 const message: MessageWhole = {
-  id: 'msg_1', subject: 's', created_at: '2026-01-31T10:00:00.000Z', status: 'bounced', test: false, request_id: null, metadata: {}, recipients: [{ email: 'ana@dest.test', status: 'bounced' }], attempts: [],
+  id: 'msg_1', subject: 's', created_at: '2026-01-31T10:00:00.000Z', status: 'bounced', test: false, request_id: null, metadata: {}, recipients: [{ email: 'ana@dest.test', status: 'bounced', next_attempt_at: null }], attempts: [],
   events: [{ type: 'bounced', timestamp: '2026-01-31T10:02:00.000Z', data: { recipient: 'ana@dest.test', bounced: { reason: 'mailbox_not_found', smtp_reply: '550 no' } } }],
 }; // prettier-ignore
 const report = { id: 'rep_1', kind: 'auto_reply', received_at: '2026-01-31T10:01:00.000Z', recipient: 'ana@dest.test', sender: 'ana@dest.test', verified: true }; // prettier-ignore

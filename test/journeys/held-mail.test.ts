@@ -77,7 +77,7 @@ describe('journey: held mail', () => {
     assert.equal(data[0]?.created_by, 'operator');
     assert.deepEqual(
       others.map(({ by, waiting, since, until, message }) => [by, waiting, since, until, message]),
-      [['operator', 1, data[0]?.created_at, data[0]?.until, 'The operator holds the domain dest.test (ticket 99).']],
+      [['operator', 1, data[0].created_at, data[0].until, 'The operator holds the domain dest.test (ticket 99).']],
     );
     const lane = (await app.operator.call('queue.lanes', {})).data.find(({ waiting_in_all: all }) => all > 0);
     assert.deepEqual([lane?.waiting_in_all, lane?.held], [1, 1]);
@@ -85,7 +85,7 @@ describe('journey: held mail', () => {
     const [why] = (body as { recipients: Record<string, unknown>[] }).recipients;
     assert.deepEqual(
       [why?.['reason'], why?.['since'], why?.['until'], why?.['set_by']],
-      ['held', data[0]?.created_at, data[0]?.until, 'operator'],
+      ['held', data[0].created_at, data[0].until, 'operator'],
     );
   });
 

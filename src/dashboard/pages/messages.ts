@@ -97,11 +97,24 @@ async function list(visit: Visit): Promise<Shown> {
   }); // prettier-ignore
 }
 
+interface WhyRecord {
+  email: string;
+  reason: string;
+  until: string | null;
+}
+
+/** A recipient that is due, while what keeps it back lasts longer, is tried when that is over. */
+function withNext(recipient: MessageWhole['recipients'][number], why: readonly WhyRecord[]): object {
+  const { email, next_attempt_at: next } = recipient;
+  const until = why.find((one) => one.email === email)?.until ?? null;
+  return next !== null && until !== null && until > next ? { ...recipient, next_attempt_at: until } : recipient;
+}
+
 async function details(visit: Visit): Promise<Shown> {
   const { params, query } = visit;
   const message = await visit.ask<MessageWhole>('getMessage', { params });
   const [why, content, suppressed, reports] = await Promise.all([
-    visit.ask<{ recipients: object[] }>('explainMessage', { params }),
+    visit.ask<{ recipients: WhyRecord[] }>('explainMessage', { params }),
     visit.ask<Content>('getMessageContent', { params }),
     suppressionsOf(visit, message),
     visit.ask<{ data: ReportSeen[] }>('listMessageReports', { params }),
@@ -110,10 +123,10 @@ async function details(visit: Visit): Promise<Shown> {
   const wanted = query.get('part');
   const part = wanted ?? (content.html === null ? 'text' : 'html');
   return view('message', message.subject, {
-    message,
+    message: { ...message, recipients: message.recipients.map((one) => withNext(one, why.recipients)) },
     metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
     timeline: timelineOf(message, reports.data, `${WHERE}/${idOf(visit)}`),
-    why: why.recipients.filter((one) => !('reason' in one && one.reason === 'finished')),
+    why: why.recipients.filter(({ reason }) => reason !== 'finished'),
     content,
     hasContent,
     part,

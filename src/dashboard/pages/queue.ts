@@ -1,12 +1,11 @@
 /** The queue, for administrators: a row a lane with why it is so, what waits on disk by destination, and everything that can be done to it. */
 import { Problem } from '../../base/problem.ts';
-import type { Moment } from '../../operator/history.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { figure } from '../chart.ts';
 import { filledIn, given, numberOf, textOf } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import { hrefOf, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
 import { keptLines, reasonsOf, type Told } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 
@@ -33,8 +32,6 @@ export function queuePages({ history }: Deps): Page[] {
     adminPost(`${WHERE}/cancel`, (visit) => cancel({ history }, visit)),
   ];
 }
-
-type Lanes = ResultOf<'queue.lanes'>;
 
 async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
@@ -92,43 +89,6 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
 const laneColumns = ['name', 'waiting', 'due', 'held', 'oldest'] as const;
 const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_due_at'] as const;
 
-interface LaneRow {
-  name: string;
-  href: string | null;
-  /** On disk and in memory. */
-  waiting: number;
-  due: number;
-  held: number;
-  oldest: string | null;
-  state: Lanes['data'][number];
-  reasons: Told[];
-}
-
-/** A row a lane: those with mail, those at work, and those of which there is something to tell; the fullest first. */
-function rowsOf({ data, domains }: Lanes): LaneRow[] {
-  const rows = data.map((state): LaneRow => {
-    const { name, source, held } = state;
-    const own = domains.filter(({ lane: one }) => one === name || (source !== null && name === `${one}/${source}`));
-    return {
-      name,
-      href: hrefOf(name),
-      waiting: Math.max(state.waiting, state.waiting_in_all),
-      due: own.reduce((sum, { due }) => sum + due, 0),
-      held,
-      oldest: own.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
-      state,
-      reasons: reasonsOf(state),
-    };
-  });
-  return rows
-    .filter(({ waiting, state, reasons }) => waiting > 0 || state.connections > 0 || reasons.length > 0)
-    .sort((a, b) => b.waiting - a.waiting);
-}
-
-/** What has no mail host has no lane of its own to look at. */
-const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
-
-const laneLink = (name: string): string => linkTo(LANE, new URLSearchParams({ name }));
 /** Whose mail it is; to look at it an administrator goes over to that account. */
 function withAccount(
   { accounts, account }: Visit,
@@ -151,53 +111,6 @@ function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][nu
   const owner = accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id;
   const target = row.scope === 'account' ? owner : row.scope === 'stream' ? `${row.target} of ${owner ?? ''}` : row.target; // prettier-ignore
   return { ...row, target, lane: row.scope === 'lane' ? laneLink(row.target) : null, isLimit: row.kind === 'limit' };
-}
-
-function sumOf({ data, domains }: Lanes): object {
-  const sum = (value: (one: Lanes['domains'][number]) => number): number =>
-    domains.reduce((total, one) => total + value(one), 0);
-  return {
-    waiting: sum(({ waiting }) => waiting),
-    due: sum(({ due }) => due),
-    held: sum(({ held }) => held),
-    oldest: domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
-    connections: data.reduce((total, { connections }) => total + connections, 0),
-    parked: data.filter(({ parked_until: parked }) => parked !== null).length,
-  };
-}
-
-/** The last hours, a point a minute. */
-const SHOWN_MOMENTS = 240;
-
-function plotsOf(all: readonly Moment[]): object | null {
-  const moments = all.slice(-SHOWN_MOMENTS);
-  if (moments.length < 2) return null;
-  const times = moments.map(({ at }) => at);
-  const accept = moments.some((one) => one.accept !== null);
-  return {
-    depth: figure({
-      about: 'Recipients that are not finished, a point a minute',
-      counts: 'Recipients waiting',
-      kind: 'lines',
-      step: 'minute',
-      times,
-      series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
-    }),
-    accept: accept
-      ? figure({
-          about: 'Time to answer a send request, a point a minute',
-          counts: 'Milliseconds',
-          kind: 'lines',
-          unit: 'ms',
-          step: 'minute',
-          times,
-          series: (['p50', 'p95', 'p99'] as const).map((name) => ({
-            name,
-            values: moments.map((one) => one.accept?.[name] ?? null),
-          })),
-        })
-      : null,
-  };
 }
 
 /** One lane: its limits with the log of their changes, what holds it, and the mail in it. */

@@ -1,0 +1,92 @@
+/** Rows, sums and charts of the queue's page. Pure. */
+import type { Moment } from '../operator/history.ts';
+import type { ResultOf } from '../operator/operations.ts';
+import { figure } from './chart.ts';
+import { linkTo } from './links.ts';
+import { reasonsOf, type Told } from './waiting.ts';
+
+type Lanes = ResultOf<'queue.lanes'>;
+
+interface LaneRow {
+  name: string;
+  href: string | null;
+  /** On disk and in memory. */
+  waiting: number;
+  due: number;
+  held: number;
+  oldest: string | null;
+  state: Lanes['data'][number];
+  reasons: Told[];
+}
+
+/** A row a lane: those with mail, those at work, and those of which there is something to tell; the fullest first. */
+export function rowsOf({ data, domains }: Lanes): LaneRow[] {
+  const rows = data.map((state): LaneRow => {
+    const { name, source, held } = state;
+    const own = domains.filter(({ lane: one }) => one === name || (source !== null && name === `${one}/${source}`));
+    return {
+      name,
+      href: hrefOf(name),
+      waiting: Math.max(state.waiting, state.waiting_in_all),
+      due: own.reduce((sum, { due }) => sum + due, 0),
+      held,
+      oldest: own.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
+      state,
+      reasons: reasonsOf(state),
+    };
+  });
+  return rows
+    .filter(({ waiting, state, reasons }) => waiting > 0 || state.connections > 0 || reasons.length > 0)
+    .sort((a, b) => b.waiting - a.waiting);
+}
+
+/** What has no mail host has no lane of its own to look at. */
+export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
+
+export const laneLink = (name: string): string => linkTo('/queue/lane', new URLSearchParams({ name }));
+export function sumOf({ data, domains }: Lanes): object {
+  const sum = (value: (one: Lanes['domains'][number]) => number): number =>
+    domains.reduce((total, one) => total + value(one), 0);
+  return {
+    waiting: sum(({ waiting }) => waiting),
+    due: sum(({ due }) => due),
+    held: sum(({ held }) => held),
+    oldest: domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
+    connections: data.reduce((total, { connections }) => total + connections, 0),
+    parked: data.filter(({ parked_until: parked }) => parked !== null).length,
+  };
+}
+
+/** The last hours, a point a minute. */
+const SHOWN_MOMENTS = 240;
+
+export function plotsOf(all: readonly Moment[]): object | null {
+  const moments = all.slice(-SHOWN_MOMENTS);
+  if (moments.length < 2) return null;
+  const times = moments.map(({ at }) => at);
+  const accept = moments.some((one) => one.accept !== null);
+  return {
+    depth: figure({
+      about: 'Recipients that are not finished, a point a minute',
+      counts: 'Recipients waiting',
+      kind: 'lines',
+      step: 'minute',
+      times,
+      series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
+    }),
+    accept: accept
+      ? figure({
+          about: 'Time to answer a send request, a point a minute',
+          counts: 'Milliseconds',
+          kind: 'lines',
+          unit: 'ms',
+          step: 'minute',
+          times,
+          series: (['p50', 'p95', 'p99'] as const).map((name) => ({
+            name,
+            values: moments.map((one) => one.accept?.[name] ?? null),
+          })),
+        })
+      : null,
+  };
+}
