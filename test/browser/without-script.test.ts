@@ -71,7 +71,7 @@ describe('browser: without scripts', function () {
     await button('Add').click();
     await page.locator('h1', { hasText: 'plain.example' }).waitFor();
     await button('Check DNS now').click();
-    await said('DNS was asked');
+    await said('Last check');
   });
 
   it('saves a template, previews and publishes it', async () => {
