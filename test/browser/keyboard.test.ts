@@ -115,4 +115,14 @@ describe('browser: the keyboard', function () {
     await page.getByText('That did not work').waitFor();
     assert.equal(await page.locator('form > #fault').count(), 1, 'forms that stand beside something keep their place');
   });
+
+  it('puts a fault beside the form that was sent, where others have a field of the same name', async () => {
+    await page.goto('/team');
+    await page.locator('td a[href^="/team/"]').first().click();
+    await page.locator('form[action$="/link"] [name=password_now]').fill('not it, sorry');
+    await page.keyboard.press('Enter');
+    await page.getByText('That did not work').waitFor();
+    assert.match(await page.evaluate('document.activeElement.form.action'), /\/link$/);
+    assert.equal(await page.evaluate(`document.activeElement.form.previousElementSibling.id`), 'fault');
+  });
 });

@@ -21,7 +21,12 @@ describe('dashboard: pages and other accounts', () => {
     await app.operator.call('accounts.add', { name: 'Other' });
     const team = await admin.open('/team');
     const other = /name="accounts" value="([^"]+)"(?: checked)?><span>Other/.exec(team.html)?.[1] ?? '';
-    const added = await admin.submit('/team', { email: 'bo@example.net', role: 'member', accounts: other });
+    const added = await admin.submit('/team', {
+      email: 'bo@example.net',
+      role: 'member',
+      accounts: other,
+      password_now: PASSWORD,
+    });
     member = new Browser(app.url);
     const link = new URL(/<pre>([^<]+)<\/pre>/.exec(added.html)?.[1] ?? '').pathname;
     await member.open(link);

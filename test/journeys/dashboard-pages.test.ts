@@ -289,7 +289,7 @@ describe('dashboard: members', () => {
       const team = await admin.open('/team');
       const other = /name="accounts" value="([^"]+)"(?: checked)?><span>Other/.exec(team.html)?.[1] ?? '';
       assert.match(other, /^acc_/, team.html);
-      const added = await admin.submit('/team', { email: 'bo@example.net', role: 'member', accounts: other });
+      const added = await admin.submit('/team', { email: 'bo@example.net', role: 'member', accounts: other, password_now: PASSWORD });
       const link = new URL(/<pre>([^<]+)<\/pre>/.exec(added.html)?.[1] ?? '').pathname;
       const member = new Browser(app.url);
       await member.open(link);
@@ -314,11 +314,11 @@ describe('dashboard: members', () => {
       await admin.open('/team');
       const id = /href="\/team\/(mem_[^"]+)" title="bo@/.exec(admin.last.html)?.[1] ?? '';
       await admin.open(`/team/${id}`);
-      await admin.submit(`/team/${id}/remove`);
+      await admin.submit(`/team/${id}/remove`, { password_now: PASSWORD });
       assert.match((await member.open('/messages')).at, /^\/login/, 'out at once');
       const me = /href="\/team\/(mem_[^"]+)" title="ana@/.exec((await admin.open('/team')).html)?.[1] ?? '';
       await admin.open(`/team/${me}`);
-      assert.equal((await admin.submit(`/team/${me}/remove`)).status, 409, 'the last administrator');
+      assert.equal((await admin.submit(`/team/${me}/remove`, { password_now: PASSWORD })).status, 409, 'the last administrator');
       await admin.open('/developer/actions');
       for (const what of ['team.add', 'team.link', 'team.remove', 'member:ana@example.net']) assert.ok(admin.last.html.includes(what), what);
     } finally {

@@ -215,7 +215,7 @@ describe('dashboard: set-up and sign-in', () => {
     const secret = secretIn(browser.last.html);
     const on = (fields: Record<string, string>) =>
       browser.submit('/profile/second-factor', { offer: browser.field('offer'), code: codeAt(secret, stepOf(app.clock.now())), ...fields }); // prettier-ignore
-    assert.match((await on({})).html, /The current password is wrong/, 'a stolen session cannot switch it on');
+    assert.match((await on({})).html, /Enter your current password as well/, 'a stolen session cannot switch it on');
     assert.deepEqual(secretIn(browser.last.html), secret);
     const shown = await on({ password_now: PASSWORD });
     const codesIn = (html: string): string[] =>

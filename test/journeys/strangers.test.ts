@@ -144,7 +144,7 @@ describe('journey: strangers', () => {
       return `${await signHeaders({ head, bodyHash: relaxedBodyHash(Buffer.from(body)), timestamp: 1, signers: [signer] })}${head}\r\n${mail.slice(end + 4)}`; // prettier-ignore
     }
     const complaint = (id: string, from: string): string =>
-      arf([`X-Message-Id: ${id}`]).replace('From: fbl@provider.test', `From: ${from}`);
+      arf([`X-Message-Id: ${id}`]).replace('From: fbl@provider.test', `From: ${from}\r\nTo: fbl@rp.acme.test`);
 
     for (const [what, from, domain, change, counts] of [
       ['that is signed counts', 'feedback@arf.mail.yahoo.com', 'arf.mail.yahoo.com', (mail: string) => mail, true],

@@ -135,7 +135,7 @@ const withFaults: Scene[] = [
   acted('second-factor-fault', '/profile/second-factor', (page) =>
     fill(page, { code: '000000', password_now: PASSWORD }),
   ),
-  acted('team-fault', '/team', (page) => fill(page, { email: 'nobody' })),
+  acted('team-fault', '/team', (page) => fill(page, { email: 'nobody', password_now: PASSWORD })),
   acted('accounts-fault', '/accounts', (page) => fill(page, { name: ' ' })),
   acted('queue-fault', '/queue', async (page) => {
     await click('main summary:has-text("Hold or pause")')(page);
@@ -154,7 +154,9 @@ const withActs: Scene[] = [
     await click(code('summary:has-text("Revoke")'))(page);
   }),
   acted('webhook-secret', '/webhooks/new', (page) => fill(page, { url: 'https://hooks.acme.test/new' }, 'button.main')),
-  acted('team-link', '/team', (page) => fill(page, { email: `bo.${String(Math.random()).slice(2, 8)}@acme.test` })),
+  acted('team-link', '/team', (page) =>
+    fill(page, { email: `bo.${String(Math.random()).slice(2, 8)}@acme.test`, password_now: PASSWORD }),
+  ),
   acted('suppression-remove', '/suppressions?reason=complaint', click(code('td summary'))),
   acted('stream-pause', '/streams', click(code('td summary'))),
   acted('account-pause', '/accounts', click(code('td summary'))),

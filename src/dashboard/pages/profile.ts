@@ -5,14 +5,14 @@ import { setPassword, setRecoveryCodes, setSecondFactor } from '../../members/me
 import { checkPassword, SHORTEST_PASSWORD } from '../../members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
 import { closeSession, sessionsOf } from '../../members/session-store.ts';
-import { provePassword, signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
+import { signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
 import { base32, otpauthUrl, stepOfCode, TOTP_SECRET_BYTES } from '../../members/totp.ts';
 import type { Rows } from '../../storage/rows.ts';
 import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { passwordContext } from '../password-context.ts';
-import { patience } from './sign-in.ts';
+import { provenPassword } from './proof.ts';
 
 const WHERE = '/profile';
 /** What the secret is sealed for while it travels through the form that switches it on. */
@@ -64,17 +64,6 @@ async function withFault(
     if (error instanceof Problem) return show(deps, visit, error);
     throw error;
   }
-}
-
-/** Throws a Problem where the password is wrong, or was too often. */
-async function provenPassword(deps: DashboardDeps, visit: Visit): Promise<void> {
-  const { member, session, form } = visit;
-  const proof = await provePassword(deps, { member, sessionId: session.id }, form.get('password_now') ?? '', visit);
-  if (proof.kind === 'right') return;
-  const field = 'password_now';
-  if (proof.kind === 'wait')
-    throw new Problem('rate_limited', patience(proof.seconds), { field, retryAfter: proof.seconds });
-  throw new Problem('invalid_field', 'The current password is wrong.', { field });
 }
 
 /** The line among the actions of the account. */

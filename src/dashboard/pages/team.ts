@@ -8,18 +8,38 @@ import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, given, textOf } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import { withPassword } from './proof.ts';
 
 const TEAM = '/team';
 const ACCOUNTS = '/accounts';
 
+/** What a form of a member's page asks for. */
+type MemberAct = 'change' | 'link' | 'remove';
+
 export function teamPages(deps: DashboardDeps): Page[] {
+  const memberForm = (
+    act: MemberAct,
+    run: (deps: DashboardDeps, visit: Visit) => Promise<Shown>,
+  ): ReturnType<typeof withPassword> =>
+    withPassword(
+      deps,
+      (visit, fault) => details(deps, visit, { fault, act }),
+      (visit) => run(deps, visit),
+    );
   return [
     adminGet(TEAM, (visit) => team(deps, visit, null)),
-    adminPost(TEAM, (visit) => add(deps, visit)),
-    adminGet(`${TEAM}/:id`, (visit) => details(deps, visit)),
-    adminPost(`${TEAM}/:id`, (visit) => change(deps, visit)),
-    adminPost(`${TEAM}/:id/link`, async (visit) => linkFor(deps, await memberOf(deps, visit), visit)),
-    adminPost(`${TEAM}/:id/remove`, (visit) => remove(deps, visit)),
+    adminPost(
+      TEAM,
+      withPassword(
+        deps,
+        (visit, fault) => team(deps, visit, fault),
+        (visit) => add(deps, visit),
+      ),
+    ),
+    adminGet(`${TEAM}/:id`, (visit) => details(deps, visit, null)),
+    adminPost(`${TEAM}/:id`, memberForm('change', change)),
+    adminPost(`${TEAM}/:id/link`, memberForm('link', newLink)),
+    adminPost(`${TEAM}/:id/remove`, memberForm('remove', remove)),
     adminGet(ACCOUNTS, (visit) => accounts(deps, visit, null)),
     adminPost(ACCOUNTS, (visit) => addAccount(deps, visit)),
     adminPost(`${ACCOUNTS}/:id/plan`, (visit) => plan(visit)),
@@ -43,20 +63,16 @@ async function team(deps: DashboardDeps, visit: Visit, fault: Problem | null): P
     isWaiting: row.password_hash === null,
     lastSignIn: row.last_sign_in_at,
   }));
-  const choices = visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id }));
+  const ticked = fault === null ? [visit.account.id] : chosen(visit);
+  const choices = visit.accounts.map(({ id, name }) => ({ id, name, on: ticked.includes(id) }));
   return view('team', 'Team', { rows, choices, fault, entered: filledIn(visit.form) }, fault?.status ?? 200);
 }
 
 async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form, actor } = visit;
   const wish = { email: form.get('email') ?? '', isAdmin: form.get('role') === 'admin', accountIds: chosen(visit), passwordHash: null, createdBy: actor }; // prettier-ignore
-  try {
-    const member = await addMember(deps, wish, () => rowsFor(deps, visit, 'team.add'));
-    return await linkFor(deps, member, visit);
-  } catch (error) {
-    if (error instanceof Problem) return team(deps, visit, error);
-    throw error;
-  }
+  const member = await addMember(deps, wish, () => rowsFor(deps, visit, 'team.add'));
+  return await linkFor(deps, member, visit);
 }
 
 /** Ids of accounts that there are, whatever the form says. */
@@ -71,26 +87,38 @@ async function linkFor(deps: DashboardDeps, member: MemberRow, visit: Visit): Pr
   return view('team-link', 'Set-up link', { email: member.email, url, expiresAt }, 201);
 }
 
-async function memberOf(deps: DashboardDeps, { params }: Visit): Promise<MemberRow> {
-  const member = await findMember(deps, params['id'] ?? '');
+async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+  const member = await findMember(deps, visit.params['id'] ?? '');
   if (member === null) throw new Problem('not_found', 'There is no such member.');
-  return member;
+  return await linkFor(deps, member, visit);
 }
 
-async function details(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+/** The page of a member. `failed`: the form on it that was refused, which is shown as it was filled in. */
+async function details(
+  deps: DashboardDeps,
+  visit: Visit,
+  failed: { fault: Problem; act: MemberAct } | null,
+): Promise<Shown> {
   const member = (await listMembers(deps)).find(({ id }) => id === visit.params['id']);
   if (member === undefined) throw new Problem('not_found', 'There is no such member.');
-  return view('team-member', member.email, {
+  const filled =
+    failed?.act === 'change'
+      ? { isAdmin: visit.form.get('role') === 'admin', accountIds: chosen(visit) }
+      : { isAdmin: member.is_admin === 1, accountIds: member.accountIds };
+  const data = {
     id: member.id,
     email: member.email,
-    isAdmin: member.is_admin === 1,
+    isAdmin: filled.isAdmin,
     hasSecondFactor: member.totp_sealed !== null,
     lastSignIn: member.last_sign_in_at,
     madeAt: member.created_at,
     madeBy: member.created_by,
-    choices: visit.accounts.map(({ id, name }) => ({ id, name, on: member.accountIds.includes(id) })),
+    choices: visit.accounts.map(({ id, name }) => ({ id, name, on: filled.accountIds.includes(id) })),
     isMe: member.id === visit.member.id,
-  });
+    fault: failed?.fault ?? null,
+    failed: failed?.act ?? null,
+  };
+  return view('team-member', member.email, data, failed?.fault.status ?? 200);
 }
 
 async function change(deps: DashboardDeps, visit: Visit): Promise<Shown> {

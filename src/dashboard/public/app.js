@@ -79,11 +79,11 @@ document.addEventListener('click', async (event) => {
 function markFault(root = document) {
   const name = root.querySelector('.fault[data-field]')?.dataset.field.split(/[.[]/)[0];
   const named = name === undefined ? [] : all(`main form [name="${CSS.escape(name)}"]:not([type=hidden])`, root);
-  // A row that is folded may have a field of the same name.
-  const field = named.find((one) => one.checkVisibility());
+  const fault = root.querySelector('.fault[data-field]');
+  // Another form, or a row that is folded, may have a field of the same name.
+  const field = named.find((one) => one.form.contains(fault)) ?? named.find((one) => one.checkVisibility());
   if (field === undefined) return;
   // Where the form is far down, what is wrong with it stands beside it.
-  const fault = root.querySelector('.fault[data-field]');
   if (field.form.parentElement.matches('.split')) field.form.prepend(fault);
   else field.form.before(fault);
   field.setAttribute('aria-invalid', 'true');

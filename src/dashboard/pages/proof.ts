@@ -1,0 +1,36 @@
+/** The password again, for forms that a stolen session or a browser left open must not be able to send. */
+import { Problem } from '../../base/problem.ts';
+import { provePassword } from '../../members/sign-in.ts';
+import type { DashboardDeps } from '../deps.ts';
+import type { Shown, Visit } from '../page.ts';
+import { patience } from './sign-in.ts';
+
+/** Throws a Problem where the password is missing or wrong, or was wrong too often in this session. */
+export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise<void> {
+  const { member, session, form } = visit;
+  const field = 'password_now';
+  const password = form.get(field) ?? '';
+  if (password === '') throw new Problem('invalid_field', 'Enter your current password as well.', { field });
+  const proof = await provePassword(deps, { member, sessionId: session.id }, password, visit);
+  if (proof.kind === 'right') return;
+  if (proof.kind === 'wait')
+    throw new Problem('rate_limited', patience(proof.seconds), { field, retryAfter: proof.seconds });
+  throw new Problem('invalid_field', 'The current password is wrong.', { field });
+}
+
+/** A handler that does what it does only with the password; `again` shows the page with what was wrong. */
+export const withPassword =
+  (
+    deps: DashboardDeps,
+    again: (visit: Visit, fault: Problem) => Promise<Shown>,
+    act: (visit: Visit) => Promise<Shown>,
+  ): ((visit: Visit) => Promise<Shown>) =>
+  async (visit) => {
+    try {
+      await provenPassword(deps, visit);
+      return await act(visit);
+    } catch (error) {
+      if (error instanceof Problem) return again(visit, error);
+      throw error;
+    }
+  };

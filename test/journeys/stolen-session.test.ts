@@ -1,0 +1,93 @@
+/** The cookie of a signed-in administrator in other hands: it must not become a login of its own. */
+import assert from 'node:assert/strict';
+import { startTestApp, type TestApp } from '../support/app.ts';
+import { Browser, PASSWORD, signedIn } from '../support/browser.ts';
+
+describe('dashboard: a stolen session of an administrator', () => {
+  let app: TestApp;
+  let thief: Browser;
+  let own = '';
+  let bo = '';
+
+  beforeEach(async () => {
+    app = await startTestApp();
+    const owner = await signedIn(app.url, app.operator);
+    await owner.open('/team');
+    await owner.submit('/team', { email: 'bo@example.net', role: 'member', password_now: PASSWORD });
+    const rows = await app.app.db.fast.all<{ id: string; email: string }>('SELECT id, email FROM members');
+    const idOf = (email: string): string => rows.find((row) => row.email === email)?.id ?? assert.fail(email);
+    own = idOf('ana@example.net');
+    bo = idOf('bo@example.net');
+    thief = new Browser(app.url);
+    for (const [name, value] of owner.cookies) thief.cookies.set(name, value);
+    await thief.open('/team');
+  });
+  afterEach(() => app.stop());
+
+  const forms = (): [string, Record<string, string>][] => [
+    ['/team', { email: 'eve@evil.test', role: 'admin' }],
+    [`/team/${bo}`, { role: 'admin' }],
+    [`/team/${own}/link`, {}],
+    [`/team/${bo}/link`, {}],
+    [`/team/${bo}/remove`, {}],
+  ];
+  const state = async (): Promise<string> => {
+    const tables = ['members', 'memberships', 'setup_links'].map((table) =>
+      app.app.db.fast.all(`SELECT * FROM ${table} ORDER BY 1`),
+    );
+    const acts = app.app.db.fast.all("SELECT endpoint FROM audit WHERE endpoint LIKE 'team.%'");
+    return JSON.stringify(await Promise.all([...tables, acts]));
+  };
+
+  it('makes no administrator, changes no role, creates no set-up link and removes nobody without the password', async () => {
+    const before = await state();
+    for (const [where, fields] of forms()) {
+      const missing = await thief.submit(where, fields);
+      assert.equal(missing.status, 400, where);
+      assert.match(missing.html, /Enter your current password as well/);
+      assert.doesNotMatch(missing.html, /\/setup\//);
+      const wrong = await thief.submit(where, { ...fields, password_now: 'not it, sorry' });
+      assert.equal(wrong.status, 400, where);
+      assert.match(wrong.html, /The current password is wrong/);
+      app.clock.advance(60_000);
+    }
+    assert.equal(await state(), before);
+  });
+
+  it('guesses ten times at the password through the forms of the team, and then not even the right one opens them', async () => {
+    const before = await state();
+    let looked = 0;
+    for (let n = 0; n < 25; n++) {
+      const [where = '', fields] = forms()[n % 5] ?? [];
+      const seen = await thief.submit(where, { ...fields, password_now: `guess ${String(n)}` });
+      if (seen.html.includes('The current password is wrong')) looked++;
+      else assert.match(seen.html, /Too many tries/);
+      app.clock.advance(10_000);
+    }
+    assert.ok(looked <= 10, String(looked));
+    const right = await thief.submit(`/team/${own}/link`, { password_now: PASSWORD });
+    assert.equal(right.status, 429);
+    assert.equal(await state(), before);
+  });
+
+  it('shows a form that was refused as it was filled in, but for the password', async () => {
+    const added = await thief.submit('/team', { email: 'eve@evil.test', role: 'admin', password_now: 'not it, sorry' });
+    assert.match(added.html, /value="eve@evil\.test"/);
+    assert.match(added.html, /value="admin" checked/);
+    const changed = await thief.submit(`/team/${bo}`, { role: 'admin' });
+    assert.match(changed.html, /value="admin" checked/);
+    const removed = await thief.submit(`/team/${bo}/remove`);
+    assert.ok(removed.html.includes(`action="/team/${bo}"`), 'the form above it goes where it went');
+    assert.match(removed.html, /<details class="danger" open>/);
+    assert.doesNotMatch(added.html + changed.html + removed.html, /not it, sorry/);
+  });
+
+  it('does all of it with the password', async () => {
+    for (const [where, fields] of forms()) {
+      const { status } = await thief.submit(where, { ...fields, password_now: PASSWORD });
+      assert.equal(status, where === '/team' || where.endsWith('/link') ? 201 : 200, where);
+    }
+    const rows = await app.app.db.fast.all<{ email: string }>('SELECT email FROM members ORDER BY email');
+    assert.deepEqual(rows, [{ email: 'ana@example.net' }, { email: 'eve@evil.test' }]);
+  });
+});
