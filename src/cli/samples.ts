@@ -23,6 +23,7 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'domains verify': ['posthorn domains verify example.com'],
   'domains dkim': ['posthorn domains dkim rotate example.com'],
   'domains dkim rotate': ['posthorn domains dkim rotate example.com', 'posthorn domains dkim rotate intern.example --at-once'],
+  'domains show': ['posthorn domains show acme.example', 'posthorn domains show acme.example --json'],
   'domains list': ['posthorn domains list', 'posthorn domains list --account Acme --json'],
   'messages list': ['posthorn messages list --status deferred,bounced --limit 20', 'posthorn messages list --to ana@example.net --json'],
   'messages show': ['posthorn messages show msg_01jz...', 'posthorn messages show msg_01jz... --json'],

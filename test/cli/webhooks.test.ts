@@ -51,6 +51,6 @@ describe('posthorn webhooks', () => {
   it('say that there is no such endpoint', async () => {
     const { code, notes } = await posthorn('pause', 'whk_nothing');
     assert.equal(code, 66);
-    assert.match(notes, /no such webhook endpoint \(not_found\)/);
+    assert.match(notes, /no such webhook endpoint\. \(not_found\)/);
   });
 });
