@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
+import { LOOKS, Patience } from '../base/patience.ts';
 import { Problem } from '../base/problem.ts';
 
 export interface BodyLimits {
@@ -197,15 +198,7 @@ const damaged = (error: Error): Problem =>
 
 type Pace = Pick<BodyLimits, 'idleMs' | 'leastPace' | 'wholeMs'>;
 
-/** How often the pace is looked at within `idleMs`. */
-const LOOKS = 6;
-
-/**
- * Rejects when the body is too slow. A body begins with a patience of `idleMs`, which time uses up and bytes give back, at
- * `leastPace` and never beyond `idleMs`. So a short body has all of that time, a link that is slow but as fast as the least
- * pace may go on, and bytes that came quickly at the start buy no time for a trickle at the end. Time in which this process
- * was too busy to look is not counted. One timer a body.
- */
+/** Rejects when the body is too slow, see `Patience`. Time in which this process was too busy to look is not counted. One timer a body. */
 function watchPace(
   clock: Clock,
   request: IncomingMessage,
@@ -213,17 +206,14 @@ function watchPace(
 ): { stalled: Promise<never>; end(): void } {
   const step = Math.min(idleMs / LOOKS, wholeMs ?? Infinity);
   const begun = clock.monotonic();
-  let seen = request.socket.bytesRead;
-  let patience = idleMs;
+  const patience = new Patience({ idleMs, leastPace }, request.socket.bytesRead);
   let timer = { cancel: (): void => undefined };
   const stalled = new Promise<never>((_, reject) => {
     const look = (): void => {
-      const { bytesRead } = request.socket;
-      patience = Math.min(idleMs, patience - step + ((bytesRead - seen) / leastPace) * 1000);
-      seen = bytesRead;
+      const isOver = patience.isOver(step, request.socket.bytesRead);
       if (wholeMs !== null && clock.monotonic() - begun >= wholeMs) {
         reject(new Problem('request_timeout', `The body did not arrive within ${Math.round(wholeMs / 1000)} s.`));
-      } else if (patience <= 0) {
+      } else if (isOver) {
         reject(
           new Problem(
             'request_timeout',

@@ -1,13 +1,16 @@
 /**
  * Connections that have shown neither a key nor a session, counted by network (an IPv4 /24, an IPv6 /64) and in all: a stranger
  * who opens many and says little must not use up descriptors and memory. From the first request with a good key or a session
- * its connection is not counted any more, so that programs may open as many as they need. A trusted proxy brings connections of
+ * its connection is not counted any more, so that programs may open as many as they need. When there is no room for one more,
+ * the network that has most of them gives way, so that a flood from a few networks does not shut out a program that has a key
+ * and has not been able to show it yet. A trusted proxy brings connections of
  * everybody; there each request of a stranger counts, by the address that the proxy names, until it is answered.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { budgets, type UsedUp } from '../base/budgets.ts';
-import { networkOf } from '../base/ip.ts';
+import { Crowds } from '../base/crowds.ts';
+import { networkOf, siteOf } from '../base/ip.ts';
 import { Problem } from '../base/problem.ts';
 import { clientAddress, isWithin, networks } from './client-address.ts';
 
@@ -26,13 +29,22 @@ const usual: NewcomerLimits = {
 /** Whose connection it is, as its socket and the TLS session above it both tell. */
 const nameOf = ({ remoteAddress = '', remotePort = 0 }: Socket): string => `${remoteAddress} ${String(remotePort)}`;
 
+/** One connection of a stranger. */
+interface Newcomer {
+  socket: Socket;
+  /** Requests whose head has arrived and that are not answered yet. */
+  underWay: number;
+  leave: () => void;
+}
+
 export class Newcomers {
   private readonly limits: NewcomerLimits;
   private readonly trusted: ReturnType<typeof networks>;
   private readonly perNetwork = new Map<string, number>();
   private inAll = 0;
-  /** What ends the count of a connection. */
-  private readonly connections = new Map<string, () => void>();
+  /** By the name of the connection. */
+  private readonly connections = new Map<string, Newcomer>();
+  private readonly crowds = new Crowds<Newcomer>();
   /** The same for requests that came through a trusted proxy. */
   private readonly requests = new WeakMap<IncomingMessage, () => void>();
 
@@ -52,23 +64,21 @@ export class Newcomers {
     return this.inAll;
   }
 
-  /** Counts the connections of a server, and closes those that are too many. */
+  /** Counts the connections of a server, and closes those that are too many and those that give way. */
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
       const peer = clientAddress(socket.remoteAddress, undefined, this.trusted);
       if (isWithin(this.trusted, peer)) return;
-      const leave = this.enter(peer);
-      if (leave === null) {
-        // Nothing was read yet, and with TLS nothing could be said.
-        socket.destroy();
-        return;
-      }
-      const name = nameOf(socket);
-      this.connections.set(name, leave);
-      socket.once('close', () => {
-        leave();
-        if (this.connections.get(name) === leave) this.connections.delete(name);
-      });
+      const leave = this.enter(peer, () => this.makeRoom());
+      // Where it may not stay nothing was read yet, and with TLS nothing could be said.
+      if (leave === null) socket.destroy();
+      else this.add(socket, siteOf(peer), leave);
+    });
+    server.on('request', (req, res) => {
+      const newcomer = this.connections.get(nameOf(req.socket));
+      if (newcomer === undefined) return;
+      newcomer.underWay++;
+      res.once('close', () => newcomer.underWay--);
     });
   }
 
@@ -92,19 +102,48 @@ export class Newcomers {
   known(req: IncomingMessage): void {
     this.requests.get(req)?.();
     const name = nameOf(req.socket);
-    this.connections.get(name)?.();
-    this.connections.delete(name);
+    this.connections.get(name)?.leave();
   }
 
-  private enter(ip: string): (() => void) | null {
+  private add(socket: Socket, site: string, uncount: () => void): void {
+    const name = nameOf(socket);
+    const newcomer: Newcomer = {
+      socket,
+      underWay: 0,
+      leave: () => {
+        uncount();
+        this.crowds.remove(site, newcomer);
+        if (this.connections.get(name) === newcomer) this.connections.delete(name);
+      },
+    };
+    this.connections.set(name, newcomer);
+    this.crowds.add(site, newcomer);
+    socket.once('close', newcomer.leave);
+  }
+
+  /**
+   * Closes one connection of the network that has most: the oldest that waits for its next request or the rest of its head, else
+   * the oldest. False where there is none.
+   */
+  private makeRoom(): boolean {
+    const members = this.crowds.largest();
+    const leaving = members.find(({ underWay }) => underWay === 0) ?? members[0];
+    if (leaving === undefined) return false;
+    leaving.leave();
+    leaving.socket.destroy();
+    return true;
+  }
+
+  /** Null where there is no room, and `makeRoom` makes none. */
+  private enter(ip: string, makeRoom: () => boolean = () => false): (() => void) | null {
     const network = networkOf(ip);
     const before = this.perNetwork.get(network) ?? 0;
     const isNetworkFull = before >= this.limits.perNetwork;
-    if (isNetworkFull || this.inAll >= this.limits.inAll) {
-      this.usedUp(isNetworkFull ? 'http_connections_network' : 'http_connections');
-      return null;
-    }
-    this.perNetwork.set(network, before + 1);
+    const isFull = this.inAll >= this.limits.inAll;
+    if (isNetworkFull || isFull) this.usedUp(isNetworkFull ? 'http_connections_network' : 'http_connections');
+    if (isNetworkFull || (isFull && !makeRoom())) return null;
+    // Who gave way may have been of the same network.
+    this.perNetwork.set(network, (this.perNetwork.get(network) ?? 0) + 1);
     this.inAll++;
     let isIn = true;
     return () => {

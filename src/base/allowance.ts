@@ -35,6 +35,14 @@ export class Allowance {
     this.used.set(key, (this.used.get(key) ?? 0) + amount);
   }
 
+  /** Takes back a part of what was spent at `then`, if that was in this window. */
+  giveBack(name: string, amount: number, then: number, now: number): void {
+    this.turn(now);
+    if (Math.floor(then / this.windowMs) !== this.window) return;
+    const key = this.keyOf(name);
+    this.used.set(key, Math.max(0, (this.used.get(key) ?? 0) - amount));
+  }
+
   private keyOf(name: string): string {
     return this.used.has(name) || this.used.size < this.mostNames ? name : SHARED;
   }

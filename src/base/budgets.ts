@@ -42,11 +42,12 @@ const UNREAD = 'test/inbound/unread.test.ts';
 const KEPT = 'test/inbound/kept-reports.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
 const HTTP = 'test/journeys/http-strangers.test.ts';
+const NEWCOMERS = 'test/api/newcomers.test.ts';
 const SIGN_IN = 'test/members/sign-in.test.ts';
 const AGGREGATES = 'test/journeys/aggregate-reports.test.ts';
 
 export const budgets = {
-  mx_connections: { door: 'port 25', bounds: 'connections', per: 'all', most: 500, unit: 'connections', within: null, answer: '421', test: LISTENER },
+  mx_connections: { door: 'port 25', bounds: 'connections', per: 'all', most: 500, unit: 'connections', within: null, answer: 'the oldest of the network that has most hears 421', test: LISTENER },
   mx_connections_network: { door: 'port 25', bounds: 'connections', per: 'network', most: 100, unit: 'connections', within: null, answer: '421', test: LISTENER },
   mx_memory: { door: 'port 25', bounds: 'mail in memory that is still arriving', per: 'all', most: 64 * MIB, unit: 'bytes', within: null, answer: '452', test: LISTENER },
   mx_memory_network: { door: 'port 25', bounds: 'mail in memory that is still arriving', per: 'network', most: 16 * MIB, unit: 'bytes', within: null, answer: '452', test: LISTENER },
@@ -67,8 +68,8 @@ export const budgets = {
   submission_audit_network: { door: 'submission without a key', bounds: 'lines of the audit log', per: 'network', most: 60, unit: 'rows', within: 'minute', answer: 'the refusal is told, and not noted', test: STRANGERS },
   aggregate_rows_domain: { door: 'dmarc@ and tls@', bounds: 'records', per: 'domain', most: 5000, unit: 'rows', within: 'day', answer: 'the report is noted and not counted', test: AGGREGATES },
   aggregate_rows: { door: 'dmarc@ and tls@', bounds: 'records', per: 'all', most: 500_000, unit: 'rows', within: null, answer: 'the oldest go', test: AGGREGATES },
-  http_connections: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'all', most: 10_000, unit: 'connections', within: null, answer: 'the connection is closed', test: HTTP },
-  http_connections_network: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'network', most: 1000, unit: 'connections', within: null, answer: 'the connection is closed', test: HTTP },
+  http_connections: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'all', most: 10_000, unit: 'connections', within: null, answer: 'the oldest of the network that has most is closed', test: NEWCOMERS },
+  http_connections_network: { door: 'HTTP, without a key or a session', bounds: 'connections', per: 'network', most: 1000, unit: 'connections', within: null, answer: 'the connection is closed', test: NEWCOMERS },
   open_form_bytes: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'what a form has', per: 'request', most: 16 * KIB, unit: 'bytes', within: null, answer: '413', test: HTTP },
   open_form_ms: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'time in which a form arrives', per: 'request', most: 10_000, unit: 'ms', within: null, answer: '408', test: HTTP },
   open_form_memory: { door: '`/login`, `/setup/`, `/t/u/`', bounds: 'forms in memory', per: 'all', most: 16 * MIB, unit: 'bytes', within: null, answer: '503', test: HTTP },

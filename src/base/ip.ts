@@ -79,3 +79,9 @@ export function networkOf(address: string): string {
   const ip = inner ?? address;
   return isIPv4(ip) ? `${ip.slice(0, ip.lastIndexOf('.'))}.0/24` : `${addressBucket(ip)}::/64`;
 }
+
+/** What one customer of a provider usually has: the /24 of an IPv4 address, the /48 of any other, which is 65,536 networks of `networkOf`. */
+export function siteOf(address: string): string {
+  const network = networkOf(address);
+  return network.endsWith('::/64') ? `${network.split(':').slice(0, 3).join(':')}::/48` : network;
+}

@@ -7,9 +7,11 @@ import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerSession } from 'smtp-server';
 import { hearAcceptFaults } from '../base/accept-faults.ts';
 import type { Clock, Timer } from '../base/clock.ts';
-import { addressBucket, networkOf } from '../base/ip.ts';
+import { Crowds } from '../base/crowds.ts';
+import { addressBucket, networkOf, siteOf } from '../base/ip.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import type { Log } from '../base/log.ts';
+import { LOOKS, Patience } from '../base/patience.ts';
 import { Tally } from '../base/tally.ts';
 import { Windows } from '../base/windows.ts';
 import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
@@ -42,7 +44,12 @@ export interface Handlers<User> {
   data(session: Session<User>, mail: Buffer, size: number): Promise<string | SmtpRefusal>;
   /** A mail was refused for its size, which the client announced or showed. */
   tooLarge?(session: Session<User>, step: 'MAIL' | 'DATA'): void;
-  /** Somebody was refused because of this limit. */
+  /**
+   * What an accepted recipient proves: a name for the mail of ours that this is an answer to, or null. A session with such a proof
+   * does not have to give way to others, and each proof is good for one session at a time.
+   */
+  proofOf?(address: string): string | null;
+  /** Somebody was refused, or had to give way, because of this limit. */
   overLimit?(limit: LimitName): void;
 }
 
@@ -67,6 +74,7 @@ export interface ListenerOptions {
 }
 
 export interface ListenerLimits {
+  /** When so many are there, the network that has most sessions without a proof or a user gives way to the next. */
   connections: number;
   connectionsPerAddress: number;
   /** Of a /24 or /64. */
@@ -84,6 +92,10 @@ export interface ListenerLimits {
   greetingToMailMs: number;
   commandMs: number;
   dataMs: number;
+  /** How long a mail may fall behind `dataPace`. */
+  dataIdleMs: number;
+  /** Octets of a mail a second. */
+  dataPace: number;
   sessionMs: number;
 }
 
@@ -100,6 +112,8 @@ export const listenerLimits: ListenerLimits = {
   greetingToMailMs: 60_000,
   commandMs: 30_000,
   dataMs: 10 * 60_000,
+  dataIdleMs: 30_000,
+  dataPace: 1024,
   sessionMs: 30 * 60_000,
 };
 
@@ -121,8 +135,11 @@ const WRONG_KEY = 535;
 const SLOW_DOWN_MS = 1000;
 const LONGEST_COMMAND = 4096;
 const CLOSE_MS = 10_000;
-/** Beyond the limit, so that they hear why; smtp-server refuses what comes after these by itself. */
-const CONNECTIONS_TO_REFUSE = 20;
+/**
+ * Connections that smtp-server has not greeted yet, for each that may stay: it waits 100 ms first, and refuses by itself what comes
+ * when these are there too.
+ */
+const UNGREETED = 1;
 
 /** One connection, as we follow it. */
 interface Watch<User> {
@@ -131,11 +148,16 @@ interface Watch<User> {
   network: string;
   errors: number;
   failedSignIns: number;
+  site: string;
   user: User | null;
+  /** See `Handlers.proofOf`. */
+  proof: string | null;
   isReceiving: boolean;
   phase: Timer;
   session: Timer;
   end(code: number, text: string): void;
+  /** Ends the connection and frees what it has, without waiting for the other side to close. */
+  cut(code: number, text: string): void;
 }
 
 const ENHANCED = /^[245]\.\d{1,3}\.\d{1,3} /;
@@ -161,6 +183,8 @@ export function createListener<User>(
   const watches = new Map<string, Watch<User>>();
   const perAddress = new Tally();
   const perNetwork = new Tally();
+  const unproven = new Crowds<string>();
+  const proofs = new Set<string>();
   const arrivals = new Windows();
   let closing = false;
 
@@ -171,7 +195,7 @@ export function createListener<User>(
     banner: 'Posthorn',
     size: options.size,
     maxRecipients: options.maxRecipients,
-    maxClients: limits.connections + CONNECTIONS_TO_REFUSE,
+    maxClients: limits.connections * (1 + UNGREETED),
     maxCommandLength: LONGEST_COMMAND,
     maxAllowedUnauthenticatedCommands: false,
     socketTimeout: limits.idleMs,
@@ -206,7 +230,7 @@ export function createListener<User>(
     },
     onRcptTo({ address, args }, session, callback) {
       const wrong = checkRecipientParameters(parametersOf(args));
-      answer(session, () => (wrong === null ? handlers.recipient(viewOf(session), address) : Promise.resolve(wrong)), callback); // prettier-ignore
+      answer(session, () => (wrong === null ? askRecipient(session, address) : Promise.resolve(wrong)), callback);
     },
     onData(stream, session, callback) {
       void receive(stream, session).then((result) => {
@@ -238,17 +262,20 @@ export function createListener<User>(
     const network = networkOf(ip);
     if (perNetwork.of(network) >= limits.connectionsPerNetwork)
       return over('connectionsPerNetwork', 421, '4.7.0 too many connections at once from your network');
-    if (watches.size >= limits.connections)
+    if (watches.size >= limits.connections && !makeRoom())
       return over('connections', 421, '4.3.2 too many connections: try again later');
+    const site = siteOf(ip);
     perAddress.add(bucket, 1);
     perNetwork.add(network, 1);
     watches.set(session.id, {
       ip,
       bucket,
       network,
+      site,
       errors: 0,
       failedSignIns: 0,
       user: null,
+      proof: null,
       isReceiving: false,
       phase: never,
       session: clock.after(limits.sessionMs, () => endSession(session.id, '4.4.2 the session took too long'), { background: true }), // prettier-ignore
@@ -256,10 +283,27 @@ export function createListener<User>(
         connection.send(code, text);
         connection.close();
       },
+      cut(code, text) {
+        connection.send(code, text);
+        connection.close();
+        connection._socket.destroySoon();
+      },
     });
+    unproven.add(site, session.id);
     wait(session.id, limits.greetingToMailMs);
     if (!options.isSecure && handlers.maySignInClear?.(ip) !== true) session.disabledCommands = ['AUTH'];
     return null;
+  }
+
+  /** Ends the oldest session of the network that has most without a proof. False where every session has one. */
+  function makeRoom(): boolean {
+    const [oldest] = unproven.largest();
+    const watch = oldest === undefined ? undefined : watches.get(oldest);
+    if (oldest === undefined || watch === undefined) return false;
+    handlers.overLimit?.('connections');
+    leave(oldest);
+    watch.cut(421, '4.3.2 too many connections: try again later');
+    return true;
   }
 
   /** Its own replies get a code by their number alone; where ours begins with one, that is the one. */
@@ -288,6 +332,8 @@ export function createListener<User>(
     const watch = watches.get(id);
     if (watch === undefined) return;
     watches.delete(id);
+    unproven.remove(watch.site, id);
+    if (watch.proof !== null) proofs.delete(watch.proof);
     watch.phase.cancel();
     watch.session.cancel();
     perAddress.add(watch.bucket, -1);
@@ -328,6 +374,7 @@ export function createListener<User>(
     if ('user' in result) {
       watch.failedSignIns = 0;
       watch.user = result.user;
+      unproven.remove(watch.site, session.id);
       wait(session.id, limits.greetingToMailMs);
       return result;
     }
@@ -337,6 +384,17 @@ export function createListener<User>(
     await clock.sleep(SLOW_DOWN_MS * Math.min(5, watch.failedSignIns));
     if (watch.failedSignIns >= limits.signIns) endSession(session.id, '4.7.0 too many failed sign-ins');
     return result;
+  }
+
+  async function askRecipient(session: SMTPServerSession, address: string): Promise<SmtpRefusal | null> {
+    const refusal = await handlers.recipient(viewOf(session), address);
+    const proof = refusal === null ? (handlers.proofOf?.(address) ?? null) : null;
+    const watch = watches.get(session.id);
+    if (proof === null || watch?.proof !== null || proofs.has(proof)) return refusal;
+    watch.proof = proof;
+    proofs.add(proof);
+    unproven.remove(watch.site, session.id);
+    return refusal;
   }
 
   function answer(
@@ -359,6 +417,7 @@ export function createListener<User>(
     let kept = 0;
     let full: LimitName | null = null;
     const network = watch?.network ?? '';
+    const pace = watchPace(session.id, () => size);
     try {
       for await (const chunk of stream) {
         size += chunk.length;
@@ -370,6 +429,7 @@ export function createListener<User>(
         kept += part.length;
         held.add(network, part.length);
       }
+      pace.cancel();
       if (full !== null) return over(full, 452, '4.3.1 too much mail at once: try again later');
       if (size > options.size) handlers.tooLarge?.(viewOf(session), 'DATA');
       if (size > options.size) return refuse(552, `5.3.4 the mail is larger than ${String(options.size)} octets`);
@@ -379,11 +439,24 @@ export function createListener<User>(
       log.debug({ event: 'smtp_mail_broken_off', err: error }, 'an SMTP client left in the middle of a mail');
       return refuse(451, '4.4.2 the mail did not arrive whole');
     } finally {
+      pace.cancel();
       held.add(network, -kept);
       if (watch !== undefined) watch.isReceiving = false;
       if (closing) endSession(session.id, '4.3.2 the service is stopping');
       else wait(session.id, limits.greetingToMailMs);
     }
+  }
+
+  /** Ends a session whose mail comes too slowly. Time in which this process was too busy to look is not counted. */
+  function watchPace(id: string, bytes: () => number): Timer {
+    const step = limits.dataIdleMs / LOOKS;
+    const patience = new Patience({ idleMs: limits.dataIdleMs, leastPace: limits.dataPace });
+    const look = (): void => {
+      if (patience.isOver(step, bytes())) watches.get(id)?.cut(421, '4.4.2 the mail came too slowly');
+      else timer = clock.after(step, look, { background: true });
+    };
+    let timer = clock.after(step, look, { background: true });
+    return { cancel: () => timer.cancel() };
   }
 
   /** A bug must not reach the client, nor end the listener. */

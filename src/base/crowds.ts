@@ -1,0 +1,26 @@
+/**
+ * Who is connected and has proven nothing, by network. When there is no room for one more, the network that has most of them
+ * gives way, so that a flood from a few networks ends its own connections and never those of a client that comes alone.
+ */
+export class Crowds<Member> {
+  private readonly networks = new Map<string, Set<Member>>();
+
+  add(network: string, member: Member): void {
+    const members = this.networks.get(network);
+    if (members === undefined) this.networks.set(network, new Set([member]));
+    else members.add(member);
+  }
+
+  remove(network: string, member: Member): void {
+    const members = this.networks.get(network);
+    members?.delete(member);
+    if (members?.size === 0) this.networks.delete(network);
+  }
+
+  /** The members of the network that has most, the oldest first. */
+  largest(): readonly Member[] {
+    let largest: ReadonlySet<Member> = new Set();
+    for (const members of this.networks.values()) if (members.size > largest.size) largest = members;
+    return [...largest];
+  }
+}
