@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { expandIPv6, isPublicAddress } from '../../src/base/ip.ts';
+import { expandIPv6, isPublicAddress, siteOf } from '../../src/base/ip.ts';
 
 const rows: [string, boolean, string][] = [
   ['8.8.8.8', true, 'ordinary'],
@@ -43,4 +43,15 @@ describe('base/ip', () => {
     assert.deepEqual(expandIPv6('1:2:3:4:5:6:7:8'), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert.deepEqual(expandIPv6('::ffff:192.0.2.1'), [0, 0, 0, 0, 0, 0xffff, 0xc000, 0x201]);
   });
+
+  for (const [ip, site] of [
+    ['192.0.2.77', '192.0.2.0/24'],
+    ['::ffff:192.0.2.77', '192.0.2.0/24'],
+    ['2001:db8:1:2::5', '2001:db8:1::/48'],
+    ['2001:db8:1:ffff::5', '2001:db8:1::/48'],
+    ['::2:1:0:0:1', '0:0:0::/48'],
+  ] as const)
+    it(`${ip} is of the site ${site}`, () => {
+      assert.equal(siteOf(ip), site);
+    });
 });
