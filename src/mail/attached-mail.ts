@@ -22,13 +22,23 @@ export const isMailType = (contentType: string): boolean => /^\s*message\/rfc822
 
 /** `boundary` is what all boundaries of the outer mail have in them: the attached one must not. */
 export function attachedMail(contentType: string, content: Buffer, boundary: string): AttachedMail {
+  // What is no mail at all is a file, whatever its sender calls it: its bytes arrive as they are.
+  if (!beginsLikeMail(content)) return asFile(contentType, 'application/octet-stream', content);
   const inner = sevenBitMail(content);
   if (inner !== null && inner.length <= attachedSize(content) && !inner.includes(boundary))
     return { contentType, contentTransferEncoding: '7bit', content: inner };
-  const type = isUtf8(headOf(content)) ? 'message/global' : 'application/octet-stream';
-  const asOther = contentType.replace(/^\s*message\/rfc822/i, type);
-  return { contentType: asOther, contentTransferEncoding: 'base64', content };
+  return asFile(contentType, isUtf8(headOf(content)) ? 'message/global' : 'application/octet-stream', content);
 }
+
+const asFile = (contentType: string, type: string, content: Buffer): AttachedMail => ({
+  contentType: contentType.replace(/^\s*message\/rfc822/i, type),
+  contentTransferEncoding: 'base64',
+  content,
+});
+
+/** A mail begins with a header field, in mailbox files behind a line `From ...`. */
+const beginsLikeMail = (content: Buffer): boolean =>
+  /^(?:>?From [^\r\n]{0,500}\r?\n)?[!-9;-~]{1,76}[ \t]{0,10}:/.test(content.toString('latin1', 0, 1000));
 
 /** Octets that such a mail takes at most. Time is linear. */
 export function attachedSize(content: Buffer): number {

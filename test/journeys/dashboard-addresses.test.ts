@@ -6,7 +6,7 @@ import { startMailServer, type FakeMailServer } from '../support/fake-mail-serve
 import { htmlFaults } from '../support/html.ts';
 
 const WHERE = '/settings/sources';
-const LISTED = '554 5.7.1 Service unavailable; client host blocked using <b>a block list</b>';
+const LISTED = '554 5.7.1 Service unavailable; client host [127.0.0.2] blocked using <b>a block list</b>';
 const SOURCES = [
   { name: 'one', ipv4: '127.0.0.2', ehlo: 'one.posthorn.test', warmUp: true },
   { name: 'two', ipv4: '127.0.0.3', ehlo: 'two.posthorn.test' },
