@@ -11,6 +11,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Caller } from '../keys/caller.ts';
 import { mayManage } from '../keys/grant.ts';
+import { scopeAllows } from '../keys/scopes.ts';
 import type { Answer } from './answer.ts';
 import { KEEP_MS } from '../storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
@@ -116,10 +117,21 @@ export function replayOf(
 /**
  * May this caller have an answer that another key of the account was given? It shows what that key could do: so not where the
  * caller is restricted to other sending domains, and a secret (a new key, that of a webhook) only where the caller may do all
- * that the other key may. `maker` is null where that key is not known any more. Throws a Problem.
+ * that the other key may. Nor where the caller may not send in bulk: with another body under the same key, its own request passed
+ * as a single one. `maker` is null where that key is not known any more. Throws a Problem.
  */
-export function checkRepeat(caller: Caller, maker: Caller | null, isSecret: boolean): void {
+export function checkRepeat(
+  caller: Caller,
+  maker: Caller | null,
+  answer: { isSecret: boolean; isBulk: boolean },
+): void {
   const field = 'Idempotency-Key';
+  if (answer.isBulk && !scopeAllows(caller.scopes, 'campaign'))
+    throw new Problem(
+      'insufficient_scope',
+      'This Idempotency-Key was used for a bulk send, which needs the scope `campaign`. Use a new one.',
+      { field },
+    );
   const isWithin =
     maker !== null && maker.domains.length > 0 && maker.domains.every((domain) => caller.domains.includes(domain));
   if (caller.domains.length > 0 && !isWithin)
@@ -128,7 +140,7 @@ export function checkRepeat(caller: Caller, maker: Caller | null, isSecret: bool
       'This Idempotency-Key was used by an API key that may send from other domains. Use a new one.',
       { field },
     );
-  if (!isSecret) return;
+  if (!answer.isSecret) return;
   if (maker === null)
     throw new Problem(
       'insufficient_scope',

@@ -50,7 +50,11 @@ let emptyHash: string | undefined;
 async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: IdempotencyRow): Promise<void> {
   const { key, route } = exchange;
   if (key.kind === 'known' && row.status < 300 && row.key_id !== null && row.key_id !== use.keyId)
-    checkRepeat(key.caller, await deps.callerById(row.key_id), route?.secretResponse === true);
+    checkRepeat(key.caller, await deps.callerById(row.key_id), {
+      isSecret: route?.secretResponse === true,
+      // The scope depends on the body (`scopeFor`), and that of the first request may have been another.
+      isBulk: route?.scopeFor !== undefined && row.body.startsWith('{"object":"batch"'),
+    });
   const answer = replayOf(use, row, deps.idempotency.onMismatch);
   exchange.replay = answer.headers['Idempotency-Mismatch'] === undefined ? 'same' : 'mismatch';
   exchange.answer = answer;

@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict';
+import { checkRepeat } from '../../src/api/idempotency.ts';
+import type { Caller } from '../../src/keys/caller.ts';
+
+const caller = (scopes: readonly string[]): Caller => ({
+  accountId: 'acc', keyId: 'key', keyName: 'a key', mode: 'live', scopes, domains: [], allowedIps: [], plan: 'unlimited',
+  paused: false, expiresAt: null, revokedAt: null,
+}); // prettier-ignore
+
+describe('the answer of a bulk send, asked for with the body of a single mail under the same Idempotency-Key', () => {
+  const answer = { isSecret: false, isBulk: true };
+
+  it('is refused to a key that may not send in bulk', () => {
+    assert.throws(() => checkRepeat(caller(['send']), caller(['campaign']), answer), { code: 'insufficient_scope' });
+  });
+
+  it('is given to one that may', () => {
+    assert.doesNotThrow(() => checkRepeat(caller(['send', 'campaign']), caller(['campaign']), answer));
+  });
+
+  it('leaves the answers of single mails as they were', () => {
+    assert.doesNotThrow(() => checkRepeat(caller(['send']), caller(['campaign']), { ...answer, isBulk: false }));
+  });
+});
