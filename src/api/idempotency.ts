@@ -123,9 +123,16 @@ export function replayOf(
 export function checkRepeat(
   caller: Caller,
   maker: Caller | null,
-  answer: { isSecret: boolean; isBulk: boolean },
+  answer: { isSecret: boolean; isBulk: boolean; isMismatch?: boolean },
 ): void {
   const field = 'Idempotency-Key';
+  // With the same body the caller knows what it gets; with another it would read the other key's mail.
+  if (answer.isMismatch === true && !scopeAllows(caller.scopes, 'message:read'))
+    throw new Problem(
+      'idempotency_key_reused',
+      'This Idempotency-Key was used by another API key, with another body. Use a new one.',
+      { field },
+    );
   if (answer.isBulk && !scopeAllows(caller.scopes, 'campaign'))
     throw new Problem(
       'insufficient_scope',

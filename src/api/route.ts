@@ -98,8 +98,9 @@ export interface Declaration<Params, Query, Body> {
   /**
    * What it changes. `mail`: messages alone, looked up through `reachOf`, so that a test key has simulated ones only; `nothing`:
    * it only computes. Otherwise what live and test mail share (domains, templates, keys, ...): a test key may not, unless it only reads.
+   * `secret`: it reads what gives power over live mail, so a test key may not even read it.
    */
-  touches?: 'mail' | 'nothing';
+  touches?: 'mail' | 'nothing' | 'secret';
   /** For the endpoint whose scope depends on the body: the scope this one needs, out of those above. */
   scopeFor?: (body: JsonObject) => Scope;
   params?: z.ZodType<Params>;

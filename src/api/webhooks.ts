@@ -350,6 +350,7 @@ function secretRoute(deps: WebhooksDeps): Route {
       description: 'With it the receiver verifies that a call comes from here.',
       tag: 'webhooks',
       scope: ['webhook:secret'],
+      touches: 'secret',
       params,
       responses: { 200: secretAnswer('The secret.') },
     },

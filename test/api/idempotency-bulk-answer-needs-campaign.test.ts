@@ -21,4 +21,11 @@ describe('the answer of a bulk send, asked for with the body of a single mail un
   it('leaves the answers of single mails as they were', () => {
     assert.doesNotThrow(() => checkRepeat(caller(['send']), caller(['campaign']), { ...answer, isBulk: false }));
   });
+
+  it("is refused with another body to a key that may not read messages: it would see the other key's mail", () => {
+    const other = { ...answer, isBulk: false, isMismatch: true };
+    assert.throws(() => checkRepeat(caller(['send']), caller(['send']), other), { code: 'idempotency_key_reused' });
+    assert.doesNotThrow(() => checkRepeat(caller(['send', 'message:read']), caller(['send']), other));
+    assert.doesNotThrow(() => checkRepeat(caller(['send']), caller(['send']), { ...other, isMismatch: false }));
+  });
 });

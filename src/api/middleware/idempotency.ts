@@ -52,6 +52,7 @@ async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: 
   if (key.kind === 'known' && row.status < 300 && row.key_id !== null && row.key_id !== use.keyId)
     checkRepeat(key.caller, await deps.callerById(row.key_id), {
       isSecret: route?.secretResponse === true,
+      isMismatch: row.body_hash !== use.bodyHash(),
       // The scope depends on the body (`scopeFor`), and that of the first request may have been another.
       isBulk: route?.scopeFor !== undefined && row.body.startsWith('{"object":"batch"'),
     });
