@@ -126,13 +126,6 @@ export function checkRepeat(
   answer: { isSecret: boolean; isBulk: boolean; isMismatch?: boolean },
 ): void {
   const field = 'Idempotency-Key';
-  // With the same body the caller knows what it gets; with another it would read the other key's mail.
-  if (answer.isMismatch === true && !scopeAllows(caller.scopes, 'message:read'))
-    throw new Problem(
-      'idempotency_key_reused',
-      'This Idempotency-Key was used by another API key, with another body. Use a new one.',
-      { field },
-    );
   if (answer.isBulk && !scopeAllows(caller.scopes, 'campaign'))
     throw new Problem(
       'insufficient_scope',
@@ -147,7 +140,10 @@ export function checkRepeat(
       'This Idempotency-Key was used by an API key that may send from other domains. Use a new one.',
       { field },
     );
-  if (!answer.isSecret) return;
+  if (!answer.isSecret) {
+    refuseOthersMail(caller, answer, field);
+    return;
+  }
   if (maker === null)
     throw new Problem(
       'insufficient_scope',
@@ -155,6 +151,16 @@ export function checkRepeat(
       { field },
     );
   mayManage(caller, { ...maker, name: maker.keyName }, field);
+}
+
+/** With the same body the caller knows what it gets; with another it would read the other key's mail. */
+function refuseOthersMail(caller: Caller, { isMismatch = false }: { isMismatch?: boolean }, field: string): void {
+  if (!isMismatch || scopeAllows(caller.scopes, 'message:read')) return;
+  throw new Problem(
+    'idempotency_key_reused',
+    'This Idempotency-Key was used by another API key, with another body. Use a new one.',
+    { field },
+  );
 }
 
 const SEALED = 'sealed.v1.';

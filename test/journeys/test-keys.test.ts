@@ -52,6 +52,11 @@ describe('test keys', function () {
     return JSON.stringify(told);
   }
 
+  it('a test key with every scope reads no secret of a webhook endpoint', async () => {
+    const { status, body } = await app.get<Refusal>('/v1/webhooks/whk_any/secret', { key: sandbox });
+    assert.deepEqual([status, body.error.code], [403, 'forbidden_in_test_mode']);
+  });
+
   it('a test key with every scope changes nothing live, by no operation there is', async () => {
     const before = await everything();
     const seen = new Set<string>();
