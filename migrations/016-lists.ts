@@ -33,12 +33,18 @@ const ROWS_AT_ONCE = 2000;
 async function fillWords(knex: Knex): Promise<void> {
   let after = '';
   for (;;) {
-    const rows = (await knex('messages').select('id', 'account_id', 'subject').where('id', '>', after).orderBy('id').limit(ROWS_AT_ONCE)) as { id: string; account_id: string; subject: string }[]; // prettier-ignore
+    const rows = (await knex('messages')
+      .select('id', 'account_id', 'subject')
+      .where('id', '>', after)
+      .orderBy('id')
+      .limit(ROWS_AT_ONCE)) as { id: string; account_id: string; subject: string }[];
     const last = rows.at(-1);
     if (last === undefined) return;
     const words = rows.flatMap(({ id, account_id, subject }) =>
-      [...new Set(subject.toLowerCase().split(/\s+/))].filter((word) => word !== '').map((word) => [account_id, word.slice(0, 64), id]),
-    ); // prettier-ignore
+      [...new Set(subject.toLowerCase().split(/\s+/))]
+        .filter((word) => word !== '')
+        .map((word) => [account_id, word.slice(0, 64), id]),
+    );
     await knex.raw(
       'INSERT OR IGNORE INTO message_words (account_id, word, message_id) SELECT value->>0, value->>1, value->>2 FROM json_each(?)',
       [JSON.stringify(words)],

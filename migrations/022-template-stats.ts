@@ -4,8 +4,38 @@ import type { Knex } from 'knex';
 /** As in events/stats.ts at the time of writing; a migration never changes. */
 const providers: Readonly<Record<string, readonly string[]>> = {
   google: ['gmail.com', 'googlemail.com'],
-  microsoft: ['outlook.com', 'hotmail.com', 'live.com', 'msn.com', 'hotmail.co.uk', 'hotmail.fr', 'hotmail.de', 'hotmail.it', 'hotmail.es', 'outlook.fr', 'outlook.de', 'outlook.es', 'live.fr', 'live.nl', 'live.co.uk'],
-  yahoo: ['yahoo.com', 'ymail.com', 'rocketmail.com', 'aol.com', 'yahoo.co.uk', 'yahoo.fr', 'yahoo.de', 'yahoo.it', 'yahoo.es', 'yahoo.ca', 'yahoo.com.br', 'yahoo.co.in', 'yahoo.in'],
+  microsoft: [
+    'outlook.com',
+    'hotmail.com',
+    'live.com',
+    'msn.com',
+    'hotmail.co.uk',
+    'hotmail.fr',
+    'hotmail.de',
+    'hotmail.it',
+    'hotmail.es',
+    'outlook.fr',
+    'outlook.de',
+    'outlook.es',
+    'live.fr',
+    'live.nl',
+    'live.co.uk',
+  ],
+  yahoo: [
+    'yahoo.com',
+    'ymail.com',
+    'rocketmail.com',
+    'aol.com',
+    'yahoo.co.uk',
+    'yahoo.fr',
+    'yahoo.de',
+    'yahoo.it',
+    'yahoo.es',
+    'yahoo.ca',
+    'yahoo.com.br',
+    'yahoo.co.in',
+    'yahoo.in',
+  ],
   yahoo_japan: ['yahoo.co.jp'],
   apple: ['icloud.com', 'me.com', 'mac.com'],
   gmx: ['gmx.de', 'gmx.net', 'gmx.at', 'gmx.ch', 'gmx.com', 'web.de', 'mail.com'],
@@ -21,18 +51,22 @@ const providers: Readonly<Record<string, readonly string[]>> = {
   libero: ['libero.it', 'virgilio.it', 'iol.it'],
   zoho: ['zoho.com', 'zohomail.com'],
   fastmail: ['fastmail.com', 'fastmail.fm'],
-}; // prettier-ignore
+};
 
 /** What counts an event under each name. */
 const counted: readonly (readonly [type: string, condition: string])[] = [
-  ...['sent', 'delivered', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'unsubscribed'].map((type) => [type, `e.type = '${type}'`] as const),
-  ...['hard', 'soft', 'block'].map((kind) => [`bounced_${kind}`, `e.type = 'bounced' AND e.detail_json->>'class' = '${kind}'`] as const),
+  ...['sent', 'delivered', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'unsubscribed'].map(
+    (type) => [type, `e.type = '${type}'`] as const,
+  ),
+  ...['hard', 'soft', 'block'].map(
+    (kind) => [`bounced_${kind}`, `e.type = 'bounced' AND e.detail_json->>'class' = '${kind}'`] as const,
+  ),
   ...['opened', 'clicked'].flatMap((type) => [
     [type, `e.type = '${type}' AND e.machine = 0`] as const,
     [`unique_${type}`, `e.type = '${type}' AND e.machine = 0 AND e.detail_json->>'first' = 1`] as const,
     [`machine_${type}`, `e.type = '${type}' AND e.machine = 1`] as const,
   ]),
-]; // prettier-ignore
+];
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;

@@ -41,7 +41,10 @@ async function sums(knex: Knex): Promise<void> {
   await knex.raw('CREATE INDEX event_sums_due ON event_sums (account_id, span, test, at) WHERE stream_json IS NULL');
   const newest = `(SELECT at FROM event_sums WHERE account_id = new.account_id AND span = new.span AND test = new.test ORDER BY at DESC LIMIT 1)`;
   // Every event counts in a row without a tag, so that these rows speak for all of its hour or day.
-  for (const [name, event] of [['added', 'INSERT'], ['counted', 'UPDATE']] as const)
+  for (const [name, event] of [
+    ['added', 'INSERT'],
+    ['counted', 'UPDATE'],
+  ] as const)
     await knex.raw(`CREATE TRIGGER event_sums_${name} AFTER ${event} ON event_counts
       WHEN new.tag = '' AND new.span IN ('hour', 'day') AND new.at <= ${newest}
       BEGIN
@@ -54,4 +57,4 @@ async function sums(knex: Knex): Promise<void> {
     BEGIN
       DELETE FROM event_sums WHERE account_id = old.account_id AND span = old.span AND test = old.test AND at = old.at;
     END`);
-} // prettier-ignore
+}

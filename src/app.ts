@@ -94,7 +94,16 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   const delivery = await buildDelivery(ground);
   const { mta, holds, tlsTally } = delivery;
   const notices = accountNotices(ground);
-  const webhooks = createWebhooks({ db, clock, keyring, log, fetch, bells, random, notice: disabledNotice(notices, config) }); // prettier-ignore
+  const webhooks = createWebhooks({
+    db,
+    clock,
+    keyring,
+    log,
+    fetch,
+    bells,
+    random,
+    notice: disabledNotice(notices, config),
+  });
   const metrics = buildMetrics(ground, mta);
   const accountWindows = new Windows();
   const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
@@ -124,16 +133,37 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     },
   });
   const dashboard = createDashboard({
-    db, clock, log, keyring, operator, config, version, history,
-    routes: api.routes, passwords: createPasswords(usedUp), audit: ground.auditLog, held, newcomers, usedUp,
+    db,
+    clock,
+    log,
+    keyring,
+    operator,
+    config,
+    version,
+    history,
+    routes: api.routes,
+    passwords: createPasswords(usedUp),
+    audit: ground.auditLog,
+    held,
+    newcomers,
+    usedUp,
     devices: createKnownDevices(keyring.derive('known devices')),
-  }); // prettier-ignore
+  });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
   const housekeeping = buildHousekeeping(ground, accept, tlsTally, notices);
 
   const running: Running = {
-    api, dashboard, apart: null, control: null, metrics: null, mta, tlsTally, inbound, webhooks, housekeeping,
+    api,
+    dashboard,
+    apart: null,
+    control: null,
+    metrics: null,
+    mta,
+    tlsTally,
+    inbound,
+    webhooks,
+    housekeeping,
     certificateWatch: watchCertificate({
       clock,
       log,
@@ -143,7 +173,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
         inbound.setCertificate(renewed);
       },
     }),
-  }; // prettier-ignore
+  };
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');

@@ -93,9 +93,23 @@ describe('app: settings read again', () => {
     });
     const shown = (): Promise<string> =>
       new Promise((resolve, reject) => {
-        const request = https.get(`${app.url}/healthz`, { agent: false, ca: testCa, checkServerIdentity: (_, { valid_to }) => { resolve(valid_to); return undefined; } }, (response) => response.resume());
-        request.on('error', (error: NodeJS.ErrnoException) => { if (error.code === 'CERT_HAS_EXPIRED') resolve('expired'); else reject(error); });
-      }); // prettier-ignore
+        const request = https.get(
+          `${app.url}/healthz`,
+          {
+            agent: false,
+            ca: testCa,
+            checkServerIdentity: (_, { valid_to }) => {
+              resolve(valid_to);
+              return undefined;
+            },
+          },
+          (response) => response.resume(),
+        );
+        request.on('error', (error: NodeJS.ErrnoException) => {
+          if (error.code === 'CERT_HAS_EXPIRED') resolve('expired');
+          else reject(error);
+        });
+      });
     assert.match(app.url, /^https:/);
     assert.match(await shown(), / 2126 /);
     const next = configFor(folder, 25, { ...settings, log: { level: 'debug' } });

@@ -61,10 +61,13 @@ describe('docs/security.md', () => {
       const word = { met: 'are met', 'not met': 'are not', 'does not apply': 'do not apply' }[state] ?? '';
       assert.ok(page.includes(`${String(count)} ${word}`), `${state}: ${String(count)}`);
     }
-  }); // prettier-ignore
+  });
   it('names a test or a page for each that is met', () => {
     const bare = rows.filter(([, , state, , shown = '']) => state === 'met' && !/`test\/|\]\(/.test(shown));
-    assert.deepEqual(bare.map(([, numbers]) => numbers), []); // prettier-ignore
+    assert.deepEqual(
+      bare.map(([, numbers]) => numbers),
+      [],
+    );
   });
   for (const file of new Set([...page.matchAll(/`(test\/[\w./-]+)`/g)].map(([, name = '']) => name)))
     it(`names ${file}, which is there`, () => {
@@ -270,7 +273,9 @@ describe('commands in the documents', () => {
         });
       }
       it('sends mail that arrives, where it sends to example.net', async () => {
-        const expected = blocks.filter(({ text, comment }) => text.includes('ana@example.net') && comment?.startsWith('not run') !== true).length; // prettier-ignore
+        const expected = blocks.filter(
+          ({ text, comment }) => text.includes('ana@example.net') && comment?.startsWith('not run') !== true,
+        ).length;
         if (expected > 0) await reader.mailHost.reached('message', expected);
       });
     });

@@ -61,7 +61,11 @@ describe('docs/samples.md', function () {
   it('has ten tasks, each in every language', () => {
     assert.equal(tasks.length, 10);
     for (const task of tasks)
-      assert.deepEqual(blocks.filter(({ heading }) => heading === task).map(({ language }) => language), Object.keys(languages), task); // prettier-ignore
+      assert.deepEqual(
+        blocks.filter(({ heading }) => heading === task).map(({ language }) => language),
+        Object.keys(languages),
+        task,
+      );
   });
 
   for (const task of tasks) {

@@ -41,7 +41,11 @@ export function createQuotas({ db, clock }: { db: Pick<Database, 'fast'>; clock:
     if (known !== undefined) return known;
     const loading = readCount(db, accountId, day);
     counts.set(accountId, loading);
-    if (counts.size > MOST_ACCOUNTS) for (const oldest of counts.keys()) { counts.delete(oldest); break; } // prettier-ignore
+    if (counts.size > MOST_ACCOUNTS)
+      for (const oldest of counts.keys()) {
+        counts.delete(oldest);
+        break;
+      }
     loading.catch(() => {
       if (counts.get(accountId) === loading) counts.delete(accountId);
     });

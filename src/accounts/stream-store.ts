@@ -81,8 +81,16 @@ export async function addStream(deps: StreamDeps, wish: NewStream, together = no
   const { accountId, slug, name, type, pool = DEFAULT_POOL, priority = type === 'broadcast' ? 1 : 0 } = wish;
   const now = deps.clock.now();
   const row: StreamRow = {
-    id: newId('str', now), account_id: accountId, slug, name, type, pool, priority, created_at: now, paused: 0,
-  }; // prettier-ignore
+    id: newId('str', now),
+    account_id: accountId,
+    slug,
+    name,
+    type,
+    pool,
+    priority,
+    created_at: now,
+    paused: 0,
+  };
   await deps.db.commit.transact(async (tx) => {
     const there = await tx.all<{ slug: string }>('SELECT slug FROM streams WHERE account_id = ?', [accountId]);
     if (there.some((other) => other.slug === slug))

@@ -56,14 +56,21 @@ export function headerList(common: Common, answer: Answer, extra: readonly strin
   const { rate } = common;
   const window = String(Math.max(0, rate.reset - Math.floor(common.at / 1000)));
   const list = [
-    'X-Request-Id', common.requestId,
-    'X-RateLimit-Limit', String(rate.limit),
-    'X-RateLimit-Remaining', String(rate.remaining),
-    'X-RateLimit-Reset', String(rate.reset),
-    'RateLimit-Policy', `"default";q=${rate.limit};w=60`,
-    'RateLimit', `"default";r=${rate.remaining};t=${window}`,
-    'X-Content-Type-Options', 'nosniff',
-  ]; // prettier-ignore
+    'X-Request-Id',
+    common.requestId,
+    'X-RateLimit-Limit',
+    String(rate.limit),
+    'X-RateLimit-Remaining',
+    String(rate.remaining),
+    'X-RateLimit-Reset',
+    String(rate.reset),
+    'RateLimit-Policy',
+    `"default";q=${rate.limit};w=60`,
+    'RateLimit',
+    `"default";r=${rate.remaining};t=${window}`,
+    'X-Content-Type-Options',
+    'nosniff',
+  ];
   if (answer.headers['Cache-Control'] === undefined) list.push('Cache-Control', 'no-store');
   for (const name in answer.headers) list.push(name, answer.headers[name] ?? '');
   list.push(...extra);
@@ -75,9 +82,13 @@ export function deprecationHeaders(deprecated: Deprecation): string[] {
   const { since, sunset, successor, notice } = deprecated;
   const end = new Date(sunset).toUTCString();
   return [
-    'Deprecation', `@${Date.parse(since) / 1000}`,
-    'Sunset', end,
-    'Link', `<${notice}>; rel="deprecation"; type="text/html", <${successor}>; rel="successor-version"`,
-    'Warning', `299 - "This endpoint is deprecated and ends on ${end}: use ${successor}"`,
-  ]; // prettier-ignore
+    'Deprecation',
+    `@${Date.parse(since) / 1000}`,
+    'Sunset',
+    end,
+    'Link',
+    `<${notice}>; rel="deprecation"; type="text/html", <${successor}>; rel="successor-version"`,
+    'Warning',
+    `299 - "This endpoint is deprecated and ends on ${end}: use ${successor}"`,
+  ];
 }

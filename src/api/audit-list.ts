@@ -42,10 +42,22 @@ const AuditEntry = z
   .meta({ id: 'AuditEntry', description: 'One use of a key.' });
 
 const sample: z.output<typeof AuditEntry> = {
-  object: 'audit_entry', id: 'aud_01jz5w8q3hf2m9d4x6k7c1b0na', at: '2026-01-31T09:30:02.481Z', key_id: 'key_01jz5w8q3hf2m9d4x6k7c1b0na',
-  actor: 'key:shop', ip: '203.0.113.9', method: 'POST', endpoint: '/v1/messages', status: 202, result: 'ok', error_code: null,
-  request_id: 'req_01jz5w8q3hf2m9d4x6k7c1b0na', ms: 4, idempotency_replayed: false, user_agent: 'curl/8.5.0',
-}; // prettier-ignore
+  object: 'audit_entry',
+  id: 'aud_01jz5w8q3hf2m9d4x6k7c1b0na',
+  at: '2026-01-31T09:30:02.481Z',
+  key_id: 'key_01jz5w8q3hf2m9d4x6k7c1b0na',
+  actor: 'key:shop',
+  ip: '203.0.113.9',
+  method: 'POST',
+  endpoint: '/v1/messages',
+  status: 202,
+  result: 'ok',
+  error_code: null,
+  request_id: 'req_01jz5w8q3hf2m9d4x6k7c1b0na',
+  ms: 4,
+  idempotency_replayed: false,
+  user_agent: 'curl/8.5.0',
+};
 
 const listQuery = z.strictObject({
   ...pageParameters(),

@@ -86,8 +86,13 @@ function write(deps: Deps, socket: Duplex, problem: Problem): void {
   const rate = deps.count(socket instanceof Socket ? socket.remoteAddress : undefined);
   const { body } = answer;
   const headers = headerList({ requestId, rate, at }, answer, [
-    'Content-Length', String(Buffer.byteLength(body)), 'Connection', 'close', 'Date', new Date(at).toUTCString(),
-  ]); // prettier-ignore
+    'Content-Length',
+    String(Buffer.byteLength(body)),
+    'Connection',
+    'close',
+    'Date',
+    new Date(at).toUTCString(),
+  ]);
   const lines = [`HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}`];
   for (let at = 0; at < headers.length; at += 2) lines.push(`${headers[at] ?? ''}: ${headers[at + 1] ?? ''}`);
   // What the peer still sends is read and forgotten: closing over unread bytes would reset the connection and lose the answer.

@@ -50,7 +50,10 @@ function canonical(text: string): string | null {
   if (isIP(bare) !== 6) return null;
   const groups = expandIPv6(bare);
   if (groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff) {
-    return groups.slice(6).flatMap((group) => [group >> 8, group & 255]).join('.'); // prettier-ignore
+    return groups
+      .slice(6)
+      .flatMap((group) => [group >> 8, group & 255])
+      .join('.');
   }
   return new SocketAddress({ address: bare, family: 'ipv6' }).address;
 }

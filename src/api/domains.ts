@@ -105,17 +105,44 @@ export const Domain = z
   .meta({ id: 'Domain', description: 'A sending domain and the DNS records it needs.' });
 
 const sample: DomainRecord = {
-  object: 'domain', id: 'dom_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'acme.example', status: 'verified', taken: false,
+  object: 'domain',
+  id: 'dom_01jz5w8q3hf2m9d4x6k7c1b0na',
+  name: 'acme.example',
+  status: 'verified',
+  taken: false,
   records: [
-    { purpose: 'return_path', type: 'MX', host: 'rp.acme.example', value: '10 mail.posthorn.example', required: true, status: 'ok', found: '10 mail.posthorn.example', checked_at: '2026-01-31T09:30:02.481Z' },
-    { purpose: 'spf', type: 'TXT', host: 'rp.acme.example', value: 'v=spf1 a:mail.posthorn.example ~all', required: true, status: 'ok', found: 'v=spf1 a:mail.posthorn.example ~all', checked_at: '2026-01-31T09:30:02.481Z' },
+    {
+      purpose: 'return_path',
+      type: 'MX',
+      host: 'rp.acme.example',
+      value: '10 mail.posthorn.example',
+      required: true,
+      status: 'ok',
+      found: '10 mail.posthorn.example',
+      checked_at: '2026-01-31T09:30:02.481Z',
+    },
+    {
+      purpose: 'spf',
+      type: 'TXT',
+      host: 'rp.acme.example',
+      value: 'v=spf1 a:mail.posthorn.example ~all',
+      required: true,
+      status: 'ok',
+      found: 'v=spf1 a:mail.posthorn.example ~all',
+      checked_at: '2026-01-31T09:30:02.481Z',
+    },
   ],
   trusted: false,
   dkim: [{ selector: 'ph202601r', algorithm: 'rsa-sha256', state: 'active' }],
-  return_path: 'rp.acme.example', track_opens: null, track_clicks: null,
-  created_at: '2026-01-30T08:00:00.000Z', verified_at: '2026-01-31T09:30:02.481Z',
-  checked_at: '2026-01-31T09:30:02.481Z', failing_since: null, refused_at: null,
-}; // prettier-ignore
+  return_path: 'rp.acme.example',
+  track_opens: null,
+  track_clicks: null,
+  created_at: '2026-01-30T08:00:00.000Z',
+  verified_at: '2026-01-31T09:30:02.481Z',
+  checked_at: '2026-01-31T09:30:02.481Z',
+  failing_since: null,
+  refused_at: null,
+};
 const answer = (description: string) => ({
   description,
   schema: Domain,
@@ -234,7 +261,13 @@ function addRoute(deps: DomainsDeps): Route {
         body: recordOf(deps, domain),
         headers: { Location: `${PATH}/${domain.row.id}` },
       });
-      const wish = { accountId: call.caller.accountId, name, trackOpens, trackClicks, ...(returnPath === undefined ? {} : { returnPath }) }; // prettier-ignore
+      const wish = {
+        accountId: call.caller.accountId,
+        name,
+        trackOpens,
+        trackClicks,
+        ...(returnPath === undefined ? {} : { returnPath }),
+      };
       return replyOf(await addDomain(telling(deps), wish, withAnswer(call, replyOf)));
     },
   );

@@ -57,7 +57,12 @@ const NewKeyAnswer = z
   .meta({ id: 'CreatedKey', description: 'A new API key with its secret.' });
 
 const name = () => z.string().min(1).max(100).describe('For people.');
-const scopes = () => z.array(z.enum(scopeNames as [string, ...string[]])).min(1).max(scopeNames.length).describe('What it may do.'); // prettier-ignore
+const scopes = () =>
+  z
+    .array(z.enum(scopeNames as [string, ...string[]]))
+    .min(1)
+    .max(scopeNames.length)
+    .describe('What it may do.');
 const domains = () => z.array(z.string().max(253)).max(100).describe('Sending domains it is restricted to.');
 const allowedIps = () =>
   z.array(z.string().max(49)).max(100).describe('Addresses and CIDR ranges it may be used from.');
@@ -66,10 +71,23 @@ const params = z.object({ id: z.string().max(64).describe('Id of the key.') });
 type Params = z.output<typeof params>;
 
 const sample = {
-  object: 'key', id: 'key_01jz5w8q3hf2m9d4x6k7c1b0na', name: 'shop', mode: 'live', prefix: 'ak_live_4fGh7Jk2', scopes: ['send'], domains: ['acme.example'],
-  allowed_ips: ['203.0.113.0/24'], expires_at: null, last_used_at: '2026-01-31T09:30:02.481Z', last_used_ip: '203.0.113.9', last_used_endpoint: 'POST /v1/messages', requests_24h: 1204,
-  created_at: '2026-01-30T08:00:00.000Z', created_by: 'key:admin', revoked_at: null,
-}; // prettier-ignore
+  object: 'key',
+  id: 'key_01jz5w8q3hf2m9d4x6k7c1b0na',
+  name: 'shop',
+  mode: 'live',
+  prefix: 'ak_live_4fGh7Jk2',
+  scopes: ['send'],
+  domains: ['acme.example'],
+  allowed_ips: ['203.0.113.0/24'],
+  expires_at: null,
+  last_used_at: '2026-01-31T09:30:02.481Z',
+  last_used_ip: '203.0.113.9',
+  last_used_endpoint: 'POST /v1/messages',
+  requests_24h: 1204,
+  created_at: '2026-01-30T08:00:00.000Z',
+  created_by: 'key:admin',
+  revoked_at: null,
+};
 const answer = (description: string) => ({
   description,
   schema: Key,
@@ -133,7 +151,12 @@ function createRoute(deps: KeysDeps): Route {
           mode: z.enum(['live', 'test']).optional().describe('That of the asking key where not given.'),
           domains: domains().optional(),
           allowed_ips: allowedIps().optional(),
-          ttl: z.int().min(1).max(LONGEST_TTL_S).optional().describe('Lifetime in seconds. Not together with `expires_at`.'),
+          ttl: z
+            .int()
+            .min(1)
+            .max(LONGEST_TTL_S)
+            .optional()
+            .describe('Lifetime in seconds. Not together with `expires_at`.'),
           expires_at: timeMember().optional().describe('When it ends; never where not given.'),
           replaces: z.string().max(64).optional().describe('Id of the key it takes the place of.'),
           revoke_after: z
@@ -155,9 +178,20 @@ function createRoute(deps: KeysDeps): Route {
           examples: { key: { summary: 'A new key', value: { ...sample, key: 'ak_live_4fGh7Jk2_…' } } },
         },
       },
-      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'mutually_exclusive_fields', 'domain_not_allowed', 'not_found', 'invalid_state'],
+      problems: [
+        'missing_field',
+        'unknown_field',
+        'invalid_type',
+        'invalid_field',
+        'field_too_long',
+        'too_many_items',
+        'mutually_exclusive_fields',
+        'domain_not_allowed',
+        'not_found',
+        'invalid_state',
+      ],
       secretResponse: true,
-    }, // prettier-ignore
+    },
     async (call) => {
       const { caller, now, body, ip } = call;
       const expiresAt = endOf(body, now);
@@ -269,7 +303,11 @@ function changeRoute(deps: KeysDeps): Route {
       ],
     },
     async (call) => {
-      const { caller, body, params: { id } } = call; // prettier-ignore
+      const {
+        caller,
+        body,
+        params: { id },
+      } = call;
       const row = await findKey(deps, refOf(call));
       if (row.revoked_at !== null && row.revoked_at <= call.now)
         throw new Problem('invalid_state', 'The key was revoked and stays so. Create a new key.');

@@ -132,8 +132,18 @@ const Why = z
 const whySample: z.output<typeof Why> = {
   object: 'why',
   message_id: samples.accepted.id,
-  recipients: [{ email: 'ana@example.net', status: 'deferred', reason: 'waiting_for_retry', message: 'It waits for attempt 2. The last answer to it was: 451 4.3.2 try again later', since: null, until: '2026-01-31T09:35:02.481Z', set_by: 'receiver' }],
-}; // prettier-ignore
+  recipients: [
+    {
+      email: 'ana@example.net',
+      status: 'deferred',
+      reason: 'waiting_for_retry',
+      message: 'It waits for attempt 2. The last answer to it was: 451 4.3.2 try again later',
+      since: null,
+      until: '2026-01-31T09:35:02.481Z',
+      set_by: 'receiver',
+    },
+  ],
+};
 
 function whyRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -187,8 +197,16 @@ const contentSample: z.output<typeof Content> = {
   message_id: samples.accepted.id,
   html: '<p>Thank you.</p>',
   text: 'Thank you.',
-  attachments: [{ filename: 'invoice.pdf', content_type: 'application/pdf', content_id: null, disposition: 'attachment', size: 48_213 }],
-}; // prettier-ignore
+  attachments: [
+    {
+      filename: 'invoice.pdf',
+      content_type: 'application/pdf',
+      content_id: null,
+      disposition: 'attachment',
+      size: 48_213,
+    },
+  ],
+};
 
 function contentRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -209,8 +227,20 @@ function contentRoute(deps: MessageActionsDeps): Route {
       const row = await known(deps, caller, id);
       const content = await contentOf(deps.db.read, row.content_id);
       const files = await attachmentsOf(deps.db.read, row.content_id);
-      const attachments = files.map(({ filename, content_type, cid, disposition, bytes }) => ({ filename, content_type, content_id: cid, disposition, size: bytes.length })); // prettier-ignore
-      const body = { object: 'content', message_id: row.id, html: content?.html ?? null, text: content?.text ?? null, attachments }; // prettier-ignore
+      const attachments = files.map(({ filename, content_type, cid, disposition, bytes }) => ({
+        filename,
+        content_type,
+        content_id: cid,
+        disposition,
+        size: bytes.length,
+      }));
+      const body = {
+        object: 'content',
+        message_id: row.id,
+        html: content?.html ?? null,
+        text: content?.text ?? null,
+        attachments,
+      };
       return { status: 200, body };
     },
   );
@@ -296,13 +326,29 @@ function resendRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/resend`,
       operationId: 'resendMessage',
       summary: 'Send it again',
-      description: 'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
+      description:
+        'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP leaves as it came, with a Date and a Message-ID of its own. A key without `message:read` sends again what it sent itself.',
       tag: 'messages',
       scope: ['send'],
       touches: 'mail',
       params,
-      responses: { 202: { description: 'The new message.', schema: Message, headers: { Location: 'Path of the new message.' }, examples: exampleOf('The new message', samples.accepted) } },
-      problems: ['invalid_state', 'domain_not_verified', 'domain_not_allowed', 'sending_paused', 'recipient_suppressed', 'unknown_stream', 'quota_exceeded'],
+      responses: {
+        202: {
+          description: 'The new message.',
+          schema: Message,
+          headers: { Location: 'Path of the new message.' },
+          examples: exampleOf('The new message', samples.accepted),
+        },
+      },
+      problems: [
+        'invalid_state',
+        'domain_not_verified',
+        'domain_not_allowed',
+        'sending_paused',
+        'recipient_suppressed',
+        'unknown_stream',
+        'quota_exceeded',
+      ],
     },
     async (call) => {
       const row = await known(deps, call.caller, call.params.id);
@@ -317,7 +363,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       if (sent.reply === null) throw new Error('the mail was accepted without an answer');
       return sent.reply;
     },
-  ); // prettier-ignore
+  );
 }
 
 const BatchStatus = z

@@ -48,8 +48,15 @@ const ReportList = z
   .meta({ id: 'ReportList', description: 'Mails that came back, oldest first.' });
 
 const reportSample: z.output<typeof Report> = {
-  object: 'report', id: 'rep_01jz5w8q3hf2m9d4x6k7c1b0na', kind: 'bounce', received_at: '2026-01-31T09:32:10.004Z', recipient: 'ana@example.net', sender: '', size: 4211, verified: true,
-}; // prettier-ignore
+  object: 'report',
+  id: 'rep_01jz5w8q3hf2m9d4x6k7c1b0na',
+  kind: 'bounce',
+  received_at: '2026-01-31T09:32:10.004Z',
+  recipient: 'ana@example.net',
+  sender: '',
+  size: 4211,
+  verified: true,
+};
 
 export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
   return [listRoute(deps), rawRoute(deps)];

@@ -22,7 +22,7 @@ function weighted(header: string): Weighted[] {
  * `Accept: text/html` by habit get their JSON.
  */
 export function forbids(accept: string | undefined, types: readonly string[]): boolean {
-  if (accept === undefined || !accept.includes('q=0') && !accept.includes('Q=0')) return false; // prettier-ignore
+  if (accept === undefined || (!accept.includes('q=0') && !accept.includes('Q=0'))) return false;
   const ranges = weighted(accept);
   return types.every((type) => weightOf(ranges, type) === 0);
 }
@@ -63,7 +63,8 @@ export type Encoding = 'br' | 'gzip';
 export function encodingFor(acceptEncoding: string | undefined): Encoding | null {
   if (acceptEncoding === undefined) return null;
   const offers = weighted(acceptEncoding);
-  const weight = (name: string): number => (offers.find((offer) => offer.name === name) ?? offers.find((offer) => offer.name === '*'))?.weight ?? 0; // prettier-ignore
+  const weight = (name: string): number =>
+    (offers.find((offer) => offer.name === name) ?? offers.find((offer) => offer.name === '*'))?.weight ?? 0;
   const br = weight('br');
   const gzip = weight('gzip');
   if (br <= 0 && gzip <= 0) return null;

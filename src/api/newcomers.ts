@@ -84,7 +84,11 @@ export class Newcomers {
 
   /** Counts a request that a trusted proxy brings. Throws `rate_limited` where its network has too many under way. */
   request(req: IncomingMessage, res: ServerResponse): void {
-    if (this.requests.has(req) || !isWithin(this.trusted, clientAddress(req.socket.remoteAddress, undefined, this.trusted))) return; // prettier-ignore
+    if (
+      this.requests.has(req) ||
+      !isWithin(this.trusted, clientAddress(req.socket.remoteAddress, undefined, this.trusted))
+    )
+      return;
     const forwarded = req.headers['x-forwarded-for'];
     const ip = clientAddress(
       req.socket.remoteAddress,

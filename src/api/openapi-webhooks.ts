@@ -16,10 +16,22 @@ const header = (name: string, description: string, example: string): Json => ({
 
 /** Standard Webhooks 1.0. */
 const signatureHeaders = [
-  header('webhook-id', 'The id of the event, the same at every try: drop what you have seen.', 'evt_01jz5w8q3hf2m9d4x6k7c1b0na'),
-  header('webhook-timestamp', 'When this try was made, in Unix seconds: refuse what is older than five minutes.', '1769851802'),
-  header('webhook-signature', '`v1,` and the base64 HMAC-SHA256 of `webhook-id.webhook-timestamp.body` under the secret of the endpoint; several, separated by spaces, while the secret is being rotated.', 'v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4='),
-]; // prettier-ignore
+  header(
+    'webhook-id',
+    'The id of the event, the same at every try: drop what you have seen.',
+    'evt_01jz5w8q3hf2m9d4x6k7c1b0na',
+  ),
+  header(
+    'webhook-timestamp',
+    'When this try was made, in Unix seconds: refuse what is older than five minutes.',
+    '1769851802',
+  ),
+  header(
+    'webhook-signature',
+    '`v1,` and the base64 HMAC-SHA256 of `webhook-id.webhook-timestamp.body` under the secret of the endpoint; several, separated by spaces, while the secret is being rotated.',
+    'v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=',
+  ),
+];
 
 /** A sentence for each kind. */
 const told: Readonly<Record<EventType, string>> = {
@@ -45,7 +57,9 @@ export function webhookSection(schemas: Schemas): Json {
 function callOf(type: EventType, event: Json): Json {
   const summary = told[type];
   const isOptIn = (optInEventTypes as readonly EventType[]).includes(type);
-  const when = isOptIn ? 'Only for endpoints that name this kind.' : 'Every endpoint gets this kind, unless it names others.'; // prettier-ignore
+  const when = isOptIn
+    ? 'Only for endpoints that name this kind.'
+    : 'Every endpoint gets this kind, unless it names others.';
   return {
     operationId: `on${type.charAt(0).toUpperCase()}${type.slice(1)}`,
     summary,
@@ -56,7 +70,7 @@ function callOf(type: EventType, event: Json): Json {
     requestBody: {
       required: true,
       description: 'The event, byte for byte as `GET /v1/events` shows it.',
-      content: { 'application/json': { schema: event, examples: { [type]: { summary, value: sampleOf(type) } } } }, // prettier-ignore
+      content: { 'application/json': { schema: event, examples: { [type]: { summary, value: sampleOf(type) } } } },
     },
     responses: {
       '2XX': { description: 'The event is taken.' },

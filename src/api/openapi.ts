@@ -238,8 +238,13 @@ const replayHeaders = [
 ];
 
 const commonHeaderNames = [
-  'X-Request-Id', 'X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset', 'RateLimit', 'RateLimit-Policy',
-]; // prettier-ignore
+  'X-Request-Id',
+  'X-RateLimit-Limit',
+  'X-RateLimit-Remaining',
+  'X-RateLimit-Reset',
+  'RateLimit',
+  'RateLimit-Policy',
+];
 
 const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/headers/${name}` } });
 const headerRefs = (names: readonly string[]): Json => Object.assign({}, ...names.map(headerRef)) as Json;

@@ -183,7 +183,11 @@ const details = {
     ...machine,
   }),
   bounced: z.object({
-    class: z.enum(['hard', 'soft', 'block', 'undetermined']).describe('`hard`: the address is bad; `soft`: it was full or away for too long; `block`: the mail or its sender is not wanted.'),
+    class: z
+      .enum(['hard', 'soft', 'block', 'undetermined'])
+      .describe(
+        '`hard`: the address is bad; `soft`: it was full or away for too long; `block`: the mail or its sender is not wanted.',
+      ),
     reason: text('Why, in one word.'),
     async: flag('Whether it came later, by mail.'),
     ...smtp,
@@ -212,9 +216,11 @@ const details = {
   failed: z.object({ reason: text('Why, in one word.'), message: text('Why, for people.') }),
   unsubscribed: z.object({
     stream: text('Slug of the stream that the recipient has left.'),
-    method: z.enum(['one_click', 'mailto', 'page']).describe('How: the button of a mail program (RFC 8058), a mail, or our page.'),
+    method: z
+      .enum(['one_click', 'mailto', 'page'])
+      .describe('How: the button of a mail program (RFC 8058), a mail, or our page.'),
   }),
-}; // prettier-ignore
+};
 
 export const Event = z
   .object({

@@ -234,9 +234,11 @@ function closer(deps: ApiDeps, server: http.Server, stop: Stop, reader: Shared['
   const close = async (): Promise<void> => {
     stop.begun = true;
     for (const listener of [...stop.listeners]) listener();
-    const closed = new Promise<void>((resolve) => server.close(() => {
-      resolve();
-    })); // prettier-ignore
+    const closed = new Promise<void>((resolve) =>
+      server.close(() => {
+        resolve();
+      }),
+    );
     await running.end(deps.clock, deps.settings.drainMs ?? DRAIN_MS);
     running.cut();
     await closed;

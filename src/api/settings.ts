@@ -70,10 +70,23 @@ const Settings = z
 type SettingsRecord = z.output<typeof Settings>;
 
 const sample: SettingsRecord = {
-  object: 'settings', track_opens: false, track_clicks: false, retention: { content_days: 30, messages_days: 90, events_days: 90 }, plan: 'standard',
-  limits: { requests_per_minute: 600, mails_per_day: 1000, mails_per_month: null, recipients: 50, bulk_recipients: 1000, attachments: 50, message_bytes: 26_214_400, body_bytes: 52_428_800 },
+  object: 'settings',
+  track_opens: false,
+  track_clicks: false,
+  retention: { content_days: 30, messages_days: 90, events_days: 90 },
+  plan: 'standard',
+  limits: {
+    requests_per_minute: 600,
+    mails_per_day: 1000,
+    mails_per_month: null,
+    recipients: 50,
+    bulk_recipients: 1000,
+    attachments: 50,
+    message_bytes: 26_214_400,
+    body_bytes: 52_428_800,
+  },
   usage: { mails_today: 17, mails_this_month: 230 },
-}; // prettier-ignore
+};
 const answer = {
   description: 'The settings as they are now.',
   schema: Settings,

@@ -29,18 +29,35 @@ const MOST_DAYS = 400;
 const MOST_DAYS_OF_HOURS_APART = 7;
 
 const counted: Readonly<Record<StatType, string>> = {
-  sent: 'Recipients whose first attempt began.', delivered: 'Recipients whose mail was taken.', deferred: 'Attempts that failed for now.',
-  bounced: 'Recipients who could not be reached.', bounced_hard: 'Of these, bad addresses.', bounced_soft: 'Of these, mailboxes that were full or away for too long.',
-  bounced_block: 'Of these, mail that was not wanted.', complained: 'Recipients who complained.', suppressed: 'Recipients who were not mailed, as they are on the suppression list.',
-  failed: 'Recipients whose mail could not be built.', opened: 'Opens by people.', unique_opened: 'Recipients who opened.', machine_opened: 'Opens by machines.',
-  clicked: 'Clicks by people.', unique_clicked: 'Recipients who clicked.', machine_clicked: 'Clicks by machines.', unsubscribed: 'Recipients who unsubscribed.',
-}; // prettier-ignore
-const counts = Object.fromEntries(statTypes.map((type) => [type, z.int().describe(counted[type])])) as Record<StatType, z.ZodInt>; // prettier-ignore
+  sent: 'Recipients whose first attempt began.',
+  delivered: 'Recipients whose mail was taken.',
+  deferred: 'Attempts that failed for now.',
+  bounced: 'Recipients who could not be reached.',
+  bounced_hard: 'Of these, bad addresses.',
+  bounced_soft: 'Of these, mailboxes that were full or away for too long.',
+  bounced_block: 'Of these, mail that was not wanted.',
+  complained: 'Recipients who complained.',
+  suppressed: 'Recipients who were not mailed, as they are on the suppression list.',
+  failed: 'Recipients whose mail could not be built.',
+  opened: 'Opens by people.',
+  unique_opened: 'Recipients who opened.',
+  machine_opened: 'Opens by machines.',
+  clicked: 'Clicks by people.',
+  unique_clicked: 'Recipients who clicked.',
+  machine_clicked: 'Clicks by machines.',
+  unsubscribed: 'Recipients who unsubscribed.',
+};
+const counts = Object.fromEntries(statTypes.map((type) => [type, z.int().describe(counted[type])])) as Record<
+  StatType,
+  z.ZodInt
+>;
 const rate = (of: string) => z.number().nullable().describe(`${of} Between 0 and 1; null where nothing was sent.`);
 
-const StatCounts = z
-  .object(counts)
-  .meta({ id: 'StatCounts', description: 'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number.' }); // prettier-ignore
+const StatCounts = z.object(counts).meta({
+  id: 'StatCounts',
+  description:
+    'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number.',
+});
 
 const Stats = z
   .object({
@@ -72,9 +89,18 @@ const Stats = z
   .meta({ id: 'Stats', description: 'Numbers of a range of time.' });
 
 const query = z.strictObject({
-  since: timeParameter().optional().describe('Begin of the range, rounded down to the hour or day. The last 30 days where not given; with hours the last 24 hours.'), // prettier-ignore
+  since: timeParameter()
+    .optional()
+    .describe(
+      'Begin of the range, rounded down to the hour or day. The last 30 days where not given; with hours the last 24 hours.',
+    ),
   until: timeParameter().optional().describe('End of the range, rounded up; now where not given.'),
-  bucket: z.enum(['hour', 'day', 'total']).optional().describe('`day` where not given, with `by` it is `total`. Hours are kept for 31 days; told apart, a range of them has at most 7 days.'), // prettier-ignore
+  bucket: z
+    .enum(['hour', 'day', 'total'])
+    .optional()
+    .describe(
+      '`day` where not given, with `by` it is `total`. Hours are kept for 31 days; told apart, a range of them has at most 7 days.',
+    ),
   by: z
     .enum(statKeys)
     .optional()
@@ -82,13 +108,28 @@ const query = z.strictObject({
   stream: z.string().min(1).max(32).optional().describe('Mail of this stream.'),
   tag: z.string().min(1).max(128).optional().describe('Mail with this tag.'),
   domain: z.string().min(1).max(253).optional().describe('The sending domain.'),
-  provider: z.enum(providerNames).optional().describe('The recipient\'s mailbox provider; `other` is all the rest.'), // prettier-ignore
+  provider: z.enum(providerNames).optional().describe("The recipient's mailbox provider; `other` is all the rest."),
   template_id: z.string().min(1).max(64).optional().describe('Mail of this template. Not together with tags.'),
   test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
 });
 
 const zeros = Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
-const someDay = { ...zeros, sent: 4210, delivered: 4171, deferred: 62, bounced: 35, bounced_hard: 21, bounced_soft: 8, bounced_block: 6, complained: 1, opened: 1804, unique_opened: 1322, machine_opened: 911, clicked: 410, unique_clicked: 377 }; // prettier-ignore
+const someDay = {
+  ...zeros,
+  sent: 4210,
+  delivered: 4171,
+  deferred: 62,
+  bounced: 35,
+  bounced_hard: 21,
+  bounced_soft: 8,
+  bounced_block: 6,
+  complained: 1,
+  opened: 1804,
+  unique_opened: 1322,
+  machine_opened: 911,
+  clicked: 410,
+  unique_clicked: 377,
+};
 const sample: z.output<typeof Stats> = {
   object: 'stats',
   bucket: 'day',
@@ -113,7 +154,9 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         tag: 'stats',
         scope: ['stats:read'],
         query,
-        responses: { 200: { description: 'The numbers.', schema: Stats, examples: { day: { summary: 'One day', value: sample } } } }, // prettier-ignore
+        responses: {
+          200: { description: 'The numbers.', schema: Stats, examples: { day: { summary: 'One day', value: sample } } },
+        },
         problems: ['invalid_parameter', 'mutually_exclusive_fields'],
       },
       async ({ query: asked, caller, now }) => {
@@ -138,7 +181,11 @@ function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number)
   } = asked;
   const test = testFilter(caller, asked.test) ?? false;
   if ((tag !== undefined || by === 'tag') && (template !== undefined || by === 'template'))
-    throw new Problem('mutually_exclusive_fields', 'Tags and templates are not counted together: leave one of them out.', { field: template === undefined ? 'by' : 'template_id' }); // prettier-ignore
+    throw new Problem(
+      'mutually_exclusive_fields',
+      'Tags and templates are not counted together: leave one of them out.',
+      { field: template === undefined ? 'by' : 'template_id' },
+    );
   const step = bucket === 'hour' ? HOUR_MS : DAY_MS;
   const until = Math.ceil((asked.until ?? now + 1) / step) * step;
   const usual = bucket === 'hour' ? 24 * HOUR_MS : 30 * DAY_MS;
@@ -148,7 +195,11 @@ function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number)
   const longest = bucket === 'hour' ? hours : MOST_DAYS * DAY_MS;
   const apart = bucket === 'hour' && by !== null ? ` and ${by}` : '';
   if (bucket !== 'total' && until - since > longest)
-    throw new Problem('invalid_parameter', `A range by the ${bucket}${apart} has at most ${String(longest / DAY_MS)} days.`, { field: 'since' }); // prettier-ignore
+    throw new Problem(
+      'invalid_parameter',
+      `A range by the ${bucket}${apart} has at most ${String(longest / DAY_MS)} days.`,
+      { field: 'since' },
+    );
   const only = Object.fromEntries(
     Object.entries({ stream, tag, domain: domain?.toLowerCase(), provider, template }).filter(
       ([, value]) => value !== undefined,

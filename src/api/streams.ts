@@ -52,9 +52,16 @@ const params = z.object({ id: z.string().max(64).describe('Id of the stream.') }
 type Params = z.output<typeof params>;
 
 const sample: z.output<typeof Stream> = {
-  object: 'stream', id: 'str_01jz5w8q3hf2m9d4x6k7c1b0na', slug: 'news', name: 'Newsletter', type: 'broadcast', pool: 'default',
-  priority: 1, paused: false, created_at: '2026-01-30T08:00:00.000Z',
-}; // prettier-ignore
+  object: 'stream',
+  id: 'str_01jz5w8q3hf2m9d4x6k7c1b0na',
+  slug: 'news',
+  name: 'Newsletter',
+  type: 'broadcast',
+  pool: 'default',
+  priority: 1,
+  paused: false,
+  created_at: '2026-01-30T08:00:00.000Z',
+};
 const answer = (description: string) => ({
   description,
   schema: Stream,
@@ -114,17 +121,30 @@ function addRoute(deps: StreamsDeps): Route {
       scope: ['stream'],
       body: z
         .strictObject({
-          slug: z.string().regex(slugForm, SLUG_SAYS).describe('What mails call it: lower-case letters, digits and hyphens.'),
+          slug: z
+            .string()
+            .regex(slugForm, SLUG_SAYS)
+            .describe('What mails call it: lower-case letters, digits and hyphens.'),
           name: name(),
           type: type(),
           pool: pool().optional(),
           priority: priority().optional(),
         })
         .meta({ id: 'NewStream', description: 'A stream that is to be made.' }),
-      bodyExamples: { news: { summary: 'A newsletter', value: { slug: 'news', name: 'Newsletter', type: 'broadcast' } } },
+      bodyExamples: {
+        news: { summary: 'A newsletter', value: { slug: 'news', name: 'Newsletter', type: 'broadcast' } },
+      },
       responses: { 201: { ...answer('The new stream.'), headers: { Location: 'Path of the stream.' } } },
-      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'already_exists', 'invalid_state'],
-    }, // prettier-ignore
+      problems: [
+        'missing_field',
+        'unknown_field',
+        'invalid_type',
+        'invalid_field',
+        'field_too_long',
+        'already_exists',
+        'invalid_state',
+      ],
+    },
     async (call) => {
       const replyOf = (row: StreamRow): Reply => ({
         status: 201,
@@ -196,6 +216,14 @@ function removeRoute(deps: StreamsDeps): Route {
 function streamRecord(row: StreamRow): z.output<typeof Stream> {
   const { id, slug, name: words, type, pool: source, priority: order, paused, created_at } = row;
   return {
-    object: 'stream', id, slug, name: words, type, pool: source, priority: order, paused: paused === 1, created_at: rfc3339(created_at),
-  }; // prettier-ignore
+    object: 'stream',
+    id,
+    slug,
+    name: words,
+    type,
+    pool: source,
+    priority: order,
+    paused: paused === 1,
+    created_at: rfc3339(created_at),
+  };
 }

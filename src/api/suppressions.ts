@@ -85,9 +85,17 @@ export function suppressionRoutes(deps: SuppressionsDeps): Route[] {
 }
 
 const sample = {
-  object: 'suppression', id: 'sup_01jz5w8q3hf2m9d4x6k7c1b0na', email: 'ana@example.net', reason: 'manual', scope: 'account', source_message_id: null,
-  note: 'asked by phone', created_at: '2026-01-31T09:30:02.481Z', created_by: 'key:crm', expires_at: null,
-}; // prettier-ignore
+  object: 'suppression',
+  id: 'sup_01jz5w8q3hf2m9d4x6k7c1b0na',
+  email: 'ana@example.net',
+  reason: 'manual',
+  scope: 'account',
+  source_message_id: null,
+  note: 'asked by phone',
+  created_at: '2026-01-31T09:30:02.481Z',
+  created_by: 'key:crm',
+  expires_at: null,
+};
 
 function addRoute(deps: SuppressionsDeps): Route {
   return route(
@@ -103,8 +111,11 @@ function addRoute(deps: SuppressionsDeps): Route {
       body: NewSuppressions,
       bodyExamples: {
         one: { summary: 'One address', value: { email: 'ana@example.net', note: 'asked by phone' } },
-        many: { summary: 'Many, for one stream', value: { emails: ['ana@example.net', 'bo@example.net'], stream: 'broadcast' } },
-      }, // prettier-ignore
+        many: {
+          summary: 'Many, for one stream',
+          value: { emails: ['ana@example.net', 'bo@example.net'], stream: 'broadcast' },
+        },
+      },
       responses: {
         200: {
           description: 'The entry that was there already, or the results for many addresses.',
@@ -118,8 +129,18 @@ function addRoute(deps: SuppressionsDeps): Route {
           examples: { created: { summary: 'It is new', value: sample } },
         },
       },
-      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream'],
-    }, // prettier-ignore
+      problems: [
+        'missing_field',
+        'unknown_field',
+        'invalid_type',
+        'invalid_field',
+        'field_too_long',
+        'too_many_items',
+        'mutually_exclusive_fields',
+        'invalid_address',
+        'unknown_stream',
+      ],
+    },
     async (call: Call<object, object, Body>) => {
       const { email, emails } = call.body;
       if (email !== undefined && emails !== undefined)
@@ -127,8 +148,10 @@ function addRoute(deps: SuppressionsDeps): Route {
       if (email === undefined && emails === undefined)
         throw new Problem('missing_field', '`email` is required, or `emails` for several.', { field: 'email' });
       const common = await commonOf(deps, call);
-      return emails === undefined ? addOne(deps, call, { ...common, email: email ?? '' }) : addMany(deps, call, common, emails);
-    }, // prettier-ignore
+      return emails === undefined
+        ? addOne(deps, call, { ...common, email: email ?? '' })
+        : addMany(deps, call, common, emails);
+    },
   );
 }
 
@@ -235,7 +258,13 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
         throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other.', { field: 'scope' });
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const filter = { accountId: caller.accountId, reason, stream: scope === undefined ? stream : null, createdAfter, createdBefore }; // prettier-ignore
+      const filter = {
+        accountId: caller.accountId,
+        reason,
+        stream: scope === undefined ? stream : null,
+        createdAfter,
+        createdBefore,
+      };
       const { rows, hasMore } = await pageOfSuppressions({ db, clock }, filter, wanted);
       return pageReply(cursors, list, `${PATH}${withoutCursors(search)}`, wanted, {
         data: rows.map(suppressionRecord),
@@ -263,7 +292,13 @@ function readRoute({ db, clock }: SuppressionsDeps): Route {
       scope: ['suppression:read'],
       params,
       query: z.strictObject({ stream: z.string().max(32).optional().describe('Only the entry for this stream.') }),
-      responses: { 200: { description: 'The entry.', schema: Suppression, examples: { entry: { summary: 'An entry', value: sample } } } }, // prettier-ignore
+      responses: {
+        200: {
+          description: 'The entry.',
+          schema: Suppression,
+          examples: { entry: { summary: 'An entry', value: sample } },
+        },
+      },
       problems: ['invalid_parameter'],
     },
     async ({ params: { email }, query: { stream }, caller }) => {
@@ -299,7 +334,12 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       const { email } = call.params;
       const { stream, force } = call.query;
       const reply: Reply = { status: 204, body: null };
-      const entry = { accountId: call.caller.accountId, email, force: force === 'true', ...(stream === undefined ? {} : { stream }) }; // prettier-ignore
+      const entry = {
+        accountId: call.caller.accountId,
+        email,
+        force: force === 'true',
+        ...(stream === undefined ? {} : { stream }),
+      };
       await removeSuppressions({ db }, entry, (removed) => {
         if (removed.length === 0) throw notListed();
         return rowsOfAnswer(call, reply);

@@ -44,25 +44,31 @@ const PATH = '/v1/templates';
 const TYPES = ['string', 'number', 'boolean', 'object', 'array'] as const;
 
 const Declared = z.strictObject({
-  name: z.string().regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/).describe('As the template spells it.'),
+  name: z
+    .string()
+    .regex(/^[A-Za-z_][A-Za-z0-9_-]{0,63}$/)
+    .describe('As the template spells it.'),
   type: z.enum(TYPES).nullish().describe('`string` where not given.'),
   required: z.boolean().nullish().describe('A send without it is refused. Default: false.'),
   default: z.unknown().optional().describe('What it is where a send does not give it.'),
-}); // prettier-ignore
+});
 
 const source = (what: string) => z.string().max(MOST_SOURCE).nullish().describe(what);
 
 const contents = {
   subject: z.string().min(1).max(2000).nullish().describe('Rendered for each mail; 998 characters at most then.'),
   from: z.string().min(1).max(1000).nullish().describe('Sender where a send names none; its name may have variables.'),
-  reply_to: z.union([z.string().max(1000), z.array(z.string().max(1000)).max(10)]).nullish().describe('Where answers go.'),
+  reply_to: z
+    .union([z.string().max(1000), z.array(z.string().max(1000)).max(10)])
+    .nullish()
+    .describe('Where answers go.'),
   html: source('HTML body.'),
   text: source('Plain text body; derived from the html where there is none.'),
   variables: z.array(Declared).max(200).nullish().describe('Variables that are declared. Others may be used as well.'),
   locale: localeSchema.nullish(),
   timezone: timezoneSchema.nullish(),
   strict_variables: z.boolean().nullish().describe('Refuse sends where a variable is missing. Default: false.'),
-}; // prettier-ignore
+};
 
 const alias = z
   .string()
@@ -71,9 +77,11 @@ const alias = z
     'must be lower-case letters, digits, _ and -, a letter or digit first, at most 64 characters',
   )
   .refine((text) => !isId('tpl', text))
-  .register(faults, { says: 'must be 1 to 64 of the characters a-z 0-9 _ -, begin with a letter or digit, and be no id' })
+  .register(faults, {
+    says: 'must be 1 to 64 of the characters a-z 0-9 _ -, begin with a letter or digit, and be no id',
+  })
   .nullish()
-  .describe('A name of your own, accepted wherever an id is; unique in the account.'); // prettier-ignore
+  .describe('A name of your own, accepted wherever an id is; unique in the account.');
 
 const named = {
   alias,
@@ -129,17 +137,44 @@ const TemplateRecord = z
     updated_at: z.iso.datetime().describe('When it was changed last.'),
     published_at: z.iso.datetime().nullable().describe('When a version was published last; null for never.'),
   })
-  .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed as you like.' }); // prettier-ignore
+  .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed as you like.' });
 
 const sample = {
-  object: 'template', id: 'tpl_01jz5w8q3hf2m9d4x6k7c1b0na', alias: 'welcome', name: 'Welcome', subject: 'Hello {{ name }}', from: 'Acme <hi@acme.example>', reply_to: [],
-  html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>', text: null, variables: [],
-  locale: 'en', timezone: 'UTC', strict_variables: false, version: 1, published_version: 1, status: 'published',
-  created_at: '2026-01-31T09:30:02.481Z', updated_at: '2026-01-31T09:30:02.481Z', published_at: '2026-01-31T09:30:02.481Z',
-}; // prettier-ignore
+  object: 'template',
+  id: 'tpl_01jz5w8q3hf2m9d4x6k7c1b0na',
+  alias: 'welcome',
+  name: 'Welcome',
+  subject: 'Hello {{ name }}',
+  from: 'Acme <hi@acme.example>',
+  reply_to: [],
+  html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>',
+  text: null,
+  variables: [],
+  locale: 'en',
+  timezone: 'UTC',
+  strict_variables: false,
+  version: 1,
+  published_version: 1,
+  status: 'published',
+  created_at: '2026-01-31T09:30:02.481Z',
+  updated_at: '2026-01-31T09:30:02.481Z',
+  published_at: '2026-01-31T09:30:02.481Z',
+};
 
 const params = z.object({ id: z.string().min(1).max(64).describe('Id or alias.') });
-const faultsOfTemplates = ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'missing_content', 'invalid_sender', 'invalid_address', 'template_syntax_error', 'template_render_failed', 'already_exists'] as const; // prettier-ignore
+const faultsOfTemplates = [
+  'unknown_field',
+  'invalid_type',
+  'invalid_field',
+  'field_too_long',
+  'too_many_items',
+  'missing_content',
+  'invalid_sender',
+  'invalid_address',
+  'template_syntax_error',
+  'template_render_failed',
+  'already_exists',
+] as const;
 
 export function templateRoutes(deps: TemplatesDeps): Route[] {
   return [
@@ -154,7 +189,11 @@ export function templateRoutes(deps: TemplatesDeps): Route[] {
   ];
 }
 
-const answers = (description: string) => ({ description, schema: TemplateRecord, examples: { template: { summary: 'A template', value: sample } } }); // prettier-ignore
+const answers = (description: string) => ({
+  description,
+  schema: TemplateRecord,
+  examples: { template: { summary: 'A template', value: sample } },
+});
 
 function createRoute(deps: TemplatesDeps): Route {
   return route(
@@ -163,11 +202,22 @@ function createRoute(deps: TemplatesDeps): Route {
       path: PATH,
       operationId: 'createTemplate',
       summary: 'Create a template',
-      description: 'Handlebars and Liquid may be mixed. A fault is told with its line and column. The template is published at once unless `publish` is false.',
+      description:
+        'Handlebars and Liquid may be mixed. A fault is told with its line and column. The template is published at once unless `publish` is false.',
       tag: 'templates',
       scope: ['template'],
       body: NewTemplate,
-      bodyExamples: { welcome: { summary: 'A template', value: { alias: 'welcome', name: 'Welcome', subject: 'Hello {{ name }}', html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>' } } },
+      bodyExamples: {
+        welcome: {
+          summary: 'A template',
+          value: {
+            alias: 'welcome',
+            name: 'Welcome',
+            subject: 'Hello {{ name }}',
+            html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>',
+          },
+        },
+      },
       responses: { 201: { ...answers('The template.'), headers: { Location: 'Path of the template.' } } },
       problems: faultsOfTemplates,
     },
@@ -178,12 +228,22 @@ function createRoute(deps: TemplatesDeps): Route {
       checkBody(body);
       const answer = oneAnswer();
       const name = wish.name ?? wish.alias ?? body.subject ?? 'Untitled';
-      await createTemplate(deps, { accountId: call.caller.accountId, alias: wish.alias ?? null, name, body, publish: wish.publish !== false }, (template) =>
-        rowsOfAnswer(call, answer.give({ status: 201, body: templateRecord(template), headers: { Location: `${PATH}/${template.row.id}` } })),
+      await createTemplate(
+        deps,
+        { accountId: call.caller.accountId, alias: wish.alias ?? null, name, body, publish: wish.publish !== false },
+        (template) =>
+          rowsOfAnswer(
+            call,
+            answer.give({
+              status: 201,
+              body: templateRecord(template),
+              headers: { Location: `${PATH}/${template.row.id}` },
+            }),
+          ),
       );
       return answer.given();
     },
-  ); // prettier-ignore
+  );
 }
 
 const empty: TemplateBody = {
@@ -206,14 +266,29 @@ function applied(body: TemplateBody, wish: Contents): TemplateBody {
   return {
     subject: or(wish.subject, body.subject),
     from: or(wish.from, body.from),
-    replyTo: wish.reply_to === undefined ? body.replyTo : wish.reply_to === null ? [] : typeof wish.reply_to === 'string' ? [wish.reply_to] : wish.reply_to,
+    replyTo:
+      wish.reply_to === undefined
+        ? body.replyTo
+        : wish.reply_to === null
+          ? []
+          : typeof wish.reply_to === 'string'
+            ? [wish.reply_to]
+            : wish.reply_to,
     html: or(wish.html, body.html),
     text: or(wish.text, body.text),
-    variables: wish.variables === undefined ? body.variables : (wish.variables ?? []).map(({ name, type, required, default: fallback }) => ({ name, type: type ?? 'string', required: required ?? false, default: fallback ?? null })),
+    variables:
+      wish.variables === undefined
+        ? body.variables
+        : (wish.variables ?? []).map(({ name, type, required, default: fallback }) => ({
+            name,
+            type: type ?? 'string',
+            required: required ?? false,
+            default: fallback ?? null,
+          })),
     locale: wish.locale ?? body.locale,
     timezone: wish.timezone ?? body.timezone,
     strict: wish.strict_variables ?? body.strict,
-  }; // prettier-ignore
+  };
 }
 
 /** Sources as the language wants them. Throws the first fault. */
@@ -238,7 +313,8 @@ function checkBody(body: TemplateBody): void {
 
 function checkAddress(text: string, field: string, code: 'invalid_sender' | 'invalid_address'): void {
   const parsed = parseMailbox(text, { smtputf8: true });
-  if (parsed.kind === 'bad') throw new Problem(code, `\`${field}\` does not match the address format rule: ${parsed.why}.`, { field }); // prettier-ignore
+  if (parsed.kind === 'bad')
+    throw new Problem(code, `\`${field}\` does not match the address format rule: ${parsed.why}.`, { field });
 }
 
 function sourcesOf(body: TemplateBody): [name: string, part: Part, source: string][] {
@@ -330,12 +406,15 @@ function changeRoute(deps: TemplatesDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'updateTemplate',
       summary: 'Change a template',
-      description: 'What is given replaces what was, null takes it away. Other content makes a new version, a draft until it is published; sends use the published one meanwhile.',
+      description:
+        'What is given replaces what was, null takes it away. Other content makes a new version, a draft until it is published; sends use the published one meanwhile.',
       tag: 'templates',
       scope: ['template'],
       params,
       body: TemplateChange,
-      bodyExamples: { subject: { summary: 'Another subject, published', value: { subject: 'Good day, {{ name }}', publish: true } } },
+      bodyExamples: {
+        subject: { summary: 'Another subject, published', value: { subject: 'Good day, {{ name }}', publish: true } },
+      },
       responses: { 200: answers('The template.') },
       problems: faultsOfTemplates,
     },
@@ -350,13 +429,21 @@ function changeRoute(deps: TemplatesDeps): Route {
         return after;
       };
       const answer = oneAnswer();
-      await changeTemplate(deps, {
-        accountId: call.caller.accountId, idOrAlias: call.params.id, change: changes ? change : null, publish: publish === true,
-        ...(newAlias === undefined ? {} : { alias: newAlias }), ...(name == null ? {} : { name }),
-      }, (template) => rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })));
+      await changeTemplate(
+        deps,
+        {
+          accountId: call.caller.accountId,
+          idOrAlias: call.params.id,
+          change: changes ? change : null,
+          publish: publish === true,
+          ...(newAlias === undefined ? {} : { alias: newAlias }),
+          ...(name == null ? {} : { name }),
+        },
+        (template) => rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })),
+      );
       return answer.given();
     },
-  ); // prettier-ignore
+  );
 }
 
 function removeRoute(deps: TemplatesDeps): Route {
@@ -396,20 +483,31 @@ function publishRoute(deps: TemplatesDeps): Route {
     },
     async (call) => {
       const answer = oneAnswer();
-      await changeTemplate(deps, { accountId: call.caller.accountId, idOrAlias: call.params.id, change: null, publish: true }, (template) =>
-        rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })),
+      await changeTemplate(
+        deps,
+        { accountId: call.caller.accountId, idOrAlias: call.params.id, change: null, publish: true },
+        (template) => rowsOfAnswer(call, answer.give({ status: 200, body: templateRecord(template) })),
       );
       return answer.given();
     },
-  ); // prettier-ignore
+  );
 }
 
 const TemplateVersions = z
   .object({
     object: z.literal('list'),
-    data: z.array(z.object({ object: z.literal('template_version'), version: z.int().describe('Number of the version.'), status: z.enum(['draft', 'published', 'superseded']).describe('Whether sends use it.'), created_at: z.iso.datetime().describe('When it was made.') })).describe('The versions, newest first.'),
+    data: z
+      .array(
+        z.object({
+          object: z.literal('template_version'),
+          version: z.int().describe('Number of the version.'),
+          status: z.enum(['draft', 'published', 'superseded']).describe('Whether sends use it.'),
+          created_at: z.iso.datetime().describe('When it was made.'),
+        }),
+      )
+      .describe('The versions, newest first.'),
   })
-  .meta({ id: 'TemplateVersions', description: 'The versions of a template.' }); // prettier-ignore
+  .meta({ id: 'TemplateVersions', description: 'The versions of a template.' });
 
 const versionSample = (version: number, status: string) => ({
   object: 'template_version',
@@ -443,8 +541,17 @@ function versionsRoute({ db }: TemplatesDeps): Route {
     async ({ params: { id }, caller }) => {
       const { row, versions } = await versionsOf({ db }, { accountId: caller.accountId, idOrAlias: id });
       const statusOf = (version: number): string =>
-        version === row.published_version ? 'published' : version > (row.published_version ?? 0) ? 'draft' : 'superseded'; // prettier-ignore
-      const data = versions.map(({ version, created_at }) => ({ object: 'template_version', version, status: statusOf(version), created_at: rfc3339(created_at) })); // prettier-ignore
+        version === row.published_version
+          ? 'published'
+          : version > (row.published_version ?? 0)
+            ? 'draft'
+            : 'superseded';
+      const data = versions.map(({ version, created_at }) => ({
+        object: 'template_version',
+        version,
+        status: statusOf(version),
+        created_at: rfc3339(created_at),
+      }));
       return { status: 200, body: { object: 'list', data } };
     },
   );
@@ -486,8 +593,13 @@ const RenderRecord = z
   .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
 
 const renderSample: z.output<typeof RenderRecord> = {
-  object: 'render', valid: true, subject: null, html: { rendered: '<p>Hello Ana</p>', errors: [] }, text: null, variables: ['name'],
-}; // prettier-ignore
+  object: 'render',
+  valid: true,
+  subject: null,
+  html: { rendered: '<p>Hello Ana</p>', errors: [] },
+  text: null,
+  variables: ['name'],
+};
 
 function renderRoute({ db, renderer }: TemplatesDeps): Route {
   return route(
@@ -496,24 +608,58 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
       path: `${PATH}/render`,
       operationId: 'renderTemplate',
       summary: 'Try a template',
-      description: 'Renders without sending. What is wrong with the template is part of a 200 here, each fault with line and column.',
+      description:
+        'Renders without sending. What is wrong with the template is part of a 200 here, each fault with line and column.',
       tag: 'templates',
       scope: ['template:render'],
       touches: 'nothing',
       body: RenderRequest,
-      bodyExamples: { inline: { summary: 'Sources of its own', value: { html: '<p>Hello {{ name }}</p>', variables: { name: 'Ana' } } } },
-      responses: { 200: { description: 'The parts.', schema: RenderRecord, examples: exampleOf('Without a fault', renderSample) } },
-      problems: ['unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'mutually_exclusive_fields', 'missing_content', 'unknown_template'],
+      bodyExamples: {
+        inline: {
+          summary: 'Sources of its own',
+          value: { html: '<p>Hello {{ name }}</p>', variables: { name: 'Ana' } },
+        },
+      },
+      responses: {
+        200: { description: 'The parts.', schema: RenderRecord, examples: exampleOf('Without a fault', renderSample) },
+      },
+      problems: [
+        'unknown_field',
+        'invalid_type',
+        'invalid_field',
+        'field_too_long',
+        'mutually_exclusive_fields',
+        'missing_content',
+        'unknown_template',
+      ],
     },
     async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
       const { template_id: id, template_version: version } = body;
       const own = [body.subject, body.html, body.text].some((one) => one != null);
-      if (id != null && own) throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`.', { field: 'template_id' });
-      if (id == null && !own) throw new Problem('missing_content', 'Give `template_id`, or one of `subject`, `html` and `text`.', { field: 'html' });
+      if (id != null && own)
+        throw new Problem('mutually_exclusive_fields', '`template_id` excludes `subject`, `html` and `text`.', {
+          field: 'template_id',
+        });
+      if (id == null && !own)
+        throw new Problem('missing_content', 'Give `template_id`, or one of `subject`, `html` and `text`.', {
+          field: 'html',
+        });
       if (body.variables != null) checkVariables(body.variables, 'variables');
       const template = id == null ? null : await known({ db }, caller.accountId, id, version ?? undefined);
-      const parts = sourcesOf({ ...(template?.body ?? { ...empty, subject: body.subject ?? null, html: body.html ?? null, text: body.text ?? null }), from: null }).map(([name, part, text]): PartSource => ({ name, part, source: text }));
-      const defaults = Object.fromEntries((template?.body.variables ?? []).flatMap(({ name, default: fallback }) => (fallback === null ? [] : [[name, fallback]])));
+      const parts = sourcesOf({
+        ...(template?.body ?? {
+          ...empty,
+          subject: body.subject ?? null,
+          html: body.html ?? null,
+          text: body.text ?? null,
+        }),
+        from: null,
+      }).map(([name, part, text]): PartSource => ({ name, part, source: text }));
+      const defaults = Object.fromEntries(
+        (template?.body.variables ?? []).flatMap(({ name, default: fallback }) =>
+          fallback === null ? [] : [[name, fallback]],
+        ),
+      );
       const results = await renderer.render(parts, {
         variables: { ...defaults, ...body.variables },
         strict: body.strict_variables ?? template?.body.strict ?? false,
@@ -523,10 +669,15 @@ function renderRoute({ db, renderer }: TemplatesDeps): Route {
       });
       return { status: 200, body: renderRecord(results) };
     },
-  ); // prettier-ignore
+  );
 }
 
-async function known(deps: Pick<TemplatesDeps, 'db'>, accountId: string, id: string, version?: number): Promise<Template> {
+async function known(
+  deps: Pick<TemplatesDeps, 'db'>,
+  accountId: string,
+  id: string,
+  version?: number,
+): Promise<Template> {
   try {
     return await findTemplate(deps, { accountId, idOrAlias: id, version });
   } catch (error) {
@@ -535,14 +686,17 @@ async function known(deps: Pick<TemplatesDeps, 'db'>, accountId: string, id: str
       throw new Problem('unknown_template', error.message, { field: 'template_id' });
     throw error;
   }
-} // prettier-ignore
+}
 
 function renderRecord(results: readonly PartResult[]): z.output<typeof RenderRecord> {
   const part = (wanted: string): z.output<typeof PartRecord> | null => {
     const result = results.find(({ name }) => name === wanted);
     if (result === undefined) return null;
     if (result.ok) return { rendered: result.output, errors: [] };
-    return { rendered: null, errors: result.faults.map(({ code, line, column, message }) => ({ code, line, column, message })) }; // prettier-ignore
+    return {
+      rendered: null,
+      errors: result.faults.map(({ code, line, column, message }) => ({ code, line, column, message })),
+    };
   };
   return {
     object: 'render',

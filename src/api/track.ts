@@ -40,22 +40,51 @@ const NO_ROBOTS = { 'X-Robots-Tag': 'noindex, nofollow' };
 export function trackRoutes(deps: TrackDeps): Route[] {
   return [
     openRoute(
-      { ...common, method: 'GET', path: `${trackPaths.open}{token}`, operationId: 'trackOpen', summary: '-', responses: answers(200, 404) },
+      {
+        ...common,
+        method: 'GET',
+        path: `${trackPaths.open}{token}`,
+        operationId: 'trackOpen',
+        summary: '-',
+        responses: answers(200, 404),
+      },
       (call) => open(deps, call),
     ),
     openRoute(
-      { ...common, method: 'GET', path: `${trackPaths.click}{token}`, operationId: 'trackClick', summary: '-', responses: answers(302, 404) },
+      {
+        ...common,
+        method: 'GET',
+        path: `${trackPaths.click}{token}`,
+        operationId: 'trackClick',
+        summary: '-',
+        responses: answers(302, 404),
+      },
       (call) => follow(deps, call),
     ),
     openRoute(
-      { ...common, method: 'GET', path: `${trackPaths.unsubscribe}{token}`, operationId: 'askUnsubscribe', summary: '-', responses: answers(200, 404) },
+      {
+        ...common,
+        method: 'GET',
+        path: `${trackPaths.unsubscribe}{token}`,
+        operationId: 'askUnsubscribe',
+        summary: '-',
+        responses: answers(200, 404),
+      },
       (call) => ask(deps, call),
     ),
     openRoute(
-      { ...common, method: 'POST', path: `${trackPaths.unsubscribe}{token}`, operationId: 'unsubscribe', summary: '-', responses: answers(200, 404), knows: (path) => readUnsubscribeToken(deps.keys, params.parse(path).token) !== null },
+      {
+        ...common,
+        method: 'POST',
+        path: `${trackPaths.unsubscribe}{token}`,
+        operationId: 'unsubscribe',
+        summary: '-',
+        responses: answers(200, 404),
+        knows: (path) => readUnsubscribeToken(deps.keys, params.parse(path).token) !== null,
+      },
       (call) => obey(deps, call),
     ),
-  ]; // prettier-ignore
+  ];
 }
 
 function open(deps: TrackDeps, call: TrackCall): Reply {

@@ -109,7 +109,8 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
       path: `${PATH}/{id}/deliveries`,
       operationId: 'listWebhookDeliveries',
       summary: 'List what a webhook endpoint was told',
-      description: 'Every attempt of the last 30 days, newest first: what was sent, what was answered, when it is tried again.',
+      description:
+        'Every attempt of the last 30 days, newest first: what was sent, what was answered, when it is tried again.',
       tag: 'webhooks',
       scope: ['webhook:read'],
       params,
@@ -124,13 +125,19 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
           examples: {
             page: {
               summary: 'One that failed',
-              value: { object: 'list', data: [samples.delivery], has_more: false, next_cursor: null, previous_cursor: null },
+              value: {
+                object: 'list',
+                data: [samples.delivery],
+                has_more: false,
+                next_cursor: null,
+                previous_cursor: null,
+              },
             },
           },
         },
       },
       problems: ['invalid_parameter', 'invalid_cursor', 'mutually_exclusive_fields'],
-    }, // prettier-ignore
+    },
     async (call) => {
       const { query, caller, search } = call;
       const endpoint = await endpointOf(deps, call);
@@ -184,8 +191,12 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
       if ((await eventsNumbered(deps.db.fast, [sequence])).length === 0)
         throw new Problem('invalid_state', 'The event is older than what is kept.');
       const body = {
-        object: 'webhook_resend', webhook_id: endpoint.id, event_id: line.event_id, event_type: line.event_type, queued_at: rfc3339(call.now),
-      }; // prettier-ignore
+        object: 'webhook_resend',
+        webhook_id: endpoint.id,
+        event_id: line.event_id,
+        event_type: line.event_type,
+        queued_at: rfc3339(call.now),
+      };
       const reply: Reply = { status: 202, body };
       await deps.db.commit.transact(async (tx) => {
         const now = deps.clock.now();
@@ -260,10 +271,20 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
           since: timeMember().describe('Events from this time on.'),
           until: timeMember().optional().describe('Events before this time; now where not given.'),
           only: z.enum(['failed', 'all']).optional().describe('`failed` where not given.'),
-          types: z.array(eventType()).min(1).max(10).optional().describe('Only these kinds, out of those it is told of.'),
+          types: z
+            .array(eventType())
+            .min(1)
+            .max(10)
+            .optional()
+            .describe('Only these kinds, out of those it is told of.'),
         })
         .meta({ id: 'NewWebhookReplay', description: 'Which events are to be sent again.' }),
-      bodyExamples: { day: { summary: 'What failed on a day', value: { since: '2026-01-30T00:00:00Z', until: '2026-01-31T00:00:00Z' } } },
+      bodyExamples: {
+        day: {
+          summary: 'What failed on a day',
+          value: { since: '2026-01-30T00:00:00Z', until: '2026-01-31T00:00:00Z' },
+        },
+      },
       responses: {
         202: {
           description: 'It has begun.',
@@ -271,8 +292,16 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
           examples: { replay: { summary: 'Just begun', value: samples.replay } },
         },
       },
-      problems: ['missing_field', 'unknown_field', 'invalid_type', 'invalid_field', 'too_many_items', 'unknown_event_type', 'invalid_state'],
-    }, // prettier-ignore
+      problems: [
+        'missing_field',
+        'unknown_field',
+        'invalid_type',
+        'invalid_field',
+        'too_many_items',
+        'unknown_event_type',
+        'invalid_state',
+      ],
+    },
     async (call) => {
       const { body, caller, now } = call;
       const endpoint = await endpointOf(deps, call);
@@ -280,8 +309,13 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       const [since, until] = [Date.parse(body.since), body.until === undefined ? now : Date.parse(body.until)];
       if (since >= until) throw new Problem('invalid_field', '`since` must lie before `until`.', { field: 'since' });
       const request = {
-        webhookId: endpoint.id, accountId: caller.accountId, since, until, which: body.only ?? 'failed', types: body.types ?? [],
-      }; // prettier-ignore
+        webhookId: endpoint.id,
+        accountId: caller.accountId,
+        since,
+        until,
+        which: body.only ?? 'failed',
+        types: body.types ?? [],
+      };
       const replyOf = (row: WebhookReplayRow): Reply => ({ status: 202, body: replayRecord(row) });
       const row = await createReplay(deps, request, (made) => rowsOfAnswer(call, replyOf(made)));
       deps.webhookChanged(endpoint.id);

@@ -61,7 +61,9 @@ export const WebhookDelivery = z
     webhook_id: endpointId(),
     event_id: z.string().describe('Id of the event; also the `webhook-id` of the call.'),
     event_type: z.string().describe('Kind of the event.'),
-    cause: z.enum(['event', 'resend', 'replay', 'test']).describe('Why it was called: an event, or somebody asked for it again.'),
+    cause: z
+      .enum(['event', 'resend', 'replay', 'test'])
+      .describe('Why it was called: an event, or somebody asked for it again.'),
     attempt: z.int().describe('The first attempt is 1.'),
     at: z.iso.datetime().describe('When it was called.'),
     ms: z.int().describe('How long the call took.'),
@@ -73,9 +75,11 @@ export const WebhookDelivery = z
     request: z
       .string()
       .nullable()
-      .describe('The signed request as a curl command. Null where the event is no longer stored, and where it holds what needs `event:engagement`.'),
+      .describe(
+        'The signed request as a curl command. Null where the event is no longer stored, and where it holds what needs `event:engagement`.',
+      ),
   })
-  .meta({ id: 'WebhookDelivery', description: 'One attempt to tell an endpoint of an event.' }); // prettier-ignore
+  .meta({ id: 'WebhookDelivery', description: 'One attempt to tell an endpoint of an event.' });
 
 export const WebhookResend = z
   .object({
@@ -119,22 +123,65 @@ const eventId = 'evt_01m7xk7tfpfy8s5b2n6c9d1v3h';
 
 export const samples = {
   webhook: {
-    object: 'webhook', id, url: 'https://hooks.acme.example/posthorn', description: 'Order service', events: ['delivered', 'bounced', 'complained'],
-    streams: [], domains: [], include_machine_events: false, include_engagement: false, concurrency: 10, header_names: ['X-Gateway-Token'],
-    status: 'active', disabled_reason: null, last_success_at: '2026-01-31T09:30:02.981Z', last_failure_at: null,
-    created_at: '2026-01-30T08:00:00.000Z', updated_at: '2026-01-30T08:00:00.000Z',
+    object: 'webhook',
+    id,
+    url: 'https://hooks.acme.example/posthorn',
+    description: 'Order service',
+    events: ['delivered', 'bounced', 'complained'],
+    streams: [],
+    domains: [],
+    include_machine_events: false,
+    include_engagement: false,
+    concurrency: 10,
+    header_names: ['X-Gateway-Token'],
+    status: 'active',
+    disabled_reason: null,
+    last_success_at: '2026-01-31T09:30:02.981Z',
+    last_failure_at: null,
+    created_at: '2026-01-30T08:00:00.000Z',
+    updated_at: '2026-01-30T08:00:00.000Z',
   },
   secret: {
-    object: 'webhook_secret', webhook_id: id, secret: 'whsec_…', previous: [{ secret: 'whsec_…', expires_at: '2026-02-01T09:30:00.000Z' }],
+    object: 'webhook_secret',
+    webhook_id: id,
+    secret: 'whsec_…',
+    previous: [{ secret: 'whsec_…', expires_at: '2026-02-01T09:30:00.000Z' }],
   },
   delivery: {
-    object: 'webhook_delivery', id: 'whd_01m7xk7tjq3n8r5c1b0nam9d4x', webhook_id: id, event_id: eventId, event_type: 'delivered', cause: 'event',
-    attempt: 1, at: '2026-01-31T09:30:02.781Z', ms: 84, status: 'failed', status_code: 503, error: 'the endpoint answered 503',
-    answer: 'maintenance', next_attempt_at: '2026-01-31T09:30:07.702Z', request: "curl 'https://hooks.acme.example/posthorn' -H 'Content-Type: application/json' …",
+    object: 'webhook_delivery',
+    id: 'whd_01m7xk7tjq3n8r5c1b0nam9d4x',
+    webhook_id: id,
+    event_id: eventId,
+    event_type: 'delivered',
+    cause: 'event',
+    attempt: 1,
+    at: '2026-01-31T09:30:02.781Z',
+    ms: 84,
+    status: 'failed',
+    status_code: 503,
+    error: 'the endpoint answered 503',
+    answer: 'maintenance',
+    next_attempt_at: '2026-01-31T09:30:07.702Z',
+    request: "curl 'https://hooks.acme.example/posthorn' -H 'Content-Type: application/json' …",
   },
-  resend: { object: 'webhook_resend', webhook_id: id, event_id: eventId, event_type: 'delivered', queued_at: '2026-01-31T10:00:00.000Z' },
+  resend: {
+    object: 'webhook_resend',
+    webhook_id: id,
+    event_id: eventId,
+    event_type: 'delivered',
+    queued_at: '2026-01-31T10:00:00.000Z',
+  },
   replay: {
-    object: 'webhook_replay', id: 'whr_01m7xk9d4x6k7c1b0na8q3hf2m', webhook_id: id, since: '2026-01-30T00:00:00.000Z', until: '2026-01-31T00:00:00.000Z',
-    only: 'failed', types: [], status: 'running', queued: 0, created_at: '2026-01-31T10:00:00.000Z', finished_at: null,
+    object: 'webhook_replay',
+    id: 'whr_01m7xk9d4x6k7c1b0na8q3hf2m',
+    webhook_id: id,
+    since: '2026-01-30T00:00:00.000Z',
+    until: '2026-01-31T00:00:00.000Z',
+    only: 'failed',
+    types: [],
+    status: 'running',
+    queued: 0,
+    created_at: '2026-01-31T10:00:00.000Z',
+    finished_at: null,
   },
-}; // prettier-ignore
+};

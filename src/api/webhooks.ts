@@ -60,13 +60,20 @@ const settings = {
     .describe('Kinds of event; `*` for the six that everybody gets, which is also what holds where nothing is given.'),
   description: z.string().max(200).describe('For people.'),
   streams: z.array(z.string().max(32)).max(MOST_FILTERS).describe('Only events of these streams; none means all.'),
-  domains: z.array(z.string().max(253)).max(MOST_FILTERS).describe('Only events of mail from these domains; none means all.'),
+  domains: z
+    .array(z.string().max(253))
+    .max(MOST_FILTERS)
+    .describe('Only events of mail from these domains; none means all.'),
   include_machine_events: z.boolean().describe('Also opens and clicks by machines.'),
-  include_engagement: z.boolean().describe('Also address and user agent of opens and clicks: needs `event:engagement`.'),
+  include_engagement: z
+    .boolean()
+    .describe('Also address and user agent of opens and clicks: needs `event:engagement`.'),
   concurrency: z.int().min(1).max(MOST_CONCURRENCY).describe('Calls at once; with 1 events come strictly in order.'),
-  headers: z.record(z.string(), z.string()).describe('Up to 10 headers for each call. Their values are stored encrypted.'),
+  headers: z
+    .record(z.string(), z.string())
+    .describe('Up to 10 headers for each call. Their values are stored encrypted.'),
   enabled: z.boolean().describe('False pauses it: what happens meanwhile is told afterwards.'),
-}; // prettier-ignore
+};
 
 const NewWebhook = z
   .strictObject({ ...z.strictObject(settings).partial().shape, url: settings.url })
@@ -91,9 +98,19 @@ const secretAnswer = (description: string) => ({
   examples: { secret: { summary: 'After a rotation', value: samples.secret } },
 });
 const faultsOfBody = [
-  'unknown_field', 'invalid_type', 'invalid_field', 'field_too_long', 'too_many_items', 'invalid_webhook_url', 'webhook_url_forbidden',
-  'unknown_event_type', 'unknown_stream', 'invalid_header', 'header_not_allowed', 'already_exists',
-] as const; // prettier-ignore
+  'unknown_field',
+  'invalid_type',
+  'invalid_field',
+  'field_too_long',
+  'too_many_items',
+  'invalid_webhook_url',
+  'webhook_url_forbidden',
+  'unknown_event_type',
+  'unknown_stream',
+  'invalid_header',
+  'header_not_allowed',
+  'already_exists',
+] as const;
 
 export function webhookRoutes(deps: WebhooksDeps): Route[] {
   return [
@@ -135,9 +152,13 @@ function createRoute(deps: WebhooksDeps): Route {
         minimal: { summary: 'All six kinds', value: { url: 'https://hooks.acme.example/posthorn' } },
         chosen: {
           summary: 'Some kinds, with a header',
-          value: { url: 'https://hooks.acme.example/bounces', events: ['bounced', 'complained'], headers: { 'X-Gateway-Token': 'one' } },
+          value: {
+            url: 'https://hooks.acme.example/bounces',
+            events: ['bounced', 'complained'],
+            headers: { 'X-Gateway-Token': 'one' },
+          },
         },
-      }, // prettier-ignore
+      },
       responses: {
         201: {
           description: 'The new endpoint with its secret.',
@@ -157,16 +178,29 @@ function createRoute(deps: WebhooksDeps): Route {
         headers: { Location: `${PATH}/${row.id}` },
       });
       const wish = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
-      const whole = { ...defaults, ...wish, url: wish.url ?? '', accountId: caller.accountId, createdBy: `key:${caller.keyName}` };
+      const whole = {
+        ...defaults,
+        ...wish,
+        url: wish.url ?? '',
+        accountId: caller.accountId,
+        createdBy: `key:${caller.keyName}`,
+      };
       return replyOf(await createEndpoint(storeOf(deps), whole, (made) => rowsOfAnswer(call, replyOf(made))));
-    }, // prettier-ignore
+    },
   );
 }
 
 const defaults: Omit<EndpointSettings, 'url'> = {
-  description: '', events: eventTypes, streams: [], domains: [], machineEvents: false, engagement: false, concurrency: MOST_CONCURRENCY,
-  headers: [], enabled: true,
-}; // prettier-ignore
+  description: '',
+  events: eventTypes,
+  streams: [],
+  domains: [],
+  machineEvents: false,
+  engagement: false,
+  concurrency: MOST_CONCURRENCY,
+  headers: [],
+  enabled: true,
+};
 
 const newestOf = ([newest]: WithSecrets['secrets']): string => (newest === undefined ? '' : writeSecret(newest.secret));
 
@@ -219,11 +253,15 @@ function checkDomain(name: string, at: number): string {
 /** Whoever has personal data sent somewhere must be allowed to see it. */
 function needEngagement(caller: Caller, field: string): void {
   if (scopeAllows(caller.scopes, 'event:engagement')) return;
-  throw new Problem('insufficient_scope', 'This key needs the scope event:engagement for an endpoint that is told addresses and user agents.', {
-    field,
-    headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="event:engagement"' },
-  });
-} // prettier-ignore
+  throw new Problem(
+    'insufficient_scope',
+    'This key needs the scope event:engagement for an endpoint that is told addresses and user agents.',
+    {
+      field,
+      headers: { 'WWW-Authenticate': 'Bearer realm="api", error="insufficient_scope", scope="event:engagement"' },
+    },
+  );
+}
 
 function listRoute({ db, cursors }: WebhooksDeps): Route {
   return route(

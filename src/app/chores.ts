@@ -34,7 +34,16 @@ export function buildHousekeeping(
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [
     expiredIdempotency({ store: ground.idempotency, clock }),
     retiredKeys({ db, clock }),
-    domainChecks({ db, clock, log, resolver, hostname: config.smtp.hostname, trackingTarget: trackingTargetOf(config), graceMs: config.domains.grace, changed: ground.forgetDomain }), // prettier-ignore
+    domainChecks({
+      db,
+      clock,
+      log,
+      resolver,
+      hostname: config.smtp.hostname,
+      trackingTarget: trackingTargetOf(config),
+      graceMs: config.domains.grace,
+      changed: ground.forgetDomain,
+    }),
     domainNotices({ db, clock, log, notice: domainNotice(notices, config) }),
     listingRule({ db, clock, log, resolver, config }),
     endedSuppressions({ db, clock }),

@@ -54,14 +54,27 @@ function buildMta(
   const { connection } = delivery;
   return createMta(
     {
-      db, clock, log, recorder, bells, sources, random, holds,
+      db,
+      clock,
+      log,
+      recorder,
+      bells,
+      sources,
+      random,
+      holds,
       sites: buildSites(ground, six),
       trackingKey: ground.trackKeys[0],
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),
       ...(tlsTally === null ? {} : { tlsSeen: tlsTally.note }),
-      ...(meters === null ? {} : { attempted: (outcome) => { meters.attempted(outcome); } }),
+      ...(meters === null
+        ? {}
+        : {
+            attempted: (outcome) => {
+              meters.attempted(outcome);
+            },
+          }),
       signersFor: (accountId, domain, order) =>
         signers.signersFor(accountId === OWN_ACCOUNT ? null : accountId, domain, order === 0 ? 0 : 1),
       returnPathDomain: async (accountId, domain) => {
@@ -74,7 +87,12 @@ function buildMta(
       epoch: ground.epoch,
       hostname: smtp.hostname,
       timeouts: delivery.timeouts,
-      pool: { idleMs: connection.idle, maxMessages: connection.maxMessages, maxAgeMs: connection.maxAge, maxPerHost: Math.max(20, delivery.lane.maxConcurrency) },
+      pool: {
+        idleMs: connection.idle,
+        maxMessages: connection.maxMessages,
+        maxAgeMs: connection.maxAge,
+        maxPerHost: Math.max(20, delivery.lane.maxConcurrency),
+      },
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
       shaping: delivery.shaping,
       maxConnections: delivery.maxConnections,
@@ -83,7 +101,7 @@ function buildMta(
       simulatorDomain: config.simulator.domain,
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
     },
-  ); // prettier-ignore
+  );
 }
 
 function buildSites({ config, overrides, clock, db, log, resolver, random }: Ground, six: LocalAddresses): Sites {
@@ -104,7 +122,16 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: Gro
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
     },
   );
-  const policies = createStsPolicies({ db, clock, log, resolver, fetch, changed: (domain) => { sites.forget(domain); } }); // prettier-ignore
+  const policies = createStsPolicies({
+    db,
+    clock,
+    log,
+    resolver,
+    fetch,
+    changed: (domain) => {
+      sites.forget(domain);
+    },
+  });
   const sites = createSites({
     clock,
     routes: delivery.routes,

@@ -95,7 +95,9 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     complained,
     written: (recorded) => {
       for (const { bounced } of recorded) if (bounced !== undefined) meters?.bounced(bounced);
-      const due = recorded.flatMap(({ noticeTo: domain }) => (domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }])); // prettier-ignore
+      const due = recorded.flatMap(({ noticeTo: domain }) =>
+        domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }],
+      );
       if (due.length > 0) bells.deliveries.ring(due);
       bells.events.ring();
     },
@@ -110,7 +112,10 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     meters?.usedUp(budget);
     if (!told.has(budget, 1, clock.now())) return;
     told.spend(budget, 1, clock.now());
-    log.warn({ event: 'budget_used_up', budget }, 'a budget of strangers is used up: docs/security.md says what that means'); // prettier-ignore
+    log.warn(
+      { event: 'budget_used_up', budget },
+      'a budget of strangers is used up: docs/security.md says what that means',
+    );
   };
   const callers = createCallers({ db, clock, report });
   const directory = createDomainDirectory({ db, clock });
@@ -125,8 +130,27 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     },
   });
   return {
-    config, overrides, clock, random, live, log, keyring, db, resolver, report, epoch, bells, meters, notices, recorder, disk, usedUp,
-    callers, directory, signers, hits,
+    config,
+    overrides,
+    clock,
+    random,
+    live,
+    log,
+    keyring,
+    db,
+    resolver,
+    report,
+    epoch,
+    bells,
+    meters,
+    notices,
+    recorder,
+    disk,
+    usedUp,
+    callers,
+    directory,
+    signers,
+    hits,
     streams: createStreams({ db, clock }),
     quotas: createQuotas({ db, clock }),
     auditLog: createAuditLog({ db, clock, report }),
@@ -152,7 +176,7 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     webhookChanged: (id: string): void => {
       bells.webhooks.ring(id);
     },
-  }; // prettier-ignore
+  };
 }
 
 /** Every address of this machine. */

@@ -18,20 +18,35 @@ export function buildOperator(
 ): OperatorDeps {
   const { db, clock, log, keyring, resolver, recorder, bells, config, ownAccount } = ground;
   return {
-    db, clock, log, keyring, resolver, accept, recorder, bells, config, mta, holds, book, laneActs: createLaneActs(),
+    db,
+    clock,
+    log,
+    keyring,
+    resolver,
+    accept,
+    recorder,
+    bells,
+    config,
+    mta,
+    holds,
+    book,
+    laneActs: createLaneActs(),
     forgetKey: ground.forgetKey,
     forgetDomain: ground.forgetDomain,
     webhookChanged: ground.webhookChanged,
     listening: () => listening() ?? NOT_LISTENING,
     selfTest() {
       const port = listening()?.mx ?? null;
-      return selfTest({ clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) }, {
-        mx: port === null ? null : { host: nearBy(config.smtp.mx.host), port },
-        hostname: config.smtp.hostname,
-        simulatorDomain: config.simulator.domain,
-      });
+      return selfTest(
+        { clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) },
+        {
+          mx: port === null ? null : { host: nearBy(config.smtp.mx.host), port },
+          hostname: config.smtp.hostname,
+          simulatorDomain: config.simulator.domain,
+        },
+      );
     },
-  }; // prettier-ignore
+  };
 }
 
 /** What listens everywhere is dialled on the loopback. */

@@ -17,12 +17,18 @@ const PURPOSE = Buffer.from('posthorn backup keys v1');
 /** The key file has 64 KiB at most. */
 export const MOST_KEY_PART_BYTES = 128 * 1024;
 
-const base64 = z.string().max(MOST_KEY_PART_BYTES).regex(/^[A-Za-z0-9_-]*$/); // prettier-ignore
+const base64 = z
+  .string()
+  .max(MOST_KEY_PART_BYTES)
+  .regex(/^[A-Za-z0-9_-]*$/);
 const KeyPart = z.strictObject({
   format: z.literal(1),
   kdf: z.strictObject({
     name: z.literal('scrypt'),
-    N: z.int().min(2 ** 14).max(2 ** 20),
+    N: z
+      .int()
+      .min(2 ** 14)
+      .max(2 ** 20),
     r: z.int().min(8).max(32),
     p: z.int().min(1).max(16),
     salt: base64,
@@ -30,7 +36,7 @@ const KeyPart = z.strictObject({
   cipher: z.literal('aes-256-gcm'),
   nonce: base64,
   data: base64,
-}); // prettier-ignore
+});
 
 export type Opened =
   | { kind: 'opened'; text: string }

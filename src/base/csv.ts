@@ -59,7 +59,9 @@ export function readCsv(): CsvReader {
 
   function take(character: string, records: CsvRecord[]): void {
     if (++length > LONGEST_RECORD)
-      throw new CsvFault(`line ${String(startedAt)} is longer than ${String(LONGEST_RECORD)} characters: is a quote left open?`); // prettier-ignore
+      throw new CsvFault(
+        `line ${String(startedAt)} is longer than ${String(LONGEST_RECORD)} characters: is a quote left open?`,
+      );
     if (character === '\n') line++;
     if (state === 'quoted') {
       if (character === '"') state = 'closed';

@@ -112,7 +112,14 @@ export function search<T extends RecordType>(
 
   function ask(server: Server, over: typeof askOverUdp = askOverUdp, previous?: Turn): void {
     previous?.asked.close();
-    const turn: Turn = previous ?? { server, asked: nothing, since: clock.monotonic(), heard: false, failed: false, folded: false }; // prettier-ignore
+    const turn: Turn = previous ?? {
+      server,
+      asked: nothing,
+      since: clock.monotonic(),
+      heard: false,
+      failed: false,
+      folded: false,
+    };
     const query: Query<T> = { ...question, id: randomInt(65_536), edns: server.edns };
     // Over TCP nobody can forge a reply without seeing the connection.
     if (over === askOverUdp && !turn.folded && server.folded < FOLDED_UNTIL_KNOWN)

@@ -5,8 +5,30 @@
 import { randomFillSync } from 'node:crypto';
 
 export const idPrefixes = [
-  'acc', 'msg', 'bat', 'tpl', 'sup', 'whk', 'evt', 'dom', 'key', 'req', 'dlv', 'str', 'att', 'cnt', 'dkm', 'aud', 'whd', 'whr', 'rep', 'hld', 'mem', 'ses', 'sgn',
-] as const; // prettier-ignore
+  'acc',
+  'msg',
+  'bat',
+  'tpl',
+  'sup',
+  'whk',
+  'evt',
+  'dom',
+  'key',
+  'req',
+  'dlv',
+  'str',
+  'att',
+  'cnt',
+  'dkm',
+  'aud',
+  'whd',
+  'whr',
+  'rep',
+  'hld',
+  'mem',
+  'ses',
+  'sgn',
+] as const;
 export type IdPrefix = (typeof idPrefixes)[number];
 
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';

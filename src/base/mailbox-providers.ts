@@ -3,8 +3,38 @@
 /** Large mailbox providers by the domain of the address. Mail hosted there under a domain of its own counts as `other`. */
 const providers: Readonly<Record<string, readonly string[]>> = {
   google: ['gmail.com', 'googlemail.com'],
-  microsoft: ['outlook.com', 'hotmail.com', 'live.com', 'msn.com', 'hotmail.co.uk', 'hotmail.fr', 'hotmail.de', 'hotmail.it', 'hotmail.es', 'outlook.fr', 'outlook.de', 'outlook.es', 'live.fr', 'live.nl', 'live.co.uk'],
-  yahoo: ['yahoo.com', 'ymail.com', 'rocketmail.com', 'aol.com', 'yahoo.co.uk', 'yahoo.fr', 'yahoo.de', 'yahoo.it', 'yahoo.es', 'yahoo.ca', 'yahoo.com.br', 'yahoo.co.in', 'yahoo.in'],
+  microsoft: [
+    'outlook.com',
+    'hotmail.com',
+    'live.com',
+    'msn.com',
+    'hotmail.co.uk',
+    'hotmail.fr',
+    'hotmail.de',
+    'hotmail.it',
+    'hotmail.es',
+    'outlook.fr',
+    'outlook.de',
+    'outlook.es',
+    'live.fr',
+    'live.nl',
+    'live.co.uk',
+  ],
+  yahoo: [
+    'yahoo.com',
+    'ymail.com',
+    'rocketmail.com',
+    'aol.com',
+    'yahoo.co.uk',
+    'yahoo.fr',
+    'yahoo.de',
+    'yahoo.it',
+    'yahoo.es',
+    'yahoo.ca',
+    'yahoo.com.br',
+    'yahoo.co.in',
+    'yahoo.in',
+  ],
   yahoo_japan: ['yahoo.co.jp'],
   apple: ['icloud.com', 'me.com', 'mac.com'],
   gmx: ['gmx.de', 'gmx.net', 'gmx.at', 'gmx.ch', 'gmx.com', 'web.de', 'mail.com'],
@@ -20,8 +50,10 @@ const providers: Readonly<Record<string, readonly string[]>> = {
   libero: ['libero.it', 'virgilio.it', 'iol.it'],
   zoho: ['zoho.com', 'zohomail.com'],
   fastmail: ['fastmail.com', 'fastmail.fm'],
-}; // prettier-ignore
-const providerByDomain = new Map(Object.entries(providers).flatMap(([name, domains]) => domains.map((one) => [one, name] as const))); // prettier-ignore
+};
+const providerByDomain = new Map(
+  Object.entries(providers).flatMap(([name, domains]) => domains.map((one) => [one, name] as const)),
+);
 
 /** Every name `providerOf` may answer. */
 export const providerNames: readonly string[] = [...Object.keys(providers), 'other'];

@@ -60,7 +60,13 @@ export function openServiceManager(
   function every(ms: number, word: string, until = Infinity): void {
     relay.say(word);
     if (clock.monotonic() + ms > until) return;
-    timer = clock.after(ms, () => { every(ms, word, until); }, { background: true }); // prettier-ignore
+    timer = clock.after(
+      ms,
+      () => {
+        every(ms, word, until);
+      },
+      { background: true },
+    );
   }
 
   every(EXTEND_EVERY_MS, `EXTEND_TIMEOUT_USEC=${String(EXTEND_BY_USEC)}`, startedAt + LONGEST_START_MS);
@@ -101,7 +107,9 @@ function openRelay({ log }: { log: Log }, env: Record<string, string | undefined
   };
   function start(): ChildProcess {
     const fresh = spawn('/bin/sh', ['-c', RELAY], { env, stdio: ['pipe', 'ignore', 'pipe'] });
-    fresh.on('error', (error) => { failed(String(error)); }); // prettier-ignore
+    fresh.on('error', (error) => {
+      failed(String(error));
+    });
     // A pipe whose reader has died: the exit is what counts.
     fresh.stdin.on('error', () => undefined);
     fresh.stderr.setEncoding('utf8').on('data', failed);

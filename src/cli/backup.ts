@@ -133,13 +133,17 @@ async function verify(context: Context, folder: string, options: Options): Promi
   }
   const { manifest, unbalanced } = verified;
   const keys = verified.keys.kind;
-  context.print(options.json, { backup: folder, ok: unbalanced.length === 0, ...shown(manifest), keys, faults: unbalanced }, () => [
-    `${folder}: whole, ${contents(manifest)}`,
-    keyWords[keys],
-    ...(unbalanced.length === 0
-      ? [`the books balance: ${String(manifest.books.accepted)} recipients accepted`]
-      : unbalanced.map((fault) => `the books do not balance: ${fault}`)),
-  ]); // prettier-ignore
+  context.print(
+    options.json,
+    { backup: folder, ok: unbalanced.length === 0, ...shown(manifest), keys, faults: unbalanced },
+    () => [
+      `${folder}: whole, ${contents(manifest)}`,
+      keyWords[keys],
+      ...(unbalanced.length === 0
+        ? [`the books balance: ${String(manifest.books.accepted)} recipients accepted`]
+        : unbalanced.map((fault) => `the books do not balance: ${fault}`)),
+    ],
+  );
   if (unbalanced.length > 0) context.end(FAULTY);
 }
 

@@ -62,7 +62,7 @@ export function addBench(program: Command, context: Context, startApp: StartApp 
         'posthorn bench --seconds 60 --connections 50',
         'posthorn bench --dir /mnt/fast --json',
       ),
-    ) // prettier-ignore
+    )
     .action(async ({ json, ...options }: BenchOptions) => {
       if (startApp === undefined) throw new Error('this program was built without a server');
       const record = await bench(context, startApp, options);
@@ -122,10 +122,18 @@ async function measure(
     const finished = await drained(operator, accepted, progress);
     const ms = seconds * 1000 + (systemClock.monotonic() - begun);
     return {
-      object: 'bench', folder: path.dirname(config.dataDir), seconds, connections,
-      sync_ms: percentiles(syncs), accepted, accepted_per_second: Math.round(accepted / seconds), accept_ms: percentiles(sent.waits),
-      refused: sent.refused, finished, finished_per_second: Math.round((finished / ms) * 1000),
-    }; // prettier-ignore
+      object: 'bench',
+      folder: path.dirname(config.dataDir),
+      seconds,
+      connections,
+      sync_ms: percentiles(syncs),
+      accepted,
+      accepted_per_second: Math.round(accepted / seconds),
+      accept_ms: percentiles(sent.waits),
+      refused: sent.refused,
+      finished,
+      finished_per_second: Math.round((finished / ms) * 1000),
+    };
   } finally {
     await operator.close();
     await server.stop();
@@ -148,7 +156,11 @@ function measureSyncs(folder: string): number[] {
   }
 }
 
-async function send(target: PostTarget, seconds: number, progress: Progress): Promise<{ waits: number[]; refused: number }> {
+async function send(
+  target: PostTarget,
+  seconds: number,
+  progress: Progress,
+): Promise<{ waits: number[]; refused: number }> {
   const waits: number[] = [];
   let refused = 0;
   const begun = systemClock.monotonic();
@@ -162,7 +174,7 @@ async function send(target: PostTarget, seconds: number, progress: Progress): Pr
     },
   });
   return { waits, refused };
-} // prettier-ignore
+}
 
 const TEXT = 'A line of text such as stands in the mail of a shop, of some sixty characters.\n'.repeat(20);
 
@@ -188,7 +200,8 @@ async function drained(operator: Operator, accepted: number, progress: Progress)
 
 function percentiles(values: number[]): { p50: number; p99: number } {
   const sorted = [...values].sort((a, b) => a - b);
-  const at = (part: number): number => Math.round((sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0) * 100) / 100; // prettier-ignore
+  const at = (part: number): number =>
+    Math.round((sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0) * 100) / 100;
   return { p50: at(0.5), p99: at(0.99) };
 }
 

@@ -81,4 +81,12 @@ async function classifyInput(
 }
 
 const factsOf = (one: Classified): string[] =>
-  table(['', ''], [['class', one.class], ['reason', one.reason], ['suppress', one.suppress], ['rule', one.rule]]).slice(1); // prettier-ignore
+  table(
+    ['', ''],
+    [
+      ['class', one.class],
+      ['reason', one.reason],
+      ['suppress', one.suppress],
+      ['rule', one.rule],
+    ],
+  ).slice(1);

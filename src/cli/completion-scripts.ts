@@ -68,7 +68,10 @@ complete -o filenames -F _posthorn posthorn`;
 
 export function zsh(places: readonly Place[]): string {
   const [values, files] = [taking(places, 'value'), taking(places, 'file')];
-  const offers = (place: Place): string => offersOf(place).map(({ word, says }) => `'${word}:${says}'`).join(' '); // prettier-ignore
+  const offers = (place: Place): string =>
+    offersOf(place)
+      .map(({ word, says }) => `'${word}:${says}'`)
+      .join(' ');
   return `#compdef posthorn
 # zsh completion for posthorn
 _posthorn() {

@@ -39,7 +39,12 @@ export function addConfig(program: Command, context: Context): void {
 }
 
 /** With mistakes as data, for a program that asks. `file` is null where there is none, or none could be read. */
-function check(context: Context): { valid: boolean; file: string | null; mistakes: readonly string[]; warnings: readonly string[] } {
+function check(context: Context): {
+  valid: boolean;
+  file: string | null;
+  mistakes: readonly string[];
+  warnings: readonly string[];
+} {
   try {
     const { file, config, warnings } = context.load();
     checkNamedFiles(config);
@@ -48,7 +53,7 @@ function check(context: Context): { valid: boolean; file: string | null; mistake
     if (!(error instanceof ConfigError)) throw error;
     return { valid: false, file: null, mistakes: error.mistakes, warnings: [] };
   }
-} // prettier-ignore
+}
 
 const HIDDEN = '(hidden)';
 

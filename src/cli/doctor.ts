@@ -31,13 +31,16 @@ export function addDoctor(program: Command, context: Context): void {
         'posthorn doctor --only name,outbound,blocklists',
         'posthorn doctor --json | jq \'.data[] | select(.status != "ok")\'',
       ),
-    ) // prettier-ignore
+    )
     .action(async ({ only, dnssec, json }: DoctorOptions) => {
       // The store and its packages take longer to load than most commands run.
       const { checkNames, examineFrom } = await import('../operator/doctor/reach.ts');
       const strangers = only?.filter((name) => !checkNames.some((known) => known === name)) ?? [];
       if (strangers.length > 0)
-        throw new Problem('invalid_parameter', `--only: there is no check ${strangers.join(', ')}; there are ${checkNames.join(', ')}`); // prettier-ignore
+        throw new Problem(
+          'invalid_parameter',
+          `--only: there is no check ${strangers.join(', ')}; there are ${checkNames.join(', ')}`,
+        );
       const checks = checkNames.filter((name) => only?.includes(name) ?? true);
       const progress = showProgress(context, 'examining');
       let done = 0;
@@ -55,7 +58,17 @@ export function addDoctor(program: Command, context: Context): void {
     });
 }
 
-function lines({ check, status, why, cure }: { check: string; status: keyof typeof MARKS; why: string; cure: string | null }): string[] {
+function lines({
+  check,
+  status,
+  why,
+  cure,
+}: {
+  check: string;
+  status: keyof typeof MARKS;
+  why: string;
+  cure: string | null;
+}): string[] {
   const line = `${MARKS[status]}  ${check.padEnd(13)}  ${printable(why)}`;
   return cure === null ? [line] : [line, `${' '.repeat(24)}-> ${printable(cure)}`];
-} // prettier-ignore
+}

@@ -45,8 +45,13 @@ export function addInbound(program: Command, context: Context, openParser: OpenR
     .description('mail that comes back: bounces, complaints, automatic answers');
   inbound.addHelpText(
     'after',
-    examples('posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind', 'posthorn inbound self-test', 'posthorn inbound unverified'),
-  ); // prettier-ignore
+    examples(
+      'posthorn inbound parse bounce.eml',
+      'posthorn inbound parse mails/*.eml --json | jq .kind',
+      'posthorn inbound self-test',
+      'posthorn inbound unverified',
+    ),
+  );
   inbound
     .command('self-test')
     .description('send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not')

@@ -23,17 +23,31 @@ function portsOf({ http, metrics, dashboard, smtp }: Listening): Port[] {
     { host: http.host, port: dashboard.port, hostSetting: 'http.host', portSetting: 'dashboard.port' },
     { host: metrics.host, port: metrics.port, hostSetting: 'metrics.host', portSetting: 'metrics.port' },
     { host: mx.host, port: mx.port, hostSetting: 'smtp.mx.host', portSetting: 'smtp.mx.port' },
-    { host: submission.host, port: submission.port, hostSetting: 'smtp.submission.host', portSetting: 'smtp.submission.port' },
-    { host: submission.host, port: submission.tlsPort, hostSetting: 'smtp.submission.host', portSetting: 'smtp.submission.tlsPort' },
+    {
+      host: submission.host,
+      port: submission.port,
+      hostSetting: 'smtp.submission.host',
+      portSetting: 'smtp.submission.port',
+    },
+    {
+      host: submission.host,
+      port: submission.tlsPort,
+      hostSetting: 'smtp.submission.host',
+      portSetting: 'smtp.submission.tlsPort',
+    },
   ];
-} // prettier-ignore
+}
 
 /** Null for an error that is not about listening. */
 export function listenFault(config: Listening, error: unknown): ListenFault | null {
   if (!(error instanceof Error) || !('code' in error)) return null;
   const port = 'port' in error ? Number(error.port) : config.http.port;
   const asked = portsOf(config).filter((one) => one.port === port);
-  const { host, hostSetting, portSetting } = asked[0] ?? { host: config.http.host, hostSetting: 'http.host', portSetting: 'http.port' }; // prettier-ignore
+  const { host, hostSetting, portSetting } = asked[0] ?? {
+    host: config.http.host,
+    hostSetting: 'http.host',
+    portSetting: 'http.port',
+  };
   switch (error.code) {
     case 'EADDRINUSE': {
       const other = asked.find((one) => one.portSetting !== portSetting && one.portSetting !== 'dashboard.port');

@@ -100,7 +100,10 @@ function historyLines({ lane, changes }: ResultOf<'queue.lane'>): string[] {
     ['WAITS FOR', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
     lane.waits.map(({ reason, since, until, by, message }) => [reason, since, until, by, message]),
   );
-  const history = table(['AT', 'NOW', 'WHY'], changes.map((change) => [change.at, change.to, change.cause])); // prettier-ignore
+  const history = table(
+    ['AT', 'NOW', 'WHY'],
+    changes.map((change) => [change.at, change.to, change.cause]),
+  );
   return [
     ...lanesTable([lane]),
     ...[limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),

@@ -33,7 +33,10 @@ function lines(resolved: ResultOf<'resolve'>): string[] {
     ['mails a minute', limits?.per_minute ?? null],
     ['mails a connection', limits?.messages_per_connection ?? null],
   ];
-  const [, ...head] = table(['', ''], facts.filter(([, value]) => value !== null)); // prettier-ignore
+  const [, ...head] = table(
+    ['', ''],
+    facts.filter(([, value]) => value !== null),
+  );
   if (resolved.hosts.length === 0) return head;
   return [
     ...head,

@@ -20,29 +20,56 @@ export function addStats(program: Command, context: Context): void {
     .command('stats')
     .description('how much was sent, and what became of it')
     .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', wholeNumber)
-    .addOption(new Option('--hours <n>', 'the last so many hours instead, at most 744').argParser(wholeNumber).conflicts('days'))
+    .addOption(
+      new Option('--hours <n>', 'the last so many hours instead, at most 744').argParser(wholeNumber).conflicts('days'),
+    )
     .option('--by <what>', 'tell apart by stream, tag, domain, provider or template')
     .option('--test', 'simulated mail instead of real mail')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .addHelpText('after', examples('posthorn stats', 'posthorn stats --hours 24', 'posthorn stats --days 30 --by provider'))
+    .addHelpText(
+      'after',
+      examples('posthorn stats', 'posthorn stats --hours 24', 'posthorn stats --days 30 --by provider'),
+    )
     .action(async ({ days, hours, by, account, test, json }: StatsOptions) => {
       const stats = await context.operate((operator) => operator.call('stats', { days, hours, by, account, test }));
       context.print(json, stats, () => lines(stats));
-    }); // prettier-ignore
+    });
 }
 
 function lines({ by, bucket, data, since, until, simulated }: ResultOf<'stats'>): string[] {
   if (data.length === 0) return nothing(`nothing between ${since} and ${until}`, simulated);
   const first = by === null ? (bucket === 'hour' ? 'HOUR' : 'DAY') : by.toUpperCase();
   return table(
-    [first, 'SENT', 'DELIVERED', '%', 'BOUNCED', '%', 'DEFERRED', 'COMPLAINED', 'OPENED', 'CLICKED', 'SUPPRESSED', 'FAILED'],
+    [
+      first,
+      'SENT',
+      'DELIVERED',
+      '%',
+      'BOUNCED',
+      '%',
+      'DEFERRED',
+      'COMPLAINED',
+      'OPENED',
+      'CLICKED',
+      'SUPPRESSED',
+      'FAILED',
+    ],
     data.map(({ at, key, counts: n }) => [
       key ?? (bucket === 'hour' ? at.slice(0, 16) : at.slice(0, 10)),
-      n.sent, n.delivered, percent(n.delivered, n.sent), n.bounced, percent(n.bounced, n.sent), n.deferred, n.complained,
-      n.unique_opened, n.unique_clicked, n.suppressed, n.failed,
+      n.sent,
+      n.delivered,
+      percent(n.delivered, n.sent),
+      n.bounced,
+      percent(n.bounced, n.sent),
+      n.deferred,
+      n.complained,
+      n.unique_opened,
+      n.unique_clicked,
+      n.suppressed,
+      n.failed,
     ]),
-  ); // prettier-ignore
+  );
 }
 
 /** Who tries things out sends simulated mail, and must not think that it was lost. */

@@ -49,7 +49,9 @@ function addList(suppressions: Command, context: Context): void {
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ reason, stream, limit, account, json }: Scope & { reason?: Reason; limit: number }) => {
-      const list = await context.operate((operator) => operator.call('suppressions.list', { reason, stream, limit, account })); // prettier-ignore
+      const list = await context.operate((operator) =>
+        operator.call('suppressions.list', { reason, stream, limit, account }),
+      );
       context.print(json, { data: list.data }, () => rows(list.data));
     });
 }
@@ -81,8 +83,10 @@ function addAdd(suppressions: Command, context: Context): void {
       if (added === undefined) throw new Error('one entry was added and none came back');
       if (added.result === 'rejected') throw new Problem('invalid_address', added.why, { field: 'email' });
       const how = added.result === 'created' ? 'is not mailed any more' : 'was on the list already';
-      context.print(json, added.entry, () => [`${added.entry.email} ${how} (${added.entry.reason}, ${added.entry.scope})`]);
-    }); // prettier-ignore
+      context.print(json, added.entry, () => [
+        `${added.entry.email} ${how} (${added.entry.reason}, ${added.entry.scope})`,
+      ]);
+    });
 }
 
 function addRemove(suppressions: Command, context: Context): void {
@@ -95,7 +99,9 @@ function addRemove(suppressions: Command, context: Context): void {
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async (email: string, { stream, force, account, json }: Scope & { force?: true }) => {
-      const removed = await context.operate((operator) => operator.call('suppressions.remove', { email, stream, force, account })); // prettier-ignore
+      const removed = await context.operate((operator) =>
+        operator.call('suppressions.remove', { email, stream, force, account }),
+      );
       context.print(json, removed, () => removed.data.map((one) => `${one.email} is mailed again (${one.scope})`));
     });
 }
@@ -118,7 +124,10 @@ function addImport(suppressions: Command, context: Context): void {
   suppressions
     .command('import')
     .description('add the addresses of a CSV file; the others stay')
-    .argument('<file>', 'CSV with a line of headings (email, reason, scope or stream, note, expires_at), or addresses alone')
+    .argument(
+      '<file>',
+      'CSV with a line of headings (email, reason, scope or stream, note, expires_at), or addresses alone',
+    )
     .option('--reason <reason>', 'where the file has none', 'manual')
     .option('--stream <slug>', 'where the file has none: only for this stream')
     .option('--account <account>', 'name or id (default: default)')
@@ -130,11 +139,15 @@ function addImport(suppressions: Command, context: Context): void {
         context.note(`line ${String(line)}: ${JSON.stringify(email)}: ${why}`);
       if (result.rejected.length > MOST_TOLD)
         context.note(`... and ${String(result.rejected.length - MOST_TOLD)} more lines`);
-      context.print(options.json, { ...result, rejected: result.rejected.slice(0, 1000), rejected_count: result.rejected.length }, () => [
-        `${String(result.created)} added, ${String(result.existing)} on the list already, ${String(result.rejected.length)} rejected`,
-      ]);
+      context.print(
+        options.json,
+        { ...result, rejected: result.rejected.slice(0, 1000), rejected_count: result.rejected.length },
+        () => [
+          `${String(result.created)} added, ${String(result.existing)} on the list already, ${String(result.rejected.length)} rejected`,
+        ],
+      );
       if (result.rejected.length > 0) context.end(exitCodes.data);
-    }); // prettier-ignore
+    });
 }
 
 async function importFile(
@@ -154,7 +167,10 @@ async function importFile(
   const flush = async (): Promise<void> => {
     const part = waiting.splice(0, AT_ONCE);
     if (part.length === 0) return;
-    const { data } = await operator.call('suppressions.add', { account: options.account, entries: part.map(({ entry }) => entry) }); // prettier-ignore
+    const { data } = await operator.call('suppressions.add', {
+      account: options.account,
+      entries: part.map(({ entry }) => entry),
+    });
     data.forEach((one, i) => {
       if (one.result === 'rejected') result.rejected.push({ line: part[i]?.line ?? 0, email: one.email, why: one.why });
       else result[one.result]++;
@@ -182,7 +198,8 @@ async function importFile(
     waiting = [...waiting];
     await flush();
   } catch (error) {
-    if (error instanceof CsvFault) throw new Problem('invalid_field', `${file}: ${error.message}; lines before it are imported`, { cause: error }); // prettier-ignore
+    if (error instanceof CsvFault)
+      throw new Problem('invalid_field', `${file}: ${error.message}; lines before it are imported`, { cause: error });
     throw error;
   } finally {
     progress.end();
@@ -263,7 +280,16 @@ function entryOf(
   };
 }
 
-const headings = ['email', 'reason', 'scope', 'note', 'source_message_id', 'created_at', 'created_by', 'expires_at'] as const; // prettier-ignore
+const headings = [
+  'email',
+  'reason',
+  'scope',
+  'note',
+  'source_message_id',
+  'created_at',
+  'created_by',
+  'expires_at',
+] as const;
 const PAGE = 1000;
 
 function addExport(suppressions: Command, context: Context): void {

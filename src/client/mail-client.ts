@@ -51,7 +51,9 @@ export class MailClient {
     const transport = new Transport(
       {
         apiKey: given('apiKey', options.apiKey ?? around.environment('POSTHORN_API_KEY'), 'POSTHORN_API_KEY'),
-        baseUrl: addressOf(given('baseUrl', options.baseUrl ?? around.environment('POSTHORN_BASE_URL'), 'POSTHORN_BASE_URL')), // prettier-ignore
+        baseUrl: addressOf(
+          given('baseUrl', options.baseUrl ?? around.environment('POSTHORN_BASE_URL'), 'POSTHORN_BASE_URL'),
+        ),
         timeoutMs: options.timeoutMs ?? 30_000,
         maxRetries: options.maxRetries ?? 3,
         userAgent: [`posthorn-client/${madeFor}`, options.userAgent].filter(Boolean).join(' '),
@@ -81,7 +83,8 @@ export class MailClient {
 }
 
 function given(option: string, value: string | undefined, variable: string): string {
-  if (value === undefined || value === '') throw new TypeError(`MailClient needs \`${option}\`, or ${variable} in the environment`); // prettier-ignore
+  if (value === undefined || value === '')
+    throw new TypeError(`MailClient needs \`${option}\`, or ${variable} in the environment`);
   return value;
 }
 

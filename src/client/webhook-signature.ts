@@ -30,7 +30,9 @@ export async function verifyWebhook(
   secret: string | readonly string[],
   { toleranceMs = TOLERANCE_MS, now = surroundings.now() }: VerifyOptions = {},
 ): Promise<MailEvent> {
-  const [id, timestamp, signature] = ['webhook-id', 'webhook-timestamp', 'webhook-signature'].map((name) => needed(headers, name)) as [string, string, string]; // prettier-ignore
+  const [id, timestamp, signature] = ['webhook-id', 'webhook-timestamp', 'webhook-signature'].map((name) =>
+    needed(headers, name),
+  ) as [string, string, string];
   checkTime(timestamp, now, toleranceMs);
   const body = typeof rawBody === 'string' ? new TextEncoder().encode(rawBody) : rawBody;
   const signed = joined(new TextEncoder().encode(`${id}.${timestamp}.`), body);
@@ -73,7 +75,10 @@ async function isSigned(
   header: string,
   secrets: readonly Uint8Array<ArrayBuffer>[],
 ): Promise<boolean> {
-  const offered = header.split(' ').filter((one) => one.startsWith('v1,')).slice(0, MOST_SIGNATURES); // prettier-ignore
+  const offered = header
+    .split(' ')
+    .filter((one) => one.startsWith('v1,'))
+    .slice(0, MOST_SIGNATURES);
   const algorithm = { name: 'HMAC', hash: 'SHA-256' };
   for (const secret of secrets) {
     const key = await crypto.subtle.importKey('raw', secret, algorithm, false, ['verify']);

@@ -7,14 +7,39 @@ import { faultOfPhrase } from '../base/phrase.ts';
 
 export const bounceClasses = ['hard', 'soft', 'block', 'undetermined'] as const;
 export const bounceReasons = [
-  'mailbox_not_found', 'mailbox_full', 'domain_not_found', 'message_too_large', 'content_rejected', 'policy', 'reputation', 'dmarc',
-  'auth_required', 'mailbox_disabled', 'null_mx', 'spam', 'rate_limited', 'tls_required', 'routing_loop', 'network', 'expired', 'other',
-] as const; // prettier-ignore
+  'mailbox_not_found',
+  'mailbox_full',
+  'domain_not_found',
+  'message_too_large',
+  'content_rejected',
+  'policy',
+  'reputation',
+  'dmarc',
+  'auth_required',
+  'mailbox_disabled',
+  'null_mx',
+  'spam',
+  'rate_limited',
+  'tls_required',
+  'routing_loop',
+  'network',
+  'expired',
+  'other',
+] as const;
 
 /** Where in the session it was said; `report` is a bounce mail. */
 export const refusalPhases = [
-  'connect', 'banner', 'ehlo', 'tls', 'auth', 'mail', 'rcpt', 'data', 'dot', 'report',
-] as const; // prettier-ignore
+  'connect',
+  'banner',
+  'ehlo',
+  'tls',
+  'auth',
+  'mail',
+  'rcpt',
+  'data',
+  'dot',
+  'report',
+] as const;
 
 /** Entries of one list; phrases of a file that nobody wrote by hand would make the engine slow. */
 const MOST = 200;
@@ -53,11 +78,27 @@ export const bounceRule = z.strictObject(
     /** Phrases none of which is said. */
     not: phrases.optional(),
     /** Parts of host names and links in the reply, of which one is there. */
-    names: listOf(z.string({ error: PART }).min(3, { error: PART }).max(100, { error: PART }).lowercase({ error: PART }), 'a list of parts of names').optional(),
-    enhanced: listOf(z.string({ error: ENHANCED }).regex(/^(?:none|[x245]\.(?:x|\d{1,3})\.(?:x|\d{1,3}|\d\dx|\dxx))$/, { error: ENHANCED }), ENHANCED).optional(),
-    codes: listOf(z.union([z.int().min(400, { error: CODE }).max(599, { error: CODE }), z.enum(['4xx', '5xx', 'none'])], { error: CODE }), CODE).optional(),
+    names: listOf(
+      z.string({ error: PART }).min(3, { error: PART }).max(100, { error: PART }).lowercase({ error: PART }),
+      'a list of parts of names',
+    ).optional(),
+    enhanced: listOf(
+      z
+        .string({ error: ENHANCED })
+        .regex(/^(?:none|[x245]\.(?:x|\d{1,3})\.(?:x|\d{1,3}|\d\dx|\dxx))$/, { error: ENHANCED }),
+      ENHANCED,
+    ).optional(),
+    codes: listOf(
+      z.union([z.int().min(400, { error: CODE }).max(599, { error: CODE }), z.enum(['4xx', '5xx', 'none'])], {
+        error: CODE,
+      }),
+      CODE,
+    ).optional(),
     /** Names of config/operators.json; fits, too, where no host is known. */
-    operators: listOf(z.string({ error: 'the name of an operator' }).max(64, { error: 'the name of an operator' }), 'a list of operators').optional(),
+    operators: listOf(
+      z.string({ error: 'the name of an operator' }).max(64, { error: 'the name of an operator' }),
+      'a list of operators',
+    ).optional(),
     phases: listOf(z.enum(refusalPhases, { error: refusalPhases.join(', ') }), 'a list of phases').optional(),
     /** Whether it is a matter of our own set-up, which the log warns of. */
     infrastructure: z.boolean({ error: 'true or false' }).optional(),
@@ -65,7 +106,7 @@ export const bounceRule = z.strictObject(
     greylisting: z.boolean({ error: 'true or false' }).optional(),
   },
   { error: 'a rule with name, class, reason and what it is about' },
-); // prettier-ignore
+);
 
 export type BounceRule = Readonly<z.output<typeof bounceRule>>;
 
@@ -74,13 +115,12 @@ export const bounceRuleFile = z.strictObject(
   {
     rules: z
       .array(
-        bounceRule.refine(
-          ({ text, names, enhanced, codes }) => (text ?? names ?? enhanced ?? codes) !== undefined,
-          { error: 'a rule with text, names, enhanced or codes' },
-        ),
+        bounceRule.refine(({ text, names, enhanced, codes }) => (text ?? names ?? enhanced ?? codes) !== undefined, {
+          error: 'a rule with text, names, enhanced or codes',
+        }),
         { error: 'a list of rules' },
       )
       .max(1000, { error: 'at most 1000 rules' }),
   },
   { error: 'a group with rules' },
-); // prettier-ignore
+);

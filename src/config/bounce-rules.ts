@@ -31,7 +31,10 @@ function readRuleFile(file: string): RuleFile {
   const checked = bounceRuleFile.safeParse(written);
   return checked.success
     ? { rules: checked.data.rules, mistakes: [] }
-    : bad(file, checked.error.issues.map((issue) => mistakeOf(issue, written))); // prettier-ignore
+    : bad(
+        file,
+        checked.error.issues.map((issue) => mistakeOf(issue, written)),
+      );
 }
 
 const bad = (file: string, mistakes: readonly string[]): RuleFile => ({

@@ -45,7 +45,10 @@ export function watchCertificate({ clock, log, files, changed }: WatchDeps): Cer
         changed(seen.certificate);
         log.info({ event: 'certificate_renewed' }, 'the certificate was read again');
       } else if (seen.text !== '')
-        log.warn({ event: 'certificate_unusable', reason: seen.text }, 'the certificate has changed and cannot be used; the one before stays in force'); // prettier-ignore
+        log.warn(
+          { event: 'certificate_unusable', reason: seen.text },
+          'the certificate has changed and cannot be used; the one before stays in force',
+        );
     }
     timer = clock.after(EVERY_MS, turn, { background: true });
   }

@@ -9,9 +9,28 @@ import path from 'node:path';
 import { z } from 'zod';
 import { parseEndpoint } from './endpoint.ts';
 import {
-  bearerToken, count, dnsServer, duration, filePath, flag, hostName, ipNetwork, list, listenAddress, listenPort, mailAddress, map, oneOf,
-  optional, orUnknown, remotePort, routes, size, text, webAddress,
-} from './kind.ts'; // prettier-ignore
+  bearerToken,
+  count,
+  dnsServer,
+  duration,
+  filePath,
+  flag,
+  hostName,
+  ipNetwork,
+  list,
+  listenAddress,
+  listenPort,
+  mailAddress,
+  map,
+  oneOf,
+  optional,
+  orUnknown,
+  remotePort,
+  routes,
+  size,
+  text,
+  webAddress,
+} from './kind.ts';
 import { group, notes, setting } from './setting.ts';
 import { shapingRules, SHIPPED_RULES } from './shaping.ts';
 import { sources } from './sources.ts';
@@ -65,151 +84,390 @@ const plans = map(plan, {
   isKey: (name) => /^[a-z][a-z0-9-]{0,31}$/.test(name),
 });
 
-export const settings = group('', {
-  dataDir: setting(filePath(), './data', 'Folder of the database, the keys and the command socket; relative to the working directory.'),
-  http: group('The API.', {
-    host: setting(listenAddress(), '127.0.0.1', 'Address the API listens on.'),
-    port: setting(listenPort(), 8025, 'Port the API listens on; 0 takes a free one.'),
-    publicUrl: setting(optional(webAddress()), null, 'Address under which callers reach the API; links and the OpenAPI document name it.', { fallbackText: '`http://127.0.0.1:<http.port>`, https with `http.tls`' }),
-    trustedProxies: setting(list(ipNetwork(), 100), [], 'Proxies whose X-Forwarded-For header is believed: addresses or CIDR ranges.'),
-    tls: setting(flag(), false, 'Whether the API itself speaks HTTPS, with the certificate of `tls`.'),
-  }),
-  tls: group('The certificate of the API, where `http.tls` is on, and of the SMTP listeners. Read again on SIGHUP.', {
-    certFile: setting(optional(filePath()), null, 'PEM file with the certificate chain.', { fallbackText: 'none' }),
-    keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', { fallbackText: 'none' }),
-  }, ({ certFile, keyFile }) => ((certFile === null) === (keyFile === null) ? null
-    : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' })),
-  smtp: group('Who we are in SMTP, and what listens.', {
-    hostname: setting(optional(hostName()), null, 'Name of this host in EHLO and Received; it should resolve to our address and back.', { fallbackText: "the system's fully qualified name" }),
-    operatorAddress: setting(optional(mailAddress()), null, 'Mail address of whoever runs this: gets mail to postmaster@ and abuse@ that is no report, and notices that have no better receiver. TLS reports come from it (`delivery.tlsReports`), if its domain is one of this server.', { fallbackText: 'none' }),
-    mx: group('The listener for bounces and replies.', {
-      host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
-      port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', { fallbackText: '25, or 2525 when not privileged' }),
+export const settings = group(
+  '',
+  {
+    dataDir: setting(
+      filePath(),
+      './data',
+      'Folder of the database, the keys and the command socket; relative to the working directory.',
+    ),
+    http: group('The API.', {
+      host: setting(listenAddress(), '127.0.0.1', 'Address the API listens on.'),
+      port: setting(listenPort(), 8025, 'Port the API listens on; 0 takes a free one.'),
+      publicUrl: setting(
+        optional(webAddress()),
+        null,
+        'Address under which callers reach the API; links and the OpenAPI document name it.',
+        { fallbackText: '`http://127.0.0.1:<http.port>`, https with `http.tls`' },
+      ),
+      trustedProxies: setting(
+        list(ipNetwork(), 100),
+        [],
+        'Proxies whose X-Forwarded-For header is believed: addresses or CIDR ranges.',
+      ),
+      tls: setting(flag(), false, 'Whether the API itself speaks HTTPS, with the certificate of `tls`.'),
     }),
-    submission: group('The listener for applications that speak only SMTP.', {
-      host: setting(listenAddress(), '127.0.0.1', 'Address the submission listeners bind to.'),
-      port: setting(optional(listenPort()), null, 'Port for submission with STARTTLS; 0 takes a free one.', { fallbackText: '587, or 2587 when not privileged' }),
-      tlsPort: setting(optional(listenPort()), null, 'Port for submission with TLS from the start; 0 takes a free one.', { fallbackText: '465, or 2465 when not privileged' }),
-      trustedNetworks: setting(list(ipNetwork(), 100), [], 'Clients that may submit without TLS, and with `trustedKey` without signing in: addresses or CIDR ranges.'),
-      trustedKey: setting(optional(text('the id of an API key', (written) => (/^key_[0-9a-z]{26}$/.test(written) ? written : null))), null, 'Key that clients of the trusted networks send with when they do not sign in.', { fallbackText: 'none' }),
-      notify: setting(oneOf('sender', 'operator', 'none'), 'sender', 'Who gets the notice about a final failure of a submitted mail: `sender` is the sender of its envelope where that domain is verified, else the operator.'),
+    tls: group(
+      'The certificate of the API, where `http.tls` is on, and of the SMTP listeners. Read again on SIGHUP.',
+      {
+        certFile: setting(optional(filePath()), null, 'PEM file with the certificate chain.', { fallbackText: 'none' }),
+        keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', {
+          fallbackText: 'none',
+        }),
+      },
+      ({ certFile, keyFile }) =>
+        (certFile === null) === (keyFile === null)
+          ? null
+          : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' },
+    ),
+    smtp: group('Who we are in SMTP, and what listens.', {
+      hostname: setting(
+        optional(hostName()),
+        null,
+        'Name of this host in EHLO and Received; it should resolve to our address and back.',
+        { fallbackText: "the system's fully qualified name" },
+      ),
+      operatorAddress: setting(
+        optional(mailAddress()),
+        null,
+        'Mail address of whoever runs this: gets mail to postmaster@ and abuse@ that is no report, and notices that have no better receiver. TLS reports come from it (`delivery.tlsReports`), if its domain is one of this server.',
+        { fallbackText: 'none' },
+      ),
+      mx: group('The listener for bounces and replies.', {
+        host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
+        port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', {
+          fallbackText: '25, or 2525 when not privileged',
+        }),
+      }),
+      submission: group('The listener for applications that speak only SMTP.', {
+        host: setting(listenAddress(), '127.0.0.1', 'Address the submission listeners bind to.'),
+        port: setting(optional(listenPort()), null, 'Port for submission with STARTTLS; 0 takes a free one.', {
+          fallbackText: '587, or 2587 when not privileged',
+        }),
+        tlsPort: setting(
+          optional(listenPort()),
+          null,
+          'Port for submission with TLS from the start; 0 takes a free one.',
+          { fallbackText: '465, or 2465 when not privileged' },
+        ),
+        trustedNetworks: setting(
+          list(ipNetwork(), 100),
+          [],
+          'Clients that may submit without TLS, and with `trustedKey` without signing in: addresses or CIDR ranges.',
+        ),
+        trustedKey: setting(
+          optional(text('the id of an API key', (written) => (/^key_[0-9a-z]{26}$/.test(written) ? written : null))),
+          null,
+          'Key that clients of the trusted networks send with when they do not sign in.',
+          { fallbackText: 'none' },
+        ),
+        notify: setting(
+          oneOf('sender', 'operator', 'none'),
+          'sender',
+          'Who gets the notice about a final failure of a submitted mail: `sender` is the sender of its envelope where that domain is verified, else the operator.',
+        ),
+      }),
     }),
-  }),
-  delivery: group('The delivery engine.', {
-    remotePort: setting(remotePort(), 25, 'Port that mail hosts are dialled on.'),
-    dnsServers: setting(list(dnsServer(), 16), [], 'DNS servers to ask, each an IP address with an optional port.', { fallbackText: "the system's" }),
-    routes: setting(routes(), {}, 'Where mail for a domain goes: domain, or `*` for all others, to `mx` (the hosts that DNS names), `discard`, `hold`, a smarthost `host:port`, or `{ host, port, tls, user, password }` with tls opportunistic, required, none or implicit.', { secret: true }),
-    allowPrivate: setting(flag(), false, 'Whether mail hosts with loopback, private or link-local addresses are dialled.'),
-    dnssecResolver: setting(flag(), false, 'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE (RFC 7672) needs. With it on, hosts that publish TLSA records get mail only over TLS that matches them.'),
-    ipv6: setting(oneOf('auto', 'never', 'always'), 'auto', 'Whether mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.'),
-    sources: setting(sources(), [], 'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), the pool it stands in (`default`), and `warmUp` (true, or the day it began) where receivers do not know it yet. A stream names its pool; one without sources uses the default pool.', { fallbackText: "none: the system chooses the address" }),
-    maxConnections: setting(count(1, 50_000), 1000, 'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.'),
-    maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
-    smtputf8: setting(flag(), false, 'Whether addresses with a non-ASCII local part are accepted (SMTPUTF8).'),
-    bounceRules: setting(list(filePath(), 20), [], 'Files with your own rules for reading refusals, which are asked before the shipped ones; relative to the working directory.'),
-    retry: group('When a deferred mail is tried again.', {
-      schedule: setting(list(duration('1s', '7d'), 100, 1), ['1m', '5m', '15m', '30m', '1h', '2h', '4h'], 'Waits after the first, second, ... try, each varied by 20 %; the last one repeats.'),
+    delivery: group('The delivery engine.', {
+      remotePort: setting(remotePort(), 25, 'Port that mail hosts are dialled on.'),
+      dnsServers: setting(list(dnsServer(), 16), [], 'DNS servers to ask, each an IP address with an optional port.', {
+        fallbackText: "the system's",
+      }),
+      routes: setting(
+        routes(),
+        {},
+        'Where mail for a domain goes: domain, or `*` for all others, to `mx` (the hosts that DNS names), `discard`, `hold`, a smarthost `host:port`, or `{ host, port, tls, user, password }` with tls opportunistic, required, none or implicit.',
+        { secret: true },
+      ),
+      allowPrivate: setting(
+        flag(),
+        false,
+        'Whether mail hosts with loopback, private or link-local addresses are dialled.',
+      ),
+      dnssecResolver: setting(
+        flag(),
+        false,
+        'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE (RFC 7672) needs. With it on, hosts that publish TLSA records get mail only over TLS that matches them.',
+      ),
+      ipv6: setting(
+        oneOf('auto', 'never', 'always'),
+        'auto',
+        'Whether mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.',
+      ),
+      sources: setting(
+        sources(),
+        [],
+        'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), the pool it stands in (`default`), and `warmUp` (true, or the day it began) where receivers do not know it yet. A stream names its pool; one without sources uses the default pool.',
+        { fallbackText: 'none: the system chooses the address' },
+      ),
+      maxConnections: setting(
+        count(1, 50_000),
+        1000,
+        'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.',
+      ),
+      maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
+      smtputf8: setting(flag(), false, 'Whether addresses with a non-ASCII local part are accepted (SMTPUTF8).'),
+      bounceRules: setting(
+        list(filePath(), 20),
+        [],
+        'Files with your own rules for reading refusals, which are asked before the shipped ones; relative to the working directory.',
+      ),
+      retry: group('When a deferred mail is tried again.', {
+        schedule: setting(
+          list(duration('1s', '7d'), 100, 1),
+          ['1m', '5m', '15m', '30m', '1h', '2h', '4h'],
+          'Waits after the first, second, ... try, each varied by 20 %; the last one repeats.',
+        ),
+      }),
+      lane: group(
+        'How many connections one destination gets.',
+        {
+          initialConcurrency: setting(count(1, 1000), 2, 'Connections a lane starts with.'),
+          maxConcurrency: setting(count(1, 1000), 10, 'Connections a lane can grow to while all goes well.'),
+        },
+        ({ initialConcurrency, maxConcurrency }) =>
+          initialConcurrency <= maxConcurrency
+            ? null
+            : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` },
+      ),
+      mtaSts: setting(
+        flag(),
+        true,
+        'Whether the MTA-STS policies of recipient domains (RFC 8461) are looked for and obeyed.',
+      ),
+      tlsReports: setting(
+        optional(flag()),
+        null,
+        'Whether recipient domains that ask for it get a daily report on TLS (RFC 8460), by HTTPS or as a mail from `smtp.operatorAddress`, whose domain must be verified here.',
+        { fallbackText: 'true where `smtp.operatorAddress` is given' },
+      ),
+      tls: setting(
+        map(z.enum(['none', 'opportunistic', 'required', 'verified', 'dane'], { error: TLS_NEEDS }), {
+          expected: TLS_NEEDS,
+          key: 'a domain in lower case',
+          isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name),
+        }),
+        {},
+        'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, verified (a trusted certificate of that name), or dane (TLSA records that match, with `delivery.dnssecResolver`).',
+      ),
+      shaping: setting(
+        shapingRules(),
+        SHIPPED_RULES,
+        'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.',
+        { fallbackText: 'many-blocks (class block, 20 within 10m: slow)' },
+      ),
+      operatorsFile: setting(
+        optional(filePath()),
+        null,
+        'File with the table of large operators of mail hosts, in place of the one that is shipped.',
+        { fallbackText: '`config/operators.yaml` of the program' },
+      ),
+      timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {
+        connect: setting(duration('10ms', '10m'), '30s', 'Limit of the TCP connect.'),
+        banner: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the greeting.'),
+        bannerWithOthers: setting(
+          duration('10ms', '30m'),
+          '120s',
+          'Limit of the wait for the greeting while other hosts remain to be tried.',
+        ),
+        tls: setting(duration('10ms', '30m'), '60s', 'Limit of STARTTLS and the TLS handshake.'),
+        ehlo: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to EHLO.'),
+        auth: setting(duration('10ms', '30m'), '120s', 'Limit of the sign-in at a smarthost.'),
+        mail: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to MAIL FROM.'),
+        rcpt: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to RCPT TO.'),
+        data: setting(duration('10ms', '30m'), '120s', 'Limit of the wait for the answer to DATA.'),
+        block: setting(
+          duration('10ms', '30m'),
+          '180s',
+          'Limit of the time in which one block of the mail must be taken.',
+        ),
+        dot: setting(duration('10ms', '30m'), '600s', 'Limit of the wait for the answer to the final dot.'),
+        attempt: setting(duration('10ms', '2h'), '30m', 'Limit of a whole attempt over all hosts.'),
+      }),
+      connection: group('How long a connection is used for more mails.', {
+        idle: setting(duration('10ms', '5m'), '5s', 'How long an idle connection is kept for the next mail.'),
+        maxMessages: setting(count(1, 100_000), 100, 'Mails sent over one connection.'),
+        maxAge: setting(duration('1s', '1h'), '300s', 'Age from which a connection gets no further mail.'),
+      }),
     }),
-    lane: group('How many connections one destination gets.', {
-      initialConcurrency: setting(count(1, 1000), 2, 'Connections a lane starts with.'),
-      maxConcurrency: setting(count(1, 1000), 10, 'Connections a lane can grow to while all goes well.'),
-    }, ({ initialConcurrency, maxConcurrency }) => (initialConcurrency <= maxConcurrency ? null
-      : { member: 'maxConcurrency', expected: `at least initialConcurrency (${initialConcurrency})` })),
-    mtaSts: setting(flag(), true, 'Whether the MTA-STS policies of recipient domains (RFC 8461) are looked for and obeyed.'),
-    tlsReports: setting(optional(flag()), null, 'Whether recipient domains that ask for it get a daily report on TLS (RFC 8460), by HTTPS or as a mail from `smtp.operatorAddress`, whose domain must be verified here.', { fallbackText: 'true where `smtp.operatorAddress` is given' }),
-    tls: setting(map(z.enum(['none', 'opportunistic', 'required', 'verified', 'dane'], { error: TLS_NEEDS }), { expected: TLS_NEEDS, key: 'a domain in lower case', isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name) }), {}, 'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, verified (a trusted certificate of that name), or dane (TLSA records that match, with `delivery.dnssecResolver`).'),
-    shaping: setting(shapingRules(), SHIPPED_RULES, 'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.', { fallbackText: 'many-blocks (class block, 20 within 10m: slow)' }),
-    operatorsFile: setting(optional(filePath()), null, 'File with the table of large operators of mail hosts, in place of the one that is shipped.', { fallbackText: '`config/operators.yaml` of the program' }),
-    timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {
-      connect: setting(duration('10ms', '10m'), '30s', 'Limit of the TCP connect.'),
-      banner: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the greeting.'),
-      bannerWithOthers: setting(duration('10ms', '30m'), '120s', 'Limit of the wait for the greeting while other hosts remain to be tried.'),
-      tls: setting(duration('10ms', '30m'), '60s', 'Limit of STARTTLS and the TLS handshake.'),
-      ehlo: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to EHLO.'),
-      auth: setting(duration('10ms', '30m'), '120s', 'Limit of the sign-in at a smarthost.'),
-      mail: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to MAIL FROM.'),
-      rcpt: setting(duration('10ms', '30m'), '300s', 'Limit of the wait for the answer to RCPT TO.'),
-      data: setting(duration('10ms', '30m'), '120s', 'Limit of the wait for the answer to DATA.'),
-      block: setting(duration('10ms', '30m'), '180s', 'Limit of the time in which one block of the mail must be taken.'),
-      dot: setting(duration('10ms', '30m'), '600s', 'Limit of the wait for the answer to the final dot.'),
-      attempt: setting(duration('10ms', '2h'), '30m', 'Limit of a whole attempt over all hosts.'),
+    domains: group('Sending domains.', {
+      grace: setting(
+        duration('0s', '30d'),
+        '72h',
+        'How long a verified domain keeps sending after a required DNS record was found missing or wrong; after that, mail from it is refused. `0s` refuses at once. A change counts for countdowns under way, too, from their next check on.',
+      ),
     }),
-    connection: group('How long a connection is used for more mails.', {
-      idle: setting(duration('10ms', '5m'), '5s', 'How long an idle connection is kept for the next mail.'),
-      maxMessages: setting(count(1, 100_000), 100, 'Mails sent over one connection.'),
-      maxAge: setting(duration('1s', '1h'), '300s', 'Age from which a connection gets no further mail.'),
+    simulator: group('Mail that is never really sent.', {
+      domain: setting(
+        hostName(),
+        'simulator.posthorn.test',
+        'Domain whose recipients play a fixed part (delivered@, bounced@, ...) without a network.',
+      ),
     }),
-  }),
-  domains: group('Sending domains.', {
-    grace: setting(duration('0s', '30d'), '72h', 'How long a verified domain keeps sending after a required DNS record was found missing or wrong; after that, mail from it is refused. `0s` refuses at once. A change counts for countdowns under way, too, from their next check on.'),
-  }),
-  simulator: group('Mail that is never really sent.', {
-    domain: setting(hostName(), 'simulator.posthorn.test', 'Domain whose recipients play a fixed part (delivered@, bounced@, ...) without a network.'),
-  }),
-  tracking: group('Opens, clicks and unsubscribe links.', {
-    domainHosts: setting(optional(flag()), null, 'Whether the links of a sending domain lead to `track.<domain>` once DNS leads that name to us. With https each of these names needs a certificate.', { fallbackText: 'true where `http.publicUrl` is plain http' }),
-    storeIp: setting(oneOf('full', 'truncated', 'none'), 'full', 'How much is stored of the address of a person who opens or clicks; truncated is its /24, of IPv6 its /48.'),
-    storeUserAgent: setting(flag(), true, 'Whether the User-Agent of a person who opens or clicks is stored.'),
-    scannersFile: setting(optional(filePath()), null, 'Rules by which machines are told from people.', { fallbackText: '`config/scanners.yaml` of the program' }),
-  }),
-  storage: group('The database.', {
-    url: setting(optional(text('sqlite:<path of the file>', (written) => (/^sqlite:[^:]/.test(written) ? written : null))), null, 'The database to use.', { fallbackText: '`sqlite:<dataDir>/posthorn.db`' }),
-    minFreeBytes: setting(size('0B', '1TiB'), '512MiB', 'Free disk space under which new mail is refused; delivery goes on.'),
-  }),
-  idempotency: group('Repeated requests.', {
-    onMismatch: setting(oneOf('replay', 'error'), 'replay', 'What a known Idempotency-Key with another body gets: the first answer again, or an error 409.'),
-  }),
-  limits: group('What one request may ask for.', {
-    recipients: setting(count(1, 1000), 50, 'Distinct addresses in to, cc and bcc of one message.'),
-    bulkRecipients: setting(count(1, 100_000), 1000, 'Entries of one bulk send.'),
-    attachments: setting(count(0, 1000), 50, 'Attachments of one message.'),
-    blockedExtensions: setting(list(text('a file extension without its dot', (written) => (/^[a-z0-9_-]{1,20}$/i.test(written) ? written.toLowerCase() : null)), 1000), BLOCKED_EXTENSIONS.split(' '), 'Extensions of attachments that are refused.'),
-    htmlBytes: setting(size('1KiB', '64MiB'), '5MiB', 'Size of the html body in UTF-8.'),
-    textBytes: setting(size('1KiB', '64MiB'), '5MiB', 'Size of the text body in UTF-8.'),
-    messageBytes: setting(size('1KiB', '128MiB'), '25MiB', 'Size of one message after MIME encoding.'),
-    bodyBytes: setting(size('1KiB', '256MiB'), '50MiB', 'Size of a request body, after decompression.'),
-    singleBodyBytes: setting(size('1KiB', '256MiB'), '40MiB', 'Size of a request body that is not a bulk send.'),
-  }),
-  plans: setting(plans, {}, 'Plans by name: requests per minute of an account, and optionally mails per day and month.', { fallbackText: 'starter 120, standard 600, pro 6000, unlimited 1000000 requests a minute; others are added to these' }),
-  retention: group('How long finished things are kept. Mail that is not finished is never touched.', {
-    content: setting(duration('1h', '3650d'), '30d', 'How long bodies and attachments are kept.'),
-    messages: setting(duration('1h', '3650d'), '90d', 'How long message records are kept.'),
-    events: setting(duration('1h', '3650d'), '90d', 'How long events are kept.'),
-    audit: setting(duration('1h', '3650d'), '365d', 'How long the audit log is kept.'),
-    reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.'),
-  }),
-  log: group('The log on standard output.', {
-    level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),
-    addresses: setting(oneOf('full', 'hashed'), 'full', 'Whether mail addresses, which mail hosts like to name in their replies, are written; `hashed` puts the first 16 digits of their SHA-256 in the place of each, before the domain.'),
-    format: setting(optional(oneOf('json', 'pretty')), null, 'One JSON object a line, or coloured lines for people.', { fallbackText: 'json, or pretty on a terminal' }),
-  }),
-  metrics: group('Figures for Prometheus, at `/metrics`.', {
-    port: setting(optional(listenPort()), null, 'Port of their own; 0 takes a free one.', { fallbackText: "none: they are on the API's port for `metrics.token`, and nowhere without one" }),
-    host: setting(listenAddress(), '127.0.0.1', 'Address that `metrics.port` listens on.'),
-    token: setting(optional(bearerToken()), null, 'Token that a reader has to send as `Authorization: Bearer <token>`.', { fallbackText: 'none: whoever reaches `metrics.port` may read', secret: true }),
-  }),
-  webhooks: group('Calls to the endpoints of customers.', {
-    allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
-    allowCidrs: setting(list(ipNetwork(), 100), [], 'Private networks that endpoints may be in: addresses or CIDR ranges.'),
-  }),
-  backup: group('Backups, made by `posthorn backup create` and before the database is migrated.', {
-    dir: setting(optional(filePath()), null, 'Folder that backups are made in; better on another disk than the data.', { fallbackText: '`<dataDir>/backups`' }),
-    keep: setting(count(1, 1000), 7, 'How many backups stay; older ones go when a new one is whole.'),
-    passphrase: setting(optional(text('a passphrase of 12 to 1024 characters', (written) => (written.length >= 12 && written.length <= 1024 ? written : null))), null, 'Passphrase under which the keys (`secret.key`) are put into backups.', { fallbackText: 'none: backups are made without the keys', secret: true }),
-    beforeMigration: setting(flag(), true, 'Whether a backup is made before a new version changes the database; the last three of these stay.'),
-  }),
-  doctor: group('What `posthorn doctor` asks of the outside.', {
-    mailHost: setting(text('host:port', mailHostPort), 'gmail-smtp-in.l.google.com:25', 'Mail host that is dialled to see whether outbound port 25 is open.'),
-    timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that our clock is held against.'),
-    blocklists: setting(list(hostName(), 20), ['zen.spamhaus.org', 'bl.spamcop.net', 'psbl.surriel.com'], 'DNS block lists that are asked about our public addresses.'),
-    signedZone: setting(hostName(), 'iana.org', 'A zone with DNSSEC, whose address a validating resolver marks as secure.'),
-    brokenZone: setting(hostName(), 'dnssec-failed.org', 'A zone whose signatures are wrong, which a validating resolver refuses.'),
-  }),
-  dashboard: group('The dashboard.', {
-    port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),
-  }),
-}, ({ http, tls }) => (http.tls && tls.certFile === null
-  ? { member: 'http.tls', expected: 'false, or tls.certFile and tls.keyFile given' } : null)); // prettier-ignore
+    tracking: group('Opens, clicks and unsubscribe links.', {
+      domainHosts: setting(
+        optional(flag()),
+        null,
+        'Whether the links of a sending domain lead to `track.<domain>` once DNS leads that name to us. With https each of these names needs a certificate.',
+        { fallbackText: 'true where `http.publicUrl` is plain http' },
+      ),
+      storeIp: setting(
+        oneOf('full', 'truncated', 'none'),
+        'full',
+        'How much is stored of the address of a person who opens or clicks; truncated is its /24, of IPv6 its /48.',
+      ),
+      storeUserAgent: setting(flag(), true, 'Whether the User-Agent of a person who opens or clicks is stored.'),
+      scannersFile: setting(optional(filePath()), null, 'Rules by which machines are told from people.', {
+        fallbackText: '`config/scanners.yaml` of the program',
+      }),
+    }),
+    storage: group('The database.', {
+      url: setting(
+        optional(text('sqlite:<path of the file>', (written) => (/^sqlite:[^:]/.test(written) ? written : null))),
+        null,
+        'The database to use.',
+        { fallbackText: '`sqlite:<dataDir>/posthorn.db`' },
+      ),
+      minFreeBytes: setting(
+        size('0B', '1TiB'),
+        '512MiB',
+        'Free disk space under which new mail is refused; delivery goes on.',
+      ),
+    }),
+    idempotency: group('Repeated requests.', {
+      onMismatch: setting(
+        oneOf('replay', 'error'),
+        'replay',
+        'What a known Idempotency-Key with another body gets: the first answer again, or an error 409.',
+      ),
+    }),
+    limits: group('What one request may ask for.', {
+      recipients: setting(count(1, 1000), 50, 'Distinct addresses in to, cc and bcc of one message.'),
+      bulkRecipients: setting(count(1, 100_000), 1000, 'Entries of one bulk send.'),
+      attachments: setting(count(0, 1000), 50, 'Attachments of one message.'),
+      blockedExtensions: setting(
+        list(
+          text('a file extension without its dot', (written) =>
+            /^[a-z0-9_-]{1,20}$/i.test(written) ? written.toLowerCase() : null,
+          ),
+          1000,
+        ),
+        BLOCKED_EXTENSIONS.split(' '),
+        'Extensions of attachments that are refused.',
+      ),
+      htmlBytes: setting(size('1KiB', '64MiB'), '5MiB', 'Size of the html body in UTF-8.'),
+      textBytes: setting(size('1KiB', '64MiB'), '5MiB', 'Size of the text body in UTF-8.'),
+      messageBytes: setting(size('1KiB', '128MiB'), '25MiB', 'Size of one message after MIME encoding.'),
+      bodyBytes: setting(size('1KiB', '256MiB'), '50MiB', 'Size of a request body, after decompression.'),
+      singleBodyBytes: setting(size('1KiB', '256MiB'), '40MiB', 'Size of a request body that is not a bulk send.'),
+    }),
+    plans: setting(
+      plans,
+      {},
+      'Plans by name: requests per minute of an account, and optionally mails per day and month.',
+      {
+        fallbackText:
+          'starter 120, standard 600, pro 6000, unlimited 1000000 requests a minute; others are added to these',
+      },
+    ),
+    retention: group('How long finished things are kept. Mail that is not finished is never touched.', {
+      content: setting(duration('1h', '3650d'), '30d', 'How long bodies and attachments are kept.'),
+      messages: setting(duration('1h', '3650d'), '90d', 'How long message records are kept.'),
+      events: setting(duration('1h', '3650d'), '90d', 'How long events are kept.'),
+      audit: setting(duration('1h', '3650d'), '365d', 'How long the audit log is kept.'),
+      reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.'),
+    }),
+    log: group('The log on standard output.', {
+      level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),
+      addresses: setting(
+        oneOf('full', 'hashed'),
+        'full',
+        'Whether mail addresses, which mail hosts like to name in their replies, are written; `hashed` puts the first 16 digits of their SHA-256 in the place of each, before the domain.',
+      ),
+      format: setting(
+        optional(oneOf('json', 'pretty')),
+        null,
+        'One JSON object a line, or coloured lines for people.',
+        { fallbackText: 'json, or pretty on a terminal' },
+      ),
+    }),
+    metrics: group('Figures for Prometheus, at `/metrics`.', {
+      port: setting(optional(listenPort()), null, 'Port of their own; 0 takes a free one.', {
+        fallbackText: "none: they are on the API's port for `metrics.token`, and nowhere without one",
+      }),
+      host: setting(listenAddress(), '127.0.0.1', 'Address that `metrics.port` listens on.'),
+      token: setting(
+        optional(bearerToken()),
+        null,
+        'Token that a reader has to send as `Authorization: Bearer <token>`.',
+        { fallbackText: 'none: whoever reaches `metrics.port` may read', secret: true },
+      ),
+    }),
+    webhooks: group('Calls to the endpoints of customers.', {
+      allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
+      allowCidrs: setting(
+        list(ipNetwork(), 100),
+        [],
+        'Private networks that endpoints may be in: addresses or CIDR ranges.',
+      ),
+    }),
+    backup: group('Backups, made by `posthorn backup create` and before the database is migrated.', {
+      dir: setting(
+        optional(filePath()),
+        null,
+        'Folder that backups are made in; better on another disk than the data.',
+        { fallbackText: '`<dataDir>/backups`' },
+      ),
+      keep: setting(count(1, 1000), 7, 'How many backups stay; older ones go when a new one is whole.'),
+      passphrase: setting(
+        optional(
+          text('a passphrase of 12 to 1024 characters', (written) =>
+            written.length >= 12 && written.length <= 1024 ? written : null,
+          ),
+        ),
+        null,
+        'Passphrase under which the keys (`secret.key`) are put into backups.',
+        { fallbackText: 'none: backups are made without the keys', secret: true },
+      ),
+      beforeMigration: setting(
+        flag(),
+        true,
+        'Whether a backup is made before a new version changes the database; the last three of these stay.',
+      ),
+    }),
+    doctor: group('What `posthorn doctor` asks of the outside.', {
+      mailHost: setting(
+        text('host:port', mailHostPort),
+        'gmail-smtp-in.l.google.com:25',
+        'Mail host that is dialled to see whether outbound port 25 is open.',
+      ),
+      timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that our clock is held against.'),
+      blocklists: setting(
+        list(hostName(), 20),
+        ['zen.spamhaus.org', 'bl.spamcop.net', 'psbl.surriel.com'],
+        'DNS block lists that are asked about our public addresses.',
+      ),
+      signedZone: setting(
+        hostName(),
+        'iana.org',
+        'A zone with DNSSEC, whose address a validating resolver marks as secure.',
+      ),
+      brokenZone: setting(
+        hostName(),
+        'dnssec-failed.org',
+        'A zone whose signatures are wrong, which a validating resolver refuses.',
+      ),
+    }),
+    dashboard: group('The dashboard.', {
+      port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),
+    }),
+  },
+  ({ http, tls }) =>
+    http.tls && tls.certFile === null
+      ? { member: 'http.tls', expected: 'false, or tls.certFile and tls.keyFile given' }
+      : null,
+);
 
 /** What defaults depend on besides the settings; read from the process by load.ts. */
 export interface Surroundings {

@@ -27,7 +27,9 @@ export function readSettings(
 function contradictions({ delivery }: Config): string[] {
   const dane = Object.keys(delivery.tls).filter((domain) => delivery.tls[domain] === 'dane');
   if (delivery.dnssecResolver || dane.length === 0) return [];
-  return [`delivery.tls.${dane[0] ?? ''}: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane`]; // prettier-ignore
+  return [
+    `delivery.tls.${dane[0] ?? ''}: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane`,
+  ];
 }
 
 function mistakesOf(

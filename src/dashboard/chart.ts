@@ -126,7 +126,9 @@ function stack(
   { label, x, width, scale }: { label: string; x: number; width: number; scale: number },
 ): string {
   let y = HEIGHT - BOTTOM;
-  const said = series.filter(({ values }) => (values[at] ?? 0) > 0).map(({ name, values }) => `${name} ${numberText(values[at] ?? 0)}`); // prettier-ignore
+  const said = series
+    .filter(({ values }) => (values[at] ?? 0) > 0)
+    .map(({ name, values }) => `${name} ${numberText(values[at] ?? 0)}`);
   const parts = series.map(({ name, values }) => {
     const height = (values[at] ?? 0) * scale;
     if (height === 0) return '';

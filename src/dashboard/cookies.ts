@@ -1,7 +1,13 @@
 /** The cookies of the dashboard (RFC 6265): read from a request, written for an answer. Pure. */
 
 /** What each is called in the browser. Behind TLS `__Host-` binds them to this very host. */
-export const cookieNames = { session: 'posthorn_session', guest: 'posthorn_guest', theme: 'posthorn_theme', device: 'posthorn_device', say: 'posthorn_say' } as const; // prettier-ignore
+export const cookieNames = {
+  session: 'posthorn_session',
+  guest: 'posthorn_guest',
+  theme: 'posthorn_theme',
+  device: 'posthorn_device',
+  say: 'posthorn_say',
+} as const;
 export type CookieName = keyof typeof cookieNames;
 
 const YEAR_S = 365 * 86_400;

@@ -43,7 +43,10 @@ export async function signInAgain(house: House, ctx: Context): Promise<Error> {
 const isFromHere = (ctx: Context): boolean => ctx.get('sec-fetch-site') === 'same-origin';
 
 const badForm = (): Problem =>
-  new Problem('invalid_request', 'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.'); // prettier-ignore
+  new Problem(
+    'invalid_request',
+    'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.',
+  );
 
 /** The body is read last: what its sender lacks beforehand, or says about where it comes from, is enough to refuse it. */
 async function readFields({ deps }: House, ctx: Context): Promise<URLSearchParams> {

@@ -40,7 +40,9 @@ export function highlighted(source: string, faults: readonly SourceFault[]): str
   const lines = source.split('\n').slice(0, MOST_LINES);
   const rows = lines.map((line, place) => {
     const wrong = faults.filter((fault) => fault.line === place + 1);
-    const said = wrong.map(({ column, message }) => `<em>${column === null ? '' : `column ${String(column)}: `}${escaped(message)}</em>`); // prettier-ignore
+    const said = wrong.map(
+      ({ column, message }) => `<em>${column === null ? '' : `column ${String(column)}: `}${escaped(message)}</em>`,
+    );
     return `<li${wrong.length > 0 ? ' class="wrong"' : ''}><code>${lineHtml(line.slice(0, LONGEST_LINE))}</code>${said.join('')}</li>`;
   });
   const nowhere = faults.filter(({ line }) => line === null || line > lines.length);

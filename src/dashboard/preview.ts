@@ -35,10 +35,16 @@ const chips = (names: readonly string[]): string =>
   names.length === 0 ? 'none' : names.map((name) => `<span class="chip">${escaped(name)}</span>`).join('');
 
 const placeOf = (name: string, { line, column }: SourceFault): string =>
-  [name, ...(line === null ? [] : [`line ${String(line)}`]), ...(column === null ? [] : [`column ${String(column)}`])].join(', '); // prettier-ignore
+  [
+    name,
+    ...(line === null ? [] : [`line ${String(line)}`]),
+    ...(column === null ? [] : [`column ${String(column)}`]),
+  ].join(', ');
 
 const faultList = (parts: readonly PreviewPart[]): string => {
-  const items = parts.flatMap(({ name, faults }) => faults.map((fault) => `<li>${placeOf(name, fault)}: ${escaped(fault.message)}</li>`)); // prettier-ignore
+  const items = parts.flatMap(({ name, faults }) =>
+    faults.map((fault) => `<li>${placeOf(name, fault)}: ${escaped(fault.message)}</li>`),
+  );
   return items.length === 0 ? '' : `<ul class="faults">${items.join('')}</ul>`;
 };
 
@@ -47,8 +53,14 @@ export function previewPage({ variables, parts }: Preview): string {
   const named = (wanted: string): PreviewPart | undefined => parts.find(({ name }) => name === wanted);
   const [subject, html, text] = [named('subject'), named('html'), named('text')];
   const line = subject?.rendered == null ? '' : `<h2>Subject</h2><p class="subject">${escaped(subject.rendered)}</p>`;
-  const frame = html?.rendered == null ? '' : `<div><h2>HTML</h2><iframe sandbox title="HTML" srcdoc="${escaped(html.rendered)}"></iframe></div>`; // prettier-ignore
-  return page('Preview', `${faultList(parts)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`); // prettier-ignore
+  const frame =
+    html?.rendered == null
+      ? ''
+      : `<div><h2>HTML</h2><iframe sandbox title="HTML" srcdoc="${escaped(html.rendered)}"></iframe></div>`;
+  return page(
+    'Preview',
+    `${faultList(parts)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`,
+  );
 }
 
 function textBlock(text: PreviewPart | undefined, html: PreviewPart | undefined): string {
@@ -60,7 +72,10 @@ function textBlock(text: PreviewPart | undefined, html: PreviewPart | undefined)
 /** Each source by line, with its faults where they are. */
 export function checkPage({ variables, parts }: Preview): string {
   const count = parts.reduce((sum, { faults }) => sum + faults.length, 0);
-  const head = count === 0 ? '<p class="good">No faults.</p>' : `<p><strong>${String(count)} ${count === 1 ? 'fault' : 'faults'}.</strong></p>`; // prettier-ignore
+  const head =
+    count === 0
+      ? '<p class="good">No faults.</p>'
+      : `<p><strong>${String(count)} ${count === 1 ? 'fault' : 'faults'}.</strong></p>`;
   const blocks = parts.map(({ name, source, faults }) => `<h2>${name}</h2>${highlighted(source, faults)}`);
   return page('Check', `${head}<h2>Variables found</h2><p>${chips(variables)}</p>${blocks.join('')}`);
 }

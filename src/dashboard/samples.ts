@@ -18,7 +18,12 @@ export function sampleCommands({
   key: string | null;
 }): Samples {
   const shown = key ?? '$POSTHORN_API_KEY';
-  const mail = { from: `Posthorn <hello@${simulator}>`, to: `delivered@${simulator}`, subject: 'First mail', text: 'Hello.' }; // prettier-ignore
+  const mail = {
+    from: `Posthorn <hello@${simulator}>`,
+    to: `delivered@${simulator}`,
+    subject: 'First mail',
+    text: 'Hello.',
+  };
   const json = JSON.stringify(mail);
   const pretty = JSON.stringify(mail, null, 2).replaceAll('\n', '\n  ');
   return {

@@ -55,7 +55,13 @@ function walk(node: SchemaNode, schemas: Schemas, under: string, depth: number, 
     if (lines.has(name) || lines.size >= MOST_LINES) continue;
     const whole = opened(value, schemas);
     const required = node.required?.includes(member) === true;
-    lines.set(name, { name, type: typeOf(whole, schemas), limits: limitsOf(whole), required, description: value.description ?? whole.description ?? '' }); // prettier-ignore
+    lines.set(name, {
+      name,
+      type: typeOf(whole, schemas),
+      limits: limitsOf(whole),
+      required,
+      description: value.description ?? whole.description ?? '',
+    });
     if (depth + 1 >= DEEPEST) continue;
     const inside = whole.items === undefined ? whole : opened(whole.items, schemas);
     walk(inside, schemas, whole.items === undefined ? `${name}.` : `${name}[].`, depth + 1, lines);
@@ -72,7 +78,8 @@ export function opened(node: SchemaNode, schemas: Schemas): SchemaNode {
 function typeOf(node: SchemaNode, schemas: Schemas): string {
   const forms = node.oneOf ?? node.anyOf;
   if (forms !== undefined) return [...new Set(forms.map((one) => typeOf(opened(one, schemas), schemas)))].join(' or ');
-  if (node.enum !== undefined) return node.enum.length > MOST_VALUES ? 'string' : node.enum.map((one) => JSON.stringify(one)).join(', '); // prettier-ignore
+  if (node.enum !== undefined)
+    return node.enum.length > MOST_VALUES ? 'string' : node.enum.map((one) => JSON.stringify(one)).join(', ');
   if (node.const !== undefined) return JSON.stringify(node.const);
   const type = typeof node.type === 'string' ? node.type : (node.type ?? []).join(' or ');
   if (node.items !== undefined) return `array of ${typeOf(opened(node.items, schemas), schemas)}`;
@@ -83,7 +90,11 @@ function limitsOf({ minLength, maxLength, minItems, maxItems, minimum, maximum, 
   const isHuge = (n: number | undefined): boolean => n === undefined || Math.abs(n) >= Number.MAX_SAFE_INTEGER;
   const range = (least: number | undefined, most: number | undefined, unit: string): string[] => {
     if (isHuge(most)) return isHuge(least) ? [] : [`at least ${numberText(least ?? 0)}${unit}`];
-    return [isHuge(least) ? `at most ${numberText(most ?? 0)}${unit}` : `${numberText(least ?? 0)} to ${numberText(most ?? 0)}${unit}`]; // prettier-ignore
+    return [
+      isHuge(least)
+        ? `at most ${numberText(most ?? 0)}${unit}`
+        : `${numberText(least ?? 0)} to ${numberText(most ?? 0)}${unit}`,
+    ];
   };
   return [
     ...range(minLength, maxLength, ' characters'),

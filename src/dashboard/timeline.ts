@@ -71,7 +71,14 @@ const toldByAttempt: ReadonlySet<string> = new Set(['delivered', 'deferred']);
 
 /** `here`: where the page of the message is. */
 export function timelineOf(message: MessageWhole, reports: readonly ReportSeen[], here: string): Moment[] {
-  const accepted: Moment = { at: message.created_at, what: 'accepted', title: 'by Posthorn', reply: null, facts: [], isMachine: false }; // prettier-ignore
+  const accepted: Moment = {
+    at: message.created_at,
+    what: 'accepted',
+    title: 'by Posthorn',
+    reply: null,
+    facts: [],
+    isMachine: false,
+  };
   const attempts = message.attempts.map(attemptMoment);
   const hasAttempts = attempts.length > 0;
   const events = message.events
@@ -87,7 +94,16 @@ function reportMoment({ id, kind, received_at: at, recipient, sender, verified }
     ...(verified ? [] : ['unverified: nothing proves that it is true, so nothing was changed']),
   ];
   const title = `A mail came back for ${recipient}`;
-  return { at, what: kind?.replace('_', ' ') ?? 'not read yet', title, reply: null, facts, isMachine: false, href: `${here}/reports/${id}`, isUnverified: !verified }; // prettier-ignore
+  return {
+    at,
+    what: kind?.replace('_', ' ') ?? 'not read yet',
+    title,
+    reply: null,
+    facts,
+    isMachine: false,
+    href: `${here}/reports/${id}`,
+    isUnverified: !verified,
+  };
 }
 
 function attemptMoment(attempt: Attempt): Moment {

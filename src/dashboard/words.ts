@@ -9,7 +9,12 @@ export const utcText = (ms: number): string => new Date(ms).toISOString().slice(
 /** The largest two units that say enough: `3 d 4 h`, `12 min`, `4 s`. */
 export function spanText(ms: number): string {
   const total = Math.max(0, Math.round(ms / 1000));
-  const [d, h, m, s] = [Math.floor(total / 86_400), Math.floor(total / 3600) % 24, Math.floor(total / 60) % 60, total % 60]; // prettier-ignore
+  const [d, h, m, s] = [
+    Math.floor(total / 86_400),
+    Math.floor(total / 3600) % 24,
+    Math.floor(total / 60) % 60,
+    total % 60,
+  ];
   if (d >= 3) return `${String(d)} d`;
   if (d > 0) return h === 0 ? `${String(d)} d` : `${String(d)} d ${String(h)} h`;
   if (h > 0) return m === 0 || h > 9 ? `${String(h)} h` : `${String(h)} h ${String(m)} min`;
@@ -83,8 +88,10 @@ function ago(value: unknown, { data }: Options): unknown {
   const ms = millis(value);
   if (ms === null) return '–';
   const text = agoText(ms, data.root.now ?? ms);
-  return new SafeString(`<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`);
-} // prettier-ignore
+  return new SafeString(
+    `<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`,
+  );
+}
 
 /** A time at which something is to be done: `in 4 min`, and where it has passed `overdue by 4 min`. */
 function due(value: unknown, options: Options): unknown {
@@ -92,8 +99,10 @@ function due(value: unknown, options: Options): unknown {
   const now = options.data.root.now;
   if (ms === null || now === undefined || now - ms < 1000) return ago(value, options);
   const text = `overdue by ${spanText(now - ms)}`;
-  return new SafeString(`<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`);
-} // prettier-ignore
+  return new SafeString(
+    `<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC" data-ago>${text}</time>`,
+  );
+}
 
 const setters: Readonly<Record<string, string>> = {
   receiver: 'the receiver',

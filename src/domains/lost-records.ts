@@ -65,9 +65,11 @@ export function notesOn(domain: Shown, now: number): string[] {
   const unanswered = unansweredOf(domain).map(recordName);
   return [
     ...stateNotes(domain, now),
-    ...(unanswered.length === 0 ? [] : [`DNS did not answer for the ${unanswered.join(' and the ')}. That changes nothing: check again later.`]),
+    ...(unanswered.length === 0
+      ? []
+      : [`DNS did not answer for the ${unanswered.join(' and the ')}. That changes nothing: check again later.`]),
   ];
-} // prettier-ignore
+}
 
 const TAKEN =
   'Another account of this server has verified this name. It can be verified here only when it is removed there.';

@@ -169,10 +169,18 @@ async function numbersOfBatch(read: Knex, { batchId, ...others }: OfBatch, part:
   const found: Numbered[] = [];
   let { from, to } = part;
   for (let take = part.limit * LOOKED_AT_FIRST; ; take *= MORE_EACH_TIME) {
-    const next = (await read.select('e.sequence')
-      .from(read.raw('messages as m indexed by messages_by_batch cross join events as e indexed by events_by_message on e.message_id = m.id') as unknown as string)
-      .where('m.batch_id', batchId).where('e.sequence', '>', from).where('e.sequence', '<', to)
-      .orderBy('e.sequence', order).limit(take)) as Numbered[]; // prettier-ignore
+    const next = (await read
+      .select('e.sequence')
+      .from(
+        read.raw(
+          'messages as m indexed by messages_by_batch cross join events as e indexed by events_by_message on e.message_id = m.id',
+        ) as unknown as string,
+      )
+      .where('m.batch_id', batchId)
+      .where('e.sequence', '>', from)
+      .where('e.sequence', '<', to)
+      .orderBy('e.sequence', order)
+      .limit(take)) as Numbered[];
     const named = JSON.stringify(next.map(({ sequence }) => sequence));
     const looked = read.raw('json_each(?) as s cross join events as e on e.sequence = s.value', [named]);
     const fitting = suitable(read.from(looked as unknown as string), others, part).whereIn('e.type', typesOf(others));
@@ -209,7 +217,10 @@ function numbersOf(read: Knex, filter: EventFilter, part: Part, byTag: boolean):
   if (messageId !== undefined)
     return few('events as e indexed by events_by_message', filter).where('e.message_id', messageId);
   if (recipient !== undefined)
-    return few(`deliveries as d indexed by deliveries_by_address ${EVENTS} = d.message_id and e.delivery_id = d.id`, butRecipient).where('d.address_key', recipient); // prettier-ignore
+    return few(
+      `deliveries as d indexed by deliveries_by_address ${EVENTS} = d.message_id and e.delivery_id = d.id`,
+      butRecipient,
+    ).where('d.address_key', recipient);
   if (tag !== undefined && byTag)
     return few(`message_tags as t ${EVENTS} = t.message_id`, butTag).where({ 't.account_id': accountId, 't.tag': tag });
   return inOrder(read, filter, part);
@@ -225,7 +236,12 @@ function inOrder(read: Knex, filter: EventFilter, part: Part): Knex.QueryBuilder
     tests.map((test) => {
       const from = read.raw('events as e indexed by events_by_account') as unknown as string;
       const run = suitable(read.from(from), filter, part).where({ 'e.test': test, 'e.type': type });
-      return read.select('sequence').from(run.orderBy('e.sequence', part.descending ? 'desc' : 'asc').limit(part.limit).as('run')); // prettier-ignore
+      return read.select('sequence').from(
+        run
+          .orderBy('e.sequence', part.descending ? 'desc' : 'asc')
+          .limit(part.limit)
+          .as('run'),
+      );
     }),
   );
   return read.select('sequence').from(read.unionAll(runs).as('runs'));
@@ -234,8 +250,13 @@ function inOrder(read: Knex, filter: EventFilter, part: Part): Knex.QueryBuilder
 /** The numbers of what fits apart from its kind. */
 function suitable(query: Knex.QueryBuilder, filter: EventFilter, { from, to }: Part): Knex.QueryBuilder {
   const { accountId, messageId, recipient, batchId, tag, occurredAfter, occurredBefore, test } = filter;
-  const has = (sql: string, ...values: string[]): Knex.QueryBuilder => query.whereRaw(`EXISTS (SELECT 1 ${sql})`, values); // prettier-ignore
-  query.select('e.sequence').where('e.account_id', accountId).where('e.sequence', '>', from).where('e.sequence', '<', to); // prettier-ignore
+  const has = (sql: string, ...values: string[]): Knex.QueryBuilder =>
+    query.whereRaw(`EXISTS (SELECT 1 ${sql})`, values);
+  query
+    .select('e.sequence')
+    .where('e.account_id', accountId)
+    .where('e.sequence', '>', from)
+    .where('e.sequence', '<', to);
   if (messageId !== undefined) query.where('e.message_id', messageId);
   if (recipient !== undefined) has('FROM deliveries x WHERE x.id = e.delivery_id AND x.address_key = ?', recipient);
   if (batchId !== undefined) has('FROM messages x WHERE x.id = e.message_id AND x.batch_id = ?', batchId);
@@ -258,7 +279,23 @@ const sources = (read: Knex): Knex.QueryBuilder =>
     .join('messages as m', 'm.id', 'e.message_id')
     .join('deliveries as d', 'd.id', 'e.delivery_id')
     .select(
-      'e.sequence', 'e.id', 'e.type', 'e.at', 'e.test', 'e.message_id', 'e.status', 'e.machine', 'e.detail_json',
-      'm.batch_id', 'm.rfc_message_id', 'm.from_address', 'm.subject', 'm.template_id', 'm.stream', 'm.tags_json', 'm.metadata_json',
-      'd.address as recipient', 'd.type as recipient_type',
-    ); // prettier-ignore
+      'e.sequence',
+      'e.id',
+      'e.type',
+      'e.at',
+      'e.test',
+      'e.message_id',
+      'e.status',
+      'e.machine',
+      'e.detail_json',
+      'm.batch_id',
+      'm.rfc_message_id',
+      'm.from_address',
+      'm.subject',
+      'm.template_id',
+      'm.stream',
+      'm.tags_json',
+      'm.metadata_json',
+      'd.address as recipient',
+      'd.type as recipient_type',
+    );

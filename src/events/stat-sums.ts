@@ -48,9 +48,15 @@ export async function readSums(
 ): Promise<SummedUp> {
   const own = { account_id: accountId, span, test: test ? 1 : 0 };
   // Before the lines: what is summed up meanwhile is read from its rows.
-  const newest = (await read('event_sums').select('at').where(own).orderBy('at', 'desc').first()) as { at: number } | undefined; // prettier-ignore
+  const newest = (await read('event_sums').select('at').where(own).orderBy('at', 'desc').first()) as
+    { at: number } | undefined;
   if (newest === undefined) return { lines: [], missing: [], from: -Infinity };
-  const rows = (await read('event_sums').select('at', { text: `${by}_json` }).where(own).where('at', '>=', since).where('at', '<', Math.min(until, newest.at + 1)).orderBy('at')) as { at: number; text: string | null }[]; // prettier-ignore
+  const rows = (await read('event_sums')
+    .select('at', { text: `${by}_json` })
+    .where(own)
+    .where('at', '>=', since)
+    .where('at', '<', Math.min(until, newest.at + 1))
+    .orderBy('at')) as { at: number; text: string | null }[];
   const summed: SummedUp = { lines: [], missing: [], from: newest.at + LENGTH_MS[span] };
   for (const { at, text } of rows)
     if (text === null || text === MANY) summed.missing.push(at);
@@ -124,7 +130,12 @@ async function sumUp(db: Deps['db'], of: SumsOf, before: number): Promise<void> 
 const SUMS = statTypes.map((type) => `SUM(${type})`).join(', ');
 
 /** The lines of one hour or day as JSON. */
-async function linesIn(connection: Connection, { accountId, span, test }: SumsOf, key: StatKey, at: number): Promise<string> {
+async function linesIn(
+  connection: Connection,
+  { accountId, span, test }: SumsOf,
+  key: StatKey,
+  at: number,
+): Promise<string> {
   const isTag = key === 'tag' || key === 'template';
   const column = isTag ? 'tag' : key;
   const rows = isTag ? "INDEXED BY event_counts_of_tags WHERE tag <> ''" : "WHERE tag = ''";
@@ -134,4 +145,4 @@ async function linesIn(connection: Connection, { accountId, span, test }: SumsOf
     [accountId, key === 'template' ? `template_${span}` : span, test ? 1 : 0, at],
   );
   return found === undefined || found.n > MOST_SUMMED ? MANY : found.text;
-} // prettier-ignore
+}

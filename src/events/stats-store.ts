@@ -87,7 +87,12 @@ async function summedTallies(read: Knex, query: StatsQuery, keys: readonly strin
   const { accountId, test, since, until, bucket, by, only } = query;
   const key = summedBy(query);
   if (key === null) return null;
-  const { lines, missing, from } = await readSums(read, { accountId, test, span: isByDay(query) ? 'day' : 'hour' }, key, [since, until]); // prettier-ignore
+  const { lines, missing, from } = await readSums(
+    read,
+    { accountId, test, span: isByDay(query) ? 'day' : 'hour' },
+    key,
+    [since, until],
+  );
   if (from <= since) return null;
   const rest = Math.max(since, Math.min(from, missing[0] ?? Infinity));
   const rows = rowsOf(read, { ...query, since: rest }, keys, MOST_SUMMED + 1);
@@ -159,7 +164,9 @@ async function talliesOf(
   { bucket, by, since }: Pick<StatsQuery, 'bucket' | 'by' | 'since'>,
 ): Promise<Tally[]> {
   const members = [bucket === 'total' ? String(since) : 'at', by === null ? 'NULL' : 'key', ...statTypes];
-  const [row] = (await read.select(read.raw(`json_group_array(json_array(${members.join(', ')})) AS text`)).from(asked.as('s'))) as [{ text: string }]; // prettier-ignore
+  const [row] = (await read
+    .select(read.raw(`json_group_array(json_array(${members.join(', ')})) AS text`))
+    .from(asked.as('s'))) as [{ text: string }];
   const rows = JSON.parse(row.text) as [at: number, key: string | null, ...counts: (number | null)[]][];
   return rows.map(([at, key, ...counts]) => ({ at, key, counts: counts.map(Number) }));
 }
@@ -169,7 +176,9 @@ function within(read: Knex, query: StatsQuery): Knex.QueryBuilder {
   // Each message is counted once without a tag, once more for each tag, and once more for its template.
   const tag = only.tag ?? only.template;
   const isAnyTag = tag === undefined && (by === 'tag' || by === 'template');
-  const rows = read(isAnyTag ? (read.raw('event_counts INDEXED BY event_counts_of_tags') as unknown as string) : 'event_counts'); // prettier-ignore
+  const rows = read(
+    isAnyTag ? (read.raw('event_counts INDEXED BY event_counts_of_tags') as unknown as string) : 'event_counts',
+  );
   rows.where({ account_id: accountId, span: spanOf(query), test: test ? 1 : 0 });
   if (isAnyTag) rows.whereRaw("tag <> ''");
   else rows.where('tag', tag ?? '');
@@ -186,14 +195,17 @@ const wholeDays = (query: StatsQuery): StatsQuery => ({
 });
 
 /** Each named source's numbers by day, in the order of time, then of the name; `sent` is how often it was tried from there. */
-export async function readSourceDays(read: Knex, of: { accountId: string; since: number; until: number }): Promise<StatLine[]> {
+export async function readSourceDays(
+  read: Knex,
+  of: { accountId: string; since: number; until: number },
+): Promise<StatLine[]> {
   const rows = read('event_counts').where({ account_id: of.accountId, span: 'source_day', test: 0 });
   rows.where('at', '>=', of.since).where('at', '<', of.until);
   rows.select('at', { key: 'tag' }).sum(Object.fromEntries(statTypes.map((type) => [type, type])));
   rows.groupBy('at', 'tag').orderBy([{ column: 'at' }, { column: 'tag' }]);
   const tallies = await talliesOf(read, rows, { bucket: 'day', by: 'tag', since: of.since });
   return tallies.map(lineOf);
-} // prettier-ignore
+}
 
 /** How long hours are kept; days stay for ever but those of tags, which can be as many as there are messages. */
 export const HOURS_KEPT_MS = 32 * DAY_MS;

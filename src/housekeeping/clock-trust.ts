@@ -37,9 +37,13 @@ export function createClockTrust({
 
   function doubt(ms: number): void {
     doubtUntil = clock.monotonic() + DOUBT_MS;
-    const fields = { event: 'retention_waits', ms: Math.round(ms), until: new Date(clock.now() + DOUBT_MS).toISOString() };
+    const fields = {
+      event: 'retention_waits',
+      ms: Math.round(ms),
+      until: new Date(clock.now() + DOUBT_MS).toISOString(),
+    };
     log.warn(fields, 'the clock has jumped forward: nothing is deleted for its age for a day');
-  } // prettier-ignore
+  }
 
   async function lookBack(): Promise<void> {
     const rest = clock.now() - ((await lastNoted(db.fast)) ?? Infinity);
@@ -49,8 +53,11 @@ export function createClockTrust({
   // At once: what comes from now on is of this run's time. Where that cannot be read, nobody knows whether the clock is right.
   const lookedBack = lookBack().catch((err: unknown) => {
     doubtUntil = clock.monotonic() + DOUBT_MS;
-    log.warn({ event: 'retention_waits', err }, 'the last events cannot be read: nothing is deleted for its age for a day');
-  }); // prettier-ignore
+    log.warn(
+      { event: 'retention_waits', err },
+      'the last events cannot be read: nothing is deleted for its age for a day',
+    );
+  });
 
   return {
     async isTrusted() {

@@ -101,7 +101,9 @@ export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
     const slice = rows.slice(at, at + SLICE);
     await db.commit.transact(async (tx) => {
       // After a crash in the middle the same rows come again.
-      await tx.run(`DELETE FROM ${table} WHERE id IN (SELECT value FROM json_each(?))`, [JSON.stringify(slice.map(({ id }) => id))]); // prettier-ignore
+      await tx.run(`DELETE FROM ${table} WHERE id IN (SELECT value FROM json_each(?))`, [
+        JSON.stringify(slice.map(({ id }) => id)),
+      ]);
       await insertRows(tx, [{ [table]: slice }]);
     });
   }
@@ -115,7 +117,11 @@ export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
     if (over > 0) usedUp('aggregate_rows');
     const by = table === 'aggregate_reports' ? 'report_id' : 'id';
     for (let left = over; left > 0; left -= SLICE)
-      await db.commit.transact((tx) => tx.run(`DELETE FROM ${table} WHERE rowid IN (SELECT rowid FROM ${table} ORDER BY ${by} LIMIT ?)`, [Math.min(SLICE, left)])); // prettier-ignore
+      await db.commit.transact((tx) =>
+        tx.run(`DELETE FROM ${table} WHERE rowid IN (SELECT rowid FROM ${table} ORDER BY ${by} LIMIT ?)`, [
+          Math.min(SLICE, left),
+        ]),
+      );
   }
 
   return {
@@ -140,7 +146,11 @@ async function ownDomains(
   const own: string[] = [];
   for (const domain of about.slice(0, MOST_DOMAINS)) {
     if (!/^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,30}$/.test(domain)) continue;
-    const found = await db.fast.all("SELECT 1 FROM domains WHERE name = ? OR substr(name, -length(?)) = ? LIMIT 1", [domain, `.${domain}`, `.${domain}`]); // prettier-ignore
+    const found = await db.fast.all('SELECT 1 FROM domains WHERE name = ? OR substr(name, -length(?)) = ? LIMIT 1', [
+      domain,
+      `.${domain}`,
+      `.${domain}`,
+    ]);
     if (found.length > 0 || (await isOurHost(domain))) own.push(domain);
   }
   return own;

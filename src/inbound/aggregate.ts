@@ -57,7 +57,9 @@ export function faultOfAggregate(aggregate: Aggregate, now: number): string | nu
 
 /** The domains that a report is about. */
 export const domainsOf = (aggregate: Aggregate): string[] =>
-  aggregate.kind === 'dmarc' ? [aggregate.report.domain] : [...new Set(aggregate.report.policies.map(({ domain }) => domain))]; // prettier-ignore
+  aggregate.kind === 'dmarc'
+    ? [aggregate.report.domain]
+    : [...new Set(aggregate.report.policies.map(({ domain }) => domain))];
 
 /** What the `detail` of a report says of it. */
 export const aggregateSummary = (aggregate: Aggregate): object => ({
@@ -108,7 +110,15 @@ function tlsLines(report: TlsReport): Omit<TlsReportLineRow, 'id' | 'report_id'>
   const nothing = { result: '', mx: '', source_ip: '', ip: '', reason: '' };
   return report.policies.flatMap(({ type: policy, domain, successes, failures, details }) => {
     const head = { org, report_key, domain, from_at, until_at, policy };
-    const failed = details.map(({ result, mx, sourceIp, ip, reason, sessions }) => ({ ...head, result, mx, source_ip: sourceIp, ip, reason, sessions })); // prettier-ignore
+    const failed = details.map(({ result, mx, sourceIp, ip, reason, sessions }) => ({
+      ...head,
+      result,
+      mx,
+      source_ip: sourceIp,
+      ip,
+      reason,
+      sessions,
+    }));
     const untold = failures - failed.reduce((sum, { sessions }) => sum + sessions, 0);
     return [
       ...(successes > 0 ? [{ ...head, ...nothing, sessions: successes }] : []),

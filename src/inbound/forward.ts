@@ -46,9 +46,17 @@ export function forwardOf({ operatorAddress, hostname }: ForwardRule, row: Forwa
       kind: 'text',
       text: words(row, address),
       headers: [['Auto-Submitted', 'auto-generated']],
-      attachments: [{ filename: 'mail.eml', contentType: 'message/rfc822', contentId: null, disposition: 'attachment', content: row.raw }],
+      attachments: [
+        {
+          filename: 'mail.eml',
+          contentType: 'message/rfc822',
+          contentId: null,
+          disposition: 'attachment',
+          content: row.raw,
+        },
+      ],
     },
-  }; // prettier-ignore
+  };
 }
 
 function addressee({ recipients_json: recipients }: Forwardable): string | null {

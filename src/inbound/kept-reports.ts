@@ -56,7 +56,10 @@ export function createKeptReports(
     try {
       for (const one of [loose, matched]) await trimOne(one);
     } catch (err) {
-      log.error({ event: 'reports_failed', err }, 'mails that came back could not be removed; it is tried again with the next one'); // prettier-ignore
+      log.error(
+        { event: 'reports_failed', err },
+        'mails that came back could not be removed; it is tried again with the next one',
+      );
     }
   }
 
@@ -76,7 +79,9 @@ export function createKeptReports(
         `SELECT id, length(raw) + ${String(ROW_BYTES)} AS bytes FROM reports WHERE ${one.where} AND kind IS NOT NULL ORDER BY id LIMIT ?`,
         [STEP],
       );
-      await tx.run('DELETE FROM reports WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(rows.map(({ id }) => id))]); // prettier-ignore
+      await tx.run('DELETE FROM reports WHERE id IN (SELECT value FROM json_each(?))', [
+        JSON.stringify(rows.map(({ id }) => id)),
+      ]);
       return rows.reduce((sum, { bytes }) => sum + bytes, 0);
     });
 
@@ -103,6 +108,8 @@ export function createKeptReports(
 }
 
 async function sizeOf(db: Connection, { where }: Store): Promise<number> {
-  const [row] = await db.all<{ bytes: number | null }>(`SELECT SUM(length(raw) + ${String(ROW_BYTES)}) AS bytes FROM reports WHERE ${where}`); // prettier-ignore
+  const [row] = await db.all<{ bytes: number | null }>(
+    `SELECT SUM(length(raw) + ${String(ROW_BYTES)}) AS bytes FROM reports WHERE ${where}`,
+  );
   return row?.bytes ?? 0;
 }

@@ -226,7 +226,11 @@ export function createListener<User>(
       // smtp-server keeps what a MAIL that was refused had asked for, and would hold the next one to it.
       session.envelope.requireTLS = given['REQUIRETLS'] === true;
       const wrong = checkMailParameters(given, { isSubmission: handlers.authenticate !== undefined });
-      answer(session, () => (wrong === null ? handlers.sender(viewOf(session), address) : Promise.resolve(wrong)), callback); // prettier-ignore
+      answer(
+        session,
+        () => (wrong === null ? handlers.sender(viewOf(session), address) : Promise.resolve(wrong)),
+        callback,
+      );
     },
     onRcptTo({ address, args }, session, callback) {
       const wrong = checkRecipientParameters(parametersOf(args));
@@ -257,7 +261,8 @@ export function createListener<User>(
     const connection = [...server.connections].find(({ id }) => id === session.id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
     speakExactly(connection, session);
-    if (arrivals.take(bucket, limits.connectionsPerMinute, now).over) return refuse(421, '4.7.0 too many connections: come back in a minute'); // prettier-ignore
+    if (arrivals.take(bucket, limits.connectionsPerMinute, now).over)
+      return refuse(421, '4.7.0 too many connections: come back in a minute');
     if (perAddress.of(bucket) >= limits.connectionsPerAddress) return refuse(421, '4.7.0 too many connections at once');
     const network = networkOf(ip);
     if (perNetwork.of(network) >= limits.connectionsPerNetwork)
@@ -278,7 +283,9 @@ export function createListener<User>(
       proof: null,
       isReceiving: false,
       phase: never,
-      session: clock.after(limits.sessionMs, () => endSession(session.id, '4.4.2 the session took too long'), { background: true }), // prettier-ignore
+      session: clock.after(limits.sessionMs, () => endSession(session.id, '4.4.2 the session took too long'), {
+        background: true,
+      }),
       end(code, text) {
         connection.send(code, text);
         connection.close();
@@ -362,7 +369,6 @@ export function createListener<User>(
     name: string,
     password: string,
   ): Promise<{ user: User } | SmtpRefusal> {
-    // prettier-ignore
     const watch = watches.get(session.id);
     if (watch === undefined || handlers.authenticate === undefined)
       return refuse(502, '5.5.1 there is nothing to sign in to');

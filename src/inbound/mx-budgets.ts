@@ -41,17 +41,42 @@ const nothing = (): number => 0;
 export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }): MxBudgets {
   const reading = new Allowance(budgets.loose_reading_network);
   const loose: readonly Rule[] = [
-    { name: 'loose_mails_network', allowance: new Allowance(budgets.loose_mails_network), keyOf: byNetwork, amountOf: one },
-    { name: 'loose_bytes_network', allowance: new Allowance(budgets.loose_bytes_network), keyOf: byNetwork, amountOf: all },
+    {
+      name: 'loose_mails_network',
+      allowance: new Allowance(budgets.loose_mails_network),
+      keyOf: byNetwork,
+      amountOf: one,
+    },
+    {
+      name: 'loose_bytes_network',
+      allowance: new Allowance(budgets.loose_bytes_network),
+      keyOf: byNetwork,
+      amountOf: all,
+    },
     { name: 'loose_mails', allowance: new Allowance(budgets.loose_mails), keyOf: everybody, amountOf: one },
     { name: 'loose_bytes', allowance: new Allowance(budgets.loose_bytes), keyOf: everybody, amountOf: all },
     { name: 'loose_reading_network', allowance: reading, keyOf: byNetwork, amountOf: nothing },
-  ]; // prettier-ignore
+  ];
   const withToken: readonly Rule[] = [
-    { name: 'token_mails_delivery', allowance: new Allowance(budgets.token_mails_delivery), keyOf: byDelivery, amountOf: one },
-    { name: 'token_bytes_delivery', allowance: new Allowance(budgets.token_bytes_delivery), keyOf: byDelivery, amountOf: all },
-    { name: 'token_bytes_network', allowance: new Allowance(budgets.token_bytes_network), keyOf: byNetwork, amountOf: all },
-  ]; // prettier-ignore
+    {
+      name: 'token_mails_delivery',
+      allowance: new Allowance(budgets.token_mails_delivery),
+      keyOf: byDelivery,
+      amountOf: one,
+    },
+    {
+      name: 'token_bytes_delivery',
+      allowance: new Allowance(budgets.token_bytes_delivery),
+      keyOf: byDelivery,
+      amountOf: all,
+    },
+    {
+      name: 'token_bytes_network',
+      allowance: new Allowance(budgets.token_bytes_network),
+      keyOf: byNetwork,
+      amountOf: all,
+    },
+  ];
   const rulesFor = ({ deliveryId }: Stranger): readonly Rule[] => (deliveryId === null ? loose : withToken);
 
   return {

@@ -171,11 +171,26 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     if (match?.proof != null && happening !== null)
       await deps.recorder.record([{ deliveryId: match.owner.id, happening }]);
     log.info(
-      { event: 'report', report_id: row.id, kind: finding.kind, state, message_id: match?.owner.message_id ?? null, delivery_id: match?.owner.id ?? null, proof: match?.proof ?? null, recorded: state === 'done' ? (happening?.kind ?? null) : null },
+      {
+        event: 'report',
+        report_id: row.id,
+        kind: finding.kind,
+        state,
+        message_id: match?.owner.message_id ?? null,
+        delivery_id: match?.owner.id ?? null,
+        proof: match?.proof ?? null,
+        recorded: state === 'done' ? (happening?.kind ?? null) : null,
+      },
       'a mail to one of our addresses',
-    ); // prettier-ignore
+    );
     const detail = { ...findingRecord(finding), proof: match?.proof ?? null, feedback_loop: match?.loop ?? null };
-    return close(row, { state, kind: finding.kind, match, detail, keepsAll: finding.kind === 'bounce' && state !== 'unmatched' }); // prettier-ignore
+    return close(row, {
+      state,
+      kind: finding.kind,
+      match,
+      detail,
+      keepsAll: finding.kind === 'bounce' && state !== 'unmatched',
+    });
   }
 
   /** In one transaction with its row, so that it goes once. */
@@ -185,11 +200,20 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     if (mail !== null) await deps.ownAccount.ensure();
     const sent = await db.commit.transact(async (tx): Promise<OwnMailRows | null> => {
       const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, deps.forward.retry);
-      await write(tx, row.id, { state: rows === null ? 'kept' : 'forwarded', kind: finding.kind, match: null, detail: findingRecord(finding), keepsAll: false }); // prettier-ignore
+      await write(tx, row.id, {
+        state: rows === null ? 'kept' : 'forwarded',
+        kind: finding.kind,
+        match: null,
+        detail: findingRecord(finding),
+        keepsAll: false,
+      });
       if (rows !== null) await insertRows(tx, [rows]);
       return rows;
     });
-    log.info({ event: 'report', report_id: row.id, kind: finding.kind, state: sent === null ? 'kept' : 'forwarded' }, 'a mail to one of our addresses'); // prettier-ignore
+    log.info(
+      { event: 'report', report_id: row.id, kind: finding.kind, state: sent === null ? 'kept' : 'forwarded' },
+      'a mail to one of our addresses',
+    );
     if (sent !== null) deps.bells.deliveries.ring(hintsOf(sent));
     await deps.trim();
     return beginningOf(row);
@@ -214,7 +238,18 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       if (state === 'done') await tx.run('UPDATE reports SET raw = ? WHERE id = ?', [Buffer.alloc(0), row.id]);
       bytes = state === 'done' ? 0 : beginningOf(row);
     });
-    log.info({ event: 'report', report_id: row.id, kind: finding.kind, ...summary, already_counted: kept.alreadyCounted, refused: kept.refused, rows: kept.rows }, 'a mail to one of our addresses'); // prettier-ignore
+    log.info(
+      {
+        event: 'report',
+        report_id: row.id,
+        kind: finding.kind,
+        ...summary,
+        already_counted: kept.alreadyCounted,
+        refused: kept.refused,
+        rows: kept.rows,
+      },
+      'a mail to one of our addresses',
+    );
     await deps.trim();
     return bytes;
   }
@@ -246,7 +281,9 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
   /** What an earlier run has left. */
   async function loadUnread(): Promise<void> {
     try {
-      const rows = await db.fast.all<Omit<NewReport, 'raw'>>("SELECT id, received_at, client_ip, sender, recipients_json, size FROM reports WHERE kind IS NULL ORDER BY id"); // prettier-ignore
+      const rows = await db.fast.all<Omit<NewReport, 'raw'>>(
+        'SELECT id, received_at, client_ip, sender, recipients_json, size FROM reports WHERE kind IS NULL ORDER BY id',
+      );
       for (const row of rows) wait({ ...row, raw: Buffer.alloc(0) }, false);
     } catch (error) {
       log.error({ event: 'reports_failed', err: error }, 'reports could not be worked on: tried again');
@@ -259,7 +296,10 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
 const beginningOf = ({ raw }: NewReport): number => Math.min(raw.length, budgets.kept_of_mail.most);
 
 async function load(db: Connection, id: string): Promise<NewReport | null> {
-  const [row] = await db.all<NewReport>('SELECT id, received_at, client_ip, sender, recipients_json, size, raw FROM reports WHERE id = ? AND kind IS NULL', [id]); // prettier-ignore
+  const [row] = await db.all<NewReport>(
+    'SELECT id, received_at, client_ip, sender, recipients_json, size, raw FROM reports WHERE id = ? AND kind IS NULL',
+    [id],
+  );
   return row ?? null;
 }
 
@@ -272,6 +312,9 @@ async function write(tx: Connection, id: string, { state, kind, match, detail, k
 }
 
 async function isFloodOf(tx: Connection, now: number): Promise<boolean> {
-  const [row] = await tx.all<{ n: number }>("SELECT COUNT(*) AS n FROM reports WHERE state = 'forwarded' AND received_at > ?", [now - HOUR_MS]); // prettier-ignore
+  const [row] = await tx.all<{ n: number }>(
+    "SELECT COUNT(*) AS n FROM reports WHERE state = 'forwarded' AND received_at > ?",
+    [now - HOUR_MS],
+  );
   return (row?.n ?? 0) >= FORWARDED_AN_HOUR;
 }

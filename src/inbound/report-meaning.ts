@@ -31,7 +31,12 @@ export async function meaningOf(
 async function happeningOf(db: Connection, sender: string, finding: Finding, owner: Owner): Promise<Happening | null> {
   switch (finding.kind) {
     case 'bounce':
-      return countsAsReport(sender, finding) ? bouncedBy(finding.recipients.filter(({ action }) => action === 'failed'), owner.address_key) : null; // prettier-ignore
+      return countsAsReport(sender, finding)
+        ? bouncedBy(
+            finding.recipients.filter(({ action }) => action === 'failed'),
+            owner.address_key,
+          )
+        : null;
     case 'complaint':
       return complainedBy({ type: null, userAgent: null, arrivalDate: null, ...finding.feedback });
     case 'unsubscribe':
@@ -46,10 +51,17 @@ async function happeningOf(db: Connection, sender: string, finding: Finding, own
 
 /** A token may leak to whoever gets the mail: a report must also look like one, in its sender or in its form. */
 function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
-  return isWellFormed || sender === '' || /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender); // prettier-ignore
+  return (
+    isWellFormed ||
+    sender === '' ||
+    /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender)
+  );
 }
 
 async function isUnsubscribed(db: Connection, { account_id, address_key, stream }: Owner): Promise<boolean> {
-  const [row] = await db.all("SELECT 1 FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'", [account_id, address_key, `stream:${stream}`]); // prettier-ignore
+  const [row] = await db.all(
+    "SELECT 1 FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe'",
+    [account_id, address_key, `stream:${stream}`],
+  );
   return row !== undefined;
 }

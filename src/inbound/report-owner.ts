@@ -62,7 +62,11 @@ function provenDelivery(
   { kind, token, copy }: Finding,
 ): { deliveryId: string; proof: Proof } | null {
   const byToken =
-    token === null ? null : kind === 'unsubscribe' ? unsubscribedDelivery(keys, `unsub+${token}`) : deliveryOf(keys, `b+${token}`); // prettier-ignore
+    token === null
+      ? null
+      : kind === 'unsubscribe'
+        ? unsubscribedDelivery(keys, `unsub+${token}`)
+        : deliveryOf(keys, `b+${token}`);
   if (byToken !== null) return { deliveryId: byToken, proof: 'token' };
   // The head of a copy comes back with unsubscribe mails and answers, too: it says whose they are, not what is wished.
   const byCopy = copy === null || kind === 'unsubscribe' ? null : deliveryOfCopy(keys, copy);
@@ -91,7 +95,11 @@ async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<s
   for (const claim of claims) {
     if (!(await isAddressedToUs(deps, claim))) continue;
     const answer = await resolver.txt(`${claim.selector}._domainkey.${claim.domain}`);
-    if (answer.kind === 'trouble') log.warn({ event: 'feedback_loop_unknown', domain: claim.domain }, 'the key of a feedback loop could not be looked up: its complaint counts as unverified'); // prettier-ignore
+    if (answer.kind === 'trouble')
+      log.warn(
+        { event: 'feedback_loop_unknown', domain: claim.domain },
+        'the key of a feedback loop could not be looked up: its complaint counts as unverified',
+      );
     if (answer.kind === 'found' && answer.records.some((record) => isSignedBy(claim, record))) return name;
   }
   return null;

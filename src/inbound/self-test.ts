@@ -66,7 +66,13 @@ async function faultOf(deps: SelfTestDeps, { mx, hostname, simulatorDomain }: Se
 async function send(deps: SelfTestDeps, from: Mailbox, to: Mailbox): Promise<string> {
   await deps.ownAccount.ensure();
   const now = deps.clock.now();
-  const mail = { id: newId('msg', now), from, to, subject: 'Self-test', content: { kind: 'text', text: 'Self-test.\n', headers: [], attachments: [] } } as const; // prettier-ignore
+  const mail = {
+    id: newId('msg', now),
+    from,
+    to,
+    subject: 'Self-test',
+    content: { kind: 'text', text: 'Self-test.\n', headers: [], attachments: [] },
+  } as const;
   const rows = ownMailRows(mail, now, { maxAge: 10 * PATIENCE_MS }, { isSimulated: true });
   await deps.db.commit.insert(rows);
   deps.bells.deliveries.ring(hintsOf(rows));

@@ -11,7 +11,15 @@ export interface SubmissionWish {
   idempotencyKey: string | null;
 }
 
-const known: ReadonlySet<string> = new Set(['stream', 'tag', 'metadata', 'send-at', 'idempotency-key', 'track-opens', 'track-clicks']); // prettier-ignore
+const known: ReadonlySet<string> = new Set([
+  'stream',
+  'tag',
+  'metadata',
+  'send-at',
+  'idempotency-key',
+  'track-opens',
+  'track-clicks',
+]);
 const MOST_TAGS = 10;
 const MOST_METADATA = 50;
 const MOST_METADATA_BYTES = 10 * 1024;
@@ -32,8 +40,11 @@ export function submissionOptions(options: SubmissionOptions, now: number): Subm
 
 const header = (name: string): string => `X-Posthorn-${name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())}`;
 
-const wrong = (code: 'unknown_field' | 'invalid_field' | 'invalid_send_at' | 'invalid_idempotency_key', name: string, why: string): Problem =>
-  new Problem(code, `${header(name)} ${why}`, { field: header(name) }); // prettier-ignore
+const wrong = (
+  code: 'unknown_field' | 'invalid_field' | 'invalid_send_at' | 'invalid_idempotency_key',
+  name: string,
+  why: string,
+): Problem => new Problem(code, `${header(name)} ${why}`, { field: header(name) });
 
 function single(options: SubmissionOptions, name: string): string | null {
   const [value, ...others] = options.get(name) ?? [];

@@ -156,7 +156,9 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       } catch (error) {
         if (!(error instanceof Problem)) throw error;
         const refusal = refusalOf(error);
-        await deps.audit.write(auditRow(deps, session, { step: 'DATA', caller, code: refusal.code, problem: error.code, started })); // prettier-ignore
+        await deps.audit.write(
+          auditRow(deps, session, { step: 'DATA', caller, code: refusal.code, problem: error.code, started }),
+        );
         return refusal;
       }
     },
@@ -170,7 +172,10 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     started: number,
   ): Promise<string> {
     const options = submissionOptions(mail.options, deps.clock.now());
-    const key = options.idempotencyKey === null ? null : recordKey(caller.accountId, caller.mode, 'SMTP', 'submission', options.idempotencyKey); // prettier-ignore
+    const key =
+      options.idempotencyKey === null
+        ? null
+        : recordKey(caller.accountId, caller.mode, 'SMTP', 'submission', options.idempotencyKey);
     // One after the other with the same key: the second then finds what the first has written.
     while (key !== null && inFlight.has(key)) await inFlight.get(key);
     const work = store(session, caller, { mail, options, key, digest, started });
@@ -191,7 +196,9 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     if (before !== null) {
       if (before.body_hash !== digest && idempotency.onMismatch === 'error')
         throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
-      await deps.audit.write(auditRow(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true })); // prettier-ignore
+      await deps.audit.write(
+        auditRow(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true }),
+      );
       return (JSON.parse(before.body) as { id: string }).id;
     }
     const noticeTo = await noticeAddress(session, caller);
@@ -199,7 +206,16 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     const draft = draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo });
     const sender = { ...caller, requestId: newId('req', now) };
     const together = (): Rows => ({
-      audit: [auditRow(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, requestId: sender.requestId })], // prettier-ignore
+      audit: [
+        auditRow(deps, session, {
+          step: 'DATA',
+          caller,
+          code: 250,
+          problem: null,
+          started,
+          requestId: sender.requestId,
+        }),
+      ],
       ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
     });
     const { id } = await acceptSingle(deps.accept, sender, draft, together);
@@ -231,7 +247,8 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     });
     const [first] = recipients;
     if (first === undefined) throw new Error('a mail without recipients');
-    const of = (type: 'cc' | 'bcc'): Mailbox[] => recipients.slice(1).flatMap((one) => (one.type === type ? [one.mailbox] : [])); // prettier-ignore
+    const of = (type: 'cc' | 'bcc'): Mailbox[] =>
+      recipients.slice(1).flatMap((one) => (one.type === type ? [one.mailbox] : []));
     const rfcMessageId = mail.messageId ?? `<${id}@${mail.from.domain}>`;
     const received = receivedBy(session, { id, now, hostname: settings.hostname });
     return {
@@ -242,7 +259,13 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       replyTo: mail.replyTo,
       subject: mail.subject,
       content: nothingComposed(),
-      source: { id, rfcMessageId, bytes: deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now) }), recipients, noticeTo }, // prettier-ignore
+      source: {
+        id,
+        rfcMessageId,
+        bytes: deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now) }),
+        recipients,
+        noticeTo,
+      },
       requireTls: session.requireTls ? true : mail.waivesTls ? false : null,
       headers: [],
       tags: options.tags,

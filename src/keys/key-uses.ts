@@ -57,7 +57,10 @@ const noteWork: Work<Uses, undefined> = {
   async run(tx, inputs) {
     const all = inputs.flatMap((uses) => [...uses]);
     const ids = JSON.stringify(all.map(([id]) => id));
-    const rows = await tx.all<Pick<ApiKeyRow, 'id' | 'uses_json'>>('SELECT id, uses_json FROM api_keys WHERE id IN (SELECT value FROM json_each(?))', [ids]);
+    const rows = await tx.all<Pick<ApiKeyRow, 'id' | 'uses_json'>>(
+      'SELECT id, uses_json FROM api_keys WHERE id IN (SELECT value FROM json_each(?))',
+      [ids],
+    );
     const before = new Map(rows.map(({ id, uses_json: hours }) => [id, hours]));
     for (const [id, use] of all) before.set(id, hoursAfter(before.get(id) ?? '[]', use));
     await tx.run(
@@ -67,7 +70,7 @@ const noteWork: Work<Uses, undefined> = {
     );
     return inputs.map(() => undefined);
   },
-}; // prettier-ignore
+};
 
 /** `report` hears of uses that could not be noted; they are tried again. What waits is never more than the keys there are. */
 export function createUseNotes({

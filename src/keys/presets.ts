@@ -11,11 +11,26 @@ export interface Preset {
 
 export const presets: readonly Preset[] = [
   { name: 'send', label: 'Send only', about: 'one program that sends mail', scopes: ['send'] },
-  { name: 'app', label: 'App server', about: 'sends, and looks up whether it arrived', scopes: ['send', 'message:read', 'template:read', 'suppression:read'] },
-  { name: 'marketing', label: 'Marketing', about: 'bulk sends, templates, suppressions', scopes: ['send', 'campaign', 'campaign:read', 'message:read', 'template', 'suppression'] },
-  { name: 'read', label: 'Read only', about: 'reports and monitoring', scopes: scopeNames.filter((name) => name.endsWith(':read')) },
+  {
+    name: 'app',
+    label: 'App server',
+    about: 'sends, and looks up whether it arrived',
+    scopes: ['send', 'message:read', 'template:read', 'suppression:read'],
+  },
+  {
+    name: 'marketing',
+    label: 'Marketing',
+    about: 'bulk sends, templates, suppressions',
+    scopes: ['send', 'campaign', 'campaign:read', 'message:read', 'template', 'suppression'],
+  },
+  {
+    name: 'read',
+    label: 'Read only',
+    about: 'reports and monitoring',
+    scopes: scopeNames.filter((name) => name.endsWith(':read')),
+  },
   { name: 'all', label: 'Everything', about: 'all thirty', scopes: scopeNames },
-]; // prettier-ignore
+];
 
 export interface ScopeGroup {
   area: string;

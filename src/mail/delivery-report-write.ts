@@ -92,8 +92,10 @@ function recipientFields({ address, status, diagnostic, lastAttemptAt }: Reporte
 function typedAddress(address: string): string {
   if (/^[\x21-\x7e]*$/.test(address)) return `rfc822; ${address}`;
   const escaped = Array.from(address, (character) =>
-    /^[!-*,-<>-[\]-~]$/.test(character) ? character : `\\x{${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(2, '0')}}`,
-  ); // prettier-ignore
+    /^[!-*,-<>-[\]-~]$/.test(character)
+      ? character
+      : `\\x{${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(2, '0')}}`,
+  );
   return `utf-8; ${escaped.join('')}`;
 }
 

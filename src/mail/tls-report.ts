@@ -11,9 +11,18 @@ const tlsPolicies = ['tlsa', 'sts', 'no-policy-found'] as const;
 
 /** Section 4.3. */
 export const tlsFailures = [
-  'starttls-not-supported', 'certificate-host-mismatch', 'certificate-expired', 'certificate-not-trusted', 'validation-failure',
-  'tlsa-invalid', 'dnssec-invalid', 'dane-required', 'sts-policy-fetch-error', 'sts-policy-invalid', 'sts-webpki-invalid',
-] as const; // prettier-ignore
+  'starttls-not-supported',
+  'certificate-host-mismatch',
+  'certificate-expired',
+  'certificate-not-trusted',
+  'validation-failure',
+  'tlsa-invalid',
+  'dnssec-invalid',
+  'dane-required',
+  'sts-policy-fetch-error',
+  'sts-policy-invalid',
+  'sts-webpki-invalid',
+] as const;
 export type TlsFailure = (typeof tlsFailures)[number];
 
 export interface TlsReport {
@@ -179,7 +188,9 @@ function addressOf(value: unknown): string {
 
 /** Some write one line where a list belongs. */
 const textsOf = (value: unknown): string[] =>
-  (Array.isArray(value) ? (value as unknown[]).slice(0, 100) : [value]).map((one) => textOf(one, 1000)).filter((one) => one !== ''); // prettier-ignore
+  (Array.isArray(value) ? (value as unknown[]).slice(0, 100) : [value])
+    .map((one) => textOf(one, 1000))
+    .filter((one) => one !== '');
 
 const countOf = (value: unknown): number =>
   typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER ? Math.floor(value) : 0;

@@ -39,7 +39,11 @@ function scoreOf(text: string, known: ReadonlySet<string>): number {
       at += Math.max(...here.map((name) => name.length));
       continue;
     }
-    const word = longestAt(at, LONGEST_WORD, (from, to) => to - from >= SHORTEST_WORD && (words.has(text.slice(from, to)) || words.has(plain.slice(from, to)))); // prettier-ignore
+    const word = longestAt(
+      at,
+      LONGEST_WORD,
+      (from, to) => to - from >= SHORTEST_WORD && (words.has(text.slice(from, to)) || words.has(plain.slice(from, to))),
+    );
     if (word > 0) {
       score += WORD_SCORE;
       at += word;
@@ -72,7 +76,20 @@ function follows(text: string, at: number): boolean {
 }
 
 /** `p@ssw0rd` is `password`. */
-const letters: Readonly<Record<string, string>> = { '0': 'o', '1': 'i', '3': 'e', '4': 'a', '5': 's', '7': 't', '8': 'b', '@': 'a', $: 's', '!': 'i', '+': 't', '|': 'l' }; // prettier-ignore
+const letters: Readonly<Record<string, string>> = {
+  '0': 'o',
+  '1': 'i',
+  '3': 'e',
+  '4': 'a',
+  '5': 's',
+  '7': 't',
+  '8': 'b',
+  '@': 'a',
+  $: 's',
+  '!': 'i',
+  '+': 't',
+  '|': 'l',
+};
 const unspelled = (text: string): string => text.replaceAll(/[0134578@$!+|]/g, (one) => letters[one] ?? one);
 
 /** How far each row of keys is moved to the right. */
@@ -82,7 +99,12 @@ const keyboards = [
   ['1234567890-=', 'qwertyuiop[]', "asdfghjkl;'", 'zxcvbnm,./'],
   ['1234567890-=', 'qwertzuiopü+', 'asdfghjklöä#', 'yxcvbnm,.-'],
   ['1234567890-=', 'azertyuiop^$', 'qsdfghjklmù*', 'wxcvbn,;:!'],
-].map((rows) => new Map(rows.flatMap((keys, row) => Array.from(keys, (key, n) => [key, { row, x: n + (OFFSETS[row] ?? 0) }] as const)))); // prettier-ignore
+].map(
+  (rows) =>
+    new Map(
+      rows.flatMap((keys, row) => Array.from(keys, (key, n) => [key, { row, x: n + (OFFSETS[row] ?? 0) }] as const)),
+    ),
+);
 const SHIFTED = '!@#$%^&*()';
 
 /** Whether two keys lie side by side on some keyboard; 0 comes before 1 as well. */

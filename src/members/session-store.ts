@@ -121,10 +121,19 @@ export function purgeSessions(
 ): Promise<number> {
   const now = clock.now();
   return db.commit.transact(async (tx) => {
-    const sessions = await tx.all('DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions WHERE seen_at <= ? OR created_at <= ? LIMIT ?) RETURNING 1', [now - IDLE_MS, now - LIFE_MS, most]); // prettier-ignore
+    const sessions = await tx.all(
+      'DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions WHERE seen_at <= ? OR created_at <= ? LIMIT ?) RETURNING 1',
+      [now - IDLE_MS, now - LIFE_MS, most],
+    );
     const links = await tx.all('DELETE FROM setup_links WHERE expires_at <= ? RETURNING 1', [now]);
-    const signIns = await tx.all('DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE at < ? LIMIT ?) RETURNING 1', [before, most]); // prettier-ignore
-    const surplus = await tx.all(`DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE ${WRONG} ORDER BY id DESC LIMIT ? OFFSET ?) RETURNING 1`, [most, budgets.sign_in_rows.most]); // prettier-ignore
+    const signIns = await tx.all(
+      'DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE at < ? LIMIT ?) RETURNING 1',
+      [before, most],
+    );
+    const surplus = await tx.all(
+      `DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE ${WRONG} ORDER BY id DESC LIMIT ? OFFSET ?) RETURNING 1`,
+      [most, budgets.sign_in_rows.most],
+    );
     if (surplus.length > 0) usedUp('sign_in_rows');
     return sessions.length + links.length + signIns.length + surplus.length;
   });

@@ -73,13 +73,15 @@ export async function commitPlan(
 }
 
 const withNotice = (own: Rows, notice: OwnMailRows | null): Rows =>
-  notice === null ? own : {
-    ...own,
-    contents: [...(own.contents ?? []), ...notice.contents],
-    messages: [...(own.messages ?? []), ...notice.messages],
-    deliveries: [...(own.deliveries ?? []), ...notice.deliveries],
-    counters: [...(own.counters ?? []), ...notice.counters],
-  }; // prettier-ignore
+  notice === null
+    ? own
+    : {
+        ...own,
+        contents: [...(own.contents ?? []), ...notice.contents],
+        messages: [...(own.messages ?? []), ...notice.messages],
+        deliveries: [...(own.deliveries ?? []), ...notice.deliveries],
+        counters: [...(own.counters ?? []), ...notice.counters],
+      };
 
 const nothing = (): void => undefined;
 

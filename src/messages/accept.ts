@@ -15,7 +15,21 @@ import type { BatchRow, MessageRow } from '../storage/tables.ts';
 import { commitPlan, type AcceptCommitDeps } from './accept-commit.ts';
 import { addMessage, newPlan, unsubscribeOf, type AcceptRowsDeps, type Plan } from './accept-rows.ts';
 import { failureNotice, type NoticeRule } from './failure-notice.ts';
-import { checkAll, checkSender, checkStream, DEFAULT_STREAM, isSimulated, refuseSuppressed, suppressedByStream, suppressedOf, within, type MaySendDeps, type Sender, type Stream, type Suppressed } from './may-send.ts'; // prettier-ignore
+import {
+  checkAll,
+  checkSender,
+  checkStream,
+  DEFAULT_STREAM,
+  isSimulated,
+  refuseSuppressed,
+  suppressedByStream,
+  suppressedOf,
+  within,
+  type MaySendDeps,
+  type Sender,
+  type Stream,
+  type Suppressed,
+} from './may-send.ts';
 import { messageRecord, type MessageRecord } from './message.ts';
 import { ownMailRows, type OwnMailRows } from './own-mail.ts';
 import type { BulkDraft, MessageDraft } from './send-request.ts';
@@ -118,7 +132,7 @@ export async function acceptBulk(
           });
     if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
     data.push(result.entry);
-    const most = entry.kind === 'ok' && entry.draft.renderedFrom !== undefined ? RENDERED_AT_A_TIME : ENTRIES_AT_A_TIME; // prettier-ignore
+    const most = entry.kind === 'ok' && entry.draft.renderedFrom !== undefined ? RENDERED_AT_A_TIME : ENTRIES_AT_A_TIME;
     if (data.length % most === 0) await turnOfTheLoop();
   }
   const accepted = data.filter(({ error }) => error === null).length;

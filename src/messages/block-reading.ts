@@ -26,13 +26,22 @@ export async function readByBlocks(
   const newest = await newestBlock(read, accountId);
   if (newest === undefined) return null;
   const inNone = (limit: number): Promise<MessageRow[]> =>
-    readSource(read, filter, source.map((branch) => ({ ...branch, where: [...branch.where, [`${branch.id} > ?`, newest.last_id] as const] })), { ...part, limit }); // prettier-ignore
+    readSource(
+      read,
+      filter,
+      source.map((branch) => ({ ...branch, where: [...branch.where, [`${branch.id} > ?`, newest.last_id] as const] })),
+      { ...part, limit },
+    );
   const inSome = (limit: number): Promise<MessageRow[]> =>
     readCandidates(read, filter, things, newest.last_id, { ...part, limit });
   const [first, second] = part.descending ? [inNone, inSome] : [inSome, inNone];
   const found = await first(part.limit);
   if (found.length < part.limit) found.push(...(await second(part.limit - found.length)));
-  const isSame = (await read('message_blocks').select('block').where({ account_id: accountId, block: newest.block, last_id: newest.last_id }).first()) !== undefined; // prettier-ignore
+  const isSame =
+    (await read('message_blocks')
+      .select('block')
+      .where({ account_id: accountId, block: newest.block, last_id: newest.last_id })
+      .first()) !== undefined;
   return isSame ? found : null;
 }
 
@@ -81,11 +90,20 @@ const later = (one: string | null, other: string | null): string | null =>
   one === null || (other !== null && other > one) ? other : one;
 
 /** Ids of messages of a source, in some ranges. Only its index is read. */
-async function idsWithin(read: Knex, filter: MessageFilter, source: Source, ranges: readonly IdRange[]): Promise<string[]> {
+async function idsWithin(
+  read: Knex,
+  filter: MessageFilter,
+  source: Source,
+  ranges: readonly IdRange[],
+): Promise<string[]> {
   const found = await Promise.all(
     source.map(async (one) => {
       const { from, with: values = [], ...branch } = alone(one);
-      const ranged = { ...branch, from: `json_each(?) AS runs CROSS JOIN ${from}`, with: [JSON.stringify(ranges), ...values] };
+      const ranged = {
+        ...branch,
+        from: `json_each(?) AS runs CROSS JOIN ${from}`,
+        with: [JSON.stringify(ranges), ...values],
+      };
       // Bounds of time would only be in the way: of two bounds the database takes the first.
       const query = inBranch(read.select({ id: branch.id }), read, { accountId: filter.accountId }, ranged);
       query.whereRaw(`${branch.id} >= runs.value->>0 AND ${branch.id} <= runs.value->>1`);
@@ -93,4 +111,4 @@ async function idsWithin(read: Knex, filter: MessageFilter, source: Source, rang
     }),
   );
   return [...new Set(found.flat().map(({ id }) => id))];
-} // prettier-ignore
+}

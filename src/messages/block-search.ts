@@ -39,7 +39,9 @@ type Block = Pick<MessageBlockRow, 'block' | 'first_id' | 'last_id'>;
 
 /** The newest block, or undefined where there is none. What came after it is in no block yet. */
 export function newestBlock(read: Knex, accountId: string): Promise<Block | undefined> {
-  return read('message_blocks').where({ account_id: accountId }).orderBy('block', 'desc').first() as Promise<Block | undefined>; // prettier-ignore
+  return read('message_blocks').where({ account_id: accountId }).orderBy('block', 'desc').first() as Promise<
+    Block | undefined
+  >;
 }
 
 /** Blocks are looked at so many at a time: fewer first, as they often fill a page. */
@@ -66,12 +68,17 @@ export async function* candidates(
   }
 }
 
-async function nextBlocks(read: Knex, accountId: string, { above, below, descending }: Range, size: number): Promise<Block[]> {
+async function nextBlocks(
+  read: Knex,
+  accountId: string,
+  { above, below, descending }: Range,
+  size: number,
+): Promise<Block[]> {
   const query = read('message_blocks').select('block', 'first_id', 'last_id').where({ account_id: accountId });
   if (above !== null) query.where('last_id', '>', above);
   if (below !== null) query.where('first_id', '<', below);
   return (await query.orderBy('block', descending ? 'desc' : 'asc').limit(size)) as Block[];
-} // prettier-ignore
+}
 
 /** What is known of a block: the positions that may fit, or the thing that only few of its messages have. */
 interface Part {
@@ -94,7 +101,10 @@ async function* inWindow(
   const parts = blocks.map((block) => partOf(block, facts, sets, states));
   const few = await fewIn(parts);
   for (const { block, known } of parts) {
-    const found = 'few' in known ? within(few.get(known.few) ?? [], block) : await idsAt(read, accountId, block, known.positions, changed); // prettier-ignore
+    const found =
+      'few' in known
+        ? within(few.get(known.few) ?? [], block)
+        : await idsAt(read, accountId, block, known.positions, changed);
     const some = found.filter((id) => (above === null || id > above) && (below === null || id < below)).sort();
     if (some.length > 0) yield descending ? some.reverse() : some;
   }
@@ -139,7 +149,12 @@ async function setsOf(
   for (let n = 0; n < most; n++) {
     // Of each thing the next name, all in one statement.
     const names = facts.map((fact, at) => ((found[at]?.size ?? 0) < blocks.length ? fact.names[n] : undefined));
-    const rows = await rowsOf(read, accountId, names.filter((name) => name !== undefined), blocks); // prettier-ignore
+    const rows = await rowsOf(
+      read,
+      accountId,
+      names.filter((name) => name !== undefined),
+      blocks,
+    );
     for (const { name, block, bits } of rows)
       for (const [at, one] of names.entries())
         if (one === name && found[at]?.has(block) === false) found[at].set(block, decodePositions(bits));
@@ -182,7 +197,11 @@ async function statesOf(
 
 /** Ids of messages that have come to one of these codes since those of their blocks were made, in ascending order. */
 async function changedTo(read: Knex, accountId: string, codes: readonly number[]): Promise<string[]> {
-  const rows = (await read('message_changes').select('message_id').where({ account_id: accountId }).whereIn('code', codes).orderBy('message_id')) as { message_id: string }[]; // prettier-ignore
+  const rows = (await read('message_changes')
+    .select('message_id')
+    .where({ account_id: accountId })
+    .whereIn('code', codes)
+    .orderBy('message_id')) as { message_id: string }[];
   return rows.map(({ message_id }) => message_id);
 }
 
@@ -203,7 +222,10 @@ async function idsAt(
 ): Promise<readonly string[]> {
   const others = within(changed, block);
   if (positions.length === 0) return others;
-  const row = (await read('message_sets').select('bits').where({ account_id: accountId, name: IDS, block: block.block }).first()) as Pick<MessageSetRow, 'bits'> | undefined; // prettier-ignore
+  const row = (await read('message_sets')
+    .select('bits')
+    .where({ account_id: accountId, name: IDS, block: block.block })
+    .first()) as Pick<MessageSetRow, 'bits'> | undefined;
   if (row === undefined) return others;
   const all = positions === 'all' ? Array.from({ length: row.bits.length / ID_LENGTH }, (_, at) => at) : positions;
   const found = all.map((at) => ID_PREFIX + row.bits.toString('latin1', at * ID_LENGTH, (at + 1) * ID_LENGTH));

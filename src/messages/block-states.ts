@@ -29,15 +29,26 @@ export async function addNextStates({ db }: Deps): Promise<boolean> {
   const codes = await codesIn(db.fast, ids);
   return db.commit.transact(async (tx) => {
     // The block may have been made anew meanwhile, under the same number.
-    const [same] = await tx.all('SELECT 1 FROM message_sets WHERE account_id = ? AND name = ? AND block = ? AND bits = ?', [block.account_id, IDS, block.block, ids]); // prettier-ignore
+    const [same] = await tx.all(
+      'SELECT 1 FROM message_sets WHERE account_id = ? AND name = ? AND block = ? AND bits = ?',
+      [block.account_id, IDS, block.block, ids],
+    );
     if (same === undefined) return false;
-    await tx.run('INSERT INTO message_sets (account_id, name, block, bits) VALUES (?, ?, ?, ?)', [block.account_id, STATES, block.block, codes]); // prettier-ignore
+    await tx.run('INSERT INTO message_sets (account_id, name, block, bits) VALUES (?, ?, ?, ?)', [
+      block.account_id,
+      STATES,
+      block.block,
+      codes,
+    ]);
     return true;
   });
 }
 
 async function idsOf(connection: Connection, { account_id, block }: Block): Promise<Buffer | null> {
-  const [row] = await connection.all<{ bits: Buffer }>('SELECT bits FROM message_sets WHERE account_id = ? AND name = ? AND block = ?', [account_id, IDS, block]); // prettier-ignore
+  const [row] = await connection.all<{ bits: Buffer }>(
+    'SELECT bits FROM message_sets WHERE account_id = ? AND name = ? AND block = ?',
+    [account_id, IDS, block],
+  );
   return row?.bits ?? null;
 }
 
@@ -69,7 +80,7 @@ const BLOCKS_AT_ONCE = 4;
 /** Whether some account has more changes than lists should read. `most` is smaller in tests. */
 export async function areManyChanges({ db }: { db: Pick<Database, 'fast'> }, most = MOST_CHANGES): Promise<boolean> {
   const rows = await db.fast.all(
-    'SELECT 1 FROM accounts a WHERE EXISTS (SELECT 1 FROM message_changes c WHERE c.account_id = a.id LIMIT 1 OFFSET ?) LIMIT 1', // prettier-ignore
+    'SELECT 1 FROM accounts a WHERE EXISTS (SELECT 1 FROM message_changes c WHERE c.account_id = a.id LIMIT 1 OFFSET ?) LIMIT 1',
     [most],
   );
   return rows.length > 0;
@@ -95,15 +106,26 @@ export function applyNextChanges({ db }: Deps): Promise<boolean> {
 async function applyChanges(tx: Connection, block: MessageBlockRow): Promise<boolean> {
   const { account_id: accountId, first_id: first, last_id: last } = block;
   const ids = await idsOf(tx, block);
-  const [row] = await tx.all<{ bits: Buffer }>('SELECT bits FROM message_sets WHERE account_id = ? AND name = ? AND block = ?', [accountId, STATES, block.block]); // prettier-ignore
+  const [row] = await tx.all<{ bits: Buffer }>(
+    'SELECT bits FROM message_sets WHERE account_id = ? AND name = ? AND block = ?',
+    [accountId, STATES, block.block],
+  );
   if (ids === null || row === undefined) return false;
   const within = 'account_id = ? AND message_id >= ? AND message_id <= ?';
-  const changes = await tx.all<{ message_id: string; code: number }>(`DELETE FROM message_changes WHERE ${within} RETURNING message_id, code`, [accountId, first, last]); // prettier-ignore
+  const changes = await tx.all<{ message_id: string; code: number }>(
+    `DELETE FROM message_changes WHERE ${within} RETURNING message_id, code`,
+    [accountId, first, last],
+  );
   for (const { message_id, code } of changes) {
     const at = placeOf(ids, message_id);
     if (at !== null) row.bits[at] = code;
   }
-  await tx.run('UPDATE message_sets SET bits = ? WHERE account_id = ? AND name = ? AND block = ?', [row.bits, accountId, STATES, block.block]); // prettier-ignore
+  await tx.run('UPDATE message_sets SET bits = ? WHERE account_id = ? AND name = ? AND block = ?', [
+    row.bits,
+    accountId,
+    STATES,
+    block.block,
+  ]);
   return true;
 }
 

@@ -13,4 +13,9 @@ export interface DueHint {
 
 /** Where to look for what these rows add. */
 export const hintsOf = ({ deliveries }: OwnMailRows): DueHint[] =>
-  deliveries.map(({ domain, class: order, account_id: accountId, due_at: dueAt }) => ({ domain, class: order, accountId, dueAt: dueAt ?? 0 })); // prettier-ignore
+  deliveries.map(({ domain, class: order, account_id: accountId, due_at: dueAt }) => ({
+    domain,
+    class: order,
+    accountId,
+    dueAt: dueAt ?? 0,
+  }));

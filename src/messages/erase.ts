@@ -38,7 +38,9 @@ export async function eraseContent(
   together: () => Rows = () => ({}),
 ): Promise<void> {
   await db.commit.transact(async (tx) => {
-    const [waiting] = await tx.all('SELECT 1 FROM deliveries WHERE message_id = ? AND due_at IS NOT NULL LIMIT 1', [message.id]); // prettier-ignore
+    const [waiting] = await tx.all('SELECT 1 FROM deliveries WHERE message_id = ? AND due_at IS NOT NULL LIMIT 1', [
+      message.id,
+    ]);
     if (waiting !== undefined)
       throw new Problem('invalid_state', 'The message is not finished: cancel it first, or wait until it is.');
     await cutContents(tx, [message]);
@@ -136,7 +138,9 @@ async function eraseEvents(tx: Connection, held: readonly Held[]): Promise<void>
     'SELECT id, delivery_id, type, detail_json FROM events WHERE message_id IN (SELECT value FROM json_each(?))',
     [messages],
   );
-  const changed = events.filter(({ delivery_id }) => own.has(delivery_id)).map(({ id, type, detail_json }) => [id, erasedDetail(type, detail_json)]); // prettier-ignore
+  const changed = events
+    .filter(({ delivery_id }) => own.has(delivery_id))
+    .map(({ id, type, detail_json }) => [id, erasedDetail(type, detail_json)]);
   await tx.run(
     `UPDATE events SET detail_json = j.detail FROM (SELECT value->>0 AS id, value->>1 AS detail FROM json_each(?)) AS j
      WHERE events.id = j.id`,
@@ -174,21 +178,36 @@ async function eraseMessages(tx: Connection, held: readonly Held[], key: string)
       [ERASED_ADDRESS, row.id],
     );
     for (const word of subjectWords(row.subject))
-      await tx.run('DELETE FROM message_words WHERE account_id = ? AND word = ? AND message_id = ?', [row.account_id, word, row.id]); // prettier-ignore
+      await tx.run('DELETE FROM message_words WHERE account_id = ? AND word = ? AND message_id = ?', [
+        row.account_id,
+        word,
+        row.id,
+      ]);
     const names = Object.entries(JSON.parse(row.metadata_json) as Record<string, string>);
     for (const [name, value] of names)
-      await tx.run('DELETE FROM message_metadata WHERE account_id = ? AND name = ? AND value = ? AND message_id = ?', [row.account_id, name, value, row.id]); // prettier-ignore
+      await tx.run('DELETE FROM message_metadata WHERE account_id = ? AND name = ? AND value = ? AND message_id = ?', [
+        row.account_id,
+        name,
+        value,
+        row.id,
+      ]);
   }
   await eraseNames(tx, rows, key);
   // What others still wait for keeps its body until they have it; retention takes it then.
-  await cutContents(tx, rows.filter(({ id, waits }) => asTo.has(id) && waits === 0)); // prettier-ignore
+  await cutContents(
+    tx,
+    rows.filter(({ id, waits }) => asTo.has(id) && waits === 0),
+  );
 }
 
 /** Sets of blocks have names too; without them a block's messages are asked themselves. */
 async function eraseNames(tx: Connection, rows: readonly Named[], key: string): Promise<void> {
   const names = rows.flatMap(({ account_id, metadata_json }) =>
-    Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => [account_id, metadataName(name, value)]),
-  ); // prettier-ignore
+    Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => [
+      account_id,
+      metadataName(name, value),
+    ]),
+  );
   const accounts = [...new Set(rows.map(({ account_id }) => account_id))];
   await tx.run('DELETE FROM message_sets WHERE (account_id, name) IN (SELECT value->>0, value->>1 FROM json_each(?))', [
     JSON.stringify([...names, ...accounts.map((accountId) => [accountId, recipientName(key)])]),

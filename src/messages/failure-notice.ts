@@ -123,7 +123,8 @@ function reported({ address, event }: Failure, now: number): ReportedRecipient {
 }
 
 function saidOf({ type, detail }: DecidedEvent): { text: string; host: string | null } | null {
-  if (type === 'suppressed') return { text: `the address is on the suppression list (${textOf(detail['reason']) ?? '?'})`, host: null }; // prettier-ignore
+  if (type === 'suppressed')
+    return { text: `the address is on the suppression list (${textOf(detail['reason']) ?? '?'})`, host: null };
   if (type === 'failed') return { text: textOf(detail['message']) ?? 'it could not be sent', host: null };
   const reply = textOf(detail['smtp_reply']);
   if (reply === null) return null;

@@ -6,9 +6,23 @@ export const MOST_HEADERS = 50;
 
 /** Ours to set, or set through a member of their own; in lower case. */
 const refusedNames: ReadonlySet<string> = new Set([
-  'from', 'to', 'cc', 'bcc', 'subject', 'sender', 'reply-to', 'date', 'message-id', 'mime-version', 'dkim-signature',
-  'received', 'return-path', 'authentication-results', 'feedback-id', 'x-message-id',
-]); // prettier-ignore
+  'from',
+  'to',
+  'cc',
+  'bcc',
+  'subject',
+  'sender',
+  'reply-to',
+  'date',
+  'message-id',
+  'mime-version',
+  'dkim-signature',
+  'received',
+  'return-path',
+  'authentication-results',
+  'feedback-id',
+  'x-message-id',
+]);
 
 const refusedPrefixes = ['content-', 'arc-', 'resent-', 'x-posthorn-'] as const;
 

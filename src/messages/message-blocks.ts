@@ -27,12 +27,19 @@ type Found = MessageFacts & { id: string; subject: string };
 
 const readFacts = jsonReader<Found>(
   {
-    id: 'm.id', stream: 'm.stream', from_domain: 'm.from_domain', sender: 'lower(m.from_address)', template_id: 'm.template_id', tags_json: 'm.tags_json',
-    metadata_json: 'm.metadata_json', subject: 'm.subject', test: 'm.test',
+    id: 'm.id',
+    stream: 'm.stream',
+    from_domain: 'm.from_domain',
+    sender: 'lower(m.from_address)',
+    template_id: 'm.template_id',
+    tags_json: 'm.tags_json',
+    metadata_json: 'm.metadata_json',
+    subject: 'm.subject',
+    test: 'm.test',
     recipients: '(SELECT json_group_array(d.address_key) FROM deliveries d WHERE d.message_id = m.id)',
   },
   'FROM (SELECT * FROM messages WHERE account_id = ? AND id > ? ORDER BY id LIMIT ?) AS m',
-); // prettier-ignore
+);
 
 /** Makes the next block of some account; false where none has enough messages. `size` is smaller in tests. */
 export async function closeNextBlock(

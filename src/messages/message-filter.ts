@@ -36,8 +36,27 @@ export const isNamed = ({ batchId, rfcMessageId }: MessageFilter): boolean =>
 
 /** `id`: the message's id where the branch has it first, so that what an index tells is looked at before the message is read. */
 export function narrow(query: Knex.QueryBuilder, filter: MessageFilter, id: string): void {
-  const { accountId, status, to, from, subject, tags = [], metadata = {}, createdAfter, createdBefore, opened, clicked, test } = filter; // prettier-ignore
-  const equal = { 'm.template_id': filter.templateId, 'm.batch_id': filter.batchId, 'm.stream': filter.stream, 'm.from_domain': filter.domain, 'm.request_id': filter.requestId }; // prettier-ignore
+  const {
+    accountId,
+    status,
+    to,
+    from,
+    subject,
+    tags = [],
+    metadata = {},
+    createdAfter,
+    createdBefore,
+    opened,
+    clicked,
+    test,
+  } = filter;
+  const equal = {
+    'm.template_id': filter.templateId,
+    'm.batch_id': filter.batchId,
+    'm.stream': filter.stream,
+    'm.from_domain': filter.domain,
+    'm.request_id': filter.requestId,
+  };
   for (const [column, value] of Object.entries(equal)) if (value !== undefined) query.where(column, value);
   if (filter.rfcMessageId !== undefined) narrowToRfcId(query, filter.rfcMessageId);
   if (status !== undefined) query.whereIn('m.status', status);
@@ -48,9 +67,15 @@ export function narrow(query: Knex.QueryBuilder, filter: MessageFilter, id: stri
     ]);
   if (subject !== undefined) for (const word of wordsOf(subject)) narrowToWord(query, word);
   for (const tag of tags)
-    query.whereRaw(`EXISTS (SELECT 1 FROM message_tags x WHERE x.account_id = ? AND x.tag = ? AND x.message_id = ${id})`, [accountId, tag]); // prettier-ignore
+    query.whereRaw(
+      `EXISTS (SELECT 1 FROM message_tags x WHERE x.account_id = ? AND x.tag = ? AND x.message_id = ${id})`,
+      [accountId, tag],
+    );
   for (const [name, value] of Object.entries(metadata))
-    query.whereRaw(`EXISTS (SELECT 1 FROM message_metadata x WHERE x.account_id = ? AND x.name = ? AND x.value = ? AND x.message_id = ${id})`, [accountId, name, value]); // prettier-ignore
+    query.whereRaw(
+      `EXISTS (SELECT 1 FROM message_metadata x WHERE x.account_id = ? AND x.name = ? AND x.value = ? AND x.message_id = ${id})`,
+      [accountId, name, value],
+    );
   if (createdAfter !== undefined) query.where('m.created_at', '>=', createdAfter);
   if (createdBefore !== undefined) query.where('m.created_at', '<', createdBefore);
   if (opened !== undefined) query.where('m.opens', opened ? '>' : '=', 0);

@@ -9,7 +9,16 @@ import type { MessageRow } from '../storage/tables.ts';
 import { readByBlocks, type Things } from './block-reading.ts';
 import { isNamed, type MessageFilter } from './message-filter.ts';
 import { readNearFirst, readSource, type Part } from './message-reading.ts';
-import { factsOf, inOrder, MOST_COUNTED, plainSources, sizeOf, wordSources, type Source, type WordRange } from './message-sources.ts'; // prettier-ignore
+import {
+  factsOf,
+  inOrder,
+  MOST_COUNTED,
+  plainSources,
+  sizeOf,
+  wordSources,
+  type Source,
+  type WordRange,
+} from './message-sources.ts';
 import { codesOf, wishesIn } from './message-states.ts';
 
 export interface MessagePage {

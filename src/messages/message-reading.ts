@@ -52,7 +52,10 @@ export async function readNearFirst(
   const within = { ...inOrder, where: [[`m.id ${part.descending ? '>=' : '<='} ?`, last.id] as const] };
   const near = await readBranch(read, filter, within, part);
   if (near.length >= part.limit) return near;
-  return [...near, ...(await readFar(read, filter, range, { ...part, edge: last.id, limit: part.limit - near.length }))]; // prettier-ignore
+  return [
+    ...near,
+    ...(await readFar(read, filter, range, { ...part, edge: last.id, limit: part.limit - near.length })),
+  ];
 }
 
 /** Ids of a range of words that are taken first, and by what more there are each time that they did not fill the page. */
@@ -69,7 +72,9 @@ async function readFar(read: Knex, filter: MessageFilter, range: WordRange, part
       .select('message_id')
       .whereRaw(IN_RANGE, [...range]);
     if (edge !== null) wanted.where('message_id', descending ? '<' : '>', edge);
-    const ids = (await wanted.orderBy('message_id', descending ? 'desc' : 'asc').limit(take)) as { message_id: string }[]; // prettier-ignore
+    const ids = (await wanted.orderBy('message_id', descending ? 'desc' : 'asc').limit(take)) as {
+      message_id: string;
+    }[];
     // A message may have several words of the range.
     const some = ids.map(({ message_id }) => message_id);
     found.push(...(await readNamed(read, filter, some, { descending, edge, limit: limit - found.length })));

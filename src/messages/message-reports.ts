@@ -33,12 +33,28 @@ export async function reportsOf(read: Knex, messageId: string): Promise<ReportRe
     .where('r.message_id', messageId)
     .orderBy('r.id')
     .limit(MOST_REPORTS)
-    .select<ReportOfRecipient[]>({ id: 'r.id', kind: 'r.kind', received_at: 'r.received_at', recipient: 'd.address', sender: 'r.sender', size: 'r.size', state: 'r.state' }); // prettier-ignore
-  return rows.map(({ state, ...row }) => ({ object: 'report', ...row, received_at: timestamp(row.received_at), verified: state !== 'unverified' })); // prettier-ignore
+    .select<ReportOfRecipient[]>({
+      id: 'r.id',
+      kind: 'r.kind',
+      received_at: 'r.received_at',
+      recipient: 'd.address',
+      sender: 'r.sender',
+      size: 'r.size',
+      state: 'r.state',
+    });
+  return rows.map(({ state, ...row }) => ({
+    object: 'report',
+    ...row,
+    received_at: timestamp(row.received_at),
+    verified: state !== 'unverified',
+  }));
 }
 
 /** The mail as it came, or null where no such report belongs to the message. */
 export async function rawReport(db: Connection, messageId: string, id: string): Promise<Buffer | null> {
-  const [row] = await db.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ? AND message_id = ?', [id, messageId]); // prettier-ignore
+  const [row] = await db.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ? AND message_id = ?', [
+    id,
+    messageId,
+  ]);
   return row?.raw ?? null;
 }

@@ -6,7 +6,17 @@ import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../base/id.ts';
 import { addressKey } from '../mail/address.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
-import { domainName, metadataName, recipientName, senderName, streamName, tagName, templateName, testName, wordNames } from './message-facts.ts'; // prettier-ignore
+import {
+  domainName,
+  metadataName,
+  recipientName,
+  senderName,
+  streamName,
+  tagName,
+  templateName,
+  testName,
+  wordNames,
+} from './message-facts.ts';
 import { isNamed, ownIdIn, wordsOf, type MessageFilter } from './message-filter.ts';
 import { LONGEST_WORD } from './subject-words.ts';
 
@@ -40,7 +50,15 @@ export const alone = (branch: Branch): Branch => ({
 });
 
 /** What `messages_apart` holds: it serves only who repeats its condition word for word. */
-const apart: ReadonlySet<DeliveryStatus> = new Set(['scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'canceled']); // prettier-ignore
+const apart: ReadonlySet<DeliveryStatus> = new Set([
+  'scheduled',
+  'deferred',
+  'bounced',
+  'complained',
+  'suppressed',
+  'failed',
+  'canceled',
+]);
 const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', ')})`;
 
 /** `with` is the message in a table beside: SQLite keeps the order of a cross join. */
@@ -80,13 +98,33 @@ function indexedFacts(filter: MessageFilter): (Fact & { source: Source })[] {
   const facts: (Fact & { source: Source })[] = [];
   const add = (name: string, branch: Branch): void => void facts.push({ names: [name], source: [branch] });
   if (to !== undefined) add(recipientName(addressKey(to)), recipientBranch(addressKey(to)));
-  for (const tag of tags) add(tagName(tag), beside('message_tags', [['w.account_id = ?', accountId], ['w.tag = ?', tag]])); // prettier-ignore
+  for (const tag of tags)
+    add(
+      tagName(tag),
+      beside('message_tags', [
+        ['w.account_id = ?', accountId],
+        ['w.tag = ?', tag],
+      ]),
+    );
   for (const [name, value] of Object.entries(metadata))
-    add(metadataName(name, value), beside('message_metadata', [['w.account_id = ?', accountId], ['w.name = ?', name], ['w.value = ?', value]])); // prettier-ignore
-  if (templateId !== undefined) add(templateName(templateId), indexed('messages_by_template', [account, ['m.template_id = ?', templateId]])); // prettier-ignore
-  if (stream !== undefined) add(streamName(stream), indexed('messages_by_stream', [account, ['m.stream = ?', stream]])); // prettier-ignore
-  if (domain !== undefined) add(domainName(domain), indexed('messages_by_domain', [account, ['m.from_domain = ?', domain]])); // prettier-ignore
-  if (from !== undefined) add(senderName(addressKey(from)), indexed('messages_by_sender', [account, ['lower(m.from_address) = ?', addressKey(from)]])); // prettier-ignore
+    add(
+      metadataName(name, value),
+      beside('message_metadata', [
+        ['w.account_id = ?', accountId],
+        ['w.name = ?', name],
+        ['w.value = ?', value],
+      ]),
+    );
+  if (templateId !== undefined)
+    add(templateName(templateId), indexed('messages_by_template', [account, ['m.template_id = ?', templateId]]));
+  if (stream !== undefined) add(streamName(stream), indexed('messages_by_stream', [account, ['m.stream = ?', stream]]));
+  if (domain !== undefined)
+    add(domainName(domain), indexed('messages_by_domain', [account, ['m.from_domain = ?', domain]]));
+  if (from !== undefined)
+    add(
+      senderName(addressKey(from)),
+      indexed('messages_by_sender', [account, ['lower(m.from_address) = ?', addressKey(from)]]),
+    );
   return facts;
 }
 
@@ -115,8 +153,10 @@ const ofRfcId = (rfcMessageId: string): Branch =>
 const recipientBranch = (key: string): Branch =>
   beside('deliveries', [
     ['w.address_key = ?', key],
-    ['NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.address_key = w.address_key AND o.message_id = w.message_id AND o.id < w.id)'],
-  ]); // prettier-ignore
+    [
+      'NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.address_key = w.address_key AND o.message_id = w.message_id AND o.id < w.id)',
+    ],
+  ]);
 
 /** Words with one beginning that are read one by one; where there are more, no index has them in the order of the list. */
 const MOST_WORDS = 20;
@@ -138,8 +178,13 @@ async function wordSource(read: Knex, accountId: string, beginning: string): Pro
   if (words.length <= MOST_WORDS)
     return {
       kind: 'source',
-      source: words.map((word) => beside('message_words', [['w.account_id = ?', accountId], ['w.word = ?', word]])),
-    }; // prettier-ignore
+      source: words.map((word) =>
+        beside('message_words', [
+          ['w.account_id = ?', accountId],
+          ['w.word = ?', word],
+        ]),
+      ),
+    };
   const range: WordRange = [accountId, beginning, endOf(beginning)];
   const some = read('message_words')
     .select(read.raw('1'))

@@ -44,11 +44,35 @@ export function ownMailRows(
   const content = contentRow(mail, now);
   return {
     contents: [content],
-    attachments: mail.content.kind === 'raw' ? [] : mail.content.attachments.map((one, position) => ({ content_id: content.id, position, filename: one.filename, content_type: one.contentType, cid: one.contentId, disposition: one.disposition, bytes: one.content })),
+    attachments:
+      mail.content.kind === 'raw'
+        ? []
+        : mail.content.attachments.map((one, position) => ({
+            content_id: content.id,
+            position,
+            filename: one.filename,
+            content_type: one.contentType,
+            cid: one.contentId,
+            disposition: one.disposition,
+            bytes: one.content,
+          })),
     messages: [{ ...messageRow(mail, content.id, now), ...(isSimulated ? { test: 1 } : {}) }],
-    deliveries: [{ ...deliveryRow(mail, now, giveUpAt(retry, now, null, null)), ...(isSimulated ? { test: 1, domain: SIMULATOR_DOMAIN } : {}) }],
-    counters: [{ account_id: OWN_ACCOUNT, day: new Date(now).toISOString().slice(0, 10), from_status: 'none', to_status: 'queued', n: 1 }],
-  }; // prettier-ignore
+    deliveries: [
+      {
+        ...deliveryRow(mail, now, giveUpAt(retry, now, null, null)),
+        ...(isSimulated ? { test: 1, domain: SIMULATOR_DOMAIN } : {}),
+      },
+    ],
+    counters: [
+      {
+        account_id: OWN_ACCOUNT,
+        day: new Date(now).toISOString().slice(0, 10),
+        from_status: 'none',
+        to_status: 'queued',
+        n: 1,
+      },
+    ],
+  };
 }
 
 const STREAM = 'transactional';

@@ -58,7 +58,9 @@ function marksOf(rows: readonly Leaving[]): Rows[] {
   const accountId = rows[0]?.account_id ?? '';
   const tags = new Set(rows.flatMap(({ tags_json }) => JSON.parse(tags_json) as string[]));
   const words = new Set(rows.flatMap(({ subject }) => subjectWords(subject)));
-  const metadata = rows.flatMap(({ metadata_json }) => Object.entries(JSON.parse(metadata_json) as Record<string, string>)); // prettier-ignore
+  const metadata = rows.flatMap(({ metadata_json }) =>
+    Object.entries(JSON.parse(metadata_json) as Record<string, string>),
+  );
   const marks = (table: string, is: string, keys: readonly unknown[]): Rows[] =>
     keys.length === 0
       ? []

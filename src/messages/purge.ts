@@ -90,7 +90,9 @@ export const oldEvents: Purge<Numbered> = {
 export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbered> = {
   async choose(reader, { accountId, before, after, most }) {
     // Numbers and ids ascend together: the first that is young enough ends the old ones.
-    const [young] = await reader.all<Numbered>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [idFloor('evt', before)]); // prettier-ignore
+    const [young] = await reader.all<Numbered>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [
+      idFloor('evt', before),
+    ]);
     const end = young?.sequence ?? Number.MAX_SAFE_INTEGER;
     const kinds = [0, 1].flatMap((test) => allEventTypes.map((type) => ({ test, type })));
     const begin = after === null ? 0 : kinds.findIndex(({ test, type }) => test === after.test && type === after.type);

@@ -84,13 +84,40 @@ export function createRecorder(deps: {
 }
 
 const DELIVERY_COLUMNS = [
-  'id', 'message_id', 'account_id', 'address', 'address_key', 'lead', 'test', 'status', 'status_at', 'due_at', 'queued_at', 'give_up_at',
-  'attempt_count', 'claim_epoch', 'no_domain_count', 'no_domain_since', 'smtp_code', 'enhanced_code', 'smtp_reply', 'mx', 'tls',
-  'held_by', 'held_at',
-] as const satisfies readonly (keyof DeliveryRow)[]; // prettier-ignore
+  'id',
+  'message_id',
+  'account_id',
+  'address',
+  'address_key',
+  'lead',
+  'test',
+  'status',
+  'status_at',
+  'due_at',
+  'queued_at',
+  'give_up_at',
+  'attempt_count',
+  'claim_epoch',
+  'no_domain_count',
+  'no_domain_since',
+  'smtp_code',
+  'enhanced_code',
+  'smtp_reply',
+  'mx',
+  'tls',
+  'held_by',
+  'held_at',
+] as const satisfies readonly (keyof DeliveryRow)[];
 const MESSAGE_COLUMNS = [
-  'opens', 'clicks', 'stream', 'from_domain', 'template_id', 'tags_json', 'expires_at', 'notice_to',
-] as const satisfies readonly (keyof MessageRow)[]; // prettier-ignore
+  'opens',
+  'clicks',
+  'stream',
+  'from_domain',
+  'template_id',
+  'tags_json',
+  'expires_at',
+  'notice_to',
+] as const satisfies readonly (keyof MessageRow)[];
 
 /** A delivery with what else is needed of it; `suppressed` is `<id> <reason>` where the address is on the list. */
 export type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
@@ -133,7 +160,14 @@ async function writeGroup(
   now: number,
   notices: NoticeRule | undefined,
 ): Promise<(readonly Recorded[])[]> {
-  const gathered: Gathered = { attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map(), failures: [] }; // prettier-ignore
+  const gathered: Gathered = {
+    attempts: [],
+    events: [],
+    suppressions: [],
+    counters: new Map(),
+    stats: new Map(),
+    failures: [],
+  };
 
   const results = units.map((unit) =>
     unit.occurrences.map(({ deliveryId, happening }): Recorded => {
@@ -150,7 +184,10 @@ async function writeGroup(
   );
 
   const changed = [...folding.values()].filter((one) => one.changed);
-  const told = notices === undefined || gathered.failures.length === 0 ? [] : await noticeRows(tx, notices, gathered.failures, now); // prettier-ignore
+  const told =
+    notices === undefined || gathered.failures.length === 0
+      ? []
+      : await noticeRows(tx, notices, gathered.failures, now);
   const writes = insertRows(tx, [
     ...told,
     {
@@ -171,7 +208,8 @@ async function writeGroup(
 /** Whether this is an end that the sender is told of. Simulated mail tells nobody: nothing of it may leave. */
 function noteFailure(row: Loaded, { steps, state, events }: Decision, gathered: Gathered): boolean {
   const [event] = events;
-  if (row.notice_to === null || row.test === 1 || steps.length === 0 || event === undefined || !isFailure(state.status)) return false; // prettier-ignore
+  if (row.notice_to === null || row.test === 1 || steps.length === 0 || event === undefined || !isFailure(state.status))
+    return false;
   gathered.failures.push({ messageId: row.message_id, address: row.address, event });
   return true;
 }
@@ -256,7 +294,8 @@ export function fold(one: Folding, decision: Decision, happening: Happening, now
   if (decision.attempt !== null) {
     gathered.attempts.push(attemptRow(one, decision, happening, now));
     one.tls = decision.attempt.facts.tls?.protocol ?? null;
-    if (decision.attempt.facts.source !== null) addTry(gathered.stats, statFacts(row, now, decision.attempt.facts.source)); // prettier-ignore
+    if (decision.attempt.facts.source !== null)
+      addTry(gathered.stats, statFacts(row, now, decision.attempt.facts.source));
   }
   const source = decision.attempt?.facts.source ?? (comesBack(happening) ? row.source : null);
   // A hit may be told a little after it was seen (tracking/hit.ts).
@@ -375,8 +414,26 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
   if (changed.length === 0) return;
   const rows = changed.map(({ row, state, statusAt, tls }) => {
     const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
-    return [row.id, state.status, statusAt, state.dueAt, state.attemptCount, state.claimEpoch, state.noDomainCount, state.noDomainSince, smtpCode, enhancedCode, smtpReply?.slice(0, 1000) ?? null, mx, tls, state.queuedAt, state.giveUpAt, state.heldBy, state.heldAt];
-  }); // prettier-ignore
+    return [
+      row.id,
+      state.status,
+      statusAt,
+      state.dueAt,
+      state.attemptCount,
+      state.claimEpoch,
+      state.noDomainCount,
+      state.noDomainSince,
+      smtpCode,
+      enhancedCode,
+      smtpReply?.slice(0, 1000) ?? null,
+      mx,
+      tls,
+      state.queuedAt,
+      state.giveUpAt,
+      state.heldBy,
+      state.heldAt,
+    ];
+  });
   await tx.run(
     `UPDATE deliveries SET status = j.status, status_at = j.status_at, due_at = j.due_at, attempt_count = j.attempt_count,
        claim_epoch = j.claim_epoch, no_domain_count = j.no_domain_count, no_domain_since = j.no_domain_since,
@@ -398,8 +455,23 @@ async function updateMessages(tx: Connection, changed: readonly Folding[]): Prom
     const seen = one.opened + one.clicked + one.bots.opens + one.bots.clicks;
     if (!own && one.lastEvent === null && one.sendAt === null && seen === 0) return [];
     const { opened, clicked, bots, hitAt } = one;
-    return [[one.row.message_id, own ? one.state.status : null, one.statusAt, one.lastEvent?.type ?? null, one.lastEvent?.at ?? null, opened, clicked, bots.opens, bots.clicks, hitAt.opened, hitAt.clicked, one.sendAt]];
-  }); // prettier-ignore
+    return [
+      [
+        one.row.message_id,
+        own ? one.state.status : null,
+        one.statusAt,
+        one.lastEvent?.type ?? null,
+        one.lastEvent?.at ?? null,
+        opened,
+        clicked,
+        bots.opens,
+        bots.clicks,
+        hitAt.opened,
+        hitAt.clicked,
+        one.sendAt,
+      ],
+    ];
+  });
   // One statement updates a row once; recipients of the same message go one after the other.
   for (const layer of layersBy(rows, ([messageId]) => String(messageId))) {
     await tx.run(

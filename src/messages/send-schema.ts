@@ -45,8 +45,13 @@ const rendered = z
   .optional()
   .describe('Rendered before.');
 const renderedMembers = {
-  template_id: rendered, template_version: rendered, variables: rendered, strict_variables: rendered, locale: rendered, timezone: rendered,
-} satisfies Record<keyof typeof templateMembers, z.ZodType>; // prettier-ignore
+  template_id: rendered,
+  template_version: rendered,
+  variables: rendered,
+  strict_variables: rendered,
+  locale: rendered,
+  timezone: rendered,
+} satisfies Record<keyof typeof templateMembers, z.ZodType>;
 
 const NO_LINE_BREAK = /^[^\r\n\0]*$/;
 /** The tab is white space in a header; other control characters have no business there. */

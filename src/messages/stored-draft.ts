@@ -29,7 +29,13 @@ export async function storedDraft(db: Pick<Database, 'read'>, row: MessageRow, n
       html: content.html,
       text: content.text,
       autoText: content.auto_text === 1,
-      attachments: files.map(({ filename, content_type, cid, disposition, bytes }) => ({ filename, contentType: content_type, contentId: cid, disposition, content: bytes })),
+      attachments: files.map(({ filename, content_type, cid, disposition, bytes }) => ({
+        filename,
+        contentType: content_type,
+        contentId: cid,
+        disposition,
+        content: bytes,
+      })),
     },
     headers: JSON.parse(row.headers_json) as [string, string][],
     tags: JSON.parse(row.tags_json) as string[],
@@ -44,7 +50,7 @@ export async function storedDraft(db: Pick<Database, 'read'>, row: MessageRow, n
     test: row.test === 1 ? { outcome: row.test_outcome as NonNullable<MessageDraft['test']>['outcome'] } : null,
     ...whole,
     ...(row.template_id === null ? {} : { template: { id: row.template_id, version: row.template_version ?? 1 } }),
-  }; // prettier-ignore
+  };
 }
 
 /** A mail that was submitted whole by SMTP leaves as it came once more, under the id of the new message. */

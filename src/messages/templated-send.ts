@@ -58,8 +58,16 @@ function isTimezone(text: string): boolean {
   }
 }
 
-export const localeSchema = z.string().refine(isLocale).meta({ maxLength: 35 }).describe('BCP 47, for dates and numbers: `de-AT`. Default: the template\'s, else `en`.'); // prettier-ignore
-export const timezoneSchema = z.string().refine(isTimezone).meta({ maxLength: 60 }).describe('IANA name, for dates: `Europe/Vienna`. Default: the template\'s, else `UTC`.'); // prettier-ignore
+export const localeSchema = z
+  .string()
+  .refine(isLocale)
+  .meta({ maxLength: 35 })
+  .describe("BCP 47, for dates and numbers: `de-AT`. Default: the template's, else `en`.");
+export const timezoneSchema = z
+  .string()
+  .refine(isTimezone)
+  .meta({ maxLength: 60 })
+  .describe("IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`.");
 
 /** What a request says about templates, for checking and for its documentation. */
 export const templateMembers = {
@@ -68,11 +76,16 @@ export const templateMembers = {
   variables: z
     .record(z.string(), z.unknown())
     .nullish()
-    .describe('Data for the template, or for `{{ }}` and `{% %}` in `subject`, `html` and `text`: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep.'),
-  strict_variables: z.boolean().nullish().describe("Refuse the request where a variable is missing. Default: the template's, else false."),
+    .describe(
+      'Data for the template, or for `{{ }}` and `{% %}` in `subject`, `html` and `text`: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep.',
+    ),
+  strict_variables: z
+    .boolean()
+    .nullish()
+    .describe("Refuse the request where a variable is missing. Default: the template's, else false."),
   locale: localeSchema.nullish().describe(localeSchema.description ?? ''),
   timezone: timezoneSchema.nullish().describe(timezoneSchema.description ?? ''),
-}; // prettier-ignore
+};
 
 const Members = z.object(templateMembers);
 type Wish = z.output<typeof Members>;
@@ -177,9 +190,17 @@ function refuseFaulty(faulty: ReadonlyMap<number, Problem>, index: number): void
 
 function refuseTooMuch(length: number, ms: number): void {
   if (length > MOST_RENDERED)
-    throw new Problem('message_too_large', `The rendered mails have more than ${String(MOST_RENDERED)} characters together; send to fewer recipients at once.`, { field: 'recipients' }); // prettier-ignore
+    throw new Problem(
+      'message_too_large',
+      `The rendered mails have more than ${String(MOST_RENDERED)} characters together; send to fewer recipients at once.`,
+      { field: 'recipients' },
+    );
   if (ms > MOST_RENDERING_MS)
-    throw new Problem('template_render_failed', `Rendering all entries takes longer than ${String(MOST_RENDERING_MS / 1000)} seconds; send to fewer recipients at once.`, { field: 'recipients' }); // prettier-ignore
+    throw new Problem(
+      'template_render_failed',
+      `Rendering all entries takes longer than ${String(MOST_RENDERING_MS / 1000)} seconds; send to fewer recipients at once.`,
+      { field: 'recipients' },
+    );
 }
 
 /** A request, or an entry of one, with its parts rendered. */
@@ -205,7 +226,9 @@ function loader(deps: TemplatedDeps, accountId: string): Load {
     const template = await asked;
     if (template !== null) return template;
     const what = version == null ? 'a published template' : `version ${String(version)} of a template`;
-    throw new Problem('unknown_template', `There is no such template: ${what} ${JSON.stringify(id)}.`, { field: `${prefix}template_id` }); // prettier-ignore
+    throw new Problem('unknown_template', `There is no such template: ${what} ${JSON.stringify(id)}.`, {
+      field: `${prefix}template_id`,
+    });
   };
 }
 
@@ -218,7 +241,8 @@ function wishOf(body: Json, prefix: string): Wish {
 }
 
 const pick = (body: Json): Json => Object.fromEntries(Object.entries(body).filter(([name]) => names.includes(name)));
-const without = (body: Json): Json => Object.fromEntries(Object.entries(body).filter(([name]) => !names.includes(name))); // prettier-ignore
+const without = (body: Json): Json =>
+  Object.fromEntries(Object.entries(body).filter(([name]) => !names.includes(name)));
 
 /** Throws `invalid_field` where they are too deep or too large. */
 export function checkVariables(variables: Json, field: string): void {
@@ -241,7 +265,9 @@ function refuseBoth(body: Json, wish: Wish, prefix: string): void {
   if (wish.template_id == null) return;
   for (const name of ['html', 'text'])
     if (body[name] != null)
-      throw new Problem('mutually_exclusive_fields', `\`${name}\` and \`template_id\` exclude each other.`, { field: prefix + name }); // prettier-ignore
+      throw new Problem('mutually_exclusive_fields', `\`${name}\` and \`template_id\` exclude each other.`, {
+        field: prefix + name,
+      });
 }
 
 interface One {
@@ -257,7 +283,23 @@ interface One {
 
 async function expandEntry(
   deps: TemplatedDeps,
-  { body, shared, entry, index, load, now, faulty }: { body: Json; shared: Wish; entry: unknown; index: number; load: Load; now: number; faulty: ReadonlyMap<number, Problem> }, // prettier-ignore
+  {
+    body,
+    shared,
+    entry,
+    index,
+    load,
+    now,
+    faulty,
+  }: {
+    body: Json;
+    shared: Wish;
+    entry: unknown;
+    index: number;
+    load: Load;
+    now: number;
+    faulty: ReadonlyMap<number, Problem>;
+  },
 ): Promise<Expanded<unknown>> {
   const prefix = `recipients[${String(index)}].`;
   if (!isObject(entry)) return { body: entry, template: null, source: null, length: 0 };
@@ -267,7 +309,8 @@ async function expandEntry(
   // html, text and template are one group: an entry that gives any of them replaces it.
   const ownGroup = ['html', 'text', 'template_id'].some((name) => entry[name] != null);
   const group = ownGroup ? entry : body;
-  const variables = shared.variables == null && wish.variables == null ? null : { ...shared.variables, ...wish.variables }; // prettier-ignore
+  const variables =
+    shared.variables == null && wish.variables == null ? null : { ...shared.variables, ...wish.variables };
   const merged: Wish = {
     template_id: ownGroup ? wish.template_id : shared.template_id,
     template_version: ownGroup ? wish.template_version : (wish.template_version ?? shared.template_version),
@@ -278,7 +321,13 @@ async function expandEntry(
   };
   if (merged.template_id == null && variables === null)
     return { body: without(entry), template: null, source: null, length: 0 };
-  const own = { ...entry, html: group['html'], text: group['text'], subject: entry['subject'] ?? body['subject'], reply_to: entry['reply_to'] ?? body['reply_to'] }; // prettier-ignore
+  const own = {
+    ...entry,
+    html: group['html'],
+    text: group['text'],
+    subject: entry['subject'] ?? body['subject'],
+    reply_to: entry['reply_to'] ?? body['reply_to'],
+  };
   // A shared sender stays shared, so that a fault in it is not told of each entry.
   const hasSender = (entry['from'] ?? body['from']) != null;
   return expandOne(deps, { own, hasSender, wish: merged, load, now, prefix });
@@ -345,7 +394,8 @@ function declare(declared: readonly DeclaredVariable[], variables: Record<string
     const place = `${field}.${name}`;
     if (value === undefined || value === null) {
       if (fallback !== null && fallback !== undefined) variables[name] = fallback;
-      else if (required) throw new Problem('missing_variable', `The template needs the variable \`${name}\`.`, { field: place }); // prettier-ignore
+      else if (required)
+        throw new Problem('missing_variable', `The template needs the variable \`${name}\`.`, { field: place });
     } else if (typeOf(value) !== type)
       throw new Problem('invalid_field', `The template wants \`${name}\` to be of type ${type}.`, { field: place });
   }

@@ -354,7 +354,14 @@ const unreachable: Extract<OpenResult, { kind: 'failed' }> = {
   timings: noTimings(),
 };
 /** A message that asks for REQUIRETLS and must not go this way. */
-const notRequired: Extract<Transfer, { kind: 'unsupported' }> = { kind: 'unsupported', what: 'requiretls', limit: null, timings: noTimings(), tls: null, earlier: 0 }; // prettier-ignore
+const notRequired: Extract<Transfer, { kind: 'unsupported' }> = {
+  kind: 'unsupported',
+  what: 'requiretls',
+  limit: null,
+  timings: noTimings(),
+  tls: null,
+  earlier: 0,
+};
 
 /** A host that was not dialled, since a policy forbids it: mail that no later try could bring there bounces, other mail waits. */
 const forbiddenBy =

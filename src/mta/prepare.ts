@@ -76,13 +76,38 @@ export interface Held {
 }
 
 const DELIVERY_COLUMNS = [
-  'id', 'message_id', 'type', 'address', 'domain', 'test', 'class',
-] as const satisfies readonly (keyof DeliveryRow)[]; // prettier-ignore
+  'id',
+  'message_id',
+  'type',
+  'address',
+  'domain',
+  'test',
+  'class',
+] as const satisfies readonly (keyof DeliveryRow)[];
 const MESSAGE_COLUMNS = [
-  'account_id', 'content_id', 'from_name', 'from_address', 'from_domain', 'to_name', 'to_address', 'cc_json', 'reply_to_json',
-  'subject', 'headers_json', 'stream', 'test_outcome', 'rfc_message_id', 'created_at', 'batch_id', 'track_opens', 'track_clicks',
-  'tracking_url', 'unsubscribe_json', 'null_sender', 'require_tls',
-] as const satisfies readonly (keyof MessageRow)[]; // prettier-ignore
+  'account_id',
+  'content_id',
+  'from_name',
+  'from_address',
+  'from_domain',
+  'to_name',
+  'to_address',
+  'cc_json',
+  'reply_to_json',
+  'subject',
+  'headers_json',
+  'stream',
+  'test_outcome',
+  'rfc_message_id',
+  'created_at',
+  'batch_id',
+  'track_opens',
+  'track_clicks',
+  'tracking_url',
+  'unsubscribe_json',
+  'null_sender',
+  'require_tls',
+] as const satisfies readonly (keyof MessageRow)[];
 
 type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> & Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]>;
 

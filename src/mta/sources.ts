@@ -131,18 +131,35 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
     const known = name ?? "the system's address";
     if (paused !== null) {
       const { id: by, note, until, created_at: since } = paused;
-      return { by, since, until, why: `the operator holds the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}` };
-    } // prettier-ignore
+      return {
+        by,
+        since,
+        until,
+        why: `the operator holds the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}`,
+      };
+    }
     const block = blockOf(name, site);
     if (block !== null)
-      return { by: '', since: block.since, until: block.until, setBy: 'receiver', why: `${site} refuses mail from ${known} as listed: "${block.reply}"` };
+      return {
+        by: '',
+        since: block.since,
+        until: block.until,
+        setBy: 'receiver',
+        why: `${site} refuses mail from ${known} as listed: "${block.reply}"`,
+      };
     if (name === null) return null;
     const { sent, cap } = warmUp.today(name, site);
     if (cap === null || sent < cap) return null;
     const now = clock.now();
     const until = (Math.floor(now / DAY_MS) + 1) * DAY_MS;
-    return { by: '', since: now, until, setBy: 'us', why: `the warm-up of ${name} sends ${site} ${String(cap)} mails today` };
-  } // prettier-ignore
+    return {
+      by: '',
+      since: now,
+      until,
+      setBy: 'us',
+      why: `the warm-up of ${name} sends ${site} ${String(cap)} mails today`,
+    };
+  }
 
   const isFree = (name: string | null, site: string): boolean => obstacle(name, site) === null;
 
@@ -161,7 +178,13 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
 
   function block(name: string | null, site: string, reply: string): SourceBlockRow {
     const since = clock.now();
-    const row: SourceBlockRow = { source: name ?? '', site, since, until: since + BLOCKED_MS, reply: reply.slice(0, 200) };
+    const row: SourceBlockRow = {
+      source: name ?? '',
+      site,
+      since,
+      until: since + BLOCKED_MS,
+      reply: reply.slice(0, 200),
+    };
     blocks.set(`${row.source} ${site}`, row);
     log.error(
       { event: 'source_blocklisted', source: name, site, until: new Date(row.until).toISOString(), reply: row.reply },
@@ -181,7 +204,7 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
       });
     if (blocks.size > MOST_BLOCKS) for (const [key, { until }] of blocks) if (until <= since) blocks.delete(key);
     return row;
-  } // prettier-ignore
+  }
 
   return {
     named: settings.length > 0,

@@ -82,9 +82,13 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
       await recorder.record(
         rows.map(({ id, claim_epoch, attempt_count }) => ({
           deliveryId: id,
-          happening: { kind: 'orphaned', epoch: claim_epoch, retryAt: nextTryAt(retry, attempt_count, now, deps.random()) },
+          happening: {
+            kind: 'orphaned',
+            epoch: claim_epoch,
+            retryAt: nextTryAt(retry, attempt_count, now, deps.random()),
+          },
         })),
-      ); // prettier-ignore
+      );
       log.warn(
         { event: 'attempts_taken_back', count: rows.length },
         'attempts that an earlier run left unfinished are tried again',

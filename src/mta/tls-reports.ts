@@ -58,7 +58,10 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
   async function step(): Promise<number> {
     const removed = await removeOld(db, dayOf(clock.now() - KEPT_DAYS * DAY_MS));
     const planned = await plan();
-    const [due] = await db.fast.all<TlsReportRow>("SELECT * FROM tls_reports WHERE state = 'planned' AND due_at <= ? ORDER BY due_at LIMIT 1", [clock.now()]); // prettier-ignore
+    const [due] = await db.fast.all<TlsReportRow>(
+      "SELECT * FROM tls_reports WHERE state = 'planned' AND due_at <= ? ORDER BY due_at LIMIT 1",
+      [clock.now()],
+    );
     if (due === undefined) return removed + planned;
     await send(due);
     return 1;
@@ -72,7 +75,14 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
       [dayOf(now - OLDEST_DAYS * DAY_MS), dayOf(now), PLANNED_AT_ONCE],
     );
     const due = (): number => now + Math.floor(deps.random() * SPREAD_MS);
-    const rows = found.map((one): TlsReportRow => ({ ...one, state: 'planned', due_at: due(), tries: 0, detail: null, served_json: null })); // prettier-ignore
+    const rows = found.map((one): TlsReportRow => ({
+      ...one,
+      state: 'planned',
+      due_at: due(),
+      tries: 0,
+      detail: null,
+      served_json: null,
+    }));
     if (rows.length > 0) await db.commit.insert({ tls_reports: rows });
     return rows.length;
   }
@@ -105,7 +115,12 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
   }
 
   async function post(url: string, bytes: Buffer): Promise<string | null> {
-    const answer = await deps.fetch.send({ method: 'POST', url, headers: { 'Content-Type': 'application/tlsrpt+gzip' }, bytes }); // prettier-ignore
+    const answer = await deps.fetch.send({
+      method: 'POST',
+      url,
+      headers: { 'Content-Type': 'application/tlsrpt+gzip' },
+      bytes,
+    });
     if (answer.kind === 'failed') return answer.text;
     return answer.status >= 200 && answer.status < 300 ? null : `the answer was ${String(answer.status)}`;
   }
@@ -119,19 +134,44 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
     const now = clock.now();
     const id = newId('msg', now);
     const messageId = `<${id}@${from.domain}>`;
-    const bytes = tlsReportMail({ from: from.address, to: to.address, date: new Date(now), messageId, domain: row.domain, submitter: options.submitter, report, gzip: body }); // prettier-ignore
+    const bytes = tlsReportMail({
+      from: from.address,
+      to: to.address,
+      date: new Date(now),
+      messageId,
+      domain: row.domain,
+      submitter: options.submitter,
+      report,
+      gzip: body,
+    });
     try {
       await acceptSingle(
         deps.accept,
         { accountId, keyId: null, mode: 'live', domains: [], requestId: null },
         {
-          from, to, cc: [], bcc: [], replyTo: [], headers: [], tags: ['tls-report'], metadata: {}, stream: null,
-          subject: `Report Domain: ${row.domain}`, content: { html: null, text: null, autoText: false, attachments: [] },
-          source: { id, rfcMessageId: messageId, bytes, recipients: [{ type: 'to', mailbox: to }], noticeTo: null }, requireTls: false,
-          sendAt: null, expiresAt: null, trackOpens: false, trackClicks: false, unsubscribe: false, onSuppressed: 'reject', test: null,
+          from,
+          to,
+          cc: [],
+          bcc: [],
+          replyTo: [],
+          headers: [],
+          tags: ['tls-report'],
+          metadata: {},
+          stream: null,
+          subject: `Report Domain: ${row.domain}`,
+          content: { html: null, text: null, autoText: false, attachments: [] },
+          source: { id, rfcMessageId: messageId, bytes, recipients: [{ type: 'to', mailbox: to }], noticeTo: null },
+          requireTls: false,
+          sendAt: null,
+          expiresAt: null,
+          trackOpens: false,
+          trackClicks: false,
+          unsubscribe: false,
+          onSuppressed: 'reject',
+          test: null,
         },
         () => ({}),
-      ); // prettier-ignore
+      );
       return null;
     } catch (error) {
       if (error instanceof Problem) return error.message;
@@ -144,17 +184,29 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
     const tries = row.tries + 1;
     const isOver = tries >= MOST_TRIES;
     const state = !isOver ? 'planned' : isServed ? 'sent' : 'failed';
-    if (isOver) log.warn({ event: 'tls_report_failed', domain: row.domain, day: row.day, reason: why }, 'a TLS report could not be sent');
+    if (isOver)
+      log.warn(
+        { event: 'tls_report_failed', domain: row.domain, day: row.day, reason: why },
+        'a TLS report could not be sent',
+      );
     const detail = isOver && isServed ? `not sent to ${why}` : why;
     await db.commit.transact((tx) =>
-      tx.run('UPDATE tls_reports SET state = ?, tries = ?, due_at = ?, detail = ?, served_json = ? WHERE day = ? AND domain = ?', [state, tries, clock.now() + RETRY_MS, detail.slice(0, 500), row.served_json, row.day, row.domain]),
+      tx.run(
+        'UPDATE tls_reports SET state = ?, tries = ?, due_at = ?, detail = ?, served_json = ? WHERE day = ? AND domain = ?',
+        [state, tries, clock.now() + RETRY_MS, detail.slice(0, 500), row.served_json, row.day, row.domain],
+      ),
     );
-  } // prettier-ignore
+  }
 
   async function close(row: TlsReportRow, state: TlsReportRow['state'], detail: string | null): Promise<void> {
     await db.commit.transact((tx) =>
-      tx.run('UPDATE tls_reports SET state = ?, detail = ? WHERE day = ? AND domain = ?', [state, detail?.slice(0, 500) ?? null, row.day, row.domain]),
-    ); // prettier-ignore
+      tx.run('UPDATE tls_reports SET state = ?, detail = ? WHERE day = ? AND domain = ?', [
+        state,
+        detail?.slice(0, 500) ?? null,
+        row.day,
+        row.domain,
+      ]),
+    );
   }
 
   return { name: 'TLS reports', everyMs: 5 * 60_000, stepRows: 1, step };
@@ -173,8 +225,14 @@ async function reportOf(
   { day, domain }: Pick<TlsReportRow, 'day' | 'domain'>,
   { from: contact, submitter }: TlsReportsOptions,
 ): Promise<TlsReport> {
-  const sessions = await db.fast.all<TlsSessionRow>('SELECT * FROM tls_sessions WHERE day = ? AND domain = ? ORDER BY sessions DESC LIMIT ?', [day, domain, MOST_KINDS]); // prettier-ignore
-  const policies = await db.fast.all<TlsPolicyRow>('SELECT * FROM tls_policies WHERE day = ? AND domain = ? ORDER BY policy, base', [day, domain]); // prettier-ignore
+  const sessions = await db.fast.all<TlsSessionRow>(
+    'SELECT * FROM tls_sessions WHERE day = ? AND domain = ? ORDER BY sessions DESC LIMIT ?',
+    [day, domain, MOST_KINDS],
+  );
+  const policies = await db.fast.all<TlsPolicyRow>(
+    'SELECT * FROM tls_policies WHERE day = ? AND domain = ? ORDER BY policy, base',
+    [day, domain],
+  );
   const from = Date.parse(`${day}T00:00:00Z`);
   return {
     organization: submitter,
@@ -192,7 +250,14 @@ async function reportOf(
         mxHosts: JSON.parse(mx_json) as string[],
         successes: total(own) - total(failed),
         failures: total(failed),
-        details: failed.map(({ result, local_ip: sourceIp, mx, ip, reason, sessions: n }) => ({ result, sourceIp, mx, ip, reason, sessions: n })), // prettier-ignore
+        details: failed.map(({ result, local_ip: sourceIp, mx, ip, reason, sessions: n }) => ({
+          result,
+          sourceIp,
+          mx,
+          ip,
+          reason,
+          sessions: n,
+        })),
       };
     }),
   };
@@ -204,9 +269,13 @@ async function removeOld({ commit, fast }: TlsReportsDeps['db'], before: string)
   const [old] = await fast.all('SELECT 1 FROM tls_sessions WHERE day < ? LIMIT 1', [before]);
   if (old === undefined) return 0;
   await commit.transact(async (tx) => {
-    await tx.run('DELETE FROM tls_sessions WHERE rowid IN (SELECT rowid FROM tls_sessions WHERE day < ? LIMIT 500)', [before]); // prettier-ignore
+    await tx.run('DELETE FROM tls_sessions WHERE rowid IN (SELECT rowid FROM tls_sessions WHERE day < ? LIMIT 500)', [
+      before,
+    ]);
     for (const table of ['tls_policies', 'tls_reports'])
-      await tx.run(`DELETE FROM ${table} WHERE rowid IN (SELECT rowid FROM ${table} WHERE day < ? LIMIT 500)`, [before]); // prettier-ignore
+      await tx.run(`DELETE FROM ${table} WHERE rowid IN (SELECT rowid FROM ${table} WHERE day < ? LIMIT 500)`, [
+        before,
+      ]);
   });
   return 1;
 }

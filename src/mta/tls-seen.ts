@@ -61,7 +61,12 @@ function linesOf({ sts }: Site, { name, dane }: Host, policy: TlsPolicyType): Pi
   if (policy === 'tlsa')
     return { strings: dane?.kind === 'records' ? dane.records.map(tlsaText) : [], mxHosts: [name] };
   if (policy === 'no-policy-found' || sts == null) return { strings: [], mxHosts: [] };
-  const lines = ['version: STSv1', `mode: ${sts.mode}`, ...sts.mx.map((mx) => `mx: ${mx}`), `max_age: ${String(sts.maxAge)}`]; // prettier-ignore
+  const lines = [
+    'version: STSv1',
+    `mode: ${sts.mode}`,
+    ...sts.mx.map((mx) => `mx: ${mx}`),
+    `max_age: ${String(sts.maxAge)}`,
+  ];
   return { strings: lines, mxHosts: sts.mx };
 }
 

@@ -50,12 +50,20 @@ export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; 
     const [result, reason] = failure === null ? ['', ''] : [failure.result, failure.reason.slice(0, LONGEST_REASON)];
     const key = [day, domain, policy, base, result, mx, ip, local_ip, reason].join(' ');
     const row = sessions.get(key);
-    if (row === undefined) sessions.set(key, { day, domain, policy, base, result, mx, ip, local_ip, reason, sessions: 1 });
+    if (row === undefined)
+      sessions.set(key, { day, domain, policy, base, result, mx, ip, local_ip, reason, sessions: 1 });
     else row.sessions++;
-    policies.set([day, domain, policy, base].join(' '), { day, domain, policy, base, strings_json: JSON.stringify(found.strings), mx_json: JSON.stringify(found.mxHosts) });
+    policies.set([day, domain, policy, base].join(' '), {
+      day,
+      domain,
+      policy,
+      base,
+      strings_json: JSON.stringify(found.strings),
+      mx_json: JSON.stringify(found.mxHosts),
+    });
     if (sessions.size >= MOST_KINDS) flush();
     else timer ??= clock.after(EVERY_MS, flush, { background: true });
-  } // prettier-ignore
+  }
 
   return {
     note(seen) {

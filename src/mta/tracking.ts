@@ -11,8 +11,15 @@ import { unsubscribeToken } from '../tracking/unsubscribe-link.ts';
 type Row = Pick<DeliveryRow, 'id' | 'address'> &
   Pick<
     MessageRow,
-    'account_id' | 'from_domain' | 'stream' | 'track_opens' | 'track_clicks' | 'tracking_url' | 'unsubscribe_json' | 'headers_json'
-  >; // prettier-ignore
+    | 'account_id'
+    | 'from_domain'
+    | 'stream'
+    | 'track_opens'
+    | 'track_clicks'
+    | 'tracking_url'
+    | 'unsubscribe_json'
+    | 'headers_json'
+  >;
 
 /** Null where nothing is tracked: nearly every mail, whose content is then the same for all. */
 export function trackingOf(key: TrackingKey, row: Row): Tracking | null {

@@ -68,7 +68,14 @@ export function createTranscripts({ clock }: { clock: Clock }): Transcripts {
     watch?.wake?.();
   }
 
-  const expiryOf = (id: number): Timer => clock.after(FORGOTTEN_MS, () => { end(id); }, { background: true }); // prettier-ignore
+  const expiryOf = (id: number): Timer =>
+    clock.after(
+      FORGOTTEN_MS,
+      () => {
+        end(id);
+      },
+      { background: true },
+    );
 
   function hand(line: TranscriptLine): void {
     for (const watch of watches.values()) {

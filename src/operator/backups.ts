@@ -21,13 +21,20 @@ export const backupOperations = {
     async run({ config }): Promise<BackupStateRecord> {
       const state = await backupState(config.backup.dir);
       const { dir } = state;
-      if (state.kind === 'unreadable') return { object: 'backup_state', dir, count: 0, newest: null, error: state.text };
+      if (state.kind === 'unreadable')
+        return { object: 'backup_state', dir, count: 0, newest: null, error: state.text };
       const { count, newest } = state;
       const record =
         newest === null
           ? null
-          : { name: newest.name, created_at: rfc3339(newest.at), bytes: newest.bytes, keys: newest.hasKeys, version: newest.version };
+          : {
+              name: newest.name,
+              created_at: rfc3339(newest.at),
+              bytes: newest.bytes,
+              keys: newest.hasKeys,
+              version: newest.version,
+            };
       return { object: 'backup_state', dir, count, newest: record, error: null };
     },
   }),
-}; // prettier-ignore
+};

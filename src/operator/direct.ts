@@ -31,7 +31,10 @@ export async function openDirect(config: Config, firstOperation: string): Promis
     url: config.storage.url,
     beforeMigration: () => copyBeforeMigration(config, () => undefined),
   });
-  const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver }); // prettier-ignore
+  const resolver = createResolver(
+    { clock: systemClock },
+    { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver },
+  );
   await ensureDefaultAccount({ db, clock: systemClock });
   const nobody = (): void => undefined;
   const deps: StoreDeps = {

@@ -10,9 +10,13 @@ export const doctorOperations = {
   doctor: onServer({
     acts: false,
     args: z.strictObject({
-      checks: z.array(z.enum(checkNames as [CheckName, ...CheckName[]])).min(1).max(100).optional(),
+      checks: z
+        .array(z.enum(checkNames as [CheckName, ...CheckName[]]))
+        .min(1)
+        .max(100)
+        .optional(),
       dnssec: z.boolean().optional(),
-    }), // prettier-ignore
+    }),
     async run(deps, { checks = checkNames, dnssec = false }): Promise<{ data: Finding[] }> {
       return { data: await examine(serverProbes(deps, { wantsDnssec: dnssec }), checks) };
     },

@@ -41,9 +41,21 @@ export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Famil
   const total = (matches: (row: (typeof rows)[number]) => boolean): number =>
     rows.filter(matches).reduce((sum, { n }) => sum + n, 0);
   return [
-    single('posthorn_accepted_total', 'counter', 'Recipients whose mail was accepted.', total(({ from_status }) => from_status === 'none')),
-    ...COUNTED.map(([status, help]) => single(`posthorn_${status}_total`, 'counter', help, total(({ to_status }) => to_status === status))),
-  ]; // prettier-ignore
+    single(
+      'posthorn_accepted_total',
+      'counter',
+      'Recipients whose mail was accepted.',
+      total(({ from_status }) => from_status === 'none'),
+    ),
+    ...COUNTED.map(([status, help]) =>
+      single(
+        `posthorn_${status}_total`,
+        'counter',
+        help,
+        total(({ to_status }) => to_status === status),
+      ),
+    ),
+  ];
 }
 
 interface Waiting {
@@ -85,12 +97,32 @@ export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | '
   const total = [...lanes.values()].reduce((sum, { waiting }) => sum + waiting, 0);
   return [
     single('posthorn_queue_total_depth', 'gauge', 'Recipients that are not finished.', total),
-    of('posthorn_queue_depth', 'Recipients that are not finished, by lane.', each(({ waiting }) => waiting)),
-    of('posthorn_queue_due', 'Recipients that could be tried now, by lane.', each(({ due }) => due)),
-    of('posthorn_queue_oldest_due_age_seconds', 'How long the longest due recipient has been due, by lane; 0 where none is.', each(({ oldest }) => Math.max(0, now - oldest) / 1000)),
-    of('posthorn_lane_connections', 'Connections in use, by lane.', working.map(({ name, slots }) => ({ labels: { lane: name }, value: slots }))),
-    of('posthorn_lane_connection_limit', 'Connections that the lane may use now.', working.map(({ name, limit }) => ({ labels: { lane: name }, value: limit }))),
-  ]; // prettier-ignore
+    of(
+      'posthorn_queue_depth',
+      'Recipients that are not finished, by lane.',
+      each(({ waiting }) => waiting),
+    ),
+    of(
+      'posthorn_queue_due',
+      'Recipients that could be tried now, by lane.',
+      each(({ due }) => due),
+    ),
+    of(
+      'posthorn_queue_oldest_due_age_seconds',
+      'How long the longest due recipient has been due, by lane; 0 where none is.',
+      each(({ oldest }) => Math.max(0, now - oldest) / 1000),
+    ),
+    of(
+      'posthorn_lane_connections',
+      'Connections in use, by lane.',
+      working.map(({ name, slots }) => ({ labels: { lane: name }, value: slots })),
+    ),
+    of(
+      'posthorn_lane_connection_limit',
+      'Connections that the lane may use now.',
+      working.map(({ name, limit }) => ({ labels: { lane: name }, value: limit })),
+    ),
+  ];
 }
 
 function addedUp(rows: readonly (readonly [lane: string, waiting: Waiting])[]): Map<string, Waiting> {
@@ -112,19 +144,35 @@ function largest(lanes: ReadonlyMap<string, Waiting>): Map<string, Waiting> {
 export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {
   const { groups, units, failedUnits } = db.commit.stats;
   return [
-    { name: 'posthorn_commit_batch_size', type: 'summary', help: 'Writes that shared one commit.', samples: [{ suffix: '_sum', value: units }, { suffix: '_count', value: groups }] },
+    {
+      name: 'posthorn_commit_batch_size',
+      type: 'summary',
+      help: 'Writes that shared one commit.',
+      samples: [
+        { suffix: '_sum', value: units },
+        { suffix: '_count', value: groups },
+      ],
+    },
     single('posthorn_commit_failures_total', 'counter', 'Writes that failed.', failedUnits),
     single('posthorn_commit_waiting', 'gauge', 'Writes that wait for the next commit.', db.commit.waiting),
-  ]; // prettier-ignore
+  ];
 }
 
 export async function fileFigures({ url, dataDir }: Pick<FigureDeps, 'url' | 'dataDir'>): Promise<Family[]> {
   const file = sqliteFile(url);
   const [database, wal, { bavail, bsize }] = await Promise.all([sizeOf(file), sizeOf(`${file}-wal`), statfs(dataDir)]);
   return [
-    { name: 'posthorn_database_bytes', type: 'gauge', help: 'Size of the database and of its write-ahead log.', samples: [{ labels: { file: 'database' }, value: database }, { labels: { file: 'wal' }, value: wal }] },
+    {
+      name: 'posthorn_database_bytes',
+      type: 'gauge',
+      help: 'Size of the database and of its write-ahead log.',
+      samples: [
+        { labels: { file: 'database' }, value: database },
+        { labels: { file: 'wal' }, value: wal },
+      ],
+    },
     single('posthorn_disk_free_bytes', 'gauge', 'Room on the disk of the data folder.', bavail * bsize),
-  ]; // prettier-ignore
+  ];
 }
 
 /** An age that grows while nobody makes one; where there is none, that since 1970, so that the alert speaks of it too. */
@@ -132,9 +180,14 @@ export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'cloc
   const state = await backupState(backupDir);
   const newest = state.kind === 'read' ? state.newest : null;
   return [
-    single('posthorn_backup_age_seconds', 'gauge', 'Since the newest backup was made; since 1970 where there is none.', (clock.now() - (newest?.at ?? 0)) / 1000),
+    single(
+      'posthorn_backup_age_seconds',
+      'gauge',
+      'Since the newest backup was made; since 1970 where there is none.',
+      (clock.now() - (newest?.at ?? 0)) / 1000,
+    ),
     single('posthorn_backup_bytes', 'gauge', 'Size of the newest backup; 0 where there is none.', newest?.bytes ?? 0),
-  ]; // prettier-ignore
+  ];
 }
 
 /** There is no log between its removal and the next write. */
@@ -148,9 +201,14 @@ async function sizeOf(file: string): Promise<number> {
 export function processFigures({ version, startedAt }: { version: string; startedAt: number }): Family[] {
   const { user, system } = process.cpuUsage();
   return [
-    { name: 'posthorn_build_info', type: 'gauge', help: 'Always 1; the labels say what runs.', samples: [{ labels: { version, node: process.versions.node }, value: 1 }] },
+    {
+      name: 'posthorn_build_info',
+      type: 'gauge',
+      help: 'Always 1; the labels say what runs.',
+      samples: [{ labels: { version, node: process.versions.node }, value: 1 }],
+    },
     single('process_resident_memory_bytes', 'gauge', 'Memory in use.', process.memoryUsage.rss()),
     single('process_cpu_seconds_total', 'counter', 'CPU time used.', (user + system) / 1e6),
     single('process_start_time_seconds', 'gauge', 'When the process was started, Unix time.', startedAt / 1000),
-  ]; // prettier-ignore
+  ];
 }

@@ -90,19 +90,31 @@ function ofMark({ mta }: Deps, { mark, waiting, since, domain }: Mark): HeldMail
     case 'stream':
       return { ...given, by: 'stream_pause', set_by: 'sender', message: 'The stream is paused.' };
     case 'domain':
-      return { ...given, by: 'domain_refused', set_by: 'dns', message: `Mail from ${target} is refused: the domain is not verified.` };
+      return {
+        ...given,
+        by: 'domain_refused',
+        set_by: 'dns',
+        message: `Mail from ${target} is refused: the domain is not verified.`,
+      };
     case 'pool':
     case 'paused': {
       const hold = mta.laneFacts({ domain, account: '', mark }).held;
       const by = kind === 'paused' ? 'operator' : hold?.setBy === 'us' ? 'warm_up' : 'block_list';
       const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
       const message = hold === null ? 'What held it has ended; it goes on within half a minute.' : sentence(hold.why);
-      return { ...given, by, since: rfc3339(hold?.since ?? since), until: rfc3339(hold?.until ?? null), set_by: setBy, message };
+      return {
+        ...given,
+        by,
+        since: rfc3339(hold?.since ?? since),
+        until: rfc3339(hold?.until ?? null),
+        set_by: setBy,
+        message,
+      };
     }
     default:
       return { ...given, by: 'operator', set_by: 'operator', message: 'The operator holds it.' };
   }
-} // prettier-ignore
+}
 
 /** `pool:default@site` is about the site; `domain:x` about x; a hold's id stands for itself. */
 function partsOf(mark: string): { kind: string; target: string } {
@@ -148,7 +160,9 @@ function routedMail(deps: Deps, domains: readonly Waiting[]): HeldMail[] {
 /** Of each lane that rests, as much of its mail as the rest is about: a rest may be one domain's or one account's. */
 async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<HeldMail[]> {
   const { db, mta } = deps;
-  const resting = new Set(mta.lanes().flatMap(({ name, source, waits }) => (waits.some(isRest) ? [siteOf(name, source)] : [])));
+  const resting = new Set(
+    mta.lanes().flatMap(({ name, source, waits }) => (waits.some(isRest) ? [siteOf(name, source)] : [])),
+  );
   if (resting.size === 0) return [];
   const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(mta.laneOf(domain)));
   const parts = await db.read.raw<{ domain: string; account: string; waiting: number }[]>(
@@ -165,10 +179,19 @@ async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<Hel
     const target = mta.laneOf(part.domain);
     const key = `${target} ${rest.message}`;
     const before = found.get(key)?.waiting ?? 0;
-    found.set(key, { object: 'held_mail', by: 'rest', target, waiting: before + part.waiting, since: rfc3339(rest.since), until: rfc3339(rest.until), set_by: rest.by, message: rest.message });
+    found.set(key, {
+      object: 'held_mail',
+      by: 'rest',
+      target,
+      waiting: before + part.waiting,
+      since: rfc3339(rest.since),
+      until: rfc3339(rest.until),
+      set_by: rest.by,
+      message: rest.message,
+    });
   }
   return [...found.values()];
-} // prettier-ignore
+}
 
 /** For Prometheus: each value of the labels always has a sample, so that an alert ends when the mail goes. */
 export async function heldFigures(deps: Deps): Promise<Family[]> {

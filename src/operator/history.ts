@@ -47,7 +47,11 @@ export function createHistory(deps: HistoryDeps): History {
       EVERY_MS,
       () => {
         // Where the database is slow, looks are left out: they would only wait behind one another.
-        looking ??= look().catch(deps.failed).finally(() => { looking = null; }); // prettier-ignore
+        looking ??= look()
+          .catch(deps.failed)
+          .finally(() => {
+            looking = null;
+          });
         timer = wait();
       },
       { background: true },

@@ -77,11 +77,13 @@ export const inboundOperations = {
     acts: true,
     args: z.strictObject({ id: z.string().max(100) }),
     async run({ db, recorder }, { id }, act): Promise<{ object: 'confirmed_report'; id: string; delivery_id: string }> {
-      const [row] = await db.fast.all<Pick<ReportRow, 'kind' | 'account_id' | 'delivery_id' | 'detail_json'> & Pick<DeliveryRow, 'address_key'>>(
+      const [row] = await db.fast.all<
+        Pick<ReportRow, 'kind' | 'account_id' | 'delivery_id' | 'detail_json'> & Pick<DeliveryRow, 'address_key'>
+      >(
         `SELECT r.kind, r.account_id, r.delivery_id, r.detail_json, d.address_key
          FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.id = ? AND r.state = 'unverified'`,
         [id],
-      ); // prettier-ignore
+      );
       const happening = row === undefined ? null : happeningOf(row);
       if (row?.delivery_id == null || happening === null)
         throw new Problem('not_found', 'There is no unverified report with this id.', { field: 'id' });
@@ -105,13 +107,26 @@ const recordOf = (row: Unverified): UnverifiedReport => ({
   recipient: row.address,
 });
 
-function happeningOf({ kind, detail_json: json, address_key: key }: { kind: string | null; detail_json: string; address_key: string }): Happening | null {
+function happeningOf({
+  kind,
+  detail_json: json,
+  address_key: key,
+}: {
+  kind: string | null;
+  detail_json: string;
+  address_key: string;
+}): Happening | null {
   const { feedback_type: type = null, recipients = [] } = JSON.parse(json) as Detail;
   if (kind === 'complaint') return complainedBy({ type, userAgent: null, arrivalDate: null });
   if (kind !== 'bounce') return null;
   const failed = recipients.filter(({ action }) => action === 'failed');
   return bouncedBy(
-    failed.map((one) => ({ ...one, original: null, code: null, verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason } })),
+    failed.map((one) => ({
+      ...one,
+      original: null,
+      code: null,
+      verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason },
+    })),
     key,
   );
-} // prettier-ignore
+}

@@ -145,11 +145,12 @@ function aroundLane({ mta }: Pick<Deps, 'mta'>, { name }: LaneState, own: readon
   const [first] = own;
   if (first === undefined) return [];
   const facts = mta.laneFacts({ domain: first.domain, account: '' });
-  if (name === '~hold' || name === '~unresolved') return own.length === 1 ? [...facts.waits] : severalDomains(name, facts.waits);
+  if (name === '~hold' || name === '~unresolved')
+    return own.length === 1 ? [...facts.waits] : severalDomains(name, facts.waits);
   if (facts.held === null) return [];
   const { why, since, until, setBy = 'operator' } = facts.held;
   return [{ reason: 'held', message: `It is held: ${why}.`, since, until, by: setBy, stops: true }];
-} // prettier-ignore
+}
 
 function severalDomains(name: string, waits: readonly LaneWait[]): LaneWait[] {
   const [first] = waits;

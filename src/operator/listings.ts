@@ -40,7 +40,8 @@ export function listingRule(deps: ListingDeps, machine: Pick<Machine, 'addresses
 async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]): Promise<void> {
   const now = clock.now();
   const open = await db.read<ListingRow>('listings').whereNull('until');
-  const isSame = (a: { ip: string; list: string }) => (b: { ip: string; list: string }) => a.ip === b.ip && a.list === b.list;
+  const isSame = (a: { ip: string; list: string }) => (b: { ip: string; list: string }) =>
+    a.ip === b.ip && a.list === b.list;
   const begun = found.filter((one) => one.state === 'listed' && !open.some(isSame(one)));
   const ended = open.filter((one) => {
     const state = found.find(isSame(one))?.state;
@@ -52,14 +53,23 @@ async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]):
     for (const { ip, list, state } of found)
       await tx.run('INSERT INTO list_checks (ip, list, state, at) VALUES (?, ?, ?, ?)', [ip, list, state, now]);
     for (const { ip, list, text } of begun)
-      await tx.run('INSERT INTO listings (ip, list, since, until, codes) VALUES (?, ?, ?, NULL, ?)', [ip, list, now, text]);
+      await tx.run('INSERT INTO listings (ip, list, since, until, codes) VALUES (?, ?, ?, NULL, ?)', [
+        ip,
+        list,
+        now,
+        text,
+      ]);
     for (const { ip, list } of ended)
       await tx.run('UPDATE listings SET until = ? WHERE ip = ? AND list = ? AND until IS NULL', [now, ip, list]);
   });
   for (const { ip, list, text } of begun)
-    log.warn({ event: 'listed', ip, list, codes: text }, 'a block list has an address of ours: see `posthorn doctor --only blocklists`');
-  for (const { ip, list } of ended) log.info({ event: 'unlisted', ip, list }, 'a block list has let go of an address of ours');
-} // prettier-ignore
+    log.warn(
+      { event: 'listed', ip, list, codes: text },
+      'a block list has an address of ours: see `posthorn doctor --only blocklists`',
+    );
+  for (const { ip, list } of ended)
+    log.info({ event: 'unlisted', ip, list }, 'a block list has let go of an address of ours');
+}
 
 /** Listings that were there at or after `since`, in the order of time, and what each list said last. */
 export async function readListings(

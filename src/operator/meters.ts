@@ -86,17 +86,57 @@ export function createMeters({ clock }: { clock: Clock }): Meters {
       usedUp.add({ budget });
     },
     families: () => [
-      { name: 'posthorn_http_requests_total', type: 'counter', help: 'Requests answered, by operation of the API and status code.', samples: requests.samples() },
-      { name: 'posthorn_accept_seconds', type: 'histogram', help: 'Time from the arrival of a send request to its 202, by which the mail is on disk.', samples: accept.samples() },
-      { name: 'posthorn_attempts_total', type: 'counter', help: 'Delivery attempts by outcome, simulated ones included.', samples: attempts.samples() },
-      { name: 'posthorn_attempt_phase_seconds', type: 'histogram', help: 'Time that each phase of an SMTP attempt took.', samples: [...phases].flatMap(([phase, histogram]) => histogram.samples({ phase })) },
-      { name: 'posthorn_bounced_total', type: 'counter', help: 'Recipients whose mail bounced, by class, since the start.', samples: bounces.samples() },
-      { name: 'posthorn_submissions_total', type: 'counter', help: 'Submissions by SMTP by the code they ended with; 250 is a mail that was taken.', samples: submissions.samples() },
-      { name: 'posthorn_budget_used_up_total', type: 'counter', help: 'How often a budget of those who have not signed in was used up, and somebody was refused; docs/security.md lists them.', samples: usedUp.samples() },
-      { name: 'posthorn_event_loop_lag_seconds', type: 'histogram', help: 'How late the event loop was, looked at ten times a second.', samples: lag.samples() },
+      {
+        name: 'posthorn_http_requests_total',
+        type: 'counter',
+        help: 'Requests answered, by operation of the API and status code.',
+        samples: requests.samples(),
+      },
+      {
+        name: 'posthorn_accept_seconds',
+        type: 'histogram',
+        help: 'Time from the arrival of a send request to its 202, by which the mail is on disk.',
+        samples: accept.samples(),
+      },
+      {
+        name: 'posthorn_attempts_total',
+        type: 'counter',
+        help: 'Delivery attempts by outcome, simulated ones included.',
+        samples: attempts.samples(),
+      },
+      {
+        name: 'posthorn_attempt_phase_seconds',
+        type: 'histogram',
+        help: 'Time that each phase of an SMTP attempt took.',
+        samples: [...phases].flatMap(([phase, histogram]) => histogram.samples({ phase })),
+      },
+      {
+        name: 'posthorn_bounced_total',
+        type: 'counter',
+        help: 'Recipients whose mail bounced, by class, since the start.',
+        samples: bounces.samples(),
+      },
+      {
+        name: 'posthorn_submissions_total',
+        type: 'counter',
+        help: 'Submissions by SMTP by the code they ended with; 250 is a mail that was taken.',
+        samples: submissions.samples(),
+      },
+      {
+        name: 'posthorn_budget_used_up_total',
+        type: 'counter',
+        help: 'How often a budget of those who have not signed in was used up, and somebody was refused; docs/security.md lists them.',
+        samples: usedUp.samples(),
+      },
+      {
+        name: 'posthorn_event_loop_lag_seconds',
+        type: 'histogram',
+        help: 'How late the event loop was, looked at ten times a second.',
+        samples: lag.samples(),
+      },
     ],
     stop() {
       timer.cancel();
     },
-  }; // prettier-ignore
+  };
 }

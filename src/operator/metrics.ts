@@ -60,13 +60,17 @@ export function metricsHandler(deps: MetricsDeps, token: string | null): Metrics
       return;
     }
     try {
-      const families = [...(await figures()), ...deps.meters.families(), ...processFigures({ version: deps.version, startedAt })];
+      const families = [
+        ...(await figures()),
+        ...deps.meters.families(),
+        ...processFigures({ version: deps.version, startedAt }),
+      ];
       send(request, response, 200, exposition(families), { 'content-type': EXPOSITION_TYPE });
     } catch (error) {
       deps.log.error({ event: 'metrics_failed', err: error }, 'the metrics could not be read');
       send(request, response, 503, 'the figures could not be read; see the log\n');
     }
-  } // prettier-ignore
+  }
 
   return (request, response) => {
     if (pathOf(request) !== '/metrics') return false;

@@ -11,7 +11,15 @@ import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore } from './operation.ts';
 
 /** What of the numbers tells of a reputation. */
-const shown = ['sent', 'delivered', 'deferred', 'bounced', 'bounced_hard', 'bounced_block', 'complained'] as const satisfies readonly StatType[]; // prettier-ignore
+const shown = [
+  'sent',
+  'delivered',
+  'deferred',
+  'bounced',
+  'bounced_hard',
+  'bounced_block',
+  'complained',
+] as const satisfies readonly StatType[];
 
 export interface ReputationDay {
   /** `2026-01-31` */
@@ -120,15 +128,25 @@ const MIDDLE = '(from_at + until_at) / 2';
 
 async function dmarcLines(read: Knex, accountId: string, since: number): Promise<DmarcLine[]> {
   const rows = (await read('dmarc_rows as r')
-    .select({ domain: 'r.domain', source_ip: 'r.source_ip', org: 'r.org', dkim: 'r.dkim', spf: 'r.spf', disposition: 'r.disposition' })
+    .select({
+      domain: 'r.domain',
+      source_ip: 'r.source_ip',
+      org: 'r.org',
+      dkim: 'r.dkim',
+      spf: 'r.spf',
+      disposition: 'r.disposition',
+    })
     .select(read.raw(`${MIDDLE} / ${String(DAY_MS)} as at`))
     .sum({ count: 'r.count' })
     .where('r.from_at', '>=', since - DAY_MS)
     .whereExists(ofAccount(read, accountId))
     .groupBy('r.domain', 'r.source_ip', 'r.org', 'r.dkim', 'r.spf', 'r.disposition', 'at')
     .orderBy([{ column: 'count', order: 'desc' }, { column: 'r.source_ip' }])
-    .limit(MOST_LINES)) as (Omit<DmarcLine, 'day' | 'count'> & { at: number | string; count: number | string })[]; // prettier-ignore
-  return inOrder(rows.map(({ at, count, ...row }) => ({ day: dayOf(Number(at) * DAY_MS), ...row, count: Number(count) })), since); // prettier-ignore
+    .limit(MOST_LINES)) as (Omit<DmarcLine, 'day' | 'count'> & { at: number | string; count: number | string })[];
+  return inOrder(
+    rows.map(({ at, count, ...row }) => ({ day: dayOf(Number(at) * DAY_MS), ...row, count: Number(count) })),
+    since,
+  );
 }
 
 async function tlsLines(read: Knex, accountId: string, since: number): Promise<TlsLine[]> {
@@ -140,8 +158,16 @@ async function tlsLines(read: Knex, accountId: string, since: number): Promise<T
     .whereExists(ofAccount(read, accountId))
     .groupBy('r.domain', 'r.org', 'r.policy', 'r.result', 'at')
     .orderBy([{ column: 'sessions', order: 'desc' }, { column: 'r.domain' }])
-    .limit(MOST_LINES)) as (Omit<TlsLine, 'day' | 'sessions'> & { at: number | string; sessions: number | string })[]; // prettier-ignore
-  return inOrder(rows.map(({ at, sessions, result, ...row }) => ({ day: dayOf(Number(at) * DAY_MS), ...row, result: result || 'success', sessions: Number(sessions) })), since); // prettier-ignore
+    .limit(MOST_LINES)) as (Omit<TlsLine, 'day' | 'sessions'> & { at: number | string; sessions: number | string })[];
+  return inOrder(
+    rows.map(({ at, sessions, result, ...row }) => ({
+      day: dayOf(Number(at) * DAY_MS),
+      ...row,
+      result: result || 'success',
+      sessions: Number(sessions),
+    })),
+    since,
+  );
 }
 
 /** The account's domain itself, its return path, or a domain above it, whose DMARC policy it may have. */

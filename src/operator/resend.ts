@@ -81,7 +81,15 @@ async function resendBounced(deps: OperatorDeps, wish: Wish, act: Act): Promise<
   if (accountId !== null) act.concerns(accountId);
   const floor = idFloor('att', deps.clock.now() - (wish.past ?? USUAL_PAST_MS));
   const dryRun = wish.dry_run === true;
-  const result: Resent = { object: 'resend', recipients: 0, messages: 0, left_out: 0, left_out_because: null, has_more: false, dry_run: dryRun };
+  const result: Resent = {
+    object: 'resend',
+    recipients: 0,
+    messages: 0,
+    left_out: 0,
+    left_out_because: null,
+    has_more: false,
+    dry_run: dryRun,
+  };
   const top = await newestPlace(deps);
   for (let from = Math.max(1, (await placeOf(deps, floor, top)) - DISORDER); from <= top; from += STEP) {
     if (result.recipients + result.left_out >= MOST) return { ...result, has_more: true };
@@ -91,9 +99,14 @@ async function resendBounced(deps: OperatorDeps, wish: Wish, act: Act): Promise<
       await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => again(deps, act, result, id, rows)));
   }
   if (wish.lane !== undefined && !dryRun && result.recipients > 0)
-    deps.laneActs.note(wish.lane, { at: deps.clock.now(), what: 'resend', to: `${String(result.recipients)} bounced mails sent again`, cause: byWhom(act.actor) });
+    deps.laneActs.note(wish.lane, {
+      at: deps.clock.now(),
+      what: 'resend',
+      to: `${String(result.recipients)} bounced mails sent again`,
+      cause: byWhom(act.actor),
+    });
   return result;
-} // prettier-ignore
+}
 
 async function newestPlace({ db }: Pick<OperatorDeps, 'db'>): Promise<number> {
   const [row] = await db.read.raw<{ place: number | null }[]>('SELECT MAX(rowid) AS place FROM attempts');
@@ -123,7 +136,11 @@ async function bouncedBetween(
 ): Promise<Bounced[]> {
   const where = [`a.rowid BETWEEN ? AND ?`, `a.id >= ?`, `a.outcome = 'refused'`, `a.class = 'block'`];
   const values: Value[] = [first, last, floor];
-  for (const [column, value] of [['d.domain', domain], ['d.account_id', accountId], ['a.reason', reason]] as const) {
+  for (const [column, value] of [
+    ['d.domain', domain],
+    ['d.account_id', accountId],
+    ['a.reason', reason],
+  ] as const) {
     if (value == null) continue;
     where.push(`${column} = ?`);
     values.push(value);
@@ -141,7 +158,7 @@ async function bouncedBetween(
   const source = mta.lane(lane)?.now.source ?? null;
   const site = siteOf(lane, source);
   return rows.filter((row) => mta.laneOf(row.domain) === site && (source === null || row.source === source));
-} // prettier-ignore
+}
 
 function byMessage(rows: readonly Bounced[]): Map<string, Bounced[]> {
   const groups = new Map<string, Bounced[]>();
@@ -154,7 +171,13 @@ function byMessage(rows: readonly Bounced[]): Map<string, Bounced[]> {
 }
 
 /** One message to those of its recipients. What is wrong with it leaves it out, and the others go on. */
-async function again(deps: OperatorDeps, act: Act, result: Resent, id: string, rows: readonly Bounced[]): Promise<void> {
+async function again(
+  deps: OperatorDeps,
+  act: Act,
+  result: Resent,
+  id: string,
+  rows: readonly Bounced[],
+): Promise<void> {
   const { db, clock } = deps;
   const message = (await db.read('messages').where({ id }).first()) as MessageRow | undefined;
   // Our own notices are about mail that has moved on since.
@@ -169,7 +192,7 @@ async function again(deps: OperatorDeps, act: Act, result: Resent, id: string, r
     result.left_out += rows.length;
     result.left_out_because ??= error.message;
   }
-} // prettier-ignore
+}
 
 async function sendAgain(
   { accept, clock, db }: OperatorDeps,
@@ -178,7 +201,13 @@ async function sendAgain(
   draft: ReturnType<typeof narrowed>,
   rows: readonly Bounced[],
 ): Promise<void> {
-  const sender = { accountId: message.account_id, keyId: null, mode: 'live', domains: [], requestId: act.requestId } as const;
+  const sender = {
+    accountId: message.account_id,
+    keyId: null,
+    mode: 'live',
+    domains: [],
+    requestId: act.requestId,
+  } as const;
   const at = clock.now();
   try {
     await acceptSingle(accept, sender, draft, ({ id }) => ({
@@ -187,8 +216,11 @@ async function sendAgain(
     }));
   } catch (error) {
     if (error instanceof Problem) throw error;
-    const done = (await db.read('resends').where({ message_id: message.id, delivery_id: rows[0]?.delivery_id }).first()) as object | undefined;
+    const done = (await db
+      .read('resends')
+      .where({ message_id: message.id, delivery_id: rows[0]?.delivery_id })
+      .first()) as object | undefined;
     if (done === undefined) throw error;
     throw new Problem('invalid_state', 'another run has sent it again already');
   }
-} // prettier-ignore
+}

@@ -13,19 +13,43 @@ const ENDPOINT_STATES = ['active', 'paused', 'disabled'];
 
 export async function webhookFigures({ db, clock }: Deps): Promise<Family[]> {
   const { read } = db;
-  const states: { status: string; n: number }[] = await read('webhooks').select('status').count({ n: '*' }).groupBy('status');
-  const [calls]: { n: number; oldest: number | null }[] = await read('webhook_calls').whereNotNull('due_at').count({ n: '*' }).min({ oldest: 'due_at' });
+  const states: { status: string; n: number }[] = await read('webhooks')
+    .select('status')
+    .count({ n: '*' })
+    .groupBy('status');
+  const [calls]: { n: number; oldest: number | null }[] = await read('webhook_calls')
+    .whereNotNull('due_at')
+    .count({ n: '*' })
+    .min({ oldest: 'due_at' });
   const [behind] = await read.raw<{ n: number | null }[]>(
     `SELECT MAX((SELECT MAX(sequence) FROM events) - cursor) AS n FROM webhooks WHERE status = 'active'`,
   );
   const late = calls?.oldest == null ? 0 : Math.max(0, clock.now() - calls.oldest) / 1000;
   return [
-    { name: 'posthorn_webhook_endpoints', type: 'gauge', help: 'Webhook endpoints by status.', samples: ENDPOINT_STATES.map((status) => ({ labels: { status }, value: states.find((one) => one.status === status)?.n ?? 0 })) },
+    {
+      name: 'posthorn_webhook_endpoints',
+      type: 'gauge',
+      help: 'Webhook endpoints by status.',
+      samples: ENDPOINT_STATES.map((status) => ({
+        labels: { status },
+        value: states.find((one) => one.status === status)?.n ?? 0,
+      })),
+    },
     single('posthorn_webhook_calls_waiting', 'gauge', 'Webhook calls that are to be made again.', calls?.n ?? 0),
-    single('posthorn_webhook_oldest_due_age_seconds', 'gauge', 'How long the longest due call has been due; 0 where none is.', late),
-    single('posthorn_webhook_backlog_events', 'gauge', 'Events that the active endpoint furthest behind has not looked at.', Math.max(0, behind?.n ?? 0)),
+    single(
+      'posthorn_webhook_oldest_due_age_seconds',
+      'gauge',
+      'How long the longest due call has been due; 0 where none is.',
+      late,
+    ),
+    single(
+      'posthorn_webhook_backlog_events',
+      'gauge',
+      'Events that the active endpoint furthest behind has not looked at.',
+      Math.max(0, behind?.n ?? 0),
+    ),
   ];
-} // prettier-ignore
+}
 
 const DOMAIN_STATES = ['verified', 'failing', 'refused', 'unverified'];
 
@@ -37,13 +61,27 @@ export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
          AND NOT EXISTS (SELECT 1 FROM domains o WHERE o.name = domains.name AND o.status = 'verified') THEN 'refused' ELSE 'unverified' END AS state,
        COUNT(*) AS n FROM domains GROUP BY state`,
   );
-  const samples = DOMAIN_STATES.map((state) => ({ labels: { state }, value: rows.find((row) => row.state === state)?.n ?? 0 }));
-  return [{ name: 'posthorn_domains', type: 'gauge', help: 'Sending domains by whether their DNS records are found and mail from them goes.', samples }];
-} // prettier-ignore
+  const samples = DOMAIN_STATES.map((state) => ({
+    labels: { state },
+    value: rows.find((row) => row.state === state)?.n ?? 0,
+  }));
+  return [
+    {
+      name: 'posthorn_domains',
+      type: 'gauge',
+      help: 'Sending domains by whether their DNS records are found and mail from them goes.',
+      samples,
+    },
+  ];
+}
 
 /** A pass over at most `retention.reports` of rows: seldom. */
 export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
-  const rows: { kind: string | null; state: string; n: number }[] = await db.read('reports').select('kind', 'state').count({ n: '*' }).groupBy('kind', 'state');
+  const rows: { kind: string | null; state: string; n: number }[] = await db
+    .read('reports')
+    .select('kind', 'state')
+    .count({ n: '*' })
+    .groupBy('kind', 'state');
   const known = [{ kind: null, state: 'new', n: 0 }, ...rows];
   const sums = new Map<string, { labels: { kind: string; state: string }; value: number }>();
   for (const { kind, state, n } of known) {
@@ -51,11 +89,25 @@ export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
     const key = `${labels.kind} ${state}`;
     sums.set(key, { labels, value: (sums.get(key)?.value ?? 0) + n });
   }
-  return [{ name: 'posthorn_reports', type: 'gauge', help: 'Mails to our own addresses that are kept, by what they were taken for and what became of them.', samples: [...sums.values()] }];
-} // prettier-ignore
+  return [
+    {
+      name: 'posthorn_reports',
+      type: 'gauge',
+      help: 'Mails to our own addresses that are kept, by what they were taken for and what became of them.',
+      samples: [...sums.values()],
+    },
+  ];
+}
 
 /** Counts every recipient: once an hour. */
 export async function balanceFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
   const { balanced } = await balance(db.read);
-  return [single('posthorn_books_balanced', 'gauge', 'Whether counters and rows agree, looked at once an hour.', balanced ? 1 : 0)]; // prettier-ignore
+  return [
+    single(
+      'posthorn_books_balanced',
+      'gauge',
+      'Whether counters and rows agree, looked at once an hour.',
+      balanced ? 1 : 0,
+    ),
+  ];
 }

@@ -19,10 +19,14 @@ export const statsOperations = {
     args: z.strictObject({
       account: accountArgument,
       days: z.int().min(1).max(400).optional(),
-      hours: z.int().min(1).max(31 * 24).optional(),
+      hours: z
+        .int()
+        .min(1)
+        .max(31 * 24)
+        .optional(),
       by: z.enum(statKeys).optional(),
       test: z.boolean().optional(),
-    }), // prettier-ignore
+    }),
     async run({ db, clock }, { account, days = 7, hours, by, test = false }) {
       const { id: accountId } = await accountNamed({ db }, account);
       const step = hours === undefined ? DAY_MS : HOUR_MS;

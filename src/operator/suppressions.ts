@@ -42,7 +42,11 @@ export const suppressionOperations = {
     }),
     async run({ db, clock }, { account, reason, stream, after, limit = 100 }) {
       const { id: accountId } = await accountNamed({ db }, account);
-      const page = await pageOfSuppressions({ db, clock }, { accountId, reason, stream }, { limit, ...(after === undefined ? {} : { after }) }); // prettier-ignore
+      const page = await pageOfSuppressions(
+        { db, clock },
+        { accountId, reason, stream },
+        { limit, ...(after === undefined ? {} : { after }) },
+      );
       return { data: page.rows.map(suppressionRecord), has_more: page.hasMore };
     },
   }),
@@ -70,7 +74,12 @@ export const suppressionOperations = {
   }),
   'suppressions.remove': onStore({
     acts: true,
-    args: z.strictObject({ account: accountArgument, email: text, stream: text.optional(), force: z.boolean().optional() }), // prettier-ignore
+    args: z.strictObject({
+      account: accountArgument,
+      email: text,
+      stream: text.optional(),
+      force: z.boolean().optional(),
+    }),
     async run(deps, { account, email, stream, force = false }, act) {
       const { id: accountId } = await accountNamed(deps, account);
       act.concerns(accountId);

@@ -67,8 +67,9 @@ function eventLine({ timestamp: at, type, sequence, data }: EventRecord): TraceL
 function nextLine(recipient: WholeMessage['recipients'][number], why: readonly Waiting[], now: string): TraceLine[] {
   const { email, status, next_attempt_at: next, attempt_count: count } = recipient;
   const known = why.find((one) => one.email === email && one.reason !== 'finished');
-  if (known !== undefined) return [{ at: known.until ?? next ?? now, what: 'next', recipient: email, text: `${status}: ${known.message}` }];
+  if (known !== undefined)
+    return [{ at: known.until ?? next ?? now, what: 'next', recipient: email, text: `${status}: ${known.message}` }];
   if (next === null) return [];
   const text = `${status}, to be tried ${count === 0 ? 'for the first time' : 'again'}`;
   return [{ at: next, what: 'next', recipient: email, text }];
-} // prettier-ignore
+}

@@ -57,7 +57,11 @@ export function createDiskGuard(
   function tellOfStrangers(spare: boolean, bytes: number): void {
     const fields = { free_bytes: bytes, min_free_bytes: minFreeBytes * STRANGERS_LEAVE };
     if (spare) log.info({ event: 'disk_room_for_strangers', ...fields }, 'port 25 takes mail again');
-    else log.warn({ event: 'disk_low_for_strangers', ...fields }, 'little room on the disk: port 25 refuses mail with 452 until there is more'); // prettier-ignore
+    else
+      log.warn(
+        { event: 'disk_low_for_strangers', ...fields },
+        'little room on the disk: port 25 refuses mail with 452 until there is more',
+      );
   }
 
   return {

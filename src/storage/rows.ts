@@ -40,10 +40,22 @@ const onConflict: Partial<Record<TableName, string>> = {
 
 /** Tables that refer to one another; the others can be written in any order. */
 const referring: ReadonlySet<TableName> = new Set([
-  'accounts', 'api_keys', 'domains', 'dkim_keys', 'streams', 'suppressions', 'batches', 'templates',
-  'template_versions', 'webhooks', 'members', 'memberships', 'sessions', 'setup_links',
+  'accounts',
+  'api_keys',
+  'domains',
+  'dkim_keys',
+  'streams',
+  'suppressions',
+  'batches',
+  'templates',
+  'template_versions',
+  'webhooks',
+  'members',
+  'memberships',
+  'sessions',
+  'setup_links',
   'recovery_codes',
-]); // prettier-ignore
+]);
 
 /**
  * Writes all rows of all units: first, one after the other, the tables that refer to one another, then the rest side by

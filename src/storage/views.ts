@@ -182,7 +182,10 @@ export async function withoutViews<Result>(knex: Knex, change: () => Promise<Res
 
 /** Makes the views that are missing or were made by another version. Nothing is written where all are as they should be. */
 export async function renewViews(knex: Knex): Promise<void> {
-  const rows = (await knex('sqlite_master').select('name', 'sql').where({ type: 'view' })) as Record<'name' | 'sql', string>[]; // prettier-ignore
+  const rows = (await knex('sqlite_master').select('name', 'sql').where({ type: 'view' })) as Record<
+    'name' | 'sql',
+    string
+  >[];
   const there = new Map(rows.map(({ name, sql }) => [name, sql]));
   const stale = views.filter((view) => there.get(view.name) !== viewStatement(view));
   if (stale.length === 0) return;

@@ -6,7 +6,15 @@ import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import { createCompiledCache, type Compile } from './compiled-cache.ts';
-import { compile, render, RENDER_LIMIT_MS, type Compiled, type Part, type RenderOptions, type TemplateFault } from './mixed/index.ts'; // prettier-ignore
+import {
+  compile,
+  render,
+  RENDER_LIMIT_MS,
+  type Compiled,
+  type Part,
+  type RenderOptions,
+  type TemplateFault,
+} from './mixed/index.ts';
 
 /** A part by its member's name: `subject`, `html`, `text`. */
 export interface PartSource {

@@ -63,7 +63,10 @@ export async function createTemplate(
   const template = { row, version: 1, body: wish.body };
   return db.commit.transact(async (tx) => {
     await refuseTaken(tx, row);
-    await insertRows(tx, [{ templates: [row], template_versions: [versionRow(row.id, 1, wish.body, now)] }, together(template)]); // prettier-ignore
+    await insertRows(tx, [
+      { templates: [row], template_versions: [versionRow(row.id, 1, wish.body, now)] },
+      together(template),
+    ]);
     return template;
   });
 }
@@ -161,7 +164,10 @@ export async function pageOfTemplates(
   const versions: TemplateVersionRow[] =
     wanted.length === 0
       ? []
-      : await db.read('template_versions').whereIn(['template_id', 'version'], wanted).select(...columns); // prettier-ignore
+      : await db
+          .read('template_versions')
+          .whereIn(['template_id', 'version'], wanted)
+          .select(...columns);
   const latest = new Map(versions.map((version) => [version.template_id, { ...version, html: null, text: null }]));
   const templates = rows.flatMap((row) => {
     const version = latest.get(row.id);
@@ -190,7 +196,10 @@ export async function versionsOf(
 async function lookUp(tx: Connection, accountId: string, idOrAlias: string): Promise<TemplateRow | null> {
   // No alias looks like an id: the API refuses such.
   const column = isId('tpl', idOrAlias) ? 'id' : 'alias';
-  const [row] = await tx.all<TemplateRow>(`SELECT * FROM templates WHERE account_id = ? AND ${column} = ?`, [accountId, idOrAlias]); // prettier-ignore
+  const [row] = await tx.all<TemplateRow>(`SELECT * FROM templates WHERE account_id = ? AND ${column} = ?`, [
+    accountId,
+    idOrAlias,
+  ]);
   return row ?? null;
 }
 

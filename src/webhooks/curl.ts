@@ -16,8 +16,18 @@ export function curlOf(
     line.attempt,
     call.body,
   );
-  const headers = [...call.headerNames.map((name) => `${name}: <hidden>`), ...Object.entries(own).filter(([name]) => name !== 'Content-Length').map((pair) => pair.join(': '))]; // prettier-ignore
-  return ['curl', quoted(call.url), ...headers.map((header) => `-H ${quoted(header)}`), `--data-raw ${quoted(call.body)}`].join(' '); // prettier-ignore
+  const headers = [
+    ...call.headerNames.map((name) => `${name}: <hidden>`),
+    ...Object.entries(own)
+      .filter(([name]) => name !== 'Content-Length')
+      .map((pair) => pair.join(': ')),
+  ];
+  return [
+    'curl',
+    quoted(call.url),
+    ...headers.map((header) => `-H ${quoted(header)}`),
+    `--data-raw ${quoted(call.body)}`,
+  ].join(' ');
 }
 
 const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -116,9 +116,14 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     if (result.kind === 'closed') return;
     const owed = owedAfter(job, result);
     const line = lineOf(feed.id, result, {
-      event_id: event.id, event_type: event.type, sequence: event.sequence, cause, attempt, sample: null,
+      event_id: event.id,
+      event_type: event.type,
+      sequence: event.sequence,
+      cause,
+      attempt,
+      sample: null,
       next_attempt_at: owed.kind === 'retry' ? owed.dueAt : null,
-    }); // prettier-ignore
+    });
     const health = await calls.record({
       line,
       owed,
@@ -163,14 +168,25 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     const done = await disableEndpoint({ db, clock }, feed.id, reason, (tx, row) => notice.of(tx, row));
     if (done === null) return;
     done.written();
-    log.warn({ event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason, told: done.told }, 'a webhook endpoint was disabled'); // prettier-ignore
+    log.warn(
+      { event: 'webhook_disabled', webhook_id: feed.id, account_id: feed.endpoint?.accountId, reason, told: done.told },
+      'a webhook endpoint was disabled',
+    );
   }
 
   async function warn(feed: Feed): Promise<void> {
     const now = clock.now();
     feed.health = { ...feed.health, warned_at: now };
     if (!(await noteWarned(db.commit, feed.id, now))) return;
-    log.warn({ event: 'webhook_failing', webhook_id: feed.id, account_id: feed.endpoint?.accountId, failures: feed.health.failures }, 'a webhook endpoint has answered no call for a day'); // prettier-ignore
+    log.warn(
+      {
+        event: 'webhook_failing',
+        webhook_id: feed.id,
+        account_id: feed.endpoint?.accountId,
+        failures: feed.health.failures,
+      },
+      'a webhook endpoint has answered no call for a day',
+    );
   }
 
   async function test(row: WebhookRow, type: EventType, together?: TestTogether): Promise<WebhookDeliveryRow> {
@@ -180,8 +196,14 @@ export function createWebhooks(deps: WebhookDeps): Webhooks {
     const sample = JSON.stringify(eventRecord(sampleEvent(type, eventId, now), { engagement: endpoint.engagement }));
     const result = await callEndpoint({ fetch, clock }, endpoint, { eventId, body: sample, attempt: 1 });
     const line = lineOf(row.id, result, {
-      event_id: eventId, event_type: type, sequence: null, cause: 'test', attempt: 1, sample, next_attempt_at: null,
-    }); // prettier-ignore
+      event_id: eventId,
+      event_type: type,
+      sequence: null,
+      cause: 'test',
+      attempt: 1,
+      sample,
+      next_attempt_at: null,
+    });
     await db.commit.insert({ ...together?.(line), webhook_deliveries: [line] });
     return line;
   }

@@ -78,10 +78,21 @@ export async function createEndpoint(
       throw new Problem('invalid_state', `An account has at most ${String(MOST_ENDPOINTS)} webhook endpoints.`);
     const [newest] = await tx.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
     const row: WebhookRow = {
-      ...draft, id, account_id: wish.accountId, status: wish.enabled ? 'active' : 'paused', disabled_reason: null,
-      cursor: newest?.last ?? 0, failures: 0, failing_since: null, warned_at: null, last_success_at: null, last_failure_at: null,
-      created_at: now, created_by: wish.createdBy, updated_at: now,
-    }; // prettier-ignore
+      ...draft,
+      id,
+      account_id: wish.accountId,
+      status: wish.enabled ? 'active' : 'paused',
+      disabled_reason: null,
+      cursor: newest?.last ?? 0,
+      failures: 0,
+      failing_since: null,
+      warned_at: null,
+      last_success_at: null,
+      last_failure_at: null,
+      created_at: now,
+      created_by: wish.createdBy,
+      updated_at: now,
+    };
     await insertRows(tx, [{ webhooks: [row] }, together({ row, secrets })]);
     return { row, secrets };
   });
@@ -204,10 +215,22 @@ export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
 
 function disabledLine(row: WebhookRow, now: number): AuditRow {
   return {
-    id: newId('aud', now), at: now, account_id: row.account_id, key_id: null, actor: `webhook:${row.id}`, ip: null, method: 'SYSTEM',
-    endpoint: 'webhook_disabled', status: 200, result: 'ok', error_code: null, request_id: newId('req', now), ms: 0,
-    idempotency_replayed: 0, user_agent: null,
-  }; // prettier-ignore
+    id: newId('aud', now),
+    at: now,
+    account_id: row.account_id,
+    key_id: null,
+    actor: `webhook:${row.id}`,
+    ip: null,
+    method: 'SYSTEM',
+    endpoint: 'webhook_disabled',
+    status: 200,
+    result: 'ok',
+    error_code: null,
+    request_id: newId('req', now),
+    ms: 0,
+    idempotency_replayed: 0,
+    user_agent: null,
+  };
 }
 
 /** The row with its secrets opened: throws where the keyring cannot open them. */
@@ -252,9 +275,17 @@ const headerPurpose = (id: string): string => `webhook-headers:${id}`;
 
 type SettingColumns = Pick<
   WebhookRow,
-  | 'url' | 'description' | 'events_json' | 'streams_json' | 'domains_json' | 'include_machine_events'
-  | 'include_engagement' | 'concurrency' | 'header_names_json' | 'headers_sealed'
->; // prettier-ignore
+  | 'url'
+  | 'description'
+  | 'events_json'
+  | 'streams_json'
+  | 'domains_json'
+  | 'include_machine_events'
+  | 'include_engagement'
+  | 'concurrency'
+  | 'header_names_json'
+  | 'headers_sealed'
+>;
 
 function settingColumns(keyring: Keyring, id: string, settings: EndpointSettings): SettingColumns {
   return {
@@ -303,11 +334,26 @@ async function writeRow(tx: Connection, row: WebhookRow): Promise<void> {
        include_engagement = ?, concurrency = ?, header_names_json = ?, headers_sealed = ?, secrets_sealed = ?, status = ?,
        disabled_reason = ?, failures = ?, failing_since = ?, warned_at = ?, updated_at = ? WHERE id = ?`,
     [
-      row.url, row.description, row.events_json, row.streams_json, row.domains_json, row.include_machine_events,
-      row.include_engagement, row.concurrency, row.header_names_json, row.headers_sealed, row.secrets_sealed, row.status,
-      row.disabled_reason, row.failures, row.failing_since, row.warned_at, row.updated_at, row.id,
+      row.url,
+      row.description,
+      row.events_json,
+      row.streams_json,
+      row.domains_json,
+      row.include_machine_events,
+      row.include_engagement,
+      row.concurrency,
+      row.header_names_json,
+      row.headers_sealed,
+      row.secrets_sealed,
+      row.status,
+      row.disabled_reason,
+      row.failures,
+      row.failing_since,
+      row.warned_at,
+      row.updated_at,
+      row.id,
     ],
-  ); // prettier-ignore
+  );
 }
 
 async function lookUp(tx: Connection, { accountId, id }: EndpointRef): Promise<WebhookRow> {

@@ -139,7 +139,10 @@ export function createFanOut(deps: FanOutDeps): FanOut {
     if (working.has(feed.id)) return;
     const done = lookAll(feed)
       .catch((err: unknown) => {
-        log.error({ event: 'webhook_reading_failed', webhook_id: feed.id, err }, 'the event log could not be read for webhooks'); // prettier-ignore
+        log.error(
+          { event: 'webhook_reading_failed', webhook_id: feed.id, err },
+          'the event log could not be read for webhooks',
+        );
         restart(feed);
       })
       .finally(() => {
@@ -168,9 +171,16 @@ export function createFanOut(deps: FanOutDeps): FanOut {
       const rows = await nextCalls(db.fast, feed.id, limit);
       const now = clock.now();
       // What is due later than any wait lasts was noted by a clock that has been set back.
-      const isDue = ({ due_at: at }: WebhookCallRow): boolean => at !== null && (at <= now || at > now + LONGEST_WAIT_MS); // prettier-ignore
+      const isDue = ({ due_at: at }: WebhookCallRow): boolean =>
+        at !== null && (at <= now || at > now + LONGEST_WAIT_MS);
       const due = rows.filter((row) => isDue(row) && feed.isFree(row.sequence));
-      const events = due.length === 0 ? [] : await eventsNumbered(db.fast, due.map(({ sequence }) => sequence)); // prettier-ignore
+      const events =
+        due.length === 0
+          ? []
+          : await eventsNumbered(
+              db.fast,
+              due.map(({ sequence }) => sequence),
+            );
       if (feed.generation !== generation) continue;
       // One that was asked for again while its first call is on the wire: that has to end first.
       const isHeldUp = rows.some((row) => isDue(row) && feed.holdsFresh(row.sequence));
@@ -247,7 +257,10 @@ export function createFanOut(deps: FanOutDeps): FanOut {
       const to = feed.settledUpTo(new Set());
       return to - feed.durable >= least ? [{ feed, to }] : [];
     });
-    await moveCursors(db.commit, moved.map(({ feed, to }) => [feed.id, to])); // prettier-ignore
+    await moveCursors(
+      db.commit,
+      moved.map(({ feed, to }) => [feed.id, to]),
+    );
     for (const { feed, to } of moved) feed.durable = Math.max(feed.durable, to);
   }
 
@@ -285,7 +298,10 @@ export function createFanOut(deps: FanOutDeps): FanOut {
     try {
       return openEndpoint(keyring, row);
     } catch (err) {
-      log.error({ event: 'webhook_unreadable', webhook_id: row.id, err }, 'the secrets of a webhook endpoint cannot be opened; it is not called'); // prettier-ignore
+      log.error(
+        { event: 'webhook_unreadable', webhook_id: row.id, err },
+        'the secrets of a webhook endpoint cannot be opened; it is not called',
+      );
       return null;
     }
   }

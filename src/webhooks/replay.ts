@@ -50,10 +50,20 @@ export async function createReplay(
     const [newest] = await tx.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
     const last = newest?.last ?? 0;
     const row: WebhookReplayRow = {
-      id: newId('whr', now), webhook_id: webhookId, account_id: accountId, since, until, which, types_json: JSON.stringify(types),
-      status: 'running', position: ((await firstFrom(tx, since - LEEWAY_MS)) ?? last + 1) - 1,
-      end_position: (await firstFrom(tx, until + LEEWAY_MS)) ?? last, queued: 0, created_at: now, finished_at: null,
-    }; // prettier-ignore
+      id: newId('whr', now),
+      webhook_id: webhookId,
+      account_id: accountId,
+      since,
+      until,
+      which,
+      types_json: JSON.stringify(types),
+      status: 'running',
+      position: ((await firstFrom(tx, since - LEEWAY_MS)) ?? last + 1) - 1,
+      end_position: (await firstFrom(tx, until + LEEWAY_MS)) ?? last,
+      queued: 0,
+      created_at: now,
+      finished_at: null,
+    };
     await insertRows(tx, [{ webhook_replays: [row] }, together(row)]);
     return row;
   });

@@ -7,8 +7,16 @@ const DAY = 24 * H;
 
 /** Waits after the first, the second, ... attempt: ten attempts within about 75.6 hours. */
 export const RETRY_WAITS_MS: readonly number[] = [
-  5 * S, 5 * MIN, 30 * MIN, 2 * H, 5 * H, 10 * H, 14 * H, 20 * H, 24 * H,
-]; // prettier-ignore
+  5 * S,
+  5 * MIN,
+  30 * MIN,
+  2 * H,
+  5 * H,
+  10 * H,
+  14 * H,
+  20 * H,
+  24 * H,
+];
 const JITTER = 0.1;
 const LONGEST_RETRY_AFTER_MS = 24 * H;
 /** No call is ever due later than this from now, but where the clock was set back since. */

@@ -19,11 +19,27 @@ describe('audit lines', () => {
     const answer = await h.send('GET', '/v1/messages/msg_1', { headers: { 'user-agent': 'tester/1' } });
     const [row] = h.audits;
     assert.match(row?.id ?? '', /^aud_/);
-    assert.deepEqual({ ...row, id: '' }, {
-      id: '', at: h.clock.now(), account_id: 'acc_one', key_id: 'key_one', actor: 'key:App', ip: '127.0.0.1', method: 'GET',
-      endpoint: '/v1/messages/{id}', status: 200, result: 'ok', error_code: null, request_id: answer.headers['x-request-id'],
-      ms: 0, idempotency_replayed: 0, user_agent: 'tester/1', waited: false,
-    }); // prettier-ignore
+    assert.deepEqual(
+      { ...row, id: '' },
+      {
+        id: '',
+        at: h.clock.now(),
+        account_id: 'acc_one',
+        key_id: 'key_one',
+        actor: 'key:App',
+        ip: '127.0.0.1',
+        method: 'GET',
+        endpoint: '/v1/messages/{id}',
+        status: 200,
+        result: 'ok',
+        error_code: null,
+        request_id: answer.headers['x-request-id'],
+        ms: 0,
+        idempotency_replayed: 0,
+        user_agent: 'tester/1',
+        waited: false,
+      },
+    );
   });
 
   type Row = [
@@ -35,17 +51,35 @@ describe('audit lines', () => {
   ];
   const rows: Row[] = [
     ['GET', '/v1/messages', {}, [200, 'ok', null, false, 'key_one'], 'a read is batched'],
-    ['POST', '/v1/messages', { body: { to: 'a' } }, [202, 'ok', null, true, 'key_one'], 'a write is committed before the answer'],
+    [
+      'POST',
+      '/v1/messages',
+      { body: { to: 'a' } },
+      [202, 'ok', null, true, 'key_one'],
+      'a write is committed before the answer',
+    ],
     ['POST', '/v1/fails', {}, [500, 'failed', 'internal_error', true, 'key_one'], 'a fault'],
-    ['POST', '/v1/full', {}, [503, 'failed', 'service_unavailable', false, 'key_one'], 'a want of room: the answer does not wait for what there is too little of'],
-    ['GET', '/v1/nothing', {}, [404, 'refused', 'not_found', true, 'key_one'], 'a path that is not there, with the key'],
+    [
+      'POST',
+      '/v1/full',
+      {},
+      [503, 'failed', 'service_unavailable', false, 'key_one'],
+      'a want of room: the answer does not wait for what there is too little of',
+    ],
+    [
+      'GET',
+      '/v1/nothing',
+      {},
+      [404, 'refused', 'not_found', true, 'key_one'],
+      'a path that is not there, with the key',
+    ],
     ['PUT', '/v1/messages', {}, [405, 'refused', 'method_not_allowed', true, 'key_one'], 'a method that is not there'],
     ['GET', '/v1/messages', { key: 'nonsense' }, [401, 'refused', 'invalid_api_key', true, null], 'an unknown key'],
     ['GET', '/v1/messages', { key: 'revoked' }, [401, 'refused', 'key_revoked', true, 'key_one'], 'a revoked key'],
     ['DELETE', '/v1/settings', {}, [403, 'refused', 'insufficient_scope', true, 'key_one'], 'a scope that is missing'],
     ['GET', '/v1/messages', { key: null }, null, 'no key, no use of a key'],
     ['GET', '/healthz', { key: null }, null, 'health checks'],
-  ]; // prettier-ignore
+  ];
   for (const [method, path, options, line, why] of rows) {
     it(`${line === null ? 'are not written for' : 'are written for'} ${why}`, async () => {
       await h.send(method, path, options);
@@ -56,12 +90,18 @@ describe('audit lines', () => {
 
   it('are written for each refused request of a known key', async () => {
     for (let n = 0; n < 5; n++) await h.send('GET', '/v1/messages', { key: 'tiny' });
-    assert.deepEqual(h.audits.map((row) => row.status), [200, 200, 200, 429, 429]); // prettier-ignore
+    assert.deepEqual(
+      h.audits.map((row) => row.status),
+      [200, 200, 200, 429, 429],
+    );
   });
 
   it('are not written without end for keys nobody knows', async () => {
     for (let n = 0; n < 5; n++) await h.send('GET', '/v1/messages', { key: 'nonsense' });
-    assert.deepEqual(h.audits.map((row) => row.status), [401, 401]); // prettier-ignore
+    assert.deepEqual(
+      h.audits.map((row) => row.status),
+      [401, 401],
+    );
   });
 
   it('are in the log where they cannot be written, and the answer stands', async () => {
@@ -75,6 +115,9 @@ describe('audit lines', () => {
 
   it('cut what a client can make long', async () => {
     await h.send('GET', `/v1/${'x'.repeat(5000)}`, { headers: { 'user-agent': 'y'.repeat(5000) } });
-    assert.deepEqual(h.audits.map((row) => [row.endpoint.length, row.user_agent?.length]), [[200, 512]]); // prettier-ignore
+    assert.deepEqual(
+      h.audits.map((row) => [row.endpoint.length, row.user_agent?.length]),
+      [[200, 512]],
+    );
   });
 });

@@ -9,9 +9,19 @@ import type { Harness } from './harness.ts';
 function assertRaw(text: string, code: ProblemCode, why: string): void {
   const [head = '', body = ''] = text.split('\r\n\r\n');
   assert.match(head, new RegExp(`^HTTP/1\\.1 ${catalogue[code].status} `), `${why}: ${text.slice(0, 60)}`);
-  for (const name of ['X-Request-Id', 'X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset', 'RateLimit', 'Cache-Control', 'X-Content-Type-Options', 'Date', 'Content-Length']) {
+  for (const name of [
+    'X-Request-Id',
+    'X-RateLimit-Limit',
+    'X-RateLimit-Remaining',
+    'X-RateLimit-Reset',
+    'RateLimit',
+    'Cache-Control',
+    'X-Content-Type-Options',
+    'Date',
+    'Content-Length',
+  ]) {
     assert.match(head, new RegExp(`\\r\\n${name}: .`), `${why}: no ${name}`);
-  } // prettier-ignore
+  }
   assert.match(head, /\r\nContent-Type: application\/json; charset=utf-8(\r\n|$)/, why);
   const { error } = JSON.parse(body) as { error: Record<string, unknown> };
   assert.deepEqual(Object.keys(error), ['code', 'message', 'field', 'request_id'], why);
@@ -33,21 +43,41 @@ describe('API below the router', () => {
     ['GET /v1/messages HTTP/1.1\r\nHost : x\r\n\r\n', 'invalid_request', 'space before the colon'],
     ['GET /v1/messages HTTP/1.1\r\nHost: x\r\nX: a\u0000b\r\n\r\n', 'invalid_request', 'NUL in a header'],
     ['GET /v1/mess ages HTTP/1.1\r\nHost: x\r\n\r\n', 'invalid_request', 'space in the path'],
-    [`GET /v1/messages HTTP/1.1\r\nHost: x\r\nX: ${'a'.repeat(20_000)}\r\n\r\n`, 'invalid_request', 'headers over 16 KiB'],
+    [
+      `GET /v1/messages HTTP/1.1\r\nHost: x\r\nX: ${'a'.repeat(20_000)}\r\n\r\n`,
+      'invalid_request',
+      'headers over 16 KiB',
+    ],
     [`GET /${'a'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n\r\n`, 'invalid_request', 'path over 16 KiB'],
-    ['POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n', 'invalid_request', 'two lengths: request smuggling'],
+    [
+      'POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n',
+      'invalid_request',
+      'two lengths: request smuggling',
+    ],
     ['POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n', 'invalid_request', 'length is no number'],
     ['CONNECT example.net:443 HTTP/1.1\r\nHost: x\r\n\r\n', 'invalid_request', 'no proxy'],
     ['PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 'invalid_request', 'HTTP/2 preface'],
-    ['\u0016\u0003\u0001\u0002\u0000\u0001\u0000\u0001\u00fc\u0003\u0003', 'invalid_request', 'a TLS hello on the plain port'],
+    [
+      '\u0016\u0003\u0001\u0002\u0000\u0001\u0000\u0001\u00fc\u0003\u0003',
+      'invalid_request',
+      'a TLS hello on the plain port',
+    ],
     ['GET /v1/messages HTTP/1.1\r\nConnection: close\r\n\r\n', 'invalid_request', 'no Host'],
     ['GET /v1/messages HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n', 'invalid_request', 'two Hosts'],
     ['GET /v1/%c3%28 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n', 'invalid_request', 'undecodable path'],
-    ['GET /v1/messages HTTP/1.1\r\nHost: a\r\nExpect: x\r\nConnection: close\r\n\r\n', 'expectation_failed', 'expectation'],
+    [
+      'GET /v1/messages HTTP/1.1\r\nHost: a\r\nExpect: x\r\nConnection: close\r\n\r\n',
+      'expectation_failed',
+      'expectation',
+    ],
     ['GET http://[ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n', 'invalid_request', 'a target that is no URL'],
     ['GET /v1/nothing HTTP/1.0\r\n\r\n', 'not_found', 'HTTP/1.0 needs no Host'],
-    [`POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`, 'invalid_request', 'damaged chunk in a body that is being read'],
-  ]; // prettier-ignore
+    [
+      `POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n`,
+      'invalid_request',
+      'damaged chunk in a body that is being read',
+    ],
+  ];
   for (const [text, code, why] of rows) {
     it(`answers ${code}: ${why}`, async () => {
       assertRaw(await h.raw(text), code, why);
@@ -73,7 +103,10 @@ describe('API below the router', () => {
     const one = (limit: number, more: string): string =>
       `GET /v1/messages?limit=${limit} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\n${more}\r\n`;
     const text = await h.raw(one(1, '') + one(2, 'Connection: close\r\n'));
-    assert.deepEqual([...text.matchAll(/"limit":"(\d)"/g)].map(([, limit]) => limit), ['1', '2']); // prettier-ignore
+    assert.deepEqual(
+      [...text.matchAll(/"limit":"(\d)"/g)].map(([, limit]) => limit),
+      ['1', '2'],
+    );
   });
 
   it('answers a client that never stops sending garbage', async () => {

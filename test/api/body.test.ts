@@ -52,7 +52,14 @@ describe('request bodies', () => {
 
   it('of unknown length are refused when they pass 50 MiB', async () => {
     const answer = await new Promise<number | undefined>((resolve, reject) => {
-      const request = http.request({ port: h.port, host: '127.0.0.1', method: 'POST', path: '/v1/messages', agent: false, headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json', 'transfer-encoding': 'chunked' } }); // prettier-ignore
+      const request = http.request({
+        port: h.port,
+        host: '127.0.0.1',
+        method: 'POST',
+        path: '/v1/messages',
+        agent: false,
+        headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json', 'transfer-encoding': 'chunked' },
+      });
       request.on('response', (response) => {
         response.resume().on('end', () => {
           resolve(response.statusCode);
@@ -82,10 +89,24 @@ describe('request bodies', () => {
     ] as const) {
       const body = Buffer.from(JSON.stringify({ ...good, subject: 'x'.repeat(size) }));
       await new Promise<void>((resolve, reject) => {
-        const request = http.request({ agent, port: h.port, host: '127.0.0.1', method: 'POST', path: '/v1/messages', headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'content-length': body.length } }, (response) => {
-          statuses.push(response.statusCode);
-          response.resume().on('end', resolve);
-        }); // prettier-ignore
+        const request = http.request(
+          {
+            agent,
+            port: h.port,
+            host: '127.0.0.1',
+            method: 'POST',
+            path: '/v1/messages',
+            headers: {
+              authorization: `Bearer ${key}`,
+              'content-type': 'application/json',
+              'content-length': body.length,
+            },
+          },
+          (response) => {
+            statuses.push(response.statusCode);
+            response.resume().on('end', resolve);
+          },
+        );
         request.on('socket', (socket) => {
           if (socket.connecting) socket.once('connect', () => ports.add(socket.localPort));
           else ports.add(socket.localPort);
@@ -101,7 +122,10 @@ describe('request bodies', () => {
   it('over 256 KiB are read in a thread, with the same rules', async () => {
     const subject = 'ä'.repeat(300_000);
     const answer = await h.send('POST', '/v1/messages', { body: { ...good, subject } });
-    assert.deepEqual([answer.status, answer.json], [202, { to: good.to, bytes: Buffer.byteLength(JSON.stringify({ ...good, subject })) }]); // prettier-ignore
+    assert.deepEqual(
+      [answer.status, answer.json],
+      [202, { to: good.to, bytes: Buffer.byteLength(JSON.stringify({ ...good, subject })) }],
+    );
     const broken = await h.send('POST', '/v1/messages', { body: `{"to":"${subject}` });
     assert.equal(broken.error.code, 'invalid_json');
     const twice = await h.send('POST', '/v1/messages', { body: `{"to":"a","subject":"${subject}","to":"b"}` });
@@ -117,7 +141,10 @@ describe('request bodies', () => {
       assert.equal(answer.status, 202, encoding);
     }
     const large = gzipSync(JSON.stringify({ ...good, subject: 'x'.repeat(MIB) }));
-    assert.equal((await h.send('POST', '/v1/messages', { body: large, headers: { 'content-encoding': 'gzip' } })).status, 202); // prettier-ignore
+    assert.equal(
+      (await h.send('POST', '/v1/messages', { body: large, headers: { 'content-encoding': 'gzip' } })).status,
+      202,
+    );
   });
 
   it('that are damaged gzip are invalid', async () => {
@@ -139,7 +166,11 @@ describe('request bodies', () => {
 
   it('whose end never comes are no request', async () => {
     const socket = net.connect(h.port, '127.0.0.1');
-    await new Promise<void>((resolve) => socket.write(`${head('Content-Length: 100000\r\n')}{`, () => { resolve(); })); // prettier-ignore
+    await new Promise<void>((resolve) =>
+      socket.write(`${head('Content-Length: 100000\r\n')}{`, () => {
+        resolve();
+      }),
+    );
     const audited = h.audits.length;
     socket.destroy();
     while (h.audits.length === audited) await new Promise((resolve) => setImmediate(resolve));
@@ -153,7 +184,12 @@ describe('request bodies: pace and room', () => {
     let text = '';
     const socket = net.connect(h.port, '127.0.0.1');
     socket.on('data', (piece) => (text += piece.toString()));
-    const write = (bytes: string): Promise<void> => new Promise((resolve) => socket.write(bytes, () => { resolve(); })); // prettier-ignore
+    const write = (bytes: string): Promise<void> =>
+      new Promise((resolve) =>
+        socket.write(bytes, () => {
+          resolve();
+        }),
+      );
     await write(
       `POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{`,
     );
@@ -173,9 +209,15 @@ describe('request bodies: pace and room', () => {
     assert.equal((await h.send('POST', '/v1/messages', { body: bomb, headers })).error.code, 'payload_too_large');
     assert.ok(process.memoryUsage().rss - before < 50 * MIB, 'the bomb was unpacked');
     const empty = gzipSync('');
-    const nothing = await h.send('POST', '/v1/messages', { body: Buffer.concat(new Array<Buffer>(20_000).fill(empty)), headers }); // prettier-ignore
+    const nothing = await h.send('POST', '/v1/messages', {
+      body: Buffer.concat(new Array<Buffer>(20_000).fill(empty)),
+      headers,
+    });
     assert.equal(nothing.error.code, 'invalid_json', 'many empty members');
-    const endless = await h.send('POST', '/v1/messages', { body: Buffer.concat(new Array<Buffer>(60_000).fill(empty)), headers }); // prettier-ignore
+    const endless = await h.send('POST', '/v1/messages', {
+      body: Buffer.concat(new Array<Buffer>(60_000).fill(empty)),
+      headers,
+    });
     assert.equal(endless.error.code, 'payload_too_large', 'nothing unpacked, but more than the limit sent');
     await h.stop();
   });

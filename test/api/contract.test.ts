@@ -3,7 +3,13 @@ import assert from 'node:assert/strict';
 import { contractOf, type SeenAnswer } from '../support/contract.ts';
 import { breachesOf } from '../support/json-schema.ts';
 
-const common = { 'x-request-id': 'req_1', 'x-ratelimit-limit': '600', 'x-ratelimit-remaining': '1', 'x-ratelimit-reset': '9', 'x-content-type-options': 'nosniff' }; // prettier-ignore
+const common = {
+  'x-request-id': 'req_1',
+  'x-ratelimit-limit': '600',
+  'x-ratelimit-remaining': '1',
+  'x-ratelimit-reset': '9',
+  'x-content-type-options': 'nosniff',
+};
 const json = { ...common, 'content-type': 'application/json; charset=utf-8' };
 
 function answer(status: number, headers: Record<string, string>, body: unknown): SeenAnswer {
@@ -40,7 +46,11 @@ describe('the check of answers against the document', () => {
       },
       schemas: {
         Thing: { type: 'object', required: ['size'], properties: { size: { type: 'integer' } } },
-        ErrorEnvelope: { type: 'object', required: ['error'], properties: { error: { type: 'object', required: ['code'], properties: { code: { type: 'string' } } } } }, // prettier-ignore
+        ErrorEnvelope: {
+          type: 'object',
+          required: ['error'],
+          properties: { error: { type: 'object', required: ['code'], properties: { code: { type: 'string' } } } },
+        },
       },
     },
   });
@@ -50,7 +60,12 @@ describe('the check of answers against the document', () => {
     ['what was promised', 'GET', '/v1/things/1?x=y', answer(200, thing, { size: 1 })],
     ['a member more', 'GET', '/v1/things/1', answer(200, thing, { size: 1, colour: 'red' })],
     ['a declared error', 'GET', '/v1/things/1', answer(404, json, error())],
-    ['a replayed error with its first id', 'GET', '/v1/things/1', answer(404, { ...json, 'idempotency-replayed': 'true' }, error({}, 'req_0'))], // prettier-ignore
+    [
+      'a replayed error with its first id',
+      'GET',
+      '/v1/things/1',
+      answer(404, { ...json, 'idempotency-replayed': 'true' }, error({}, 'req_0')),
+    ],
     ['no body where none is declared', 'DELETE', '/v1/things/1', answer(204, common, undefined)],
     ['words before parameters', 'GET', '/v1/things/last', answer(204, common, undefined)],
     ['HEAD, which has no body', 'HEAD', '/v1/things/1', answer(200, thing, undefined)],
@@ -68,13 +83,49 @@ describe('the check of answers against the document', () => {
     ['an undeclared status', 'GET', '/v1/things/1', answer(409, json, error()), 'the status is not declared'],
     ['a missing member', 'GET', '/v1/things/1', answer(200, thing, {}), '$.size: is missing'],
     ['a wrong type', 'GET', '/v1/things/1', answer(200, thing, { size: '1' }), '$.size: "1" is not ["integer"]'],
-    ['a missing header of its own', 'GET', '/v1/things/1', answer(200, json, { size: 1 }), 'the header ETag is missing'], // prettier-ignore
-    ['a missing common header', 'DELETE', '/v1/things/1', answer(204, { ...common, 'x-ratelimit-reset': undefined as unknown as string }, undefined), 'the header x-ratelimit-reset is missing'], // prettier-ignore
+    [
+      'a missing header of its own',
+      'GET',
+      '/v1/things/1',
+      answer(200, json, { size: 1 }),
+      'the header ETag is missing',
+    ],
+    [
+      'a missing common header',
+      'DELETE',
+      '/v1/things/1',
+      answer(204, { ...common, 'x-ratelimit-reset': undefined as unknown as string }, undefined),
+      'the header x-ratelimit-reset is missing',
+    ],
     ['a body too many', 'DELETE', '/v1/things/1', answer(204, json, {}), 'there is a body, and none is declared'],
-    ['another type', 'GET', '/v1/things/1', answer(200, { ...thing, 'content-type': 'text/html' }, {}), 'the type text/html is not declared'], // prettier-ignore
-    ['a fifth member in the error', 'GET', '/v1/things/1', answer(404, json, error({ hint: 'x' })), 'the error has the members code,field,hint,message,request_id'], // prettier-ignore
-    ['a second member beside the error', 'GET', '/v1/x', answer(404, json, { ...error(), ok: false }), 'the envelope has another member'], // prettier-ignore
-    ['an error of another request', 'GET', '/v1/things/1', answer(404, json, error({}, 'req_2')), 'request_id is not X-Request-Id'], // prettier-ignore
+    [
+      'another type',
+      'GET',
+      '/v1/things/1',
+      answer(200, { ...thing, 'content-type': 'text/html' }, {}),
+      'the type text/html is not declared',
+    ],
+    [
+      'a fifth member in the error',
+      'GET',
+      '/v1/things/1',
+      answer(404, json, error({ hint: 'x' })),
+      'the error has the members code,field,hint,message,request_id',
+    ],
+    [
+      'a second member beside the error',
+      'GET',
+      '/v1/x',
+      answer(404, json, { ...error(), ok: false }),
+      'the envelope has another member',
+    ],
+    [
+      'an error of another request',
+      'GET',
+      '/v1/things/1',
+      answer(404, json, error({}, 'req_2')),
+      'request_id is not X-Request-Id',
+    ],
     ['a 5xx without Retry-After', 'GET', '/v1/x', answer(503, json, error()), 'the header Retry-After is missing'],
     ['a 401 without a challenge', 'GET', '/v1/x', answer(401, json, error()), 'no WWW-Authenticate'],
     ['success where no operation is', 'GET', '/v1/x', answer(200, json, {}), 'is answered where no operation is'],
@@ -99,9 +150,22 @@ describe('the JSON Schema checker', () => {
     [{ type: 'string', format: 'date-time' }, ['2026-01-31T09:30:02.481Z'], ['yesterday']],
     [{ enum: ['a', 'b'] }, ['a'], ['c']],
     [{ const: 'list' }, ['list'], ['lists']],
-    [{ type: 'array', items: { type: 'string' }, minItems: 1, maxItems: 2, uniqueItems: true }, [['a', 'b']], [[], ['a', 'a'], [1], ['a', 'b', 'c']]],
+    [
+      { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: 2, uniqueItems: true },
+      [['a', 'b']],
+      [[], ['a', 'a'], [1], ['a', 'b', 'c']],
+    ],
     [{ type: 'object', additionalProperties: false, properties: { a: {} } }, [{ a: 1 }, {}], [{ b: 1 }, []]],
-    [{ type: 'object', additionalProperties: { type: 'string' }, propertyNames: { pattern: '^[a-z]$' }, maxProperties: 1 }, [{ a: 'x' }], [{ a: 1 }, { ab: 'x' }, { a: 'x', b: 'x' }]],
+    [
+      {
+        type: 'object',
+        additionalProperties: { type: 'string' },
+        propertyNames: { pattern: '^[a-z]$' },
+        maxProperties: 1,
+      },
+      [{ a: 'x' }],
+      [{ a: 1 }, { ab: 'x' }, { a: 'x', b: 'x' }],
+    ],
     [{ anyOf: [{ type: 'string' }, { type: 'null' }] }, ['a', null], [1]],
     [{ oneOf: [{ type: 'string' }, { minLength: 1 }] }, [1], ['a']],
     [{ $ref: '#/x' }, ['ab'], ['abc', 1]],
@@ -110,7 +174,7 @@ describe('the JSON Schema checker', () => {
       for (const value of good) assert.deepEqual(breachesOf({ ...schema }, value, follow as never), []);
       for (const value of bad) assert.notDeepEqual(breachesOf({ ...schema }, value, follow as never), []);
     });
-  } // prettier-ignore
+  }
 
   it('refuses a keyword that it does not know', () => {
     assert.throws(() => breachesOf({ multipleOf: 2 }, 4, follow as never), /does not know multipleOf/);

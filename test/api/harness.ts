@@ -121,7 +121,13 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
   const { port } = api.server.address() as AddressInfo;
   const contract = contractFor(options.routes ?? someRoutes);
   return {
-    api, port, clock, audits, uses, rows, logged,
+    api,
+    port,
+    clock,
+    audits,
+    uses,
+    rows,
+    logged,
     async send(method, path, sendOptions) {
       const received = await send(port, method, path, sendOptions);
       const header = (name: string): string | null => received.headers[name]?.toString() ?? null;
@@ -131,7 +137,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
     },
     raw: (...pieces) => raw(port, pieces),
     stop: () => api.close(),
-  }; // prettier-ignore
+  };
 }
 
 function plainText({ bytes, headers }: Received): string {

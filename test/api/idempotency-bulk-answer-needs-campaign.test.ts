@@ -3,9 +3,18 @@ import { checkRepeat } from '../../src/api/idempotency.ts';
 import type { Caller } from '../../src/keys/caller.ts';
 
 const caller = (scopes: readonly string[]): Caller => ({
-  accountId: 'acc', keyId: 'key', keyName: 'a key', mode: 'live', scopes, domains: [], allowedIps: [], plan: 'unlimited',
-  paused: false, expiresAt: null, revokedAt: null,
-}); // prettier-ignore
+  accountId: 'acc',
+  keyId: 'key',
+  keyName: 'a key',
+  mode: 'live',
+  scopes,
+  domains: [],
+  allowedIps: [],
+  plan: 'unlimited',
+  paused: false,
+  expiresAt: null,
+  revokedAt: null,
+});
 
 describe('the answer of a bulk send, asked for with the body of a single mail under the same Idempotency-Key', () => {
   const answer = { isSecret: false, isBulk: true };

@@ -17,13 +17,24 @@ function endpoint(work: (call: AnyCall, run: number) => Reply | Promise<Reply>, 
   const state = { runs: 0 };
   const declared = route(
     {
-      method: 'POST', path: '/v1/things', operationId: 'createThing', summary: 'Any', description: 'Any.', tag: 'any', scope: ['template'],
-      body: z.undefined(), bodyByHandler: true,
-      responses: { 201: { description: 'Any.', schema: z.unknown() }, 202: { description: 'Any.', schema: z.unknown() }, 429: { description: 'Any.', schema: z.unknown() } },
+      method: 'POST',
+      path: '/v1/things',
+      operationId: 'createThing',
+      summary: 'Any',
+      description: 'Any.',
+      tag: 'any',
+      scope: ['template'],
+      body: z.undefined(),
+      bodyByHandler: true,
+      responses: {
+        201: { description: 'Any.', schema: z.unknown() },
+        202: { description: 'Any.', schema: z.unknown() },
+        429: { description: 'Any.', schema: z.unknown() },
+      },
       ...(more.secretResponse === undefined ? {} : { secretResponse: more.secretResponse }),
     },
     (call) => work(call, ++state.runs),
-  ); // prettier-ignore
+  );
   return { route: declared, state };
 }
 
@@ -39,7 +50,11 @@ describe('Idempotency-Key', () => {
   });
 
   it('gives the first answer again, byte for byte, and does nothing a second time', async () => {
-    const { route: one, state } = endpoint((_, run) => ({ status: 201, body: { run }, headers: { Location: `/v1/things/${run}` } })); // prettier-ignore
+    const { route: one, state } = endpoint((_, run) => ({
+      status: 201,
+      body: { run },
+      headers: { Location: `/v1/things/${run}` },
+    }));
     const { send, rows, clock } = await start(one);
     const first = await send('POST', '/v1/things', { body: { a: 1 }, headers: KEY_HEADER });
     clock.advance(KEEP_MS - 1);
@@ -72,7 +87,14 @@ describe('Idempotency-Key', () => {
     assert.equal(same.headers['idempotency-mismatch'], undefined);
     const other = await send('POST', '/v1/things', { body: '{"a":1,"b":[3]}', headers: KEY_HEADER });
     assert.deepEqual([other.status, other.text, other.headers['idempotency-mismatch']], [201, '{"run":1}', 'true']);
-    assert.deepEqual(audits.map(({ result, idempotency_replayed }) => [result, idempotency_replayed]), [['ok', 0], ['ok', 1], ['idempotency_mismatch', 1]]); // prettier-ignore
+    assert.deepEqual(
+      audits.map(({ result, idempotency_replayed }) => [result, idempotency_replayed]),
+      [
+        ['ok', 0],
+        ['ok', 1],
+        ['idempotency_mismatch', 1],
+      ],
+    );
   });
 
   it('answers 409 to another body where the operator says so', async () => {
@@ -82,7 +104,10 @@ describe('Idempotency-Key', () => {
     const { send } = await start(one, { deps: { idempotency: { store, onMismatch: 'error' } } });
     await send('POST', '/v1/things', { body: { a: 1 }, headers: KEY_HEADER });
     const other = await send('POST', '/v1/things', { body: { a: 2 }, headers: KEY_HEADER });
-    assert.deepEqual([other.status, other.error.code, other.error.field], [409, 'idempotency_key_reused', 'Idempotency-Key']); // prettier-ignore
+    assert.deepEqual(
+      [other.status, other.error.code, other.error.field],
+      [409, 'idempotency_key_reused', 'Idempotency-Key'],
+    );
     assert.equal((await send('POST', '/v1/things', { body: { a: 1 }, headers: KEY_HEADER })).text, '{"run":1}');
   });
 
@@ -188,7 +213,10 @@ describe('Idempotency-Key', () => {
     const [row] = taken;
     assert.ok(row);
     assert.equal(rows.size, 0, 'it was the handler that had to store it');
-    assert.deepEqual([row.status, row.body, row.created_at, row.expires_at], [202, first.text, clock.now(), clock.now() + KEEP_MS]); // prettier-ignore
+    assert.deepEqual(
+      [row.status, row.body, row.created_at, row.expires_at],
+      [202, first.text, clock.now(), clock.now() + KEEP_MS],
+    );
     assert.match(row.key, /^[0-9a-f]{64}$/);
     rows.set(row.key, row);
     const again = await send('POST', '/v1/things', { body: { a: 1 }, headers: KEY_HEADER });
@@ -209,7 +237,11 @@ describe('Idempotency-Key', () => {
     assert.equal((await send('POST', '/v1/things', { body: {}, headers: KEY_HEADER })).status, 500);
     assert.equal((await send('POST', '/v1/things', { body: {}, headers: KEY_HEADER })).status, 202);
     assert.equal(state.runs, 2);
-    assert.deepEqual(audits.map((row) => row.status), [500], 'the second line was written by the handler'); // prettier-ignore
+    assert.deepEqual(
+      audits.map((row) => row.status),
+      [500],
+      'the second line was written by the handler',
+    );
   });
 
   it('seals answers that hold a secret under the caller’s own key', async () => {
@@ -219,7 +251,9 @@ describe('Idempotency-Key', () => {
     const { send, rows } = await start(one);
     const first = await send('POST', '/v1/things', { body: {}, headers: KEY_HEADER });
     const [row] = rows.values();
-    assert.ok(row && !JSON.stringify(row).includes('topsecret') && !JSON.stringify(row).includes(KEY_HEADER['idempotency-key'])); // prettier-ignore
+    assert.ok(
+      row && !JSON.stringify(row).includes('topsecret') && !JSON.stringify(row).includes(KEY_HEADER['idempotency-key']),
+    );
     const again = await send('POST', '/v1/things', { body: {}, headers: KEY_HEADER });
     assert.equal(again.text, first.text);
   });
@@ -235,7 +269,10 @@ describe('Idempotency-Key', () => {
   it('answers 500 and releases the key when the look-up fails', async () => {
     const { route: one } = endpoint((_, run) => ({ status: 201, body: { run } }));
     let isBroken = true;
-    const store = { find: () => (isBroken ? Promise.reject(new Error('no database')) : Promise.resolve(null)), insert: () => Promise.resolve() }; // prettier-ignore
+    const store = {
+      find: () => (isBroken ? Promise.reject(new Error('no database')) : Promise.resolve(null)),
+      insert: () => Promise.resolve(),
+    };
     const { send } = await start(one, { deps: { idempotency: { store, onMismatch: 'replay' } } });
     assert.equal((await send('POST', '/v1/things', { body: {}, headers: KEY_HEADER })).status, 500);
     isBroken = false;
@@ -273,7 +310,13 @@ describe('idempotencyKey', () => {
 
   it('makes another record key for each part that differs', () => {
     const parts = ['acc', 'live', 'POST', '/v1/messages', 'k'] as const;
-    const keys = [recordKey(...parts), recordKey('acc2', 'live', 'POST', '/v1/messages', 'k'), recordKey('acc', 'test', 'POST', '/v1/messages', 'k'), recordKey('acc', 'live', 'POST', '/v1/keys', 'k'), recordKey('acc', 'live', 'POST', '/v1/messages', 'k2')]; // prettier-ignore
+    const keys = [
+      recordKey(...parts),
+      recordKey('acc2', 'live', 'POST', '/v1/messages', 'k'),
+      recordKey('acc', 'test', 'POST', '/v1/messages', 'k'),
+      recordKey('acc', 'live', 'POST', '/v1/keys', 'k'),
+      recordKey('acc', 'live', 'POST', '/v1/messages', 'k2'),
+    ];
     assert.equal(new Set(keys).size, 5);
   });
 });

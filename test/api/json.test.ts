@@ -85,7 +85,7 @@ describe('readJson', () => {
     fc.assert(
       fc.property(objects, fc.string(), (value, padding) => {
         const [name, first] = Object.entries(value)[0] ?? ['', null];
-        const text = `{${JSON.stringify(padding)}:[${JSON.stringify(value)}],"x${padding.length}":{${JSON.stringify(name)}:1,"${'"y":{},'.slice(1)}${JSON.stringify(name)}:${JSON.stringify(first)}}}`; // prettier-ignore
+        const text = `{${JSON.stringify(padding)}:[${JSON.stringify(value)}],"x${padding.length}":{${JSON.stringify(name)}:1,"${'"y":{},'.slice(1)}${JSON.stringify(name)}:${JSON.stringify(first)}}}`;
         const result = read(text);
         assert.equal(result.kind, 'bad');
       }),
@@ -94,7 +94,9 @@ describe('readJson', () => {
 
   it('never throws, whatever the bytes', () => {
     fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => void readJson(bytes)));
-    const soup = fc.array(fc.constantFrom('{', '}', '[', ']', '"', ':', ',', '\\', '\\u00', 'a', '1', 'null', ' ')).map((parts) => parts.join('')); // prettier-ignore
+    const soup = fc
+      .array(fc.constantFrom('{', '}', '[', ']', '"', ':', ',', '\\', '\\u00', 'a', '1', 'null', ' '))
+      .map((parts) => parts.join(''));
     fc.assert(
       fc.property(soup, (text) => {
         const result = read(text);
@@ -110,7 +112,6 @@ describe('readJson', () => {
       `{"${'a'.repeat(1_000_000)}`,
       '"'.repeat(1_000_001),
     ]) {
-      // prettier-ignore
       const start = process.cpuUsage();
       read(text);
       assert.ok(process.cpuUsage(start).user < 2_000_000, text.slice(0, 10));
@@ -141,9 +142,27 @@ describe('hashJson', () => {
 
   it('is another for bodies that mean something else', () => {
     const values = [
-      {}, { a: 1 }, { a: '1' }, { a: null }, { a: [] }, { a: {} }, { a: [[]] }, { a: [1, 2] }, { a: [12] }, { a: '1:2' }, { a: ['1', '2'] },
-      { a: ['1,2'] }, { a: '"1:1' }, { a: true }, { a: 'true' }, { ab: '' }, { a: 'b' }, { a: 'b', c: 'd' }, { a: 'b,1:c"1:d' }, { a: { c: 'd' } },
-    ] as JsonObject[]; // prettier-ignore
+      {},
+      { a: 1 },
+      { a: '1' },
+      { a: null },
+      { a: [] },
+      { a: {} },
+      { a: [[]] },
+      { a: [1, 2] },
+      { a: [12] },
+      { a: '1:2' },
+      { a: ['1', '2'] },
+      { a: ['1,2'] },
+      { a: '"1:1' },
+      { a: true },
+      { a: 'true' },
+      { ab: '' },
+      { a: 'b' },
+      { a: 'b', c: 'd' },
+      { a: 'b,1:c"1:d' },
+      { a: { c: 'd' } },
+    ] as JsonObject[];
     assert.equal(new Set(values.map(hashJson)).size, values.length);
     fc.assert(
       fc.property(fc.jsonValue(), fc.jsonValue(), (a, b) => {
@@ -159,7 +178,11 @@ describe('hashJson', () => {
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).sort().map(([name, member]) => [name, sorted(member)])); // prettier-ignore
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort()
+      .map(([name, member]) => [name, sorted(member)]),
+  );
 }
 
 describe('the reader of large bodies', () => {
@@ -179,7 +202,10 @@ describe('the reader of large bodies', () => {
   it('reads many at once, each answered with its own', async () => {
     const reader = createJsonReader({ clock: new FakeClock() });
     const bodies = await Promise.all([0, 1, 2, 3, 4, 5].map(async (n) => reader.read(large({ n }))));
-    assert.deepEqual(bodies.map((body) => body.value['n']), [0, 1, 2, 3, 4, 5]); // prettier-ignore
+    assert.deepEqual(
+      bodies.map((body) => body.value['n']),
+      [0, 1, 2, 3, 4, 5],
+    );
     await reader.close();
   });
 
@@ -188,7 +214,9 @@ describe('the reader of large bodies', () => {
     const results = Promise.allSettled(Array.from({ length: 30 }, async (_, n) => reader.read(large({ n }))));
     await reader.close();
     const settled = await results;
-    const codes = settled.map((result) => (result.status === 'rejected' && result.reason instanceof Problem ? result.reason.code : result.status)); // prettier-ignore
+    const codes = settled.map((result) =>
+      result.status === 'rejected' && result.reason instanceof Problem ? result.reason.code : result.status,
+    );
     assert.ok(codes.every((code) => code === 'service_unavailable' || code === 'fulfilled'));
     assert.ok(codes.slice(20).every((code) => code === 'service_unavailable'));
     await assert.rejects(async () => reader.read(large({})), { code: 'service_unavailable' });

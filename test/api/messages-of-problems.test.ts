@@ -24,11 +24,17 @@ describe('messages of problems', () => {
 
   it('begin with a capital letter, or with the name of what they are about', () => {
     assert.ok(messages.length > 150, String(messages.length));
-    assert.deepEqual(messages.filter(({ text }) => !/^(?:[A-Z]|\\?`|\$\{)/.test(text)), []); // prettier-ignore
+    assert.deepEqual(
+      messages.filter(({ text }) => !/^(?:[A-Z]|\\?`|\$\{)/.test(text)),
+      [],
+    );
   });
 
   it('have no words that nobody uses', () => {
-    assert.deepEqual(messages.filter(({ text }) => OLD_WORDS.test(text)), []); // prettier-ignore
+    assert.deepEqual(
+      messages.filter(({ text }) => OLD_WORDS.test(text)),
+      [],
+    );
     for (const [code, { cause, cure }] of Object.entries(catalogue)) {
       assert.doesNotMatch(`${cause} ${cure}`, OLD_WORDS, code);
       assert.match(cure, /^[A-Z].*\.$/, code);

@@ -49,9 +49,19 @@ describe('preferred', () => {
 
 describe('encodingFor', () => {
   const rows: [header: string | undefined, encoding: 'br' | 'gzip' | null][] = [
-    [undefined, null], ['', null], ['identity', null], ['deflate', null], ['gzip', 'gzip'], ['gzip, deflate, br', 'br'],
-    ['br;q=0, gzip', 'gzip'], ['br;q=0.5, gzip;q=0.9', 'gzip'], ['*', 'br'], ['*;q=0', null], ['gzip;q=0, *', 'br'], ['GZIP', 'gzip'],
-  ]; // prettier-ignore
+    [undefined, null],
+    ['', null],
+    ['identity', null],
+    ['deflate', null],
+    ['gzip', 'gzip'],
+    ['gzip, deflate, br', 'br'],
+    ['br;q=0, gzip', 'gzip'],
+    ['br;q=0.5, gzip;q=0.9', 'gzip'],
+    ['*', 'br'],
+    ['*;q=0', null],
+    ['gzip;q=0, *', 'br'],
+    ['GZIP', 'gzip'],
+  ];
   for (const [header, encoding] of rows) {
     it(`${header ?? 'nothing'}: ${encoding ?? 'none'}`, () => {
       assert.equal(encodingFor(header), encoding);

@@ -130,8 +130,10 @@ describe('connections of strangers', () => {
     const sockets = await Promise.all([connect(), connect(), connect(), connect()]);
     assert.equal(newcomers.count, 0, 'the proxy itself is not counted');
     const ask = (socket: net.Socket | undefined, ip: string, key: string, body: string) => {
-      socket?.write(`POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${ip}\r\nAuthorization: Bearer ${key}\r\nContent-Length: ${String(body.length + 5)}\r\n\r\n${body}`);
-    }; // prettier-ignore
+      socket?.write(
+        `POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${ip}\r\nAuthorization: Bearer ${key}\r\nContent-Length: ${String(body.length + 5)}\r\n\r\n${body}`,
+      );
+    };
     const answered = async (socket: net.Socket | undefined): Promise<string> =>
       String((await once(socket ?? h.api.server, 'data'))[0]).slice(9, 12);
     const first = answered(sockets[0]);

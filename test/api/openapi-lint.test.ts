@@ -40,13 +40,23 @@ describe('api/openapi: linters', function () {
     const { problems } = lint('redocly', '--extends', 'recommended-strict', '--format', 'json') as {
       problems: { message: string; ruleId: string }[];
     };
-    assert.deepEqual(problems.map(({ ruleId, message }) => `${ruleId}: ${message}`), []); // prettier-ignore
+    assert.deepEqual(
+      problems.map(({ ruleId, message }) => `${ruleId}: ${message}`),
+      [],
+    );
   });
 
   it('Spectral, spectral:oas', () => {
     writeFileSync(path.join(folder, '.spectral.json'), JSON.stringify({ extends: ['spectral:oas'] }));
-    const problems = lint('spectral', '--format', 'json', '--quiet') as { code: string; message: string; path: string[] }[]; // prettier-ignore
-    assert.deepEqual(problems.map(({ code, message, path: at }) => `${code} ${at.join('.')}: ${message}`), []); // prettier-ignore
+    const problems = lint('spectral', '--format', 'json', '--quiet') as {
+      code: string;
+      message: string;
+      path: string[];
+    }[];
+    assert.deepEqual(
+      problems.map(({ code, message, path: at }) => `${code} ${at.join('.')}: ${message}`),
+      [],
+    );
   });
 
   it('a validator imports it as it is served, by the schema of OpenAPI 3.1, and resolves every reference', async () => {

@@ -33,11 +33,22 @@ describe('openapi-typescript', () => {
     const written = astToString(await openapiTS(structuredClone(document) as unknown as OpenAPI3));
     writeFileSync(path.join(folder, 'api.ts'), written);
     writeFileSync(path.join(folder, 'use.ts'), USE);
-    const options = { noEmit: true, strict: true, module: ts.ModuleKind.ESNext, moduleResolution: ts.ModuleResolutionKind.Bundler, target: ts.ScriptTarget.ES2023, types: [] }; // prettier-ignore
+    const options = {
+      noEmit: true,
+      strict: true,
+      module: ts.ModuleKind.ESNext,
+      moduleResolution: ts.ModuleResolutionKind.Bundler,
+      target: ts.ScriptTarget.ES2023,
+      types: [],
+    };
     const program = ts.createProgram([path.join(folder, 'use.ts')], options);
-    const faults = ts.getPreEmitDiagnostics(program).map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, ' ')); // prettier-ignore
+    const faults = ts
+      .getPreEmitDiagnostics(program)
+      .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, ' '));
     assert.deepEqual(faults, []);
-    const operations = Object.values(document['paths'] as Record<string, Record<string, { operationId: string }>>).flatMap((one) => Object.values(one).map(({ operationId }) => operationId)); // prettier-ignore
+    const operations = Object.values(
+      document['paths'] as Record<string, Record<string, { operationId: string }>>,
+    ).flatMap((one) => Object.values(one).map(({ operationId }) => operationId));
     for (const id of operations) assert.match(written, new RegExp(`\\b${id}: \\{`), id);
   });
 });

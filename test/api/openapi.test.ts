@@ -86,7 +86,8 @@ describe('the OpenAPI document', () => {
 
   it('has the common headers on every response', () => {
     const common = ['X-Request-Id', 'X-RateLimit-Limit', 'X-RateLimit-Remaining', 'X-RateLimit-Reset'];
-    const resolved = (response: Json): Json => (typeof response['$ref'] === 'string' ? (at(...response['$ref'].replace('#/', '').split('/')) as Json) : response); // prettier-ignore
+    const resolved = (response: Json): Json =>
+      typeof response['$ref'] === 'string' ? (at(...response['$ref'].replace('#/', '').split('/')) as Json) : response;
     for (const { operation, path } of operations) {
       for (const [status, response] of Object.entries(operation['responses'] as Record<string, Json>)) {
         const headers = Object.keys(resolved(response)['headers'] as Json);
@@ -98,7 +99,9 @@ describe('the OpenAPI document', () => {
   it('lists every code of the catalogue, once as enum and once as example of its status', () => {
     assert.deepEqual(at('components', 'schemas', 'Error', 'properties', 'code', 'enum'), Object.keys(catalogue));
     const responses = Object.values(at('components', 'responses') as Record<string, Json>);
-    const examples = responses.flatMap((response) => Object.keys(((response['content'] as Json)['application/json'] as Json)['examples'] as Json)); // prettier-ignore
+    const examples = responses.flatMap((response) =>
+      Object.keys(((response['content'] as Json)['application/json'] as Json)['examples'] as Json),
+    );
     // These two are met where no operation is: at another method, and where one has ended.
     assert.deepEqual([...examples, 'method_not_allowed', 'version_gone'].sort(), Object.keys(catalogue).sort());
   });
@@ -112,7 +115,13 @@ describe('the OpenAPI document', () => {
       required: true,
       schema: { type: 'string', pattern: '^thg_' },
     });
-    assert.deepEqual(by('limit'), { name: 'limit', in: 'query', required: false, description: 'How many.', schema: { type: 'integer', minimum: 1, maximum: 100, default: 25 } }); // prettier-ignore
+    assert.deepEqual(by('limit'), {
+      name: 'limit',
+      in: 'query',
+      required: false,
+      description: 'How many.',
+      schema: { type: 'integer', minimum: 1, maximum: 100, default: 25 },
+    });
     assert.deepEqual([by('status')['style'], by('status')['explode']], ['form', true]);
     assert.deepEqual([by('tag')['style'], by('tag')['explode']], ['form', true]);
     assert.deepEqual([by('metadata')['style'], by('metadata')['explode']], ['deepObject', true]);
@@ -138,7 +147,10 @@ describe('the OpenAPI document', () => {
     assert.deepEqual(Object.keys(webhooks), [...allEventTypes]);
     for (const [type, { post }] of Object.entries(webhooks)) {
       const parameters = post['parameters'] as Json[];
-      assert.deepEqual(parameters.slice(0, 3).map(({ name }) => name), ['webhook-id', 'webhook-timestamp', 'webhook-signature']); // prettier-ignore
+      assert.deepEqual(
+        parameters.slice(0, 3).map(({ name }) => name),
+        ['webhook-id', 'webhook-timestamp', 'webhook-signature'],
+      );
       const { content } = post['requestBody'] as { content: Record<string, Json> };
       const { schema, examples } = content['application/json'] ?? assert.fail(type);
       assert.deepEqual(schema, { $ref: '#/components/schemas/Event' });

@@ -19,7 +19,12 @@ describe('api/page: a request looks at a bounded number of entries', () => {
       (n) => n > 0 && n % 25 === 0 && (backwards ? n < from && n >= stop : n > from && n <= stop),
     );
     const hasMore = backwards ? stop > 0 : stop < 100;
-    const reply = pageReply(cursors, LIST, '/v1/numbers', wanted, { data, hasMore, first: String(backwards ? stop : (data[0] ?? from)), last: String(backwards ? from : stop) }); // prettier-ignore
+    const reply = pageReply(cursors, LIST, '/v1/numbers', wanted, {
+      data,
+      hasMore,
+      first: String(backwards ? stop : (data[0] ?? from)),
+      last: String(backwards ? from : stop),
+    });
     assert.ok('body' in reply);
     return reply.body as Page<number>;
   }
@@ -35,7 +40,11 @@ describe('api/page: a request looks at a bounded number of entries', () => {
 
   it('the client goes on by itself until the end', async () => {
     const all: number[] = [];
-    for await (const one of entriesOf((after) => Promise.resolve(read(after === undefined ? {} : { after })), undefined)) all.push(one); // prettier-ignore
+    for await (const one of entriesOf(
+      (after) => Promise.resolve(read(after === undefined ? {} : { after })),
+      undefined,
+    ))
+      all.push(one);
     assert.deepEqual(all, [25, 50, 75, 100]);
   });
 });

@@ -33,7 +33,7 @@ describe('api/path-table', () => {
     ['GET', '/v1/messages/a%2Fb%40c', '/v1/messages/{id}', { id: 'a/b@c' }],
     ['GET', '/v1/messages/%E0%A4%A', '/v1/messages/{id}', { id: '%E0%A4%A' }],
     ['GET', '/t/c/__proto__', '/t/c/{token}', { token: '__proto__' }],
-  ] as const) /* prettier-ignore */ {
+  ] as const) {
     it(`finds ${method} ${path}`, () => {
       const found = table.find(method, path);
       assert.deepEqual({ pattern: found?.item.path, params: found?.params }, { pattern, params });

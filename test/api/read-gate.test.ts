@@ -32,8 +32,20 @@ describe('api/read-gate', () => {
     assert.deepEqual(begun, [0, 1, 4, 5]);
     for (const end of ends) end();
     assert.deepEqual(await Promise.all(reads), [0, 1, null, null, 4, 5]);
-    assert.equal(await gate.run(() => true, () => Promise.resolve(1)), null); // prettier-ignore
-    assert.equal(await gate.run(() => false, () => Promise.resolve(1)), 1); // prettier-ignore
+    assert.equal(
+      await gate.run(
+        () => true,
+        () => Promise.resolve(1),
+      ),
+      null,
+    );
+    assert.equal(
+      await gate.run(
+        () => false,
+        () => Promise.resolve(1),
+      ),
+      1,
+    );
   });
 
   it('gives the place of a read that failed to the next', async () => {

@@ -41,7 +41,10 @@ describe('a deprecated endpoint', () => {
   it('says so on every answer, refusals included', async () => {
     const good = await h.send('POST', '/v1/old', { body: { a: 1 } });
     const refused = [await h.send('POST', '/v1/old', { body: {} }), await h.send('POST', '/v1/old', { key: null })];
-    assert.deepEqual([good, ...refused].map((answer) => answer.status), [200, 400, 401]); // prettier-ignore
+    assert.deepEqual(
+      [good, ...refused].map((answer) => answer.status),
+      [200, 400, 401],
+    );
     for (const { headers } of [good, ...refused]) {
       assert.equal(headers['deprecation'], '@1767225600');
       assert.equal(headers['sunset'], 'Fri, 01 Jan 2027 00:00:00 GMT');

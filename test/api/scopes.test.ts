@@ -32,9 +32,7 @@ const NOBODY = '01jz5w8q3hf2m9d4x6k7c1b0na';
 const WITHOUT_LIST = ['/v1/recipients'];
 
 /** `event:engagement` opens members of records, not a route; the others wait for their routes. */
-const WITHOUT_ROUTE: readonly string[] = [
-  'event:engagement',
-]; // prettier-ignore
+const WITHOUT_ROUTE: readonly string[] = ['event:engagement'];
 
 describe('api/scopes', () => {
   let app: TestApp;
@@ -67,7 +65,11 @@ describe('api/scopes', () => {
     const needed = scopeNames.filter((scope) =>
       operations.some(({ scopes }) => scopes.some((one) => scopeAllows([scope], one))),
     );
-    assert.deepEqual(scopeNames.filter((scope) => needed.includes(scope) && !opened.has(scope)), [], 'opened nothing'); // prettier-ignore
+    assert.deepEqual(
+      scopeNames.filter((scope) => needed.includes(scope) && !opened.has(scope)),
+      [],
+      'opened nothing',
+    );
     const idle = scopeNames.filter((scope) => !needed.includes(scope) && !WITHOUT_ROUTE.includes(scope));
     assert.deepEqual(idle, [], 'scopes that no operation asks for');
   });
@@ -135,8 +137,14 @@ async function readOperations(app: TestApp): Promise<Operation[]> {
 /** The path with a name in it: that of nothing there is, where none is given. */
 function filled(path: string, name?: string): string {
   const prefixes: Record<string, string> = {
-    messages: 'msg', batches: 'bat', templates: 'tpl', domains: 'dom', keys: 'key', streams: 'str', webhooks: 'whk',
-  }; // prettier-ignore
+    messages: 'msg',
+    batches: 'bat',
+    templates: 'tpl',
+    domains: 'dom',
+    keys: 'key',
+    streams: 'str',
+    webhooks: 'whk',
+  };
   const prefix = prefixes[path.split('/')[2] ?? ''];
   const nobody = prefix === undefined ? 'nobody@dest.test' : `${prefix}_${NOBODY}`;
   return path.replaceAll(/\{[^}]+\}/g, encodeURIComponent(name ?? nobody));

@@ -40,22 +40,41 @@ function comesTo(make: () => unknown): unknown {
 
 describe('api/send-check', () => {
   const bodies: [body: JsonObject, why: string][] = [
-    [single({ text: long, metadata: { a: 'b' }, headers: { 'X-A': 'b' }, tags: ['t'], send_at: '2026-02-01T00:00:00Z', test: true }), 'a single mail'],
+    [
+      single({
+        text: long,
+        metadata: { a: 'b' },
+        headers: { 'X-A': 'b' },
+        tags: ['t'],
+        send_at: '2026-02-01T00:00:00Z',
+        test: true,
+      }),
+      'a single mail',
+    ],
     [single({ attachments: [file(300_000), file(3)] }), 'attachments'],
-    [single({ attachments: [{ ...file(300_000), content: `!${'A'.repeat(400_000)}` }] }), 'an attachment that is no base64'],
+    [
+      single({ attachments: [{ ...file(300_000), content: `!${'A'.repeat(400_000)}` }] }),
+      'an attachment that is no base64',
+    ],
     [single({ text: long, reply: 'x' }), 'an unknown member'],
     [single({ text: long, recipients: null }), 'recipients that are null'],
-    [bulk([{ to: 'a@x.test' }, { to: 'nobody' }, { to: 'b@x.test', html: long }], { attachments: [file(200_000)] }), 'a bulk send with a bad entry'],
+    [
+      bulk([{ to: 'a@x.test' }, { to: 'nobody' }, { to: 'b@x.test', html: long }], { attachments: [file(200_000)] }),
+      'a bulk send with a bad entry',
+    ],
     [bulk([{ to: 'nobody', html: long }]), 'a bulk send without a good entry'],
     [bulk([{ to: 'a@x.test', html: long }, { to: 'a@x.test' }], { on_error: 'abort' }), 'a bulk send that is given up'],
-  ]; // prettier-ignore
+  ];
   for (const [body, why] of bodies) {
     it(`comes to the same apart as here: ${why}`, async () => {
       const reader = createJsonReader({ clock: new FakeClock() });
       const read = await reader.read(Buffer.from(JSON.stringify(body)), rules);
       const { checked } = read;
       assert.ok(checked !== null && checked.kind !== 'templated');
-      assert.deepEqual(comesTo(() => draftFrom(checked)), comesTo(() => checkSend(body, rules))); // prettier-ignore
+      assert.deepEqual(
+        comesTo(() => draftFrom(checked)),
+        comesTo(() => checkSend(body, rules)),
+      );
       assert.equal(read.hash(), hashJson(body));
       assert.equal(read.value['recipients'] == null, body['recipients'] == null, 'the scope depends on it');
       assert.equal(

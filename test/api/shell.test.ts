@@ -44,7 +44,11 @@ function assertProblem(answer: Received, code: ProblemCode, field: string | null
     answer.status >= 500 || answer.status === 429,
     `${why}: Retry-After`,
   );
-  assert.equal(answer.headers['www-authenticate']?.startsWith('Bearer realm="api"') ?? false, answer.status === 401 || code === 'insufficient_scope', `${why}: WWW-Authenticate`); // prettier-ignore
+  assert.equal(
+    answer.headers['www-authenticate']?.startsWith('Bearer realm="api"') ?? false,
+    answer.status === 401 || code === 'insufficient_scope',
+    `${why}: WWW-Authenticate`,
+  );
 }
 
 describe('API shell', () => {
@@ -68,8 +72,22 @@ describe('API shell', () => {
   const text = { 'content-type': 'text/plain' };
   const rows: Row[] = [
     ['GET', '/v1/messages', { key: null }, 'missing_api_key', null, 'no key'],
-    ['GET', '/v1/messages', { key: null, headers: { authorization: 'Basic YTpi' } }, 'missing_api_key', null, 'another scheme'],
-    ['GET', '/v1/messages', { key: null, headers: { authorization: 'Bearer' } }, 'missing_api_key', null, 'scheme alone'],
+    [
+      'GET',
+      '/v1/messages',
+      { key: null, headers: { authorization: 'Basic YTpi' } },
+      'missing_api_key',
+      null,
+      'another scheme',
+    ],
+    [
+      'GET',
+      '/v1/messages',
+      { key: null, headers: { authorization: 'Bearer' } },
+      'missing_api_key',
+      null,
+      'scheme alone',
+    ],
     ['GET', '/v1/messages', { key: 'two words' }, 'missing_api_key', null, 'malformed token'],
     ['GET', '/v1/messages', { key: 'ak_live_nonsense' }, 'invalid_api_key', null, 'unknown key'],
     ['GET', '/v1/messages', { key: 'x'.repeat(5000) }, 'missing_api_key', null, 'absurdly long token'],
@@ -78,7 +96,14 @@ describe('API shell', () => {
     ['GET', '/v1/messages', { key: 'revoked' }, 'key_revoked', null, 'revoked says more than expired'],
     ['GET', '/v1/messages', { key: 'elsewhere' }, 'ip_not_allowed', null, 'address not on the list'],
     ['POST', '/v1/messages', { key: 'reader', body: good }, 'insufficient_scope', null, 'scope'],
-    ['POST', '/v1/messages', { key: 'sender', body: { ...good, recipients: [] } }, 'insufficient_scope', null, 'scope by form of the body'],
+    [
+      'POST',
+      '/v1/messages',
+      { key: 'sender', body: { ...good, recipients: [] } },
+      'insufficient_scope',
+      null,
+      'scope by form of the body',
+    ],
     ['GET', '/v1/nothing', {}, 'not_found', null, 'unknown path'],
     ['GET', '/', { key: null }, 'not_found', null, 'outside of the API'],
     ['GET', '/v1/messages/', {}, 'not_found', null, 'a path is exact'],
@@ -94,8 +119,22 @@ describe('API shell', () => {
     ['GET', '/v1/messages/%ff', {}, 'invalid_request', null, 'undecodable path'],
     ['GET', '/v1/messages', { headers: { expect: '200-ok' } }, 'expectation_failed', 'Expect', 'unknown expectation'],
     ['POST', '/v1/messages', { body: '{}', headers: text }, 'unsupported_media_type', null, 'media type'],
-    ['POST', '/v1/messages', { body: '{}', headers: { 'content-type': 'application/json; charset=latin1' } }, 'unsupported_media_type', null, 'charset'],
-    ['POST', '/v1/messages', { body: '{}', headers: { 'content-encoding': 'br' } }, 'unsupported_media_type', null, 'encoding'],
+    [
+      'POST',
+      '/v1/messages',
+      { body: '{}', headers: { 'content-type': 'application/json; charset=latin1' } },
+      'unsupported_media_type',
+      null,
+      'charset',
+    ],
+    [
+      'POST',
+      '/v1/messages',
+      { body: '{}', headers: { 'content-encoding': 'br' } },
+      'unsupported_media_type',
+      null,
+      'encoding',
+    ],
     ['POST', '/v1/messages', {}, 'invalid_json', null, 'no body'],
     ['POST', '/v1/messages', { body: '{"to":' }, 'invalid_json', null, 'broken'],
     ['POST', '/v1/messages', { body: '[]' }, 'invalid_json', null, 'no object'],
@@ -106,9 +145,16 @@ describe('API shell', () => {
     ['POST', '/v1/messages', { body: { to: 'x'.repeat(21) } }, 'field_too_long', 'to', 'too long'],
     ['POST', '/v1/messages', { body: { ...good, subjct: '' } }, 'unknown_field', 'subjct', 'typing error'],
     ['POST', '/v1/fails', { body: { x: 1 } }, 'unknown_field', 'x', 'body where there is none'],
-    ['POST', '/v1/messages', { body: good, headers: { 'idempotency-key': 'a b' } }, 'invalid_idempotency_key', 'Idempotency-Key', 'space in the key'],
+    [
+      'POST',
+      '/v1/messages',
+      { body: good, headers: { 'idempotency-key': 'a b' } },
+      'invalid_idempotency_key',
+      'Idempotency-Key',
+      'space in the key',
+    ],
     ['POST', '/v1/fails', {}, 'internal_error', null, 'a fault of ours'],
-  ]; // prettier-ignore
+  ];
   for (const [method, path, options, code, field, why] of rows) {
     it(`${method} ${path.slice(0, 40)} answers ${code}: ${why}`, async () => {
       assertProblem(await h.send(method, path, options), code, field, why);
@@ -120,12 +166,30 @@ describe('API shell', () => {
     ['GET', '/v1/nothing', { key: null }, 'not_found', '404 before 401'],
     ['DELETE', '/v1/messages', { key: 'revoked' }, 'method_not_allowed', '405 before 401'],
     ['GET', '/v1/messages', { key: 'revoked', headers: { accept: '*/*;q=0' } }, 'key_revoked', '401 before 406'],
-    ['POST', '/v1/messages', { key: 'elsewhere', body: '{', headers: text }, 'ip_not_allowed', '403 (address) before 415'],
+    [
+      'POST',
+      '/v1/messages',
+      { key: 'elsewhere', body: '{', headers: text },
+      'ip_not_allowed',
+      '403 (address) before 415',
+    ],
     ['POST', '/v1/messages', { key: 'reader', body: '{', headers: text }, 'unsupported_media_type', '415 before JSON'],
     ['POST', '/v1/messages', { key: 'reader', body: '{' }, 'invalid_json', 'JSON before scope'],
-    ['POST', '/v1/messages', { key: 'reader', body: {}, headers: { 'idempotency-key': '' } }, 'insufficient_scope', 'scope before the idempotency key'],
-    ['POST', '/v1/messages', { body: {}, headers: { 'idempotency-key': '' } }, 'invalid_idempotency_key', 'idempotency key before fields'],
-  ]; // prettier-ignore
+    [
+      'POST',
+      '/v1/messages',
+      { key: 'reader', body: {}, headers: { 'idempotency-key': '' } },
+      'insufficient_scope',
+      'scope before the idempotency key',
+    ],
+    [
+      'POST',
+      '/v1/messages',
+      { body: {}, headers: { 'idempotency-key': '' } },
+      'invalid_idempotency_key',
+      'idempotency key before fields',
+    ],
+  ];
   for (const [method, path, options, code, why] of order) {
     it(`checks in order: ${why}`, async () => {
       assert.equal((await h.send(method, path, options)).error.code, code);
@@ -187,9 +251,14 @@ describe('API shell', () => {
 
   it('answers JSON to who does not ask for it, and 406 only to who forbids it', async () => {
     const accepts: [accept: string, status: number][] = [
-      ['text/html', 200], ['text/html, */*;q=0', 406], ['application/json;q=0', 406], ['*/*;q=0, application/json', 200],
-      ['application/*;q=0.0', 406], ['application/json;q=0.001', 200], ['', 200],
-    ]; // prettier-ignore
+      ['text/html', 200],
+      ['text/html, */*;q=0', 406],
+      ['application/json;q=0', 406],
+      ['*/*;q=0, application/json', 200],
+      ['application/*;q=0.0', 406],
+      ['application/json;q=0.001', 200],
+      ['', 200],
+    ];
     for (const [accept, status] of accepts) {
       assert.equal((await h.send('GET', '/v1/messages', { headers: { accept } })).status, status, accept);
     }
@@ -250,11 +319,16 @@ describe('API shell: rate limits', () => {
       callers: { expired: { ...someCaller, expiresAt: 1 }, revoked: { ...someCaller, revokedAt: 1 } },
     });
     for (let n = 0; n < 4; n++)
-      for (const [key, code] of [['expired', 'key_expired'], ['revoked', 'key_revoked'], ['unknown', 'invalid_api_key'], ['x'.repeat(300), 'invalid_api_key']] as const) {
+      for (const [key, code] of [
+        ['expired', 'key_expired'],
+        ['revoked', 'key_revoked'],
+        ['unknown', 'invalid_api_key'],
+        ['x'.repeat(300), 'invalid_api_key'],
+      ] as const) {
         const answer = await h.send('GET', '/v1/messages', { key });
         assertProblem(answer, code, null, key);
         assert.equal(answer.headers['retry-after'], undefined, 'nothing that makes a client try again');
-      } // prettier-ignore
+      }
     assertProblem(
       await h.send('GET', '/v1/messages', { key: null }),
       'rate_limited',
@@ -297,7 +371,15 @@ describe('API shell: answers', () => {
         description: 'Any.',
         tag: 'any',
         scope: ['send'],
-        responses: { 200: { description: 'Any.', schema: z.record(z.string(), z.string()), types: ['text/plain', 'text/event-stream', 'application/octet-stream'] }, 204: { description: 'None.' }, 206: { description: 'Some.', schema: Empty } }, // prettier-ignore
+        responses: {
+          200: {
+            description: 'Any.',
+            schema: z.record(z.string(), z.string()),
+            types: ['text/plain', 'text/event-stream', 'application/octet-stream'],
+          },
+          204: { description: 'None.' },
+          206: { description: 'Some.', schema: Empty },
+        },
       },
       handler,
     );
@@ -354,7 +436,16 @@ describe('API shell: reads', () => {
     const finish: (() => void)[] = [];
     let begun = 0;
     const slow = route(
-      { method: 'GET', path: '/v1/slow', operationId: 'slow', summary: 'Slow', description: 'Slow.', tag: 'any', scope: ['send'], responses: { 200: { description: 'Any.', schema: z.object({}) } } }, // prettier-ignore
+      {
+        method: 'GET',
+        path: '/v1/slow',
+        operationId: 'slow',
+        summary: 'Slow',
+        description: 'Slow.',
+        tag: 'any',
+        scope: ['send'],
+        responses: { 200: { description: 'Any.', schema: z.object({}) } },
+      },
       async () => {
         begun++;
         await new Promise<void>((resolve) => finish.push(resolve));
@@ -362,7 +453,17 @@ describe('API shell: reads', () => {
       },
     );
     const lasting = route(
-      { method: 'GET', path: '/v1/lasting', operationId: 'lasting', summary: 'Lasting', description: 'Lasting.', tag: 'any', scope: ['send'], lasts: true, responses: { 200: { description: 'Any.', schema: z.object({}) } } }, // prettier-ignore
+      {
+        method: 'GET',
+        path: '/v1/lasting',
+        operationId: 'lasting',
+        summary: 'Lasting',
+        description: 'Lasting.',
+        tag: 'any',
+        scope: ['send'],
+        lasts: true,
+        responses: { 200: { description: 'Any.', schema: z.object({}) } },
+      },
       () => ({ status: 200, body: {} }),
     );
     let seen = 0;
@@ -404,7 +505,16 @@ describe('API shell: stopping', () => {
     let over = 0;
     const isStarted = new Promise<void>((resolve) => (started = resolve));
     const slow = route(
-      { method: 'GET', path: '/v1/slow', operationId: 'slow', summary: 'Slow', description: 'Slow.', tag: 'any', scope: ['send'], responses: { 200: { description: 'Any.' } } }, // prettier-ignore
+      {
+        method: 'GET',
+        path: '/v1/slow',
+        operationId: 'slow',
+        summary: 'Slow',
+        description: 'Slow.',
+        tag: 'any',
+        scope: ['send'],
+        responses: { 200: { description: 'Any.' } },
+      },
       async (call) => {
         call.whenOver(() => over++);
         started();
@@ -446,7 +556,16 @@ describe('API shell: stopping', () => {
     let started = (): void => undefined;
     const isStarted = new Promise<void>((resolve) => (started = resolve));
     const stuck = route(
-      { method: 'GET', path: '/v1/stuck', operationId: 'stuck', summary: 'Stuck', description: 'Stuck.', tag: 'any', scope: ['send'], responses: {} }, // prettier-ignore
+      {
+        method: 'GET',
+        path: '/v1/stuck',
+        operationId: 'stuck',
+        summary: 'Stuck',
+        description: 'Stuck.',
+        tag: 'any',
+        scope: ['send'],
+        responses: {},
+      },
       () => new Promise((_resolve) => started()),
     );
     const h = await startHarness({ routes: [stuck], settings: { drainMs: 5000 } });

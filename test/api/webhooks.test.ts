@@ -28,9 +28,16 @@ describe('api/webhooks', () => {
 
   it('answers with the whole record', async () => {
     const given = {
-      url: 'https://Hooks.ACME.test:443/a b', description: 'Orders', events: ['bounced', 'sent', 'sent'], streams: ['broadcast'], domains: ['Acme.test'],
-      include_machine_events: true, include_engagement: true, headers: { 'X-Token': 'one' }, concurrency: 3,
-    }; // prettier-ignore
+      url: 'https://Hooks.ACME.test:443/a b',
+      description: 'Orders',
+      events: ['bounced', 'sent', 'sent'],
+      streams: ['broadcast'],
+      domains: ['Acme.test'],
+      include_machine_events: true,
+      include_engagement: true,
+      headers: { 'X-Token': 'one' },
+      concurrency: 3,
+    };
     const { status, body, headers } = await post(given);
     assert.equal(status, 201);
     const { id, secret, created_at, updated_at, ...rest } = body;
@@ -39,10 +46,21 @@ describe('api/webhooks', () => {
     assert.match(String(secret), /^whsec_/);
     assert.equal(created_at, updated_at);
     assert.deepEqual(rest, {
-      object: 'webhook', url: 'https://hooks.acme.test/a%20b', description: 'Orders', events: ['sent', 'bounced'], streams: ['broadcast'],
-      domains: ['acme.test'], include_machine_events: true, include_engagement: true, concurrency: 3, header_names: ['X-Token'], status: 'active',
-      disabled_reason: null, last_success_at: null, last_failure_at: null,
-    }); // prettier-ignore
+      object: 'webhook',
+      url: 'https://hooks.acme.test/a%20b',
+      description: 'Orders',
+      events: ['sent', 'bounced'],
+      streams: ['broadcast'],
+      domains: ['acme.test'],
+      include_machine_events: true,
+      include_engagement: true,
+      concurrency: 3,
+      header_names: ['X-Token'],
+      status: 'active',
+      disabled_reason: null,
+      last_success_at: null,
+      last_failure_at: null,
+    });
     const read = await app.get(`/v1/webhooks/${String(id)}`);
     assert.deepEqual(read.body, { ...rest, id, created_at, updated_at });
     const shown = await app.get(`/v1/webhooks/${String(id)}/secret`);
@@ -137,7 +155,10 @@ describe('api/webhooks', () => {
       { url: url(), include_engagement: true },
       { key },
     );
-    assert.deepEqual([refused.status, refused.body.error.code, refused.body.error.field], [403, 'insufficient_scope', 'include_engagement']); // prettier-ignore
+    assert.deepEqual(
+      [refused.status, refused.body.error.code, refused.body.error.field],
+      [403, 'insufficient_scope', 'include_engagement'],
+    );
     assert.match(refused.headers.get('www-authenticate') ?? '', /scope="event:engagement"/);
     const { body } = await post({ url: url(), include_engagement: true });
     const path = `/v1/webhooks/${String(body['id'])}`;
@@ -154,16 +175,39 @@ describe('api/webhooks', () => {
       ['webhook:read', ['GET ', 'GET /deliveries', 'GET /replays']],
       ['webhook:secret', ['GET /secret', 'POST /secret/rotate']],
       ['webhook:replay', ['POST /test', 'POST /replay', 'POST /deliveries/whd_x/resend']],
-      ['webhook', ['GET ', 'GET /deliveries', 'GET /replays', 'GET /secret', 'POST /secret/rotate', 'POST /test', 'POST /replay', 'POST /deliveries/whd_x/resend', 'PATCH ']],
+      [
+        'webhook',
+        [
+          'GET ',
+          'GET /deliveries',
+          'GET /replays',
+          'GET /secret',
+          'POST /secret/rotate',
+          'POST /test',
+          'POST /replay',
+          'POST /deliveries/whd_x/resend',
+          'PATCH ',
+        ],
+      ],
     ] as const) {
       const key = await keyWith(scope);
-      for (const one of ['GET ', 'GET /deliveries', 'GET /replays', 'GET /secret', 'POST /secret/rotate', 'POST /test', 'POST /replay', 'POST /deliveries/whd_x/resend', 'PATCH ']) {
+      for (const one of [
+        'GET ',
+        'GET /deliveries',
+        'GET /replays',
+        'GET /secret',
+        'POST /secret/rotate',
+        'POST /test',
+        'POST /replay',
+        'POST /deliveries/whd_x/resend',
+        'PATCH ',
+      ]) {
         const [method = '', rest = ''] = one.split(' ');
         const { status } = await app.request(method, path + rest, method === 'GET' ? undefined : {}, { key });
         assert.equal(status !== 403, (open as readonly string[]).includes(one), `${scope}: ${one} ${String(status)}`);
       }
     }
-  }); // prettier-ignore
+  });
 
   it('gives the first answer again, secret and all, and keeps it where we cannot read it', async () => {
     const headers = { 'idempotency-key': 'hook-1' };
@@ -193,7 +237,10 @@ describe('api/webhooks', () => {
         'POST',
         `${path}/rotate`,
       );
-      assert.deepEqual(made.previous.map(({ secret }) => secret), secrets.toReversed()); // prettier-ignore
+      assert.deepEqual(
+        made.previous.map(({ secret }) => secret),
+        secrets.toReversed(),
+      );
       secrets.push(made.secret);
     }
     const full = await app.request<Refusal>('POST', `${path}/rotate`);
@@ -207,14 +254,20 @@ describe('api/webhooks', () => {
     await app.operator.call('accounts.add', { name: 'pages', plan: 'unlimited' });
     const { key } = await app.operator.call('keys.create', { name: 'k', scopes: ['webhook'], account: 'pages' });
     for (let n = 0; n < 3; n++) await app.request('POST', '/v1/webhooks', { url: url() }, { key });
-    const first = await app.get<{ data: { id: string }[]; next_cursor: string; has_more: boolean }>('/v1/webhooks?limit=2', { key });
-    const second = await app.get<{ data: { id: string }[]; next_cursor: null }>(`/v1/webhooks?limit=2&after=${first.body.next_cursor}`, { key });
+    const first = await app.get<{ data: { id: string }[]; next_cursor: string; has_more: boolean }>(
+      '/v1/webhooks?limit=2',
+      { key },
+    );
+    const second = await app.get<{ data: { id: string }[]; next_cursor: null }>(
+      `/v1/webhooks?limit=2&after=${first.body.next_cursor}`,
+      { key },
+    );
     const ids = [...first.body.data, ...second.body.data].map(({ id }) => id);
     assert.deepEqual(ids, ids.toSorted().toReversed());
     assert.equal(new Set(ids).size, 3);
     assert.deepEqual([first.body.has_more, second.body.next_cursor], [true, null]);
     assert.equal((await app.get('/v1/webhooks?after=x', { key })).status, 400);
-  }); // prettier-ignore
+  });
 
   for (const [path, body, code, field, reason] of [
     ['test', { type: 'read' }, 'unknown_event_type', 'type', 'no such kind'],
@@ -222,29 +275,42 @@ describe('api/webhooks', () => {
     ['replay', {}, 'missing_field', 'since', 'no time'],
     ['replay', { since: 'yesterday' }, 'invalid_field', 'since', 'no time'],
     ['replay', { since: '2026-01-31T00:00:00' }, 'invalid_field', 'since', 'no offset'],
-    ['replay', { since: '2026-01-31T00:00:00Z', until: '2026-01-30T00:00:00Z' }, 'invalid_field', 'since', 'ends before it begins'],
+    [
+      'replay',
+      { since: '2026-01-31T00:00:00Z', until: '2026-01-30T00:00:00Z' },
+      'invalid_field',
+      'since',
+      'ends before it begins',
+    ],
     ['replay', { since: '2030-01-01T00:00:00Z' }, 'invalid_field', 'since', 'has not come yet'],
     ['replay', { since: '2026-01-01T00:00:00Z', only: 'new' }, 'invalid_field', 'only', 'no such choice'],
     ['replay', { since: '2026-01-01T00:00:00Z', types: ['read'] }, 'unknown_event_type', 'types[0]', 'no such kind'],
   ] as const) {
     it(`refuses ${path} with ${JSON.stringify(body)}: ${reason}`, async () => {
       const { body: hook } = await post({ url: url() });
-      const { status, body: answer } = await app.request<Refusal>('POST', `/v1/webhooks/${String(hook['id'])}/${path}`, body);
+      const { status, body: answer } = await app.request<Refusal>(
+        'POST',
+        `/v1/webhooks/${String(hook['id'])}/${path}`,
+        body,
+      );
       assert.equal(status, 400);
       assert.deepEqual([answer.error.code, answer.error.field], [code, field], answer.error.message);
     });
-  } // prettier-ignore
+  }
 
   it('sends nothing again to an endpoint that is paused', async () => {
     const { body } = await post({ url: url(), enabled: false });
-    const answer = await app.request<Refusal>('POST', `/v1/webhooks/${String(body['id'])}/replay`, { since: '2026-01-01T00:00:00Z' });
+    const answer = await app.request<Refusal>('POST', `/v1/webhooks/${String(body['id'])}/replay`, {
+      since: '2026-01-01T00:00:00Z',
+    });
     assert.deepEqual([answer.status, answer.body.error.code], [409, 'invalid_state']);
-  }); // prettier-ignore
+  });
 
   it('has room for a hundred endpoints of an account', async () => {
     await app.operator.call('accounts.add', { name: 'full', plan: 'unlimited' });
     const { key } = await app.operator.call('keys.create', { name: 'k', scopes: ['webhook'], account: 'full' });
-    for (let n = 0; n < 100; n++) assert.equal((await app.request('POST', '/v1/webhooks', { url: url() }, { key })).status, 201); // prettier-ignore
+    for (let n = 0; n < 100; n++)
+      assert.equal((await app.request('POST', '/v1/webhooks', { url: url() }, { key })).status, 201);
     const { status, body } = await app.request<Refusal>('POST', '/v1/webhooks', { url: url() }, { key });
     assert.deepEqual([status, body.error.code], [409, 'invalid_state']);
   });
@@ -253,10 +319,18 @@ describe('api/webhooks', () => {
     const { body } = await app.get<{ webhooks: Record<string, Json> }>('/v1/openapi.json', { key: null });
     assert.deepEqual(Object.keys(body.webhooks), allEventTypes);
     for (const type of allEventTypes) {
-      const { post: call } = body.webhooks[type] as { post: { parameters: { name: string }[]; requestBody: { content: { 'application/json': { examples: Record<string, { value: unknown }> } } } } };
-      assert.deepEqual(call.parameters.map(({ name }) => name), ['webhook-id', 'webhook-timestamp', 'webhook-signature']);
+      const { post: call } = body.webhooks[type] as {
+        post: {
+          parameters: { name: string }[];
+          requestBody: { content: { 'application/json': { examples: Record<string, { value: unknown }> } } };
+        };
+      };
+      assert.deepEqual(
+        call.parameters.map(({ name }) => name),
+        ['webhook-id', 'webhook-timestamp', 'webhook-signature'],
+      );
       const sample = call.requestBody.content['application/json'].examples[type]?.value;
       assert.deepEqual(Event.parse(sample), sample);
     }
-  }); // prettier-ignore
+  });
 });

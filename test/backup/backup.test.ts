@@ -280,7 +280,14 @@ describe('backup', () => {
       const other = await openTempDatabase();
       const { rows } = acceptedMail({});
       await other.db.commit.insert({ ...rows, counters: [] });
-      const made = await createBackup(deps, wish({ database: path.join(other.folder, 'posthorn.db'), dataDir: other.folder, dir: path.join(folder, 'unbalanced') })); // prettier-ignore
+      const made = await createBackup(
+        deps,
+        wish({
+          database: path.join(other.folder, 'posthorn.db'),
+          dataDir: other.folder,
+          dir: path.join(folder, 'unbalanced'),
+        }),
+      );
       assert.ok(made.kind === 'made' && made.unbalanced.length > 0);
       const verified = await verifyBackup(made.folder, { passphrase: null });
       assert.ok(verified.kind === 'good');

@@ -6,9 +6,16 @@ import path from 'node:path';
 import { backupState } from '../../src/backup/newest.ts';
 
 const manifest = (created_at: string, files: object[]): object => ({
-  format: 1, version: '1.2.3', created_at, migrations: ['001-ground'], epoch: 1, key_ids: ['k1'],
-  counts: { accounts: 1, messages: 2, recipients: 2, waiting: 0, events: 4 }, books: { balanced: true, accepted: 2 }, files,
-}); // prettier-ignore
+  format: 1,
+  version: '1.2.3',
+  created_at,
+  migrations: ['001-ground'],
+  epoch: 1,
+  key_ids: ['k1'],
+  counts: { accounts: 1, messages: 2, recipients: 2, waiting: 0, events: 4 },
+  books: { balanced: true, accepted: 2 },
+  files,
+});
 const file = (name: string, bytes: number): object => ({ name, bytes, sha256: 'a'.repeat(64) });
 
 describe('backup/newest', () => {
@@ -26,7 +33,10 @@ describe('backup/newest', () => {
 
   it('is of the newest that was asked for, with its age and all of its size', async () => {
     put('posthorn-20260130T031700Z', JSON.stringify(manifest('2026-01-30T03:17:00.000Z', [file('posthorn.db', 10)])));
-    put('posthorn-20260131T031700Z', JSON.stringify(manifest('2026-01-31T03:17:00.000Z', [file('posthorn.db', 4096), file('secret.key.enc', 400)]))); // prettier-ignore
+    put(
+      'posthorn-20260131T031700Z',
+      JSON.stringify(manifest('2026-01-31T03:17:00.000Z', [file('posthorn.db', 4096), file('secret.key.enc', 400)])),
+    );
     put('before-migration-20260201T031700Z', JSON.stringify(manifest('2026-02-01T03:17:00.000Z', [])));
     put('.partial-posthorn-20260202T031700Z', '{}');
     put('notes', 'mine');
@@ -34,8 +44,14 @@ describe('backup/newest', () => {
       kind: 'read',
       dir,
       count: 2,
-      newest: { name: 'posthorn-20260131T031700Z', at: Date.parse('2026-01-31T03:17:00Z'), bytes: 4496, hasKeys: true, version: '1.2.3' },
-    }); // prettier-ignore
+      newest: {
+        name: 'posthorn-20260131T031700Z',
+        at: Date.parse('2026-01-31T03:17:00Z'),
+        bytes: 4496,
+        hasKeys: true,
+        version: '1.2.3',
+      },
+    });
   });
 
   for (const [reason, text] of [

@@ -21,7 +21,13 @@ describe('base/accept-faults', () => {
     for (let i = 0; i < 5; i++) server.emit('error', fault);
     clock.advance(60_000);
     server.emit('error', fault);
-    assert.deepEqual(lines.map(({ event, server: what, unreported }) => [event, what, unreported]), [['accept_failed', 'http', 0], ['accept_failed', 'http', 4]]); // prettier-ignore
+    assert.deepEqual(
+      lines.map(({ event, server: what, unreported }) => [event, what, unreported]),
+      [
+        ['accept_failed', 'http', 0],
+        ['accept_failed', 'http', 4],
+      ],
+    );
     assert.ok(server.listening);
     server.close();
     await once(server, 'close');

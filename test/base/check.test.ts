@@ -13,14 +13,24 @@ const Order = z.strictObject({
   reply_to: z.union([z.string(), z.array(z.string().regex(/^[a-z]+$/)).max(3)]).nullish(),
   count: z.int().min(1).max(9).optional(),
   kind: z.enum(['small', 'large']).optional(),
-  lines: z.array(z.strictObject({ what: z.string(), note: z.string().optional() })).max(2).optional(),
+  lines: z
+    .array(z.strictObject({ what: z.string(), note: z.string().optional() }))
+    .max(2)
+    .optional(),
   labels: z.record(z.string().regex(/^[a-z]+$/), z.string().max(3)).optional(),
   test: z.union([z.boolean(), z.strictObject({ outcome: z.enum(['good', 'bad']) })]).optional(),
-  slug: z.string().regex(/^[a-z]+$/).register(faults, { code: 'unknown_stream', says: 'is no stream' }).optional(),
-  even: z.number().refine((n) => n % 2 === 0, { error: 'must be even', params: { code: 'invalid_recipient' } }).optional(),
+  slug: z
+    .string()
+    .regex(/^[a-z]+$/)
+    .register(faults, { code: 'unknown_stream', says: 'is no stream' })
+    .optional(),
+  even: z
+    .number()
+    .refine((n) => n % 2 === 0, { error: 'must be even', params: { code: 'invalid_recipient' } })
+    .optional(),
   free: z.array(z.string()).optional(),
   later: z.null().register(faults, { unavailable: true }).optional(),
-}); // prettier-ignore
+});
 
 function problem(value: unknown, options: Parameters<typeof check>[2] = {}): Problem {
   try {
@@ -55,7 +65,12 @@ const bad: readonly (readonly [value: unknown, code: string, field: string | nul
   [{ number: 'abc', kind: true }, 'invalid_type', 'kind', 'not even a word'],
   [{ number: 'abc', lines: {} }, 'invalid_type', 'lines', 'an object is no list'],
   [{ number: 'abc', lines: [{}] }, 'missing_field', 'lines[0].what', 'missing within a list'],
-  [{ number: 'abc', lines: [{ what: 'a' }, { what: 'b', not: 'c' }] }, 'unknown_field', 'lines[1].not', 'unknown within a list'],
+  [
+    { number: 'abc', lines: [{ what: 'a' }, { what: 'b', not: 'c' }] },
+    'unknown_field',
+    'lines[1].not',
+    'unknown within a list',
+  ],
   [{ number: 'abc', labels: { a: 5 } }, 'invalid_type', 'labels.a', 'a value of another type'],
   [{ number: 'abc', labels: { A: 'x' } }, 'invalid_field', 'labels.A', 'a name that breaks its pattern'],
   [{ number: 'abc', labels: { a: 'abcd' } }, 'field_too_long', 'labels.a', 'a value that is too long'],
@@ -75,8 +90,13 @@ const bad: readonly (readonly [value: unknown, code: string, field: string | nul
   [{ number: 5, count: 'y' }, 'invalid_type', 'number', 'of two of a rank, the one declared first'],
   [{ count: 'y', number: 5 }, 'invalid_type', 'number', 'and not the one sent first'],
   [{ number: 'abc', lines: [{ x: 1 }], y: 1 }, 'unknown_field', 'y', 'of two unknown ones the shallower'],
-  [JSON.parse('{"number":"abc","__proto__":1}'), 'unknown_field', '__proto__', 'a name that objects treat in a special way'],
-]; // prettier-ignore
+  [
+    JSON.parse('{"number":"abc","__proto__":1}'),
+    'unknown_field',
+    '__proto__',
+    'a name that objects treat in a special way',
+  ],
+];
 
 describe('check', () => {
   for (const [value, code, field, why] of bad) {

@@ -9,17 +9,45 @@ function fieldsOf(...pieces: string[]): string[][] {
 
 describe('base/csv', () => {
   for (const [text, expected, reason] of [
-    ['a,b\nc,d\n', [['a', 'b'], ['c', 'd']], 'plain lines'],
-    ['a,b\r\nc,d', [['a', 'b'], ['c', 'd']], 'CRLF, and no end of the last line'],
+    [
+      'a,b\nc,d\n',
+      [
+        ['a', 'b'],
+        ['c', 'd'],
+      ],
+      'plain lines',
+    ],
+    [
+      'a,b\r\nc,d',
+      [
+        ['a', 'b'],
+        ['c', 'd'],
+      ],
+      'CRLF, and no end of the last line',
+    ],
     ['"a,b","c ""d"""\n', [['a,b', 'c "d"']], 'quoted commas and quotes'],
     ['"a\nb",c\n', [['a\nb', 'c']], 'a line end inside quotes'],
     ['\ufeffa\n', [['a']], 'a byte order mark'],
     ['\n\na\n\n', [['a']], 'empty lines'],
-    ['a,,\n,\n', [['a', '', ''], ['', '']], 'empty fields'],
+    [
+      'a,,\n,\n',
+      [
+        ['a', '', ''],
+        ['', ''],
+      ],
+      'empty fields',
+    ],
     ['""\n', [['']], 'an empty quoted field is a field'],
     ['a"b,c\n', [['a"b', 'c']], 'a quote inside a plain field stands for itself'],
     ['', [], 'nothing'],
-    ['a;b,c\n"d;e";f\n', [['a', 'b,c'], ['d;e', 'f']], 'semicolons, where they are what comes first'],
+    [
+      'a;b,c\n"d;e";f\n',
+      [
+        ['a', 'b,c'],
+        ['d;e', 'f'],
+      ],
+      'semicolons, where they are what comes first',
+    ],
     ['a\tb;c\n', [['a', 'b;c']], 'tabs'],
     ['"a;b",c;d\n', [['a;b', 'c;d']], 'a separator within quotes decides nothing'],
     ['a\nb;c,d\n', [['a'], ['b;c', 'd']], 'commas, where the first line has no separator'],
@@ -29,13 +57,16 @@ describe('base/csv', () => {
       assert.deepEqual(fieldsOf(text), expected);
       assert.deepEqual(fieldsOf(...Array.from(text)), expected, 'the same in pieces of one character');
     });
-  } // prettier-ignore
+  }
 
   it('says where a record begins', () => {
     const reader = readCsv();
     const records = [...reader.push('a\n"b\nc"\nd\n'), ...reader.end()];
-    assert.deepEqual(records.map(({ line }) => line), [1, 2, 4]);
-  }); // prettier-ignore
+    assert.deepEqual(
+      records.map(({ line }) => line),
+      [1, 2, 4],
+    );
+  });
 
   for (const [text, reason] of [
     ['"a', 'a quote that is never closed'],

@@ -38,7 +38,14 @@ describe('base/delta', () => {
   });
 
   it('gives back every text, whatever it and the base are', () => {
-    const piece = fc.constantFrom('{{ a }}', '<p style="color:#333333;padding:8px 16px">', 'x'.repeat(40), '\n', '\u00e9', 'abcdefghijklmnopqrstuvwxyz'); // prettier-ignore
+    const piece = fc.constantFrom(
+      '{{ a }}',
+      '<p style="color:#333333;padding:8px 16px">',
+      'x'.repeat(40),
+      '\n',
+      '\u00e9',
+      'abcdefghijklmnopqrstuvwxyz',
+    );
     const text = fc.array(fc.oneof(piece, fc.string()), { maxLength: 40 }).map((parts) => parts.join(''));
     fc.assert(
       fc.property(text, text, (one, other) => {

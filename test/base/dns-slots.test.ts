@@ -127,12 +127,18 @@ describe('base/dns-slots', () => {
     assert.equal(slots.run(after(1), { kind: 'MX', isSlow: false }), null);
     slots.close('closed');
     await Promise.resolve();
-    assert.deepEqual(ended.map(({ result }) => result), ['closed', 'closed', 'closed']); // prettier-ignore
+    assert.deepEqual(
+      ended.map(({ result }) => result),
+      ['closed', 'closed', 'closed'],
+    );
     assert.deepEqual([slots.load(), asking, clock.nextAt()], [{ inFlight: 0, waiting: 0 }, 0, null]);
   });
 
   it('hands on the error of a bug', async () => {
-    const broken = slots.run(() => ({ result: Promise.reject(new Error('a bug')), abandon: () => undefined }), { kind: 'MX', isSlow: false }); // prettier-ignore
+    const broken = slots.run(() => ({ result: Promise.reject(new Error('a bug')), abandon: () => undefined }), {
+      kind: 'MX',
+      isSlow: false,
+    });
     await assert.rejects(broken ?? Promise.resolve(), /a bug/);
     assert.equal(slots.load().inFlight, 0);
   });

@@ -72,8 +72,14 @@ describe('histogram', () => {
     for (const value of [0.5, 1, 1.5, 2, 7]) histogram.observe(value);
     assert.deepEqual(
       histogram.samples({ of: 'x' }).map(({ suffix, labels, value }) => [suffix, labels?.['le'], value]),
-      [['_bucket', '1', 2], ['_bucket', '2', 4], ['_bucket', '+Inf', 5], ['_sum', undefined, 12], ['_count', undefined, 5]],
-    ); // prettier-ignore
+      [
+        ['_bucket', '1', 2],
+        ['_bucket', '2', 4],
+        ['_bucket', '+Inf', 5],
+        ['_sum', undefined, 12],
+        ['_count', undefined, 5],
+      ],
+    );
   });
   it('never has a bucket smaller than the one before, and the last holds all', () => {
     fc.assert(

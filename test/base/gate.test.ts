@@ -6,8 +6,14 @@ describe('base/gate', () => {
     const gate = createGate({ most: 2, waiting: 2 });
     const [one, two] = [await gate.enter(), await gate.enter()];
     const order: string[] = [];
-    const third = Promise.resolve(gate.enter()).then((leave) => { order.push('third'); return leave; }); // prettier-ignore
-    const fourth = Promise.resolve(gate.enter()).then((leave) => { order.push('fourth'); return leave; }); // prettier-ignore
+    const third = Promise.resolve(gate.enter()).then((leave) => {
+      order.push('third');
+      return leave;
+    });
+    const fourth = Promise.resolve(gate.enter()).then((leave) => {
+      order.push('fourth');
+      return leave;
+    });
     assert.equal(await gate.enter(), null);
     assert.deepEqual(gate.sizes(), { inside: 2, waiting: 2 });
     one?.();

@@ -421,11 +421,27 @@ describe('base/lanes', () => {
 
   it('does each job once, however limits, lanes and workers change', async () => {
     const action = fc.oneof(
-      { weight: 5, arbitrary: fc.record({ do: fc.constant('offer' as const), lane: fc.nat({ max: 4 }), share: fc.nat({ max: 2 }), order: fc.nat({ max: 1 }), count: fc.integer({ min: 1, max: 8 }) }) },
-      { weight: 2, arbitrary: fc.record({ do: fc.constant('limit' as const), lane: fc.nat({ max: 4 }), slots: fc.nat({ max: 4 }) }) },
+      {
+        weight: 5,
+        arbitrary: fc.record({
+          do: fc.constant('offer' as const),
+          lane: fc.nat({ max: 4 }),
+          share: fc.nat({ max: 2 }),
+          order: fc.nat({ max: 1 }),
+          count: fc.integer({ min: 1, max: 8 }),
+        }),
+      },
+      {
+        weight: 2,
+        arbitrary: fc.record({
+          do: fc.constant('limit' as const),
+          lane: fc.nat({ max: 4 }),
+          slots: fc.nat({ max: 4 }),
+        }),
+      },
       { weight: 1, arbitrary: fc.record({ do: fc.constant('most' as const), slots: fc.integer({ min: 1, max: 6 }) }) },
       { weight: 4, arbitrary: fc.record({ do: fc.constant('turn' as const) }) },
-    ); // prettier-ignore
+    );
     await fc.assert(
       fc.asyncProperty(
         fc.array(action, { maxLength: 40 }),

@@ -300,7 +300,12 @@ describe('base/resolver', () => {
 
   it('draws the case of the question by lot, and asks again without it where the reply has another', async () => {
     const name = `${'abcdefgh'.repeat(5)}.test`;
-    const server = await dns({ [`${name} A`]: ['192.0.2.1'], 'b.test A': ['192.0.2.2'], 'c.test A': ['192.0.2.3'], 'd.test A': ['192.0.2.4'] }); // prettier-ignore
+    const server = await dns({
+      [`${name} A`]: ['192.0.2.1'],
+      'b.test A': ['192.0.2.2'],
+      'c.test A': ['192.0.2.3'],
+      'd.test A': ['192.0.2.4'],
+    });
     const resolver = resolverFor([server]);
     assert.equal((await resolver.a(name)).kind, 'found');
     assert.match(server.written[0] ?? '', /[a-z].*[A-Z]|[A-Z].*[a-z]/);

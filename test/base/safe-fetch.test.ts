@@ -79,7 +79,10 @@ describe('base/safe-fetch', () => {
     receiver.answer = { status: 201, headers: { 'X-One': 'two' }, body: 'done' };
     const fetched = await post(fetcher(), receiver.url, { 'X-Own': 'yes' });
     assert.ok(fetched.kind === 'answered');
-    assert.deepEqual([fetched.status, fetched.headers['x-one'], fetched.body.toString(), fetched.ip], [201, 'two', 'done', '127.0.0.1']); // prettier-ignore
+    assert.deepEqual(
+      [fetched.status, fetched.headers['x-one'], fetched.body.toString(), fetched.ip],
+      [201, 'two', 'done', '127.0.0.1'],
+    );
     const [call] = receiver.calls;
     assert.deepEqual([call?.body, call?.headers['x-own'], call?.path], ['hello', 'yes', '/hook']);
   });
@@ -150,7 +153,11 @@ describe('base/safe-fetch', () => {
       ['0', {}, 'this host'],
       ['inside.test', { 'inside.test A': ['10.0.0.5'] }, 'a name for a private address'],
       ['inside.test', { 'inside.test AAAA': ['::ffff:10.0.0.5'] }, 'a name for a mapped one'],
-      ['inside.test', { 'inside.test A': ['127.0.0.1', '192.168.0.1'], 'inside.test AAAA': ['fe80::1'] }, 'a name for nothing else'],
+      [
+        'inside.test',
+        { 'inside.test A': ['127.0.0.1', '192.168.0.1'], 'inside.test AAAA': ['fe80::1'] },
+        'a name for nothing else',
+      ],
       ['alias.test', { 'alias.test CNAME': ['inside.test'], 'inside.test A': ['10.0.0.5'] }, 'an alias of such a name'],
     ] as const) {
       it(`${host}: ${reason}`, async () => {
@@ -158,12 +165,14 @@ describe('base/safe-fetch', () => {
         assert.equal(why(await post(fetch, `http://${host}:8080/`)), 'forbidden');
         assert.equal((await fetch.vet(`http://${host}:8080/`)).kind, 'forbidden');
       });
-    } // prettier-ignore
+    }
 
     it('by any of the URLs that others collected for it', async function () {
       const folder = corpus('security');
       if (folder === null) return this.skip();
-      const { must_block: lists } = JSON.parse(readFileSync(path.join(folder, 'ssrf-urls.json'), 'utf8')) as { must_block: Record<string, string[]> }; // prettier-ignore
+      const { must_block: lists } = JSON.parse(readFileSync(path.join(folder, 'ssrf-urls.json'), 'utf8')) as {
+        must_block: Record<string, string[]>;
+      };
       const urls = Object.values(lists).flat();
       assert.ok(urls.length > 50);
       // Their names lead to where such names lead.

@@ -20,11 +20,19 @@ describe('what the environment says of the service manager', () => {
     [{ NOTIFY_SOCKET: 'vsock:2:1' }, null, 'a virtual machine monitor, which systemd-notify of 252 does not know'],
     [{ NOTIFY_SOCKET: '/run/n' }, { socket: '/run/n', watchdogMs: null }, 'no watchdog'],
     [{ NOTIFY_SOCKET: '@n', WATCHDOG_USEC: '60000000' }, { socket: '@n', watchdogMs: 60_000 }, 'an abstract socket'],
-    [{ NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '5000', WATCHDOG_PID: '7' }, { socket: '/n', watchdogMs: 5 }, 'we are watched'],
-    [{ NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '5000', WATCHDOG_PID: '8' }, { socket: '/n', watchdogMs: null }, 'another is'],
+    [
+      { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '5000', WATCHDOG_PID: '7' },
+      { socket: '/n', watchdogMs: 5 },
+      'we are watched',
+    ],
+    [
+      { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '5000', WATCHDOG_PID: '8' },
+      { socket: '/n', watchdogMs: null },
+      'another is',
+    ],
     [{ NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '1e9' }, { socket: '/n', watchdogMs: null }, 'not a number'],
     [{ NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '0' }, { socket: '/n', watchdogMs: null }, 'switched off'],
-  ]; // prettier-ignore
+  ];
   for (const [env, found, why] of rows) {
     it(`${JSON.stringify(env)}: ${why}`, () => {
       assert.deepEqual(managerIn(env, 7), found);
@@ -72,8 +80,16 @@ describe('service manager', () => {
     clock.advance(3_600_000);
     assert.deepEqual(
       socket.words.filter((word) => !word.startsWith('EXTEND')),
-      ['STATUS=serving http://127.0.0.1:8025', 'READY=1', 'WATCHDOG=1', 'WATCHDOG=1', 'WATCHDOG=1', 'STOPPING=1', 'WATCHDOG=1'],
-    ); // prettier-ignore
+      [
+        'STATUS=serving http://127.0.0.1:8025',
+        'READY=1',
+        'WATCHDOG=1',
+        'WATCHDOG=1',
+        'WATCHDOG=1',
+        'STOPPING=1',
+        'WATCHDOG=1',
+      ],
+    );
     assert.equal(clock.nextAt(), null);
     assert.deepEqual(lines, []);
   });
@@ -93,11 +109,20 @@ describe('service manager', () => {
 
   it('logs what goes wrong and goes on', async () => {
     const heard = new Promise<string>((resolve) => {
-      const log: Log = { ...logInto([]), warn: ({ reason }) => { resolve(String(reason)); } }; // prettier-ignore
-      const manager = openServiceManager({ clock: new FakeClock(), log }, { socket: path.join(folder, 'none'), watchdogMs: null }, PATH);
+      const log: Log = {
+        ...logInto([]),
+        warn: ({ reason }) => {
+          resolve(String(reason));
+        },
+      };
+      const manager = openServiceManager(
+        { clock: new FakeClock(), log },
+        { socket: path.join(folder, 'none'), watchdogMs: null },
+        PATH,
+      );
       manager.ready('up');
       manager.close();
-    }); // prettier-ignore
+    });
     assert.match(await heard, /No such file|Failed to notify/);
   });
 

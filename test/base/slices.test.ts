@@ -21,7 +21,10 @@ describe('base/slices', () => {
 
   it('maps as Array.map does, and lets others have turns', async () => {
     for (const count of [0, 1, 100, 101, 250]) {
-      assert.deepEqual(await mapInSlices(numbers(count), (n) => n * 2), numbers(count).map((n) => n * 2)); // prettier-ignore
+      assert.deepEqual(
+        await mapInSlices(numbers(count), (n) => n * 2),
+        numbers(count).map((n) => n * 2),
+      );
     }
     const turns = await turnsDuring(() => mapInSlices(numbers(1000), (n) => n));
     assert.ok(turns >= 9, String(turns));

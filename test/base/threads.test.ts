@@ -27,7 +27,10 @@ describe('base/threads', () => {
 
   it('answers each job with its own, also when more wait than there are threads', async () => {
     const jobs = [0, 1, 2, 3, 4].map((say) => threads.run({ say }));
-    assert.deepEqual((await Promise.all(jobs)).map(({ said }) => said), [0, 1, 2, 3, 4]); // prettier-ignore
+    assert.deepEqual(
+      (await Promise.all(jobs)).map(({ said }) => said),
+      [0, 1, 2, 3, 4],
+    );
   });
 
   it('hands memory over', async () => {
@@ -47,7 +50,10 @@ describe('base/threads', () => {
         threads.run({ fall }),
         threads.run({ say: 'alive' }),
       ]);
-      assert.deepEqual(results.map(({ status }) => status), ['rejected', 'rejected', 'fulfilled']); // prettier-ignore
+      assert.deepEqual(
+        results.map(({ status }) => status),
+        ['rejected', 'rejected', 'fulfilled'],
+      );
       assert.ok(results[0].status === 'rejected' && refused('died')(results[0].reason));
     });
   }
@@ -67,7 +73,10 @@ describe('base/threads', () => {
 
   it('gives the first job of a thread time to load its module', async () => {
     const entry = new URL('../support/odd-worker.ts', import.meta.url);
-    const some = createThreads<Input, Output>({ clock }, { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, startMs: 2000 }); // prettier-ignore
+    const some = createThreads<Input, Output>(
+      { clock },
+      { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, startMs: 2000 },
+    );
     const first = some.run({ say: 'loaded' });
     assert.equal(clock.nextAt(), clock.now() + 7000);
     await first;
@@ -80,7 +89,10 @@ describe('base/threads', () => {
 
   it('counts the time of the first job from when the thread says that it is ready', async () => {
     const entry = new URL('../support/odd-worker.ts', import.meta.url);
-    const some = createThreads<Input, Output>({ clock }, { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, startMs: 20_000 }); // prettier-ignore
+    const some = createThreads<Input, Output>(
+      { clock },
+      { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, startMs: 20_000 },
+    );
     const slow = some.run({ fall: 'ready' });
     assert.equal(clock.nextAt(), clock.now() + 25_000);
     while (clock.nextAt() !== clock.now() + 5000) await new Promise((resolve) => setImmediate(resolve));

@@ -7,7 +7,14 @@ describe('Windows', () => {
   it('count down to nothing, then over, until the minute ends', () => {
     const windows = new Windows();
     const rates = [1, 2, 3].map((n) => windows.take('a', 2, minute + n));
-    assert.deepEqual(rates.map(({ remaining, over }) => [remaining, over]), [[1, false], [0, false], [0, true]]); // prettier-ignore
+    assert.deepEqual(
+      rates.map(({ remaining, over }) => [remaining, over]),
+      [
+        [1, false],
+        [0, false],
+        [0, true],
+      ],
+    );
     assert.equal(rates[0]?.reset, minute / 1000 + 60);
     assert.equal(windows.take('a', 2, minute + 59_999).over, true);
     assert.equal(windows.take('a', 2, minute + 60_000).remaining, 1);

@@ -74,7 +74,10 @@ try {
   await taken(WARM_MAILS);
 
   const total = Number(options.rate) * Number(options.seconds);
-  tell(`POST at ${options.rate}/s`, await posts(appliance, key, 'post', Number(options.rate), total), { 50: 5, 99: 25 }); // prettier-ignore
+  tell(`POST at ${options.rate}/s`, await posts(appliance, key, 'post', Number(options.rate), total), {
+    50: 5,
+    99: 25,
+  });
   await taken(WARM_MAILS + total);
 
   const cold: number[] = [];
@@ -88,9 +91,17 @@ try {
   tell('from the POST to MAIL FROM on a lane that nobody has used, its MX looked up', cold, { 95: 20 });
 
   const perSecond = Number(options['delivered-rate']);
-  const paced = await pacedMails({ appliance, key, to: (n) => `paced${String(n)}@sink.test`, count: perSecond * Number(options.seconds), perSecond }); // prettier-ignore
+  const paced = await pacedMails({
+    appliance,
+    key,
+    to: (n) => `paced${String(n)}@sink.test`,
+    count: perSecond * Number(options.seconds),
+    perSecond,
+  });
   missed ||= paced.p50 >= 10 || paced.p99 >= 50;
-  console.log(`accepted to delivered at ${String(perSecond)}/s: ${String(paced.count)} times, p50 ${String(paced.p50)} ms (limit 10), p99 ${String(paced.p99)} ms (limit 50)`); // prettier-ignore
+  console.log(
+    `accepted to delivered at ${String(perSecond)}/s: ${String(paced.count)} times, p50 ${String(paced.p50)} ms (limit 10), p99 ${String(paced.p99)} ms (limit 50)`,
+  );
 } finally {
   await appliance.kill();
   await dns.close();

@@ -70,7 +70,10 @@ export async function startAppliance(options: ApplianceOptions = {}): Promise<Ap
   const url = `http://127.0.0.1:${String(port)}`;
   const ready = async (): Promise<boolean> => {
     if (ended !== null) throw new Error(`the appliance ended with ${String(ended)}: see ${data}.log`);
-    return fetch(`${url}/readyz`).then((answer) => answer.ok, () => false); // prettier-ignore
+    return fetch(`${url}/readyz`).then(
+      (answer) => answer.ok,
+      () => false,
+    );
   };
   await until(ready, 'the appliance');
   const pid = child.pid ?? 0;

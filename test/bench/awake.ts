@@ -14,7 +14,9 @@ export function keepAwake(): () => void {
   }
   // They end with who started them, however that ends.
   const idle = 'const parent = process.ppid; while (process.ppid === parent);';
-  const idlers = os.cpus().map((): ChildProcess => spawn('chrt', ['-i', '0', process.execPath, '-e', idle], { stdio: 'ignore' })); // prettier-ignore
+  const idlers = os
+    .cpus()
+    .map((): ChildProcess => spawn('chrt', ['-i', '0', process.execPath, '-e', idle], { stdio: 'ignore' }));
   const stop = (): void => {
     for (const idler of idlers) idler.kill('SIGKILL');
   };

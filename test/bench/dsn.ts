@@ -39,7 +39,9 @@ interface Target {
 /** `total` mails, delivered to the sink; their reports are yet to come. */
 async function deliveredMails(appliance: Appliance, key: string): Promise<Target[]> {
   for (let at = 0; at < total; at += BATCH) {
-    const recipients = Array.from({ length: Math.min(BATCH, total - at) }, (_, n) => ({ to: `u${String(at + n)}@dest.test` })); // prettier-ignore
+    const recipients = Array.from({ length: Math.min(BATCH, total - at) }, (_, n) => ({
+      to: `u${String(at + n)}@dest.test`,
+    }));
     await post(appliance, key, { from: 'hi@bench.test', subject: 'Your order', text: 'Good day.', recipients });
   }
   const db = new sqlite3.Database(path.join(appliance.dataDir, 'posthorn.db'), sqlite3.OPEN_READONLY);
@@ -57,7 +59,10 @@ async function deliveredMails(appliance: Appliance, key: string): Promise<Target
   return rows;
 }
 
-const head = `Received: from mail.bench.test by mx.dest.test; Sat, 31 Jan 2026 09:30:00 +0000\r\n${'X-Filler: '.padEnd(76, 'a')}\r\nSubject: Your order\r\n`.repeat(12); // prettier-ignore
+const head =
+  `Received: from mail.bench.test by mx.dest.test; Sat, 31 Jan 2026 09:30:00 +0000\r\n${'X-Filler: '.padEnd(76, 'a')}\r\nSubject: Your order\r\n`.repeat(
+    12,
+  );
 
 function reportOn(address: string): string {
   const { headers, body } = writeDeliveryReport({
@@ -65,15 +70,26 @@ function reportOn(address: string): string {
     arrivedAt: 0,
     messageId: 'none',
     text: 'This is the mail system at mx.dest.test.\n\nYour message could not be delivered.\n',
-    recipients: [{ address, status: '5.1.1', diagnostic: { type: 'smtp', text: '550 5.1.1 no such user', host: 'mx.dest.test' }, lastAttemptAt: 0 }],
+    recipients: [
+      {
+        address,
+        status: '5.1.1',
+        diagnostic: { type: 'smtp', text: '550 5.1.1 no such user', host: 'mx.dest.test' },
+        lastAttemptAt: 0,
+      },
+    ],
     originalHead: Buffer.from(head),
-  }); // prettier-ignore
-  const own = 'From: mailer-daemon@mx.dest.test\r\nSubject: Undelivered Mail Returned to Sender\r\nAuto-Submitted: auto-replied\r\n'; // prettier-ignore
+  });
+  const own =
+    'From: mailer-daemon@mx.dest.test\r\nSubject: Undelivered Mail Returned to Sender\r\nAuto-Submitted: auto-replied\r\n';
   return `${own}${headers}\r\n${body.toString('latin1').replace(/^\./gm, '..')}`;
 }
 
 /** Hands the reports in at the rate; gives how long each 250 took, and how long all of it. */
-async function storm(port: number, reports: readonly { to: string; mail: string }[]): Promise<{ times: number[]; ms: number }> {
+async function storm(
+  port: number,
+  reports: readonly { to: string; mail: string }[],
+): Promise<{ times: number[]; ms: number }> {
   const times: number[] = [];
   const started = performance.now();
   let next = 0;
@@ -98,7 +114,7 @@ async function storm(port: number, reports: readonly { to: string; mail: string 
   };
   await Promise.all(Array.from({ length: Number(options.connections) }, worker));
   return { times, ms: performance.now() - started };
-} // prettier-ignore
+}
 
 /** Posts new mails until told to stop; gives how many were accepted. */
 async function flow(appliance: Appliance, key: string, goesOn: () => boolean): Promise<number> {
@@ -106,7 +122,14 @@ async function flow(appliance: Appliance, key: string, goesOn: () => boolean): P
   const posting: Promise<void>[] = [];
   const started = performance.now();
   while (goesOn()) {
-    posting.push(post(appliance, key, { from: 'hi@bench.test', to: `new${String(count)}@dest.test`, subject: 'New', text: 'Good day.' })); // prettier-ignore
+    posting.push(
+      post(appliance, key, {
+        from: 'hi@bench.test',
+        to: `new${String(count)}@dest.test`,
+        subject: 'New',
+        text: 'Good day.',
+      }),
+    );
     count++;
     const wait = started + (count * 1000) / mails - performance.now();
     if (wait > 0) await new Promise((resolve) => setTimeout(resolve, wait));
@@ -168,7 +191,10 @@ try {
   const targets = await deliveredMails(appliance, key);
   const [returnKey] = returnPathKeys(openKeyring(appliance.dataDir));
   if (returnKey === undefined) throw new Error('no key');
-  const reports = targets.map(({ id, address }) => ({ to: `${returnPathFor(returnKey, id)}@rp.bench.test`, mail: reportOn(address) })); // prettier-ignore
+  const reports = targets.map(({ id, address }) => ({
+    to: `${returnPathFor(returnKey, id)}@rp.bench.test`,
+    mail: reportOn(address),
+  }));
   const before = await lag(appliance);
   const cpu = appliance.cpu();
   let isOn = true;
@@ -180,8 +206,12 @@ try {
   const seen = await bouncedEvents(appliance, key);
   const behind = performance.now() - taken;
   const p99 = lagAt(before, await lag(appliance), 0.99);
-  console.log(`${String(total)} reports in ${(ms / 1000).toFixed(1)} s (${((total / ms) * 1000).toFixed(0)}/s), the 250 after p50 ${at(times, 0.5).toFixed(1)} ms, p99 ${at(times, 0.99).toFixed(1)} ms; ${String(accepted)} mails accepted meanwhile`); // prettier-ignore
-  console.log(`bounced events: ${String(seen)} of ${String(total)}, the last ${(behind / 1000).toFixed(1)} s after the last 250; ${((appliance.cpu() - cpu) / total).toFixed(2)} ms of CPU a report; ${appliance.rss().toFixed(0)} MiB`); // prettier-ignore
+  console.log(
+    `${String(total)} reports in ${(ms / 1000).toFixed(1)} s (${((total / ms) * 1000).toFixed(0)}/s), the 250 after p50 ${at(times, 0.5).toFixed(1)} ms, p99 ${at(times, 0.99).toFixed(1)} ms; ${String(accepted)} mails accepted meanwhile`,
+  );
+  console.log(
+    `bounced events: ${String(seen)} of ${String(total)}, the last ${(behind / 1000).toFixed(1)} s after the last 250; ${((appliance.cpu() - cpu) / total).toFixed(2)} ms of CPU a report; ${appliance.rss().toFixed(0)} MiB`,
+  );
   console.log(`event loop: late by at most ${p99.toFixed(0)} ms in 99 of 100 looks`);
   if (seen < total || p99 > LOOP_LIMIT_MS || total / ms < (rate * 0.95) / 1000) process.exitCode = 1;
 } finally {

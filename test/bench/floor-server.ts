@@ -94,7 +94,11 @@ async function composed({ from, to, subject, html }: Mail): Promise<Buffer> {
   const raw = await new MailComposer({ from, to, subject, html }).compile().build();
   const text = raw.toString('latin1');
   const cut = text.indexOf('\r\n\r\n');
-  const body = text.slice(cut + 4).replaceAll(/[ \t]+(?=\r\n)/g, '').replaceAll(/[ \t]+/g, ' ').replace(/(\r\n)*$/, '\r\n'); // prettier-ignore
+  const body = text
+    .slice(cut + 4)
+    .replaceAll(/[ \t]+(?=\r\n)/g, '')
+    .replaceAll(/[ \t]+/g, ' ')
+    .replace(/(\r\n)*$/, '\r\n');
   const bodyHash = createHash('sha256').update(body, 'latin1').digest('base64');
   const fields = new Map(
     text

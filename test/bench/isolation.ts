@@ -64,7 +64,9 @@ try {
   console.log(`healthy domains alone: ${shown(alone)}`);
   for (const [name, [, count]] of Object.entries(groups)) {
     for (let n = 0; n < count; n++) {
-      const recipients = Array.from({ length: Number(options.bad) }, (_, at) => ({ to: `r${String(at)}@${name}${String(n)}.test` })); // prettier-ignore
+      const recipients = Array.from({ length: Number(options.bad) }, (_, at) => ({
+        to: `r${String(at)}@${name}${String(n)}.test`,
+      }));
       await post(appliance, key, { from: 'hi@bench.test', subject: 'x', text: 'x', recipients });
     }
   }

@@ -35,7 +35,9 @@ interface Told {
 
 function flood({ url }: Appliance, key: string, rate: number): Promise<Told> {
   const args = [url, key, String(Math.round(rate)), options.seconds, options.connections];
-  const child = spawn(process.execPath, ['--import', 'tsx', new URL('flood.ts', import.meta.url).pathname, ...args], { stdio: ['ignore', 'pipe', 'inherit'] }); // prettier-ignore
+  const child = spawn(process.execPath, ['--import', 'tsx', new URL('flood.ts', import.meta.url).pathname, ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let text = '';
   child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
   return new Promise((resolve, reject) => {
@@ -55,15 +57,19 @@ const appliance = await startAppliance({
   env: {
     POSTHORN_DELIVERY__DNS_SERVERS: dns.address,
     POSTHORN_DELIVERY__REMOTE_PORT: String(server.port),
-    POSTHORN_DELIVERY__ROUTES: JSON.stringify({ 'sink.test': `127.0.0.1:${String(sink.port)}`, 'dest.test': `127.0.0.1:${String(sink.port)}` }), // prettier-ignore
+    POSTHORN_DELIVERY__ROUTES: JSON.stringify({
+      'sink.test': `127.0.0.1:${String(sink.port)}`,
+      'dest.test': `127.0.0.1:${String(sink.port)}`,
+    }),
     POSTHORN_DELIVERY__LANE__MAX_CONCURRENCY: '50',
   },
-}); // prettier-ignore
+});
 try {
   const key = benchKey(appliance);
   appliance.cli('domains', 'add', 'bench.test', '--trust', '--json');
   const mails = Number(options.mails);
-  const arrived = (count: number): Promise<void> => until(() => Promise.resolve(sink.count() >= count), `${String(count)} mails at the sink`, 600_000); // prettier-ignore
+  const arrived = (count: number): Promise<void> =>
+    until(() => Promise.resolve(sink.count() >= count), `${String(count)} mails at the sink`, 600_000);
   const begun = performance.now();
   await load({ url: appliance.url, key, count: mails, offset: 0, connections: 50, html: 4096 });
   await arrived(mails);
@@ -92,11 +98,17 @@ try {
   }
   const told = await finished;
   const p95 = waits.toSorted((a, b) => a - b)[Math.floor(0.95 * (waits.length - 1))] ?? NaN;
-  console.log(`${options.times} times that for ${options.seconds} s: taken ${String(told.taken)}, refused with 503 ${String(told.refused)}, no connection free for ${String(told.unsent)}, anything else ${String(told.wrong)}`); // prettier-ignore
-  console.log(`transactional mail beside it: ${String(waits.length)} mails (${String(refusedProbes)} refused), p95 from acceptance to MAIL FROM ${p95.toFixed(0)} ms (limit ${String(LIMIT_MS)})`); // prettier-ignore
+  console.log(
+    `${options.times} times that for ${options.seconds} s: taken ${String(told.taken)}, refused with 503 ${String(told.refused)}, no connection free for ${String(told.unsent)}, anything else ${String(told.wrong)}`,
+  );
+  console.log(
+    `transactional mail beside it: ${String(waits.length)} mails (${String(refusedProbes)} refused), p95 from acceptance to MAIL FROM ${p95.toFixed(0)} ms (limit ${String(LIMIT_MS)})`,
+  );
   const drained = performance.now();
   await arrived(mails + told.taken);
-  console.log(`all that was taken has arrived, ${((performance.now() - drained) / 1000).toFixed(1)} s after the clients ended; ${appliance.rss().toFixed(0)} MiB`); // prettier-ignore
+  console.log(
+    `all that was taken has arrived, ${((performance.now() - drained) / 1000).toFixed(1)} s after the clients ended; ${appliance.rss().toFixed(0)} MiB`,
+  );
   if (!(p95 < LIMIT_MS) || told.wrong > 0 || told.withoutRetryAfter > 0) process.exitCode = 1;
 } finally {
   await appliance.kill();

@@ -53,7 +53,11 @@ export function httpRequest(
   headers: Readonly<Record<string, string>>,
   body = '',
 ): string {
-  const all = { Host: 'bench.test', ...headers, ...(body === '' ? {} : { 'Content-Length': String(Buffer.byteLength(body)) }) }; // prettier-ignore
+  const all = {
+    Host: 'bench.test',
+    ...headers,
+    ...(body === '' ? {} : { 'Content-Length': String(Buffer.byteLength(body)) }),
+  };
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
   return `${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`;
 }

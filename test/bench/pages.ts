@@ -19,11 +19,39 @@ const LIMIT_MS = Number(values.limit);
 const TIMES = 3;
 
 const pages: readonly string[] = [
-  '/', '/?range=24h', '/?range=30d', '/messages', '/messages?range=30d&status=bounced', '/messages?range=30d&subject=order', '/messages?range=30d&tag=newsletter',
-  '/events', '/events?type=bounced', '/stats', '/stats?range=24h', '/stats?range=30d&by=stream', '/stats?range=30d&by=tag', '/stats?range=30d&by=domain',
-  '/stats?range=30d&tz=Europe/Berlin', '/stats?range=all', '/reputation', '/templates', '/suppressions', '/suppressions?reason=complaint', '/domains', '/streams',
-  '/webhooks', '/developer/keys', '/developer/log?range=30d', '/developer/actions', '/developer/api', '/settings', '/profile', '/queue', '/accounts', '/team',
-]; // prettier-ignore
+  '/',
+  '/?range=24h',
+  '/?range=30d',
+  '/messages',
+  '/messages?range=30d&status=bounced',
+  '/messages?range=30d&subject=order',
+  '/messages?range=30d&tag=newsletter',
+  '/events',
+  '/events?type=bounced',
+  '/stats',
+  '/stats?range=24h',
+  '/stats?range=30d&by=stream',
+  '/stats?range=30d&by=tag',
+  '/stats?range=30d&by=domain',
+  '/stats?range=30d&tz=Europe/Berlin',
+  '/stats?range=all',
+  '/reputation',
+  '/templates',
+  '/suppressions',
+  '/suppressions?reason=complaint',
+  '/domains',
+  '/streams',
+  '/webhooks',
+  '/developer/keys',
+  '/developer/log?range=30d',
+  '/developer/actions',
+  '/developer/api',
+  '/settings',
+  '/profile',
+  '/queue',
+  '/accounts',
+  '/team',
+];
 
 /** Pages of one thing: the first link of a list. */
 const linked: readonly (readonly [list: string, link: RegExp])[] = [
@@ -64,7 +92,9 @@ try {
     const isSlow = median > LIMIT_MS || status !== 200;
     if (isSlow) slow++;
     const cpu = ((appliance.cpu() - used) / TIMES).toFixed(0);
-    console.log(`${isSlow ? 'SLOW' : 'ok  '} ${median.toFixed(0).padStart(6)} ms, ${cpu.padStart(5)} ms of CPU  ${String(status)} ${where}`); // prettier-ignore
+    console.log(
+      `${isSlow ? 'SLOW' : 'ok  '} ${median.toFixed(0).padStart(6)} ms, ${cpu.padStart(5)} ms of CPU  ${String(status)} ${where}`,
+    );
   }
   console.log(slow === 0 ? 'all within their limit' : `${String(slow)} over their limit, or no page`);
   if (slow > 0) process.exitCode = 1;

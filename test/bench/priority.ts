@@ -52,7 +52,9 @@ try {
   const service = (CONNECTIONS / rate) * 1000;
   const moved = beside.p95 - alone.p95;
   const allowed = Math.max(20, service);
-  console.log(`p95 moved by ${String(moved)} ms (one message on a connection takes ${service.toFixed(0)} ms; limit ${allowed.toFixed(0)} ms)`); // prettier-ignore
+  console.log(
+    `p95 moved by ${String(moved)} ms (one message on a connection takes ${service.toFixed(0)} ms; limit ${allowed.toFixed(0)} ms)`,
+  );
   if (moved > allowed) process.exitCode = 1;
 } finally {
   await appliance.kill();

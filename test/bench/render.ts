@@ -11,9 +11,9 @@ import { hostileTemplates } from '../templates/hostile.ts';
 
 // The built code: what runs the source slows each function down.
 const built = new URL('../../dist/src/', import.meta.url);
-const { compile, render } = (await import(new URL('templates/mixed/index.js', built).href)) as typeof Mixed; // prettier-ignore
-const { createRenderer } = (await import(new URL('templates/renderer.js', built).href)) as typeof Renderers; // prettier-ignore
-const { systemClock } = (await import(new URL('base/clock.js', built).href)) as typeof Clocks; // prettier-ignore
+const { compile, render } = (await import(new URL('templates/mixed/index.js', built).href)) as typeof Mixed;
+const { createRenderer } = (await import(new URL('templates/renderer.js', built).href)) as typeof Renderers;
+const { systemClock } = (await import(new URL('base/clock.js', built).href)) as typeof Clocks;
 
 const SIZE = 50 * 1024;
 const SUBSTITUTIONS = 200;
@@ -23,14 +23,33 @@ const worst = (values: number[]): number => values.sort((a, b) => a - b)[Math.fl
 
 /** As mail looks: tables and inline styles, with a value every 250 characters. */
 function ordinary(): string {
-  const kinds = ['{{ name }}', '{{user.first_name}}', '{% if plan == "pro" %}{{ plan | upcase }}{% endif %}', '{{ price | money: "EUR" }}', '{{#if zero}}{{zero}}{{else}}{{ city | default: "-" }}{{/if}}', '{{ when | date: "%Y-%m-%d" }}']; // prettier-ignore
-  const filler = '<td style="font-family:Arial,sans-serif;font-size:14px;line-height:20px;color:#333333;padding:8px 16px">';
-  const pieces = Array.from({ length: SUBSTITUTIONS }, (_, n) => `<tr>${filler}${kinds[n % kinds.length] ?? ''}</td></tr>\n`);
+  const kinds = [
+    '{{ name }}',
+    '{{user.first_name}}',
+    '{% if plan == "pro" %}{{ plan | upcase }}{% endif %}',
+    '{{ price | money: "EUR" }}',
+    '{{#if zero}}{{zero}}{{else}}{{ city | default: "-" }}{{/if}}',
+    '{{ when | date: "%Y-%m-%d" }}',
+  ];
+  const filler =
+    '<td style="font-family:Arial,sans-serif;font-size:14px;line-height:20px;color:#333333;padding:8px 16px">';
+  const pieces = Array.from(
+    { length: SUBSTITUTIONS },
+    (_, n) => `<tr>${filler}${kinds[n % kinds.length] ?? ''}</td></tr>\n`,
+  );
   const rest = Math.max(0, SIZE - pieces.join('').length);
   return pieces.map((piece) => piece + 'x'.repeat(Math.floor(rest / SUBSTITUTIONS))).join('');
-} // prettier-ignore
+}
 
-const data = { name: '<Ann> & "Bob"', user: { first_name: 'J' }, plan: 'pro', price: 1234.5, zero: 0, city: 'Graz', when: '2026-01-31T09:30:00Z' }; // prettier-ignore
+const data = {
+  name: '<Ann> & "Bob"',
+  user: { first_name: 'J' },
+  plan: 'pro',
+  price: 1234.5,
+  zero: 0,
+  city: 'Graz',
+  when: '2026-01-31T09:30:00Z',
+};
 const how = { strict: false, locale: 'en', timezone: 'Europe/Vienna', now: 0 };
 const options = { ...how, variables: data, monotonic: () => performance.now() };
 

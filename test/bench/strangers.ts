@@ -76,21 +76,36 @@ const FILLER = `${'x'.repeat(998)}\r\n`;
 const letter = (): string => `From: eve@evil.test\r\nSubject: x\r\n\r\n${FILLER.repeat(500)}`;
 const quadratic = (): string => dsn(`a${'>'.repeat(200_000)}b`);
 const head = ['Message-ID: <msg_00000000000000000000000000@acme.test>', 'To: ana@dest.test'];
-const complaint = (): string => `From: eve@evil.test\r\nSubject: complaint about message from 192.0.2.1\r\nContent-Type: message/rfc822\r\n\r\n${head.join('\r\n')}\r\n\r\nx`; // prettier-ignore
+const complaint = (): string =>
+  `From: eve@evil.test\r\nSubject: complaint about message from 192.0.2.1\r\nContent-Type: message/rfc822\r\n\r\n${head.join('\r\n')}\r\n\r\nx`;
 
 function aggregate(n: number): string {
   const day = 86_400;
   const end = Math.floor(Date.now() / 1000);
-  const rows = Array.from({ length: 3400 }, (_, at) => ({ ip: `192.${String(n & 255)}.${String(at >> 8)}.${String(at & 255)}`, count: 1 })); // prettier-ignore
-  const file = gzipSync(dmarcXml('bench.test', rows, { id: `r${String(process.hrtime.bigint())}`, begin: String(end - day), end: String(end) })); // prettier-ignore
-  return `From: eve@evil.test\r\nSubject: Report domain: bench.test Submitter: evil.test\r\nContent-Type: application/gzip; name="evil.test!bench.test!1!2.xml.gz"\r\nContent-Transfer-Encoding: base64\r\n\r\n${file.toString('base64').replace(/.{76}/g, '$&\r\n')}`; // prettier-ignore
+  const rows = Array.from({ length: 3400 }, (_, at) => ({
+    ip: `192.${String(n & 255)}.${String(at >> 8)}.${String(at & 255)}`,
+    count: 1,
+  }));
+  const file = gzipSync(
+    dmarcXml('bench.test', rows, {
+      id: `r${String(process.hrtime.bigint())}`,
+      begin: String(end - day),
+      end: String(end),
+    }),
+  );
+  return `From: eve@evil.test\r\nSubject: Report domain: bench.test Submitter: evil.test\r\nContent-Type: application/gzip; name="evil.test!bench.test!1!2.xml.gz"\r\nContent-Transfer-Encoding: base64\r\n\r\n${file.toString('base64').replace(/.{76}/g, '$&\r\n')}`;
 }
 
 const http =
   (method: string, where: string, body?: string, headers: Record<string, string> = {}): Door =>
   ({ appliance }) =>
     Promise.resolve(async () => {
-      const answer = await fetch(`${appliance.url}${where}`, { method, headers, redirect: 'manual', ...(body === undefined ? {} : { body }) }); // prettier-ignore
+      const answer = await fetch(`${appliance.url}${where}`, {
+        method,
+        headers,
+        redirect: 'manual',
+        ...(body === undefined ? {} : { body }),
+      });
       await answer.arrayBuffer();
       return answer.status === 429 || answer.status === 503;
     });
@@ -111,7 +126,10 @@ const doors: Readonly<Record<string, Door>> = {
   'POST /login': http('POST', '/login', 'email=a%40b.test&password=wrong-password', form),
   'GET /setup/…': http('GET', '/setup/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'),
   'GET /v1/messages': http('GET', '/v1/messages'),
-  'POST /v1/messages, a wrong key': http('POST', '/v1/messages', '{}', { 'content-type': 'application/json', authorization: `Bearer ph_live_${'a'.repeat(40)}` }), // prettier-ignore
+  'POST /v1/messages, a wrong key': http('POST', '/v1/messages', '{}', {
+    'content-type': 'application/json',
+    authorization: `Bearer ph_live_${'a'.repeat(40)}`,
+  }),
   'GET /nothing': http('GET', '/nothing'),
 };
 
@@ -129,24 +147,48 @@ function query<Row>(appliance: Appliance, sql: string): Promise<Row[]> {
   });
 }
 
-const TABLES = ['reports', 'dmarc_rows', 'tls_report_rows', 'aggregate_reports', 'audit', 'messages', 'suppressions', 'sessions']; // prettier-ignore
+const TABLES = [
+  'reports',
+  'dmarc_rows',
+  'tls_report_rows',
+  'aggregate_reports',
+  'audit',
+  'messages',
+  'suppressions',
+  'sessions',
+];
 
 async function rowsOf(appliance: Appliance): Promise<number> {
   const known = await query<{ name: string }>(appliance, "SELECT name FROM sqlite_schema WHERE type = 'table'");
   const there = TABLES.filter((table) => known.some(({ name }) => name === table));
-  const [row] = await query<{ n: number }>(appliance, `SELECT ${there.map((table) => `(SELECT COUNT(*) FROM ${table})`).join(' + ')} AS n`); // prettier-ignore
+  const [row] = await query<{ n: number }>(
+    appliance,
+    `SELECT ${there.map((table) => `(SELECT COUNT(*) FROM ${table})`).join(' + ')} AS n`,
+  );
   return row?.n ?? 0;
 }
 
 /** A mail to the simulator; the delivery, once it is delivered. */
 async function delivered(appliance: Appliance, key: string): Promise<string> {
-  await post(appliance, key, { from: 'hi@bench.test', subject: 's', text: 't', recipients: [{ to: 'delivered@simulator.posthorn.test' }] }); // prettier-ignore
+  await post(appliance, key, {
+    from: 'hi@bench.test',
+    subject: 's',
+    text: 't',
+    recipients: [{ to: 'delivered@simulator.posthorn.test' }],
+  });
   let id = '';
-  await until(async () => {
-    const [row] = await query<{ id: string }>(appliance, "SELECT id FROM deliveries WHERE status = 'delivered' ORDER BY id DESC LIMIT 1"); // prettier-ignore
-    id = row?.id ?? '';
-    return id !== '';
-  }, 'a simulated mail', PATIENCE_MS); // prettier-ignore
+  await until(
+    async () => {
+      const [row] = await query<{ id: string }>(
+        appliance,
+        "SELECT id FROM deliveries WHERE status = 'delivered' ORDER BY id DESC LIMIT 1",
+      );
+      id = row?.id ?? '';
+      return id !== '';
+    },
+    'a simulated mail',
+    PATIENCE_MS,
+  );
   return id;
 }
 
@@ -203,24 +245,48 @@ async function tryDoor(name: string, door: Door): Promise<Line> {
     await Promise.all([watch(), ...Array.from({ length: CONNECTIONS }, visit)]);
     const cpu = appliance.cpu() - before.cpu;
     const bounceMs = await bounced(appliance, mx, key, signing);
-    return { door: name, requests, refused, cpu: cpu / requests, bytes: sizeOf(appliance.dataDir) - before.bytes, rows: (await rowsOf(appliance)) - before.rows, rss, healthz, bounceMs }; // prettier-ignore
+    return {
+      door: name,
+      requests,
+      refused,
+      cpu: cpu / requests,
+      bytes: sizeOf(appliance.dataDir) - before.bytes,
+      rows: (await rowsOf(appliance)) - before.rows,
+      rss,
+      healthz,
+      bounceMs,
+    };
   } finally {
     await appliance.kill();
   }
 }
 
 /** A mail is sent right behind the flood, and its bounce comes in: how long until it has its event. */
-async function bounced(appliance: Appliance, mx: number, key: string, signing: Parameters<typeof returnPathFor>[0]): Promise<number> {
+async function bounced(
+  appliance: Appliance,
+  mx: number,
+  key: string,
+  signing: Parameters<typeof returnPathFor>[0],
+): Promise<number> {
   const id = await delivered(appliance, key);
   const from = performance.now();
-  const replies = await sendByHand(mx, '', `${returnPathFor(signing, id)}@mail.bench.test`, dsn('delivered@simulator.posthorn.test'));
+  const replies = await sendByHand(
+    mx,
+    '',
+    `${returnPathFor(signing, id)}@mail.bench.test`,
+    dsn('delivered@simulator.posthorn.test'),
+  );
   if (replies.at(-1)?.startsWith('250') !== true) throw new Error(`a bounce was refused: ${replies.at(-1) ?? ''}`);
-  await until(async () => {
-    const [row] = await query<{ status: string }>(appliance, `SELECT status FROM deliveries WHERE id = '${id}'`);
-    return row?.status === 'bounced';
-  }, 'the bounce', PATIENCE_MS);
+  await until(
+    async () => {
+      const [row] = await query<{ status: string }>(appliance, `SELECT status FROM deliveries WHERE id = '${id}'`);
+      return row?.status === 'bounced';
+    },
+    'the bounce',
+    PATIENCE_MS,
+  );
   return performance.now() - from;
-} // prettier-ignore
+}
 
 const wanted = options.doors === '' ? [] : options.doors.split(',');
 const lines: Line[] = [];
@@ -231,8 +297,14 @@ for (const [name, door] of Object.entries(doors)) {
   console.error(`${name}: ${String(one?.requests)} requests, ${one?.cpu.toFixed(2) ?? ''} ms`);
 }
 const kib = (bytes: number): string => `${(bytes / 1024).toFixed(0)} KiB`;
-console.log(`cores: ${readFileSync('/proc/cpuinfo', 'utf8').split('processor').length - 1}; ${options.connections} connections for ${options.seconds} s each\n`); // prettier-ignore
-console.log('| Door | Requests | Refused | CPU a request | Data folder | Rows | Worst RSS | Worst /healthz | A bounce after it |'); // prettier-ignore
+console.log(
+  `cores: ${readFileSync('/proc/cpuinfo', 'utf8').split('processor').length - 1}; ${options.connections} connections for ${options.seconds} s each\n`,
+);
+console.log(
+  '| Door | Requests | Refused | CPU a request | Data folder | Rows | Worst RSS | Worst /healthz | A bounce after it |',
+);
 console.log('| --- | --- | --- | --- | --- | --- | --- | --- | --- |');
 for (const { door, requests, refused, cpu, bytes, rows, rss, healthz, bounceMs } of lines)
-  console.log(`| ${door} | ${String(requests)} | ${String(refused)} | ${cpu.toFixed(2)} ms | ${bytes < 0 ? '-' : kib(bytes)} | ${String(rows)} | ${rss.toFixed(0)} MiB | ${healthz.toFixed(0)} ms | ${bounceMs.toFixed(0)} ms |`); // prettier-ignore
+  console.log(
+    `| ${door} | ${String(requests)} | ${String(refused)} | ${cpu.toFixed(2)} ms | ${bytes < 0 ? '-' : kib(bytes)} | ${String(rows)} | ${rss.toFixed(0)} MiB | ${healthz.toFixed(0)} ms | ${bounceMs.toFixed(0)} ms |`,
+  );

@@ -137,7 +137,8 @@ async function clicking(): Promise<{ p99: number; lost: number }> {
     const clicks = clicksOn(ids, trackingKey);
     const rate = Number(options.rate);
     const uncounted = rate * UNCOUNTED_SECONDS;
-    const ask = (url: string, requests: string[]): Promise<number[]> => paced({ url, perSecond: rate, status: 302, uncounted, requests }); // prettier-ignore
+    const ask = (url: string, requests: string[]): Promise<number[]> =>
+      paced({ url, perSecond: rate, status: 302, uncounted, requests });
     const warm = rate * WARM_SECONDS;
     await ask(appliance.url, clicks(0, warm));
     await ask(bare.url, clicks(0, warm));
@@ -152,7 +153,9 @@ async function clicking(): Promise<{ p99: number; lost: number }> {
       least.push(await ask(bare.url, clicks(0, each)));
     }
     const total = each * turns;
-    console.log(`${String(total)} clicks at ${String(rate)}/s: ${told(ours)}; a server that only redirects: ${told(least)}`); // prettier-ignore
+    console.log(
+      `${String(total)} clicks at ${String(rate)}/s: ${told(ours)}; a server that only redirects: ${told(least)}`,
+    );
     const seen = (await recorded(appliance, key, warm + total)) - warm;
     const cost = (appliance.cpu() - cpu) / total;
     console.log(

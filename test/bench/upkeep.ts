@@ -52,9 +52,19 @@ const file = path.join(folder, 'posthorn.db');
 if (values.data === undefined) {
   const seeded = spawnSync(
     process.execPath,
-    ['--import', './test/support/as-esm.mjs', '--import', 'tsx', 'test/seed/seed.ts', '--messages', values.messages, '--data', folder],
+    [
+      '--import',
+      './test/support/as-esm.mjs',
+      '--import',
+      'tsx',
+      'test/seed/seed.ts',
+      '--messages',
+      values.messages,
+      '--data',
+      folder,
+    ],
     { stdio: ['ignore', 'ignore', 'inherit'] },
-  ); // prettier-ignore
+  );
   if (seeded.status !== 0) process.exit(1);
 }
 const mebibytes = (name: string): number =>
@@ -88,11 +98,23 @@ const rules = all.map((rule) => {
     if (!isMore) done.add(rule.name);
   };
   if ('step' in rule)
-    return { ...rule, everyMs: 0, step: async () => { const rows = await rule.step(); ended(0, false); return rows; } }; // prettier-ignore
+    return {
+      ...rule,
+      everyMs: 0,
+      step: async () => {
+        const rows = await rule.step();
+        ended(0, false);
+        return rows;
+      },
+    };
   return {
     ...rule,
     everyMs: done.has(rule.name) ? DAY : 0,
-    sizedStep: async (rows: number) => { const step = await rule.sizedStep(rows); ended(step.rows, isMoreAfter(step, rows)); return step; }, // prettier-ignore
+    sizedStep: async (rows: number) => {
+      const step = await rule.sizedStep(rows);
+      ended(step.rows, isMoreAfter(step, rows));
+      return step;
+    },
   };
 });
 const waits = (times: readonly number[]): string => {

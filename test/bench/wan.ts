@@ -45,7 +45,9 @@ try {
   const count = Number(options.mails);
   const started = performance.now();
   for (let at = 0; at < count; at += PER_CALL) {
-    const recipients = Array.from({ length: Math.min(PER_CALL, count - at) }, (_, n) => ({ to: `r${String(at + n)}@far${String((at + n) % Number(options.lanes))}.test` })); // prettier-ignore
+    const recipients = Array.from({ length: Math.min(PER_CALL, count - at) }, (_, n) => ({
+      to: `r${String(at + n)}@far${String((at + n) % Number(options.lanes))}.test`,
+    }));
     await post(appliance, key, { from: 'hi@bench.test', subject: 'x', text: 'x', recipients });
   }
   let half = 0;
@@ -58,7 +60,9 @@ try {
   }
   const seconds = (performance.now() - started) / 1000;
   const turns = seen.warmTurns / seen.warmMails;
-  console.log(`${String(count)} mails to ${options.lanes} lanes ${String(roundTripMs)} ms away in ${seconds.toFixed(1)} s, over up to ${String(seen.most)} connections at once (${String(seen.connections)} in all)`); // prettier-ignore
+  console.log(
+    `${String(count)} mails to ${options.lanes} lanes ${String(roundTripMs)} ms away in ${seconds.toFixed(1)} s, over up to ${String(seen.most)} connections at once (${String(seen.connections)} in all)`,
+  );
   console.log(`round trips a message on warm connections: ${turns.toFixed(2)} (limit ${String(MOST_ROUND_TRIPS)})`);
   console.log(
     `resident memory: at most ${half.toFixed(0)} MiB in the first half, ${most.toFixed(0)} MiB in the second`,

@@ -34,7 +34,13 @@ const dataDir = mkdtempSync(path.join(os.tmpdir(), 'posthorn-bench-webhooks-'));
 const env = { POSTHORN_WEBHOOKS__ALLOW_HTTP: 'true', POSTHORN_WEBHOOKS__ALLOW_CIDRS: '["127.0.0.0/8"]' };
 const start = (): Promise<Appliance> => startAppliance({ dataDir, env });
 
-async function ask<Body>(appliance: Appliance, key: string, method: string, where: string, body?: unknown): Promise<Body> {
+async function ask<Body>(
+  appliance: Appliance,
+  key: string,
+  method: string,
+  where: string,
+  body?: unknown,
+): Promise<Body> {
   const answer = await fetch(appliance.url + where, {
     method,
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
@@ -42,7 +48,7 @@ async function ask<Body>(appliance: Appliance, key: string, method: string, wher
   });
   if (!answer.ok) throw new Error(`${where}: ${await answer.text()}`);
   return (await answer.json()) as Body;
-} // prettier-ignore
+}
 
 /** Sends at the rate, in bulk; gives how many were accepted, how long it took until all were delivered, and the server's CPU time meanwhile, in ms. */
 async function sendFor(
@@ -60,7 +66,14 @@ async function sendFor(
     while (sent < due) {
       const recipients = Array.from({ length: AT_ONCE }, () => ({ to: `delivered+${String(sent++)}@${SIMULATED}` }));
       const stream = `s${String((sent / AT_ONCE) % ENDPOINTS)}`;
-      const call = ask(appliance, key, 'POST', '/v1/messages', { from: `hi@${SIMULATED}`, subject: 's', text: 't', tags: [tag], stream, recipients }); // prettier-ignore
+      const call = ask(appliance, key, 'POST', '/v1/messages', {
+        from: `hi@${SIMULATED}`,
+        subject: 's',
+        text: 't',
+        tags: [tag],
+        stream,
+        recipients,
+      });
       // That it failed is seen below, when all have been sent; the one that is killed in the middle fails on purpose.
       call.catch(() => undefined);
       running.push(call);
@@ -111,13 +124,29 @@ const at = (times: readonly number[], share: number): number =>
 let appliance = await start();
 const endpoints = await Promise.all(Array.from({ length: ENDPOINTS }, (_, index) => listen(index)));
 try {
-  const { key } = appliance.cli('keys', 'create', '--name', 'bench', '--scopes', 'send,campaign,webhook,stream,stats:read', '--json') as { key: string }; // prettier-ignore
+  const { key } = appliance.cli(
+    'keys',
+    'create',
+    '--name',
+    'bench',
+    '--scopes',
+    'send,campaign,webhook,stream,stats:read',
+    '--json',
+  ) as { key: string };
   for (let n = 0; n < ENDPOINTS; n++)
-    await ask(appliance, key, 'POST', '/v1/streams', { slug: `s${String(n)}`, name: `Stream ${String(n)}`, type: 'transactional' }); // prettier-ignore
+    await ask(appliance, key, 'POST', '/v1/streams', {
+      slug: `s${String(n)}`,
+      name: `Stream ${String(n)}`,
+      type: 'transactional',
+    });
   await sendFor(appliance, key, 'warm');
   const alone = await sendFor(appliance, key, 'alone');
   for (const [index, { receiver }] of endpoints.entries())
-    await ask(appliance, key, 'POST', '/v1/webhooks', { url: receiver.url, concurrency: 4, ...(values.all ? {} : { streams: [`s${String(index)}`] }) }); // prettier-ignore
+    await ask(appliance, key, 'POST', '/v1/webhooks', {
+      url: receiver.url,
+      concurrency: 4,
+      ...(values.all ? {} : { streams: [`s${String(index)}`] }),
+    });
   const beside = await sendFor(appliance, key, 'beside');
   const events = (share: number): number => share * 2 * (values.all ? 1 : 1 / ENDPOINTS);
   const healthy = endpoints.slice(0, HEALTHY);
@@ -125,7 +154,9 @@ try {
   const lags = healthy.map((one) => at(one.lags, 0.95));
   console.log(`p95 lag of the healthy endpoints: ${lags.map((lag) => lag.toFixed(0)).join(', ')} ms`);
   const slower = beside.ms / alone.ms - 1;
-  console.log(`${String(alone.sent)} mails: ${(alone.ms / 1000).toFixed(2)} s without endpoints, ${(beside.ms / 1000).toFixed(2)} s with them (${(slower * 100).toFixed(1)} % longer); ${alone.cpu.toFixed(2)} and ${beside.cpu.toFixed(2)} ms of CPU a mail`); // prettier-ignore
+  console.log(
+    `${String(alone.sent)} mails: ${(alone.ms / 1000).toFixed(2)} s without endpoints, ${(beside.ms / 1000).toFixed(2)} s with them (${(slower * 100).toFixed(1)} % longer); ${alone.cpu.toFixed(2)} and ${beside.cpu.toFixed(2)} ms of CPU a mail`,
+  );
 
   const killed = sendFor(appliance, key, 'killed').catch(() => null);
   await new Promise((resolve) => setTimeout(resolve, (seconds * 1000) / 2));
@@ -135,7 +166,8 @@ try {
   // What was on its way is tried again by the schedule.
   await until(async () => (await waiting(appliance)) === 0, 'the mails after the kill', 300_000);
   const all = await eventsByStream(appliance, key);
-  const missing = (): number[] => healthy.map(({ ids }, index) => (values.all ? all.total : (all.streams.get(`s${String(index)}`) ?? 0)) - ids.size); // prettier-ignore
+  const missing = (): number[] =>
+    healthy.map(({ ids }, index) => (values.all ? all.total : (all.streams.get(`s${String(index)}`) ?? 0)) - ids.size);
   await until(() => missing().every((n) => n <= 0), 'the events after the kill').catch(() => undefined);
   console.log(`after kill -9: missing at the healthy endpoints ${missing().join(', ')}`);
   if (Math.max(...lags) > LAG_LIMIT_MS || slower > MOST_SLOWER || missing().some((n) => n > 0)) process.exitCode = 1;
@@ -148,13 +180,18 @@ try {
 async function waiting(running: Appliance): Promise<number> {
   await new Promise((resolve) => setTimeout(resolve, 200));
   const books = running.cli('books', '--json') as { lines: { status: string; found: number }[] };
-  return books.lines.filter(({ status }) => ['queued', 'sent', 'deferred', 'scheduled'].includes(status)).reduce((sum, { found }) => sum + found, 0); // prettier-ignore
+  return books.lines
+    .filter(({ status }) => ['queued', 'sent', 'deferred', 'scheduled'].includes(status))
+    .reduce((sum, { found }) => sum + found, 0);
 }
 
 /** Events since the endpoints were made, as the numbers have them: those of `warm` and `alone` came before. */
-async function eventsByStream(running: Appliance, key: string): Promise<{ total: number; streams: Map<string, number> }> {
+async function eventsByStream(
+  running: Appliance,
+  key: string,
+): Promise<{ total: number; streams: Map<string, number> }> {
   const { data } = await ask<Stats>(running, key, 'GET', '/v1/stats?bucket=total&test=true&by=stream');
   const before = (2 * rate * seconds * 2) / ENDPOINTS;
   const streams = new Map(data.map(({ key: stream, counts }) => [stream, counts.sent + counts.delivered - before]));
   return { total: [...streams.values()].reduce((sum, n) => sum + n, 0), streams };
-} // prettier-ignore
+}

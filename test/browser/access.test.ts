@@ -178,5 +178,12 @@ async function look(page: Page, where: string): Promise<string[]> {
   const wide = await tooWide(page);
   const narrow = await axeFindings(page, NARROW);
   const isHurt = (await page.evaluate('window.hurt')) !== undefined;
-  return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...wide.map((one) => `too wide: ${one}`), ...narrow.map((one) => `narrow ${one}`), ...(bytes < 200_000 && bytes > 20_000 ? [] : [`weighs ${String(bytes)} bytes`]), ...(isHurt ? ['ran a script'] : [])];
-} // prettier-ignore
+  return [
+    ...light.map((one) => `light ${one}`),
+    ...dark.map((one) => `dark ${one}`),
+    ...wide.map((one) => `too wide: ${one}`),
+    ...narrow.map((one) => `narrow ${one}`),
+    ...(bytes < 200_000 && bytes > 20_000 ? [] : [`weighs ${String(bytes)} bytes`]),
+    ...(isHurt ? ['ran a script'] : []),
+  ];
+}

@@ -57,7 +57,12 @@ describe('browser: journeys', function () {
     await page.getByRole('button', { name: 'Create key' }).click();
     const key = await page.locator('#the-key').innerText();
     assert.match(key, /^ak_live_/);
-    const { status } = await app.request('POST', '/v1/messages', { ...SIMULATED, to: 'delivered@simulator.posthorn.test', subject: 'From a key', text: 'x' }, { key }); // prettier-ignore
+    const { status } = await app.request(
+      'POST',
+      '/v1/messages',
+      { ...SIMULATED, to: 'delivered@simulator.posthorn.test', subject: 'From a key', text: 'x' },
+      { key },
+    );
     assert.equal(status, 202);
     await page.getByLabel('I have stored it').check();
     await page.getByRole('button', { name: 'Done' }).click();
@@ -73,10 +78,10 @@ describe('browser: journeys', function () {
     await page.getByRole('button', { name: 'Add', exact: true }).click();
     await page.waitForURL('**/domains/*');
     assert.match(await page.locator('main').innerText(), /_dmarc\.new\.example/);
-    assert.match(await page.locator('[data-copy*="v=DKIM1"]').first().getAttribute('data-copy') ?? '', /p=/);
+    assert.match((await page.locator('[data-copy*="v=DKIM1"]').first().getAttribute('data-copy')) ?? '', /p=/);
     await page.getByRole('button', { name: 'Check DNS now' }).click();
     await page.getByText('Mail from new.example is refused until a check finds all required records').waitFor();
-  }); // prettier-ignore
+  });
 
   it('watches events of the simulator arrive', async () => {
     await page.goto('/events');
@@ -173,7 +178,10 @@ describe('browser: journeys', function () {
     await page.getByRole('link', { name: 'mx.dest.test' }).click();
     await page.getByRole('button', { name: 'Pause the lane' }).click();
     await page.getByText('Paused: what waits and what comes rests').waitFor();
-    assert.deepEqual((await app.operator.call('queue.holds', {})).data.map(({ scope, target }) => [scope, target]), [['lane', 'mx.dest.test']]); // prettier-ignore
+    assert.deepEqual(
+      (await app.operator.call('queue.holds', {})).data.map(({ scope, target }) => [scope, target]),
+      [['lane', 'mx.dest.test']],
+    );
     await page.getByRole('button', { name: 'Release' }).click();
     await page.getByText('Released: it goes on').waitFor();
     assert.deepEqual((await app.operator.call('queue.holds', {})).data, []);

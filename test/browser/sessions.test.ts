@@ -36,7 +36,11 @@ describe('browser: windows and sessions', function () {
   };
 
   it('shows nothing on the way back after signing out', async () => {
-    await app.send({ from: 'hi@simulator.posthorn.test', to: 'delivered@simulator.posthorn.test', subject: 'Secret words' });
+    await app.send({
+      from: 'hi@simulator.posthorn.test',
+      to: 'delivered@simulator.posthorn.test',
+      subject: 'Secret words',
+    });
     await page.goto('/messages');
     await page.getByText('Secret words').first().waitFor();
     await page.getByRole('button', { name: 'Sign out' }).click();
@@ -44,7 +48,7 @@ describe('browser: windows and sessions', function () {
     await page.goBack();
     await page.waitForURL('**/login*');
     assert.equal(await page.getByText('Secret words').count(), 0);
-  }); // prettier-ignore
+  });
 
   it('does once what was clicked twice', async () => {
     await page.goto('/developer/keys/new');

@@ -10,21 +10,31 @@ describe('posthorn bench', () => {
     this.timeout(30_000);
     const folder = newFolder();
     const env = { POSTHORN_DATA_DIR: folder };
-    const { code, out, notes } = await ran(['bench', '--seconds', '1', '--connections', '4', '--json'], env, { startApp });
+    const { code, out, notes } = await ran(['bench', '--seconds', '1', '--connections', '4', '--json'], env, {
+      startApp,
+    });
     assert.equal(code, 0, notes);
     const record = JSON.parse(out) as BenchRecord;
-    assert.deepEqual([record.object, record.folder, record.seconds, record.connections, record.refused], ['bench', folder, 1, 4, 0]);
+    assert.deepEqual(
+      [record.object, record.folder, record.seconds, record.connections, record.refused],
+      ['bench', folder, 1, 4, 0],
+    );
     assert.ok(record.accepted > 10, out);
     assert.equal(record.finished, record.accepted, 'all of it was worked off');
     for (const { p50, p99 } of [record.sync_ms, record.accept_ms]) assert.ok(p50 > 0 && p50 <= p99, out);
     assert.deepEqual(readdirSync(folder), []);
     rmSync(folder, { recursive: true });
-  }); // prettier-ignore
+  });
 
-  for (const args of [['--seconds', '0'], ['--seconds', '601'], ['--connections', '1e3'], ['--connections', '201']])
+  for (const args of [
+    ['--seconds', '0'],
+    ['--seconds', '601'],
+    ['--connections', '1e3'],
+    ['--connections', '201'],
+  ])
     it(`refuses ${args.join(' ')}`, async () => {
       const { code, notes } = await ran(['bench', ...args], {}, { startApp });
       assert.equal(code, 64);
       assert.match(notes, /whole number from 1 to/);
-    }); // prettier-ignore
+    });
 });

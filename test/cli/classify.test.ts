@@ -23,8 +23,13 @@ describe('posthorn classify', () => {
     assert.equal(code, 0);
     assert.deepEqual(
       out.split('\n').map((line) => line.split(/ +/)),
-      [['class', 'hard'], ['reason', 'mailbox_not_found'], ['suppress', 'yes'], ['rule', 'enhanced:unknown-mailbox']],
-    ); // prettier-ignore
+      [
+        ['class', 'hard'],
+        ['reason', 'mailbox_not_found'],
+        ['suppress', 'yes'],
+        ['rule', 'enhanced:unknown-mailbox'],
+      ],
+    );
   });
 
   it('prints one object as JSON', async () => {
@@ -37,7 +42,10 @@ describe('posthorn classify', () => {
     const lines = '550 5.1.1 no\r\n\nsmtp; 552 5.2.2 full\n421 4.3.0 \u0007 \u{9b}2J later\n';
     const { out } = await ran(['classify', '-', '--json'], {}, input(lines));
     const read = out.split('\n').map((line) => JSON.parse(line) as { reply: string; class: string });
-    assert.deepEqual(read.map(({ class: bounceClass }) => bounceClass), ['hard', 'soft', 'soft']); // prettier-ignore
+    assert.deepEqual(
+      read.map(({ class: bounceClass }) => bounceClass),
+      ['hard', 'soft', 'soft'],
+    );
     assert.ok(!out.includes('\u{9b}'));
     const { out: tabled } = await ran(['classify', '-'], {}, input(lines));
     assert.equal(tabled.split('\n').length, 4);
@@ -63,7 +71,10 @@ describe('posthorn classify', () => {
 
   it('formats finding 7: says of a reply that quotes another what the engine does with it', async () => {
     const reply = '450 mailbox unavailable: 550 5.7.1 mailbox not available';
-    const { class: bounceClass, suppress } = JSON.parse((await ran(['classify', '--json', reply])).out) as Record<string, unknown>; // prettier-ignore
+    const { class: bounceClass, suppress } = JSON.parse((await ran(['classify', '--json', reply])).out) as Record<
+      string,
+      unknown
+    >;
     assert.deepEqual([bounceClass, suppress], ['soft', false]);
   });
 

@@ -42,13 +42,53 @@ describe('the posthorn command beside a running server', () => {
       'created_at',
     ]);
     assert.match(await good('accounts', 'plan', 'Acme', 'pro'), /^NAME +PLAN.*\nAcme +pro /);
-    assert.deepEqual(dataOf(await good('accounts', 'list', '--json')).map(({ name, plan }) => [name, plan]), [['default', 'unlimited'], ['Acme', 'pro']]); // prettier-ignore
+    assert.deepEqual(
+      dataOf(await good('accounts', 'list', '--json')).map(({ name, plan }) => [name, plan]),
+      [
+        ['default', 'unlimited'],
+        ['Acme', 'pro'],
+      ],
+    );
     assert.match(await good('accounts', 'list'), /^NAME .*\ndefault .*\nAcme /);
   });
 
   it('keys: create, list, revoke', async () => {
-    const made = await good('keys', 'create', '--name', 'outside', '--json', '--scopes', 'send,event:read', '--scopes', 'domain', '--ttl', '30d', '--allowed-ips', '192.0.2.1,::1', '--mode', 'test'); // prettier-ignore
-    assert.deepEqual(members(made), ['object', 'id', 'name', 'mode', 'prefix', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'last_used_at', 'last_used_ip', 'last_used_endpoint', 'requests_24h', 'created_at', 'created_by', 'revoked_at', 'key']); // prettier-ignore
+    const made = await good(
+      'keys',
+      'create',
+      '--name',
+      'outside',
+      '--json',
+      '--scopes',
+      'send,event:read',
+      '--scopes',
+      'domain',
+      '--ttl',
+      '30d',
+      '--allowed-ips',
+      '192.0.2.1,::1',
+      '--mode',
+      'test',
+    );
+    assert.deepEqual(members(made), [
+      'object',
+      'id',
+      'name',
+      'mode',
+      'prefix',
+      'scopes',
+      'domains',
+      'allowed_ips',
+      'expires_at',
+      'last_used_at',
+      'last_used_ip',
+      'last_used_endpoint',
+      'requests_24h',
+      'created_at',
+      'created_by',
+      'revoked_at',
+      'key',
+    ]);
     const { id, key, scopes, mode, allowed_ips: ips, expires_at: end } = JSON.parse(made) as Json;
     assert.match(String(key), /^ak_test_[0-9A-Za-z]{8}_/);
     assert.deepEqual(
@@ -169,13 +209,37 @@ describe('the posthorn command beside a running server', () => {
       await good('messages', 'resend', '--bounced', '--since', '1h', '--dry-run'),
       '0 recipients would get their mail again, in 0 new messages',
     );
-    assert.deepEqual(members(await good('messages', 'resend', '--bounced', '--domain', 'dest.test', '--json')), ['object', 'recipients', 'messages', 'left_out', 'left_out_because', 'has_more', 'dry_run']); // prettier-ignore
+    assert.deepEqual(members(await good('messages', 'resend', '--bounced', '--domain', 'dest.test', '--json')), [
+      'object',
+      'recipients',
+      'messages',
+      'left_out',
+      'left_out_because',
+      'has_more',
+      'dry_run',
+    ]);
     assert.equal((await posthorn(['messages', 'resend'])).code, 64, 'it says what it sends again');
   });
 
   it('queue: lanes, list, flush', async () => {
     const now = office.clock.now();
-    office.lanes = [{ name: 'mx1.dest.test', source: null, waiting: 1, slots: 0, limit: 1, perMinute: null, cause: '421 slow down', causeAt: now, limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: now }], waits: [], parkedUntil: null, lastReply: '\u001b[2J', lastProgressAt: now }]; // prettier-ignore
+    office.lanes = [
+      {
+        name: 'mx1.dest.test',
+        source: null,
+        waiting: 1,
+        slots: 0,
+        limit: 1,
+        perMinute: null,
+        cause: '421 slow down',
+        causeAt: now,
+        limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: now }],
+        waits: [],
+        parkedUntil: null,
+        lastReply: '\u001b[2J',
+        lastProgressAt: now,
+      },
+    ];
     assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains']);
     assert.match(
       await good('queue', 'lanes'),
@@ -198,8 +262,25 @@ describe('the posthorn command beside a running server', () => {
 
   it('queue: hold, pause, holds, limit, release, cancel', async () => {
     const held = JSON.parse(await good('queue', 'hold', '--domain', 'Dest.test', '--note', 'moving', '--json')) as Json;
-    assert.deepEqual(Object.keys(held), ['object', 'id', 'kind', 'scope', 'target', 'account_id', 'catches_new', 'connections', 'per_minute', 'note', 'until', 'created_at', 'created_by']); // prettier-ignore
-    assert.deepEqual([held['target'], held['catches_new'], held['note'], held['until']], ['dest.test', false, 'moving', null]); // prettier-ignore
+    assert.deepEqual(Object.keys(held), [
+      'object',
+      'id',
+      'kind',
+      'scope',
+      'target',
+      'account_id',
+      'catches_new',
+      'connections',
+      'per_minute',
+      'note',
+      'until',
+      'created_at',
+      'created_by',
+    ]);
+    assert.deepEqual(
+      [held['target'], held['catches_new'], held['note'], held['until']],
+      ['dest.test', false, 'moving', null],
+    );
     assert.match(
       await good('queue', 'pause', '--stream', 'transactional', '--for', '2h'),
       /held +stream transactional +yes +2026/,
@@ -228,21 +309,45 @@ describe('the posthorn command beside a running server', () => {
     assert.match(await good('resolve', 'Away.test'), /^domain +away\.test\nroute +discard/);
     office.resolved = {
       destination: {
-        kind: 'site', name: 'google', relay: null, operator: { name: 'google', messagesPerConnection: 50 },
+        kind: 'site',
+        name: 'google',
+        relay: null,
+        operator: { name: 'google', messagesPerConnection: 50 },
         sts: { mode: 'enforce', mx: ['*.google.com'], maxAge: 86_400 },
-        hosts: [{ name: 'mx.google.com', port: 25, preference: 5, addresses: [{ ip: '192.0.2.1' }] }, { name: 'mx.evil.test', port: 25, preference: 9, addresses: [] }],
+        hosts: [
+          { name: 'mx.google.com', port: 25, preference: 5, addresses: [{ ip: '192.0.2.1' }] },
+          { name: 'mx.evil.test', port: 25, preference: 9, addresses: [] },
+        ],
       },
-      needs: [{ kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts', tlsa: [] } }, { kind: 'refused', text: 'not named' }],
+      needs: [
+        { kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts', tlsa: [] } },
+        { kind: 'refused', text: 'not named' },
+      ],
       lane: null,
-    }; // prettier-ignore
+    };
     const told = await good('resolve', 'dest.test');
     assert.match(told, /lane +google\n[^]*MTA-STS +enforce: \*\.google\.com\n[^]*mails a connection +50\n/);
     assert.match(
       told,
       /mx\.google\.com +25 +5 +192\.0\.2\.1 +required, verified +mta-sts\nmx\.evil\.test .*never: no mail goes there +not named/,
     );
-    assert.deepEqual(members(await good('resolve', 'dest.test', '--json')), ['object', 'domain', 'route', 'problem', 'lane', 'operator', 'hosts', 'sts', 'source', 'limits']); // prettier-ignore
-    office.resolved = { destination: { kind: 'nowhere', route: { kind: 'refused', enhanced: '5.1.10', text: 'null MX' } }, needs: [], lane: null }; // prettier-ignore
+    assert.deepEqual(members(await good('resolve', 'dest.test', '--json')), [
+      'object',
+      'domain',
+      'route',
+      'problem',
+      'lane',
+      'operator',
+      'hosts',
+      'sts',
+      'source',
+      'limits',
+    ]);
+    office.resolved = {
+      destination: { kind: 'nowhere', route: { kind: 'refused', enhanced: '5.1.10', text: 'null MX' } },
+      needs: [],
+      lane: null,
+    };
     assert.match(await good('resolve', 'dest.test'), /problem +5\.1\.10 null MX/);
   });
 
@@ -267,7 +372,10 @@ describe('the posthorn command beside a running server', () => {
   it('reputation: numbers, and what may have changed them', async () => {
     const list = { ip: '192.0.2.25', list: 'list.example' };
     const now = office.clock.now();
-    await office.deps.db.commit.insert({ listings: [{ ...list, since: now, until: null, codes: '127.0.0.2' }], list_checks: [{ ...list, state: 'listed', at: now }] }); // prettier-ignore
+    await office.deps.db.commit.insert({
+      listings: [{ ...list, since: now, until: null, codes: '127.0.0.2' }],
+      list_checks: [{ ...list, state: 'listed', at: now }],
+    });
     await good('accounts', 'add', 'Quiet');
     assert.match(
       await good('reputation'),

@@ -29,7 +29,7 @@ describe('posthorn doctor', () => {
     assert.equal(table.code, 0);
     assert.match(table.out, /^warning +certificate +\S+ is signed by itself.*\n +-> Get one.*\nok +books +balanced/);
     await test.stop();
-  }); // prettier-ignore
+  });
 
   it('has the running server send itself a bounce', async function () {
     this.timeout(60_000);
@@ -52,22 +52,30 @@ describe('posthorn doctor', () => {
     await test.send();
     await test.stop();
     const json = await ran(['doctor', '--json', '--only', HERE], { POSTHORN_DATA_DIR: test.folder });
-    assert.deepEqual(lineOf(json, 'listeners'), { check: 'listeners', status: 'warning', why: 'not looked at: the server is not running', cure: 'Start it (posthorn serve) and ask again.' });
+    assert.deepEqual(lineOf(json, 'listeners'), {
+      check: 'listeners',
+      status: 'warning',
+      why: 'not looked at: the server is not running',
+      cure: 'Start it (posthorn serve) and ask again.',
+    });
     assert.equal(lineOf(json, 'books')?.why, 'balanced: 1 recipient accepted');
     assert.equal(lineOf(json, 'secret_key')?.status, 'ok');
     rmSync(test.folder, { recursive: true });
-  }); // prettier-ignore
+  });
 
   it('makes nothing where there is nothing yet', async () => {
     const folder = newFolder();
     const data = path.join(folder, 'data');
-    const { code, out } = await ran(['doctor', '--json', '--only', HERE], { POSTHORN_DATA_DIR: data, POSTHORN_STORAGE__MIN_FREE_BYTES: '0B' });
+    const { code, out } = await ran(['doctor', '--json', '--only', HERE], {
+      POSTHORN_DATA_DIR: data,
+      POSTHORN_STORAGE__MIN_FREE_BYTES: '0B',
+    });
     const lines = (JSON.parse(out) as Report).data;
     assert.equal(code, 0, out);
     assert.match(lines.find(({ check }) => check === 'books')?.why ?? '', /there is no database/);
     assert.deepEqual(readdirSync(folder), []);
     rmSync(folder, { recursive: true });
-  }); // prettier-ignore
+  });
 
   it('names the checks there are', async () => {
     const { code, notes } = await ran(['doctor', '--only', 'teeth']);

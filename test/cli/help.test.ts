@@ -11,7 +11,9 @@ import { ran } from './ran.ts';
 function listed(help: string): string[] {
   const [, list = ''] = help.split('\nCommands:\n');
   const [block = ''] = list.split('\n\n', 1);
-  return [...block.matchAll(/^ {2}([a-z-]+)/gm)].flatMap(([, name]) => (name === undefined || name === 'help' ? [] : [name])); // prettier-ignore
+  return [...block.matchAll(/^ {2}([a-z-]+)/gm)].flatMap(([, name]) =>
+    name === undefined || name === 'help' ? [] : [name],
+  );
 }
 
 async function helpsBelow(command: readonly string[]): Promise<[command: string[], help: string][]> {
@@ -23,12 +25,48 @@ async function helpsBelow(command: readonly string[]): Promise<[command: string[
 
 /** What spec 07 section 3 promises. */
 const promised = [
-  'serve', 'config check', 'config show', 'migrate', 'admin create', 'admin reset', 'accounts add', 'accounts list', 'accounts plan',
-  'keys create', 'keys list', 'keys revoke', 'domains add', 'domains records', 'domains verify', 'domains dkim rotate', 'domains list',
-  'send', 'messages show', 'messages why', 'messages trace', 'queue lanes', 'queue list', 'queue hold', 'queue release', 'queue flush',
-  'queue cancel', 'queue pause', 'queue resume', 'suppressions list', 'suppressions add', 'suppressions remove', 'suppressions import',
-  'suppressions export', 'inbound parse', 'classify', 'events tail', 'stats', 'doctor', 'bench', 'completion',
-]; // prettier-ignore
+  'serve',
+  'config check',
+  'config show',
+  'migrate',
+  'admin create',
+  'admin reset',
+  'accounts add',
+  'accounts list',
+  'accounts plan',
+  'keys create',
+  'keys list',
+  'keys revoke',
+  'domains add',
+  'domains records',
+  'domains verify',
+  'domains dkim rotate',
+  'domains list',
+  'send',
+  'messages show',
+  'messages why',
+  'messages trace',
+  'queue lanes',
+  'queue list',
+  'queue hold',
+  'queue release',
+  'queue flush',
+  'queue cancel',
+  'queue pause',
+  'queue resume',
+  'suppressions list',
+  'suppressions add',
+  'suppressions remove',
+  'suppressions import',
+  'suppressions export',
+  'inbound parse',
+  'classify',
+  'events tail',
+  'stats',
+  'doctor',
+  'bench',
+  'completion',
+];
 /** These have no result to print as JSON: one runs, one prints a script. */
 const withoutJson: readonly string[] = ['serve', 'completion'];
 
@@ -48,8 +86,11 @@ describe('the help of every command', () => {
   });
 
   it('there is every command that was promised', () => {
-    assert.deepEqual(promised.filter((name) => !names().includes(name)), []);
-  }); // prettier-ignore
+    assert.deepEqual(
+      promised.filter((name) => !names().includes(name)),
+      [],
+    );
+  });
 
   it('says what the command does, and shows examples that are commands and options there are', () => {
     for (const [command, help] of helps.slice(1)) {
@@ -57,7 +98,10 @@ describe('the help of every command', () => {
       assert.match(help, /^Usage: posthorn .*\n\n\S.{5}/, name);
       const examples = [...help.matchAll(/^ {2}\$ (.*)$/gm)].map(([, line = '']) => line);
       assert.ok(examples.length > 0, `${name} shows no example`);
-      assert.ok(examples.some((line) => line.includes(`posthorn ${name}`) || line.includes(` ${name} `)), `${name} shows examples of others only`); // prettier-ignore
+      assert.ok(
+        examples.some((line) => line.includes(`posthorn ${name}`) || line.includes(` ${name} `)),
+        `${name} shows examples of others only`,
+      );
       for (const line of examples) knownOnly(line);
     }
   });
@@ -66,7 +110,9 @@ describe('the help of every command', () => {
   function knownOnly(line: string): void {
     const [, words = ''] = /posthorn (?:--config \S+ )?([^|>&]*)/.exec(line) ?? [];
     const best = helps.filter(([command]) => `${words} `.startsWith(`${command.join(' ')} `)).at(-1);
-    const [command, help] = helps.filter(([one]) => `${words} `.startsWith(`${one.join(' ')} `)).reduce((a, b) => (b[0].length > a[0].length ? b : a), best ?? [[], '']); // prettier-ignore
+    const [command, help] = helps
+      .filter(([one]) => `${words} `.startsWith(`${one.join(' ')} `))
+      .reduce((a, b) => (b[0].length > a[0].length ? b : a), best ?? [[], '']);
     assert.ok(command.length > 0, line);
     for (const [option] of words.replaceAll(/"[^"]*"|'[^']*'/g, '').matchAll(/--[a-z-]+/g))
       assert.ok(help.includes(option), `${line}: ${option}`);
@@ -74,8 +120,11 @@ describe('the help of every command', () => {
 
   it('--json is everywhere', () => {
     const without = leaves.filter(([, help]) => !help.includes('--json')).map(([command]) => command.join(' '));
-    assert.deepEqual(without.filter((name) => !withoutJson.includes(name)), []);
-  }); // prettier-ignore
+    assert.deepEqual(
+      without.filter((name) => !withoutJson.includes(name)),
+      [],
+    );
+  });
 
   it('an unknown option is a wrong use (64) everywhere', async () => {
     for (const [command] of leaves) {
@@ -105,8 +154,11 @@ describe('the help of every command', () => {
         const last = words.at(-1) ?? '';
         return run('zsh', ['-f', '-c', script]).filter((word) => word.startsWith(last));
       },
-      fish: (file, line) => run('fish', ['--no-config', '-c', `source ${file}; complete -C '${line}'`]).map((one) => one.split('\t')[0] ?? ''),
-    }; // prettier-ignore
+      fish: (file, line) =>
+        run('fish', ['--no-config', '-c', `source ${file}; complete -C '${line}'`]).map(
+          (one) => one.split('\t')[0] ?? '',
+        ),
+    };
 
     function run(program: string, args: string[]): string[] {
       const { status, stdout, stderr } = spawnSync(program, args, {
@@ -138,7 +190,11 @@ describe('the help of every command', () => {
           ['posthorn completion z', ['zsh']],
           ['posthorn nothing of th', []],
         ] as const)
-          assert.deepEqual(complete(file, line).filter((word) => word !== '--help' && word !== '-h'), expected, line); // prettier-ignore
+          assert.deepEqual(
+            complete(file, line).filter((word) => word !== '--help' && word !== '-h'),
+            expected,
+            line,
+          );
         assert.ok(complete(file, 'posthorn ').includes('serve'));
       });
     }

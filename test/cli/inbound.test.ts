@@ -29,7 +29,14 @@ describe('posthorn inbound parse', () => {
     const files = ['dsn-failed', 'vacation', 'complaint'].map(fixture);
     const done = await parse(...files, '--json');
     assert.equal(done.code, 0, done.notes);
-    assert.deepEqual(lines(done).map(({ file, kind }) => [file, kind]), [[files[0], 'bounce'], [files[1], 'auto_reply'], [files[2], 'complaint']]); // prettier-ignore
+    assert.deepEqual(
+      lines(done).map(({ file, kind }) => [file, kind]),
+      [
+        [files[0], 'bounce'],
+        [files[1], 'auto_reply'],
+        [files[2], 'complaint'],
+      ],
+    );
     assert.deepEqual(lines(done)[0], {
       file: files[0],
       kind: 'bounce',
@@ -65,7 +72,10 @@ describe('posthorn inbound parse', () => {
     assert.equal(done.code, 66);
     assert.match(done.notes, /none\.eml: ENOENT/);
     assert.match(done.notes, /EISDIR/);
-    assert.deepEqual(lines(done).map(({ kind }) => kind), ['auto_reply']); // prettier-ignore
+    assert.deepEqual(
+      lines(done).map(({ kind }) => kind),
+      ['auto_reply'],
+    );
   });
 
   it('takes what is no mail for something else', async () => {
@@ -113,14 +123,20 @@ describe('posthorn inbound parse', () => {
     const names = readdirSync(path.dirname(fixture('person'))).filter((name) => name.endsWith('.eml'));
     const files = Array.from({ length: 1000 }, (_, n) => {
       const file = path.join(folder, `${String(n)}.eml`);
-      writeFileSync(file, `${readFileSync(fixture((names[n % names.length] ?? '').slice(0, -4)), 'utf8')}\n${'.'.repeat(n)}`);
+      writeFileSync(
+        file,
+        `${readFileSync(fixture((names[n % names.length] ?? '').slice(0, -4)), 'utf8')}\n${'.'.repeat(n)}`,
+      );
       return file;
-    }); // prettier-ignore
+    });
     const started = cpuNow();
     const done = await parse(...files, '--json');
     const ms = cpuNow() - started;
     assert.equal(done.code, 0, done.notes);
-    assert.deepEqual(lines(done).map(({ file }) => file), files); // prettier-ignore
+    assert.deepEqual(
+      lines(done).map(({ file }) => file),
+      files,
+    );
     assert.ok(ms < 20_000, `it took ${String(Math.round(ms))} ms`);
   });
 

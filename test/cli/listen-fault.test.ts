@@ -38,10 +38,14 @@ describe('cli/listen-fault', () => {
 
   it('says where two settings name the same port', () => {
     const same = { ...config, http: { ...config.http, port: 587 } };
-    assert.match(listenFault(same, failed('EADDRINUSE', 587))?.line ?? '', /^http\.port and smtp\.submission\.port are both 587/);
-  }); // prettier-ignore
+    assert.match(
+      listenFault(same, failed('EADDRINUSE', 587))?.line ?? '',
+      /^http\.port and smtp\.submission\.port are both 587/,
+    );
+  });
 
   it('leaves other errors to others', () => {
-    for (const error of [failed('ENOSPC'), new Error('listen'), 'EADDRINUSE', null]) assert.equal(listenFault(config, error), null);
-  }); // prettier-ignore
+    for (const error of [failed('ENOSPC'), new Error('listen'), 'EADDRINUSE', null])
+      assert.equal(listenFault(config, error), null);
+  });
 });

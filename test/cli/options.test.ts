@@ -14,11 +14,15 @@ describe('cli/options', () => {
     });
   }
 
-  for (const [text, ms] of [['1s', 1000], ['30d', 2_592_000_000], ['1.5h', 5_400_000]] as const) {
+  for (const [text, ms] of [
+    ['1s', 1000],
+    ['30d', 2_592_000_000],
+    ['1.5h', 5_400_000],
+  ] as const) {
     it(`reads the duration ${text}`, () => {
       assert.equal(durationOption(text), ms);
     });
-  } // prettier-ignore
+  }
 
   for (const text of ['30', '-1s', '1w', '9999999d', '0ms', '']) {
     it(`refuses the duration ${JSON.stringify(text)}`, () => {

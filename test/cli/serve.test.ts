@@ -25,10 +25,12 @@ describe('posthorn serve', () => {
   });
 
   /** A server that is asked to end as soon as it has greeted: the signal waits until somebody listens. */
-  const brief = (stopped: () => void = () => undefined): StartApp => async () => {
-    setImmediate(() => process.emit('SIGTERM'));
-    return { url: URL, reload: () => undefined, stop: async () => stopped() };
-  }; // prettier-ignore
+  const brief =
+    (stopped: () => void = () => undefined): StartApp =>
+    async () => {
+      setImmediate(() => process.emit('SIGTERM'));
+      return { url: URL, reload: () => undefined, stop: async () => stopped() };
+    };
   const listeners = (): number[] =>
     ['SIGTERM', 'SIGINT', 'SIGHUP', 'uncaughtException', 'unhandledRejection'].map((name) =>
       process.listenerCount(name),
@@ -50,7 +52,10 @@ describe('posthorn serve', () => {
     assert.match(first.notes, /^curl -sS http:\/\/127\.0\.0\.1:8025\/v1\/messages .*$/m);
     const { out } = await ran(['keys', 'list', '--json'], env);
     const { data } = JSON.parse(out) as { data: { name: string; mode: string; scopes: string[] }[] };
-    assert.deepEqual(data.map(({ name, mode, scopes }) => [name, mode, scopes]), [['first', 'test', ['send', 'message:read', 'event:read']]]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ name, mode, scopes }) => [name, mode, scopes]),
+      [['first', 'test', ['send', 'message:read', 'event:read']]],
+    );
     const second = await ran(['serve'], env, { startApp: brief() });
     assert.equal(second.notes, '');
   });

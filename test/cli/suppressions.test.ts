@@ -27,13 +27,28 @@ describe('cli/suppressions', () => {
   });
 
   it('adds, lists and removes', async () => {
-    const added = await posthorn('suppressions', 'add', 'Ana@Example.net', '--note', 'by phone', '--for', '90d', '--json'); // prettier-ignore
+    const added = await posthorn(
+      'suppressions',
+      'add',
+      'Ana@Example.net',
+      '--note',
+      'by phone',
+      '--for',
+      '90d',
+      '--json',
+    );
     assert.equal(added.code, 0, added.notes);
     const record = JSON.parse(added.out) as Record<string, unknown>;
-    assert.deepEqual([record['email'], record['reason'], record['note'], record['created_by']], ['Ana@example.net', 'manual', 'by phone', 'operator']); // prettier-ignore
+    assert.deepEqual(
+      [record['email'], record['reason'], record['note'], record['created_by']],
+      ['Ana@example.net', 'manual', 'by phone', 'operator'],
+    );
     assert.ok(String(record['expires_at']) > String(record['created_at']));
     assert.match((await posthorn('suppressions', 'add', 'ana@example.net')).out, /was on the list already/);
-    assert.deepEqual((await list()).map(({ email }) => email), ['Ana@example.net']); // prettier-ignore
+    assert.deepEqual(
+      (await list()).map(({ email }) => email),
+      ['Ana@example.net'],
+    );
     assert.match((await posthorn('suppressions', 'list')).out, /ADDRESS.*\nAna@example\.net +manual +account/);
     assert.match((await posthorn('suppressions', 'remove', 'ana@example.net')).out, /is mailed again/);
     const again = await posthorn('suppressions', 'remove', 'ana@example.net');
@@ -63,7 +78,10 @@ describe('cli/suppressions', () => {
     const imported = await posthorn('suppressions', 'import', file(out), '--json');
     assert.deepEqual(JSON.parse(imported.out), { created: 1, existing: 1, rejected: [], rejected_count: 0 });
     const [ana, bo] = await list();
-    assert.deepEqual([ana?.['note'], ana?.['scope'], bo?.['scope'], bo?.['reason']], ['a, "b"', 'account', 'stream:broadcast', 'unsubscribe']); // prettier-ignore
+    assert.deepEqual(
+      [ana?.['note'], ana?.['scope'], bo?.['scope'], bo?.['reason']],
+      ['a, "b"', 'account', 'stream:broadcast', 'unsubscribe'],
+    );
   });
 
   it('imports what is good beside what is far too long', async () => {
@@ -90,24 +108,31 @@ describe('cli/suppressions', () => {
   it('imports many, and names the lines it cannot use', async () => {
     const many = Array.from({ length: 1203 }, (_, i) => `user${String(i)}@example.net`);
     many[7] = 'not an address';
-    const { code, out, notes } = await posthorn('suppressions', 'import', file(many.join('\r\n')), '--reason', 'hard_bounce'); // prettier-ignore
+    const { code, out, notes } = await posthorn(
+      'suppressions',
+      'import',
+      file(many.join('\r\n')),
+      '--reason',
+      'hard_bounce',
+    );
     assert.deepEqual([code, out], [exitCodes.data, '1202 added, 0 on the list already, 1 rejected']);
     assert.match(notes, /^line 8: "not an address": /);
     assert.equal((await list('--reason', 'hard_bounce', '--limit', '1000')).length, 1000);
   });
 
   it('reads the columns of other programs, in any order', async () => {
-    const text = 'Reason,Created,"Email Address"\ncomplaint,2020,ana@example.net\nfelt like it,2020,bo@example.net\n,2020,cy@example.net\n'; // prettier-ignore
+    const text =
+      'Reason,Created,"Email Address"\ncomplaint,2020,ana@example.net\nfelt like it,2020,bo@example.net\n,2020,cy@example.net\n';
     const { code, notes } = await posthorn('suppressions', 'import', file(text), '--reason', 'unsubscribe');
     assert.equal(code, exitCodes.data);
     assert.match(
       notes,
       /^line 3: "bo@example\.net": there is no reason "felt like it": hard_bounce, complaint, unsubscribe, manual$/,
     );
-    assert.deepEqual(
-      (await list()).map(({ email, reason }) => [email, reason]).sort(),
-      [['ana@example.net', 'complaint'], ['cy@example.net', 'unsubscribe']],
-    ); // prettier-ignore
+    assert.deepEqual((await list()).map(({ email, reason }) => [email, reason]).sort(), [
+      ['ana@example.net', 'complaint'],
+      ['cy@example.net', 'unsubscribe'],
+    ]);
   });
 
   it('reads what spreadsheets write where decimals have a comma, and an address that began like a formula', async () => {

@@ -13,9 +13,19 @@ describe('posthorn webhooks', () => {
     control = await serveControl(office.deps, office.folder);
     const [account] = (await office.run('accounts.list', {})).data;
     const endpoint = {
-      url: 'https://hooks.acme.test/', description: '', events: ['sent', 'bounced'], streams: [], domains: [], machineEvents: false, engagement: false,
-      concurrency: 10, headers: [], enabled: true, accountId: account?.id ?? '', createdBy: 'test',
-    }; // prettier-ignore
+      url: 'https://hooks.acme.test/',
+      description: '',
+      events: ['sent', 'bounced'],
+      streams: [],
+      domains: [],
+      machineEvents: false,
+      engagement: false,
+      concurrency: 10,
+      headers: [],
+      enabled: true,
+      accountId: account?.id ?? '',
+      createdBy: 'test',
+    };
     const made = await createEndpoint({ ...office.deps, changed: () => undefined }, endpoint, () => ({}));
     id = made.row.id;
   });
@@ -33,7 +43,10 @@ describe('posthorn webhooks', () => {
     );
     const { out } = await posthorn('list', '--json');
     const { data } = JSON.parse(out) as { data: { id: string; object: string }[] };
-    assert.deepEqual(data.map((one) => [one.object, one.id]), [['webhook', id]]); // prettier-ignore
+    assert.deepEqual(
+      data.map((one) => [one.object, one.id]),
+      [['webhook', id]],
+    );
     await office.run('accounts.add', { name: 'Acme' });
     assert.deepEqual(JSON.parse((await posthorn('list', '--account', 'Acme', '--json')).out), { data: [] });
     assert.equal((await posthorn('list', '--account', 'nobody')).code, 66);
@@ -42,9 +55,18 @@ describe('posthorn webhooks', () => {
   it('pause and enable tell the engine, with a line in the audit log each', async () => {
     assert.match((await posthorn('pause', id)).out, new RegExp(`${id} +paused`));
     assert.equal((JSON.parse((await posthorn('enable', id, '--json')).out) as { status: string }).status, 'active');
-    assert.deepEqual(office.forgotten.filter((one) => one === id), [id, id]); // prettier-ignore
+    assert.deepEqual(
+      office.forgotten.filter((one) => one === id),
+      [id, id],
+    );
     const lines = (await office.audit()).filter(({ endpoint }) => endpoint === 'webhooks.enable');
-    assert.deepEqual(lines.map(({ actor, result }) => [actor, result]), [['operator', 'ok'], ['operator', 'ok']]); // prettier-ignore
+    assert.deepEqual(
+      lines.map(({ actor, result }) => [actor, result]),
+      [
+        ['operator', 'ok'],
+        ['operator', 'ok'],
+      ],
+    );
     assert.ok(lines.every(({ account_id }) => account_id !== null));
   });
 

@@ -81,7 +81,10 @@ describe('client: the package', function () {
   /** As `npm run client:pack` does it, in a folder of its own; gives the last line. */
   const pack = (): string => {
     const out = mkdtempSync(path.join(folder, 'out-'));
-    for (const [config, kind] of [['tsconfig.json', 'esm'], ['tsconfig.cjs.json', 'cjs']] as const) {
+    for (const [config, kind] of [
+      ['tsconfig.json', 'esm'],
+      ['tsconfig.cjs.json', 'cjs'],
+    ] as const) {
       const words = [tsc, '-p', path.join(root, 'src/client', config), '--outDir', path.join(out, kind)];
       const built = spawnSync(process.execPath, words, { encoding: 'utf8' });
       assert.equal(built.status, 0, built.stdout);
@@ -89,7 +92,7 @@ describe('client: the package', function () {
     const packed = spawnSync(process.execPath, [path.join(root, 'src/bin/pack-client.mjs'), out], { encoding: 'utf8' });
     assert.equal(packed.status, 0, packed.stderr);
     return packed.stdout.trim().split('\n').at(-1) ?? '';
-  }; // prettier-ignore
+  };
 
   before(() => {
     folder = mkdtempSync(path.join(tmpdir(), 'ph-client-'));
@@ -114,18 +117,33 @@ describe('client: the package', function () {
   };
 
   it('can be installed outside of a checkout, without a network, as one package', () => {
-    const tree = JSON.parse(npm(project, 'ls', '--all', '--json')) as { dependencies: Record<string, { version: string; dependencies?: object }> }; // prettier-ignore
+    const tree = JSON.parse(npm(project, 'ls', '--all', '--json')) as {
+      dependencies: Record<string, { version: string; dependencies?: object }>;
+    };
     assert.deepEqual(Object.keys(tree.dependencies), ['posthorn-client']);
     assert.equal(tree.dependencies['posthorn-client']?.dependencies, undefined);
     const files = readdirSync(home(), { recursive: true }).map(String);
-    for (const file of ['README.md', 'LICENSE', 'package.json', 'esm/index.js', 'esm/index.d.ts', 'cjs/index.js', 'cjs/index.d.ts', 'cjs/package.json']) assert.ok(files.includes(file), file); // prettier-ignore
+    for (const file of [
+      'README.md',
+      'LICENSE',
+      'package.json',
+      'esm/index.js',
+      'esm/index.d.ts',
+      'cjs/index.js',
+      'cjs/index.d.ts',
+      'cjs/package.json',
+    ])
+      assert.ok(files.includes(file), file);
     assert.ok(files.length < 100, 'nothing but the client');
   });
 
   it('is the same bytes whenever it is packed, under the name that the server looks for', () => {
     const again = pack();
     assert.deepEqual(readFileSync(again), readFileSync(tarball));
-    const { version, scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as { version: string; scripts: Record<string, string> }; // prettier-ignore
+    const { version, scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
+      version: string;
+      scripts: Record<string, string>;
+    };
     assert.ok(clientPackageFiles(version).every((file) => path.basename(file) === path.basename(tarball)));
     assert.match(scripts['client:pack'] ?? '', /node src\/bin\/pack-client\.mjs$/);
     assert.match(scripts['build'] ?? '', /build:client/);
@@ -135,9 +153,15 @@ describe('client: the package', function () {
     const routes = clientPackageRoutes({ clientPackage: ['/nowhere', tarball] });
     const h = await startHarness({ routes });
     const first = await h.send('GET', '/v1/client.tgz', { key: null });
-    assert.deepEqual([first.status, first.headers['content-type'], first.headers['cache-control']], [200, 'application/gzip', 'no-cache']); // prettier-ignore
+    assert.deepEqual(
+      [first.status, first.headers['content-type'], first.headers['cache-control']],
+      [200, 'application/gzip', 'no-cache'],
+    );
     assert.deepEqual(first.bytes, readFileSync(tarball));
-    const again = await h.send('GET', '/v1/client.tgz', { key: null, headers: { 'if-none-match': String(first.headers.etag) } }); // prettier-ignore
+    const again = await h.send('GET', '/v1/client.tgz', {
+      key: null,
+      headers: { 'if-none-match': String(first.headers.etag) },
+    });
     assert.deepEqual([again.status, again.bytes.length], [304, 0]);
     await h.stop();
     const none = await startHarness({ routes: clientPackageRoutes({ clientPackage: ['/nowhere'] }) });
@@ -151,21 +175,39 @@ describe('client: the package', function () {
   });
 
   it('is required', () => {
-    const line = run('use.cjs', `const { MailClient, NetworkError, verifyWebhook } = require('posthorn-client');\n${USE}`); // prettier-ignore
+    const line = run(
+      'use.cjs',
+      `const { MailClient, NetworkError, verifyWebhook } = require('posthorn-client');\n${USE}`,
+    );
     assert.equal(line, 'true NetworkError function');
   });
 
   it('does nothing when it is loaded, and needs no other package', () => {
     for (const out of ['esm', 'cjs']) {
       const there = path.join(home(), out);
-      const text = run(`look-${out}.mjs`, `import { readdirSync, readFileSync } from 'node:fs'; for (const file of readdirSync(${JSON.stringify(there)})) if (file.endsWith('.js')) console.log(readFileSync(${JSON.stringify(there)} + '/' + file, 'utf8'));`); // prettier-ignore
+      const text = run(
+        `look-${out}.mjs`,
+        `import { readdirSync, readFileSync } from 'node:fs'; for (const file of readdirSync(${JSON.stringify(there)})) if (file.endsWith('.js')) console.log(readFileSync(${JSON.stringify(there)} + '/' + file, 'utf8'));`,
+      );
       const named = [...text.matchAll(/(?:from |require\(|import\()\s*["']([^"']+)["']/g)].map(([, name = '']) => name);
       assert.ok(named.length > 10);
-      assert.deepEqual(named.filter((name) => !name.startsWith('./')), []); // prettier-ignore
+      assert.deepEqual(
+        named.filter((name) => !name.startsWith('./')),
+        [],
+      );
     }
   });
 
-  const strict = { target: 'es2023', lib: ['es2023', 'dom', 'dom.iterable'], types: [], strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true, skipLibCheck: false }; // prettier-ignore
+  const strict = {
+    target: 'es2023',
+    lib: ['es2023', 'dom', 'dom.iterable'],
+    types: [],
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noUncheckedIndexedAccess: true,
+    noEmit: true,
+    skipLibCheck: false,
+  };
   const ways: [name: string, options: object, files: string[]][] = [
     ['nodenext, as a module and as CommonJS', { module: 'nodenext' }, ['typed.mts', 'typed.cts']],
     ['bundler', { module: 'esnext', moduleResolution: 'bundler' }, ['typed.ts']],
@@ -174,7 +216,10 @@ describe('client: the package', function () {
   for (const [name, options, files] of ways) {
     it(`has types that say what there is and what is not, under strict, by the resolution ${name}`, () => {
       for (const file of files) writeFileSync(path.join(project, file), TYPED);
-      writeFileSync(path.join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions: { ...strict, ...options }, files })); // prettier-ignore
+      writeFileSync(
+        path.join(project, 'tsconfig.json'),
+        JSON.stringify({ compilerOptions: { ...strict, ...options }, files }),
+      );
       const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', project], { encoding: 'utf8' });
       assert.equal(status, 0, stdout);
     });

@@ -32,7 +32,16 @@ describe('docs/client.md', function () {
 
   it('has samples that a strict compiler takes', () => {
     assert.ok(samples.length >= 6);
-    const compilerOptions = { module: 'nodenext', target: 'es2023', lib: ['es2023', 'dom', 'dom.iterable'], types: [], strict: true, exactOptionalPropertyTypes: true, allowImportingTsExtensions: true, noEmit: true }; // prettier-ignore
+    const compilerOptions = {
+      module: 'nodenext',
+      target: 'es2023',
+      lib: ['es2023', 'dom', 'dom.iterable'],
+      types: [],
+      strict: true,
+      exactOptionalPropertyTypes: true,
+      allowImportingTsExtensions: true,
+      noEmit: true,
+    };
     const files = samples.map(({ line }) => fileOf(line));
     writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
     const tsc = path.join(root, 'node_modules/typescript/bin/tsc');

@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict';
 import { catalogue } from '../../src/base/problem.ts';
-import { ApiError, AuthError, ConflictError, errorOf, PosthornError, RateLimitError, ServerError, ValidationError } from '../../src/client/errors.ts'; // prettier-ignore
+import {
+  ApiError,
+  AuthError,
+  ConflictError,
+  errorOf,
+  PosthornError,
+  RateLimitError,
+  ServerError,
+  ValidationError,
+} from '../../src/client/errors.ts';
 
 const envelope = (more: object): string =>
   JSON.stringify({ error: { code: 'x', message: 'Words.', field: null, request_id: 'req_1', ...more } });
@@ -34,7 +43,10 @@ describe('client/errors', () => {
     for (const [code, { status }] of Object.entries(catalogue)) {
       const error = errorOf(status, none, envelope({ code, field: 'to' }), 0);
       const { message, field, requestId, retryAfter } = error;
-      assert.deepEqual([error.code, error.status, message, field, requestId, retryAfter], [code, status, 'Words.', 'to', 'req_1', null]); // prettier-ignore
+      assert.deepEqual(
+        [error.code, error.status, message, field, requestId, retryAfter],
+        [code, status, 'Words.', 'to', 'req_1', null],
+      );
     }
   });
 

@@ -1,6 +1,14 @@
 /** The client against the whole program. */
 import assert from 'node:assert/strict';
-import { ApiError, AuthError, ConflictError, MailClient, NetworkError, ValidationError, type MailEvent } from '../../src/client/index.ts'; // prettier-ignore
+import {
+  ApiError,
+  AuthError,
+  ConflictError,
+  MailClient,
+  NetworkError,
+  ValidationError,
+  type MailEvent,
+} from '../../src/client/index.ts';
 import { ALL_SCOPES, startTestApp, type TestApp } from '../support/app.ts';
 
 const MAIL = { from: 'Acme <hi@acme.test>', subject: 'Welcome', html: '<p>Good day.</p>' };
@@ -14,12 +22,13 @@ describe('client: journey', () => {
   });
   after(() => app.stop());
 
-  const refused = (type: new (...given: never[]) => ApiError, code: string, field: string | null) => (error: unknown) => {
-    assert.ok(error instanceof type, String(error));
-    assert.deepEqual([error.code, error.field], [code, field]);
-    assert.match(error.requestId ?? '', /^req_/);
-    return true;
-  }; // prettier-ignore
+  const refused =
+    (type: new (...given: never[]) => ApiError, code: string, field: string | null) => (error: unknown) => {
+      assert.ok(error instanceof type, String(error));
+      assert.deepEqual([error.code, error.field], [code, field]);
+      assert.match(error.requestId ?? '', /^req_/);
+      return true;
+    };
 
   it('sends, follows and reads a mail', async () => {
     const sent = await mail.messages.send({ ...MAIL, to: 'delivered@simulator.posthorn.test', tags: ['a', 'b'] });
@@ -36,9 +45,15 @@ describe('client: journey', () => {
     assert.deepEqual(kinds, ['sent', 'delivered']);
     const read = await mail.messages.get(sent.id, { expand: 'content' });
     assert.deepEqual([read.status, read.content?.html], ['delivered', MAIL.html]);
-    assert.deepEqual((await mail.messages.attempts(sent.id)).data.map(({ outcome }) => outcome), ['accepted']); // prettier-ignore
+    assert.deepEqual(
+      (await mail.messages.attempts(sent.id)).data.map(({ outcome }) => outcome),
+      ['accepted'],
+    );
     const { data } = await mail.messages.list({ tag: ['a', 'b'], status: ['delivered', 'sent'] });
-    assert.deepEqual(data.map(({ id }) => id), [sent.id]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ id }) => id),
+      [sent.id],
+    );
     assert.match((await mail.messages.why(sent.id)).recipients[0]?.message ?? '', /finished/);
   });
 
@@ -76,7 +91,10 @@ describe('client: journey', () => {
     const { id } = await own.messages.send({ ...MAIL, to: 'once@dest.test' });
     assert.equal(asks, 2);
     const { data } = await mail.messages.list({ to: 'once@dest.test' });
-    assert.deepEqual(data.map((message) => message.id), [id]); // prettier-ignore
+    assert.deepEqual(
+      data.map((message) => message.id),
+      [id],
+    );
   });
 
   it('tells entry by entry what became of a bulk send', async () => {
@@ -85,7 +103,10 @@ describe('client: journey', () => {
       send_at: '2026-02-01T00:00:00Z',
       recipients: [{ to: 'bo@dest.test' }, { to: 'bo@' }],
     });
-    assert.deepEqual(batch.data.map(({ error }) => error?.code), [undefined, 'invalid_recipient']); // prettier-ignore
+    assert.deepEqual(
+      batch.data.map(({ error }) => error?.code),
+      [undefined, 'invalid_recipient'],
+    );
     assert.equal((await mail.batches.get(batch.id)).counts?.['queued'] !== undefined, true);
     assert.equal((await mail.batches.cancel(batch.id)).id, batch.id);
   });
@@ -94,13 +115,19 @@ describe('client: journey', () => {
     for (let n = 0; n < 5; n++) await mail.suppressions.create({ email: `gone${n}@dest.test`, note: 'walk' });
     const walked: string[] = [];
     for await (const { email } of mail.suppressions.each({ limit: 2 })) walked.push(email);
-    assert.deepEqual(walked, [4, 3, 2, 1, 0].map((n) => `gone${n}@dest.test`)); // prettier-ignore
+    assert.deepEqual(
+      walked,
+      [4, 3, 2, 1, 0].map((n) => `gone${n}@dest.test`),
+    );
 
     const all = await mail.events.list({ limit: 1000 });
     const seen: MailEvent[] = [];
     for await (const event of mail.events.stream({ limit: 2, after: all.data[0]?.id }))
       if (seen.push(event) === all.data.length - 1) break;
-    assert.deepEqual(seen.map(({ id }) => id), all.data.slice(1).map(({ id }) => id)); // prettier-ignore
+    assert.deepEqual(
+      seen.map(({ id }) => id),
+      all.data.slice(1).map(({ id }) => id),
+    );
   });
 
   it('ends a long poll when the caller has had enough', async () => {
@@ -114,13 +141,19 @@ describe('client: journey', () => {
   });
 
   it('has a class for each kind of refusal', async () => {
-    await assert.rejects(mail.messages.send({ ...MAIL, to: 'nobody' }), refused(ValidationError, 'invalid_recipient', 'to')); // prettier-ignore
+    await assert.rejects(
+      mail.messages.send({ ...MAIL, to: 'nobody' }),
+      refused(ValidationError, 'invalid_recipient', 'to'),
+    );
     await assert.rejects(mail.messages.get('msg_01jz5w8q3hf2m9d4x6k7c1b0na'), refused(ApiError, 'not_found', 'id'));
     await assert.rejects(mail.templates.delete('nowhere'), ApiError);
     const stranger = new MailClient({ apiKey: 'ak_live_nobody', baseUrl: app.url });
     await assert.rejects(stranger.settings.get(), refused(AuthError, 'invalid_api_key', null));
     await mail.templates.create({ alias: 'twice', text: 'x' });
-    await assert.rejects(mail.templates.create({ alias: 'twice', text: 'x' }), refused(ConflictError, 'already_exists', 'alias')); // prettier-ignore
+    await assert.rejects(
+      mail.templates.create({ alias: 'twice', text: 'x' }),
+      refused(ConflictError, 'already_exists', 'alias'),
+    );
     const lost = new MailClient({ apiKey: 'k', baseUrl: 'http://127.0.0.1:9', maxRetries: 0 });
     await assert.rejects(lost.settings.get(), NetworkError);
   });

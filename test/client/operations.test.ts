@@ -133,12 +133,17 @@ describe('client: operations', () => {
     const missing = operations.filter(
       ({ operationId }) => operationId !== 'getClientPackage' && !named.has(operationId),
     );
-    assert.deepEqual(missing.map(({ operationId }) => operationId), []); // prettier-ignore
+    assert.deepEqual(
+      missing.map(({ operationId }) => operationId),
+      [],
+    );
   });
 
   it('sends lists as the document says: each entry for itself', () => {
-    const lists = operations.flatMap(({ parameters = [] }) => parameters.filter(({ schema }) => schema?.type === 'array'));
+    const lists = operations.flatMap(({ parameters = [] }) =>
+      parameters.filter(({ schema }) => schema?.type === 'array'),
+    );
     assert.ok(lists.length > 2);
     for (const { name, explode } of lists) assert.equal(explode, true, name);
-  }); // prettier-ignore
+  });
 });

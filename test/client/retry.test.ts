@@ -33,7 +33,11 @@ describe('client/retry', () => {
   });
 
   it('is never earlier than Retry-After, and never without end', () => {
-    const any = fc.tuple(fc.integer({ min: 0, max: LONGEST_RETRY_AFTER_S }), fc.integer({ min: 1, max: 1000 }), fc.double({ min: 0, max: 0.999, noNaN: true })); // prettier-ignore
+    const any = fc.tuple(
+      fc.integer({ min: 0, max: LONGEST_RETRY_AFTER_S }),
+      fc.integer({ min: 1, max: 1000 }),
+      fc.double({ min: 0, max: 0.999, noNaN: true }),
+    );
     fc.assert(
       fc.property(any, ([seconds, failures, random]) => {
         const wait = waitAfter(refusal(503, String(seconds)), failures, random);

@@ -3,7 +3,14 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { MailClient, NetworkError, PosthornError, RateLimitError, ServerError, ValidationError } from '../../src/client/index.ts'; // prettier-ignore
+import {
+  MailClient,
+  NetworkError,
+  PosthornError,
+  RateLimitError,
+  ServerError,
+  ValidationError,
+} from '../../src/client/index.ts';
 import type { MailClientOptions } from '../../src/client/mail-client.ts';
 import { fakeAround, LIMIT_MS, type FakeAround } from './around.ts';
 
@@ -48,7 +55,12 @@ describe('client/transport', () => {
       const pieces: Buffer[] = [];
       request.on('data', (piece: Buffer) => pieces.push(piece));
       request.on('end', () => {
-        const one = { method: request.method ?? '', url: request.url ?? '', headers: request.headers, body: Buffer.concat(pieces).toString() }; // prettier-ignore
+        const one = {
+          method: request.method ?? '',
+          url: request.url ?? '',
+          headers: request.headers,
+          body: Buffer.concat(pieces).toString(),
+        };
         asked.push(one);
         (acts.shift() ?? drop)(response, one);
         heard?.();
@@ -78,7 +90,10 @@ describe('client/transport', () => {
     assert.deepEqual([method, url, JSON.parse(body)], ['POST', '/v1/messages', MAIL]);
     assert.equal(headers.authorization, 'Bearer ak_test_x');
     assert.match(headers['user-agent'] ?? '', /^posthorn-client\/\d+\.\d+\.\d+ shop\/2\.1$/);
-    assert.deepEqual([headers['content-type'], headers.accept, headers['x-trace']], ['application/json', 'application/json', '7']); // prettier-ignore
+    assert.deepEqual(
+      [headers['content-type'], headers.accept, headers['x-trace']],
+      ['application/json', 'application/json', '7'],
+    );
   });
 
   for (const [reason, first, waits] of [
@@ -131,7 +146,10 @@ describe('client/transport', () => {
     await client().messages.send(MAIL);
     await client().messages.send(MAIL);
     await client().messages.get('msg_1');
-    assert.deepEqual(asked.map(({ headers }) => headers['idempotency-key']), ['order-17', 'uuid-1', 'uuid-2', undefined]); // prettier-ignore
+    assert.deepEqual(
+      asked.map(({ headers }) => headers['idempotency-key']),
+      ['order-17', 'uuid-1', 'uuid-2', undefined],
+    );
   });
 
   it('gives up a try that takes too long, and tries again', async () => {

@@ -6,7 +6,10 @@ import { at, search } from '../../src/client/url.ts';
 describe('client/url', () => {
   it('encodes what stands in a path', () => {
     assert.equal(at`/v1/suppressions/${'a+b/c?d@dest.test'}`, '/v1/suppressions/a%2Bb%2Fc%3Fd%40dest.test');
-    assert.equal(at`/v1/webhooks/${'whk_1'}/deliveries/${'dlv 2'}/resend`, '/v1/webhooks/whk_1/deliveries/dlv%202/resend'); // prettier-ignore
+    assert.equal(
+      at`/v1/webhooks/${'whk_1'}/deliveries/${'dlv 2'}/resend`,
+      '/v1/webhooks/whk_1/deliveries/dlv%202/resend',
+    );
     assert.equal(at`/v1/events`, '/v1/events');
   });
 
@@ -31,21 +34,29 @@ describe('client/url', () => {
     ['what is left out', { a: undefined, b: null }, ''],
     ['an empty list', { status: [] }, ''],
     ['a list one by one', { status: ['queued', 'sent'] }, '?status=queued&status=sent'],
-    ['an object by brackets', { metadata: { order: '17', 'a&b': 'c=d' } }, '?metadata%5Border%5D=17&metadata%5Ba%26b%5D=c%3Dd'],
+    [
+      'an object by brackets',
+      { metadata: { order: '17', 'a&b': 'c=d' } },
+      '?metadata%5Border%5D=17&metadata%5Ba%26b%5D=c%3Dd',
+    ],
     ['truth and numbers', { opened: true, limit: 5 }, '?opened=true&limit=5'],
     ['a time', { created_after: new Date(0) }, '?created_after=1970-01-01T00%3A00%3A00.000Z'],
   ] as const) {
     it(`writes ${reason}`, () => {
       assert.equal(search(query), text);
     });
-  } // prettier-ignore
+  }
 
   it('is read by the API as it was meant', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'grapheme' }), fc.array(fc.string({ unit: 'grapheme' }), { minLength: 2 }), (subject, tag) => {
-        fc.pre(subject.isWellFormed() && tag.every((one) => one.isWellFormed()));
-        assert.deepEqual(parseQuery(search({ subject, tag }).slice(1)), { subject, tag });
-      }),
-    ); // prettier-ignore
+      fc.property(
+        fc.string({ unit: 'grapheme' }),
+        fc.array(fc.string({ unit: 'grapheme' }), { minLength: 2 }),
+        (subject, tag) => {
+          fc.pre(subject.isWellFormed() && tag.every((one) => one.isWellFormed()));
+          assert.deepEqual(parseQuery(search({ subject, tag }).slice(1)), { subject, tag });
+        },
+      ),
+    );
   });
 });

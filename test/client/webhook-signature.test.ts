@@ -7,7 +7,12 @@ const SECRET = `whsec_${Buffer.from('thirty-two bytes of a test secret').toStrin
 const OTHER = `whsec_${Buffer.from('another secret').toString('base64')}`;
 const NOW = Date.parse('2026-01-31T09:30:00Z');
 const SECONDS = String(NOW / 1000);
-const BODY = JSON.stringify({ object: 'event', id: 'evt_1', type: 'bounced', data: { subject: 'Grüße', bounced: { class: 'hard' } } }); // prettier-ignore
+const BODY = JSON.stringify({
+  object: 'event',
+  id: 'evt_1',
+  type: 'bounced',
+  data: { subject: 'Grüße', bounced: { class: 'hard' } },
+});
 
 /** By the words of Standard Webhooks 1.0, with Node's own HMAC. */
 function signed(secret: string, id = 'evt_1', timestamp = SECONDS, body = BODY): string {
@@ -32,14 +37,42 @@ describe('client/webhook-signature', () => {
   for (const [reason, given, body, secret] of [
     ['a plain object', headers(), BODY, SECRET],
     ['Headers', new Headers(headers()), BODY, SECRET],
-    ['names in another case, as proxies make them', Object.fromEntries(Object.entries(headers()).map(([name, value]) => [name.toUpperCase(), value])), BODY, SECRET], // prettier-ignore
-    ['values as lists', Object.fromEntries(Object.entries(headers()).map(([name, value]) => [name, [value]])), BODY, SECRET], // prettier-ignore
+    [
+      'names in another case, as proxies make them',
+      Object.fromEntries(Object.entries(headers()).map(([name, value]) => [name.toUpperCase(), value])),
+      BODY,
+      SECRET,
+    ],
+    [
+      'values as lists',
+      Object.fromEntries(Object.entries(headers()).map(([name, value]) => [name, [value]])),
+      BODY,
+      SECRET,
+    ],
     ['bytes', headers(), Buffer.from(BODY), SECRET],
-    ['a second signature, of a rotation', headers({ 'webhook-signature': `${signed(OTHER)} ${signed(SECRET)}` }), BODY, SECRET], // prettier-ignore
-    ['a signature of a kind to come', headers({ 'webhook-signature': `v1a,AAAA v2,x ${signed(SECRET)}` }), BODY, SECRET], // prettier-ignore
+    [
+      'a second signature, of a rotation',
+      headers({ 'webhook-signature': `${signed(OTHER)} ${signed(SECRET)}` }),
+      BODY,
+      SECRET,
+    ],
+    [
+      'a signature of a kind to come',
+      headers({ 'webhook-signature': `v1a,AAAA v2,x ${signed(SECRET)}` }),
+      BODY,
+      SECRET,
+    ],
     ['one of several secrets', headers(), BODY, [OTHER, SECRET]],
     ['a secret without its prefix', headers(), BODY, SECRET.slice(6)],
-    ['four minutes old', headers({ 'webhook-timestamp': String(NOW / 1000 - 240), 'webhook-signature': signed(SECRET, 'evt_1', String(NOW / 1000 - 240)) }), BODY, SECRET], // prettier-ignore
+    [
+      'four minutes old',
+      headers({
+        'webhook-timestamp': String(NOW / 1000 - 240),
+        'webhook-signature': signed(SECRET, 'evt_1', String(NOW / 1000 - 240)),
+      }),
+      BODY,
+      SECRET,
+    ],
   ] as const) {
     it(`believes ${reason}`, async () => {
       const event = await verify(given, body, secret);
@@ -59,21 +92,51 @@ describe('client/webhook-signature', () => {
     ['another secret', 'bad_signature', headers({ 'webhook-signature': signed(OTHER) }), BODY],
     ['a signature cut short', 'bad_signature', headers({ 'webhook-signature': signed(SECRET).slice(0, -8) }), BODY],
     ['a signature that is no base64', 'bad_signature', headers({ 'webhook-signature': 'v1,%%%' }), BODY],
-    ['the wrong version', 'bad_signature', headers({ 'webhook-signature': signed(SECRET).replace('v1,', 'v2,') }), BODY],
-    ['a true signature behind ten others', 'bad_signature', headers({ 'webhook-signature': `${`${signed(OTHER)} `.repeat(10)}${signed(SECRET)}` }), BODY],
+    [
+      'the wrong version',
+      'bad_signature',
+      headers({ 'webhook-signature': signed(SECRET).replace('v1,', 'v2,') }),
+      BODY,
+    ],
+    [
+      'a true signature behind ten others',
+      'bad_signature',
+      headers({ 'webhook-signature': `${`${signed(OTHER)} `.repeat(10)}${signed(SECRET)}` }),
+      BODY,
+    ],
     ['no id', 'missing_header', headers({ 'webhook-id': '' }), BODY],
     ['no signature', 'missing_header', { 'webhook-id': 'evt_1', 'webhook-timestamp': SECONDS }, BODY],
     ['no headers', 'missing_header', new Headers(), BODY],
-    ['a call of long ago', 'too_old', headers({ 'webhook-timestamp': old, 'webhook-signature': signed(SECRET, 'evt_1', old) }), BODY],
-    ['a call of the future', 'too_new', headers({ 'webhook-timestamp': early, 'webhook-signature': signed(SECRET, 'evt_1', early) }), BODY],
+    [
+      'a call of long ago',
+      'too_old',
+      headers({ 'webhook-timestamp': old, 'webhook-signature': signed(SECRET, 'evt_1', old) }),
+      BODY,
+    ],
+    [
+      'a call of the future',
+      'too_new',
+      headers({ 'webhook-timestamp': early, 'webhook-signature': signed(SECRET, 'evt_1', early) }),
+      BODY,
+    ],
     ['a time that is none', 'bad_timestamp', headers({ 'webhook-timestamp': '1e9' }), BODY],
-    ['a body that is no event', 'unreadable_body', headers({ 'webhook-signature': signed(SECRET, 'evt_1', SECONDS, '{}') }), '{}'],
-    ['a body that is no JSON', 'unreadable_body', headers({ 'webhook-signature': signed(SECRET, 'evt_1', SECONDS, 'x') }), 'x'],
+    [
+      'a body that is no event',
+      'unreadable_body',
+      headers({ 'webhook-signature': signed(SECRET, 'evt_1', SECONDS, '{}') }),
+      '{}',
+    ],
+    [
+      'a body that is no JSON',
+      'unreadable_body',
+      headers({ 'webhook-signature': signed(SECRET, 'evt_1', SECONDS, 'x') }),
+      'x',
+    ],
   ] as const) {
     it(`refuses ${reason}: ${code}`, async () => {
       await assert.rejects(verify(given, body), (error) => error instanceof WebhookError && error.code === code);
     });
-  } // prettier-ignore
+  }
 
   it('takes another tolerance', async () => {
     const given = headers({ 'webhook-timestamp': old, 'webhook-signature': signed(SECRET, 'evt_1', old) });

@@ -19,12 +19,24 @@ describe('config/changes', () => {
     [{}, { log: { level: 'info' } }, [], [], 'a default written out is no change'],
     [{}, { log: { level: 'debug' } }, ['log.level'], [], 'the log level'],
     [{}, { delivery: { routes: { 'a.test': 'hold' } } }, ['delivery.routes'], [], 'a route'],
-    [{ delivery: { routes: { 'a.test': 'hold' } } }, { delivery: { routes: { 'a.test': 'hold' } } }, [], [], 'equal routes are no change'],
+    [
+      { delivery: { routes: { 'a.test': 'hold' } } },
+      { delivery: { routes: { 'a.test': 'hold' } } },
+      [],
+      [],
+      'equal routes are no change',
+    ],
     [{}, { plans: { small: { requestsPerMinute: 5 } } }, ['plans'], [], 'a plan'],
     [{}, { tls: { certFile: 'c.pem', keyFile: 'k.pem' } }, ['tls.certFile', 'tls.keyFile'], [], 'certificate files'],
     [{}, { dataDir: './other' }, [], ['backup.dir', 'dataDir', 'storage.url'], 'the folder, and what follows from it'],
-    [{}, { http: { port: 9000 }, log: { level: 'warn' } }, ['log.level'], ['http.port', 'http.publicUrl', 'dashboard.port'], 'some of both'],
-  ]; // prettier-ignore
+    [
+      {},
+      { http: { port: 9000 }, log: { level: 'warn' } },
+      ['log.level'],
+      ['http.port', 'http.publicUrl', 'dashboard.port'],
+      'some of both',
+    ],
+  ];
   for (const [before, after, applied, needRestart, why] of rows) {
     it(why, () => {
       const changes = changesBetween(read(before), read(after));

@@ -83,7 +83,8 @@ describe('loadConfig', () => {
     });
 
     it('warn of a route whose password goes over the network in clear', () => {
-      const routesOf = (tls: string): string => JSON.stringify({ 'dest.example': { host: 'relay.example', port: 587, tls, user: 'me', password: 'hunter2' } }); // prettier-ignore
+      const routesOf = (tls: string): string =>
+        JSON.stringify({ 'dest.example': { host: 'relay.example', port: 587, tls, user: 'me', password: 'hunter2' } });
       const { warnings } = load({ env: { POSTHORN_DELIVERY__ROUTES: routesOf('none') } });
       assert.match(
         warnings.join(),
@@ -356,7 +357,12 @@ describe('settings that contradict each other', () => {
   it('are refused: DANE asked for without a resolver that validates', () => {
     const delivery = { tls: { 'bank.test': 'dane' } };
     const read = readSettings({ delivery }, around);
-    assert.deepEqual(read, { kind: 'bad', mistakes: ['delivery.tls.bank.test: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane'] }); // prettier-ignore
+    assert.deepEqual(read, {
+      kind: 'bad',
+      mistakes: [
+        'delivery.tls.bank.test: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane',
+      ],
+    });
     assert.equal(readSettings({ delivery: { ...delivery, dnssecResolver: true } }, around).kind, 'ok');
   });
 });

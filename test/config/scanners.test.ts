@@ -23,7 +23,10 @@ describe('config/scanners', () => {
     const rules = readScanners(shippedScanners());
     assert.ok(rules.length > 5);
     for (const bot of ['apple_mpp', 'gmail_proxy', 'scanner', 'prefetch'])
-      assert.ok(rules.some((rule) => rule.bot === bot), bot); // prettier-ignore
+      assert.ok(
+        rules.some((rule) => rule.bot === bot),
+        bot,
+      );
   });
 
   it('fills in what a rule leaves out', () => {

@@ -13,12 +13,35 @@ import { Problem } from '../../src/base/problem.ts';
 
 describe('dashboard/schema-table', () => {
   const schemas = {
-    Person: { type: 'object', properties: { name: { type: 'string', maxLength: 10 }, friends: { type: 'array', items: { $ref: '#/components/schemas/Person' } } }, required: ['name'] },
-  }; // prettier-ignore
+    Person: {
+      type: 'object',
+      properties: {
+        name: { type: 'string', maxLength: 10 },
+        friends: { type: 'array', items: { $ref: '#/components/schemas/Person' } },
+      },
+      required: ['name'],
+    },
+  };
   it('has a line a member, with those of what it holds below, and comes to an end', () => {
     const lines = schemaLines({ $ref: '#/components/schemas/Person' }, schemas);
-    assert.deepEqual(lines.map(({ name }) => name), ['name', 'friends', 'friends[].name', 'friends[].friends', 'friends[].friends[].name', 'friends[].friends[].friends']); // prettier-ignore
-    assert.deepEqual(lines[0], { name: 'name', type: 'string', limits: 'at most 10 characters', required: true, description: '' }); // prettier-ignore
+    assert.deepEqual(
+      lines.map(({ name }) => name),
+      [
+        'name',
+        'friends',
+        'friends[].name',
+        'friends[].friends',
+        'friends[].friends[].name',
+        'friends[].friends[].friends',
+      ],
+    );
+    assert.deepEqual(lines[0], {
+      name: 'name',
+      type: 'string',
+      limits: 'at most 10 characters',
+      required: true,
+      description: '',
+    });
     assert.equal(lines[1]?.type, 'array of object');
   });
   for (const [why, schema, type, limits] of [
@@ -27,7 +50,12 @@ describe('dashboard/schema-table', () => {
     ['values', { enum: ['a', 'b'] }, '"a", "b"', ''],
     ['one value', { const: 'list' }, '"list"', ''],
     ['a range', { type: 'integer', minimum: 1, maximum: 1000 }, 'integer', '1 to 1,000'],
-    ['a safe integer is no limit', { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 }, 'integer', ''], // prettier-ignore
+    [
+      'a safe integer is no limit',
+      { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
+      'integer',
+      '',
+    ],
     ['a default', { type: 'integer', default: 5, minimum: 1 }, 'integer', 'at least 1, usually 5'],
     ['nothing said', {}, 'any', ''],
     ['an unknown reference', { $ref: '#/components/schemas/None' }, 'any', ''],
@@ -42,13 +70,40 @@ describe('dashboard/schema-table', () => {
 describe('dashboard/postman', () => {
   it('has a folder a tag, variables in paths, and no key', () => {
     const file = postmanCollection('x', 'https://mail.example', [
-      { tag: 'messages', name: 'Read', description: '', method: 'GET', path: '/v1/messages/{id}', query: [{ name: 'expand', description: 'more' }], body: null },
-      { tag: 'messages', name: 'Send', description: '', method: 'POST', path: '/v1/messages', query: [], body: '{"to":"a@b"}' },
+      {
+        tag: 'messages',
+        name: 'Read',
+        description: '',
+        method: 'GET',
+        path: '/v1/messages/{id}',
+        query: [{ name: 'expand', description: 'more' }],
+        body: null,
+      },
+      {
+        tag: 'messages',
+        name: 'Send',
+        description: '',
+        method: 'POST',
+        path: '/v1/messages',
+        query: [],
+        body: '{"to":"a@b"}',
+      },
       { tag: 'keys', name: 'List', description: '', method: 'GET', path: '/v1/keys', query: [], body: null },
-    ]) as { item: { name: string; item: { request: { url: { raw: string; query: object[] }; body?: { raw: string } } }[] }[]; auth: object }; // prettier-ignore
-    assert.deepEqual(file.item.map(({ name, item }) => [name, item.length]), [['messages', 2], ['keys', 1]]); // prettier-ignore
+    ]) as {
+      item: { name: string; item: { request: { url: { raw: string; query: object[] }; body?: { raw: string } } }[] }[];
+      auth: object;
+    };
+    assert.deepEqual(
+      file.item.map(({ name, item }) => [name, item.length]),
+      [
+        ['messages', 2],
+        ['keys', 1],
+      ],
+    );
     assert.equal(file.item[0]?.item[0]?.request.url.raw, '{{base_url}}/v1/messages/:id');
-    assert.deepEqual(file.item[0].item[0].request.url.query, [{ key: 'expand', value: '', description: 'more', disabled: true }]); // prettier-ignore
+    assert.deepEqual(file.item[0].item[0].request.url.query, [
+      { key: 'expand', value: '', description: 'more', disabled: true },
+    ]);
     assert.equal(file.item[0].item[1]?.request.body?.raw, '{"to":"a@b"}');
     assert.match(JSON.stringify(file.auth), /\{\{api_key\}\}/);
   });
@@ -58,10 +113,16 @@ describe('dashboard/highlight', () => {
   it('colours both languages, marks lines with faults, and numbers them', () => {
     const html = highlighted('<p>{{ name }}\n{% if x %}\n{{#each y}}', [{ line: 2, column: 4, message: 'no <end>' }]);
     assert.match(html, /<span class="html">&lt;p&gt;<\/span><span class="out">\{\{ name \}\}<\/span>/);
-    assert.match(html, /<li class="wrong"><code><span class="tag">\{% if x %\}<\/span><\/code><em>column 4: no &lt;end&gt;<\/em>/);
+    assert.match(
+      html,
+      /<li class="wrong"><code><span class="tag">\{% if x %\}<\/span><\/code><em>column 4: no &lt;end&gt;<\/em>/,
+    );
     assert.match(html, /<span class="tag">\{\{#each y\}\}/);
-    assert.match(highlighted('x', [{ line: null, column: null, message: 'all of it' }]), /^<p class="wrong"><em>all of it/);
-  }); // prettier-ignore
+    assert.match(
+      highlighted('x', [{ line: null, column: null, message: 'all of it' }]),
+      /^<p class="wrong"><em>all of it/,
+    );
+  });
   it('lets nothing through as markup of its own', () => {
     const piece = fc.constantFrom(
       '<script>',
@@ -82,11 +143,20 @@ describe('dashboard/highlight', () => {
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 40 }), (parts) => {
         const text = parts.join('');
-        const found = { variables: [text], parts: [{ name: 'html', source: text, rendered: text, faults: [] }, { name: 'text', source: text, rendered: text, faults: [{ line: 1, column: 2, message: text }] }] }; // prettier-ignore
+        const found = {
+          variables: [text],
+          parts: [
+            { name: 'html', source: text, rendered: text, faults: [] },
+            { name: 'text', source: text, rendered: text, faults: [{ line: 1, column: 2, message: text }] },
+          ],
+        };
         for (const html of [checkPage(found), previewPage(found)]) {
           const tags = html.replace(/<style>[^<]*<\/style>/, '').match(/<[^>]*>/g) ?? [];
           for (const tag of tags)
-            assert.match(tag, /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|iframe sandbox title="HTML" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe)(?: class="[a-z]+")?)>$/); // prettier-ignore
+            assert.match(
+              tag,
+              /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|iframe sandbox title="HTML" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe)(?: class="[a-z]+")?)>$/,
+            );
         }
       }),
     );
@@ -95,31 +165,65 @@ describe('dashboard/highlight', () => {
 
 describe('dashboard/zones', () => {
   it('knows zones by name and no other', () => {
-    for (const [name, zone] of [['Europe/Berlin', 'Europe/Berlin'], ['UTC', 'UTC'], ['', null], [null, null], ['Mars/Olympus', null], ['x'.repeat(65), null]] as const)
+    for (const [name, zone] of [
+      ['Europe/Berlin', 'Europe/Berlin'],
+      ['UTC', 'UTC'],
+      ['', null],
+      [null, null],
+      ['Mars/Olympus', null],
+      ['x'.repeat(65), null],
+    ] as const)
       assert.equal(zoneNamed(name), zone);
-  }); // prettier-ignore
+  });
   it('puts hours into the day that people there have, over a change of the clock too', () => {
     const hour = (at: string): { at: string; counts: Record<string, number> } => ({ at, counts: { sent: 1 } });
     const days = daysOf(
-      ['2026-03-28T22:00:00.000Z', '2026-03-28T23:00:00.000Z', '2026-03-29T21:00:00.000Z', '2026-03-29T22:00:00.000Z'].map(hour),
+      [
+        '2026-03-28T22:00:00.000Z',
+        '2026-03-28T23:00:00.000Z',
+        '2026-03-29T21:00:00.000Z',
+        '2026-03-29T22:00:00.000Z',
+      ].map(hour),
       'Europe/Berlin',
-    ); // prettier-ignore
-    assert.deepEqual(days.map(({ at, counts }) => [at.slice(0, 10), counts['sent']]), [['2026-03-28', 1], ['2026-03-29', 2], ['2026-03-30', 1]]); // prettier-ignore
+    );
+    assert.deepEqual(
+      days.map(({ at, counts }) => [at.slice(0, 10), counts['sent']]),
+      [
+        ['2026-03-28', 1],
+        ['2026-03-29', 2],
+        ['2026-03-30', 1],
+      ],
+    );
   });
   it('loses nothing', () => {
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: 0, max: 24 * 60 }), { maxLength: 50 }), fc.constantFrom('Asia/Kolkata', 'America/Santiago', 'Pacific/Apia'), (hours, zone) => {
-        const lines = [...new Set(hours)].sort((a, b) => a - b).map((n) => ({ at: new Date(1.7e12 + n * 3_600_000).toISOString(), counts: { sent: n } }));
-        const sum = (some: readonly { counts: Record<string, number> }[]): number => some.reduce((all, { counts }) => all + (counts['sent'] ?? 0), 0);
-        assert.equal(sum(daysOf(lines, zone)), sum(lines));
-      }),
-    ); // prettier-ignore
+      fc.property(
+        fc.array(fc.integer({ min: 0, max: 24 * 60 }), { maxLength: 50 }),
+        fc.constantFrom('Asia/Kolkata', 'America/Santiago', 'Pacific/Apia'),
+        (hours, zone) => {
+          const lines = [...new Set(hours)]
+            .sort((a, b) => a - b)
+            .map((n) => ({ at: new Date(1.7e12 + n * 3_600_000).toISOString(), counts: { sent: n } }));
+          const sum = (some: readonly { counts: Record<string, number> }[]): number =>
+            some.reduce((all, { counts }) => all + (counts['sent'] ?? 0), 0);
+          assert.equal(sum(daysOf(lines, zone)), sum(lines));
+        },
+      ),
+    );
   });
 });
 
 describe('dashboard: small things', () => {
   it('a chart is its numbers too, and nothing in it is markup', () => {
-    const html = figure({ counts: 'Recipients', about: '<b>"x"', kind: 'lines', unit: 'ms', step: 'minute', times: [0, 60_000], series: [{ name: 'p50', values: [null, 1234] }] }); // prettier-ignore
+    const html = figure({
+      counts: 'Recipients',
+      about: '<b>"x"',
+      kind: 'lines',
+      unit: 'ms',
+      step: 'minute',
+      times: [0, 60_000],
+      series: [{ name: 'p50', values: [null, 1234] }],
+    });
     assert.match(html, /<td>1970-01-01 00:01<td class="n">1,234<\/tr><tr><td>1970-01-01 00:00<td class="n">–/);
     assert.match(html, /aria-label="&#60;b&#62;&#34;x&#34;"/);
     assert.doesNotMatch(html, /<b>/);
@@ -127,14 +231,30 @@ describe('dashboard: small things', () => {
   it('a chart shows moments as lines where they were, and those outside of it not', () => {
     const DAY = 86_400_000;
     const marks = [DAY * 1.5, DAY * 3, -1].map((at) => ({ at, text: 'a <list>' }));
-    const html = figure({ counts: 'Recipients', about: 'x', kind: 'bars', step: 'day', times: [0, DAY, 2 * DAY], series: [{ name: 'sent', values: [1, 2, 3] }], marks }); // prettier-ignore
-    assert.deepEqual([...html.matchAll(/class="mark" x1="([\d.]+)"/g)].map(([, x]) => Number(x)), [44 + (720 - 44) / 2]); // prettier-ignore
+    const html = figure({
+      counts: 'Recipients',
+      about: 'x',
+      kind: 'bars',
+      step: 'day',
+      times: [0, DAY, 2 * DAY],
+      series: [{ name: 'sent', values: [1, 2, 3] }],
+      marks,
+    });
+    assert.deepEqual(
+      [...html.matchAll(/class="mark" x1="([\d.]+)"/g)].map(([, x]) => Number(x)),
+      [44 + (720 - 44) / 2],
+    );
     assert.match(html, /<title>1970-01-02 12:00:00 UTC: a &#60;list&#62;<\/title>/);
   });
   it('backticks are code, and what is in them is text', () => {
-    for (const [text, html] of [['`a` or `b`', '<code>a</code> or <code>b</code>'], ['`<b>`', '<code>&lt;b&gt;</code>'], ['one ` alone', 'one &#x60; alone'], ['``', '<code></code>']] as const)
+    for (const [text, html] of [
+      ['`a` or `b`', '<code>a</code> or <code>b</code>'],
+      ['`<b>`', '<code>&lt;b&gt;</code>'],
+      ['one ` alone', 'one &#x60; alone'],
+      ['``', '<code></code>'],
+    ] as const)
       assert.equal(proseHtml(text), html);
-  }); // prettier-ignore
+  });
   it('headers are read a line each', () => {
     assert.deepEqual(headersOf('X-A: 1\r\n\n X-B :two: three \n'), { 'X-A': '1', 'X-B': 'two: three' });
     for (const bad of ['no colon', ': nothing before it']) assert.throws(() => headersOf(bad), Problem);

@@ -2,15 +2,43 @@ import assert from 'node:assert/strict';
 import { timelineOf, type MessageWhole } from '../../src/dashboard/timeline.ts';
 
 const message: MessageWhole = {
-  id: 'msg_1', subject: 's', created_at: '2026-01-31T10:00:00.000Z', status: 'bounced', test: false, request_id: null, metadata: {}, recipients: [{ email: 'ana@dest.test', status: 'bounced', next_attempt_at: null }], attempts: [],
-  events: [{ type: 'bounced', timestamp: '2026-01-31T10:02:00.000Z', data: { recipient: 'ana@dest.test', bounced: { reason: 'mailbox_not_found', smtp_reply: '550 no' } } }],
-}; // prettier-ignore
-const report = { id: 'rep_1', kind: 'auto_reply', received_at: '2026-01-31T10:01:00.000Z', recipient: 'ana@dest.test', sender: 'ana@dest.test', verified: true }; // prettier-ignore
+  id: 'msg_1',
+  subject: 's',
+  created_at: '2026-01-31T10:00:00.000Z',
+  status: 'bounced',
+  test: false,
+  request_id: null,
+  metadata: {},
+  recipients: [{ email: 'ana@dest.test', status: 'bounced', next_attempt_at: null }],
+  attempts: [],
+  events: [
+    {
+      type: 'bounced',
+      timestamp: '2026-01-31T10:02:00.000Z',
+      data: { recipient: 'ana@dest.test', bounced: { reason: 'mailbox_not_found', smtp_reply: '550 no' } },
+    },
+  ],
+};
+const report = {
+  id: 'rep_1',
+  kind: 'auto_reply',
+  received_at: '2026-01-31T10:01:00.000Z',
+  recipient: 'ana@dest.test',
+  sender: 'ana@dest.test',
+  verified: true,
+};
 
 describe('dashboard/timeline', () => {
   it('has what came back by mail in its place, with where to get it as it came', () => {
     const moments = timelineOf(message, [report], '/messages/msg_1');
-    assert.deepEqual(moments.map(({ what, href }) => [what, href]), [['accepted', undefined], ['auto reply', '/messages/msg_1/reports/rep_1'], ['bounced', undefined]]); // prettier-ignore
+    assert.deepEqual(
+      moments.map(({ what, href }) => [what, href]),
+      [
+        ['accepted', undefined],
+        ['auto reply', '/messages/msg_1/reports/rep_1'],
+        ['bounced', undefined],
+      ],
+    );
     assert.deepEqual(moments[1]?.facts, ['from ana@dest.test']);
   });
 
@@ -21,7 +49,11 @@ describe('dashboard/timeline', () => {
   });
 
   it('says of a bounce that it came from nobody, and of a mail that nobody has read yet', () => {
-    const [, moment] = timelineOf({ ...message, events: [] }, [{ ...report, kind: null, sender: '' }], '/messages/msg_1'); // prettier-ignore
+    const [, moment] = timelineOf(
+      { ...message, events: [] },
+      [{ ...report, kind: null, sender: '' }],
+      '/messages/msg_1',
+    );
     assert.deepEqual([moment?.what, moment?.facts], ['not read yet', ['from the null sender']]);
   });
 });

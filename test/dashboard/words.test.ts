@@ -16,12 +16,23 @@ const D = 24 * H;
 
 describe('dashboard/words', () => {
   for (const [ms, text] of [
-    [0, '0 s'], [999, '1 s'], [59 * S, '59 s'], [M, '1 min'], [59 * M + 59 * S, '59 min'], [H, '1 h'], [H + 5 * M, '1 h 5 min'], [10 * H + 5 * M, '10 h'], [D, '1 d'], [D + 3 * H, '1 d 3 h'], [12 * D + H, '12 d'], [-5, '0 s'],
+    [0, '0 s'],
+    [999, '1 s'],
+    [59 * S, '59 s'],
+    [M, '1 min'],
+    [59 * M + 59 * S, '59 min'],
+    [H, '1 h'],
+    [H + 5 * M, '1 h 5 min'],
+    [10 * H + 5 * M, '10 h'],
+    [D, '1 d'],
+    [D + 3 * H, '1 d 3 h'],
+    [12 * D + H, '12 d'],
+    [-5, '0 s'],
   ] as const) {
     it(`says ${text} for ${String(ms)} ms`, () => {
       assert.equal(spanText(ms), text);
     });
-  } // prettier-ignore
+  }
 
   it('says when, before and after', () => {
     assert.equal(agoText(0, 3 * D), '3 d ago');
@@ -35,7 +46,13 @@ describe('dashboard/words', () => {
       [0, 1, 0.9907, 0.0004, null].map((share) => percentText(share)),
       ['0 %', '100 %', '99.07 %', '0.040 %', '–'],
     );
-    assert.deepEqual([0, 1023, 1024, 26_214_400, 5e12].map(bytesText), ['0 B', '1023 B', '1.0 KiB', '25.0 MiB', '4.5 TiB']); // prettier-ignore
+    assert.deepEqual([0, 1023, 1024, 26_214_400, 5e12].map(bytesText), [
+      '0 B',
+      '1023 B',
+      '1.0 KiB',
+      '25.0 MiB',
+      '4.5 TiB',
+    ]);
   });
 
   it('lets no value out of its helper unescaped', () => {
@@ -55,14 +72,31 @@ describe('dashboard/words', () => {
 });
 
 describe('dashboard/chart', () => {
-  for (const [most, top] of [[0, 1], [1, 1], [2, 2], [3, 5], [7, 10], [11, 20], [99, 100], [101, 200], [4210, 5000]] as const) {
+  for (const [most, top] of [
+    [0, 1],
+    [1, 1],
+    [2, 2],
+    [3, 5],
+    [7, 10],
+    [11, 20],
+    [99, 100],
+    [101, 200],
+    [4210, 5000],
+  ] as const) {
     it(`has ${String(top)} above ${String(most)}`, () => {
       assert.equal(niceTop(most), top);
     });
-  } // prettier-ignore
+  }
 
   it('draws well-formed SVG of any numbers, and says them in titles', () => {
-    const one = barChart(['<b>', 'tue'], [{ name: 'delivered', values: [3, 0] }, { name: 'bounced', values: [1, 0] }], 'a "chart"'); // prettier-ignore
+    const one = barChart(
+      ['<b>', 'tue'],
+      [
+        { name: 'delivered', values: [3, 0] },
+        { name: 'bounced', values: [1, 0] },
+      ],
+      'a "chart"',
+    );
     assert.match(one, /<title>&#60;b&#62;: delivered 3, bounced 1<\/title>/);
     assert.match(one, /<title>tue: nothing<\/title>/);
     assert.match(one, /aria-label="a &#34;chart&#34;"/);
@@ -70,7 +104,10 @@ describe('dashboard/chart', () => {
       fc.property(fc.array(fc.nat({ max: 1e9 }), { maxLength: 60 }), (values) => {
         const svg = barChart(values.map(String), [{ name: 'sent', values }], 'x');
         assert.doesNotMatch(svg, /NaN|Infinity|undefined/);
-        assert.deepEqual(htmlFaults(svg.replaceAll('/>', '></rect>').replaceAll(/<(line[^>]*)><\/rect>/g, '<$1></line>')), []); // prettier-ignore
+        assert.deepEqual(
+          htmlFaults(svg.replaceAll('/>', '></rect>').replaceAll(/<(line[^>]*)><\/rect>/g, '<$1></line>')),
+          [],
+        );
       }),
       { numRuns: 50 },
     );
@@ -79,7 +116,10 @@ describe('dashboard/chart', () => {
 
 describe('dashboard/diff', () => {
   it('shows what went and what came', () => {
-    assert.deepEqual(diffLines('a\nb\nc', 'a\nx\nc\nd').map(({ mark, text }) => mark + text), [' a', '-b', '+x', ' c', '+d']); // prettier-ignore
+    assert.deepEqual(
+      diffLines('a\nb\nc', 'a\nx\nc\nd').map(({ mark, text }) => mark + text),
+      [' a', '-b', '+x', ' c', '+d'],
+    );
     assert.deepEqual(diffLines('', ''), []);
   });
 
@@ -112,10 +152,13 @@ describe('dashboard/links', () => {
   });
 
   it('lead to the pages beside, with the begin of the range as it was', () => {
-    assert.deepEqual(pagerOf('/m', new URLSearchParams('range=24h'), { next_cursor: 'n', previous_cursor: null }, '2026'), {
-      next: '/m?range=24h&after=n&since=2026',
-      previous: null,
-    }); // prettier-ignore
+    assert.deepEqual(
+      pagerOf('/m', new URLSearchParams('range=24h'), { next_cursor: 'n', previous_cursor: null }, '2026'),
+      {
+        next: '/m?range=24h&after=n&since=2026',
+        previous: null,
+      },
+    );
     assert.equal(spanOf(new URLSearchParams('range=24h'), 'all', D).since, '1970-01-01T00:00:00.000Z');
     assert.equal(spanOf(new URLSearchParams('range=24h&since=kept'), 'all', D).since, 'kept');
     assert.equal(spanOf(new URLSearchParams('range=nonsense'), 'all', D).value, '30d');
@@ -123,7 +166,10 @@ describe('dashboard/links', () => {
   });
 
   it('switch a chip on and off', () => {
-    const [sent, bounced] = chipsOf('/m', query, 'status', [['sent', 'Sent'], ['bounced', 'Bounced']]); // prettier-ignore
+    const [sent, bounced] = chipsOf('/m', query, 'status', [
+      ['sent', 'Sent'],
+      ['bounced', 'Bounced'],
+    ]);
     assert.deepEqual([sent?.on, sent?.href], [true, '/m?q=a+b']);
     assert.deepEqual([bounced?.on, bounced?.href], [false, '/m?status=bounced&q=a+b']);
   });

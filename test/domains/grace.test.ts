@@ -8,9 +8,16 @@ const graceMs = 72 * HOUR;
 type Row = Parameters<typeof standingAfter>[0];
 
 const fresh = (more: Partial<Row> = {}): Row => ({
-  status: 'verified', trusted: 0, created_at: 0, checked_at: 0,
-  failing_since: null, found_again_at: null, refused_at: null, told_at: null, ...more,
-}); // prettier-ignore
+  status: 'verified',
+  trusted: 0,
+  created_at: 0,
+  checked_at: 0,
+  failing_since: null,
+  found_again_at: null,
+  refused_at: null,
+  told_at: null,
+  ...more,
+});
 
 /** Checks at these hours, each with what it finds; the domain after each. */
 function life(checks: readonly (readonly [hour: number, required: Required])[], row = fresh(), grace = graceMs): Row[] {
@@ -28,7 +35,13 @@ const every = (from: number, to: number, step: number, required: Required): [num
   Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, n) => [from + n * step, required]);
 
 describe('domains/grace', () => {
-  const rows: [status: DomainRow['status'], trusted: number, hours: number, found: Required, after: DomainRow['status']][] = [
+  const rows: [
+    status: DomainRow['status'],
+    trusted: number,
+    hours: number,
+    found: Required,
+    after: DomainRow['status'],
+  ][] = [
     ['pending', 0, 1, 'ok', 'verified'],
     ['pending', 0, 1, 'not_ok', 'pending'],
     ['pending', 0, 71.9, 'not_ok', 'pending'],
@@ -43,7 +56,7 @@ describe('domains/grace', () => {
     ['failed', 0, 100, 'ok', 'verified'],
     ['verified', 1, 100, 'not_ok', 'verified'],
     ['verified', 1, 100, 'unclear', 'verified'],
-  ]; // prettier-ignore
+  ];
   for (const [status, trusted, at, found, after] of rows) {
     it(`${status}${trusted === 1 ? ' (trusted)' : ''} after ${String(at)} h, records ${found}: ${after}`, () => {
       assert.equal(standingAfter(fresh({ status, trusted }), found, { now: at * HOUR, graceMs }).status, after);
@@ -51,7 +64,11 @@ describe('domains/grace', () => {
   }
 
   it('counts down from the first check that finds a record missing', () => {
-    const { status, failing_since, refused_at } = last([[6, 'not_ok'], [6.5, 'not_ok'], [7, 'not_ok']]); // prettier-ignore
+    const { status, failing_since, refused_at } = last([
+      [6, 'not_ok'],
+      [6.5, 'not_ok'],
+      [7, 'not_ok'],
+    ]);
     assert.deepEqual([status, hours(failing_since), hours(refused_at)], ['verified', 6, 78]);
   });
 
@@ -76,14 +93,29 @@ describe('domains/grace', () => {
   });
 
   it('goes on with the countdown of a record that comes and goes, and tells of it once', () => {
-    const flapping = every(1, 72, 1, 'not_ok').map(([hour], n): [number, Required] => [hour, n % 3 === 0 ? 'not_ok' : 'ok']);
+    const flapping = every(1, 72, 1, 'not_ok').map(([hour], n): [number, Required] => [
+      hour,
+      n % 3 === 0 ? 'not_ok' : 'ok',
+    ]);
     const rows = life(flapping);
     assert.deepEqual([...new Set(rows.map(({ failing_since }) => hours(failing_since)))], [1]);
     assert.deepEqual([...new Set(rows.map(({ told_at }) => hours(told_at)))], [1]);
-    const after = life([[73, 'not_ok'], [74, 'ok'], [75, 'not_ok'], [76, 'ok']], rows.at(-1));
-    assert.deepEqual(after.map(({ status }) => status), ['failed', 'verified', 'failed', 'verified'], 'what DNS says, counts');
+    const after = life(
+      [
+        [73, 'not_ok'],
+        [74, 'ok'],
+        [75, 'not_ok'],
+        [76, 'ok'],
+      ],
+      rows.at(-1),
+    );
+    assert.deepEqual(
+      after.map(({ status }) => status),
+      ['failed', 'verified', 'failed', 'verified'],
+      'what DNS says, counts',
+    );
     assert.deepEqual([...new Set(after.map(({ told_at }) => hours(told_at)))], [1]);
-  }); // prettier-ignore
+  });
 
   it('is over once all records were found for a day: the next failure has a countdown of its own', () => {
     const well = last([[1, 'not_ok'], ...every(2, 26, 0.5, 'ok')]);
@@ -93,13 +125,21 @@ describe('domains/grace', () => {
   });
 
   it('moves on by a few hours at most while nobody looked: the server was off, or its clock jumped', () => {
-    const jumped = last([[1, 'not_ok'], [1.5, 'not_ok'], [24 * 365, 'not_ok']]); // prettier-ignore
+    const jumped = last([
+      [1, 'not_ok'],
+      [1.5, 'not_ok'],
+      [24 * 365, 'not_ok'],
+    ]);
     assert.equal(jumped.status, 'verified');
     assert.equal(hours(jumped.refused_at), 24 * 365 + 72 - 0.5 - MOST_UNSEEN_MS / HOUR);
   });
 
   it('goes back with a clock that is set back', () => {
-    const back = last([[100, 'not_ok'], [101, 'not_ok'], [11, 'not_ok']]); // prettier-ignore
+    const back = last([
+      [100, 'not_ok'],
+      [101, 'not_ok'],
+      [11, 'not_ok'],
+    ]);
     assert.deepEqual([back.status, hours(back.failing_since), hours(back.refused_at)], ['verified', 10, 82]);
   });
 
@@ -111,7 +151,10 @@ describe('domains/grace', () => {
 
   it('holds whatever DNS does: never refused before its time, never by trouble, told once a failure', () => {
     const check = fc.record({
-      afterMs: fc.oneof(fc.integer({ min: 0, max: MOST_UNSEEN_MS }), fc.integer({ min: -1000 * HOUR, max: 1000 * HOUR })),
+      afterMs: fc.oneof(
+        fc.integer({ min: 0, max: MOST_UNSEEN_MS }),
+        fc.integer({ min: -1000 * HOUR, max: 1000 * HOUR }),
+      ),
       required: fc.constantFrom<Required>('ok', 'not_ok', 'unclear'),
     });
     fc.assert(
@@ -130,12 +173,13 @@ describe('domains/grace', () => {
           }
           if (required === 'unclear') assert.equal(after.status, row.status);
           if (required === 'ok') assert.deepEqual([after.status, after.refused_at], ['verified', null]);
-          if (after.told_at !== row.told_at) assert.ok(required === 'ok' && now - (row.found_again_at ?? now) >= STEADY_MS);
+          if (after.told_at !== row.told_at)
+            assert.ok(required === 'ok' && now - (row.found_again_at ?? now) >= STEADY_MS);
           assert.ok(after.failing_since === null || after.failing_since <= now);
           row = { ...row, ...after, checked_at: now };
           if (row.failing_since !== null && row.found_again_at === null) row = { ...row, told_at: row.told_at ?? now };
         }
       }),
     );
-  }); // prettier-ignore
+  });
 });

@@ -308,12 +308,15 @@ describe('domains/verify', () => {
       resolver.zones = { ...published(domain), 'rp.acme.test TXT': 'SERVFAIL' };
       clock.advance(HOUR);
       const record = toDomainRecord(await checked(), hostname);
-      assert.deepEqual([record.status, record.failing_since, record.checked_at], ['verified', null, new Date(clock.now()).toISOString()]);
+      assert.deepEqual(
+        [record.status, record.failing_since, record.checked_at],
+        ['verified', null, new Date(clock.now()).toISOString()],
+      );
       const spf = record.records.find(({ purpose }) => purpose === 'spf');
       assert.equal(spf?.checked_at, new Date(before).toISOString());
       assert.deepEqual(notesOn(record, clock.now()), [
         'DNS did not answer for the SPF record at rp.acme.test. That changes nothing: check again later.',
       ]);
-    }); // prettier-ignore
+    });
   });
 });

@@ -87,10 +87,26 @@ describe('events/event-log', () => {
     await add('sent');
     const page = await eventsAfter(temp.db.read, { accountId: ACCOUNT }, 0, 1);
     assert.deepEqual(page.events[0], {
-      sequence: 1, id: 'evt_1', type: 'sent', at: NOW + 1, test: 0, message_id: message.id, status: 'sent', machine: 0, detail_json: '{}',
-      batch_id: 'bat_1', rfc_message_id: message.rfc_message_id, from_address: 'hi@acme.test', subject: 'Welcome', template_id: null,
-      stream: 'transactional', tags_json: '["news"]', metadata_json: '{"n":"1"}', recipient: 'Ana@dest.test', recipient_type: 'to',
-    }); // prettier-ignore
+      sequence: 1,
+      id: 'evt_1',
+      type: 'sent',
+      at: NOW + 1,
+      test: 0,
+      message_id: message.id,
+      status: 'sent',
+      machine: 0,
+      detail_json: '{}',
+      batch_id: 'bat_1',
+      rfc_message_id: message.rfc_message_id,
+      from_address: 'hi@acme.test',
+      subject: 'Welcome',
+      template_id: null,
+      stream: 'transactional',
+      tags_json: '["news"]',
+      metadata_json: '{"n":"1"}',
+      recipient: 'Ana@dest.test',
+      recipient_type: 'to',
+    });
   });
 
   const filters: readonly (readonly [reason: string, filter: Partial<EventFilter>, ids: string[]])[] = [

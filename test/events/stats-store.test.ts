@@ -3,7 +3,15 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { addToStats, providerOf, type StatFacts } from '../../src/events/stats.ts';
 import { MOST_SUMMED, sumUpNext } from '../../src/events/stat-sums.ts';
-import { MOST_KEYS, readStats, removeOldStats, statKeys, type StatKey, type StatLine, type StatsQuery } from '../../src/events/stats-store.ts'; // prettier-ignore
+import {
+  MOST_KEYS,
+  readStats,
+  removeOldStats,
+  statKeys,
+  type StatKey,
+  type StatLine,
+  type StatsQuery,
+} from '../../src/events/stats-store.ts';
 import { statTypes, type StatRow, type StatType } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { ACCOUNT } from '../support/mail-rows.ts';
@@ -70,7 +78,10 @@ function byHand(events: readonly Counted[], { since, until, bucket, by, only, te
     if (event.accountId !== ACCOUNT || event.test !== test || event.at < since || event.at >= until) continue;
     if (statKeys.some((key) => only[key] !== undefined && !valuesOf(event, key).includes(only[key]))) continue;
     const at = bucket === 'total' ? since : event.at - (event.at % step);
-    const keys = by === null ? [null] : valuesOf(event, by).filter((key) => by !== 'tag' || only.tag === undefined || key === only.tag); // prettier-ignore
+    const keys =
+      by === null
+        ? [null]
+        : valuesOf(event, by).filter((key) => by !== 'tag' || only.tag === undefined || key === only.tag);
     for (const key of keys)
       for (const type of event.types) {
         const name = `${String(at)} ${String(key)} ${type}`;
@@ -83,9 +94,11 @@ function byHand(events: readonly Counted[], { since, until, bucket, by, only, te
 const flat = (lines: readonly StatLine[]): Map<string, number> =>
   new Map(
     lines.flatMap(({ at, key, counts }) =>
-      statTypes.filter((type) => counts[type] > 0).map((type) => [`${String(at)} ${String(key)} ${type}`, counts[type]] as const),
+      statTypes
+        .filter((type) => counts[type] > 0)
+        .map((type) => [`${String(at)} ${String(key)} ${type}`, counts[type]] as const),
     ),
-  ); // prettier-ignore
+  );
 
 describe('events/stats-store', () => {
   let temp: TempDatabase;
@@ -111,7 +124,10 @@ describe('events/stats-store', () => {
         const query = { ...wish, since: whole(wish.since), until: whole(wish.until) };
         const lines = await readStats(temp.db.read, query);
         assert.deepEqual(new Map([...flat(lines)].sort()), new Map([...byHand(events, query)].sort()));
-        assert.deepEqual(lines.map(({ at }) => at), lines.map(({ at }) => at).sort((a, b) => a - b)); // prettier-ignore
+        assert.deepEqual(
+          lines.map(({ at }) => at),
+          lines.map(({ at }) => at).sort((a, b) => a - b),
+        );
       }),
       { numRuns: 300 },
     );
@@ -123,7 +139,11 @@ describe('events/stats-store', () => {
   }).timeout(60_000);
 
   it('gives them from sums of what is over, whatever comes late', async () => {
-    await temp.db.commit.transact((tx) => tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [ACCOUNT])); // prettier-ignore
+    await temp.db.commit.transact((tx) =>
+      tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [
+        ACCOUNT,
+      ]),
+    );
     const clock = new FakeClock();
     const moveTo = (at: number): void => clock.advance(at - clock.now());
     const sumUp = async (): Promise<number> => {
@@ -157,21 +177,44 @@ describe('events/stats-store', () => {
   }).timeout(120_000);
 
   it('tells the keys with the most mail, of more than are summed up as well', async () => {
-    await temp.db.commit.transact((tx) => tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [ACCOUNT])); // prettier-ignore
+    await temp.db.commit.transact((tx) =>
+      tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [
+        ACCOUNT,
+      ]),
+    );
     const clock = new FakeClock();
     clock.advance(BEGIN + 3 * DAY - clock.now());
-    const all = { accountId: ACCOUNT, test: false, stream: 's', domain: 'acme.test', recipient: 'a@b.test', template: null, types: ['sent' as const] }; // prettier-ignore
+    const all = {
+      accountId: ACCOUNT,
+      test: false,
+      stream: 's',
+      domain: 'acme.test',
+      recipient: 'a@b.test',
+      template: null,
+      types: ['sent' as const],
+    };
     const tagged = (at: number, n: number): Counted => ({ ...all, at, tags: [`t${String(n)}`] });
     const many = Array.from({ length: MOST_SUMMED + 20 }, (_, n) => tagged(BEGIN, n));
     const again = Array.from({ length: 130 }, (_, n) => tagged(BEGIN + DAY, n + 40));
     await count([...many, ...again, tagged(BEGIN + 2 * DAY, 41)]);
     while (await sumUpNext({ db: temp.db, clock }));
-    const query: StatsQuery = { accountId: ACCOUNT, since: BEGIN, until: BEGIN + 3 * DAY, bucket: 'total', by: 'tag', only: {}, test: false }; // prettier-ignore
+    const query: StatsQuery = {
+      accountId: ACCOUNT,
+      since: BEGIN,
+      until: BEGIN + 3 * DAY,
+      bucket: 'total',
+      by: 'tag',
+      only: {},
+      test: false,
+    };
     const most = await readStats(temp.db.read, query);
     assert.deepEqual([most.length, most[0]?.key, most[0]?.counts.sent, most[1]?.key], [MOST_KEYS, 't41', 3, 't100']);
     const byDay = await readStats(temp.db.read, { ...query, bucket: 'day' });
     assert.deepEqual([byDay.length, byDay.at(-1)?.key, byDay.at(-1)?.at], [201, 't41', BEGIN + 2 * DAY]);
-    assert.deepEqual(await readStats(temp.db.read, { ...query, since: BEGIN + DAY, until: BEGIN + 2 * DAY, only: { tag: 't50' } }), [{ at: BEGIN + DAY, key: 't50', counts: { ...most[1]?.counts, sent: 1 } }]); // prettier-ignore
+    assert.deepEqual(
+      await readStats(temp.db.read, { ...query, since: BEGIN + DAY, until: BEGIN + 2 * DAY, only: { tag: 't50' } }),
+      [{ at: BEGIN + DAY, key: 't50', counts: { ...most[1]?.counts, sent: 1 } }],
+    );
 
     await removeOldStats(temp.db.commit, BEGIN + 500 * DAY, 1000);
     assert.deepEqual(await readStats(temp.db.read, query), [], 'tags go after 400 days, from the sums as well');

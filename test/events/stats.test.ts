@@ -31,11 +31,27 @@ describe('events/stats', () => {
   it('adds to the hour and to the day, once without a tag, once for each, and once to all together', () => {
     const rows = new Map<string, StatRow>();
     const at = Date.parse('2026-01-31T23:59:59.999Z');
-    const facts = { accountId: 'acc_1', at, test: false, stream: 'transactional', domain: 'acme.test', recipient: 'a@gmail.com', tags: ['x'], template: null }; // prettier-ignore
+    const facts = {
+      accountId: 'acc_1',
+      at,
+      test: false,
+      stream: 'transactional',
+      domain: 'acme.test',
+      recipient: 'a@gmail.com',
+      tags: ['x'],
+      template: null,
+    };
     addToStats(rows, facts, ['sent']);
     addToStats(rows, { ...facts, at: at + 1, tags: [] }, ['sent', 'delivered']);
     addToStats(rows, facts, ['sent']);
-    const seen = [...rows.values()].map(({ span, at: from, tag, provider, sent, delivered }) => [span, new Date(from).toISOString(), tag, provider, sent, delivered]);
+    const seen = [...rows.values()].map(({ span, at: from, tag, provider, sent, delivered }) => [
+      span,
+      new Date(from).toISOString(),
+      tag,
+      provider,
+      sent,
+      delivered,
+    ]);
     assert.deepEqual(seen, [
       ['whole_hour', '2026-01-31T23:00:00.000Z', '', '', 2, 0],
       ['whole_day', '2026-01-31T00:00:00.000Z', '', '', 2, 0],
@@ -48,15 +64,20 @@ describe('events/stats', () => {
       ['hour', '2026-02-01T00:00:00.000Z', '', 'google', 1, 1],
       ['day', '2026-02-01T00:00:00.000Z', '', 'google', 1, 1],
     ]);
-  }); // prettier-ignore
+  });
 
   it('adds mail of a template to rows of its own', () => {
     const rows = new Map<string, StatRow>();
     const facts = { accountId: 'acc_1', at: 0, test: false, stream: 's', domain: 'd', recipient: 'a@b', tags: ['x'] };
     addToStats(rows, { ...facts, template: 'tpl_1' }, ['sent']);
     addToStats(rows, { ...facts, template: null }, ['sent']);
-    const seen = [...rows.values()].filter(({ span }) => span.startsWith('template')).map(({ span, tag, stream, provider, sent }) => [span, tag, stream, provider, sent]); // prettier-ignore
-    assert.deepEqual(seen, [['template_hour', 'tpl_1', 's', 'other', 1], ['template_day', 'tpl_1', 's', 'other', 1]]); // prettier-ignore
+    const seen = [...rows.values()]
+      .filter(({ span }) => span.startsWith('template'))
+      .map(({ span, tag, stream, provider, sent }) => [span, tag, stream, provider, sent]);
+    assert.deepEqual(seen, [
+      ['template_hour', 'tpl_1', 's', 'other', 1],
+      ['template_day', 'tpl_1', 's', 'other', 1],
+    ]);
   });
 
   it('has no row for what nobody counts', () => {

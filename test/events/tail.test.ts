@@ -125,7 +125,11 @@ describe('events/tail', () => {
   ];
   for (const [why, fields] of rows)
     it(`gives from memory what the log gives: ${why}`, async () => {
-      const filter = { accountId: ACCOUNT, ...fields, ...(fields.messageId === undefined ? {} : { messageId: messages[2]?.message.id ?? '' }) }; // prettier-ignore
+      const filter = {
+        accountId: ACCOUNT,
+        ...fields,
+        ...(fields.messageId === undefined ? {} : { messageId: messages[2]?.message.id ?? '' }),
+      };
       const [follower] = await inStep(1);
       assert.ok(follower !== undefined);
       made = 0;
@@ -136,8 +140,17 @@ describe('events/tail', () => {
       await add(0, ['clicked']);
       while ((await follower.hear({ accountId: ACCOUNT }, 0, 100)).position < 9) await follower.next(60_000);
       queries = 0;
-      for (const [from, limit] of [[0, 100], [0, 2], [4, 1], [9, 5], [12, 5]] as const) // prettier-ignore
-        assert.deepEqual(bare(await follower.hear(filter, from, limit)), bare(await eventsAfter(temp.db.read, filter, from, limit))); // prettier-ignore
+      for (const [from, limit] of [
+        [0, 100],
+        [0, 2],
+        [4, 1],
+        [9, 5],
+        [12, 5],
+      ] as const)
+        assert.deepEqual(
+          bare(await follower.hear(filter, from, limit)),
+          bare(await eventsAfter(temp.db.read, filter, from, limit)),
+        );
       assert.equal(queries, 0);
       follower.leave();
     });
@@ -162,7 +175,10 @@ describe('events/tail', () => {
     for (const [i, ids] of seen.entries()) {
       const accountId = i % 2 === 0 ? ACCOUNT : OTHER;
       const { events: all } = await eventsAfter(temp.db.read, { accountId }, 0, 1000);
-      assert.deepEqual(ids, all.map(({ id }) => id)); // prettier-ignore
+      assert.deepEqual(
+        ids,
+        all.map(({ id }) => id),
+      );
     }
   });
 
@@ -196,7 +212,11 @@ describe('events/tail', () => {
 
   it('a log that cannot be read wakes those who wait, and they hear of it', async () => {
     let broken = false;
-    const fast = { ...temp.db.fast, all: <Row>(sql: string, values: readonly (string | number)[] = []) => broken ? Promise.reject<Row[]>(new Error('disk')) : temp.db.fast.all<Row>(sql, values) }; // prettier-ignore
+    const fast = {
+      ...temp.db.fast,
+      all: <Row>(sql: string, values: readonly (string | number)[] = []) =>
+        broken ? Promise.reject<Row[]>(new Error('disk')) : temp.db.fast.all<Row>(sql, values),
+    };
     tail = createEventTail({ db: { read: temp.db.read, fast }, clock, bells: { events } });
     const [follower] = await inStep(1);
     assert.ok(follower !== undefined);

@@ -23,7 +23,22 @@ describe('housekeeping/clock-trust', () => {
     createClockTrust({ db: temp.db, clock, log: { warn: (fields: object) => void warned.push(fields) } });
   const event = async (at: number): Promise<void> => {
     const id = newId('evt', at);
-    await temp.db.commit.insert({ events: [{ id, account_id: ACCOUNT, type: 'sent', at, test: 0, message_id: 'm', delivery_id: 'd', status: 'sent', machine: 0, detail_json: '{}' }] }); // prettier-ignore
+    await temp.db.commit.insert({
+      events: [
+        {
+          id,
+          account_id: ACCOUNT,
+          type: 'sent',
+          at,
+          test: 0,
+          message_id: 'm',
+          delivery_id: 'd',
+          status: 'sent',
+          machine: 0,
+          detail_json: '{}',
+        },
+      ],
+    });
   };
 
   it('believes a clock that runs, and one that is set by hours', async () => {

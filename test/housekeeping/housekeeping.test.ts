@@ -139,7 +139,9 @@ describe('housekeeping/housekeeping', () => {
       const clock = new FakeClock();
       let busy = true;
       const nothing = (): void => undefined;
-      const housekeeping = createHousekeeping({ clock, log: { info: nothing, error: nothing }, isBusy: () => busy }, [sized(1, 1000, sizes)]); // prettier-ignore
+      const housekeeping = createHousekeeping({ clock, log: { info: nothing, error: nothing }, isBusy: () => busy }, [
+        sized(1, 1000, sizes),
+      ]);
       housekeeping.start();
       const pass = async (ms: number): Promise<void> => {
         for (let i = 0; i < ms; i += 5) {

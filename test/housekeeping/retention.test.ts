@@ -27,7 +27,13 @@ describe('housekeeping/retention', () => {
     const retention = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
     rules = new Map(retentionRules({ db: temp.db, clock, retention }).map((rule) => [rule.name, rule]));
     await temp.db.commit.insert({
-      accounts: [ACCOUNT, OTHER].map((id, n) => ({ id, name: `a${String(n)}`, plan: 'pro', created_at: NOW, paused: 0 })), // prettier-ignore
+      accounts: [ACCOUNT, OTHER].map((id, n) => ({
+        id,
+        name: `a${String(n)}`,
+        plan: 'pro',
+        created_at: NOW,
+        paused: 0,
+      })),
     });
   });
   afterEach(() => temp.close());
@@ -45,7 +51,11 @@ describe('housekeeping/retention', () => {
     for (let n = 0; n < count; n++) {
       const { rows, message } = acceptedMail({ account_id: accountId, status: 'bounced', due_at: null });
       const content = shared ?? newId('cnt', NOW);
-      Object.assign(message, { account_id: accountId, content_id: content, batch_id: shared === undefined ? null : BULK }); // prettier-ignore
+      Object.assign(message, {
+        account_id: accountId,
+        content_id: content,
+        batch_id: shared === undefined ? null : BULK,
+      });
       const contents = shared === undefined ? [contentRow({ id: content, account_id: accountId })] : [];
       await temp.db.commit.insert({ ...rows, contents });
       ids.push(message.id);
@@ -67,7 +77,9 @@ describe('housekeeping/retention', () => {
   });
 
   it('chooses anew what was chosen ahead long ago', async () => {
-    await temp.db.commit.transact((tx) => tx.run('INSERT INTO account_settings (account_id, messages_days, updated_at) VALUES (?, 10, ?)', [ACCOUNT, NOW])); // prettier-ignore
+    await temp.db.commit.transact((tx) =>
+      tx.run('INSERT INTO account_settings (account_id, messages_days, updated_at) VALUES (?, 10, ?)', [ACCOUNT, NOW]),
+    );
     await finished(ACCOUNT, 7);
     clock.advance(11 * DAY);
     assert.deepEqual(await step('old messages', 5), { rows: 5, more: true });
@@ -90,7 +102,9 @@ describe('housekeeping/retention', () => {
 
   it('takes bodies up to the first message that waits', async () => {
     const ids = await finished(ACCOUNT, 6);
-    await temp.db.commit.transact((tx) => tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [NOW, ids[4] ?? ''])); // prettier-ignore
+    await temp.db.commit.transact((tx) =>
+      tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [NOW, ids[4] ?? '']),
+    );
     clock.advance(31 * DAY);
     assert.deepEqual(await step('old bodies', 3), { rows: 3, more: true });
     assert.deepEqual(await step('old bodies', 3), { rows: 1, more: false });
@@ -102,7 +116,10 @@ describe('housekeeping/retention', () => {
     const ids = await finished(ACCOUNT, 4);
     const range = { accountId: ACCOUNT, before: NOW + DAY, after: null, most: 10 };
     const chosen = await oldMessages.choose(temp.db.cold, range);
-    assert.deepEqual(chosen.map(({ id }) => id), ids); // prettier-ignore
+    assert.deepEqual(
+      chosen.map(({ id }) => id),
+      ids,
+    );
     await temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen.slice(0, 2), NOW));
     await temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen, NOW));
     assert.equal(await left('messages'), 0);
@@ -132,7 +149,9 @@ describe('housekeeping/retention', () => {
       },
     };
     const retention = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
-    const rule = retentionRules({ db: { ...temp.db, cold }, clock, retention }).find(({ name }) => name === 'old messages'); // prettier-ignore
+    const rule = retentionRules({ db: { ...temp.db, cold }, clock, retention }).find(
+      ({ name }) => name === 'old messages',
+    );
     const looks = (): number => asked.filter((sql) => sql.includes('deliveries_by_address')).length;
     await rule?.sizedStep(5);
     assert.equal(looks(), 2, 'at those of this step and of the next');
@@ -144,18 +163,35 @@ describe('housekeeping/retention', () => {
     const ids = await finished(ACCOUNT, 2);
     const range = { accountId: ACCOUNT, before: NOW + DAY, after: null, most: 10 };
     const chosen = await oldMessages.choose(temp.db.cold, range);
-    await temp.db.commit.transact((tx) => tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [NOW, ids[1] ?? ''])); // prettier-ignore
+    await temp.db.commit.transact((tx) =>
+      tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [NOW, ids[1] ?? '']),
+    );
     await assert.rejects(temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen, NOW)));
     assert.deepEqual([await left('messages'), await left('deliveries')], [2, 2]);
   });
 
   it("takes an account's own old events, type by type, and nobody else's", async () => {
-    await temp.db.commit.transact((tx) => tx.run('INSERT INTO account_settings (account_id, events_days, updated_at) VALUES (?, 10, ?)', [ACCOUNT, NOW])); // prettier-ignore
+    await temp.db.commit.transact((tx) =>
+      tx.run('INSERT INTO account_settings (account_id, events_days, updated_at) VALUES (?, 10, ?)', [ACCOUNT, NOW]),
+    );
     const event = (account_id: string, type: string, test: number, at: number): EventRow => ({
-      id: newId('evt', at), account_id, type, at, test, message_id: 'msg_1', delivery_id: 'dlv_1', status: 'sent', machine: 0, detail_json: '{}',
-    }); // prettier-ignore
-    const old = Array.from({ length: 9 }, (_, n) => event(ACCOUNT, n % 2 === 0 ? 'sent' : 'delivered', n % 3 === 0 ? 1 : 0, NOW)); // prettier-ignore
-    await temp.db.commit.insert({ events: [...old, event(OTHER, 'sent', 0, NOW), event(ACCOUNT, 'sent', 0, NOW + 5 * DAY)] }); // prettier-ignore
+      id: newId('evt', at),
+      account_id,
+      type,
+      at,
+      test,
+      message_id: 'msg_1',
+      delivery_id: 'dlv_1',
+      status: 'sent',
+      machine: 0,
+      detail_json: '{}',
+    });
+    const old = Array.from({ length: 9 }, (_, n) =>
+      event(ACCOUNT, n % 2 === 0 ? 'sent' : 'delivered', n % 3 === 0 ? 1 : 0, NOW),
+    );
+    await temp.db.commit.insert({
+      events: [...old, event(OTHER, 'sent', 0, NOW), event(ACCOUNT, 'sent', 0, NOW + 5 * DAY)],
+    });
     clock.advance(11 * DAY);
     let removed = 0;
     let more: boolean | undefined = true;
@@ -170,13 +206,37 @@ describe('housekeeping/retention', () => {
 
   it('takes audit lines and reports that are old, oldest first, and no report that nobody has read', async () => {
     const line = (at: number): AuditRow => ({
-      id: newId('aud', at), at, account_id: null, key_id: null, actor: 'operator', ip: null, method: 'GET', endpoint: '/v1/events', status: 200,
-      result: 'ok', error_code: null, request_id: 'req_1', ms: 1, idempotency_replayed: 0, user_agent: null,
-    }); // prettier-ignore
+      id: newId('aud', at),
+      at,
+      account_id: null,
+      key_id: null,
+      actor: 'operator',
+      ip: null,
+      method: 'GET',
+      endpoint: '/v1/events',
+      status: 200,
+      result: 'ok',
+      error_code: null,
+      request_id: 'req_1',
+      ms: 1,
+      idempotency_replayed: 0,
+      user_agent: null,
+    });
     const report = (at: number, kind: string | null): ReportRow => ({
-      id: newId('rep', at), received_at: at, client_ip: '127.0.0.1', sender: '', recipients_json: '[]', size: 1, state: 'done', kind,
-      account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.from('x'),
-    }); // prettier-ignore
+      id: newId('rep', at),
+      received_at: at,
+      client_ip: '127.0.0.1',
+      sender: '',
+      recipients_json: '[]',
+      size: 1,
+      state: 'done',
+      kind,
+      account_id: null,
+      message_id: null,
+      delivery_id: null,
+      detail_json: '{}',
+      raw: Buffer.from('x'),
+    });
     const days = [0, 1, 2, 3].map((day) => NOW + day * DAY);
     await temp.db.commit.insert({
       audit: days.map(line),
@@ -185,7 +245,10 @@ describe('housekeeping/retention', () => {
     clock.advance(92 * DAY + 1);
     for (const rule of ['old audit lines', 'old reports']) {
       assert.deepEqual(await step(rule, 2), { rows: 2, more: rule === 'old audit lines' });
-      assert.deepEqual(await step(rule, 2), rule === 'old reports' ? { rows: 0, more: undefined } : { rows: 1, more: false }); // prettier-ignore
+      assert.deepEqual(
+        await step(rule, 2),
+        rule === 'old reports' ? { rows: 0, more: undefined } : { rows: 1, more: false },
+      );
     }
     assert.deepEqual([await left('audit'), await left('reports'), await left('reports', 'kind IS NULL')], [1, 2, 1]);
   });

@@ -11,9 +11,23 @@ describe('housekeeping/webhook-log', () => {
     const temp = await openTempDatabase();
     const clock = new FakeClock();
     const line = (day: number): WebhookDeliveryRow => ({
-      id: `whd_${String(day)}`, webhook_id: 'whk_1', event_id: 'evt_1', event_type: 'sent', sequence: 1, cause: 'event', attempt: 1, at: clock.now() - day * DAY,
-      ms: 1, status: 'delivered', status_code: 200, error: null, answer: null, signature: 'v1,x', sample: null, next_attempt_at: null,
-    }); // prettier-ignore
+      id: `whd_${String(day)}`,
+      webhook_id: 'whk_1',
+      event_id: 'evt_1',
+      event_type: 'sent',
+      sequence: 1,
+      cause: 'event',
+      attempt: 1,
+      at: clock.now() - day * DAY,
+      ms: 1,
+      status: 'delivered',
+      status_code: 200,
+      error: null,
+      answer: null,
+      signature: 'v1,x',
+      sample: null,
+      next_attempt_at: null,
+    });
     const call = { webhook_id: 'whk_1', cause: 'event' as const, attempts: 10, due_at: null };
     await temp.db.commit.insert({
       webhook_deliveries: [31, 30, 29].map(line),

@@ -9,9 +9,22 @@ import { statusOfWords } from '../../src/inbound/diagnostic.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 
 const empty: WordSource = {
-  senders: [], nobodies: [], senderNames: [], failure: [], delay: [], retrying: [], success: [], givenUp: [], promise: [], rejection: [],
-  autoReplySubjects: [], autoReplyTexts: [], challenge: [], originalBegins: [], statuses: [],
-}; // prettier-ignore
+  senders: [],
+  nobodies: [],
+  senderNames: [],
+  failure: [],
+  delay: [],
+  retrying: [],
+  success: [],
+  givenUp: [],
+  promise: [],
+  rejection: [],
+  autoReplySubjects: [],
+  autoReplyTexts: [],
+  challenge: [],
+  originalBegins: [],
+  statuses: [],
+};
 const failing = (...failure: string[]): BounceWords => compileWords({ ...empty, failure });
 
 describe('phrases', () => {

@@ -17,21 +17,51 @@ type Recipient = readonly [address: string, action: string | null, status: strin
 
 /** File, kind, has our token, Message-ID, recipients, feedback type. */
 const files: readonly (readonly [string, string, boolean, string | null, readonly Recipient[], string?])[] = [
-  ['dsn-failed', 'bounce', true, 'msg_01jz0000000000000000000007', [['ana@remote.example', 'failed', '5.1.1', 'hard mailbox_not_found']]],
+  [
+    'dsn-failed',
+    'bounce',
+    true,
+    'msg_01jz0000000000000000000007',
+    [['ana@remote.example', 'failed', '5.1.1', 'hard mailbox_not_found']],
+  ],
   ['dsn-delayed', 'delay', true, '<a2@shop.example>', [['bo@slow.example', 'delayed', '4.4.1', 'soft network']]],
   ['dsn-delivered', 'other', false, null, [['ok@mx.example', 'delivered', '2.0.0', null]]],
-  ['dsn-global', 'bounce', false, '<g1@shop.example>', [['josé@mx.example', 'failed', '5.1.1', 'hard mailbox_not_found']]],
-  ['dsn-several', 'bounce', false, null, [
-    ['a@gw.example', 'failed', '5.2.2', 'soft mailbox_full'],
-    ['b@gw.example', 'delayed', '4.4.7', 'soft expired'],
-    ['c@gw.example', 'relayed', '2.0.0', null],
-    ['d@gw.example', 'failed', '5.7.1', 'block spam'],
-  ]],
-  ['text-qmail', 'bounce', true, '<a3@shop.example>', [
-    ['carla@old.example', 'failed', '5.1.1', 'hard mailbox_not_found'],
-    ['dora@old.example', 'failed', '5.7.1', 'block reputation'],
-  ]],
-  ['text-exim', 'bounce', false, '<a4@shop.example>', [['ed@exim.example', 'failed', '5.2.1', 'hard mailbox_disabled']]],
+  [
+    'dsn-global',
+    'bounce',
+    false,
+    '<g1@shop.example>',
+    [['josé@mx.example', 'failed', '5.1.1', 'hard mailbox_not_found']],
+  ],
+  [
+    'dsn-several',
+    'bounce',
+    false,
+    null,
+    [
+      ['a@gw.example', 'failed', '5.2.2', 'soft mailbox_full'],
+      ['b@gw.example', 'delayed', '4.4.7', 'soft expired'],
+      ['c@gw.example', 'relayed', '2.0.0', null],
+      ['d@gw.example', 'failed', '5.7.1', 'block spam'],
+    ],
+  ],
+  [
+    'text-qmail',
+    'bounce',
+    true,
+    '<a3@shop.example>',
+    [
+      ['carla@old.example', 'failed', '5.1.1', 'hard mailbox_not_found'],
+      ['dora@old.example', 'failed', '5.7.1', 'block reputation'],
+    ],
+  ],
+  [
+    'text-exim',
+    'bounce',
+    false,
+    '<a4@shop.example>',
+    [['ed@exim.example', 'failed', '5.2.1', 'hard mailbox_disabled']],
+  ],
   ['text-domino', 'bounce', false, null, [['fay@domino.example', 'failed', '5.1.1', 'hard mailbox_not_found']]],
   ['text-exchange', 'bounce', false, null, [['gil@corp.example', 'failed', '5.1.1', 'hard mailbox_not_found']]],
   ['text-japanese', 'bounce', false, null, [['hana@ja.example', 'failed', '5.2.2', 'soft mailbox_full']]],
@@ -46,7 +76,7 @@ const files: readonly (readonly [string, string, boolean, string | null, readonl
   ['report-dmarc', 'report', false, null, []],
   ['report-tls', 'report', false, null, []],
   ['person', 'other', false, null, []],
-]; // prettier-ignore
+];
 
 describe('a mail that comes back', () => {
   for (const [name, kind, hasToken, messageId, recipients, type = null] of files) {

@@ -29,11 +29,29 @@ const read = (file: string): FindingRecord => findingRecord(readReport(words, re
  * (`filtered`, `suspend`, `onhold`, `undefined`, `syntaxerror`, `exceedlimit`, `notaccept`) and pace (`toomanyconn`, `speeding`).
  */
 const classes: Readonly<Record<string, string>> = {
-  userunknown: 'hard', hostunknown: 'hard', hasmoved: 'hard',
-  mailboxfull: 'soft', expired: 'soft', networkerror: 'soft', systemerror: 'soft', mailererror: 'soft', systemfull: 'soft', mesgtoobig: 'soft',
-  blocked: 'block', rejected: 'block', authfailure: 'block', policyviolation: 'block', requireptr: 'block', spamdetected: 'block',
-  securityerror: 'block', norelaying: 'block', badreputation: 'block', notcompliantrfc: 'block', contenterror: 'block', virusdetected: 'block',
-}; // prettier-ignore
+  userunknown: 'hard',
+  hostunknown: 'hard',
+  hasmoved: 'hard',
+  mailboxfull: 'soft',
+  expired: 'soft',
+  networkerror: 'soft',
+  systemerror: 'soft',
+  mailererror: 'soft',
+  systemfull: 'soft',
+  mesgtoobig: 'soft',
+  blocked: 'block',
+  rejected: 'block',
+  authfailure: 'block',
+  policyviolation: 'block',
+  requireptr: 'block',
+  spamdetected: 'block',
+  securityerror: 'block',
+  norelaying: 'block',
+  badreputation: 'block',
+  notcompliantrfc: 'block',
+  contenterror: 'block',
+  virusdetected: 'block',
+};
 
 /** Right of all, by name, for each half. */
 class Score {
@@ -152,7 +170,11 @@ describe('corpora/bounces', () => {
       ['class as the label has it', 'class'],
       ['not `hard` by mistake', 'not hard by mistake'],
     ] as const) {
-      const cells = text.split('\n').find((line) => line.startsWith(`| ${row}`))?.split('|') ?? []; // prettier-ignore
+      const cells =
+        text
+          .split('\n')
+          .find((line) => line.startsWith(`| ${row}`))
+          ?.split('|') ?? [];
       assert.equal(Number.parseFloat(cells.at(-2) ?? ''), Number(score.percent(name).toFixed(1)), row);
     }
   });

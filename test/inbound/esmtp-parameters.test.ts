@@ -2,7 +2,11 @@
 import assert from 'node:assert/strict';
 import { FakeClock } from '../support/fake-clock.ts';
 import { makeSelfSigned } from '../../src/base/self-signed.ts';
-import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from '../../src/inbound/esmtp-parameters.ts'; // prettier-ignore
+import {
+  checkMailParameters,
+  checkRecipientParameters,
+  type EsmtpParameters,
+} from '../../src/inbound/esmtp-parameters.ts';
 import { createListener, type Handlers, type Listener, type Session } from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { smtpClient, type SmtpClient } from '../support/smtp-client.ts';
@@ -39,8 +43,14 @@ describe('inbound/esmtp-parameters', () => {
   });
 
   it('repeats no name that is none', () => {
-    assert.deepEqual(checkMailParameters({ FOO: '1' }, { isSubmission: true }), refuse(555, '5.5.4 the parameter FOO is not known here')); // prettier-ignore
-    assert.deepEqual(checkMailParameters({ '<B>': '1' }, { isSubmission: true }), refuse(555, '5.5.4 the parameter is not known here')); // prettier-ignore
+    assert.deepEqual(
+      checkMailParameters({ FOO: '1' }, { isSubmission: true }),
+      refuse(555, '5.5.4 the parameter FOO is not known here'),
+    );
+    assert.deepEqual(
+      checkMailParameters({ '<B>': '1' }, { isSubmission: true }),
+      refuse(555, '5.5.4 the parameter is not known here'),
+    );
   });
 });
 
@@ -61,9 +71,18 @@ describe('inbound/listener: parameters', () => {
     };
     const listener = createListener(
       { clock: new FakeClock(Date.parse('2026-01-31T09:30:00Z')), log },
-      { host: '127.0.0.1', port: 0, hostname: 'mx.test', isSecure: false, certificate, size: 10_000, keepBytes: 1000, maxRecipients: 3 },
+      {
+        host: '127.0.0.1',
+        port: 0,
+        hostname: 'mx.test',
+        isSecure: false,
+        certificate,
+        size: 10_000,
+        keepBytes: 1000,
+        maxRecipients: 3,
+      },
       handlers,
-    ); // prettier-ignore
+    );
     const client = smtpClient(await listener.listen());
     open.push(listener, client);
     await client.reply();
@@ -113,6 +132,9 @@ describe('inbound/listener: parameters', () => {
     await client.say('EHLO a.test');
     assert.match(await client.say('MAIL FROM:<no@b.test> REQUIRETLS'), /^450 /);
     assert.match(await client.say('MAIL FROM:<a@b.test>'), /^250 /);
-    assert.deepEqual(seen.map(({ requireTls }) => requireTls), [true, false]); // prettier-ignore
+    assert.deepEqual(
+      seen.map(({ requireTls }) => requireTls),
+      [true, false],
+    );
   });
 });

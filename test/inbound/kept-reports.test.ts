@@ -26,8 +26,23 @@ describe('mails that came to us', () => {
   const kept = () => createKeptReports({ db: temp.db, log, usedUp: (name) => used.push(name) }, DISK);
   const add = (count: number, fields: Partial<ReportRow>): Promise<void> =>
     temp.db.commit.insert({
-      reports: Array.from({ length: count }, (_, n): ReportRow => ({ id: newId('rep', NOW + n), received_at: NOW + n, client_ip: '192.0.2.1', sender: '', recipients_json: '[]', size: 1, state: 'unmatched', kind: 'other', account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.alloc(10_000), ...fields })),
-    }); // prettier-ignore
+      reports: Array.from({ length: count }, (_, n): ReportRow => ({
+        id: newId('rep', NOW + n),
+        received_at: NOW + n,
+        client_ip: '192.0.2.1',
+        sender: '',
+        recipients_json: '[]',
+        size: 1,
+        state: 'unmatched',
+        kind: 'other',
+        account_id: null,
+        message_id: null,
+        delivery_id: null,
+        detail_json: '{}',
+        raw: Buffer.alloc(10_000),
+        ...fields,
+      })),
+    });
   const ids = async (where: string): Promise<string[]> =>
     (await temp.db.fast.all<{ id: string }>(`SELECT id FROM reports WHERE ${where} ORDER BY id`)).map(({ id }) => id);
 
@@ -74,9 +89,13 @@ describe('mails that came to us', () => {
   });
 
   it('are summed along an index', async () => {
-    const plan = await temp.db.fast.all<{ detail: string }>("EXPLAIN QUERY PLAN SELECT SUM(length(raw) + 1000) FROM reports WHERE (delivery_id IS NULL OR state = 'unverified')"); // prettier-ignore
+    const plan = await temp.db.fast.all<{ detail: string }>(
+      "EXPLAIN QUERY PLAN SELECT SUM(length(raw) + 1000) FROM reports WHERE (delivery_id IS NULL OR state = 'unverified')",
+    );
     assert.match(plan[0]?.detail ?? '', /USING INDEX reports_loose/);
-    const rest = await temp.db.fast.all<{ detail: string }>("EXPLAIN QUERY PLAN SELECT SUM(length(raw) + 1000) FROM reports WHERE NOT (delivery_id IS NULL OR state = 'unverified')"); // prettier-ignore
+    const rest = await temp.db.fast.all<{ detail: string }>(
+      "EXPLAIN QUERY PLAN SELECT SUM(length(raw) + 1000) FROM reports WHERE NOT (delivery_id IS NULL OR state = 'unverified')",
+    );
     assert.match(rest[0]?.detail ?? '', /USING INDEX reports_matched/);
   });
 });

@@ -56,31 +56,88 @@ const report = (type: string, fields: string): string =>
 
 /** Where in a mail a long text can stand. */
 const SHAPES: Readonly<Record<string, (text: string) => string>> = {
-  'Final-Recipient': (text) => report('delivery-status', `Reporting-MTA: dns; a\n\nFinal-Recipient: rfc822; a${text}b\nAction: failed\nStatus: 5.1.1`),
-  'Original-Recipient': (text) => report('delivery-status', `Original-Recipient: rfc822; ${text}\nFinal-Recipient: rfc822; a@b.c\nAction: failed`),
-  'Diagnostic-Code': (text) => report('delivery-status', `Final-Recipient: rfc822; a@b.c\nAction: failed\nDiagnostic-Code: smtp; ${text}`),
-  'Status and Action': (text) => report('delivery-status', `Final-Recipient: rfc822; a@b.c\nAction: ${text}\nStatus: ${text}`),
-  'Reporting-MTA': (text) => report('delivery-status', `Reporting-MTA: ${text}\n\nFinal-Recipient: rfc822; a@b.c\nAction: failed`),
-  'many recipients': (text) => report('delivery-status', `Final-Recipient: rfc822; ${text.slice(0, 100)}\nAction: failed\n\n`.repeat(1000)),
+  'Final-Recipient': (text) =>
+    report(
+      'delivery-status',
+      `Reporting-MTA: dns; a\n\nFinal-Recipient: rfc822; a${text}b\nAction: failed\nStatus: 5.1.1`,
+    ),
+  'Original-Recipient': (text) =>
+    report('delivery-status', `Original-Recipient: rfc822; ${text}\nFinal-Recipient: rfc822; a@b.c\nAction: failed`),
+  'Diagnostic-Code': (text) =>
+    report('delivery-status', `Final-Recipient: rfc822; a@b.c\nAction: failed\nDiagnostic-Code: smtp; ${text}`),
+  'Status and Action': (text) =>
+    report('delivery-status', `Final-Recipient: rfc822; a@b.c\nAction: ${text}\nStatus: ${text}`),
+  'Reporting-MTA': (text) =>
+    report('delivery-status', `Reporting-MTA: ${text}\n\nFinal-Recipient: rfc822; a@b.c\nAction: failed`),
+  'many recipients': (text) =>
+    report('delivery-status', `Final-Recipient: rfc822; ${text.slice(0, 100)}\nAction: failed\n\n`.repeat(1000)),
   'Original-Rcpt-To': (text) => report('feedback-report', `Feedback-Type: abuse\nOriginal-Rcpt-To: <${text}`),
-  'Original-Mail-From': (text) => report('feedback-report', `Feedback-Type: abuse\nOriginal-Mail-From: ${text}\nUser-Agent: ${text}`),
-  'head of the returned mail': (text) => `Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: text/rfc822-headers\n\nReceived: for <${text}\nX-Posthorn-Delivery: ${text}\nTo: ${text}\n\n--b--`,
+  'Original-Mail-From': (text) =>
+    report('feedback-report', `Feedback-Type: abuse\nOriginal-Mail-From: ${text}\nUser-Agent: ${text}`),
+  'head of the returned mail': (text) =>
+    `Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: text/rfc822-headers\n\nReceived: for <${text}\nX-Posthorn-Delivery: ${text}\nTo: ${text}\n\n--b--`,
   From: (text) => `From: ${text}\n\nx`,
   Subject: (text) => `From: MAILER-DAEMON@a\nSubject: ${text}\n\nx`,
   'Content-Type': (text) => `Content-Type: multipart/mixed; boundary="${text}\n\n--x`,
   boundary: (text) => `Content-Type: multipart/mixed; boundary=b\n\n--b\n${text}`,
-  'Content-Disposition': (text) => `Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename="${text}\n\nx\n--b--`,
+  'Content-Disposition': (text) =>
+    `Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: attachment; filename="${text}\n\nx\n--b--`,
   'a name of a header': (text) => `${text}: x\n\nx`,
   prose: (text) => `From: MAILER-DAEMON@a\nSubject: failure notice\n\n${text}`,
   'prose with an address': (text) => `From: MAILER-DAEMON@a\nSubject: failure notice\n\n<a@b.c>: 550 5.1.1 ${text}`,
   html: (text) => `From: MAILER-DAEMON@a\nContent-Type: text/html\n\n<p>${text}`,
-  base64: (text) => `From: MAILER-DAEMON@a\nContent-Type: text/plain; charset=iso-2022-jp\nContent-Transfer-Encoding: base64\n\n${Buffer.from(text).toString('base64')}`,
+  base64: (text) =>
+    `From: MAILER-DAEMON@a\nContent-Type: text/plain; charset=iso-2022-jp\nContent-Transfer-Encoding: base64\n\n${Buffer.from(text).toString('base64')}`,
   'quoted-printable': (text) => `From: MAILER-DAEMON@a\nContent-Transfer-Encoding: quoted-printable\n\n${text}`,
-  'a report as XML': (text) => `Subject: Report domain: a\nContent-Type: text/xml\n\n<feedback><report_metadata><org_name>${text}`,
-  'a report as JSON': (text) => `TLS-Report-Domain: a\nContent-Type: application/json\n\n{"policies":[{"policy":{"policy-domain":"${text}`,
-}; // prettier-ignore
+  'a report as XML': (text) =>
+    `Subject: Report domain: a\nContent-Type: text/xml\n\n<feedback><report_metadata><org_name>${text}`,
+  'a report as JSON': (text) =>
+    `TLS-Report-Domain: a\nContent-Type: application/json\n\n{"policies":[{"policy":{"policy-domain":"${text}`,
+};
 
-const FILLERS = ['>', ')>', '"', "'", ';', ',', '<', '(', ' ', '\t', '\n ', '\n', 'a', 'a ', 'a@', '@', '.', 'a.', '5.', '550 ', '=?utf-8?q?a?= ', '=?', '\\x{41}', '\\', '=41', '=\n', '--b\n', '[', '*', 're: ', '> ', ':', 'a:b\n', '<a@b.c>\n', '&amp;', '<p>', '!', '\u0000', 'é', '~', '{'] as const; // prettier-ignore
+const FILLERS = [
+  '>',
+  ')>',
+  '"',
+  "'",
+  ';',
+  ',',
+  '<',
+  '(',
+  ' ',
+  '\t',
+  '\n ',
+  '\n',
+  'a',
+  'a ',
+  'a@',
+  '@',
+  '.',
+  'a.',
+  '5.',
+  '550 ',
+  '=?utf-8?q?a?= ',
+  '=?',
+  '\\x{41}',
+  '\\',
+  '=41',
+  '=\n',
+  '--b\n',
+  '[',
+  '*',
+  're: ',
+  '> ',
+  ':',
+  'a:b\n',
+  '<a@b.c>\n',
+  '&amp;',
+  '<p>',
+  '!',
+  '\u0000',
+  'é',
+  '~',
+  '{',
+] as const;
 /** Some thirty times what most of these take. */
 const LONGEST_READING_MS = 300;
 
@@ -111,6 +168,9 @@ describe('what strangers write', () => {
       const { ms, filler } = slowest(one);
       return ms > MOST_MS ? [`${one.place}: ${ms.toFixed(0)} ms for ${JSON.stringify(filler)}`] : [];
     });
-    assert.deepEqual(slow.filter((line) => !Object.keys(NEVER_LONG).some((known) => line.includes(known))), []); // prettier-ignore
+    assert.deepEqual(
+      slow.filter((line) => !Object.keys(NEVER_LONG).some((known) => line.includes(known))),
+      [],
+    );
   });
 });

@@ -34,7 +34,12 @@ function connect(port: number, from = '127.0.0.1'): Client {
     wake();
   });
   socket.on('error', () => undefined);
-  const closed = new Promise<void>((resolve) => socket.once('close', () => { resolve(); wake(); })); // prettier-ignore
+  const closed = new Promise<void>((resolve) =>
+    socket.once('close', () => {
+      resolve();
+      wake();
+    }),
+  );
   return {
     socket,
     text: () => text,
@@ -61,22 +66,33 @@ describe('inbound/listener', () => {
     held = new HeldMail(),
     keepBytes = 1000,
   ): Promise<void> => {
-    // prettier-ignore
     clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
     mails.length = 0;
     listener = createListener(
       { clock, log },
-      { host: '127.0.0.1', port: 0, hostname: 'mx.test', isSecure: false, certificate, size: 10_000, keepBytes, maxRecipients: 3, limits, held },
+      {
+        host: '127.0.0.1',
+        port: 0,
+        hostname: 'mx.test',
+        isSecure: false,
+        certificate,
+        size: 10_000,
+        keepBytes,
+        maxRecipients: 3,
+        limits,
+        held,
+      },
       {
         sender: () => Promise.resolve(null),
-        recipient: (_session, address) => Promise.resolve(address.startsWith('no') ? refuse(550, '5.7.1 we do not relay') : null),
+        recipient: (_session, address) =>
+          Promise.resolve(address.startsWith('no') ? refuse(550, '5.7.1 we do not relay') : null),
         data: (_session, mail, size) => {
           mails.push({ text: mail.toString(), size });
           return Promise.resolve('2.0.0 taken');
         },
         ...handlers,
       },
-    ); // prettier-ignore
+    );
     port = await listener.listen();
   };
   afterEach(() => listener.close());
@@ -97,11 +113,16 @@ describe('inbound/listener', () => {
   };
 
   it('slows a session that guesses keys, and nobody else: a good key is taken at once', async () => {
-    await begin({}, {
-      maySignInClear: () => true,
-      authenticate: (_session, _name, password) =>
-        Promise.resolve(password === 'good' ? { user: 'ana' as never } : refuse(535, '5.7.8 there is no such API key')),
-    }); // prettier-ignore
+    await begin(
+      {},
+      {
+        maySignInClear: () => true,
+        authenticate: (_session, _name, password) =>
+          Promise.resolve(
+            password === 'good' ? { user: 'ana' as never } : refuse(535, '5.7.8 there is no such API key'),
+          ),
+      },
+    );
     const auth = (key: string): string => `AUTH PLAIN ${Buffer.from(`\0apikey\0${key}`).toString('base64')}\r\n`;
     const guesser = await greeted();
     guesser.write('EHLO a.test\r\n');
@@ -151,9 +172,12 @@ describe('inbound/listener', () => {
         await next.said(/^354 /m);
         next.write('Subject: y\r\n\r\nwhole\r\n.\r\n');
         await next.said(/^250 2\.0\.0 taken/m);
-        assert.deepEqual(mails.map(({ text }) => text), ['Subject: y\r\n\r\nwhole\r\n']);
+        assert.deepEqual(
+          mails.map(({ text }) => text),
+          ['Subject: y\r\n\r\nwhole\r\n'],
+        );
         next.socket.destroy();
-      }); // prettier-ignore
+      });
     }
   }
 
@@ -172,15 +196,36 @@ describe('inbound/listener', () => {
   it('keeps the front of a large mail, and refuses one that is too large', async () => {
     await begin();
     await deliver(`Subject: x\r\n\r\n${'y'.repeat(5000)}`);
-    assert.deepEqual(mails.map(({ text, size }) => [text.length, size]), [[1000, 5016]]); // prettier-ignore
+    assert.deepEqual(
+      mails.map(({ text, size }) => [text.length, size]),
+      [[1000, 5016]],
+    );
     assert.match(await deliver('z'.repeat(20_000)), /^552 5\.3\.4 /m);
   });
 
   for (const [what, ms, prepare] of [
     ['says nothing', 60_000, () => undefined],
-    ['drips a command', 60_000, (client: Client) => { client.write('EH'); }],
-    ['stops after MAIL', 60_000, (client: Client) => { client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\n'); }],
-    ['stops in the middle of a mail', 600_000, (client: Client) => { client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<y@mx.test>\r\nDATA\r\nSubject: x\r\n'); }],
+    [
+      'drips a command',
+      60_000,
+      (client: Client) => {
+        client.write('EH');
+      },
+    ],
+    [
+      'stops after MAIL',
+      60_000,
+      (client: Client) => {
+        client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\n');
+      },
+    ],
+    [
+      'stops in the middle of a mail',
+      600_000,
+      (client: Client) => {
+        client.write('EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<y@mx.test>\r\nDATA\r\nSubject: x\r\n');
+      },
+    ],
   ] as const)
     it(`ends a client that ${what}, and serves others meanwhile`, async () => {
       await begin();
@@ -192,7 +237,7 @@ describe('inbound/listener', () => {
       clock.advance(ms);
       await client.closed;
       assert.match(client.text(), /^421 4\.4\.2 /m);
-    }); // prettier-ignore
+    });
 
   it('ends a session that goes on for ever', async () => {
     await begin();
@@ -203,7 +248,8 @@ describe('inbound/listener', () => {
       clock.advance(59_000);
       const before = client.text().length;
       client.write('MAIL FROM:<a@b.test>\r\nRSET\r\n');
-      while (!/2\.1\.0[\s\S]*250/.test(client.text().slice(before)) && !client.socket.destroyed) await new Promise((resolve) => setImmediate(resolve)); // prettier-ignore
+      while (!/2\.1\.0[\s\S]*250/.test(client.text().slice(before)) && !client.socket.destroyed)
+        await new Promise((resolve) => setImmediate(resolve));
     }
     clock.advance(60_000);
     await client.closed;
@@ -234,7 +280,15 @@ describe('inbound/listener', () => {
   ] as const)
     it(`holds off a flood by ${limit}, and says so`, async () => {
       const over: string[] = [];
-      await begin({ [limit]: 2 }, { overLimit: (name) => { if (name === limit) over.push(name); }, proofOf: (address) => address }); // prettier-ignore
+      await begin(
+        { [limit]: 2 },
+        {
+          overLimit: (name) => {
+            if (name === limit) over.push(name);
+          },
+          proofOf: (address) => address,
+        },
+      );
       const clients = [await greeted(), await greeted()];
       for (const [n, client] of clients.entries()) {
         client.write(`EHLO a.test\r\nMAIL FROM:<>\r\nRCPT TO:<yes${String(n)}@mx.test>\r\n`);
@@ -280,7 +334,11 @@ describe('inbound/listener', () => {
   it('a session with a proof does not give way, and one proof is good for one session', async () => {
     const proofOf = (address: string): string | null => (address.startsWith('token') ? address : null);
     await begin({ connections: 3 }, { proofOf });
-    const [proven, again, idle] = [await greeted('127.20.0.1'), await greeted('127.20.0.2'), await greeted('127.21.0.1')]; // prettier-ignore
+    const [proven, again, idle] = [
+      await greeted('127.20.0.1'),
+      await greeted('127.20.0.2'),
+      await greeted('127.21.0.1'),
+    ];
     for (const client of [proven, again]) {
       client.write(RCPT('token1@mx.test'));
       await client.said(/^250 2\.1\.5/m);

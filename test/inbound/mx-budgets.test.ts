@@ -65,7 +65,8 @@ describe('budgets of port 25', () => {
 
   it('count what comes from all networks together', () => {
     const networks = Math.ceil(budgets.loose_bytes.most / budgets.loose_bytes_network.most);
-    for (let n = 0; n < networks; n++) spend({ network: `2001:db8:0:${String(n)}::/64`, deliveryId: null }, 1, budgets.loose_bytes_network.most); // prettier-ignore
+    for (let n = 0; n < networks; n++)
+      spend({ network: `2001:db8:0:${String(n)}::/64`, deliveryId: null }, 1, budgets.loose_bytes_network.most);
     assert.equal(mx.refusal(bob, 1)?.code, 452);
     assert.deepEqual(used, ['loose_bytes']);
     assert.equal(mx.refusal(bounce(1), 1), null);
@@ -73,7 +74,8 @@ describe('budgets of port 25', () => {
 
   it('count mails from all networks together', () => {
     const networks = Math.ceil(budgets.loose_mails.most / budgets.loose_mails_network.most);
-    for (let n = 0; n < networks; n++) spend({ network: `2001:db8:0:${String(n)}::/64`, deliveryId: null }, budgets.loose_mails_network.most, 1); // prettier-ignore
+    for (let n = 0; n < networks; n++)
+      spend({ network: `2001:db8:0:${String(n)}::/64`, deliveryId: null }, budgets.loose_mails_network.most, 1);
     assert.equal(mx.refusal(bob)?.code, 452);
     assert.deepEqual(used, ['loose_mails']);
   });

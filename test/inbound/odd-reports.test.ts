@@ -28,24 +28,85 @@ const text = (head: string, body: string): string => `${head}\nContent-Type: tex
 const daemon = (subject: string): string => `Return-Path: <>\nFrom: postmaster@dest.test\nSubject: ${subject}`;
 
 const failures: readonly (readonly [what: string, mail: string, expected?: string])[] = [
-  ['the status in base64', report(Buffer.from(fields).toString('base64'), `${STATUS}\nContent-Transfer-Encoding: base64`)],
-  ['in quoted-printable', report(fields.replace('rfc822;', 'rfc822=3B'), `${STATUS}\nContent-Transfer-Encoding: quoted-printable`)],
+  [
+    'the status in base64',
+    report(Buffer.from(fields).toString('base64'), `${STATUS}\nContent-Transfer-Encoding: base64`),
+  ],
+  [
+    'in quoted-printable',
+    report(fields.replace('rfc822;', 'rfc822=3B'), `${STATUS}\nContent-Transfer-Encoding: quoted-printable`),
+  ],
   ['under a charset that it is not in', report(fields, `${STATUS}; charset=utf-16`)],
   ['under a charset that nobody knows', report(fields, `${STATUS}; charset="x-nonsense"`)],
   ['without empty lines', report(fields.replaceAll('\n\n', '\n'))],
   ['in upper case', report(fields.toUpperCase())],
   ['with comments', report(fields.replace('5.1.1\n', '5.1.1 (bad mailbox)\n').replace('failed', 'failed (for good)'))],
-  ['with a source route', report(fields.replace('rfc822; ana@dest.test', 'rfc822;<@relay.test,@b.test:ana@dest.test>'))],
+  [
+    'with a source route',
+    report(fields.replace('rfc822; ana@dest.test', 'rfc822;<@relay.test,@b.test:ana@dest.test>')),
+  ],
   ['of an X.400 name', report(fields.replace('rfc822; ana@dest.test', 'x400; /CN=Ana/O=Dest/C=US/'))],
-  ['with a disclaimer around it', HEAD + parts('multipart/mixed', 'oo', [parts('multipart/report; report-type=delivery-status', 'bb', [prose, `${STATUS}\n\n${fields}`]), 'Content-Type: text/plain\n\nDISCLAIMER\n'])],
-  ['as an attached text', HEAD + parts('multipart/mixed', 'bb', [prose, `Content-Type: text/plain; name=details.txt\nContent-Disposition: attachment; filename=details.txt\n\n${fields}`])],
-  ['as a file of no type', HEAD + parts('multipart/mixed', 'bb', [prose, `Content-Type: application/octet-stream\nContent-Disposition: attachment; filename=details.dsn\n\n${fields}`])],
-  ['by Exchange, in prose', text(`${daemon('Undeliverable: Your order')}\nAuto-Submitted: auto-replied`, "Delivery has failed to these recipients or groups:\n\nana@dest.test\nThe email address you entered couldn't be found. Please check the recipient's email address and try to resend the message.\n\nDiagnostic information for administrators:\n\nana@dest.test\nRemote Server returned '550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found by SMTP address lookup'")],
-  ['by Exchange, of a full mailbox', text(daemon('Undeliverable: Your order'), "Delivery has failed to these recipients or groups:\n\nana@dest.test\nThe recipient's mailbox is full and can't accept messages now."), 'soft'],
-  ['by Gmail', text(`${daemon('Delivery Status Notification (Failure)')}\nX-Failed-Recipients: ana@dest.test`, "** Address not found **\n\nYour message wasn't delivered to ana@dest.test because the address couldn't be found, or is unable to receive mail.")],
-  ['by Notes', text(daemon('DELIVERY FAILURE: User ana (ana@dest.test) not listed in Domino Directory'), 'Your message\n\n  Subject: Your order\n\nwas not delivered to:\n\n  ana@dest.test\n\nbecause:\n\n  User ana (ana@dest.test) not listed in Domino Directory')],
-  ['by GroupWise', text(daemon('Message status - undeliverable'), 'The message that you sent was undeliverable to the following:\n\tana@dest.test (user not found)')],
-]; // prettier-ignore
+  [
+    'with a disclaimer around it',
+    HEAD +
+      parts('multipart/mixed', 'oo', [
+        parts('multipart/report; report-type=delivery-status', 'bb', [prose, `${STATUS}\n\n${fields}`]),
+        'Content-Type: text/plain\n\nDISCLAIMER\n',
+      ]),
+  ],
+  [
+    'as an attached text',
+    HEAD +
+      parts('multipart/mixed', 'bb', [
+        prose,
+        `Content-Type: text/plain; name=details.txt\nContent-Disposition: attachment; filename=details.txt\n\n${fields}`,
+      ]),
+  ],
+  [
+    'as a file of no type',
+    HEAD +
+      parts('multipart/mixed', 'bb', [
+        prose,
+        `Content-Type: application/octet-stream\nContent-Disposition: attachment; filename=details.dsn\n\n${fields}`,
+      ]),
+  ],
+  [
+    'by Exchange, in prose',
+    text(
+      `${daemon('Undeliverable: Your order')}\nAuto-Submitted: auto-replied`,
+      "Delivery has failed to these recipients or groups:\n\nana@dest.test\nThe email address you entered couldn't be found. Please check the recipient's email address and try to resend the message.\n\nDiagnostic information for administrators:\n\nana@dest.test\nRemote Server returned '550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found by SMTP address lookup'",
+    ),
+  ],
+  [
+    'by Exchange, of a full mailbox',
+    text(
+      daemon('Undeliverable: Your order'),
+      "Delivery has failed to these recipients or groups:\n\nana@dest.test\nThe recipient's mailbox is full and can't accept messages now.",
+    ),
+    'soft',
+  ],
+  [
+    'by Gmail',
+    text(
+      `${daemon('Delivery Status Notification (Failure)')}\nX-Failed-Recipients: ana@dest.test`,
+      "** Address not found **\n\nYour message wasn't delivered to ana@dest.test because the address couldn't be found, or is unable to receive mail.",
+    ),
+  ],
+  [
+    'by Notes',
+    text(
+      daemon('DELIVERY FAILURE: User ana (ana@dest.test) not listed in Domino Directory'),
+      'Your message\n\n  Subject: Your order\n\nwas not delivered to:\n\n  ana@dest.test\n\nbecause:\n\n  User ana (ana@dest.test) not listed in Domino Directory',
+    ),
+  ],
+  [
+    'by GroupWise',
+    text(
+      daemon('Message status - undeliverable'),
+      'The message that you sent was undeliverable to the following:\n\tana@dest.test (user not found)',
+    ),
+  ],
+];
 
 describe('inbound: odd reports', () => {
   for (const [what, mail, expected = 'hard'] of failures)
@@ -56,22 +117,40 @@ describe('inbound: odd reports', () => {
     });
 
   for (const [what, kind, mail] of [
-    ['a delay', 'delay', report(fields.replace('failed', 'delayed').replaceAll('5.1.1', '4.4.1').replace('550', '451'))],
-    ['good news', 'other', report(fields.replace('failed', 'delivered').replaceAll('5.1.1', '2.1.5').replace('550', '250'))],
-    ['a notice that a person passes on', 'other', `From: Bo <bo@dest.test>\nSubject: Fwd: Undelivered Mail Returned to Sender\n${parts('multipart/mixed', 'oo', ['Content-Type: text/plain\n\nLook at this.\n', `Content-Type: message/rfc822\n\n${report(fields)}`])}`],
+    [
+      'a delay',
+      'delay',
+      report(fields.replace('failed', 'delayed').replaceAll('5.1.1', '4.4.1').replace('550', '451')),
+    ],
+    [
+      'good news',
+      'other',
+      report(fields.replace('failed', 'delivered').replaceAll('5.1.1', '2.1.5').replace('550', '250')),
+    ],
+    [
+      'a notice that a person passes on',
+      'other',
+      `From: Bo <bo@dest.test>\nSubject: Fwd: Undelivered Mail Returned to Sender\n${parts('multipart/mixed', 'oo', ['Content-Type: text/plain\n\nLook at this.\n', `Content-Type: message/rfc822\n\n${report(fields)}`])}`,
+    ],
     ['nothing', 'other', ''],
     ['zeroes', 'other', '\0'.repeat(1000)],
   ] as const)
     it(`takes ${what} for ${kind}`, () => {
       assert.equal(read(mail).kind, kind);
-    }); // prettier-ignore
+    });
 
   /** From nobody, with our mail quoted below, as bounces are. */
   const answer = (subject: string, body: string, head = ''): string =>
-    text(`Return-Path: <>\nFrom: Ana <ana@dest.test>\nTo: b+x@rp.acme.test\nSubject: ${subject}${head}`, `${body}\n\n> From: Acme <hi@acme.test>\n> To: ana@dest.test\n> Subject: Your order`); // prettier-ignore
+    text(
+      `Return-Path: <>\nFrom: Ana <ana@dest.test>\nTo: b+x@rp.acme.test\nSubject: ${subject}${head}`,
+      `${body}\n\n> From: Acme <hi@acme.test>\n> To: ana@dest.test\n> Subject: Your order`,
+    );
   for (const [subject, body, head] of [
     ['Automatic reply: Your order', 'I am out of the office. Your message has not been delivered to anybody else.'],
-    ['Automatic reply: Your order', 'I no longer work here; this mailbox is no longer monitored, and its address will not be found.'],
+    [
+      'Automatic reply: Your order',
+      'I no longer work here; this mailbox is no longer monitored, and its address will not be found.',
+    ],
     ['Re: Your order', 'I am away, mail to me is undeliverable until Monday.', '\nAuto-Submitted: auto-replied'],
     ['Abwesenheitsnotiz', 'Ich bin nicht im Büro. Ihre Nachricht konnte nicht zugestellt werden.'],
     ['Bin im Urlaub', 'Ich bin im Urlaub, Ihre Mail wird nicht weitergeleitet.'],
@@ -114,12 +193,28 @@ describe('inbound: odd reports', () => {
   ] as const)
     it(`takes for an answer: ${subject}`, () => {
       assert.equal(read(answer(subject, body, head)).kind, 'auto_reply');
-    }); // prettier-ignore
+    });
 
   for (const [what, mail, most] of [
-    ['20,000 recipients', report(Array.from({ length: 20_000 }, (_, n) => `Final-Recipient: rfc822; r${String(n)}@dest.test\nAction: failed\nStatus: 5.1.1\n`).join('\n')), 100],
+    [
+      '20,000 recipients',
+      report(
+        Array.from(
+          { length: 20_000 },
+          (_, n) => `Final-Recipient: rfc822; r${String(n)}@dest.test\nAction: failed\nStatus: 5.1.1\n`,
+        ).join('\n'),
+      ),
+      100,
+    ],
     ['mails in mails, 20,000 deep', 'Content-Type: message/rfc822\n\n'.repeat(20_000), 0],
-    ['parts in parts, 5,000 deep', Array.from({ length: 5000 }, (_, n) => `Content-Type: multipart/mixed; boundary=b${String(n)}\n\n--b${String(n)}\n`).join(''), 0],
+    [
+      'parts in parts, 5,000 deep',
+      Array.from(
+        { length: 5000 },
+        (_, n) => `Content-Type: multipart/mixed; boundary=b${String(n)}\n\n--b${String(n)}\n`,
+      ).join(''),
+      0,
+    ],
     ['50,000 addresses in a line', text(daemon('failure notice'), 'a@b.test, '.repeat(50_000)), 100],
     ['half a million brackets', text(daemon('failure notice'), '<'.repeat(500_000)), 0],
   ] as const)
@@ -129,5 +224,5 @@ describe('inbound: odd reports', () => {
       const took = process.cpuUsage(started).user / 1000;
       assert.ok(took < 1000, `${took.toFixed(0)} ms`);
       assert.ok(recipients.length <= most, String(recipients.length));
-    }); // prettier-ignore
+    });
 });

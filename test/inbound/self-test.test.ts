@@ -23,8 +23,14 @@ describe('the self-test of bounces', () => {
     assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/messages')).body.data, []);
     assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/events?type=sent,delivered,bounced')).body.data, []);
     assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/suppressions')).body.data, []);
-    const events = await app.app.db.read<{ type: string; test: number }>('events').select('type', 'test').orderBy('sequence'); // prettier-ignore
-    assert.deepEqual(events.map(({ type, test }) => `${type} ${String(test)}`), ['sent 1', 'delivered 1', 'bounced 1', 'sent 1', 'delivered 1', 'bounced 1']); // prettier-ignore
+    const events = await app.app.db
+      .read<{ type: string; test: number }>('events')
+      .select('type', 'test')
+      .orderBy('sequence');
+    assert.deepEqual(
+      events.map(({ type, test }) => `${type} ${String(test)}`),
+      ['sent 1', 'delivered 1', 'bounced 1', 'sent 1', 'delivered 1', 'bounced 1'],
+    );
     const books = await app.operator.call('books', {});
     assert.ok(books.balanced, books.faults.join());
   });
@@ -54,7 +60,14 @@ describe('the self-test of bounces', () => {
 
 describe('handing a mail in', () => {
   const clock = new FakeClock();
-  const order = { host: '127.0.0.1', helo: 'a.test', from: '', to: 'b@a.test', mail: Buffer.from('x'), patienceMs: 5000 }; // prettier-ignore
+  const order = {
+    host: '127.0.0.1',
+    helo: 'a.test',
+    from: '',
+    to: 'b@a.test',
+    mail: Buffer.from('x'),
+    patienceMs: 5000,
+  };
 
   for (const [what, script, expected] of [
     ['is told of a refusal', '550 5.7.1 no\r\n', /^550 5\.7\.1 no$/],

@@ -24,8 +24,21 @@ async function proofOf(...fields: string[]): Promise<string | null | undefined> 
     resolver: { txt: () => Promise.resolve({ kind: 'found', records: [`v=DKIM1; k=ed25519; p=${key}`] }) },
     isOurHost: (host: string) => Promise.resolve(host === 'mail.example.com'),
   } as unknown as MatchDeps;
-  const claim = { domain: 'loop.example', selector: 's', algorithm: 'ed25519-sha256', data, signature: sign(null, hash('sha256', data, 'buffer'), privateKey) } as const; // prettier-ignore
-  const finding = { kind: 'complaint', token: null, copy: null, messageId: '<1@example.com>', recipients: [], loop: { name: 'Loop', claims: [claim] } }; // prettier-ignore
+  const claim = {
+    domain: 'loop.example',
+    selector: 's',
+    algorithm: 'ed25519-sha256',
+    data,
+    signature: sign(null, hash('sha256', data, 'buffer'), privateKey),
+  } as const;
+  const finding = {
+    kind: 'complaint',
+    token: null,
+    copy: null,
+    messageId: '<1@example.com>',
+    recipients: [],
+    loop: { name: 'Loop', claims: [claim] },
+  };
   return (await matched(deps, finding as unknown as Finding))?.proof;
 }
 

@@ -3,7 +3,8 @@ import { Problem } from '../../src/base/problem.ts';
 import { submissionOptions } from '../../src/inbound/submission-options.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00Z');
-const read = (...fields: [string, ...string[]][]) => submissionOptions(new Map(fields.map(([name, ...values]) => [name, values])), NOW); // prettier-ignore
+const read = (...fields: [string, ...string[]][]) =>
+  submissionOptions(new Map(fields.map(([name, ...values]) => [name, values])), NOW);
 const nothing = { stream: null, tags: [], metadata: {}, sendAt: null, idempotencyKey: null };
 
 describe('inbound/submission-options', () => {
@@ -15,11 +16,17 @@ describe('inbound/submission-options', () => {
     [[['send-at', '2026-01-31T10:30:00+01:00']], { sendAt: null }],
     [[['send-at', '2026-01-31T12:30:00+01:00']], { sendAt: NOW + 2 * 3_600_000 }],
     [[['idempotency-key', 'k-1']], { idempotencyKey: 'k-1' }],
-    [[['track-opens', 'false'], ['track-clicks', 'no']], {}],
+    [
+      [
+        ['track-opens', 'false'],
+        ['track-clicks', 'no'],
+      ],
+      {},
+    ],
   ] as [[string, ...string[]][], object][])
     it(`reads ${JSON.stringify(fields)}`, () => {
       assert.deepEqual(read(...fields), { ...nothing, ...expected });
-    }); // prettier-ignore
+    });
 
   for (const [fields, code, field] of [
     [[['colour', 'red']], 'unknown_field', 'X-Posthorn-Colour'],
@@ -29,7 +36,11 @@ describe('inbound/submission-options', () => {
     [[['tag', Array.from({ length: 11 }, (_, i) => `t${String(i)}`).join(',')]], 'invalid_field', 'X-Posthorn-Tag'],
     [[['metadata', 'no equals']], 'invalid_field', 'X-Posthorn-Metadata'],
     [[['metadata', `a=${'x'.repeat(501)}`]], 'invalid_field', 'X-Posthorn-Metadata'],
-    [[['metadata', ...Array.from({ length: 51 }, (_, i) => `a${String(i)}=1`)]], 'invalid_field', 'X-Posthorn-Metadata'],
+    [
+      [['metadata', ...Array.from({ length: 51 }, (_, i) => `a${String(i)}=1`)]],
+      'invalid_field',
+      'X-Posthorn-Metadata',
+    ],
     [[['send-at', 'soon']], 'invalid_send_at', 'X-Posthorn-Send-At'],
     [[['send-at', '2027-01-31T10:30:00Z']], 'invalid_send_at', 'X-Posthorn-Send-At'],
     [[['send-at', '2025-01-31T10:30:00Z']], 'invalid_send_at', 'X-Posthorn-Send-At'],
@@ -41,5 +52,5 @@ describe('inbound/submission-options', () => {
         () => read(...fields),
         (error) => error instanceof Problem && error.code === code && error.field === field,
       );
-    }); // prettier-ignore
+    });
 });

@@ -47,7 +47,6 @@ describe('notices in Turkish, Polish and of a German Domino', () => {
       ['bounce', 'hard', 'mailbox_not_found'],
     ],
   ] as const)
-    // prettier-ignore
     it(name, async () => {
       const { record } = await parser.parse(notice(subject, text));
       const [recipient] = record.recipients;

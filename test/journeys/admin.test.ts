@@ -23,9 +23,17 @@ interface Domain {
   status: string;
   return_path: string;
   track_clicks: boolean | null;
-  records: { purpose: string; type: string; host: string; value: string; status: string; found: string | null; required: boolean }[];
+  records: {
+    purpose: string;
+    type: string;
+    host: string;
+    value: string;
+    status: string;
+    found: string | null;
+    required: boolean;
+  }[];
   dkim: { selector: string; algorithm: string; state: string }[];
-} // prettier-ignore
+}
 
 const DAY = 86_400_000;
 
@@ -97,8 +105,12 @@ describe('journey: administration', () => {
 
     it('never gives more than the asking key has', async () => {
       const { key: small } = await app.operator.call('keys.create', {
-        name: 'small', scopes: ['key', 'send'], ttl_ms: DAY, domains: ['acme.test'], allowed_ips: ['127.0.0.0/8'],
-      }); // prettier-ignore
+        name: 'small',
+        scopes: ['key', 'send'],
+        ttl_ms: DAY,
+        domains: ['acme.test'],
+        allowed_ips: ['127.0.0.0/8'],
+      });
       const ask = { name: 'more', scopes: ['send'] };
       const rows: [string, string, unknown][] = [
         ['insufficient_scope', 'scopes', { ...ask, scopes: ['send', 'template'] }],
@@ -164,21 +176,30 @@ describe('journey: administration', () => {
   describe('domains', () => {
     it('is had by the account that verifies it first, whoever has claimed it before', async () => {
       await app.operator.call('accounts.add', { name: 'squatter', plan: 'unlimited' });
-      const { key: squatter } = await app.operator.call('keys.create', { name: 's', scopes: ['domain'], account: 'squatter' });
+      const { key: squatter } = await app.operator.call('keys.create', {
+        name: 's',
+        scopes: ['domain'],
+        account: 'squatter',
+      });
       const claim = await made<Domain>('/v1/domains', { name: 'victim.test' }, squatter);
       const domain = await made<Domain>('/v1/domains', { name: 'victim.test' });
       publish(domain);
       assert.equal((await call<Domain>('POST', `/v1/domains/${domain.id}/verify`)).body.status, 'verified');
-      const told = (await call<Domain & { taken: boolean }>('GET', `/v1/domains/${claim.id}`, undefined, squatter)).body;
+      const told = (await call<Domain & { taken: boolean }>('GET', `/v1/domains/${claim.id}`, undefined, squatter))
+        .body;
       assert.deepEqual([told.status, told.taken], ['failed', true]);
       publish(told);
-      const again = (await call<Domain & { taken: boolean }>('POST', `/v1/domains/${claim.id}/verify`, undefined, squatter)).body;
+      const again = (
+        await call<Domain & { taken: boolean }>('POST', `/v1/domains/${claim.id}/verify`, undefined, squatter)
+      ).body;
       assert.deepEqual([again.status, again.taken], ['failed', true], 'with its records in DNS, too');
       assert.equal((await call('DELETE', `/v1/domains/${domain.id}`)).status, 204);
       publish(told);
-      const free = (await call<Domain & { taken: boolean }>('POST', `/v1/domains/${claim.id}/verify`, undefined, squatter)).body;
+      const free = (
+        await call<Domain & { taken: boolean }>('POST', `/v1/domains/${claim.id}/verify`, undefined, squatter)
+      ).body;
       assert.deepEqual([free.status, free.taken], ['verified', false], 'free again');
-    }); // prettier-ignore
+    });
 
     it('is added, checked, changed and removed', async () => {
       const domain = await made<Domain>('/v1/domains', { name: 'Shop.Test', track_clicks: true });
@@ -243,7 +264,11 @@ describe('journey: administration', () => {
       assert.equal(stream.priority, 1);
       await refused('already_exists', 'slug', 'POST', '/v1/streams', { slug: 'news', name: 'News', type: 'broadcast' });
       await refused('invalid_field', 'slug', 'POST', '/v1/streams', { slug: 'No', name: 'News', type: 'broadcast' });
-      const unfit = await call<{ error: { message: string } }>('POST', '/v1/streams', { slug: 'News Letter', name: 'News', type: 'broadcast' }); // prettier-ignore
+      const unfit = await call<{ error: { message: string } }>('POST', '/v1/streams', {
+        slug: 'News Letter',
+        name: 'News',
+        type: 'broadcast',
+      });
       assert.match(unfit.body.error.message, /^`slug` must be lower-case letters, digits and hyphens, /);
       await refused('invalid_field', 'priority', 'PATCH', `/v1/streams/${stream.id}`, { priority: 2 });
       const at = new Date(app.clock.now() + 60_000).toISOString();
@@ -261,7 +286,10 @@ describe('journey: administration', () => {
       assert.equal((await call('DELETE', `/v1/streams/${stream.id}`)).status, 204);
       await refused('unknown_stream', 'stream', 'POST', '/v1/messages', mail);
       const list = await call<{ data: { id: string; slug: string }[] }>('GET', '/v1/streams');
-      assert.deepEqual(list.body.data.map(({ slug }) => slug), ['transactional', 'broadcast']); // prettier-ignore
+      assert.deepEqual(
+        list.body.data.map(({ slug }) => slug),
+        ['transactional', 'broadcast'],
+      );
       for (const { id: builtIn } of list.body.data)
         await refused('invalid_state', null, 'DELETE', `/v1/streams/${builtIn}`);
     });
@@ -278,7 +306,11 @@ describe('journey: administration', () => {
   });
 
   it('keeps settings within those of the server', async () => {
-    interface Settings { track_opens: boolean; retention: { content_days: number; events_days: number }; limits: { recipients: number } } // prettier-ignore
+    interface Settings {
+      track_opens: boolean;
+      retention: { content_days: number; events_days: number };
+      limits: { recipients: number };
+    }
     const first = await call<Settings>('GET', '/v1/settings');
     assert.deepEqual(
       [first.body.track_opens, first.body.retention.content_days, first.body.limits.recipients],
@@ -320,19 +352,28 @@ describe('journey: administration', () => {
   });
 
   it('lists the audit log with filters and pages', async () => {
-    interface Page { data: { id: string; key_id: string; endpoint: string; status: number; result: string; at: string }[]; next_cursor: string | null } // prettier-ignore
+    interface Page {
+      data: { id: string; key_id: string; endpoint: string; status: number; result: string; at: string }[];
+      next_cursor: string | null;
+    }
     const key = await made('/v1/keys', { name: 'shop', scopes: ['message:read'] });
     await refused('insufficient_scope', null, 'POST', '/v1/streams', {}, key.key);
     await refused('insufficient_scope', null, 'GET', '/v1/keys', undefined, key.key);
     const mine = await call<Page>('GET', `/v1/audit?key_id=${key.id}&result=refused`);
-    assert.deepEqual(mine.body.data.map(({ endpoint }) => endpoint), ['/v1/keys', '/v1/streams']); // prettier-ignore
+    assert.deepEqual(
+      mine.body.data.map(({ endpoint }) => endpoint),
+      ['/v1/keys', '/v1/streams'],
+    );
     const first = await call<Page>('GET', `/v1/audit?key_id=${key.id}&limit=1`);
     const second = await call<Page>('GET', `/v1/audit?key_id=${key.id}&limit=1&after=${first.body.next_cursor ?? ''}`);
     assert.deepEqual([...first.body.data, ...second.body.data], mine.body.data);
     const since = encodeURIComponent(new Date(app.clock.now() + 1).toISOString());
     assert.deepEqual((await call<Page>('GET', `/v1/audit?since=${since}`)).body.data, []);
     const made201 = await call<Page>('GET', `/v1/audit?method=post&status=201&until=${since}`);
-    assert.deepEqual(made201.body.data.map(({ endpoint }) => endpoint), ['/v1/keys']); // prettier-ignore
+    assert.deepEqual(
+      made201.body.data.map(({ endpoint }) => endpoint),
+      ['/v1/keys'],
+    );
     await refused('invalid_cursor', 'after', 'GET', `/v1/audit?limit=1&after=${first.body.next_cursor ?? ''}`);
     await refused('invalid_parameter', 'colour', 'GET', '/v1/audit?colour=red');
   });

@@ -10,7 +10,10 @@ import { dmarcXml } from '../support/dmarc.ts';
 import { writeTlsReport } from '../../src/mail/tls-report.ts';
 import { zip } from '../support/zip.ts';
 
-const xml = dmarcXml('acme.test', [{ ip: '192.0.2.1', count: 12 }, { ip: '198.51.100.9', count: 3, dkim: 'fail', spf: 'fail', disposition: 'reject' }]); // prettier-ignore
+const xml = dmarcXml('acme.test', [
+  { ip: '192.0.2.1', count: 12 },
+  { ip: '198.51.100.9', count: 3, dkim: 'fail', spf: 'fail', disposition: 'reject' },
+]);
 const tlsJson = writeTlsReport({
   organization: 'isp.test',
   from: Date.parse('2026-01-31T00:00:00Z'),
@@ -18,11 +21,35 @@ const tlsJson = writeTlsReport({
   contact: 'tls@isp.test',
   id: 't1',
   policies: [
-    { type: 'no-policy-found', strings: [], domain: 'rp.acme.test', mxHosts: [], successes: 7, failures: 3,
-      details: [{ result: 'certificate-expired', sourceIp: '203.0.113.1', mx: 'mail.posthorn.test', ip: '192.0.2.1', reason: '', sessions: 2 }] },
-    { type: 'no-policy-found', strings: [], domain: 'stranger.test', mxHosts: [], successes: 99, failures: 0, details: [] },
+    {
+      type: 'no-policy-found',
+      strings: [],
+      domain: 'rp.acme.test',
+      mxHosts: [],
+      successes: 7,
+      failures: 3,
+      details: [
+        {
+          result: 'certificate-expired',
+          sourceIp: '203.0.113.1',
+          mx: 'mail.posthorn.test',
+          ip: '192.0.2.1',
+          reason: '',
+          sessions: 2,
+        },
+      ],
+    },
+    {
+      type: 'no-policy-found',
+      strings: [],
+      domain: 'stranger.test',
+      mxHosts: [],
+      successes: 99,
+      failures: 0,
+      details: [],
+    },
   ],
-}); // prettier-ignore
+});
 
 interface Row {
   kind: string | null;
@@ -38,8 +65,18 @@ describe('journey: aggregate reports', () => {
   afterEach(() => app.stop());
 
   async function report(to: string, filename: string, content: Buffer, contentType: string): Promise<void> {
-    const transport = createTransport({ host: '127.0.0.1', port: app.app.ports.mx ?? 0, tls: { rejectUnauthorized: false } }); // prettier-ignore
-    await transport.sendMail({ from: 'noreply@isp.test', to, subject: 'Report domain: acme.test Submitter: isp.test', text: 'A report.', attachments: [{ filename, content, contentType }] }); // prettier-ignore
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port: app.app.ports.mx ?? 0,
+      tls: { rejectUnauthorized: false },
+    });
+    await transport.sendMail({
+      from: 'noreply@isp.test',
+      to,
+      subject: 'Report domain: acme.test Submitter: isp.test',
+      text: 'A report.',
+      attachments: [{ filename, content, contentType }],
+    });
   }
   async function read(count: number): Promise<Row[]> {
     for (;;) {
@@ -59,10 +96,33 @@ describe('journey: aggregate reports', () => {
       await report('dmarc@rp.acme.test', name, content, type);
       const [row] = await read(1);
       assert.deepEqual([row?.kind, row?.state], ['report', 'done']);
-      assert.deepEqual(await rows('SELECT org, domain, source_ip, count, dkim, spf, disposition, dkim_selector FROM dmarc_rows ORDER BY id'), [
-        { org: 'isp.test', domain: 'acme.test', source_ip: '192.0.2.1', count: 12, dkim: 'pass', spf: 'pass', disposition: 'none', dkim_selector: 'ph1' },
-        { org: 'isp.test', domain: 'acme.test', source_ip: '198.51.100.9', count: 3, dkim: 'fail', spf: 'fail', disposition: 'reject', dkim_selector: 'ph1' },
-      ]); // prettier-ignore
+      assert.deepEqual(
+        await rows(
+          'SELECT org, domain, source_ip, count, dkim, spf, disposition, dkim_selector FROM dmarc_rows ORDER BY id',
+        ),
+        [
+          {
+            org: 'isp.test',
+            domain: 'acme.test',
+            source_ip: '192.0.2.1',
+            count: 12,
+            dkim: 'pass',
+            spf: 'pass',
+            disposition: 'none',
+            dkim_selector: 'ph1',
+          },
+          {
+            org: 'isp.test',
+            domain: 'acme.test',
+            source_ip: '198.51.100.9',
+            count: 3,
+            dkim: 'fail',
+            spf: 'fail',
+            disposition: 'reject',
+            dkim_selector: 'ph1',
+          },
+        ],
+      );
     });
 
   it('reads a TLS report, of which only what is about us counts, and shows all of it', async () => {
@@ -70,15 +130,21 @@ describe('journey: aggregate reports', () => {
     await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip');
     await read(2);
     const reputation = await app.operator.call('reputation', { days: 7 });
-    assert.deepEqual(reputation.tls.map(({ day, org, result, sessions }) => [day, org, result, sessions]), [
-      ['2026-01-31', 'isp.test', 'success', 7],
-      ['2026-01-31', 'isp.test', 'certificate-expired', 2],
-      ['2026-01-31', 'isp.test', 'unknown', 1],
-    ]); // prettier-ignore
-    assert.deepEqual(reputation.dmarc.map(({ day, source_ip, count, dkim }) => [day, source_ip, count, dkim]), [
-      ['2026-01-31', '192.0.2.1', 12, 'pass'],
-      ['2026-01-31', '198.51.100.9', 3, 'fail'],
-    ]); // prettier-ignore
+    assert.deepEqual(
+      reputation.tls.map(({ day, org, result, sessions }) => [day, org, result, sessions]),
+      [
+        ['2026-01-31', 'isp.test', 'success', 7],
+        ['2026-01-31', 'isp.test', 'certificate-expired', 2],
+        ['2026-01-31', 'isp.test', 'unknown', 1],
+      ],
+    );
+    assert.deepEqual(
+      reputation.dmarc.map(({ day, source_ip, count, dkim }) => [day, source_ip, count, dkim]),
+      [
+        ['2026-01-31', '192.0.2.1', 12, 'pass'],
+        ['2026-01-31', '198.51.100.9', 3, 'fail'],
+      ],
+    );
     await app.operator.call('accounts.add', { name: 'other' });
     const other = await app.operator.call('reputation', { account: 'other' });
     assert.deepEqual([other.tls, other.dmarc, other.days], [[], [], []]);
@@ -93,13 +159,19 @@ describe('journey: aggregate reports', () => {
   });
 
   it('counts a report once of which several copies are read at once, and one of the next day by itself', async () => {
-    const copies = Array.from({ length: 8 }, () => report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip')); // prettier-ignore
+    const copies = Array.from({ length: 8 }, () =>
+      report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(xml)), 'application/zip'),
+    );
     await Promise.all(copies);
-    const details = (await read(8)).map(({ detail_json }) => JSON.parse(detail_json) as { aggregate: { already_counted: boolean } }); // prettier-ignore
+    const details = (await read(8)).map(
+      ({ detail_json }) => JSON.parse(detail_json) as { aggregate: { already_counted: boolean } },
+    );
     assert.equal(details.filter(({ aggregate }) => aggregate.already_counted).length, 7);
     assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 15 }]);
     // Some number their reports anew each day.
-    const next = xml.replace(/<begin>(\d+)</, (_, begin: string) => `<begin>${String(Number(begin) + 86_400)}<`).replace(/<end>(\d+)</, (_, end: string) => `<end>${String(Number(end) + 86_400)}<`); // prettier-ignore
+    const next = xml
+      .replace(/<begin>(\d+)</, (_, begin: string) => `<begin>${String(Number(begin) + 86_400)}<`)
+      .replace(/<end>(\d+)</, (_, end: string) => `<end>${String(Number(end) + 86_400)}<`);
     assert.notEqual(next, xml);
     await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.zip', zip(Buffer.from(next)), 'application/zip');
     await read(9);
@@ -114,7 +186,14 @@ describe('journey: aggregate reports', () => {
       await read(count + 1);
     }
     assert.deepEqual(await rows('SELECT * FROM dmarc_rows'), []);
-    assert.deepEqual((await read(3)).map(({ kind, state }) => [kind, state]), [['report', 'unmatched'], ['report', 'done'], ['report', 'done']]); // prettier-ignore
+    assert.deepEqual(
+      (await read(3)).map(({ kind, state }) => [kind, state]),
+      [
+        ['report', 'unmatched'],
+        ['report', 'done'],
+        ['report', 'done'],
+      ],
+    );
   });
 
   describe('that are hostile', () => {
@@ -122,10 +201,21 @@ describe('journey: aggregate reports', () => {
     const now = (): number => Math.floor(app.clock.now() / 1000);
     /** In gzip and base64 about 65 KB. */
     const many = (n: number, value: string, name: string): string =>
-      dmarcXml('acme.test', Array.from({ length: 3400 }, (_, at) => ({ ip: `192.${String(n)}.${String(at >> 8)}.${String(at & 255)}`, count: 1, dkim: value, spf: value, disposition: value === 'pass' ? 'none' : value })), { id: `r${String(n)}`, begin: String(now() - DAY), end: String(now()) })
-        .replaceAll('<envelope_from>rp.acme.test', `<envelope_from>${name}`); // prettier-ignore
+      dmarcXml(
+        'acme.test',
+        Array.from({ length: 3400 }, (_, at) => ({
+          ip: `192.${String(n)}.${String(at >> 8)}.${String(at & 255)}`,
+          count: 1,
+          dkim: value,
+          spf: value,
+          disposition: value === 'pass' ? 'none' : value,
+        })),
+        { id: `r${String(n)}`, begin: String(now() - DAY), end: String(now()) },
+      ).replaceAll('<envelope_from>rp.acme.test', `<envelope_from>${name}`);
     const pages = async (): Promise<number> => {
-      const [size = { n: 0 }] = await rows<{ n: number }>('SELECT page_count * page_size AS n FROM pragma_page_count(), pragma_page_size()'); // prettier-ignore
+      const [size = { n: 0 }] = await rows<{ n: number }>(
+        'SELECT page_count * page_size AS n FROM pragma_page_count(), pragma_page_size()',
+      );
       return size.n;
     };
 
@@ -145,8 +235,11 @@ describe('journey: aggregate reports', () => {
           await read(n + 1);
         }
         const grown = (await pages()) - before;
-        assert.ok(grown <= most * sent, `${String(grown)} of ${String(sent)} bytes: ${(grown / sent).toFixed(1)} times`);
-      }); // prettier-ignore
+        assert.ok(
+          grown <= most * sent,
+          `${String(grown)} of ${String(sent)} bytes: ${(grown / sent).toFixed(1)} times`,
+        );
+      });
 
     for (const [what, begin, end] of [
       ['in the year 5138', 99_999_999_998, 99_999_999_999],
@@ -167,14 +260,24 @@ describe('journey: aggregate reports', () => {
 
     it('use up the budget of their domain for a day, and are noted then', async () => {
       for (let n = 0; n < 6; n++) {
-        await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml.gz', gzipSync(many(n, 'pass', 'rp.acme.test')), 'application/gzip'); // prettier-ignore
+        await report(
+          'dmarc@rp.acme.test',
+          'isp.test!acme.test!1!2.xml.gz',
+          gzipSync(many(n, 'pass', 'rp.acme.test')),
+          'application/gzip',
+        );
         await read(n + 1);
       }
       assert.deepEqual(await rows('SELECT COUNT(*) AS n FROM dmarc_rows'), [{ n: 5000 }]);
       assert.match((await read(6)).at(-1)?.detail_json ?? '', /too many records for one day/);
       assert.deepEqual(await rows('SELECT length(raw) AS n FROM reports ORDER BY id LIMIT 1'), [{ n: 0 }]);
       app.clock.advance(DAY * 1000);
-      await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml.gz', gzipSync(many(9, 'pass', 'rp.acme.test')), 'application/gzip'); // prettier-ignore
+      await report(
+        'dmarc@rp.acme.test',
+        'isp.test!acme.test!1!2.xml.gz',
+        gzipSync(many(9, 'pass', 'rp.acme.test')),
+        'application/gzip',
+      );
       await read(7);
       assert.deepEqual(await rows('SELECT COUNT(*) AS n FROM dmarc_rows'), [{ n: 6000 }]);
     });
@@ -200,11 +303,26 @@ describe('journey: aggregate reports', () => {
     assert.deepEqual(real.days, [], 'simulated mail has no reputation');
     const counted = new Map<string, StatRow>();
     const accountId = (await rows<{ id: string }>('SELECT id FROM accounts'))[0]?.id ?? '';
-    const facts = { accountId, at: Date.parse('2026-01-30'), test: false, stream: 's', domain: 'acme.test', recipient: 'a@gmail.com', tags: [], template: null }; // prettier-ignore
+    const facts = {
+      accountId,
+      at: Date.parse('2026-01-30'),
+      test: false,
+      stream: 's',
+      domain: 'acme.test',
+      recipient: 'a@gmail.com',
+      tags: [],
+      template: null,
+    };
     for (let n = 0; n < 4; n++) addToStats(counted, facts, ['deferred']);
     await app.app.db.commit.insert({ event_counts: [...counted.values()] });
     const { days, providers } = await app.operator.call('reputation', { days: 2 });
-    assert.deepEqual(days.map(({ day, provider, counts }) => [day, provider, counts.deferred]), [['2026-01-30', null, 4]]); // prettier-ignore
-    assert.deepEqual(providers.map(({ day, provider, counts }) => [day, provider, counts.deferred]), [['2026-01-30', 'google', 4]]); // prettier-ignore
+    assert.deepEqual(
+      days.map(({ day, provider, counts }) => [day, provider, counts.deferred]),
+      [['2026-01-30', null, 4]],
+    );
+    assert.deepEqual(
+      providers.map(({ day, provider, counts }) => [day, provider, counts.deferred]),
+      [['2026-01-30', 'google', 4]],
+    );
   });
 });

@@ -48,8 +48,15 @@ describe('journey: backup', () => {
   const backup = async (of: TestApp, dir: string): Promise<Extract<Made, { kind: 'made' }>> => {
     const made = await createBackup(
       { clock, version: '1.0.0' },
-      { database: path.join(of.folder, 'posthorn.db'), dataDir: of.folder, dir, kind: 'posthorn', keep: 7, passphrase: PASSPHRASE },
-    ); // prettier-ignore
+      {
+        database: path.join(of.folder, 'posthorn.db'),
+        dataDir: of.folder,
+        dir,
+        kind: 'posthorn',
+        keep: 7,
+        passphrase: PASSPHRASE,
+      },
+    );
     assert.ok(made.kind === 'made', JSON.stringify(made));
     return made;
   };
@@ -130,7 +137,11 @@ describe('journey: backup', () => {
     await second.follow().of(later.id, 'delivered');
     assert.deepEqual(arrived().sort(), [now.rfc_message_id, later.rfc_message_id].sort());
     // What was read before the move is not read twice: the place in the log is the same.
-    const events = (await second.follow().until((all) => all.some(({ data }) => data.message_id === later.id && data.status === 'delivered'))).map(({ sequence }) => sequence); // prettier-ignore
+    const events = (
+      await second
+        .follow()
+        .until((all) => all.some(({ data }) => data.message_id === later.id && data.status === 'delivered'))
+    ).map(({ sequence }) => sequence);
     assert.deepEqual(events, [...new Set(events)]);
   });
 

@@ -301,7 +301,19 @@ const rows: readonly Row[] = [
     field: 'to',
     async happen(app) {
       const { id } = await app.operator.call('accounts.list', {}).then(({ data }) => data[0] ?? assert.fail());
-      const row = { id: newId('sup', app.clock.now()), account_id: id, email: 'gone@dest.test', address_key: 'gone@dest.test', scope: 'account', reason: 'manual' as const, source_message_id: null, note: null, created_at: app.clock.now(), created_by: 'test', expires_at: null }; // prettier-ignore
+      const row = {
+        id: newId('sup', app.clock.now()),
+        account_id: id,
+        email: 'gone@dest.test',
+        address_key: 'gone@dest.test',
+        scope: 'account',
+        reason: 'manual' as const,
+        source_message_id: null,
+        note: null,
+        created_at: app.clock.now(),
+        created_by: 'test',
+        expires_at: null,
+      };
       await app.app.db.commit.insert({ suppressions: [row] });
       return post({ to: 'gone@dest.test', on_suppressed: 'reject' })(app);
     },

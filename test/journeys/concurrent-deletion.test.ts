@@ -80,9 +80,12 @@ describe('concurrent deletion', function () {
           // Each round the deletion begins a little later, counted in turns of the loop.
           for (let turn = 0; turn < n * 4; turn++) await new Promise(setImmediate);
           const [done, gone] = await Promise.all([work, app.request('DELETE', where)]);
-          assert.ok(done.status < 500 && gone.status < 500, `${String(done.status)} ${done.text} ${String(gone.status)} ${gone.text}`);
+          assert.ok(
+            done.status < 500 && gone.status < 500,
+            `${String(done.status)} ${done.text} ${String(gone.status)} ${gone.text}`,
+          );
           assert.ok([200, 202, 404, 409].includes(done.status), `${String(done.status)} ${done.text}`);
-        } // prettier-ignore
+        }
       });
     }
   }

@@ -32,8 +32,11 @@ const zones = {
   'alias.test': signed('@ MX 10 www', 'www CNAME mx', 'mx A 127.0.0.1', tlsa(key)),
   'nomx.test': signed('@ A 127.0.0.1', tlsa(key, '@').replace('.@', '')),
   'unsigned.test': { kind: 'unsigned' as const, records: [...mx, tlsa(other)] },
-  'bogus.test': { ...signed(...mx, tlsa(key)), tamper: (text: string) => text.replace(/(TLSA\s+3 1 1 ).{4}/, '$1dead') },
-}; // prettier-ignore
+  'bogus.test': {
+    ...signed(...mx, tlsa(key)),
+    tamper: (text: string) => text.replace(/(TLSA\s+3 1 1 ).{4}/, '$1dead'),
+  },
+};
 
 /** What comes of a mail to each domain. */
 const rows: [domain: string, reason: string, end: string, policy: string | null, text: RegExp][] = [
@@ -72,7 +75,9 @@ describe('journey: DANE with real DNSSEC', function () {
     stops.push(async () => {
       await rm(folder, { recursive: true, force: true });
     });
-    config = configFor(folder, mail.port, { delivery: { dnsServers: [dns.resolver], dnssecResolver: true, mtaSts: false, ipv6: 'never' } }); // prettier-ignore
+    config = configFor(folder, mail.port, {
+      delivery: { dnsServers: [dns.resolver], dnssecResolver: true, mtaSts: false, ipv6: 'never' },
+    });
     app = await startApp(config, { log: createLog({ level: 'error', format: 'json' }) });
     stops.unshift(app.stop);
     operator = reachOperator(config);
@@ -86,14 +91,21 @@ describe('journey: DANE with real DNSSEC', function () {
   });
 
   async function asked<Body>(where: string, body?: object): Promise<Body> {
-    const answer = await fetch(`${app.url}${where}`, { method: body === undefined ? 'GET' : 'POST', headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) }); // prettier-ignore
+    const answer = await fetch(`${app.url}${where}`, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers,
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
     return (await answer.json()) as Body;
   }
 
   /** The events of one mail up to this type, by long poll. */
   async function ended(id: string, type: string): Promise<void> {
     for (let after = ''; ;) {
-      const { data, next_cursor: next } = await asked<{ data: { type: string; data: { message_id: string } }[]; next_cursor: string }>(`/v1/events?type=delivered,deferred,bounced&wait=20&limit=100${after}`); // prettier-ignore
+      const { data, next_cursor: next } = await asked<{
+        data: { type: string; data: { message_id: string } }[];
+        next_cursor: string;
+      }>(`/v1/events?type=delivered,deferred,bounced&wait=20&limit=100${after}`);
       if (data.some((event) => event.type === type && event.data.message_id === id)) return;
       after = `&after=${next}`;
     }
@@ -101,11 +113,20 @@ describe('journey: DANE with real DNSSEC', function () {
 
   for (const [domain, reason, end, policy, text] of rows)
     it(`${domain}: ${reason}: ${end}`, async () => {
-      const { id } = await asked<{ id: string }>('/v1/messages', { from: 'hi@acme.test', to: `ana@${domain}`, subject: 's', text: 't' }); // prettier-ignore
+      const { id } = await asked<{ id: string }>('/v1/messages', {
+        from: 'hi@acme.test',
+        to: `ana@${domain}`,
+        subject: 's',
+        text: 't',
+      });
       await ended(id, end);
-      const [attempt] = await app.db.fast.all<{ tls_json: string | null; smtp_reply: string }>('SELECT tls_json, smtp_reply FROM attempts WHERE message_id = ?', [id]); // prettier-ignore
+      const [attempt] = await app.db.fast.all<{ tls_json: string | null; smtp_reply: string }>(
+        'SELECT tls_json, smtp_reply FROM attempts WHERE message_id = ?',
+        [id],
+      );
       assert.ok(attempt);
-      const tls = attempt.tls_json === null ? null : (JSON.parse(attempt.tls_json) as { policy: string; verified: boolean }); // prettier-ignore
+      const tls =
+        attempt.tls_json === null ? null : (JSON.parse(attempt.tls_json) as { policy: string; verified: boolean });
       assert.equal(tls?.policy ?? null, policy);
       if (policy === 'dane') assert.equal(tls?.verified, end === 'delivered');
       assert.match(attempt.smtp_reply, text);
@@ -118,7 +139,11 @@ describe('journey: DANE with real DNSSEC', function () {
     const resolver: Resolver = createResolver({ clock: systemClock }, { servers: [dns.resolver] });
     const look = async (name: string) => {
       const answer = await resolver.tlsa(`_25._tcp.mx.${name}`);
-      return answer.kind === 'found' ? `found, ${answer.secure ? 'secure' : 'insecure'}` : answer.kind === 'trouble' ? answer.why : answer.kind; // prettier-ignore
+      return answer.kind === 'found'
+        ? `found, ${answer.secure ? 'secure' : 'insecure'}`
+        : answer.kind === 'trouble'
+          ? answer.why
+          : answer.kind;
     };
     const seen = await Promise.all(['key.test', 'unsigned.test', 'bogus.test', 'none.test'].map(look));
     await resolver.close();

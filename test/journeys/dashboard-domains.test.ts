@@ -58,28 +58,43 @@ describe('dashboard: domains', () => {
     assert.doesNotMatch(before, /missing|\[/);
     app.resolver.zones = { ...whole, [SPF]: [] };
     const after = await check();
-    assert.match(after, /\[warn\] The SPF record at rp\.shop\.test is missing\. Mail from shop\.test is refused until a check finds all required records/);
+    assert.match(
+      after,
+      /\[warn\] The SPF record at rp\.shop\.test is missing\. Mail from shop\.test is refused until a check finds all required records/,
+    );
     assert.doesNotMatch(after, /\[said\]/);
     app.resolver.zones = whole;
     assert.match(await check(), /\[said\] All required DNS records are found: mail from it goes\./);
-  }); // prettier-ignore
+  });
 
   it('a verified one says before a check what a lost record means, and after it until when mail goes', async () => {
     await begin();
     await check();
-    assert.match(await open(page), /Should a check find a required record missing, mail keeps going for 3 d, you are told by mail, and only then it is refused\./);
+    assert.match(
+      await open(page),
+      /Should a check find a required record missing, mail keeps going for 3 d, you are told by mail, and only then it is refused\./,
+    );
     lose();
     const after = await check();
     assert.doesNotMatch(after, /\[said\]/, 'nothing green');
     assert.match(after, /shop\.test failing/);
-    assert.match(after, /\[warn\] The SPF record at rp\.shop\.test is missing\. Mail from shop\.test keeps going until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\. Publish at rp\.shop\.test \(TXT\): v&#x3D;spf1 a:mail\.posthorn\.test ~all/);
+    assert.match(
+      after,
+      /\[warn\] The SPF record at rp\.shop\.test is missing\. Mail from shop\.test keeps going until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\. Publish at rp\.shop\.test \(TXT\): v&#x3D;spf1 a:mail\.posthorn\.test ~all/,
+    );
     assert.match(after, /one that does not changes nothing before it ends/);
-    assert.match(await open('/'), /\[warn\] shop\.test : the SPF record at rp\.shop\.test is missing\. Mail from it keeps going until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\./);
-    assert.match(await open('/domains'), /shop\.test failing The SPF record at rp\.shop\.test is missing; mail goes until 2026-02-03 09:30:00/);
+    assert.match(
+      await open('/'),
+      /\[warn\] shop\.test : the SPF record at rp\.shop\.test is missing\. Mail from it keeps going until 2026-02-03 09:30:00 \( in 3 d \), and is refused after that\./,
+    );
+    assert.match(
+      await open('/domains'),
+      /shop\.test failing The SPF record at rp\.shop\.test is missing; mail goes until 2026-02-03 09:30:00/,
+    );
     app.resolver.zones = whole;
     assert.match(await check(), /\[said\] All required DNS records are found/);
     assert.doesNotMatch(await open('/'), /\[warn\]/);
-  }); // prettier-ignore
+  });
 
   it('a refused one says so in red, since when, why, and what to publish', async () => {
     await begin({ domains: { grace: '6h' } });
@@ -88,10 +103,19 @@ describe('dashboard: domains', () => {
     await check();
     app.clock.advance(6 * HOUR);
     const text = await check();
-    assert.match(text, /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\. It is taken again as soon as a check finds all required records\. Publish at rp\.shop\.test \(TXT\):/);
-    assert.match(await open('/'), /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\./);
-    assert.match(await open('/domains'), /shop\.test refused The SPF record at rp\.shop\.test is missing; mail is refused/);
-  }); // prettier-ignore
+    assert.match(
+      text,
+      /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\. It is taken again as soon as a check finds all required records\. Publish at rp\.shop\.test \(TXT\):/,
+    );
+    assert.match(
+      await open('/'),
+      /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\./,
+    );
+    assert.match(
+      await open('/domains'),
+      /shop\.test refused The SPF record at rp\.shop\.test is missing; mail is refused/,
+    );
+  });
 
   it('says that DNS did not answer, and that nothing follows from it', async () => {
     await begin();
@@ -99,10 +123,13 @@ describe('dashboard: domains', () => {
     app.clock.advance(HOUR);
     app.resolver.zones = { ...whole, [SPF]: 'SERVFAIL' };
     const text = await check();
-    assert.match(text, /\[note\] DNS did not answer for the SPF record at rp\.shop\.test\. That changes nothing: check again later\./);
+    assert.match(
+      text,
+      /\[note\] DNS did not answer for the SPF record at rp\.shop\.test\. That changes nothing: check again later\./,
+    );
     assert.doesNotMatch(text, /\[(?:said|warn|fault)\]/);
     assert.match(text, /shop\.test verified/);
-  }); // prettier-ignore
+  });
 
   it('a trusted domain never looks broken', async () => {
     await begin();
@@ -114,11 +141,14 @@ describe('dashboard: domains', () => {
       }
     };
     await looks();
-    assert.match(await open('/domains/acme.test'), /acme\.test trusted .* Trusted: DNS is not asked, and mail from it goes/);
+    assert.match(
+      await open('/domains/acme.test'),
+      /acme\.test trusted .* Trusted: DNS is not asked, and mail from it goes/,
+    );
     assert.match(await open('/domains'), /acme\.test trusted DNS is not asked/);
     await app.request('POST', '/v1/domains/acme.test/verify');
     await looks();
-  }); // prettier-ignore
+  });
 
   it('says where there is no grace that a check refuses at once', async () => {
     await begin({ domains: { grace: '0s' } });

@@ -12,7 +12,12 @@ describe('dashboard: pages and other accounts', () => {
   let app: TestApp;
   let member: Browser;
   let ids: Record<string, string> = {};
-  const pages = pagesOf({ routes: [], config: {}, version: '', history: { moments: () => [] } } as unknown as DashboardDeps); // prettier-ignore
+  const pages = pagesOf({
+    routes: [],
+    config: {},
+    version: '',
+    history: { moments: () => [] },
+  } as unknown as DashboardDeps);
 
   before(async () => {
     app = await startTestApp({ settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } } });
@@ -37,12 +42,16 @@ describe('dashboard: pages and other accounts', () => {
 
   /** The page's address with what the first account has in the place of its parameters. */
   const filledIn = (path: string): string =>
-    path.replaceAll(/:([a-z_]+)/g, (_, name: string) => (name === 'id' ? ids[path.split('/')[1] ?? ''] : ids[name]) ?? 'none'); // prettier-ignore
+    path.replaceAll(
+      /:([a-z_]+)/g,
+      (_, name: string) => (name === 'id' ? ids[path.split('/')[1] ?? ''] : ids[name]) ?? 'none',
+    );
 
   it('has a page of each kind to ask for', () => {
     assert.ok(pages.length > 80, String(pages.length));
     assert.ok(pages.some(({ who }) => who === 'admin'));
-    for (const folder of ['messages', 'templates', 'domains', 'streams', 'webhooks', 'developer']) assert.ok(ids[folder], folder); // prettier-ignore
+    for (const folder of ['messages', 'templates', 'domains', 'streams', 'webhooks', 'developer'])
+      assert.ok(ids[folder], folder);
   });
 
   it('shows nothing of it', async () => {
@@ -58,7 +67,15 @@ describe('dashboard: pages and other accounts', () => {
 
   it('changes nothing of it', async () => {
     const state = async (): Promise<string> => {
-      const lists = ['/v1/messages', '/v1/templates', '/v1/domains?status=any', '/v1/streams', '/v1/webhooks', '/v1/keys', '/v1/suppressions']; // prettier-ignore
+      const lists = [
+        '/v1/messages',
+        '/v1/templates',
+        '/v1/domains?status=any',
+        '/v1/streams',
+        '/v1/webhooks',
+        '/v1/keys',
+        '/v1/suppressions',
+      ];
       return (await Promise.all(lists.map(async (where) => (await app.get(where)).text))).join('\n');
     };
     const before = await state();
@@ -92,7 +109,11 @@ async function filled(app: TestApp): Promise<Record<string, string>> {
     assert.ok(status < 300, text);
     return made.id;
   };
-  const { id: messages } = await app.send({ subject: MARK, tags: [MARK], send_at: new Date(app.clock.now() + 3_600_000).toISOString() }); // prettier-ignore
+  const { id: messages } = await app.send({
+    subject: MARK,
+    tags: [MARK],
+    send_at: new Date(app.clock.now() + 3_600_000).toISOString(),
+  });
   return {
     messages,
     templates: await post('/v1/templates', { name: MARK, alias: MARK, subject: MARK, html: MARK, publish: true }),

@@ -54,7 +54,10 @@ describe('dashboard: API keys', () => {
     assert.equal(body.data.length, 1);
     const cases: [Fields, string[]][] = [
       [{ name: 'a', preset: 'app' }, ['send', 'message:read', 'template:read', 'suppression:read']],
-      [{ name: 'b', preset: 'marketing' }, ['send', 'campaign', 'campaign:read', 'message:read', 'template', 'suppression']],
+      [
+        { name: 'b', preset: 'marketing' },
+        ['send', 'campaign', 'campaign:read', 'message:read', 'template', 'suppression'],
+      ],
       [{ name: 'c', preset: 'all', mode: 'test' }, scopeNames],
       [{ name: 'd', preset: 'custom', scopes: ['stats:read', 'event:read'] }, ['event:read', 'stats:read']],
       [{ name: 'e', preset: 'send', scopes: ['settings'] }, ['send']],
@@ -63,16 +66,22 @@ describe('dashboard: API keys', () => {
       const key = await make(fields);
       assert.equal(key.startsWith('ak_test_'), fields['mode'] === 'test');
       const list = await app.get<typeof body>('/v1/keys');
-      assert.deepEqual(list.body.data.find(({ name }) => name === fields['name'])?.scopes, scopes, String(fields['name']));
+      assert.deepEqual(
+        list.body.data.find(({ name }) => name === fields['name'])?.scopes,
+        scopes,
+        String(fields['name']),
+      );
     }
     await make({ name: 'reader', preset: 'read' });
     const list = await app.get<typeof body>('/v1/keys');
     assert.ok(list.body.data[0]?.scopes.every((scope) => scope.endsWith(':read')));
-  }); // prettier-ignore
+  });
 
   it('end, and are held to addresses and domains, as the form says', async () => {
     await make({ ttl: '30', my_address: '1', allowed_ips: '203.0.113.0/24', domains: 'acme.test' });
-    const list = await app.get<{ data: { expires_at: string; allowed_ips: string[]; domains: string[] }[] }>('/v1/keys');
+    const list = await app.get<{ data: { expires_at: string; allowed_ips: string[]; domains: string[] }[] }>(
+      '/v1/keys',
+    );
     const [made] = list.body.data;
     assert.ok(made);
     assert.equal(made.expires_at, new Date(app.clock.now() + 30 * 86_400_000).toISOString());
@@ -82,7 +91,7 @@ describe('dashboard: API keys', () => {
     await make({ name: 'dated', ttl: 'date', expires_on: day });
     const dated = await app.get<typeof list.body>('/v1/keys');
     assert.equal(dated.body.data[0]?.expires_at, `${day}T23:59:59.000Z`);
-  }); // prettier-ignore
+  });
 
   it('are not made of what is wrong, and the form keeps what was typed', async () => {
     const cases: [Fields, RegExp][] = [
@@ -139,15 +148,27 @@ describe('dashboard: API keys', () => {
     const key = await make();
     const id = await idOf('shop');
     await browser.open(`/developer/keys/${id}`);
-    await browser.submit(`/developer/keys/${id}`, { name: 'shop 2', scopes: ['message:read'], allowed_ips: '', domains: '' });
+    await browser.submit(`/developer/keys/${id}`, {
+      name: 'shop 2',
+      scopes: ['message:read'],
+      allowed_ips: '',
+      domains: '',
+    });
     assert.match(browser.last.html, /in force already/);
     assert.equal((await send(key)).body.error.code, 'insufficient_scope');
     assert.equal((await app.get('/v1/messages', { key })).status, 200);
-    await browser.submit(`/developer/keys/${id}`, { name: 'shop 2', scopes: ['message:read'], allowed_ips: '198.51.100.1' });
-    assert.equal((await app.get<{ error: { code: string } }>('/v1/messages', { key })).body.error.code, 'ip_not_allowed');
+    await browser.submit(`/developer/keys/${id}`, {
+      name: 'shop 2',
+      scopes: ['message:read'],
+      allowed_ips: '198.51.100.1',
+    });
+    assert.equal(
+      (await app.get<{ error: { code: string } }>('/v1/messages', { key })).body.error.code,
+      'ip_not_allowed',
+    );
     const bad = await browser.submit(`/developer/keys/${id}`, { name: 'shop 2', allowed_ips: '' });
     assert.equal(bad.status, 400, 'without any scope');
-  }); // prettier-ignore
+  });
 
   it('leave a line for each use, refused ones too, and what people did stands apart', async () => {
     const key = await make();
@@ -169,6 +190,13 @@ describe('dashboard: API keys', () => {
     assert.match(csv.headers.get('content-disposition') ?? '', /attachment; filename="requests.csv"/);
     assert.equal(csv.html.trim().split('\n').length, 3);
     const ndjson = await browser.open(`/developer/log/export?format=ndjson&key_id=${id}`);
-    assert.equal(ndjson.html.trim().split('\n').map((line) => (JSON.parse(line) as { key_id: string }).key_id).filter((one) => one === id).length, 2); // prettier-ignore
+    assert.equal(
+      ndjson.html
+        .trim()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { key_id: string }).key_id)
+        .filter((one) => one === id).length,
+      2,
+    );
   });
 });

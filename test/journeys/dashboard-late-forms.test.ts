@@ -97,7 +97,10 @@ describe('dashboard: forms that come too late', () => {
     const carriedOn = hidden();
     await browser.open('/login');
     await browser.submit('/login', { email: EMAIL, password: PASSWORD });
-    const answer = await browser.ask('POST', '/login', { fields: { ...carriedOn, email: EMAIL, password: 'x', _token: 'old' }, headers: { 'sec-fetch-site': 'same-origin' } }); // prettier-ignore
+    const answer = await browser.ask('POST', '/login', {
+      fields: { ...carriedOn, email: EMAIL, password: 'x', _token: 'old' },
+      headers: { 'sec-fetch-site': 'same-origin' },
+    });
     assert.equal(answer.status, 409);
     assert.match(await answer.text(), /name="slug" value="news"/);
   });

@@ -7,11 +7,51 @@ import { Browser, PASSWORD, signedIn } from '../support/browser.ts';
 import { htmlFaults } from '../support/html.ts';
 
 const PAGES = [
-  '/', '/?range=7d', '/welcome', '/messages', '/messages?status=delivered', '/messages?q=ana%40simulator.posthorn.test', '/messages?q=tag%3Ax', '/messages?q=Welcome&range=7d',
-  '/events', '/events?type=deferred', '/stats', '/stats?range=24h&by=tag&test=true', '/templates', '/templates/new', '/suppressions', '/suppressions?reason=complaint',
-  '/suppressions?q=nobody%40example.net', '/domains', '/streams', '/developer/keys', '/developer/keys/new', '/developer/keys/new?preset=app', '/developer/log', '/developer/log?status=202&range=7d',
-  '/developer/actions', '/developer/api', '/developer/api/sendMessage', '/reputation', '/reputation?range=7d&provider=google', '/settings/changelog', '/stats?tz=Europe%2FBerlin', '/stats?tz=Nowhere', '/developer/api/listMessages', '/developer/api/getWebhook', '/settings', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/doctor', '/team', '/accounts', '/webhooks', '/webhooks/new',
-]; // prettier-ignore
+  '/',
+  '/?range=7d',
+  '/welcome',
+  '/messages',
+  '/messages?status=delivered',
+  '/messages?q=ana%40simulator.posthorn.test',
+  '/messages?q=tag%3Ax',
+  '/messages?q=Welcome&range=7d',
+  '/events',
+  '/events?type=deferred',
+  '/stats',
+  '/stats?range=24h&by=tag&test=true',
+  '/templates',
+  '/templates/new',
+  '/suppressions',
+  '/suppressions?reason=complaint',
+  '/suppressions?q=nobody%40example.net',
+  '/domains',
+  '/streams',
+  '/developer/keys',
+  '/developer/keys/new',
+  '/developer/keys/new?preset=app',
+  '/developer/log',
+  '/developer/log?status=202&range=7d',
+  '/developer/actions',
+  '/developer/api',
+  '/developer/api/sendMessage',
+  '/reputation',
+  '/reputation?range=7d&provider=google',
+  '/settings/changelog',
+  '/stats?tz=Europe%2FBerlin',
+  '/stats?tz=Nowhere',
+  '/developer/api/listMessages',
+  '/developer/api/getWebhook',
+  '/settings',
+  '/profile',
+  '/profile/second-factor',
+  '/queue',
+  '/queue?domain=dest.test',
+  '/doctor',
+  '/team',
+  '/accounts',
+  '/webhooks',
+  '/webhooks/new',
+];
 
 describe('dashboard: pages', () => {
   let app: TestApp;
@@ -52,13 +92,20 @@ describe('dashboard: pages', () => {
   });
 
   it('says where nothing is, and what it does not know of', async () => {
-    for (const where of ['/messages/msg_01jz5w8q3hf2m9d4x6k7c1b0na', '/developer/keys/key_none', '/domains/none.test', '/templates/none', '/team/mem_none', '/messages/x/y/z']) {
+    for (const where of [
+      '/messages/msg_01jz5w8q3hf2m9d4x6k7c1b0na',
+      '/developer/keys/key_none',
+      '/domains/none.test',
+      '/templates/none',
+      '/team/mem_none',
+      '/messages/x/y/z',
+    ]) {
       assert.equal((await browser.open(where)).status, 404, where);
       assert.match(browser.last.html, /Not found/);
     }
     assert.equal((await browser.open('/messages?after=broken')).status, 400);
     assert.equal((await browser.open('/developer/log?status=abc')).status, 400);
-  }); // prettier-ignore
+  });
 
   it('shows the theme that was chosen', async () => {
     await browser.open('/');
@@ -72,9 +119,14 @@ describe('dashboard: pages', () => {
     let delivered: string;
     before(async () => {
       const sent = await app.send({
-        from: 'Acme <hi@simulator.posthorn.test>', to: 'delivered@simulator.posthorn.test', subject: 'Welcome <b>Ana</b>', tags: ['x'], metadata: { order: '17' },
-        html: '<h1>Hi</h1><script>alert(1)</script><img src="https://evil.test/x.png">', text: 'Hi there',
-      }); // prettier-ignore
+        from: 'Acme <hi@simulator.posthorn.test>',
+        to: 'delivered@simulator.posthorn.test',
+        subject: 'Welcome <b>Ana</b>',
+        tags: ['x'],
+        metadata: { order: '17' },
+        html: '<h1>Hi</h1><script>alert(1)</script><img src="https://evil.test/x.png">',
+        text: 'Hi there',
+      });
       delivered = sent.id;
       await app.send({ from: 'hi@simulator.posthorn.test', to: 'bounced@simulator.posthorn.test' });
       await app.send({ to: 'later@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() });
@@ -120,7 +172,17 @@ describe('dashboard: pages', () => {
       mkdirSync(dir, { recursive: true });
       const files = [{ name: 'posthorn.db', bytes: 3 * 2 ** 20, sha256: 'a'.repeat(64) }];
       const counts = { accounts: 1, messages: 0, recipients: 0, waiting: 0, events: 0 };
-      const manifest = { format: 1, version: '<b>1', created_at: new Date(app.clock.now() - 7_200_000).toISOString(), migrations: [], epoch: 1, key_ids: [], counts, books: { balanced: true, accepted: 0 }, files }; // prettier-ignore
+      const manifest = {
+        format: 1,
+        version: '<b>1',
+        created_at: new Date(app.clock.now() - 7_200_000).toISOString(),
+        migrations: [],
+        epoch: 1,
+        key_ids: [],
+        counts,
+        books: { balanced: true, accepted: 0 },
+        files,
+      };
       writeFileSync(path.join(dir, 'manifest.json'), JSON.stringify(manifest));
       const { html } = await browser.open('/settings');
       assert.match(html, /2 h ago<\/time> <code>posthorn-20260131T031700Z/);
@@ -183,11 +245,23 @@ describe('dashboard: pages', () => {
     it('pages with filters through the events and the messages', async () => {
       const { html } = await browser.open('/events');
       assert.match(html, /data-tail="\/events\/tail"/);
-      const copied = /data-copy="([^"]+)"/.exec(html)?.[1]?.replaceAll('&quot;', '"').replaceAll('&#x3D;', '=').replaceAll('&lt;', '<').replaceAll('&gt;', '>') ?? '';
+      const copied =
+        /data-copy="([^"]+)"/
+          .exec(html)?.[1]
+          ?.replaceAll('&quot;', '"')
+          .replaceAll('&#x3D;', '=')
+          .replaceAll('&lt;', '<')
+          .replaceAll('&gt;', '>') ?? '';
       const event = JSON.parse(copied) as { id: string; object: string };
       assert.equal(event.object, 'event');
-      assert.deepEqual(event, (await app.get<{ data: { id: string }[] }>('/v1/events?before=end&limit=100')).body.data.find(({ id }) => id === event.id));
-      for (let n = 0; n < 60; n++) await app.send({ from: 'hi@simulator.posthorn.test', to: `p${String(n)}@simulator.posthorn.test` });
+      assert.deepEqual(
+        event,
+        (await app.get<{ data: { id: string }[] }>('/v1/events?before=end&limit=100')).body.data.find(
+          ({ id }) => id === event.id,
+        ),
+      );
+      for (let n = 0; n < 60; n++)
+        await app.send({ from: 'hi@simulator.posthorn.test', to: `p${String(n)}@simulator.posthorn.test` });
       await app.settled();
       const seen = new Set<string>();
       let next: string | undefined = '/messages?range=7d&status=delivered';
@@ -202,12 +276,13 @@ describe('dashboard: pages', () => {
       assert.equal(pages, 2);
       assert.ok(seen.size >= 60, String(seen.size));
       const newest = (await browser.open('/events')).html;
-      const older = /rel="next" href="([^"]+)"/.exec(newest)?.[1]?.replaceAll('&#x3D;', '=').replaceAll('&amp;', '&') ?? '';
+      const older =
+        /rel="next" href="([^"]+)"/.exec(newest)?.[1]?.replaceAll('&#x3D;', '=').replaceAll('&amp;', '&') ?? '';
       const back = await browser.open(older);
       assert.equal(back.status, 200);
       assert.notEqual(/msg_[0-9a-z]+/.exec(back.html)?.[0], /msg_[0-9a-z]+/.exec(newest)?.[0]);
       assert.match(back.html, /rel="prev"/);
-    }); // prettier-ignore
+    });
 
     it('counts it on the overview and in the numbers', async () => {
       assert.match((await browser.open('/stats?test=true')).html, /By provider/);
@@ -248,10 +323,16 @@ describe('dashboard: naughty strings', () => {
     const app = await startTestApp();
     try {
       const browser = await signedIn(app.url, app.operator);
-      const { id } = await app.send({
-        from: `"Evil ${naughty.replaceAll('"', "'")}" <hi@simulator.posthorn.test>`, to: 'delivered@simulator.posthorn.test', subject: naughty,
-        metadata: { note: naughty }, text: naughty,
-      }, { headers: { 'user-agent': naughty.replaceAll(/[^\x20-\x7e]/g, '') } }); // prettier-ignore
+      const { id } = await app.send(
+        {
+          from: `"Evil ${naughty.replaceAll('"', "'")}" <hi@simulator.posthorn.test>`,
+          to: 'delivered@simulator.posthorn.test',
+          subject: naughty,
+          metadata: { note: naughty },
+          text: naughty,
+        },
+        { headers: { 'user-agent': naughty.replaceAll(/[^\x20-\x7e]/g, '') } },
+      );
       await app.settled();
       await browser.open('/developer/keys/new');
       await browser.submit('/developer/keys/new', { name: naughty, mode: 'live', preset: 'send', ttl: 'none' });
@@ -265,9 +346,32 @@ describe('dashboard: naughty strings', () => {
       await browser.submit('/templates/new', { name: naughty, subject: 'x', html: naughty });
       const template = browser.last.at;
       const e = encodeURIComponent(naughty);
-      const places = ['/', '/messages', `/messages/${id}`, `/messages/${id}?part=text`, `/messages?q=${e}`, `/messages?stream=x&status=${e}`, '/events', `/events?recipient=${e}`,
-        '/developer/keys', '/developer/log', '/developer/actions', `/developer/log?actor=${e}`, '/streams', '/suppressions', `/suppressions?q=${e}`, '/accounts', '/team', '/templates', template,
-        `${template}/versions`, `/stats?tag=${e}`, `/login?next=${e}`, '/profile', `/queue?domain=${e}`]; // prettier-ignore
+      const places = [
+        '/',
+        '/messages',
+        `/messages/${id}`,
+        `/messages/${id}?part=text`,
+        `/messages?q=${e}`,
+        `/messages?stream=x&status=${e}`,
+        '/events',
+        `/events?recipient=${e}`,
+        '/developer/keys',
+        '/developer/log',
+        '/developer/actions',
+        `/developer/log?actor=${e}`,
+        '/streams',
+        '/suppressions',
+        `/suppressions?q=${e}`,
+        '/accounts',
+        '/team',
+        '/templates',
+        template,
+        `${template}/versions`,
+        `/stats?tag=${e}`,
+        `/login?next=${e}`,
+        '/profile',
+        `/queue?domain=${e}`,
+      ];
       for (const where of places) {
         const { html } = await browser.open(where);
         assert.doesNotMatch(html, /<script>alert|<img src=x|<b>|>49</, where);
@@ -284,30 +388,65 @@ describe('dashboard: members', () => {
     const app = await startTestApp();
     try {
       const admin = await signedIn(app.url, app.operator);
-      const { id: messageId } = await app.send({ to: 'later@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() }); // prettier-ignore
+      const { id: messageId } = await app.send({
+        to: 'later@dest.test',
+        send_at: new Date(app.clock.now() + 3_600_000).toISOString(),
+      });
       await app.operator.call('accounts.add', { name: 'Other' });
       const team = await admin.open('/team');
       const other = /name="accounts" value="([^"]+)"(?: checked)?><span>Other/.exec(team.html)?.[1] ?? '';
       assert.match(other, /^acc_/, team.html);
-      const added = await admin.submit('/team', { email: 'bo@example.net', role: 'member', accounts: other, password_now: PASSWORD });
+      const added = await admin.submit('/team', {
+        email: 'bo@example.net',
+        role: 'member',
+        accounts: other,
+        password_now: PASSWORD,
+      });
       const link = new URL(/<pre>([^<]+)<\/pre>/.exec(added.html)?.[1] ?? '').pathname;
       const member = new Browser(app.url);
       await member.open(link);
       await member.submit(link, { password: PASSWORD, password_again: PASSWORD });
       assert.equal(member.last.at, '/');
       assert.doesNotMatch(member.last.html, /href="\/queue"|href="\/team"|href="\/accounts"/);
-      const foreign = ['/queue', '/team', '/accounts', '/queue/lane?name=mx.dest.test', '/doctor', '/doctor?run', `/team/x`, `/messages/${messageId}`, `/messages/${messageId}/html`, `/messages/${messageId}/source`, `/developer/keys/${app.keyId}`, '/domains/acme.test', '/domains/acme.test/zone'];
+      const foreign = [
+        '/queue',
+        '/team',
+        '/accounts',
+        '/queue/lane?name=mx.dest.test',
+        '/doctor',
+        '/doctor?run',
+        `/team/x`,
+        `/messages/${messageId}`,
+        `/messages/${messageId}/html`,
+        `/messages/${messageId}/source`,
+        `/developer/keys/${app.keyId}`,
+        '/domains/acme.test',
+        '/domains/acme.test/zone',
+      ];
       for (const where of foreign) assert.equal((await member.open(where)).status, 404, where);
       for (const where of ['/messages', '/developer/keys', '/developer/log', '/domains', '/events', '/suppressions'])
         assert.doesNotMatch((await member.open(where)).html, /later@dest|acme\.test|journey/, where);
       await member.open('/profile');
-      for (const act of [`/messages/${messageId}/cancel`, `/messages/${messageId}/resend`, `/developer/keys/${app.keyId}/revoke`, `/developer/keys/${app.keyId}/replace`, '/domains/acme.test/remove', '/queue/flush', '/team', '/accounts']) {
-        const response = await member.ask('POST', act, { fields: { _token: member.token(), email: 'x@example.net', name: 'x' } });
+      for (const act of [
+        `/messages/${messageId}/cancel`,
+        `/messages/${messageId}/resend`,
+        `/developer/keys/${app.keyId}/revoke`,
+        `/developer/keys/${app.keyId}/replace`,
+        '/domains/acme.test/remove',
+        '/queue/flush',
+        '/team',
+        '/accounts',
+      ]) {
+        const response = await member.ask('POST', act, {
+          fields: { _token: member.token(), email: 'x@example.net', name: 'x' },
+        });
         await response.arrayBuffer();
         assert.equal(response.status, 404, act);
       }
       await member.open('/');
-      const switched = await member.submit('/account', { account: (await app.operator.call('accounts.list', {})).data.find(({ name }) => name === 'default')?.id ?? '' });
+      const switched = await member.submit('/account', {
+        account: (await app.operator.call('accounts.list', {})).data.find(({ name }) => name === 'default')?.id ?? '',
+      });
       assert.match(switched.html, /no such account/);
       assert.equal((await app.message(messageId)).status, 'scheduled');
 
@@ -318,11 +457,16 @@ describe('dashboard: members', () => {
       assert.match((await member.open('/messages')).at, /^\/login/, 'out at once');
       const me = /href="\/team\/(mem_[^"]+)" title="ana@/.exec((await admin.open('/team')).html)?.[1] ?? '';
       await admin.open(`/team/${me}`);
-      assert.equal((await admin.submit(`/team/${me}/remove`, { password_now: PASSWORD })).status, 409, 'the last administrator');
+      assert.equal(
+        (await admin.submit(`/team/${me}/remove`, { password_now: PASSWORD })).status,
+        409,
+        'the last administrator',
+      );
       await admin.open('/developer/actions');
-      for (const what of ['team.add', 'team.link', 'team.remove', 'member:ana@example.net']) assert.ok(admin.last.html.includes(what), what);
+      for (const what of ['team.add', 'team.link', 'team.remove', 'member:ana@example.net'])
+        assert.ok(admin.last.html.includes(what), what);
     } finally {
       await app.stop();
     }
-  }); // prettier-ignore
+  });
 });

@@ -214,7 +214,11 @@ describe('dashboard: set-up and sign-in', () => {
     await browser.open('/profile/second-factor');
     const secret = secretIn(browser.last.html);
     const on = (fields: Record<string, string>) =>
-      browser.submit('/profile/second-factor', { offer: browser.field('offer'), code: codeAt(secret, stepOf(app.clock.now())), ...fields }); // prettier-ignore
+      browser.submit('/profile/second-factor', {
+        offer: browser.field('offer'),
+        code: codeAt(secret, stepOf(app.clock.now())),
+        ...fields,
+      });
     assert.match((await on({})).html, /Enter your current password as well/, 'a stolen session cannot switch it on');
     assert.deepEqual(secretIn(browser.last.html), secret);
     const shown = await on({ password_now: PASSWORD });
@@ -257,7 +261,11 @@ describe('dashboard: set-up and sign-in', () => {
     assert.match(lost.last.html, /The second factor is off/);
     const { body } = await app.get<{ data: { endpoint: string }[] }>('/v1/audit?method=DASHBOARD');
     const acts = body.data.map(({ endpoint }) => endpoint).filter((one) => one.startsWith('profile.'));
-    assert.deepEqual(acts.toReversed(), ['profile.second-factor.on', 'profile.recovery-codes', 'profile.second-factor.off']); // prettier-ignore
+    assert.deepEqual(acts.toReversed(), [
+      'profile.second-factor.on',
+      'profile.recovery-codes',
+      'profile.second-factor.off',
+    ]);
     assert.equal((await signIn()).last.at, '/');
   });
 
@@ -266,14 +274,27 @@ describe('dashboard: set-up and sign-in', () => {
     let looked = 0;
     for (let n = 0; n < 25; n++) {
       await browser.open('/profile');
-      const seen = await browser.submit('/profile/password', { password_now: `guess ${String(n)}`, password: `new password ${String(n)} zebra`, password_again: `new password ${String(n)} zebra` }); // prettier-ignore
+      const seen = await browser.submit('/profile/password', {
+        password_now: `guess ${String(n)}`,
+        password: `new password ${String(n)} zebra`,
+        password_again: `new password ${String(n)} zebra`,
+      });
       if (seen.html.includes('The current password is wrong')) looked++;
       else assert.match(seen.html, /Too many tries/);
       app.clock.advance(10_000);
     }
     assert.ok(looked <= 10, String(looked));
     await browser.open('/profile');
-    assert.match((await browser.submit('/profile/password', { password_now: PASSWORD, password: 'zebra lamp twelve owl', password_again: 'zebra lamp twelve owl' })).html, /Too many tries/); // prettier-ignore
+    assert.match(
+      (
+        await browser.submit('/profile/password', {
+          password_now: PASSWORD,
+          password: 'zebra lamp twelve owl',
+          password_again: 'zebra lamp twelve owl',
+        })
+      ).html,
+      /Too many tries/,
+    );
     assert.equal((await signIn()).last.at, '/', 'the owner signs in');
   });
 
@@ -319,7 +340,14 @@ describe('dashboard: set-up and sign-in', () => {
       assert.equal(response.status, 400, what);
       assert.match(await response.text(), /earlier sign-in/, what);
     }
-    const json = await fetch(`${app.url}/logout`, { method: 'POST', headers: { 'content-type': 'application/json', cookie: `posthorn_session=${browser.cookies.get('posthorn_session') ?? ''}` }, body: JSON.stringify({ _token: token }) }); // prettier-ignore
+    const json = await fetch(`${app.url}/logout`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        cookie: `posthorn_session=${browser.cookies.get('posthorn_session') ?? ''}`,
+      },
+      body: JSON.stringify({ _token: token }),
+    });
     assert.equal(json.status, 400, 'not a form');
     await json.text();
     assert.equal((await browser.open('/profile')).status, 200, 'still signed in');
@@ -327,10 +355,12 @@ describe('dashboard: set-up and sign-in', () => {
 
   it('takes no form larger than its limit', async () => {
     const browser = await signedIn(app.url, app.operator);
-    const response = await browser.ask('POST', '/logout', { fields: { _token: browser.token(), x: 'x'.repeat(3 * 2 ** 20) } });
+    const response = await browser.ask('POST', '/logout', {
+      fields: { _token: browser.token(), x: 'x'.repeat(3 * 2 ** 20) },
+    });
     assert.equal(response.status, 413);
     await response.arrayBuffer();
-  }); // prettier-ignore
+  });
 
   it('sends the headers that keep a page from being framed, sniffed or fed with scripts', async () => {
     const browser = await signedIn(app.url, app.operator);
@@ -349,11 +379,13 @@ describe('dashboard: set-up and sign-in', () => {
     await response.arrayBuffer();
     const login = new Browser(app.url);
     await login.open('/login');
-    const set = await login.ask('POST', '/login', { fields: { _token: login.token(), email: EMAIL, password: PASSWORD } });
+    const set = await login.ask('POST', '/login', {
+      fields: { _token: login.token(), email: EMAIL, password: PASSWORD },
+    });
     const cookie = set.headers.getSetCookie().find((one) => one.startsWith('posthorn_session='));
     assert.match(cookie ?? '', /HttpOnly; SameSite=Lax$/);
     assert.doesNotMatch(cookie ?? '', /Max-Age|Expires/);
-  }); // prettier-ignore
+  });
 });
 
 describe('dashboard: cookies behind TLS', () => {
@@ -364,12 +396,17 @@ describe('dashboard: cookies behind TLS', () => {
       assert.ok(browser.cookies.has('__Host-posthorn_session'));
       const login = new Browser(app.url);
       await login.open('/login');
-      const set = await login.ask('POST', '/login', { fields: { _token: login.token(), email: EMAIL, password: PASSWORD } }); // prettier-ignore
+      const set = await login.ask('POST', '/login', {
+        fields: { _token: login.token(), email: EMAIL, password: PASSWORD },
+      });
       assert.match(
         set.headers.getSetCookie().join(),
         /__Host-posthorn_session=[^;]+; Path=\/; HttpOnly; SameSite=Lax; Secure/,
       );
-      assert.match(set.headers.getSetCookie().join(), /__Host-posthorn_device=[^;]+; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=31536000/); // prettier-ignore
+      assert.match(
+        set.headers.getSetCookie().join(),
+        /__Host-posthorn_device=[^;]+; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=31536000/,
+      );
       for (const where of ['/login', '/v1/messages', '/assets/nothing', '/nowhere']) {
         const { headers } = await fetch(`${app.url}${where}`, { headers: { accept: 'text/html' } });
         assert.equal(headers.get('strict-transport-security'), 'max-age=31536000', where);

@@ -15,7 +15,9 @@ describe('journey: many suppressions in the dashboard', () => {
   afterEach(() => app.stop());
 
   const onList = async (): Promise<string[]> =>
-    (await app.get<{ data: { email: string }[] }>('/v1/suppressions?limit=100')).body.data.map(({ email }) => email).sort(); // prettier-ignore
+    (await app.get<{ data: { email: string }[] }>('/v1/suppressions?limit=100')).body.data
+      .map(({ email }) => email)
+      .sort();
 
   const rows: readonly [name: string, typed: string, listed: readonly string[], said: RegExp][] = [
     ['one address a line', 'a@x.test\r\nb@x.test\r\n', ['a@x.test', 'b@x.test'], /2 added, 0 on the list already\./],
@@ -27,7 +29,12 @@ describe('journey: many suppressions in the dashboard', () => {
     ],
     ['beside each other with commas', 'a@x.test, b@x.test', ['a@x.test', 'b@x.test'], /2 added/],
     ['a table with a head', 'email,reason\na@x.test,left\nb@x.test,complained\n', ['a@x.test', 'b@x.test'], /2 added/],
-    ['a table that has another address in a later column', 'a@x.test,left,1\nb@x.test,by c@x.test,2', ['a@x.test', 'b@x.test'], /2 added/], // prettier-ignore
+    [
+      'a table that has another address in a later column',
+      'a@x.test,left,1\nb@x.test,by c@x.test,2',
+      ['a@x.test', 'b@x.test'],
+      /2 added/,
+    ],
     ['the same one twice', 'a@x.test\nA@X.test', ['a@x.test'], /1 added, 1 on the list already/],
     ['what is no address', 'a@x.test\nnobody', ['a@x.test'], /1 added, 0 on the list already; no address: nobody/],
   ];

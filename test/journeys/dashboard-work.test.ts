@@ -73,7 +73,8 @@ describe('dashboard: the queue', () => {
     }
     app.clock.advance(61_000);
     assert.match((await browser.open(watch)).html, /This watch has ended/);
-    for (const wrong of ['watch=x', 'watch=1&position=-1', 'watch=0']) assert.equal((await browser.open(`/queue/watch?lane=x&${wrong}`)).status, 400, wrong); // prettier-ignore
+    for (const wrong of ['watch=x', 'watch=1&position=-1', 'watch=0'])
+      assert.equal((await browser.open(`/queue/watch?lane=x&${wrong}`)).status, 400, wrong);
     await browser.open('/queue/watch');
     assert.equal((await browser.submit('/queue/watch', {})).status, 400);
   });
@@ -81,11 +82,20 @@ describe('dashboard: the queue', () => {
   it('pauses a destination and lets it go', async () => {
     const id = await waiting();
     await browser.open('/queue?domain=dest.test');
-    await browser.submit('/queue/hold', { scope: 'domain', target: 'dest.test', new: '1', back: '/queue?domain=dest.test', note: '<b>they asked</b>' }); // prettier-ignore
+    await browser.submit('/queue/hold', {
+      scope: 'domain',
+      target: 'dest.test',
+      new: '1',
+      back: '/queue?domain=dest.test',
+      note: '<b>they asked</b>',
+    });
     assert.equal(browser.last.at, '/queue?domain=dest.test');
     assert.match(browser.last.html, /&lt;b&gt;they asked/);
     const { data: holds } = await app.operator.call('queue.holds', {});
-    assert.deepEqual(holds.map(({ scope, target, catches_new }) => [scope, target, catches_new]), [['domain', 'dest.test', true]]); // prettier-ignore
+    assert.deepEqual(
+      holds.map(({ scope, target, catches_new }) => [scope, target, catches_new]),
+      [['domain', 'dest.test', true]],
+    );
     answer = '250 2.1.5 ok';
     await browser.submit('/queue/flush', { domain: 'dest.test', back: '/queue' });
     assert.equal((await app.message(id)).status, 'deferred');
@@ -109,7 +119,10 @@ describe('dashboard: the queue', () => {
     assert.equal(browser.last.at, where);
     assert.match(browser.last.html, /gently/);
     const { data } = await app.operator.call('queue.holds', {});
-    assert.deepEqual(data.map(({ kind, connections }) => [kind, connections]), [['limit', 2]]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ kind, connections }) => [kind, connections]),
+      [['limit', 2]],
+    );
     for (const [fields, fault] of [
       [{ connections: '', per_minute: '' }, /how many connections/],
       [{ connections: '0' }, /connections/],
@@ -158,7 +171,13 @@ describe('dashboard: webhooks', () => {
 
   const registered = async (): Promise<string> => {
     await browser.open('/webhooks/new');
-    const made = await browser.submit('/webhooks/new', { url: receiver.url, description: 'Orders', events: ['delivered', 'bounced'], concurrency: '5', headers: 'X-Token: one' }); // prettier-ignore
+    const made = await browser.submit('/webhooks/new', {
+      url: receiver.url,
+      description: 'Orders',
+      events: ['delivered', 'bounced'],
+      concurrency: '5',
+      headers: 'X-Token: one',
+    });
     assert.equal(made.status, 201, made.html);
     assert.match(made.html, /whsec_/);
     assert.deepEqual(htmlFaults(made.html), []);
@@ -193,21 +212,41 @@ describe('dashboard: webhooks', () => {
     assert.ok(before);
     assert.ok(!after.html.includes(before), 'a new one');
     assert.match(after.html, /signs as well until/);
-    await browser.submit(`/webhooks/${id}`, { url: receiver.url, description: 'Renamed', events: 'bounced', concurrency: '1' });
-    const { body } = await app.get<{ description: string; events: string[]; header_names: string[] }>(`/v1/webhooks/${id}`);
-    assert.deepEqual([body.description, body.events, body.header_names], ['Renamed', ['bounced'], ['X-Token']], 'headers stay where none are given'); // prettier-ignore
-    await browser.submit(`/webhooks/${id}`, { url: receiver.url, events: 'bounced', concurrency: '1', clear_headers: '1' });
+    await browser.submit(`/webhooks/${id}`, {
+      url: receiver.url,
+      description: 'Renamed',
+      events: 'bounced',
+      concurrency: '1',
+    });
+    const { body } = await app.get<{ description: string; events: string[]; header_names: string[] }>(
+      `/v1/webhooks/${id}`,
+    );
+    assert.deepEqual(
+      [body.description, body.events, body.header_names],
+      ['Renamed', ['bounced'], ['X-Token']],
+      'headers stay where none are given',
+    );
+    await browser.submit(`/webhooks/${id}`, {
+      url: receiver.url,
+      events: 'bounced',
+      concurrency: '1',
+      clear_headers: '1',
+    });
     assert.deepEqual((await app.get<typeof body>(`/v1/webhooks/${id}`)).body.header_names, []);
     await browser.submit(`/webhooks/${id}/pause`);
     assert.match(browser.last.html, /paused/);
-    assert.equal((await browser.submit(`/webhooks/${id}/replay`, { since: '2026-01-30T00:00' })).status, 409, 'not while paused');
+    assert.equal(
+      (await browser.submit(`/webhooks/${id}/replay`, { since: '2026-01-30T00:00' })).status,
+      409,
+      'not while paused',
+    );
     await browser.submit(`/webhooks/${id}/enable`);
     await browser.submit(`/webhooks/${id}/replay`, { since: '2026-01-30T00:00', only: 'all' });
     assert.match(browser.last.html, /The replay has begun/);
     assert.deepEqual(htmlFaults(browser.last.html), []);
     await browser.submit(`/webhooks/${id}/remove`);
     assert.equal((await browser.open(`/webhooks/${id}`)).status, 404);
-  }); // prettier-ignore
+  });
 
   it('are not made of what is wrong, and the form keeps what was typed', async () => {
     for (const [fields, fault] of [

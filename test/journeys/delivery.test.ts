@@ -25,27 +25,48 @@ describe('journey: delivery', () => {
     const sent = await app.send({ metadata: { order: '17' }, tags: ['welcome'] });
     assert.equal(sent.status, 'queued');
     const events = await app.follow().of(sent.id, 'delivered');
-    assert.deepEqual(events.map(({ type }) => type), ['sent', 'delivered']); // prettier-ignore
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ['sent', 'delivered'],
+    );
     const [first, last] = events;
     assert.ok(first !== undefined && last !== undefined);
     assert.deepEqual(first.data['sent'], { attempt: 1, mx: null, sending_ip: null });
     assert.equal(first.data.status, 'sent');
     assert.deepEqual(last.data['delivered'], {
-      mx: 'mx.dest.test', ip: '127.0.0.1', smtp_code: 250, smtp_reply: '2.0.0 taken', tls: null, attempt: 1, queue_ms: 0, via_relay: false,
-    }); // prettier-ignore
+      mx: 'mx.dest.test',
+      ip: '127.0.0.1',
+      smtp_code: 250,
+      smtp_reply: '2.0.0 taken',
+      tls: null,
+      attempt: 1,
+      queue_ms: 0,
+      via_relay: false,
+    });
     assert.deepEqual(last.data.metadata, { order: '17' });
     assert.deepEqual(last.data.tags, ['welcome']);
 
     const message = await app.message(sent.id);
     assert.equal(message.status, 'delivered');
     assert.equal(message.last_event?.type, 'delivered');
-    assert.deepEqual(message.recipients.map(({ email, type, status, attempt_count, next_attempt_at }) => ({ email, type, status, attempt_count, next_attempt_at })), [
-      { email: 'ana@dest.test', type: 'to', status: 'delivered', attempt_count: 1, next_attempt_at: null },
-    ]); // prettier-ignore
-    assert.deepEqual(message.attempts.map(({ outcome, number, smtp_code, mx }) => ({ outcome, number, smtp_code, mx })), [
-      { outcome: 'accepted', number: 1, smtp_code: 250, mx: 'mx.dest.test' },
-    ]); // prettier-ignore
-    assert.deepEqual(message.events.map(({ id }) => id), events.map(({ id }) => id)); // prettier-ignore
+    assert.deepEqual(
+      message.recipients.map(({ email, type, status, attempt_count, next_attempt_at }) => ({
+        email,
+        type,
+        status,
+        attempt_count,
+        next_attempt_at,
+      })),
+      [{ email: 'ana@dest.test', type: 'to', status: 'delivered', attempt_count: 1, next_attempt_at: null }],
+    );
+    assert.deepEqual(
+      message.attempts.map(({ outcome, number, smtp_code, mx }) => ({ outcome, number, smtp_code, mx })),
+      [{ outcome: 'accepted', number: 1, smtp_code: 250, mx: 'mx.dest.test' }],
+    );
+    assert.deepEqual(
+      message.events.map(({ id }) => id),
+      events.map(({ id }) => id),
+    );
     const books = await app.operator.call('books', {});
     assert.ok(books.balanced, books.faults.join());
   });
@@ -57,7 +78,10 @@ describe('journey: delivery', () => {
     assert.ok(mail);
     const head = mail.data.slice(0, mail.data.indexOf('\r\n\r\n')).replaceAll(/\r\n[ \t]+/g, ' ');
     const signatures = head.split('\r\n').filter((line) => line.startsWith('DKIM-Signature:'));
-    assert.deepEqual(signatures.map((line) => /a=([a-z0-9-]+)/.exec(line)?.[1]), ['rsa-sha256', 'ed25519-sha256']); // prettier-ignore
+    assert.deepEqual(
+      signatures.map((line) => /a=([a-z0-9-]+)/.exec(line)?.[1]),
+      ['rsa-sha256', 'ed25519-sha256'],
+    );
     for (const line of signatures) assert.match(line, /d=acme\.test;/);
     assert.match(head, new RegExp(`^X-Message-Id: ${sent.id}$`, 'm'));
     assert.match(head, new RegExp(`^Message-ID: ${sent.rfc_message_id}$`, 'm'));
@@ -74,7 +98,12 @@ describe('journey: delivery', () => {
   it('sends one copy to each of to, cc and bcc, and tells nobody of bcc', async () => {
     const sent = await app.send({ cc: ['cy@dest.test', 'ANA@dest.test'], bcc: ['bo@dest.test', 'bea@other.test'] });
     await app.follow().until((seen) => seen.filter(({ type }) => type === 'delivered').length === 4);
-    assert.deepEqual(mails().map(({ to }) => to.join()).sort(), ['ana@dest.test', 'bea@other.test', 'bo@dest.test', 'cy@dest.test']); // prettier-ignore
+    assert.deepEqual(
+      mails()
+        .map(({ to }) => to.join())
+        .sort(),
+      ['ana@dest.test', 'bea@other.test', 'bo@dest.test', 'cy@dest.test'],
+    );
     for (const mail of mails()) {
       assert.doesNotMatch(mail.data, /bo@dest|bea@other|^bcc:/im);
       assert.match(mail.data, /^Cc: cy@dest\.test, ANA@dest\.test\r$/m);
@@ -83,7 +112,12 @@ describe('journey: delivery', () => {
     // Each copy has its own way back.
     assert.equal(new Set(mails().map(({ from }) => from)).size, 4);
     const { recipients } = await app.message(sent.id);
-    assert.deepEqual(recipients.map(({ email, type }) => `${type} ${email}`).sort(), ['bcc bea@other.test', 'bcc bo@dest.test', 'cc cy@dest.test', 'to ana@dest.test']); // prettier-ignore
+    assert.deepEqual(recipients.map(({ email, type }) => `${type} ${email}`).sort(), [
+      'bcc bea@other.test',
+      'bcc bo@dest.test',
+      'cc cy@dest.test',
+      'to ana@dest.test',
+    ]);
   });
 
   it('shows the status of `to` as that of the message, whatever becomes of cc', async () => {
@@ -94,7 +128,10 @@ describe('journey: delivery', () => {
       .until((seen) => ['delivered', 'bounced'].every((type) => seen.some((event) => event.type === type)));
     const message = await app.message(sent.id);
     assert.equal(message.status, 'delivered');
-    assert.deepEqual(message.recipients.map(({ type, status }) => `${type} ${status}`).sort(), ['cc bounced', 'to delivered']); // prettier-ignore
+    assert.deepEqual(message.recipients.map(({ type, status }) => `${type} ${status}`).sort(), [
+      'cc bounced',
+      'to delivered',
+    ]);
   });
 
   it('makes a message of its own of each entry of a bulk send, and stores the body once', async () => {
@@ -103,17 +140,23 @@ describe('journey: delivery', () => {
       metadata: { n: String(n) },
     }));
     recipients.push({ to: 'no address', metadata: { n: 'x' } });
-    const answer = await app.request<{ id: string; accepted: number; rejected: number; data: { id: string | null; error: { code: string; field: string } | null }[] }>(
-      'POST', '/v1/messages', { from: 'hi@acme.test', subject: 'News', html: '<p>It is here.</p>', recipients },
-    ); // prettier-ignore
+    const answer = await app.request<{
+      id: string;
+      accepted: number;
+      rejected: number;
+      data: { id: string | null; error: { code: string; field: string } | null }[];
+    }>('POST', '/v1/messages', { from: 'hi@acme.test', subject: 'News', html: '<p>It is here.</p>', recipients });
     assert.equal(answer.status, 202, answer.text);
     assert.deepEqual([answer.body.accepted, answer.body.rejected], [300, 1]);
-    assert.deepEqual([answer.body.data[300]?.error?.code, answer.body.data[300]?.error?.field], ['invalid_recipient', 'recipients[300].to']); // prettier-ignore
+    assert.deepEqual(
+      [answer.body.data[300]?.error?.code, answer.body.data[300]?.error?.field],
+      ['invalid_recipient', 'recipients[300].to'],
+    );
     const seen = await app.follow().until((all) => all.filter(({ type }) => type === 'delivered').length === 300);
     assert.deepEqual(new Set(seen.map(({ data }) => data.batch_id)), new Set([answer.body.id]));
     assert.equal(new Set(mails().map(({ to }) => to.join())).size, 300);
     assert.equal(mails().length, 300);
-    for (const mail of mails()) assert.equal((/^To: (\S+)/m.exec(mail.data)?.[1]), mail.to[0]); // prettier-ignore
+    for (const mail of mails()) assert.equal(/^To: (\S+)/m.exec(mail.data)?.[1], mail.to[0]);
     const [contents] = await app.app.db.fast.all<{ n: number }>('SELECT COUNT(*) AS n FROM contents');
     assert.equal(contents?.n, 1);
   });

@@ -62,7 +62,9 @@ interface Dialogue {
 }
 
 function readDialogue(file: string): Dialogue {
-  const lines = readFileSync(path.join(folder, file), 'utf8').split('\n').filter((line) => line !== ''); // prettier-ignore
+  const lines = readFileSync(path.join(folder, file), 'utf8')
+    .split('\n')
+    .filter((line) => line !== '');
   const about = lines.flatMap((line) => (line.startsWith('# ') ? [line.slice(2)] : [])).join(' ');
   const expected = lines.flatMap((line) => (line.startsWith('= ') ? [cutAt(line.slice(2), ' ')] : []));
   const pairs = lines.filter((line) => !/^[#=]/.test(line)).map((line) => cutAt(line, ':'));
@@ -85,7 +87,10 @@ function actionOf(value: string): Action {
   return { raw: raw === '' ? `${what}\r\n` : raw, ...(then === undefined ? {} : { then: then as 'drop' }) };
 }
 
-const dialogues = readdirSync(folder).filter((file) => file.endsWith('.txt')).sort().map(readDialogue); // prettier-ignore
+const dialogues = readdirSync(folder)
+  .filter((file) => file.endsWith('.txt'))
+  .sort()
+  .map(readDialogue);
 
 describe('dialogues', () => {
   let app: TestApp;
@@ -98,12 +103,20 @@ describe('dialogues', () => {
     const probe = await startMailServer();
     mailPort = probe.port;
     await probe.close();
-    const needs = dialogues.flatMap(({ settings }, at) => (settings['need'] === undefined ? [] : [[domainOf(at), settings['need']]])); // prettier-ignore
+    const needs = dialogues.flatMap(({ settings }, at) =>
+      settings['need'] === undefined ? [] : [[domainOf(at), settings['need']]],
+    );
     const names = dialogues.flatMap((_, at): [string, string[]][] => [
-      [`${domainOf(at)} MX`, [`10 mx1.${domainOf(at)}`, ...(dialogues[at]?.settings['second'] === undefined ? [] : [`20 mx2.${domainOf(at)}`])]],
+      [
+        `${domainOf(at)} MX`,
+        [
+          `10 mx1.${domainOf(at)}`,
+          ...(dialogues[at]?.settings['second'] === undefined ? [] : [`20 mx2.${domainOf(at)}`]),
+        ],
+      ],
       [`mx1.${domainOf(at)} A`, [`127.1.1.${String(at + 1)}`]],
       [`mx2.${domainOf(at)} A`, [`127.1.2.${String(at + 1)}`]],
-    ]); // prettier-ignore
+    ]);
     const resolver = new FakeResolver(Object.fromEntries(names));
     for (const [at, { settings }] of dialogues.entries()) {
       if (settings['dane'] === undefined) continue;
@@ -133,7 +146,9 @@ describe('dialogues', () => {
 
   /** Lets a hanging host's time run out, as often as it is dialled, until the attempt has ended. */
   async function outwait(server: FakeMailServer, { script }: Dialogue, ended: Promise<unknown>): Promise<void> {
-    const hanging = (Object.entries(script) as [Stage, Action][]).find(([, action]) => action === 'hang' || (typeof action === 'object' && action.then === 'hang')); // prettier-ignore
+    const hanging = (Object.entries(script) as [Stage, Action][]).find(
+      ([, action]) => action === 'hang' || (typeof action === 'object' && action.then === 'hang'),
+    );
     if (hanging === undefined) return;
     const state = { over: false };
     void ended.then(() => (state.over = true));
@@ -169,8 +184,18 @@ describe('dialogues', () => {
       const [attempt] = message.attempts;
       const line = app.logged.find((one) => one['event'] === 'attempt' && one['message_id'] === id);
       assert.ok(attempt && line, 'an attempt, and its line in the log');
-      assert.deepEqual([line['outcome'], line['code'], line['enhanced'], line['text'], line['host']], [attempt.outcome, attempt.smtp_code, attempt.enhanced_code, attempt.smtp_reply, attempt.mx]); // prettier-ignore
-      const wait = attempt.next_attempt_at === null ? '-' : String((Date.parse(attempt.next_attempt_at) - Date.parse((attempt as unknown as { ended_at: string }).ended_at)) / 1000); // prettier-ignore
+      assert.deepEqual(
+        [line['outcome'], line['code'], line['enhanced'], line['text'], line['host']],
+        [attempt.outcome, attempt.smtp_code, attempt.enhanced_code, attempt.smtp_reply, attempt.mx],
+      );
+      const wait =
+        attempt.next_attempt_at === null
+          ? '-'
+          : String(
+              (Date.parse(attempt.next_attempt_at) -
+                Date.parse((attempt as unknown as { ended_at: string }).ended_at)) /
+                1000,
+            );
       const seen: Readonly<Record<string, string>> = {
         status: message.recipients[0]?.status ?? '',
         attempt: attempt.outcome,
@@ -187,7 +212,11 @@ describe('dialogues', () => {
         next: wait,
         mails: String(server.sessions.flatMap(({ mails }) => mails.filter(({ data }) => data !== '')).length),
       };
-      for (const [what, wanted] of expected) assert.ok(isAs(what, seen[what] ?? '', wanted), `${what}: ${JSON.stringify(seen[what])}, not ${JSON.stringify(wanted)}\n${JSON.stringify(seen)}`); // prettier-ignore
+      for (const [what, wanted] of expected)
+        assert.ok(
+          isAs(what, seen[what] ?? '', wanted),
+          `${what}: ${JSON.stringify(seen[what])}, not ${JSON.stringify(wanted)}\n${JSON.stringify(seen)}`,
+        );
       if (message.recipients[0]?.status === 'deferred') await app.operator.call('queue.cancel', { message_id: id });
     }).timeout(30_000);
   }

@@ -87,14 +87,20 @@ describe('journey: a domain that two accounts claim', () => {
     }
     assert.match(by, /^domain:acc_\w+\/shop\.test$/);
     const why = (await app.operator.call('messages.why', { id: waiting })).recipients[0]?.message;
-    assert.match(why ?? '', /^It is held: mail from shop\.test is refused since \S+, because another account of this server has verified the name\.$/);
+    assert.match(
+      why ?? '',
+      /^It is held: mail from shop\.test is refused since \S+, because another account of this server has verified the name\.$/,
+    );
     const theirMail = { from: 'b@shop.test', to: 'bo@dest.test', subject: 's', text: 't' };
     assert.equal((await app.request('POST', '/v1/messages', theirMail, { key: other })).status, 202, 'theirs goes');
     app.clock.advance(31_000);
     await app.settled();
-    assert.deepEqual(mails().map(({ from }) => from.endsWith('rp.shop.test')), [true]);
-    assert.equal((await heldBy(waiting)), by, 'and ours is still held');
-  }); // prettier-ignore
+    assert.deepEqual(
+      mails().map(({ from }) => from.endsWith('rp.shop.test')),
+      [true],
+    );
+    assert.equal(await heldBy(waiting), by, 'and ours is still held');
+  });
 
   it('says why to the one that lost it, and gives it back when it is free', async () => {
     const { waiting, theirs } = await lose();
@@ -105,16 +111,23 @@ describe('journey: a domain that two accounts claim', () => {
       text: 't',
     });
     assert.equal(refused.status, 403);
-    assert.match(refused.text, /Mail from shop\.test is refused since \S+, because another account of this server has verified the name\./);
+    assert.match(
+      refused.text,
+      /Mail from shop\.test is refused since \S+, because another account of this server has verified the name\./,
+    );
     const ours = await call('GET', '/v1/domains/shop.test');
     publish(ours, theirs);
     const checked = await verify();
-    assert.deepEqual([checked.status, checked.taken, checked.failing_since], ['failed', true, null], 'with its records in DNS, too');
+    assert.deepEqual(
+      [checked.status, checked.taken, checked.failing_since],
+      ['failed', true, null],
+      'with its records in DNS, too',
+    );
     assert.equal(await metric('refused'), '0', 'nothing that the operator could repair');
     assert.equal((await app.request('DELETE', '/v1/domains/shop.test', undefined, { key: other })).status, 204);
     assert.deepEqual([(await verify()).status, (await verify()).taken], ['verified', false]);
     app.clock.advance(20 * HOUR);
     await app.follow().of(waiting, 'delivered');
     assert.ok((await app.operator.call('books', {})).balanced);
-  }); // prettier-ignore
+  });
 });

@@ -119,7 +119,10 @@ describe('journey: a domain that loses a record', () => {
     assert.match(data, /The SPF record at rp\.shop\.test is missing\./);
     assert.match(data, /Mail from shop\.test keeps going until 2026-02-03 09:30 UTC/);
     assert.match(data, /rp\.shop\.test\. TXT v=3Dspf1 a:mail\.posthorn\.test ~all/);
-    assert.deepEqual(told('domain_notice').map((line) => line['told']), [1]);
+    assert.deepEqual(
+      told('domain_notice').map((line) => line['told']),
+      [1],
+    );
 
     await pass(71 * HOUR);
     assert.equal((await domain()).status, 'verified');
@@ -128,7 +131,12 @@ describe('journey: a domain that loses a record', () => {
     await pass(2 * HOUR);
     const refused = await domain();
     assert.deepEqual([refused.status, refused.failing_since], ['failed', failing_since]);
-    assert.deepEqual(told('domain_status').map((line) => [line.level, line['status']]).at(-1), ['warn', 'failed']);
+    assert.deepEqual(
+      told('domain_status')
+        .map((line) => [line.level, line['status']])
+        .at(-1),
+      ['warn', 'failed'],
+    );
     const { status: code, body } = await post();
     assert.equal(code, 403);
     assert.match(
@@ -139,7 +147,10 @@ describe('journey: a domain that loses a record', () => {
     app.clock.advance(5 * HOUR);
     await untilHeld(late.id);
     const why = (await app.operator.call('messages.why', { id: late.id })).recipients[0];
-    assert.match(why?.message ?? '', /^It is held: mail from shop\.test is refused since 2026-02-03T\S+, because the SPF record at rp\.shop\.test is missing\.$/);
+    assert.match(
+      why?.message ?? '',
+      /^It is held: mail from shop\.test is refused since 2026-02-03T\S+, because the SPF record at rp\.shop\.test is missing\.$/,
+    );
     await app.settled();
     assert.equal(notices().length, 1, 'one mail a failure');
 
@@ -148,7 +159,7 @@ describe('journey: a domain that loses a record', () => {
     app.clock.advance(31_000);
     await app.follow().of(late.id, 'delivered');
     assert.ok((await app.operator.call('books', {})).balanced);
-  }); // prettier-ignore
+  });
 
   it('tells nobody of a record that was gone for a moment, and again only after a day without a fault', async () => {
     await begin();

@@ -10,7 +10,9 @@ describe('journey: erase', () => {
   let app: TestApp;
 
   beforeEach(async () => {
-    server = await startMailServer({ script: { rcpt: (line) => (line.includes('<ana@') ? '250 ok' : '550 5.1.1 <gone@dest.test> no such user') } }); // prettier-ignore
+    server = await startMailServer({
+      script: { rcpt: (line) => (line.includes('<ana@') ? '250 ok' : '550 5.1.1 <gone@dest.test> no such user') },
+    });
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
   });
   afterEach(async () => {
@@ -22,7 +24,9 @@ describe('journey: erase', () => {
   const sent = async (fields: Record<string, unknown> = {}): Promise<string> => {
     const events = app.follow();
     const { id } = await app.send({ html: `<p>${SECRET}</p>`, ...fields });
-    await events.until((seen) => seen.some(({ type, data }) => data.message_id === id && data.recipient_type === 'to' && type !== 'sent')); // prettier-ignore
+    await events.until((seen) =>
+      seen.some(({ type, data }) => data.message_id === id && data.recipient_type === 'to' && type !== 'sent'),
+    );
     return id;
   };
   const balanced = async (): Promise<void> => {
@@ -41,7 +45,9 @@ describe('journey: erase', () => {
   it('shows the bytes that were sent', async () => {
     const id = await sent();
     const mail = server.sessions.flatMap(({ mails }) => mails)[0];
-    const response = await fetch(`${app.url}/v1/messages/${id}/raw`, { headers: { Authorization: `Bearer ${app.key}` } }); // prettier-ignore
+    const response = await fetch(`${app.url}/v1/messages/${id}/raw`, {
+      headers: { Authorization: `Bearer ${app.key}` },
+    });
     assert.deepEqual([response.status, response.headers.get('content-type')], [200, 'message/rfc822']);
     const raw = Buffer.from(await response.arrayBuffer()).toString('latin1');
     assert.equal(raw, mail?.data);
@@ -69,8 +75,11 @@ describe('journey: erase', () => {
       from: 'hello@acme.test',
       subject: 'Hello',
       html: `<p>${SECRET}</p>`,
-      recipients: [{ to: 'ana@dest.test' }, { to: 'ana+2@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() }],
-    }); // prettier-ignore
+      recipients: [
+        { to: 'ana@dest.test' },
+        { to: 'ana+2@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() },
+      ],
+    });
     const [first, second] = body.data.map(({ id }) => id);
     await app.follow().of(String(first), 'delivered');
     assert.equal((await erase(`/v1/messages/${String(first)}/content`)).status, 204);
@@ -81,10 +90,18 @@ describe('journey: erase', () => {
   });
 
   it('erases a person from everything but numbers and the suppression list', async () => {
-    const gone = await sent({ to: 'Gone <gone@dest.test>', subject: SECRET, metadata: { customer: SECRET }, headers: { 'X-Customer': SECRET } }); // prettier-ignore
+    const gone = await sent({
+      to: 'Gone <gone@dest.test>',
+      subject: SECRET,
+      metadata: { customer: SECRET },
+      headers: { 'X-Customer': SECRET },
+    });
     await app.follow().of(gone, 'bounced');
     const copied = await sent({ cc: ['Gone@dest.test'], html: '<p>for ana</p>' });
-    const waiting = await app.send({ to: 'gone@dest.test', send_at: new Date(app.clock.now() + 3_600_000).toISOString() }); // prettier-ignore
+    const waiting = await app.send({
+      to: 'gone@dest.test',
+      send_at: new Date(app.clock.now() + 3_600_000).toISOString(),
+    });
     assert.equal((await erase('/v1/recipients/GONE%40DEST.test')).status, 204);
 
     const all = await everything();
@@ -94,7 +111,10 @@ describe('journey: erase', () => {
     );
     assert.ok(!all.includes(SECRET));
     const record = await app.message(gone);
-    assert.deepEqual([record.status, record.recipients.map(({ email }) => email)], ['bounced', ['erased@erased.invalid']]); // prettier-ignore
+    assert.deepEqual(
+      [record.status, record.recipients.map(({ email }) => email)],
+      ['bounced', ['erased@erased.invalid']],
+    );
     assert.equal((await app.message(copied)).status, 'delivered');
     assert.match(String((await app.get(`/v1/messages/${copied}/content`)).body['html']), /for ana/);
     assert.ok(['canceled', 'suppressed'].includes((await app.message(waiting.id)).status));
@@ -106,13 +126,16 @@ describe('journey: erase', () => {
   it('erases nothing of another account', async () => {
     const id = await sent();
     const { id: account } = await app.operator.call('accounts.add', { name: 'Other' });
-    const { key } = await app.operator.call('keys.create', { name: 'other', scopes: ['message:delete', 'message:content'], account }); // prettier-ignore
+    const { key } = await app.operator.call('keys.create', {
+      name: 'other',
+      scopes: ['message:delete', 'message:content'],
+      account,
+    });
     for (const [method, path] of [
       ['DELETE', '/v1/recipients/ana%40dest.test'],
       ['DELETE', `/v1/messages/${id}/content`],
       ['GET', `/v1/messages/${id}/raw`],
     ] as const)
-      // prettier-ignore
       assert.equal((await app.request(method, path, undefined, { key })).status, 404);
     assert.match(String((await app.get(`/v1/messages/${id}/content`)).body['html']), new RegExp(SECRET));
   });

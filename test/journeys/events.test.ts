@@ -94,12 +94,20 @@ describe('journey: events', () => {
       recipients: [{ to: 'One@dest.test' }, { to: 'two@dest.test' }],
     };
     assert.equal((await app.request('POST', '/v1/messages', bulk, { key })).status, 202);
-    return app.follow().until((seen) => seen.filter(({ type }) => type === 'clicked').length === 1 && seen.filter(({ data }) => data.batch_id !== null).length === 4); // prettier-ignore
+    return app
+      .follow()
+      .until(
+        (seen) =>
+          seen.filter(({ type }) => type === 'clicked').length === 1 &&
+          seen.filter(({ data }) => data.batch_id !== null).length === 4,
+      );
   }
 
   it('keeps at most 20 streams open for a key, and takes the next when one has ended', async () => {
     const streams = await Promise.all(Array.from({ length: 20 }, () => open()));
-    const refused = await app.get<{ error: { code: string; message: string } }>('/v1/events', { headers: { accept: 'text/event-stream' } }); // prettier-ignore
+    const refused = await app.get<{ error: { code: string; message: string } }>('/v1/events', {
+      headers: { accept: 'text/event-stream' },
+    });
     assert.deepEqual([refused.status, refused.body.error.code], [429, 'too_many_streams']);
     assert.match(refused.body.error.message, /20 open event streams of this key/);
     assert.equal((await app.get('/v1/events')).status, 200, 'pages are no streams');
@@ -107,7 +115,9 @@ describe('journey: events', () => {
     streams.push(await open('', {}, key));
     await streams.shift()?.close();
     for (;;) {
-      const again = await fetch(`${app.url}/v1/events`, { headers: { authorization: `Bearer ${app.key}`, accept: 'text/event-stream' } }); // prettier-ignore
+      const again = await fetch(`${app.url}/v1/events`, {
+        headers: { authorization: `Bearer ${app.key}`, accept: 'text/event-stream' },
+      });
       await again.body?.cancel();
       if (again.status === 200) break;
     }
@@ -230,14 +240,23 @@ describe('journey: events', () => {
     await stream.until(() => stream.comments.length === 1);
     const second = await app.send({ to: `opened@${SIMULATED}` });
     await stream.until(() => stream.events.length === 2);
-    assert.deepEqual(stream.data().map(({ data }) => data.message_id), [second.id, second.id]); // prettier-ignore
-    assert.deepEqual(stream.events.map(({ event }) => event), ['sent', 'delivered']); // prettier-ignore
+    assert.deepEqual(
+      stream.data().map(({ data }) => data.message_id),
+      [second.id, second.id],
+    );
+    assert.deepEqual(
+      stream.events.map(({ event }) => event),
+      ['sent', 'delivered'],
+    );
     assert.deepEqual(stream.data()[0], (await page(`message_id=${second.id}`)).data[0], 'the same record as in a page');
     await stream.close();
 
     const resumed = await open('', { 'last-event-id': stream.events[0]?.id ?? '' });
     await resumed.until(() => resumed.events.length === 2);
-    assert.deepEqual(resumed.data().map(({ type }) => type), ['delivered', 'opened']); // prettier-ignore
+    assert.deepEqual(
+      resumed.data().map(({ type }) => type),
+      ['delivered', 'opened'],
+    );
     await resumed.close();
 
     const whole = await open('?after=start');
@@ -300,11 +319,23 @@ describe('journey: events', () => {
     const answer = await app.get('/v1/events', { headers: { accept: 'application/x-ndjson' } });
     assert.match(answer.headers.get('content-type') ?? '', /^application\/x-ndjson/);
     assert.ok(answer.text.endsWith('\n'));
-    assert.deepEqual(answer.text.trimEnd().split('\n').map((line) => JSON.parse(line) as SeenEvent), all); // prettier-ignore
+    assert.deepEqual(
+      answer.text
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as SeenEvent),
+      all,
+    );
     const rest = await app.get(`/v1/events?after=${all[4]?.id ?? ''}&type=sent`, {
       headers: { accept: 'application/x-ndjson' },
     });
-    assert.deepEqual(rest.text.trimEnd().split('\n').map((line) => JSON.parse(line) as SeenEvent), all.slice(5).filter(({ type }) => type === 'sent')); // prettier-ignore
+    assert.deepEqual(
+      rest.text
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as SeenEvent),
+      all.slice(5).filter(({ type }) => type === 'sent'),
+    );
   });
 
   it('never shows an event behind one already shown while 500 mails are written', async () => {
@@ -318,11 +349,22 @@ describe('journey: events', () => {
       follower.until(enough),
       stream.until(() => stream.events.length === 2 * total),
     ]);
-    const { data } = { data: (await app.get('/v1/events', { headers: { accept: 'application/x-ndjson' } })).text.trimEnd().split('\n').map((line) => JSON.parse(line) as SeenEvent) }; // prettier-ignore
+    const { data } = {
+      data: (await app.get('/v1/events', { headers: { accept: 'application/x-ndjson' } })).text
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as SeenEvent),
+    };
     assert.equal(data.length, 2 * total);
     // What was read along the way is the log itself: nothing came later behind what had been shown, nothing is missing.
-    assert.deepEqual(seen.map(({ id }) => id), data.map(({ id }) => id)); // prettier-ignore
-    assert.deepEqual(stream.data().map(({ id }) => id), data.map(({ id }) => id)); // prettier-ignore
+    assert.deepEqual(
+      seen.map(({ id }) => id),
+      data.map(({ id }) => id),
+    );
+    assert.deepEqual(
+      stream.data().map(({ id }) => id),
+      data.map(({ id }) => id),
+    );
     assert.ok(data.every(({ sequence }, i) => i === 0 || sequence > (data[i - 1]?.sequence ?? 0)));
     await stream.close();
   });

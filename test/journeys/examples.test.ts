@@ -30,7 +30,11 @@ describe('the examples of the OpenAPI document', () => {
   let schemas: Record<string, Json>;
   before(async () => {
     const document = await publishedDocument();
-    follow = (ref) => ref.slice(2).split('/').reduce<unknown>((here, step) => (here as Json)[step], document) as Json; // prettier-ignore
+    follow = (ref) =>
+      ref
+        .slice(2)
+        .split('/')
+        .reduce<unknown>((here, step) => (here as Json)[step], document) as Json;
     schemas = (document['components'] as { schemas: Record<string, Json> }).schemas;
     const paths = document['paths'] as Record<string, Record<string, Operation>>;
     operations = Object.entries(paths).flatMap(([path, methods]) =>
@@ -46,29 +50,54 @@ describe('the examples of the OpenAPI document', () => {
       const content = requestBody?.content['application/json'];
       return content !== undefined && Object.keys(content.examples ?? {}).length === 0;
     });
-    assert.deepEqual(without.map(({ operationId }) => operationId), []); // prettier-ignore
+    assert.deepEqual(
+      without.map(({ operationId }) => operationId),
+      [],
+    );
   });
 
   it('are there for every answer to a success', () => {
     const without = operations.flatMap(({ operationId, responses }) =>
       Object.entries(responses).flatMap(([status, { content = {} }]) =>
-        Number(status) >= 300 ? [] : Object.values(content).filter(({ examples = {} }) => Object.keys(examples).length === 0).map(() => `${operationId} ${status}`),
+        Number(status) >= 300
+          ? []
+          : Object.values(content)
+              .filter(({ examples = {} }) => Object.keys(examples).length === 0)
+              .map(() => `${operationId} ${status}`),
       ),
     );
     assert.deepEqual(without, []);
-  }); // prettier-ignore
+  });
 
   it('stand beside a description of every property and parameter', () => {
     const missing: string[] = [];
     const look = (schema: Json, where: string): void => {
-      const { properties = {}, items, anyOf = [], oneOf = [], additionalProperties } = schema as { properties?: Record<string, Json>; items?: Json; anyOf?: Json[]; oneOf?: Json[]; additionalProperties?: Json | boolean };
+      const {
+        properties = {},
+        items,
+        anyOf = [],
+        oneOf = [],
+        additionalProperties,
+      } = schema as {
+        properties?: Record<string, Json>;
+        items?: Json;
+        anyOf?: Json[];
+        oneOf?: Json[];
+        additionalProperties?: Json | boolean;
+      };
       for (const [name, property] of Object.entries(properties)) {
-        const { description } = property['$ref'] === undefined ? property : { ...follow(property['$ref'] as string), ...property };
+        const { description } =
+          property['$ref'] === undefined ? property : { ...follow(property['$ref'] as string), ...property };
         // A constant says by its value what it is.
         if (description === undefined && property['const'] === undefined) missing.push(`${where}.${name}`);
         look(property, `${where}.${name}`);
       }
-      const below = [items, ...anyOf, ...oneOf, typeof additionalProperties === 'object' ? additionalProperties : undefined];
+      const below = [
+        items,
+        ...anyOf,
+        ...oneOf,
+        typeof additionalProperties === 'object' ? additionalProperties : undefined,
+      ];
       for (const inner of below) if (inner !== undefined) look(inner, where);
     };
     for (const [name, schema] of Object.entries(schemas)) {
@@ -76,16 +105,20 @@ describe('the examples of the OpenAPI document', () => {
       look(schema, name);
     }
     for (const { operationId, parameters = [], responses, requestBody } of operations) {
-      for (const { name, description } of parameters) if (name !== undefined && description === undefined) missing.push(`${operationId} ${name}`);
-      for (const { content = {} } of [...Object.values(responses), requestBody ?? {}]) for (const { schema } of Object.values(content)) look(schema, operationId);
+      for (const { name, description } of parameters)
+        if (name !== undefined && description === undefined) missing.push(`${operationId} ${name}`);
+      for (const { content = {} } of [...Object.values(responses), requestBody ?? {}])
+        for (const { schema } of Object.values(content)) look(schema, operationId);
     }
     assert.deepEqual(missing, []);
-  }); // prettier-ignore
+  });
 
   it('requests: each is accepted', async () => {
     const seen: string[] = [];
     // Other examples use the template that this one makes.
-    const first = operations.toSorted((a, b) => Number(b.operationId === 'createTemplate') - Number(a.operationId === 'createTemplate')); // prettier-ignore
+    const first = operations.toSorted(
+      (a, b) => Number(b.operationId === 'createTemplate') - Number(a.operationId === 'createTemplate'),
+    );
     for (const { operationId, method, path, requestBody } of first) {
       for (const [name, { value }] of Object.entries(requestBody?.content['application/json']?.examples ?? {})) {
         const answer = await app.request(method, world.targetOf(path), value);

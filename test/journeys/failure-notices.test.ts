@@ -19,24 +19,43 @@ describe('journey: failure notices', () => {
   const begin = async (options: TestAppOptions = {}): Promise<void> => {
     server = await startMailServer({
       script: {
-        rcpt: (line) => (line.includes('nobody') ? '550 5.1.1 nobody of that name' : line.includes('later') ? '451 4.3.2 come later' : '250 ok'),
+        rcpt: (line) =>
+          line.includes('nobody')
+            ? '550 5.1.1 nobody of that name'
+            : line.includes('later')
+              ? '451 4.3.2 come later'
+              : '250 ok',
       },
       extensions: ['PIPELINING', '8BITMIME', 'SIZE 50000000'],
-    }); // prettier-ignore
-    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test', 'acme.test', 'op.test'), ...options }); // prettier-ignore
+    });
+    app = await startTestApp({
+      mailPort: server.port,
+      zones: zonesFor('dest.test', 'acme.test', 'op.test'),
+      ...options,
+    });
   };
   afterEach(async () => {
     await app.stop();
     await server.close();
   });
 
-  const submit = async (from: string, to: string | string[], over: { key?: string; fields?: object } = {}): Promise<string> => {
-    const transport = createTransport({ host: '127.0.0.1', port: app.app.ports.submissions ?? 0, secure: true, tls: { rejectUnauthorized: false }, auth: { user: 'apikey', pass: over.key ?? app.key } });
+  const submit = async (
+    from: string,
+    to: string | string[],
+    over: { key?: string; fields?: object } = {},
+  ): Promise<string> => {
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port: app.app.ports.submissions ?? 0,
+      secure: true,
+      tls: { rejectUnauthorized: false },
+      auth: { user: 'apikey', pass: over.key ?? app.key },
+    });
     const mail = { from: 'Acme <hi@acme.test>', subject: 'Ihre Rechnung für März', text: 'Good day.', ...over.fields };
     const { response } = await transport.sendMail({ ...mail, to, envelope: { from, to } });
     return /msg_[0-9a-z]{26}/.exec(response)?.[0] ?? assert.fail(response);
-  }; // prettier-ignore
-  const notices = (): ReceivedMail[] => server.sessions.flatMap(({ mails }) => mails).filter(({ from }) => from === ''); // prettier-ignore
+  };
+  const notices = (): ReceivedMail[] => server.sessions.flatMap(({ mails }) => mails).filter(({ from }) => from === '');
   const arrived = async (count: number): Promise<ReceivedMail[]> => {
     while (notices().length < count) await new Promise((resolve) => setImmediate(resolve));
     await app.settled();
@@ -61,7 +80,24 @@ describe('journey: failure notices', () => {
     assert.match(data, new RegExp(`^X-Posthorn-Message-Id: ${id}\r$`, 'm'));
     const finding = read(notice ?? assert.fail());
     assert.deepEqual([finding.kind, finding.isWellFormed], ['bounce', true]);
-    assert.deepEqual(finding.recipients.map(({ address, action, status, diagnostic, verdict }) => [address, action, status, diagnostic, verdict]), [['nobody@dest.test', 'failed', '5.1.1', '550 5.1.1 nobody of that name', { class: 'hard', reason: 'mailbox_not_found' }]]); // prettier-ignore
+    assert.deepEqual(
+      finding.recipients.map(({ address, action, status, diagnostic, verdict }) => [
+        address,
+        action,
+        status,
+        diagnostic,
+        verdict,
+      ]),
+      [
+        [
+          'nobody@dest.test',
+          'failed',
+          '5.1.1',
+          '550 5.1.1 nobody of that name',
+          { class: 'hard', reason: 'mailbox_not_found' },
+        ],
+      ],
+    );
     await balanced();
   });
 
@@ -70,10 +106,24 @@ describe('journey: failure notices', () => {
     const id = await submit('robot@acme.test', 'nobody@dest.test');
     await arrived(1);
     const list = await app.get<{ data: { id: string }[] }>('/v1/messages');
-    assert.deepEqual(list.body.data.map((one) => one.id), [id]); // prettier-ignore
-    const events = await app.get<{ data: { type: string; data: { message_id: string } }[] }>('/v1/events?type=sent,delivered,bounced'); // prettier-ignore
-    assert.deepEqual(events.body.data.map(({ type, data }) => [type, data.message_id === id]), [['sent', true], ['bounced', true]]); // prettier-ignore
-    const own = await app.app.db.read('messages').where({ account_id: OWN_ACCOUNT }).select('null_sender', 'notice_to', 'status'); // prettier-ignore
+    assert.deepEqual(
+      list.body.data.map((one) => one.id),
+      [id],
+    );
+    const events = await app.get<{ data: { type: string; data: { message_id: string } }[] }>(
+      '/v1/events?type=sent,delivered,bounced',
+    );
+    assert.deepEqual(
+      events.body.data.map(({ type, data }) => [type, data.message_id === id]),
+      [
+        ['sent', true],
+        ['bounced', true],
+      ],
+    );
+    const own = await app.app.db
+      .read('messages')
+      .where({ account_id: OWN_ACCOUNT })
+      .select('null_sender', 'notice_to', 'status');
     assert.deepEqual(own, [{ null_sender: 1, notice_to: null, status: 'delivered' }]);
   });
 
@@ -82,7 +132,10 @@ describe('journey: failure notices', () => {
     await app.request('POST', '/v1/suppressions', { email: 'no@dest.test' });
     await submit('robot@acme.test', ['no@dest.test', 'ana@dest.test']);
     const [first] = await arrived(1);
-    assert.deepEqual(read(first ?? assert.fail()).recipients.map(({ address, status }) => [address, status]), [['no@dest.test', '5.7.1']]); // prettier-ignore
+    assert.deepEqual(
+      read(first ?? assert.fail()).recipients.map(({ address, status }) => [address, status]),
+      [['no@dest.test', '5.7.1']],
+    );
     assert.match(first?.data ?? '', /Diagnostic-Code: x-posthorn; the address is on the suppression list/);
     const later = await submit('robot@acme.test', 'later@dest.test');
     await app.follow().of(later, 'deferred');
@@ -112,11 +165,32 @@ describe('journey: failure notices', () => {
     const id = await submit('robot@acme.test', 'ana@dest.test');
     await app.follow().of(id, 'delivered');
     const sent = server.sessions.flatMap(({ mails }) => mails)[0]?.from ?? '';
-    const report = ['Content-Type: multipart/report; report-type=delivery-status; boundary=b', '', '--b', 'Content-Type: message/delivery-status', '', 'Reporting-MTA: dns; mx.dest.test', '', 'Final-Recipient: rfc822; ana@dest.test', 'Action: failed', 'Status: 5.2.1', 'Diagnostic-Code: smtp; 550 5.2.1 closed', '', '--b--', ''].join('\r\n'); // prettier-ignore
-    await createTransport({ host: '127.0.0.1', port: app.app.ports.mx ?? 0, ignoreTLS: true }).sendMail({ envelope: { from: '', to: [sent] }, raw: `From: mailer-daemon@mx.dest.test\r\nMIME-Version: 1.0\r\n${report}` }); // prettier-ignore
+    const report = [
+      'Content-Type: multipart/report; report-type=delivery-status; boundary=b',
+      '',
+      '--b',
+      'Content-Type: message/delivery-status',
+      '',
+      'Reporting-MTA: dns; mx.dest.test',
+      '',
+      'Final-Recipient: rfc822; ana@dest.test',
+      'Action: failed',
+      'Status: 5.2.1',
+      'Diagnostic-Code: smtp; 550 5.2.1 closed',
+      '',
+      '--b--',
+      '',
+    ].join('\r\n');
+    await createTransport({ host: '127.0.0.1', port: app.app.ports.mx ?? 0, ignoreTLS: true }).sendMail({
+      envelope: { from: '', to: [sent] },
+      raw: `From: mailer-daemon@mx.dest.test\r\nMIME-Version: 1.0\r\n${report}`,
+    });
     await app.follow().of(id, 'bounced');
     const [notice] = await arrived(1);
-    assert.deepEqual(read(notice ?? assert.fail()).recipients.map(({ address, status }) => [address, status]), [['ana@dest.test', '5.2.1']]); // prettier-ignore
+    assert.deepEqual(
+      read(notice ?? assert.fail()).recipients.map(({ address, status }) => [address, status]),
+      [['ana@dest.test', '5.2.1']],
+    );
   });
 
   it('lets a notice of mail that must have TLS have it too (RFC 8689 section 5)', async () => {
@@ -127,18 +201,34 @@ describe('journey: failure notices', () => {
     app.clock.advance(73 * 3_600_000);
     await app.follow().of(id, 'bounced');
     const own = await app.app.db.read<MessageRow>('messages').where({ account_id: OWN_ACCOUNT });
-    assert.deepEqual(own.map(({ require_tls: wish }) => wish), [1]); // prettier-ignore
+    assert.deepEqual(
+      own.map(({ require_tls: wish }) => wish),
+      [1],
+    );
   });
 
   it('tells the operator where the sender’s domain is none of the account’s', async () => {
     await begin({ settings: { smtp: { operatorAddress: 'root@op.test' } } });
     await submit('somebody@stranger.test', 'nobody@dest.test');
-    assert.deepEqual((await arrived(1)).map(({ to }) => to), [['root@op.test']]); // prettier-ignore
+    assert.deepEqual(
+      (await arrived(1)).map(({ to }) => to),
+      [['root@op.test']],
+    );
   });
 
   for (const [what, settings, from, expected] of [
-    ['the operator alone, where `notify` says so', { operatorAddress: 'root@op.test', submission: { notify: 'operator' } }, 'robot@acme.test', ['root@op.test']],
-    ['nobody, where `notify` says so', { operatorAddress: 'root@op.test', submission: { notify: 'none' } }, 'robot@acme.test', []],
+    [
+      'the operator alone, where `notify` says so',
+      { operatorAddress: 'root@op.test', submission: { notify: 'operator' } },
+      'robot@acme.test',
+      ['root@op.test'],
+    ],
+    [
+      'nobody, where `notify` says so',
+      { operatorAddress: 'root@op.test', submission: { notify: 'none' } },
+      'robot@acme.test',
+      [],
+    ],
     ['nobody of a notice', { operatorAddress: 'root@op.test' }, '', []],
     ['nobody, where there is nobody to tell', {}, 'somebody@stranger.test', []],
   ] as const)
@@ -146,9 +236,12 @@ describe('journey: failure notices', () => {
       await begin({ settings: { smtp: settings } });
       const id = await submit(from, 'nobody@dest.test');
       await app.follow().of(id, 'bounced');
-      assert.deepEqual((await arrived(expected.length)).flatMap(({ to }) => to), expected);
+      assert.deepEqual(
+        (await arrived(expected.length)).flatMap(({ to }) => to),
+        expected,
+      );
       assert.equal((await app.app.db.read('messages').select('id')).length, 1 + expected.length);
-    }); // prettier-ignore
+    });
 
   it('tells nobody of simulated mail, nor of mail sent over HTTP', async () => {
     await begin({ settings: { smtp: { operatorAddress: 'root@op.test' } } });

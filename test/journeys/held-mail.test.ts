@@ -121,9 +121,16 @@ describe('journey: held mail', () => {
     const dry = await app.operator.call('messages.resend', { ...args, dry_run: true });
     assert.deepEqual([dry.recipients, dry.dry_run], [gone, true]);
     assert.equal((await app.operator.call('messages.resend', { ...args, reason: 'spam' })).recipients, 0);
-    assert.equal((await app.operator.call('messages.resend', { ...args, account: 'default', domain: 'other.test' })).recipients, 0);
+    assert.equal(
+      (await app.operator.call('messages.resend', { ...args, account: 'default', domain: 'other.test' })).recipients,
+      0,
+    );
     await browser.open('/queue/lane?name=mx.dest.test');
-    const sent = await browser.submit('/queue/resend', { lane: 'mx.dest.test', hours: '2', back: '/queue/lane?name=mx.dest.test' });
+    const sent = await browser.submit('/queue/resend', {
+      lane: 'mx.dest.test',
+      hours: '2',
+      back: '/queue/lane?name=mx.dest.test',
+    });
     assert.match(sent.html, new RegExp(`${String(gone)} recipients get their mail again`));
     assert.equal((await app.operator.call('messages.resend', args)).recipients, 0, 'a second run sends nothing');
     await app.operator.call('queue.flush', { domain: 'dest.test' });
@@ -134,7 +141,7 @@ describe('journey: held mail', () => {
     assert.ok(changes.some(({ what, to }) => what === 'resend' && to.startsWith(String(gone))));
     const books = await app.operator.call('books', {});
     assert.ok(books.balanced, books.faults.join());
-  }); // prettier-ignore
+  });
 
   it('sends again to the bounced recipients only, and nothing to an address that is suppressed', async () => {
     await start();

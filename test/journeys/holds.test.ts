@@ -72,7 +72,10 @@ describe('journey: holds', () => {
       assert.deepEqual(await lastOf('queue.hold'), [{ actor: 'operator', result: 'ok' }]);
 
       const released = await app.operator.call('queue.release', part);
-      assert.deepEqual(released.data.map((one) => one.id), [pause.id]); // prettier-ignore
+      assert.deepEqual(
+        released.data.map((one) => one.id),
+        [pause.id],
+      );
       await delivered(id);
       assert.deepEqual([(await rowOf(id)).held_by, (await why(id))?.reason], [null, 'finished']);
       assert.deepEqual(await lastOf('queue.release'), [{ actor: 'operator', result: 'ok' }]);
@@ -162,7 +165,10 @@ describe('journey: holds', () => {
     copyData(app.folder, folder);
     await app.stop();
     app = await startTestApp({ folder, mailPort: server.port, zones, clock: app.clock });
-    assert.deepEqual((await app.operator.call('queue.holds', {})).data.map(({ id }) => id), [pause.id]); // prettier-ignore
+    assert.deepEqual(
+      (await app.operator.call('queue.holds', {})).data.map(({ id }) => id),
+      [pause.id],
+    );
     const second = await app.send();
     await held(second.id);
     assert.deepEqual(server.sessions, []);

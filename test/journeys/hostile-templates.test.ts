@@ -11,7 +11,17 @@ class CountingClock extends TestClock {
   }
 }
 
-const rendering = ['nested loops', 'huge range', 'blocks nested too deep', 'text that doubles', 'list that doubles', 'replace that multiplies', 'replace of each character, again and again', 'where over a long list, again and again', 'split and sort, again and again']; // prettier-ignore
+const rendering = [
+  'nested loops',
+  'huge range',
+  'blocks nested too deep',
+  'text that doubles',
+  'list that doubles',
+  'replace that multiplies',
+  'replace of each character, again and again',
+  'where over a long list, again and again',
+  'split and sort, again and again',
+];
 const sending = ['nested loops', 'list that doubles', 'replace of each character, again and again'];
 const named = (names: readonly string[]): typeof hostileTemplates =>
   hostileTemplates.filter(({ name }) => names.includes(name));
@@ -27,7 +37,10 @@ describe('journey: hostile templates', () => {
 
   for (const { name, source, variables } of named(rendering))
     it(`trying: ${name}`, async () => {
-      const { status, body } = await app.request<{ valid: boolean; html: { rendered: null; errors: { code: string; message: string }[] } }>('POST', '/v1/templates/render', { html: source, variables }); // prettier-ignore
+      const { status, body } = await app.request<{
+        valid: boolean;
+        html: { rendered: null; errors: { code: string; message: string }[] };
+      }>('POST', '/v1/templates/render', { html: source, variables });
       assert.equal(status, 200);
       assert.equal(body.valid, false);
       assert.equal(body.html.rendered, null);
@@ -40,11 +53,24 @@ describe('journey: hostile templates', () => {
       const made = await app.request('POST', '/v1/templates', { alias, subject: 'x', html: source });
       assert.equal(made.status, 201);
       const mail = { from: 'hi@acme.test', to: 'a@dest.test', template_id: alias, variables };
-      const { status, body } = await app.request<{ error: { code: string; field: string } }>('POST', '/v1/messages', mail); // prettier-ignore
+      const { status, body } = await app.request<{ error: { code: string; field: string } }>(
+        'POST',
+        '/v1/messages',
+        mail,
+      );
       assert.equal(status, 400);
       assert.deepEqual([body.error.code, body.error.field], ['template_render_failed', 'html']);
-      const bulk = { from: 'hi@acme.test', template_id: alias, variables, recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test', subject: 's', html: 'own' }] }; // prettier-ignore
-      const batch = await app.request<{ accepted: number; data: { error: { code: string } | null }[] }>('POST', '/v1/messages', bulk); // prettier-ignore
+      const bulk = {
+        from: 'hi@acme.test',
+        template_id: alias,
+        variables,
+        recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test', subject: 's', html: 'own' }],
+      };
+      const batch = await app.request<{ accepted: number; data: { error: { code: string } | null }[] }>(
+        'POST',
+        '/v1/messages',
+        bulk,
+      );
       assert.equal(batch.status, 202, JSON.stringify(batch.body));
       assert.equal(batch.body.data[0]?.error?.code, 'template_render_failed');
     });
@@ -52,7 +78,10 @@ describe('journey: hostile templates', () => {
   it('saving: what is too much to read at once is read in the thread', async () => {
     const { status } = await app.request('POST', '/v1/templates', { subject: 'x', html: '{{a}}'.repeat(30_000) });
     assert.equal(status, 201);
-    const refused = await app.request<{ error: { code: string } }>('POST', '/v1/templates', { subject: 'x', html: `${'{{a}}'.repeat(30_000)}{{#if}}` }); // prettier-ignore
+    const refused = await app.request<{ error: { code: string } }>('POST', '/v1/templates', {
+      subject: 'x',
+      html: `${'{{a}}'.repeat(30_000)}{{#if}}`,
+    });
     assert.equal(refused.status, 400);
     assert.equal(refused.body.error.code, 'template_syntax_error');
   });
@@ -60,7 +89,11 @@ describe('journey: hostile templates', () => {
   it('variables that are too deep or too large are refused before anything is rendered', async () => {
     const deep = Array.from({ length: 20 }).reduce<unknown>((inner) => ({ inner }), 1);
     for (const variables of [{ deep }, { large: 'x'.repeat(200_000) }]) {
-      const { status, body } = await app.request<{ error: { code: string; field: string } }>('POST', '/v1/templates/render', { html: 'x', variables }); // prettier-ignore
+      const { status, body } = await app.request<{ error: { code: string; field: string } }>(
+        'POST',
+        '/v1/templates/render',
+        { html: 'x', variables },
+      );
       assert.equal(status, 400);
       assert.deepEqual([body.error.code, body.error.field], ['invalid_field', 'variables']);
     }

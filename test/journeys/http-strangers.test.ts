@@ -28,7 +28,15 @@ describe('journey: strangers by HTTP', () => {
   }
 
   /** Sends a head and the beginning of a body, and goes on for as long as it is let. */
-  function slow(where: string, { cookie = '', length = 10_000, body = '', more = '' }: { cookie?: string; length?: number; body?: string; more?: string } = {}): Slow {
+  function slow(
+    where: string,
+    {
+      cookie = '',
+      length = 10_000,
+      body = '',
+      more = '',
+    }: { cookie?: string; length?: number; body?: string; more?: string } = {},
+  ): Slow {
     const socket = net.connect(Number(new URL(app.url).port), '127.0.0.1');
     sockets.push(socket);
     let text = '';
@@ -38,7 +46,7 @@ describe('journey: strangers by HTTP', () => {
       `POST ${where} HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: ${String(length)}\r\n${cookie === '' ? '' : `Cookie: ${cookie}\r\n`}${more}\r\n${body}`,
     );
     return { socket, text: () => text, status };
-  } // prettier-ignore
+  }
 
   const usedUp = async (budget: string): Promise<number> => {
     const response = await fetch(`${app.url}/metrics`, { headers: { authorization: `Bearer ${'x'.repeat(32)}` } });
@@ -88,7 +96,9 @@ describe('journey: strangers by HTTP', () => {
   it('four hundred at once hold little memory', async () => {
     const { cookie } = await guest();
     const { rss } = process.memoryUsage();
-    const all = Array.from({ length: 400 }, () => slow('/login', { cookie, length: 16 * KIB, body: `email=${'x'.repeat(16 * KIB - 100)}` })); // prettier-ignore
+    const all = Array.from({ length: 400 }, () =>
+      slow('/login', { cookie, length: 16 * KIB, body: `email=${'x'.repeat(16 * KIB - 100)}` }),
+    );
     await Promise.all(all.map(({ socket }) => once(socket, 'connect')));
     const health = await fetch(`${app.url}/healthz`);
     assert.equal(health.status, 200);
@@ -123,7 +133,11 @@ describe('journey: strangers by HTTP', () => {
     const kept = await browser.submit('/streams', { _token: token, slug: 'news', name: html, type: 'broadcast' });
     assert.equal(kept.status, 401);
     assert.ok(kept.html.includes(html), 'what was typed is in the form of the sign-in');
-    const hidden = Object.fromEntries([...kept.html.matchAll(/<input type="hidden" name="(kept[^"]*)" value="([^"]*)"/g)].map(([, name = '', value = '']) => [name, value])); // prettier-ignore
+    const hidden = Object.fromEntries(
+      [...kept.html.matchAll(/<input type="hidden" name="(kept[^"]*)" value="([^"]*)"/g)].map(
+        ([, name = '', value = '']) => [name, value],
+      ),
+    );
     const again = await browser.submit('/login', { ...hidden, email: 'ana@example.net', password: PASSWORD });
     assert.match(again.html, /Not sent yet/);
     assert.ok(again.html.includes(html), 'and in the one that is sent then');
@@ -139,7 +153,11 @@ describe('journey: strangers by HTTP', () => {
     const other = await app.operator.call('keys.create', { name: 'k', scopes: ['send'], account: id });
     const MB = 1_000_000;
     const uploads = Array.from({ length: 7 }, () => {
-      const request = http.request(`${app.url}/v1/messages`, { method: 'POST', agent: false, headers: { authorization: `Bearer ${app.key}`, 'content-type': 'application/json', 'content-length': 36 * MB } }); // prettier-ignore
+      const request = http.request(`${app.url}/v1/messages`, {
+        method: 'POST',
+        agent: false,
+        headers: { authorization: `Bearer ${app.key}`, 'content-type': 'application/json', 'content-length': 36 * MB },
+      });
       request.on('error', () => undefined).on('response', (response) => response.resume());
       for (let mb = 0; mb < 35; mb++) request.write(Buffer.alloc(MB, ' '));
       return request;
@@ -147,7 +165,13 @@ describe('journey: strangers by HTTP', () => {
     await Promise.race(uploads.map((request) => once(request, 'response')));
     const statuses: number[] = [];
     for (let n = 0; n < 5; n++) {
-      const mail = { from: 'a@simulator.posthorn.test', to: 'delivered@simulator.posthorn.test', subject: 'x', text: 'x', attachments: [{ filename: 'a.txt', content: Buffer.alloc(4.4 * MB, 'x').toString('base64') }] }; // prettier-ignore
+      const mail = {
+        from: 'a@simulator.posthorn.test',
+        to: 'delivered@simulator.posthorn.test',
+        subject: 'x',
+        text: 'x',
+        attachments: [{ filename: 'a.txt', content: Buffer.alloc(4.4 * MB, 'x').toString('base64') }],
+      };
       statuses.push((await app.request('POST', '/v1/messages', mail, { key: other.key })).status);
     }
     for (const upload of uploads) upload.destroy();

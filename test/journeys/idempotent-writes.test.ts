@@ -43,7 +43,12 @@ describe('journey: idempotent writes', () => {
     const waiting = { ...mail, to: 'ana@dest.test', send_at: later };
 
     const { id: moved } = yield ['sendMessage', 'POST', '/v1/messages', waiting];
-    yield ['updateMessage', 'PATCH', `/v1/messages/${moved}`, { send_at: new Date(app.clock.now() + 7_200_000).toISOString() }];
+    yield [
+      'updateMessage',
+      'PATCH',
+      `/v1/messages/${moved}`,
+      { send_at: new Date(app.clock.now() + 7_200_000).toISOString() },
+    ];
     yield ['cancelMessage', 'POST', `/v1/messages/${moved}/cancel`];
     yield ['resendMessage', 'POST', `/v1/messages/${moved}/resend`];
     yield ['deleteMessageContent', 'DELETE', `/v1/messages/${moved}/content`];
@@ -66,7 +71,12 @@ describe('journey: idempotent writes', () => {
 
     yield ['updateSettings', 'PATCH', '/v1/settings', { track_opens: true }];
 
-    const { id: stream } = yield ['createStream', 'POST', '/v1/streams', { slug: 'news', name: 'News', type: 'broadcast' }];
+    const { id: stream } = yield [
+      'createStream',
+      'POST',
+      '/v1/streams',
+      { slug: 'news', name: 'News', type: 'broadcast' },
+    ];
     yield ['updateStream', 'PATCH', `/v1/streams/${stream}`, { paused: true }];
     yield ['deleteStream', 'DELETE', `/v1/streams/${stream}`];
 
@@ -75,7 +85,12 @@ describe('journey: idempotent writes', () => {
     yield ['createSuppression', 'POST', '/v1/suppressions', { emails: ['cy@dest.test', 'di@dest.test', 'none'] }];
     yield ['deleteSuppression', 'DELETE', '/v1/suppressions/cy@dest.test'];
 
-    const { id: template } = yield ['createTemplate', 'POST', '/v1/templates', { alias: 'welcome', name: 'Welcome', subject: 'Hi', text: 'Hi' }];
+    const { id: template } = yield [
+      'createTemplate',
+      'POST',
+      '/v1/templates',
+      { alias: 'welcome', name: 'Welcome', subject: 'Hi', text: 'Hi' },
+    ];
     yield ['updateTemplate', 'PATCH', `/v1/templates/${template}`, { subject: 'Hello' }];
     yield ['publishTemplate', 'POST', `/v1/templates/${template}/publish`, {}];
     yield ['deleteTemplate', 'DELETE', `/v1/templates/${template}`];
@@ -87,7 +102,7 @@ describe('journey: idempotent writes', () => {
     yield ['resendWebhookDelivery', 'POST', `/v1/webhooks/${hook}/deliveries/${await called(hook)}/resend`];
     yield ['rotateWebhookSecret', 'POST', `/v1/webhooks/${hook}/secret/rotate`, {}];
     yield ['deleteWebhook', 'DELETE', `/v1/webhooks/${hook}`];
-  } // prettier-ignore
+  }
 
   /** A call with a real event. */
   async function called(hook: string): Promise<string> {
@@ -135,13 +150,19 @@ describe('journey: idempotent writes', () => {
     assert.equal((await ask(cancel, 'first')).status, 200);
     const refused = await ask(cancel, 'second');
     assert.equal(refused.status, 409);
-    assert.deepEqual(alone.filter((table) => table === 'idempotency'), ['idempotency'], 'the refusal alone'); // prettier-ignore
+    assert.deepEqual(
+      alone.filter((table) => table === 'idempotency'),
+      ['idempotency'],
+      'the refusal alone',
+    );
     const again = await ask(cancel, 'second');
     assert.deepEqual([again.status, again.text], [409, refused.text]);
   });
 
   async function operations(): Promise<string[]> {
-    const { body } = await app.get<{ paths: Record<string, Record<string, { operationId?: string }>> }>('/v1/openapi.json'); // prettier-ignore
+    const { body } = await app.get<{ paths: Record<string, Record<string, { operationId?: string }>> }>(
+      '/v1/openapi.json',
+    );
     return Object.values(body.paths).flatMap((path) =>
       Object.entries(path).flatMap(([method, { operationId }]) =>
         method === 'get' || method === 'parameters' || operationId === undefined ? [] : [operationId],

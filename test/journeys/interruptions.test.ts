@@ -81,7 +81,10 @@ describe('journey: interruptions', () => {
     assert.equal(kinds(events), 'sent delivered');
     clock.advance(MINUTE);
     await later.follow().of(queued.id, 'delivered');
-    assert.deepEqual(mails().map(({ to }) => to.join()), ['ana@dest.test', 'bo@dest.test']); // prettier-ignore
+    assert.deepEqual(
+      mails().map(({ to }) => to.join()),
+      ['ana@dest.test', 'bo@dest.test'],
+    );
     await assertBalanced(later);
   });
 
@@ -98,7 +101,10 @@ describe('journey: interruptions', () => {
     server.options.script = {};
     const later = await start();
     const { attempts } = await later.nextAttempt(id);
-    assert.deepEqual(attempts.map(({ outcome }) => outcome), ['uncertain', 'accepted']); // prettier-ignore
+    assert.deepEqual(
+      attempts.map(({ outcome }) => outcome),
+      ['uncertain', 'accepted'],
+    );
     await assertBalanced(later);
   });
 
@@ -235,7 +241,10 @@ describe('journey: interruptions', () => {
       const lines = await app.app.db.fast.all<{ idempotency_replayed: number; status: number }>(
         `SELECT idempotency_replayed, status FROM audit WHERE endpoint = '/v1/messages' AND method = 'POST'`,
       );
-      assert.deepEqual(lines.map((line) => line.idempotency_replayed).sort(), [0, ...Array.from({ length: 19 }, () => 1)]); // prettier-ignore
+      assert.deepEqual(lines.map((line) => line.idempotency_replayed).sort(), [
+        0,
+        ...Array.from({ length: 19 }, () => 1),
+      ]);
     });
 
     it('holds after a restart, for the account rather than the API key, and ends after 24 hours', async () => {
@@ -267,7 +276,10 @@ describe('journey: interruptions', () => {
       const lines = await app.app.db.fast.all<{ result: string }>(
         `SELECT result FROM audit WHERE method = 'POST' ORDER BY rowid`,
       );
-      assert.deepEqual(lines.map(({ result }) => result), ['ok', 'ok', 'idempotency_mismatch']); // prettier-ignore
+      assert.deepEqual(
+        lines.map(({ result }) => result),
+        ['ok', 'ok', 'idempotency_mismatch'],
+      );
       await app.settled();
       assert.equal(mails().length, 1);
     });
@@ -318,14 +330,20 @@ describe('journey: interruptions', () => {
     }>(
       `SELECT method, endpoint, status, error_code, key_id, request_id FROM audit WHERE method <> 'CLI' ORDER BY at, id`,
     );
-    const shown = lines.map(({ method, endpoint, status, error_code, key_id }) => `${method} ${endpoint} ${String(status)} ${String(error_code)} ${key_id === app.keyId ? 'ours' : String(key_id)}`); // prettier-ignore
-    assert.deepEqual(shown.sort(), [
-      'GET /v1/domains 401 invalid_api_key null',
-      'GET /v1/messages/{id} 200 null ours',
-      'POST /v1/messages 202 null ours',
-      'POST /v1/messages 400 missing_field ours',
-      'POST /v1/nothing 404 not_found ours',
-    ].sort()); // prettier-ignore
+    const shown = lines.map(
+      ({ method, endpoint, status, error_code, key_id }) =>
+        `${method} ${endpoint} ${String(status)} ${String(error_code)} ${key_id === app.keyId ? 'ours' : String(key_id)}`,
+    );
+    assert.deepEqual(
+      shown.sort(),
+      [
+        'GET /v1/domains 401 invalid_api_key null',
+        'GET /v1/messages/{id} 200 null ours',
+        'POST /v1/messages 202 null ours',
+        'POST /v1/messages 400 missing_field ours',
+        'POST /v1/nothing 404 not_found ours',
+      ].sort(),
+    );
     assert.equal(new Set(lines.map(({ request_id }) => request_id)).size, 5);
   });
 });

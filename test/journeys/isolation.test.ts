@@ -27,7 +27,9 @@ class StuckResolver extends FakeResolver {
   override mx(name: string): ReturnType<FakeResolver['mx']> {
     if (name !== 'nodns.test') return super.mx(name);
     return new Promise((resolve) => {
-      this.stuck.add(() => { resolve({ kind: 'trouble', why: 'timeout', text: 'no answer' }); }); // prettier-ignore
+      this.stuck.add(() => {
+        resolve({ kind: 'trouble', why: 'timeout', text: 'no answer' });
+      });
     });
   }
 
@@ -56,7 +58,12 @@ describe('journey: isolation', () => {
       startMailServer({ listen: { host: addresses['deaf.test'], port }, script: { message: 'hang' } }),
     ]);
     resolver = new StuckResolver(
-      Object.fromEntries(Object.entries(addresses).flatMap(([domain, ip]) => [[`${domain} MX`, [`10 mx.${domain}`]], [`mx.${domain} A`, [ip]]])), // prettier-ignore
+      Object.fromEntries(
+        Object.entries(addresses).flatMap(([domain, ip]) => [
+          [`${domain} MX`, [`10 mx.${domain}`]],
+          [`mx.${domain} A`, [ip]],
+        ]),
+      ),
     );
   });
 

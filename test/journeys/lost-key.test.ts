@@ -43,7 +43,11 @@ describe('journey: another key file', () => {
   });
 
   for (const [what, text, says] of [
-    ['another key', () => fresh('second'), /does not have the key (\w+), under which \d+ DKIM keys, 1 webhook endpoints in the database are sealed: put the old file back .*"lost \1"/],
+    [
+      'another key',
+      () => fresh('second'),
+      /does not have the key (\w+), under which \d+ DKIM keys, 1 webhook endpoints in the database are sealed: put the old file back .*"lost \1"/,
+    ],
     ['the same id with other bytes', () => fresh(oldId), /the key \w+ in .*secret\.key is not the one under which/],
     ['a loss that is not ours', () => `${fresh('second')}lost other\n`, /does not have the key/],
   ] as const) {
@@ -51,7 +55,7 @@ describe('journey: another key file', () => {
       write(text());
       await assert.rejects(start(), (error) => error instanceof KeyFileError && says.test(error.message));
     });
-  } // prettier-ignore
+  }
 
   it('starts again once the old file is back, also with a newer key beside it', async () => {
     write(`${oldFile}${fresh('second')}`);

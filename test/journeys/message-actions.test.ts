@@ -101,7 +101,10 @@ describe('journey: message actions', () => {
 
   it('explains what a message waits for', async () => {
     const scheduled = await app.send({ send_at: later(HOUR) });
-    assert.deepEqual((await why(scheduled.id)).map(({ reason, until }) => [reason, until]), [['scheduled', later(HOUR)]]); // prettier-ignore
+    assert.deepEqual(
+      (await why(scheduled.id)).map(({ reason, until }) => [reason, until]),
+      [['scheduled', later(HOUR)]],
+    );
     answer = '451 4.3.0 come back later';
     const deferred = await app.send();
     await app.follow().of(deferred.id, 'deferred');
@@ -113,7 +116,10 @@ describe('journey: message actions', () => {
     assert.equal(done.status, 'delivered');
     assert.equal((await why(deferred.id))[0]?.reason, 'finished');
     const { body } = await app.get<{ data: { outcome: string }[] }>(`/v1/messages/${deferred.id}/attempts`);
-    assert.deepEqual(body.data.map(({ outcome }) => outcome), ['deferred', 'accepted']); // prettier-ignore
+    assert.deepEqual(
+      body.data.map(({ outcome }) => outcome),
+      ['deferred', 'accepted'],
+    );
     await app.operator.call('accounts.pause', { account: 'default', paused: true });
     app.clock.advance(10_000);
     const [held] = await why(scheduled.id);
@@ -122,12 +128,27 @@ describe('journey: message actions', () => {
 
   it('shows the stored body and sends it again', async () => {
     const attachments = [{ filename: 'a.bin', content: 'aGVsbG8=' }];
-    const first = await app.send({ html: '<p>One</p>', text: 'One', attachments, headers: { 'X-Own': 'yes' }, tags: ['t'], metadata: { order: '1' } }); // prettier-ignore
+    const first = await app.send({
+      html: '<p>One</p>',
+      text: 'One',
+      attachments,
+      headers: { 'X-Own': 'yes' },
+      tags: ['t'],
+      metadata: { order: '1' },
+    });
     const { body } = await app.get<{ html: string; text: string; attachments: object[] }>(
       `/v1/messages/${first.id}/content`,
     );
     assert.deepEqual([body.html, body.text], ['<p>One</p>', 'One']);
-    assert.deepEqual(body.attachments, [{ filename: 'a.bin', content_type: 'application/octet-stream', content_id: null, disposition: 'attachment', size: 5 }]); // prettier-ignore
+    assert.deepEqual(body.attachments, [
+      {
+        filename: 'a.bin',
+        content_type: 'application/octet-stream',
+        content_id: null,
+        disposition: 'attachment',
+        size: 5,
+      },
+    ]);
     const headers = { 'idempotency-key': 'again' };
     const again = await app.request<Record_>('POST', `/v1/messages/${first.id}/resend`, undefined, { headers });
     assert.equal(again.status, 202, again.text);
@@ -140,7 +161,15 @@ describe('journey: message actions', () => {
     const mails = server.sessions.flatMap((session) => session.mails);
     assert.equal(mails.length, 2);
     const parsed = await Promise.all(mails.map(({ data }) => simpleParser(data)));
-    assert.deepEqual(parsed.map((mail) => [mail.subject, mail.text?.trim(), mail.headers.get('x-own'), mail.attachments[0]?.content.toString()]), Array(2).fill(['Welcome', 'One', 'yes', 'hello'])); // prettier-ignore
+    assert.deepEqual(
+      parsed.map((mail) => [
+        mail.subject,
+        mail.text?.trim(),
+        mail.headers.get('x-own'),
+        mail.attachments[0]?.content.toString(),
+      ]),
+      Array(2).fill(['Welcome', 'One', 'yes', 'hello']),
+    );
   });
 
   it('sends again, for a key that may only send, what that key has sent', async () => {
@@ -154,7 +183,10 @@ describe('journey: message actions', () => {
   });
 
   it('counts and cancels a bulk send', async () => {
-    const recipients = ['a', 'b', 'c'].map((name) => ({ to: `${name}@dest.test`, ...(name === 'c' ? {} : { send_at: later(HOUR) }) })); // prettier-ignore
+    const recipients = ['a', 'b', 'c'].map((name) => ({
+      to: `${name}@dest.test`,
+      ...(name === 'c' ? {} : { send_at: later(HOUR) }),
+    }));
     const body = { from: 'hi@acme.test', subject: 's', text: 't', recipients };
     const { body: batch } = await app.request<Batch>('POST', '/v1/messages', body);
     await app.settled();
@@ -168,7 +200,10 @@ describe('journey: message actions', () => {
     );
     assert.equal((await app.request<Batch>('POST', `/v1/batches/${batch.id}/cancel`)).body.error.code, 'invalid_state');
     const { body: page } = await app.get<{ data: Batch[] }>('/v1/batches');
-    assert.deepEqual(page.data.map(({ id, counts }) => [id, counts]), [[batch.id, null]]); // prettier-ignore
+    assert.deepEqual(
+      page.data.map(({ id, counts }) => [id, counts]),
+      [[batch.id, null]],
+    );
     await balanced();
   });
 
@@ -187,7 +222,10 @@ describe('journey: message actions', () => {
       const { status } = await app.request(method, `/v1/messages/${message.id}/${path}`, undefined, { key });
       assert.equal(status, 404, path);
     }
-    assert.equal((await app.request('PATCH', `/v1/messages/${message.id}`, { send_at: later(HOUR) }, { key })).status, 404); // prettier-ignore
+    assert.equal(
+      (await app.request('PATCH', `/v1/messages/${message.id}`, { send_at: later(HOUR) }, { key })).status,
+      404,
+    );
     assert.equal((await app.message(message.id)).status, 'scheduled');
   });
 });

@@ -158,9 +158,21 @@ describe('journey: list of messages', () => {
         hasWords(row.subject, value),
       ),
       one('tag', tags, (row, value) => row.tags.includes(value)),
-      fc.constant<Filter>({ query: [['tag', 'a'], ['tag', 'b']], matches: (row) => row.tags.includes('a') && row.tags.includes('b') }), // prettier-ignore
+      fc.constant<Filter>({
+        query: [
+          ['tag', 'a'],
+          ['tag', 'b'],
+        ],
+        matches: (row) => row.tags.includes('a') && row.tags.includes('b'),
+      }),
       one('metadata[order]', ['0', '7', '70'], (row, value) => row.metadata['order'] === value),
-      fc.constant<Filter>({ query: [['metadata[order]', '3'], ['metadata[shop]', 'x y']], matches: (row) => row.metadata['order'] === '3' && row.metadata['shop'] === 'x y' }), // prettier-ignore
+      fc.constant<Filter>({
+        query: [
+          ['metadata[order]', '3'],
+          ['metadata[shop]', 'x y'],
+        ],
+        matches: (row) => row.metadata['order'] === '3' && row.metadata['shop'] === 'x y',
+      }),
       one(
         'batch_id',
         some
@@ -172,7 +184,11 @@ describe('journey: list of messages', () => {
       one('domain', ['acme.test', 'ACME.test', SIMULATED], (row, value) =>
         bare(row.from).endsWith(`@${value.toLowerCase()}`),
       ),
-      one('rfc_message_id', some.map((row) => row.rfc_message_id), (row, value) => row.rfc_message_id === value), // prettier-ignore
+      one(
+        'rfc_message_id',
+        some.map((row) => row.rfc_message_id),
+        (row, value) => row.rfc_message_id === value,
+      ),
       one('created_after', times, (row, value) => row.created_at >= value),
       one('created_before', times, (row, value) => row.created_at < value),
       one('opened', ['true', 'false'], (row, value) => row.engagement.opens > 0 === (value === 'true')),
@@ -198,9 +214,17 @@ describe('journey: list of messages', () => {
         if (expected.length > 0) withMatches++;
         // Small pages over a long list would only take time.
         const size = Math.max(limit, Math.ceil(expected.length / 8));
-        const found = await walk(chosen.flatMap(({ query }) => query), size, newestFirst ? '-created_at' : 'created_at', way); // prettier-ignore
+        const found = await walk(
+          chosen.flatMap(({ query }) => query),
+          size,
+          newestFirst ? '-created_at' : 'created_at',
+          way,
+        );
         const seen = way === 'backwards' && expected.length > size ? expected.slice(0, 2 * size) : expected;
-        assert.deepEqual(found.map(({ id }) => id), seen.map(({ id }) => id)); // prettier-ignore
+        assert.deepEqual(
+          found.map(({ id }) => id),
+          seen.map(({ id }) => id),
+        );
       }),
       { numRuns: 150 },
     );
@@ -244,11 +268,14 @@ describe('journey: list of messages', () => {
       assert.ok(data.length === 25 || !has_more);
       next = /<([^>]+)>; rel="next"/.exec(answer.headers.get('link') ?? '')?.[1] ?? null;
     }
-    assert.deepEqual(seen, all.map(({ id }) => id).toReversed()); // prettier-ignore
+    assert.deepEqual(seen, all.map(({ id }) => id).toReversed());
   });
 
   it('refuses a cursor of another list, another order, another account, and one that was changed', async () => {
-    const { next_cursor } = await page([['limit', '5'], ['tag', 'a']]); // prettier-ignore
+    const { next_cursor } = await page([
+      ['limit', '5'],
+      ['tag', 'a'],
+    ]);
     assert.ok(next_cursor);
     await app.operator.call('accounts.add', { name: 'stranger' });
     const { key } = await app.operator.call('keys.create', {

@@ -77,7 +77,10 @@ describe('journey: MTA-STS', () => {
     assert.deepEqual(asked, ['mta-sts.dest.test/.well-known/mta-sts.txt']);
     const resolved = await app.operator.call('resolve', { domain: 'dest.test' });
     assert.deepEqual(resolved.sts, { mode: 'enforce', mx: ['mx.dest.test'], max_age: 604_800 });
-    assert.deepEqual(resolved.hosts.map(({ name, tls: need, policy }) => [name, need, policy]), [['mx.dest.test', 'required, verified', 'mta-sts']]); // prettier-ignore
+    assert.deepEqual(
+      resolved.hosts.map(({ name, tls: need, policy }) => [name, need, policy]),
+      [['mx.dest.test', 'required, verified', 'mta-sts']],
+    );
   });
 
   for (const [reason, options, body] of [
@@ -90,7 +93,10 @@ describe('journey: MTA-STS', () => {
       reply.body = body;
       await start(options);
       const attempt = await sent('deferred');
-      assert.deepEqual(mail.sessions.flatMap(({ mails }) => mails), []); // prettier-ignore
+      assert.deepEqual(
+        mail.sessions.flatMap(({ mails }) => mails),
+        [],
+      );
       assert.equal(attempt.reason, 'tls_required');
     });
 
@@ -169,7 +175,11 @@ describe('journey: MTA-STS', () => {
   ] as const)
     it(`has the policy where ${reason}`, async function () {
       web.close();
-      await new Promise<void>((resolve) => web.listen(0, '::', resolve).once('error', () => { this.skip(); })); // prettier-ignore
+      await new Promise<void>((resolve) =>
+        web.listen(0, '::', resolve).once('error', () => {
+          this.skip();
+        }),
+      );
       await start({ certificate: otherCertificate }, { zones: { ...zonesFor('dest.test'), ...RECORD, ...addresses } });
       assert.equal((await sent('deferred')).reason, 'tls_required', 'and obeys it');
       assert.equal(asked.length, 1);
@@ -200,6 +210,9 @@ describe('journey: MTA-STS', () => {
     await sent('delivered');
     await sent('delivered');
     const warnings = app.logged.filter(({ event }) => event === 'tls_downgrade');
-    assert.deepEqual(warnings.map(({ host, level }) => [host, level]), [[`mx.dest.test:${String(port)}`, 'warn']]); // prettier-ignore
+    assert.deepEqual(
+      warnings.map(({ host, level }) => [host, level]),
+      [[`mx.dest.test:${String(port)}`, 'warn']],
+    );
   });
 });

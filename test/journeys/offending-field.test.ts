@@ -40,19 +40,19 @@ describe('the offending field', () => {
       'an entry’s own stream',
     ],
     [{ ...copies, cc: 'gone@dest.test' }, 'recipient_suppressed', 'cc', 'the only copy'],
+    [{ ...copies, bcc: ['bo@dest.test', 'Gone@dest.test'] }, 'recipient_suppressed', 'bcc[1]', 'one of several copies'],
     [
-      { ...copies, bcc: ['bo@dest.test', 'Gone@dest.test'] },
-      'recipient_suppressed',
-      'bcc[1]',
-      'one of several copies',
-    ],
-    [
-      { ...shared, on_suppressed: 'reject', on_error: 'abort', recipients: [ana, { ...bo, cc: ['cy@dest.test', 'gone@dest.test'] }] },
+      {
+        ...shared,
+        on_suppressed: 'reject',
+        on_error: 'abort',
+        recipients: [ana, { ...bo, cc: ['cy@dest.test', 'gone@dest.test'] }],
+      },
       'recipient_suppressed',
       'recipients[1].cc[1]',
       'one of several copies of an entry',
     ],
-  ]; // prettier-ignore
+  ];
   for (const [body, code, field, why] of rows) {
     it(`is ${field}: ${why}`, async () => {
       const { error } = (await app.request<Refusal>('POST', '/v1/messages', body)).body;
@@ -61,28 +61,57 @@ describe('the offending field', () => {
   }
 
   it('one bad override of a bulk send leaves out its entry alone, be it template, stream or sender', async () => {
-    const overrides = [{}, { from: 'hi@else.test' }, { stream: 'nope' }, { template_id: 'nope' }, { template_id: 'nope', from: 'hi@else.test' }, {}];
+    const overrides = [
+      {},
+      { from: 'hi@else.test' },
+      { stream: 'nope' },
+      { template_id: 'nope' },
+      { template_id: 'nope', from: 'hi@else.test' },
+      {},
+    ];
     const recipients = overrides.map((more, n) => ({ to: `r${String(n)}@dest.test`, ...more }));
-    const { status, body } = await app.request<{ accepted: number; data: { error: Refusal['error'] | null }[] }>('POST', '/v1/messages', { ...shared, recipients });
+    const { status, body } = await app.request<{ accepted: number; data: { error: Refusal['error'] | null }[] }>(
+      'POST',
+      '/v1/messages',
+      { ...shared, recipients },
+    );
     assert.deepEqual([status, body.accepted], [202, 2]);
     assert.deepEqual(
       body.data.map(({ error }) => (error === null ? null : [error.code, error.field])),
-      [null, ['domain_not_verified', 'recipients[1].from'], ['unknown_stream', 'recipients[2].stream'], ['unknown_template', 'recipients[3].template_id'], ['unknown_template', 'recipients[4].template_id'], null],
+      [
+        null,
+        ['domain_not_verified', 'recipients[1].from'],
+        ['unknown_stream', 'recipients[2].stream'],
+        ['unknown_template', 'recipients[3].template_id'],
+        ['unknown_template', 'recipients[4].template_id'],
+        null,
+      ],
     );
-  }); // prettier-ignore
+  });
 
   it('a shared sender that is not verified refuses the whole bulk send, also where entries are rendered', async () => {
     const recipients = [
       { ...ana, variables: { a: 1 } },
       { ...bo, variables: { a: 2 } },
     ];
-    const { error } = (await app.request<Refusal>('POST', '/v1/messages', { ...shared, from: 'hi@else.test', text: '{{ a }}', recipients })).body; // prettier-ignore
+    const { error } = (
+      await app.request<Refusal>('POST', '/v1/messages', {
+        ...shared,
+        from: 'hi@else.test',
+        text: '{{ a }}',
+        recipients,
+      })
+    ).body;
     assert.deepEqual([error.code, error.field], ['domain_not_verified', 'from']);
   });
 
   it('names the parameter of the path where there is nothing by that name, well-formed or not', async () => {
-    const { paths } = (await app.get<{ paths: Record<string, Record<string, { operationId?: string }>> }>('/v1/openapi.json')).body; // prettier-ignore
-    const named = Object.entries(paths).filter(([path, { get: read }]) => /\{\w+\}$/.test(path) && read?.operationId !== undefined); // prettier-ignore
+    const { paths } = (
+      await app.get<{ paths: Record<string, Record<string, { operationId?: string }>> }>('/v1/openapi.json')
+    ).body;
+    const named = Object.entries(paths).filter(
+      ([path, { get: read }]) => /\{\w+\}$/.test(path) && read?.operationId !== undefined,
+    );
     assert.ok(named.length > 5, String(named.length));
     for (const [path] of named) {
       const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);

@@ -72,7 +72,8 @@ describe('journey: pressure', () => {
     await client.say('EHLO client.test');
     assert.match(await client.say('STARTTLS'), /^220 /);
     await client.startTls();
-    for (const command of ['EHLO client.test', ...commands, 'DATA']) assert.match(await client.say(command), /^[23]/, command); // prettier-ignore
+    for (const command of ['EHLO client.test', ...commands, 'DATA'])
+      assert.match(await client.say(command), /^[23]/, command);
     const answer = await client.say('From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: x\r\n\r\nx\r\n.');
     client.end();
     await client.closed;
@@ -139,9 +140,19 @@ describe('journey: pressure', () => {
       assert.equal(status, 503, `${path}: ${text}`);
     }
     assert.equal((await app.get('/v1/messages')).status, 200, 'reading goes on');
-    assert.match(await offered(app.app.ports.mx ?? 0, ['MAIL FROM:<>', 'RCPT TO:<postmaster@mail.posthorn.test>']), /^452 4\.3\.1 /); // prettier-ignore
+    assert.match(
+      await offered(app.app.ports.mx ?? 0, ['MAIL FROM:<>', 'RCPT TO:<postmaster@mail.posthorn.test>']),
+      /^452 4\.3\.1 /,
+    );
     const plain = Buffer.from(`\0apikey\0${app.key}`).toString('base64');
-    assert.match(await offered(app.app.ports.submission ?? 0, [`AUTH PLAIN ${plain}`, 'MAIL FROM:<hi@acme.test>', 'RCPT TO:<ana@dest.test>']), /^452 4\.3\.1 /); // prettier-ignore
+    assert.match(
+      await offered(app.app.ports.submission ?? 0, [
+        `AUTH PLAIN ${plain}`,
+        'MAIL FROM:<hi@acme.test>',
+        'RCPT TO:<ana@dest.test>',
+      ]),
+      /^452 4\.3\.1 /,
+    );
     app.clock.advance(MINUTE);
     while (lines('storage_failed').length === 0) await turns(5);
     const said = server.sessions.flatMap(({ lines: told }) => told.filter((line) => line.startsWith('MAIL')));
@@ -171,12 +182,18 @@ describe('journey: pressure', () => {
 
   /** Runs while this process has no descriptor left; false where the limit cannot be set. */
   const withoutDescriptors = async (work: () => Promise<void>): Promise<boolean> => {
-    const limit = spawnSync('prlimit', ['--pid', String(process.pid), '--nofile', '--raw', '--noheadings', '--output', 'SOFT,HARD'], { encoding: 'utf8' }); // prettier-ignore
+    const limit = spawnSync(
+      'prlimit',
+      ['--pid', String(process.pid), '--nofile', '--raw', '--noheadings', '--output', 'SOFT,HARD'],
+      { encoding: 'utf8' },
+    );
     if (limit.status !== 0) return false;
     const [soft = '', hard = ''] = limit.stdout.trim().split(/\s+/);
     // Raising it again takes descriptors too: one that stays would fail every test after this one.
     const setLimit = (most: number | string): void => {
-      const { status } = spawnSync('prlimit', ['--pid', String(process.pid), `--nofile=${String(most)}:${hard}`], { stdio: 'ignore' }); // prettier-ignore
+      const { status } = spawnSync('prlimit', ['--pid', String(process.pid), `--nofile=${String(most)}:${hard}`], {
+        stdio: 'ignore',
+      });
       assert.equal(status, 0);
     };
     const taken: number[] = [];
@@ -205,7 +222,10 @@ describe('journey: pressure', () => {
     // What was claimed is given back.
     while ((await app.message(id)).recipients[0]?.attempt_count !== 0) await turns(5);
     await passing(id, 1000);
-    assert.deepEqual((await app.message(id)).attempts.map(({ outcome }) => outcome), ['accepted']); // prettier-ignore
+    assert.deepEqual(
+      (await app.message(id)).attempts.map(({ outcome }) => outcome),
+      ['accepted'],
+    );
     return balanced();
   });
 
@@ -222,7 +242,10 @@ describe('journey: pressure', () => {
     };
     const http = Number(new URL(app.url).port);
     const smtp = app.app.ports.mx ?? 0;
-    const doors = [[http, 'GET /healthz HTTP/1.0\r\n\r\n'], [smtp, '']] as const; // prettier-ignore
+    const doors = [
+      [http, 'GET /healthz HTTP/1.0\r\n\r\n'],
+      [smtp, ''],
+    ] as const;
     try {
       const answers: string[] = [];
       const isDone = await withoutDescriptors(async () => {

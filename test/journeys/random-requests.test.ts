@@ -62,7 +62,11 @@ describe('random requests', function () {
 
   function requests(): fc.Arbitrary<Asked & { operationId: string }> {
     const paths = document['paths'] as Record<string, Record<string, Operation>>;
-    const follow: Follow = (ref) => ref.slice(2).split('/').reduce<unknown>((here, step) => (here as Json)[step], document) as Json; // prettier-ignore
+    const follow: Follow = (ref) =>
+      ref
+        .slice(2)
+        .split('/')
+        .reduce<unknown>((here, step) => (here as Json)[step], document) as Json;
     const all = Object.entries(paths).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, operation]) =>
         fc
@@ -72,7 +76,7 @@ describe('random requests', function () {
             body: method === 'get' ? fc.constant(undefined) : bodies(operation, follow),
             headers: heads,
             key: keys,
-          }) // prettier-ignore
+          })
           .map(({ target, query, key, ...rest }) => ({
             ...rest,
             operationId: operation.operationId,
@@ -87,8 +91,13 @@ describe('random requests', function () {
 
   /** What is there, what is not, what cannot be. */
   function targets(path: string): fc.Arbitrary<string> {
-    const strange = fc.string({ unit: 'grapheme', maxLength: 30 }).filter((text) => text.isWellFormed() && text !== '.' && text !== '..'); // prettier-ignore
-    const odd = fc.oneof(strange.map(encodeURIComponent), fc.constantFrom('%zz', '%00', '%2F', 'msg_01jz5w8q3hf2m9d4x6k7c1b0na', 'x'.repeat(500))); // prettier-ignore
+    const strange = fc
+      .string({ unit: 'grapheme', maxLength: 30 })
+      .filter((text) => text.isWellFormed() && text !== '.' && text !== '..');
+    const odd = fc.oneof(
+      strange.map(encodeURIComponent),
+      fc.constantFrom('%zz', '%00', '%2F', 'msg_01jz5w8q3hf2m9d4x6k7c1b0na', 'x'.repeat(500)),
+    );
     return fc.oneof(
       { arbitrary: fc.constant(world.targetOf(path)), weight: 6 },
       { arbitrary: odd.map((part) => path.replaceAll(/\{\w+\}/g, () => part)), weight: 1 },
@@ -99,9 +108,23 @@ describe('random requests', function () {
     const known = parameters.flatMap(({ name = '', in: place, schema = {} }) => {
       // Time stands still here: a request that waits for it would never be answered.
       if (place !== 'query' || name === 'wait') return [];
-      return [fc.option(valuesOf(schema, follow).map((value): [string, unknown] => [name, value]), { freq: 6, nil: null })]; // prettier-ignore
+      return [
+        fc.option(
+          valuesOf(schema, follow).map((value): [string, unknown] => [name, value]),
+          { freq: 6, nil: null },
+        ),
+      ];
     });
-    const extra = fc.oneof({ arbitrary: fc.constant(null), weight: 20 }, { arbitrary: fc.tuple(fc.constantFrom('colour', 'limit', 'wait', 'a[b]', '__proto__'), fc.constantFrom('', 'x', '-1')), weight: 1 }); // prettier-ignore
+    const extra = fc.oneof(
+      { arbitrary: fc.constant(null), weight: 20 },
+      {
+        arbitrary: fc.tuple(
+          fc.constantFrom('colour', 'limit', 'wait', 'a[b]', '__proto__'),
+          fc.constantFrom('', 'x', '-1'),
+        ),
+        weight: 1,
+      },
+    );
     return fc.tuple(fc.tuple(...known), extra).map(([pairs, more]) => {
       const given = [...pairs, more].filter((pair) => pair !== null);
       return search(Object.fromEntries(given));
@@ -111,7 +134,10 @@ describe('random requests', function () {
   function bodies({ requestBody }: Operation, follow: Follow): fc.Arbitrary<unknown> {
     const content = requestBody?.content['application/json'];
     if (content === undefined)
-      return fc.oneof({ arbitrary: fc.constant(undefined), weight: 9 }, { arbitrary: fc.constantFrom('{}', '{"a":1}', '['), weight: 1 }); // prettier-ignore
+      return fc.oneof(
+        { arbitrary: fc.constant(undefined), weight: 9 },
+        { arbitrary: fc.constantFrom('{}', '{"a":1}', '['), weight: 1 },
+      );
     const examples = Object.values(content.examples ?? {}).map(({ value }) => value as Json);
     const whole = valuesOf(content.schema, follow);
     // An example with some of its members replaced comes further than what is all chance.
@@ -124,14 +150,40 @@ describe('random requests', function () {
       { arbitrary: near, weight: 5 },
       { arbitrary: whole, weight: 5 },
       { arbitrary: junk.map((value) => JSON.stringify(value)), weight: 1 },
-      { arbitrary: fc.constantFrom(undefined, '', '{', '{"to":1,"to":2}', '\ufeff{}', `${'['.repeat(40)}${']'.repeat(40)}`), weight: 1 }, // prettier-ignore
+      {
+        arbitrary: fc.constantFrom(
+          undefined,
+          '',
+          '{',
+          '{"to":1,"to":2}',
+          '\ufeff{}',
+          `${'['.repeat(40)}${']'.repeat(40)}`,
+        ),
+        weight: 1,
+      },
     );
   }
 
   const heads: fc.Arbitrary<Record<string, string>> = fc.oneof(
     { arbitrary: fc.constant({}), weight: 12 },
-    { arbitrary: fc.constantFrom('key-1', 'key-2', '"quoted"', 'x'.repeat(300), 'a b').map((key) => ({ 'idempotency-key': key })), weight: 2 }, // prettier-ignore
-    { arbitrary: fc.constantFrom<Record<string, string>>({ accept: 'text/html' }, { accept: 'application/x-ndjson' }, { accept: '*/*;q=0' }, { 'content-type': 'text/plain' }, { 'accept-encoding': 'br' }, { 'if-none-match': '*' }, { 'content-encoding': 'deflate' }), weight: 2 }, // prettier-ignore
+    {
+      arbitrary: fc
+        .constantFrom('key-1', 'key-2', '"quoted"', 'x'.repeat(300), 'a b')
+        .map((key) => ({ 'idempotency-key': key })),
+      weight: 2,
+    },
+    {
+      arbitrary: fc.constantFrom<Record<string, string>>(
+        { accept: 'text/html' },
+        { accept: 'application/x-ndjson' },
+        { accept: '*/*;q=0' },
+        { 'content-type': 'text/plain' },
+        { 'accept-encoding': 'br' },
+        { 'if-none-match': '*' },
+        { 'content-encoding': 'deflate' },
+      ),
+      weight: 2,
+    },
   );
 
   const keys = fc.oneof(

@@ -100,7 +100,10 @@ describe('journey: real peers', function () {
     }
     const verified = await operator.call('domains.verify', { name: 'acme.test' });
     assert.equal(verified.status, 'verified');
-    assert.deepEqual(verified.dkim.map(({ state }) => state), ['active', 'active']); // prettier-ignore
+    assert.deepEqual(
+      verified.dkim.map(({ state }) => state),
+      ['active', 'active'],
+    );
   }
 
   it(`delivers ${String(ODD_MAILS)} odd mails, each once, unchanged and signed`, async () => {

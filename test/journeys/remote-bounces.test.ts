@@ -12,7 +12,24 @@ import { freePort, missing } from '../support/peer.ts';
 import { startPostfix, type Postfix } from '../support/postfix.ts';
 
 const dsn = (recipient: string): string =>
-  ['From: mailer-daemon@mx.dest.test', 'MIME-Version: 1.0', 'Content-Type: multipart/report; report-type=delivery-status; boundary=b', '', '--b', 'Content-Type: message/delivery-status', '', 'Reporting-MTA: dns; mx.dest.test', '', `Final-Recipient: rfc822; ${recipient}`, 'Action: failed', 'Status: 5.1.1', 'Diagnostic-Code: smtp; 550 5.1.1 gone', '', '--b--', ''].join('\r\n'); // prettier-ignore
+  [
+    'From: mailer-daemon@mx.dest.test',
+    'MIME-Version: 1.0',
+    'Content-Type: multipart/report; report-type=delivery-status; boundary=b',
+    '',
+    '--b',
+    'Content-Type: message/delivery-status',
+    '',
+    'Reporting-MTA: dns; mx.dest.test',
+    '',
+    `Final-Recipient: rfc822; ${recipient}`,
+    'Action: failed',
+    'Status: 5.1.1',
+    'Diagnostic-Code: smtp; 550 5.1.1 gone',
+    '',
+    '--b--',
+    '',
+  ].join('\r\n');
 
 async function handIn(app: TestApp, from: string, to: string, raw: string): Promise<void> {
   const transport = createTransport({ host: '127.0.0.1', port: app.app.ports.mx ?? 0, ignoreTLS: true });
@@ -33,10 +50,17 @@ describe('journey: reports of a real Postfix', function () {
   before(async function () {
     const absent = missing('postfix');
     if (absent.length > 0 || process.getuid?.() !== 0) {
-      console.log(`      skipped: no Postfix that bounces: ${absent.length > 0 ? 'apt-get install postfix' : 'run as root'}`);
+      console.log(
+        `      skipped: no Postfix that bounces: ${absent.length > 0 ? 'apt-get install postfix' : 'run as root'}`,
+      );
       this.skip();
     }
-    const refuse = (line: string): string => (line.includes('gone@') ? '550 5.1.1 no such mailbox' : line.includes('full@') ? '552 5.2.2 the mailbox is full' : '250 ok');
+    const refuse = (line: string): string =>
+      line.includes('gone@')
+        ? '550 5.1.1 no such mailbox'
+        : line.includes('full@')
+          ? '552 5.2.2 the mailbox is full'
+          : '250 ok';
     behind = await startMailServer({ script: { rcpt: refuse }, tls: 'none' });
     const port = await freePort();
     app = await startTestApp({ mailPort: port, zones: zonesFor('dest.test') });
@@ -51,7 +75,7 @@ smtp_host_lookup = native
 transport_maps = inline:{ {dest.test = smtp:[127.0.0.1]:${String(behind.port)}}, {rp.acme.test = smtp:[127.0.0.1]:${String(app.app.ports.mx)}} }
 `,
     });
-  }); // prettier-ignore
+  });
   after(async () => {
     if (postfix === null) return;
     postfix.stop();
@@ -65,7 +89,10 @@ transport_maps = inline:{ {dest.test = smtp:[127.0.0.1]:${String(behind.port)}},
   it('turns delivered into bounced by its delivery report, once, and suppresses the address', async () => {
     const { id } = await app.send({ to: 'gone@dest.test' });
     const events = await app.follow().of(id, 'bounced');
-    assert.deepEqual(events.map(({ type }) => type), ['sent', 'delivered', 'bounced']); // prettier-ignore
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ['sent', 'delivered', 'bounced'],
+    );
     const detail = events.at(-1)?.data['bounced'] as Record<string, unknown>;
     assert.deepEqual(
       ['class', 'reason', 'async', 'smtp_code', 'enhanced_code', 'suppression_added'].map((name) => detail[name]),
@@ -80,21 +107,23 @@ transport_maps = inline:{ {dest.test = smtp:[127.0.0.1]:${String(behind.port)}},
     // The same report again.
     const [envelopeTo = ''] = JSON.parse(report?.recipients_json ?? '[]') as string[];
     await handIn(app, '', envelopeTo, report?.raw.toString('latin1') ?? '');
-    while ((await app.app.db.read<ReportRow>('reports').where({ message_id: id })).length < 2) await new Promise((resolve) => setImmediate(resolve)); // prettier-ignore
+    while ((await app.app.db.read<ReportRow>('reports').where({ message_id: id })).length < 2)
+      await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(await eventsOf(app, id), ['sent', 'delivered', 'bounced']);
   });
 
   it('keeps an address whose mailbox is full', async () => {
     const { id } = await app.send({ to: 'full@dest.test' });
     const detail = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
-    assert.deepEqual([detail['class'], detail['reason'], detail['suppression_added']], ['soft', 'mailbox_full', false]); // prettier-ignore
+    assert.deepEqual([detail['class'], detail['reason'], detail['suppression_added']], ['soft', 'mailbox_full', false]);
     assert.ok(await isUnsuppressed('full@dest.test'));
   });
 
   it('lets mail be that Postfix hands on', async () => {
     const { id } = await app.send({ to: 'ana@dest.test' });
     await app.follow().of(id, 'delivered');
-    while (!behind.sessions.some(({ mails }) => mails.some(({ to }) => to[0] === 'ana@dest.test'))) await new Promise((resolve) => setImmediate(resolve)); // prettier-ignore
+    while (!behind.sessions.some(({ mails }) => mails.some(({ to }) => to[0] === 'ana@dest.test')))
+      await new Promise((resolve) => setImmediate(resolve));
     assert.equal((await app.message(id)).status, 'delivered');
   });
 });
@@ -116,7 +145,10 @@ describe('journey: reports at awkward moments', () => {
   const session = (): ServerSession => server.sessions[0] ?? assert.fail('nobody came');
   /** As the remote knows it: from MAIL FROM. */
   const returnPath = (): string => {
-    const [, address] = session().lines.map((line) => /^MAIL FROM:<(b\+[^>]+)>/i.exec(line)).find((found) => found !== null) ?? []; // prettier-ignore
+    const [, address] =
+      session()
+        .lines.map((line) => /^MAIL FROM:<(b\+[^>]+)>/i.exec(line))
+        .find((found) => found !== null) ?? [];
     return address ?? assert.fail(session().lines.join());
   };
   const bounces = async (id: string): Promise<void> => {
@@ -140,7 +172,7 @@ describe('journey: reports at awkward moments', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
     const message = await app.message(id);
-    assert.deepEqual([message.status, message.attempts.map(({ outcome }) => outcome)], ['bounced', ['accepted']]); // prettier-ignore
+    assert.deepEqual([message.status, message.attempts.map(({ outcome }) => outcome)], ['bounced', ['accepted']]);
     assert.deepEqual(await eventsOf(app, id), ['sent', 'bounced']);
     await balanced();
   });
@@ -164,8 +196,13 @@ describe('journey: reports at awkward moments', () => {
     await app.follow().of(id, 'delivered');
     const path = returnPath();
     const wrong = path.replace(/.@/, (end) => (end.startsWith('0') ? '1@' : '0@'));
-    for (const from of ['', 'mailer-daemon@mx.dest.test', 'eve@evil.test']) await assert.rejects(handIn(app, from, wrong, dsn('ana@dest.test')), /550 5\.1\.1/); // prettier-ignore
-    for (const raw of ['From: eve@evil.test\r\nSubject: Undelivered\r\n\r\n<ana@dest.test>: 550 5.1.1 no such user', 'From: eve@evil.test\r\nSubject: Re: Welcome\r\n\r\nThank you.']) await handIn(app, 'eve@evil.test', path, raw); // prettier-ignore
+    for (const from of ['', 'mailer-daemon@mx.dest.test', 'eve@evil.test'])
+      await assert.rejects(handIn(app, from, wrong, dsn('ana@dest.test')), /550 5\.1\.1/);
+    for (const raw of [
+      'From: eve@evil.test\r\nSubject: Undelivered\r\n\r\n<ana@dest.test>: 550 5.1.1 no such user',
+      'From: eve@evil.test\r\nSubject: Re: Welcome\r\n\r\nThank you.',
+    ])
+      await handIn(app, 'eve@evil.test', path, raw);
     for (;;) {
       const rows = await app.app.db.read<ReportRow>('reports').select('kind');
       if (rows.length === 2 && rows.every(({ kind }) => kind !== null)) break;

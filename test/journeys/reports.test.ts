@@ -28,7 +28,8 @@ describe('journey: reports', () => {
   });
 
   const port = (): number => app.app.ports.mx ?? 0;
-  const rows = (): Promise<ReportRow[]> => app.app.db.read('reports').select('kind', 'state', 'delivery_id', 'message_id').orderBy('id'); // prettier-ignore
+  const rows = (): Promise<ReportRow[]> =>
+    app.app.db.read('reports').select('kind', 'state', 'delivery_id', 'message_id').orderBy('id');
   /** Until every report was read. */
   const read = async (count: number): Promise<ReportRow[]> => {
     for (;;) {
@@ -60,10 +61,19 @@ describe('journey: reports', () => {
     assert.match(replies.at(-1) ?? '', /^250 2\.0\.0 taken as rep_/);
     const events = await app.follow().of(id, 'bounced');
     const detail = events.at(-1)?.data['bounced'] as Record<string, unknown>;
-    assert.deepEqual([detail['class'], detail['reason'], detail['async'], detail['smtp_code'], detail['suppression_added']], ['hard', 'mailbox_not_found', true, 550, true]); // prettier-ignore
+    assert.deepEqual(
+      [detail['class'], detail['reason'], detail['async'], detail['smtp_code'], detail['suppression_added']],
+      ['hard', 'mailbox_not_found', true, 550, true],
+    );
     await send(port(), '', returnPath.toUpperCase(), dsn('ana@dest.test'));
     const all = await read(2);
-    assert.deepEqual(all.map(({ kind, state, message_id }) => [kind, state, message_id]), [['bounce', 'done', id], ['bounce', 'done', id]]); // prettier-ignore
+    assert.deepEqual(
+      all.map(({ kind, state, message_id }) => [kind, state, message_id]),
+      [
+        ['bounce', 'done', id],
+        ['bounce', 'done', id],
+      ],
+    );
     const { body } = await app.get<{ data: unknown[] }>(`/v1/events?message_id=${id}&type=bounced`);
     assert.equal(body.data.length, 1);
     assert.equal((await app.get<{ reason: string }>('/v1/suppressions/ana%40dest.test')).body.reason, 'hard_bounce');
@@ -75,10 +85,23 @@ describe('journey: reports', () => {
     const { id: other } = await delivered();
     const mail = dsn('ana@dest.test');
     await send(port(), '', returnPath, mail);
-    await send(port(), 'ana@dest.test', returnPath, 'From: ana@dest.test\r\nAuto-Submitted: auto-replied\r\nSubject: Out of office\r\n\r\nI am away.'); // prettier-ignore
+    await send(
+      port(),
+      'ana@dest.test',
+      returnPath,
+      'From: ana@dest.test\r\nAuto-Submitted: auto-replied\r\nSubject: Out of office\r\n\r\nI am away.',
+    );
     await read(2);
-    const list = await app.get<{ data: { id: string; kind: string; recipient: string; sender: string }[] }>(`/v1/messages/${id}/reports`); // prettier-ignore
-    assert.deepEqual(list.body.data.map(({ kind, recipient, sender }) => [kind, recipient, sender]), [['bounce', 'ana@dest.test', ''], ['auto_reply', 'ana@dest.test', 'ana@dest.test']]); // prettier-ignore
+    const list = await app.get<{ data: { id: string; kind: string; recipient: string; sender: string }[] }>(
+      `/v1/messages/${id}/reports`,
+    );
+    assert.deepEqual(
+      list.body.data.map(({ kind, recipient, sender }) => [kind, recipient, sender]),
+      [
+        ['bounce', 'ana@dest.test', ''],
+        ['auto_reply', 'ana@dest.test', 'ana@dest.test'],
+      ],
+    );
     const [first] = list.body.data;
     const raw = await app.get(`/v1/messages/${id}/reports/${first?.id ?? ''}`);
     assert.deepEqual([raw.status, raw.headers.get('content-type')], [200, 'message/rfc822']);
@@ -90,23 +113,40 @@ describe('journey: reports', () => {
     assert.equal((await app.get(`/v1/messages/${id}/reports`, { key })).status, 200);
     assert.equal((await app.get(`/v1/messages/${id}/reports/${first?.id ?? ''}`, { key })).status, 403);
     await app.operator.call('accounts.add', { name: 'other' });
-    const stranger = await app.operator.call('keys.create', { name: 'x', scopes: ['message:read', 'message:content'], account: 'other' }); // prettier-ignore
+    const stranger = await app.operator.call('keys.create', {
+      name: 'x',
+      scopes: ['message:read', 'message:content'],
+      account: 'other',
+    });
     for (const path of ['', `/${first?.id ?? ''}`])
       assert.equal((await app.get(`/v1/messages/${id}/reports${path}`, { key: stranger.key })).status, 404);
   });
 
   it('formats findings 1, 2 and 4: a warning changes nothing, a rejection bounces, and the event has the code of the report', async () => {
     const { id, returnPath } = await delivered();
-    const warning = 'From: Mailer-Daemon@mx.dest.test\r\nSubject: Warning: message delayed 24 hours\r\n\r\nThe message has not yet been delivered to:\r\n\r\n  ana@dest.test\r\n\r\nDelivery attempts will continue. Eventually the mail software will give up, and when that happens, the message will be returned to you.'; // prettier-ignore
+    const warning =
+      'From: Mailer-Daemon@mx.dest.test\r\nSubject: Warning: message delayed 24 hours\r\n\r\nThe message has not yet been delivered to:\r\n\r\n  ana@dest.test\r\n\r\nDelivery attempts will continue. Eventually the mail software will give up, and when that happens, the message will be returned to you.';
     await send(port(), '', returnPath, warning);
-    assert.deepEqual((await read(1)).map(({ kind }) => kind), ['delay']); // prettier-ignore
+    assert.deepEqual(
+      (await read(1)).map(({ kind }) => kind),
+      ['delay'],
+    );
     assert.equal((await app.message(id)).status, 'delivered');
-    const rejection = 'From: Mail Delivery Subsystem <postmaster@dest.test>\r\nSubject: Automatically rejected mail\r\nAuto-Submitted: auto-replied (rejected)\r\nContent-Type: multipart/report; report-type=disposition-notification; boundary=b\r\n\r\n--b\r\n\r\nYour message to <ana@dest.test> was automatically rejected:\r\nQuota exceeded\r\n--b\r\nContent-Type: message/disposition-notification\r\n\r\nFinal-Recipient: rfc822; ana@dest.test\r\nDisposition: automatic-action/MDN-sent-automatically; deleted\r\n\r\n--b--'; // prettier-ignore
+    const rejection =
+      'From: Mail Delivery Subsystem <postmaster@dest.test>\r\nSubject: Automatically rejected mail\r\nAuto-Submitted: auto-replied (rejected)\r\nContent-Type: multipart/report; report-type=disposition-notification; boundary=b\r\n\r\n--b\r\n\r\nYour message to <ana@dest.test> was automatically rejected:\r\nQuota exceeded\r\n--b\r\nContent-Type: message/disposition-notification\r\n\r\nFinal-Recipient: rfc822; ana@dest.test\r\nDisposition: automatic-action/MDN-sent-automatically; deleted\r\n\r\n--b--';
     await send(port(), '', returnPath, rejection);
     const full = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
-    assert.deepEqual([full['class'], full['reason'], full['enhanced_code'], full['smtp_reply'], full['suppression_added']], ['soft', 'mailbox_full', null, 'Quota exceeded', false]); // prettier-ignore
+    assert.deepEqual(
+      [full['class'], full['reason'], full['enhanced_code'], full['smtp_reply'], full['suppression_added']],
+      ['soft', 'mailbox_full', null, 'Quota exceeded', false],
+    );
     const second = await delivered();
-    await send(port(), '', second.returnPath, dsn('ana@dest.test', { status: '5.0.0', text: 'all hosts have been failing for a long time' })); // prettier-ignore
+    await send(
+      port(),
+      '',
+      second.returnPath,
+      dsn('ana@dest.test', { status: '5.0.0', text: 'all hosts have been failing for a long time' }),
+    );
     const late = (await app.follow().of(second.id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
     assert.deepEqual([late['class'], late['reason'], late['enhanced_code']], ['soft', 'expired', '5.0.0']);
   });
@@ -114,8 +154,18 @@ describe('journey: reports', () => {
   it('changes nothing for a delay, an answering machine, or a stranger who has the address', async () => {
     const { id, returnPath } = await delivered();
     await send(port(), '', returnPath, dsn('ana@dest.test', { action: 'delayed', status: '4.4.1', text: '451 later' }));
-    await send(port(), 'ana@dest.test', returnPath, 'From: ana@dest.test\r\nAuto-Submitted: auto-replied\r\nSubject: Out of office\r\n\r\nI am away.'); // prettier-ignore
-    await send(port(), 'eve@evil.test', returnPath, 'From: eve@evil.test\r\nSubject: Undelivered Mail\r\n\r\nana@dest.test: 550 5.1.1 no such user, delivery failed permanently'); // prettier-ignore
+    await send(
+      port(),
+      'ana@dest.test',
+      returnPath,
+      'From: ana@dest.test\r\nAuto-Submitted: auto-replied\r\nSubject: Out of office\r\n\r\nI am away.',
+    );
+    await send(
+      port(),
+      'eve@evil.test',
+      returnPath,
+      'From: eve@evil.test\r\nSubject: Undelivered Mail\r\n\r\nana@dest.test: 550 5.1.1 no such user, delivery failed permanently',
+    );
     await read(3);
     assert.equal((await app.message(id)).status, 'delivered');
     assert.equal((await app.get('/v1/suppressions/ana%40dest.test')).status, 404);
@@ -143,18 +193,28 @@ describe('journey: reports', () => {
   it('does not believe a complaint that only names an address', async () => {
     const { id } = await delivered();
     await send(port(), 'fbl@provider.test', 'abuse@mail.posthorn.test', arf(['To: ana@dest.test']));
-    assert.deepEqual((await read(1)).map(({ kind, state }) => [kind, state]), [['complaint', 'unmatched']]); // prettier-ignore
+    assert.deepEqual(
+      (await read(1)).map(({ kind, state }) => [kind, state]),
+      [['complaint', 'unmatched']],
+    );
     assert.equal((await app.message(id)).status, 'delivered');
   });
 
   it('unsubscribes by mail, from that stream, once', async () => {
     await delivered({ stream: 'broadcast' });
-    const list = /^List-Unsubscribe:[\s\S]*?<mailto:(unsub\+[^>?]+)/im.exec(server.sessions.flatMap(({ mails }) => mails)[0]?.data ?? '')?.[1] ?? ''; // prettier-ignore
+    const list =
+      /^List-Unsubscribe:[\s\S]*?<mailto:(unsub\+[^>?]+)/im.exec(
+        server.sessions.flatMap(({ mails }) => mails)[0]?.data ?? '',
+      )?.[1] ?? '';
     assert.match(list, /@rp\.acme\.test$/);
-    for (let times = 0; times < 2; times++) await send(port(), 'ana@dest.test', list, 'From: ana@dest.test\r\nSubject: unsubscribe\r\n\r\n'); // prettier-ignore
+    for (let times = 0; times < 2; times++)
+      await send(port(), 'ana@dest.test', list, 'From: ana@dest.test\r\nSubject: unsubscribe\r\n\r\n');
     await read(2);
     const { body } = await app.get<{ data: { data: Record<string, unknown> }[] }>('/v1/events?type=unsubscribed');
-    assert.deepEqual(body.data.map(({ data }) => data['unsubscribed']), [{ stream: 'broadcast', method: 'mailto' }]); // prettier-ignore
+    assert.deepEqual(
+      body.data.map(({ data }) => data['unsubscribed']),
+      [{ stream: 'broadcast', method: 'mailto' }],
+    );
     assert.equal((await app.get<{ scope: string }>('/v1/suppressions/ana%40dest.test')).body.scope, 'stream:broadcast');
   });
 
@@ -196,7 +256,6 @@ describe('journey: reports', () => {
         ['RCPT TO:<postmaster@rp.acme.test>', /2\.1\.5/],
         ['DATA', /^354/m],
       ] as const) {
-        // prettier-ignore
         socket.write(`${line}\r\n`);
         await said(reply);
       }
@@ -220,12 +279,13 @@ describe('journey: reports', () => {
 
     it('formats finding 3: 8-bit mail of people goes on readable, and its own parts alone are encoded', async () => {
       await restart({ operatorAddress: 'root@op.test' });
-      const text = 'From: pat@people.test\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\nBitte um Rückruf.'; // prettier-ignore
+      const text =
+        'From: pat@people.test\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\nBitte um Rückruf.';
       await send(port(), 'pat@people.test', 'postmaster@rp.acme.test', text);
       assert.deepEqual(await states(1), ['forwarded']);
       while (toOperator().length < 1) await new Promise((resolve) => setImmediate(resolve));
       const [mail = assert.fail()] = toOperator();
-      assert.match(mail.data, /Content-Type: message\/rfc822[^]*?\r\nContent-Transfer-Encoding: 7bit\r\n/); // prettier-ignore
+      assert.match(mail.data, /Content-Type: message\/rfc822[^]*?\r\nContent-Transfer-Encoding: 7bit\r\n/);
       const [attached = assert.fail()] = (await simpleParser(mail.data)).attachments;
       assert.equal((await simpleParser(attached.content)).text?.trim(), 'Bitte um Rückruf.');
     });
@@ -239,9 +299,18 @@ describe('journey: reports', () => {
       const [mail = assert.fail()] = toOperator();
       assert.equal(mail.from, '');
       const parsed = await simpleParser(mail.data);
-      assert.deepEqual([parsed.from?.value[0]?.address, parsed.subject, parsed.headers.get('auto-submitted')], ['postmaster@mail.posthorn.test', 'Mail to postmaster@rp.acme.test', 'auto-generated']); // prettier-ignore
-      assert.match(parsed.text ?? '', /postmaster@rp\.acme\.test came on .* from 127\.0\.0\.1\.\nIts sender says to be <pat@people\.test>/); // prettier-ignore
-      assert.deepEqual(parsed.attachments.map(({ contentType, content }) => [contentType, content.toString('latin1')]), [['message/rfc822', `${letter}\r\n`]]); // prettier-ignore
+      assert.deepEqual(
+        [parsed.from?.value[0]?.address, parsed.subject, parsed.headers.get('auto-submitted')],
+        ['postmaster@mail.posthorn.test', 'Mail to postmaster@rp.acme.test', 'auto-generated'],
+      );
+      assert.match(
+        parsed.text ?? '',
+        /postmaster@rp\.acme\.test came on .* from 127\.0\.0\.1\.\nIts sender says to be <pat@people\.test>/,
+      );
+      assert.deepEqual(
+        parsed.attachments.map(({ contentType, content }) => [contentType, content.toString('latin1')]),
+        [['message/rfc822', `${letter}\r\n`]],
+      );
       assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/messages')).body.data, []);
       await app.settled();
       await balanced();
@@ -249,7 +318,13 @@ describe('journey: reports', () => {
 
     for (const [what, from, to, mail, kind] of [
       ['a notice', '', 'postmaster@rp.acme.test', letter, 'done'],
-      ['an automatic answer', 'ana@dest.test', 'abuse@rp.acme.test', `Auto-Submitted: auto-replied\r\n${letter}`, 'done'],
+      [
+        'an automatic answer',
+        'ana@dest.test',
+        'abuse@rp.acme.test',
+        `Auto-Submitted: auto-replied\r\n${letter}`,
+        'done',
+      ],
       ['a complaint', 'fbl@provider.test', 'abuse@rp.acme.test', arf(['To: ana@dest.test']), 'unmatched'],
       ['a bounce', 'mailer-daemon@mx.test', 'postmaster@rp.acme.test', dsn('ana@dest.test'), 'unmatched'],
       ['mail to other addresses of ours', 'pat@people.test', 'fbl@rp.acme.test', letter, 'done'],
@@ -260,7 +335,7 @@ describe('journey: reports', () => {
         assert.deepEqual(await states(1), [kind]);
         await app.settled();
         assert.deepEqual(toOperator(), []);
-      }); // prettier-ignore
+      });
 
     it('is kept where there is no operator, and from the 21st of an hour on', async function () {
       this.timeout(60_000);
@@ -269,7 +344,10 @@ describe('journey: reports', () => {
       await restart({ operatorAddress: 'root@op.test' });
       for (let count = 0; count < 22; count++) await send(port(), 'pat@people.test', 'abuse@rp.acme.test', letter);
       const all = await states(22);
-      assert.deepEqual([all.filter((one) => one === 'forwarded').length, all.filter((one) => one === 'kept').length], [20, 2]); // prettier-ignore
+      assert.deepEqual(
+        [all.filter((one) => one === 'forwarded').length, all.filter((one) => one === 'kept').length],
+        [20, 2],
+      );
       app.clock.advance(3_600_001);
       await send(port(), 'pat@people.test', 'abuse@rp.acme.test', letter);
       assert.equal((await states(23)).filter((one) => one === 'forwarded').length, 21);
@@ -280,8 +358,24 @@ describe('journey: reports', () => {
   it('reads after a restart what came before it', async () => {
     const { id, returnPath } = await delivered();
     await app.app.db.commit.insert({
-      reports: [{ id: 'rep_00000000000000000000000001', received_at: app.clock.now(), client_ip: '192.0.2.1', sender: '', recipients_json: JSON.stringify([returnPath]), size: 1, state: 'new', kind: null, account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.from(dsn('ana@dest.test')) }],
-    }); // prettier-ignore
+      reports: [
+        {
+          id: 'rep_00000000000000000000000001',
+          received_at: app.clock.now(),
+          client_ip: '192.0.2.1',
+          sender: '',
+          recipients_json: JSON.stringify([returnPath]),
+          size: 1,
+          state: 'new',
+          kind: null,
+          account_id: null,
+          message_id: null,
+          delivery_id: null,
+          detail_json: '{}',
+          raw: Buffer.from(dsn('ana@dest.test')),
+        },
+      ],
+    });
     const kept = newFolder();
     copyData(app.folder, kept);
     await app.stop();

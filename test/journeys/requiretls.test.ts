@@ -6,17 +6,35 @@ import { server as certificate, stsServer, testCa } from '../support/certificate
 import { FakeResolver } from '../support/fake-resolver.ts';
 import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fake-mail-server.ts';
 
-const zones = { 'dest.test MX': ['10 mx1.dest.test', '20 mx2.dest.test'], 'mx1.dest.test A': ['127.0.0.1'], 'mx2.dest.test A': ['127.0.0.2'] }; // prettier-ignore
+const zones = {
+  'dest.test MX': ['10 mx1.dest.test', '20 mx2.dest.test'],
+  'mx1.dest.test A': ['127.0.0.1'],
+  'mx2.dest.test A': ['127.0.0.2'],
+};
 const secured = ['dest.test', 'mx1.dest.test', 'mx2.dest.test'];
 
-const rows: [reason: string, first: MailServerOptions, second: MailServerOptions, secure: readonly string[], end: string, host: string | null][] = [
+const rows: [
+  reason: string,
+  first: MailServerOptions,
+  second: MailServerOptions,
+  secure: readonly string[],
+  end: string,
+  host: string | null,
+][] = [
   ['a host that promises it', { extensions: ['REQUIRETLS'] }, {}, secured, 'delivered', 'mx1'],
   ['the second host promises it', {}, { extensions: ['REQUIRETLS'] }, secured, 'delivered', 'mx2'],
   ['no host promises it', {}, {}, secured, 'bounced', null],
   ['nobody vouches for the hosts', { extensions: ['REQUIRETLS'] }, { extensions: ['REQUIRETLS'] }, [], 'bounced', null],
   ['no host has TLS', { tls: 'none' }, { tls: 'none' }, secured, 'deferred', null],
-  ['certificates of other names', { certificate: stsServer, extensions: ['REQUIRETLS'] }, { certificate: stsServer }, secured, 'deferred', null],
-]; // prettier-ignore
+  [
+    'certificates of other names',
+    { certificate: stsServer, extensions: ['REQUIRETLS'] },
+    { certificate: stsServer },
+    secured,
+    'deferred',
+    null,
+  ],
+];
 
 describe('journey: REQUIRETLS', () => {
   let servers: FakeMailServer[];
@@ -28,11 +46,15 @@ describe('journey: REQUIRETLS', () => {
     resolver: FakeResolver,
     { mtaSts = false } = {},
   ): Promise<void> {
-    // prettier-ignore
     const usual = { tls: 'starttls', certificate } as const;
     const one = await startMailServer({ ...usual, ...first });
     servers = [one, await startMailServer({ ...usual, ...second, listen: { host: '127.0.0.2', port: one.port } })];
-    app = await startTestApp({ mailPort: one.port, resolver, ca: testCa, settings: { delivery: { dnssecResolver: true, mtaSts } } }); // prettier-ignore
+    app = await startTestApp({
+      mailPort: one.port,
+      resolver,
+      ca: testCa,
+      settings: { delivery: { dnssecResolver: true, mtaSts } },
+    });
   }
   afterEach(async () => {
     await app.stop();
@@ -40,17 +62,31 @@ describe('journey: REQUIRETLS', () => {
   });
 
   async function submitted(mail: SendMailOptions & { requireTLSExtensionEnabled?: boolean }): Promise<string> {
-    const transport = createTransport({ host: '127.0.0.1', port: app.app.ports.submissions ?? 0, secure: true, tls: { rejectUnauthorized: false }, auth: { user: 'apikey', pass: app.key } }); // prettier-ignore
-    const { response } = await transport.sendMail({ from: 'hi@acme.test', to: 'ana@dest.test', subject: 's', text: 't', ...mail }); // prettier-ignore
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port: app.app.ports.submissions ?? 0,
+      secure: true,
+      tls: { rejectUnauthorized: false },
+      auth: { user: 'apikey', pass: app.key },
+    });
+    const { response } = await transport.sendMail({
+      from: 'hi@acme.test',
+      to: 'ana@dest.test',
+      subject: 's',
+      text: 't',
+      ...mail,
+    });
     return /msg_[0-9a-z]{26}/.exec(response)?.[0] ?? assert.fail(response);
   }
   /** The MAIL commands of the mails that were taken. */
   const taken = (): string[] =>
     servers.flatMap(({ sessions }, at) =>
       sessions.flatMap(({ mails, lines }) =>
-        mails.some(({ data }) => data !== '') ? lines.filter((line) => line.startsWith('MAIL')).map((line) => `mx${String(at + 1)} ${line}`) : [],
+        mails.some(({ data }) => data !== '')
+          ? lines.filter((line) => line.startsWith('MAIL')).map((line) => `mx${String(at + 1)} ${line}`)
+          : [],
       ),
-    ); // prettier-ignore
+    );
 
   for (const [reason, first, second, secure, end, host] of rows)
     it(`${reason}: ${end}`, async () => {
@@ -67,7 +103,11 @@ describe('journey: REQUIRETLS', () => {
     });
 
   it('waits while the policy that may vouch for the host cannot be had, and says so', async () => {
-    const resolver = new FakeResolver({ ...zones, '_mta-sts.dest.test TXT': ['v=STSv1; id=1'], 'mta-sts.dest.test A': 'SERVFAIL' }); // prettier-ignore
+    const resolver = new FakeResolver({
+      ...zones,
+      '_mta-sts.dest.test TXT': ['v=STSv1; id=1'],
+      'mta-sts.dest.test A': 'SERVFAIL',
+    });
     await start({ extensions: ['REQUIRETLS'] }, { extensions: ['REQUIRETLS'] }, resolver, { mtaSts: true });
     const id = await submitted({ requireTLSExtensionEnabled: true });
     await app.follow().of(id, 'deferred');
@@ -89,7 +129,11 @@ describe('journey: REQUIRETLS', () => {
     ['by SMTP', () => submitted({ headers: { 'TLS-Required': 'No' } })],
   ] as const)
     it(`TLS-Required: No ${how} goes where DANE would forbid it`, async () => {
-      const resolver = new FakeResolver({ ...zones, '_25._tcp.mx1.dest.test TLSA': [`3 1 1 ${'ab'.repeat(32)}`], '_25._tcp.mx2.dest.test TLSA': 'SERVFAIL' }); // prettier-ignore
+      const resolver = new FakeResolver({
+        ...zones,
+        '_25._tcp.mx1.dest.test TLSA': [`3 1 1 ${'ab'.repeat(32)}`],
+        '_25._tcp.mx2.dest.test TLSA': 'SERVFAIL',
+      });
       for (const name of [...secured, '_25._tcp.mx1.dest.test']) resolver.secure.add(name);
       await start({}, {}, resolver);
       const { id: strict } = await app.send();

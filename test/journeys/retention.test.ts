@@ -40,7 +40,14 @@ describe('journey: retention', function () {
 
   it('takes bodies first, then messages and events, and leaves what waits', async () => {
     const sent = [];
-    for (let n = 0; n < 60; n++) sent.push(await app.send({ tags: ['t'], metadata: { order: String(n) }, attachments: [{ filename: 'a.txt', content: 'AAAA' }] })); // prettier-ignore
+    for (let n = 0; n < 60; n++)
+      sent.push(
+        await app.send({
+          tags: ['t'],
+          metadata: { order: String(n) },
+          attachments: [{ filename: 'a.txt', content: 'AAAA' }],
+        }),
+      );
     await app.settled();
     const send_at = new Date(app.clock.now() + 29 * DAY).toISOString();
     const waiting = await app.send({ send_at });
@@ -108,7 +115,12 @@ describe('journey: retention', function () {
   });
 
   it('takes the body that a bulk send shares, and the bulk send, with the last of its messages', async () => {
-    const body = { from: 'hi@acme.test', subject: 's', text: 'shared', recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test' }] }; // prettier-ignore
+    const body = {
+      from: 'hi@acme.test',
+      subject: 's',
+      text: 'shared',
+      recipients: [{ to: 'a@dest.test' }, { to: 'b@dest.test' }],
+    };
     await app.request('POST', '/v1/messages', body);
     await app.settled();
     await app.request('PATCH', '/v1/settings', { retention: { messages_days: 2 } });
@@ -118,14 +130,23 @@ describe('journey: retention', function () {
     await balanced();
   });
 
-  for (const [first, second, left] of [['shared', 'each its own', 5], ['each its own', 'shared', 3]] as const)
+  for (const [first, second, left] of [
+    ['shared', 'each its own', 5],
+    ['each its own', 'shared', 3],
+  ] as const)
     it(`takes bodies up to the first entry that waits, but not what it shares (${first} before ${second})`, async () => {
       const send_at = new Date(app.clock.now() + 10 * DAY).toISOString();
-      const recipients = ['a', 'b', 'c', 'd'].map((name) => ({ to: `${name}@dest.test`, ...(name === 'c' ? { send_at } : {}) }));
+      const recipients = ['a', 'b', 'c', 'd'].map((name) => ({
+        to: `${name}@dest.test`,
+        ...(name === 'c' ? { send_at } : {}),
+      }));
       for (const kind of [first, second])
         await app.request('POST', '/v1/messages', {
-          from: 'hi@acme.test', subject: 's',
-          ...(kind === 'shared' ? { text: 'the same', recipients } : { text: 'for {{name}}', recipients: recipients.map((one) => ({ ...one, variables: { name: one.to } })) }),
+          from: 'hi@acme.test',
+          subject: 's',
+          ...(kind === 'shared'
+            ? { text: 'the same', recipients }
+            : { text: 'for {{name}}', recipients: recipients.map((one) => ({ ...one, variables: { name: one.to } })) }),
         });
       await app.settled();
       assert.equal(await rowsIn('contents'), 5);
@@ -137,7 +158,7 @@ describe('journey: retention', function () {
       await app.settled();
       await keepHouse();
       assert.equal(await rowsIn('contents'), 0);
-    }); // prettier-ignore
+    });
 
   it('keeps an account’s bodies for as long as the account asks', async () => {
     const message = await app.send();
@@ -151,10 +172,15 @@ describe('journey: retention', function () {
 
   it('keeps an account’s events for as long as the account asks, and those of others for longer', async () => {
     await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
-    const { key } = await app.operator.call('keys.create', { name: 'other', account: 'other', scopes: ['send', 'event:read', 'settings'] }); // prettier-ignore
+    const { key } = await app.operator.call('keys.create', {
+      name: 'other',
+      account: 'other',
+      scopes: ['send', 'event:read', 'settings'],
+    });
     const to = 'bounced@simulator.posthorn.test';
     const events = async (as?: string): Promise<number> =>
-      (await app.get<{ data: unknown[] }>('/v1/events?limit=1000', as === undefined ? {} : { key: as })).body.data.length; // prettier-ignore
+      (await app.get<{ data: unknown[] }>('/v1/events?limit=1000', as === undefined ? {} : { key: as })).body.data
+        .length;
     for (let n = 0; n < 30; n++) await app.send({ to });
     await app.send({ to, from: 'hi@simulator.posthorn.test' }, { key });
     await app.settled();

@@ -21,7 +21,12 @@ function inWords(minutes: number): string {
 function tableOfRetries(): string[][] {
   const text = readFileSync(path.resolve(import.meta.dirname, '../../docs/delivery.md'), 'utf8');
   const lines = text.slice(text.indexOf('| After try')).split('\n').slice(2);
-  return lines.slice(0, lines.indexOf('')).map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim())); // prettier-ignore
+  return lines.slice(0, lines.indexOf('')).map((line) =>
+    line
+      .split('|')
+      .slice(1, -1)
+      .map((cell) => cell.trim()),
+  );
 }
 
 const kinds = (events: readonly SeenEvent[]): string => events.map(({ type }) => type).join(' ');
@@ -70,10 +75,18 @@ describe('journey: retries', () => {
     assert.equal(tries, 2);
     const { status, attempts, recipients } = await app.nextAttempt(id);
     assert.equal(status, 'delivered');
-    assert.deepEqual(attempts.map(({ started_at }) => since(started_at)), [0, MINUTE, 6 * MINUTE]); // prettier-ignore
-    assert.deepEqual(attempts.map(({ outcome, smtp_code, enhanced_code }) => [outcome, smtp_code, enhanced_code]), [
-      ['deferred', 451, '4.3.0'], ['deferred', 451, '4.3.0'], ['accepted', 250, '2.0.0'],
-    ]); // prettier-ignore
+    assert.deepEqual(
+      attempts.map(({ started_at }) => since(started_at)),
+      [0, MINUTE, 6 * MINUTE],
+    );
+    assert.deepEqual(
+      attempts.map(({ outcome, smtp_code, enhanced_code }) => [outcome, smtp_code, enhanced_code]),
+      [
+        ['deferred', 451, '4.3.0'],
+        ['deferred', 451, '4.3.0'],
+        ['accepted', 250, '2.0.0'],
+      ],
+    );
     assert.equal(recipients[0]?.attempt_count, 3);
     const events = await app.follow().of(id, 'delivered');
     assert.equal(kinds(events), 'sent deferred deferred delivered');
@@ -132,7 +145,10 @@ describe('journey: retries', () => {
     const waits = attempts
       .slice(1)
       .map(({ started_at }, i) => Date.parse(started_at) - Date.parse(attempts[i]?.started_at ?? ''));
-    assert.deepEqual(waits.map((wait) => wait / 1000), [75, 300, 300]); // prettier-ignore
+    assert.deepEqual(
+      waits.map((wait) => wait / 1000),
+      [75, 300, 300],
+    );
     assert.deepEqual([attempts[0]?.class, attempts[0]?.reason], ['soft', 'rate_limited']);
   });
 
@@ -165,11 +181,15 @@ describe('journey: retries', () => {
     const { id } = await app.send({ to: 'bob@dest.test' });
     await app.settled();
     const warnings = app.logged.filter(({ event }) => event === 'infrastructure_bounce');
-    assert.deepEqual(warnings.map(({ lane, code, reason, rule }) => [lane, code, reason, rule]), [
-      ['mx.dest.test', 550, 'policy', 'veto:host-name'],
-    ]); // prettier-ignore
+    assert.deepEqual(
+      warnings.map(({ lane, code, reason, rule }) => [lane, code, reason, rule]),
+      [['mx.dest.test', 550, 'policy', 'veto:host-name']],
+    );
     const attempts = app.logged.filter(({ event }) => event === 'attempt');
-    assert.deepEqual(attempts.map(({ rule }) => rule), ['veto:host-name', 'veto:host-name']); // prettier-ignore
+    assert.deepEqual(
+      attempts.map(({ rule }) => rule),
+      ['veto:host-name', 'veto:host-name'],
+    );
     assert.equal((await app.message(id)).status, 'bounced');
   });
 
@@ -197,7 +217,12 @@ describe('journey: retries', () => {
       message = await app.nextAttempt(id);
       seen.push([(app.clock.now() - start) / MINUTE, message.status]);
     }
-    assert.deepEqual(seen, [[0, 'deferred'], [1, 'deferred'], [6, 'deferred'], [21, 'bounced']]); // prettier-ignore
+    assert.deepEqual(seen, [
+      [0, 'deferred'],
+      [1, 'deferred'],
+      [6, 'deferred'],
+      [21, 'bounced'],
+    ]);
     const bounced = (await app.follow().of(id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
     assert.deepEqual(
       [bounced['class'], bounced['reason'], bounced['suppression_added']],
@@ -271,8 +296,12 @@ describe('journey: retries', () => {
     const [told] = await app.follow().of(second.id, 'suppressed');
     assert.equal((told?.data['suppressed'] as Record<string, unknown>)['reason'], 'hard_bounce');
     const refused = await app.request<{ error: { code: string; field: string } }>('POST', '/v1/messages', {
-      from: 'hi@acme.test', to: 'ana@dest.test', subject: 'x', text: 'x', on_suppressed: 'reject',
-    }); // prettier-ignore
+      from: 'hi@acme.test',
+      to: 'ana@dest.test',
+      subject: 'x',
+      text: 'x',
+      on_suppressed: 'reject',
+    });
     assert.deepEqual(
       [refused.status, refused.body.error.code, refused.body.error.field],
       [409, 'recipient_suppressed', 'to'],
@@ -318,12 +347,29 @@ describe('journey: retries', () => {
 
   it('an entry error in a bulk send is a suppressed recipient too, where that is asked for', async () => {
     await suppress('ana@dest.test');
-    const { body } = await app.request<{ data: { status: string; error: { code: string; field: string } | null }[] }>('POST', '/v1/messages', {
-      from: 'hi@acme.test', subject: 'x', text: 'x', on_suppressed: 'reject', recipients: [{ to: 'ana@dest.test' }, { to: 'bo@dest.test' }, { to: 'ana+2@dest.test', on_suppressed: 'accept' }],
-    }); // prettier-ignore
-    assert.deepEqual(body.data.map(({ status, error }) => [status, error?.code ?? null, error?.field ?? null]), [
-      ['rejected', 'recipient_suppressed', 'recipients[0].to'], ['queued', null, null], ['queued', null, null],
-    ]); // prettier-ignore
+    const { body } = await app.request<{ data: { status: string; error: { code: string; field: string } | null }[] }>(
+      'POST',
+      '/v1/messages',
+      {
+        from: 'hi@acme.test',
+        subject: 'x',
+        text: 'x',
+        on_suppressed: 'reject',
+        recipients: [
+          { to: 'ana@dest.test' },
+          { to: 'bo@dest.test' },
+          { to: 'ana+2@dest.test', on_suppressed: 'accept' },
+        ],
+      },
+    );
+    assert.deepEqual(
+      body.data.map(({ status, error }) => [status, error?.code ?? null, error?.field ?? null]),
+      [
+        ['rejected', 'recipient_suppressed', 'recipients[0].to'],
+        ['queued', null, null],
+        ['queued', null, null],
+      ],
+    );
     await app.settled();
   });
 

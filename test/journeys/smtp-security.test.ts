@@ -15,24 +15,84 @@ const FOREIGN = 'dest.test';
 
 /** The forms an address has been given to get a server to relay; `%s` is where it is to go. */
 const relayForms: readonly string[] = [
-  'relay@%s', `relay%%s@${SRV}`, `relay%%s@[${IP}]`, '"relay@%s"', '"relay%%s"', `relay@%s@${SRV}`, `relay@%s@[${IP}]`,
-  `"relay@%s"@${SRV}`, `"relay@%s"@[${IP}]`, `"relay@%s"@rp.acme.test`, `@${SRV}:relay@%s`, `@[${IP}]:relay@%s`,
-  `@${SRV},@rp.acme.test:relay@%s`, '%s!relay', `%s!relay@${SRV}`, `%s!relay@[${IP}]`, `${SRV}!%s!relay`, `%s!relay@rp.acme.test`,
-  'relay@[192.0.2.1]', 'relay@[IPv6:2001:db8::1]', 'relay@192.0.2.1', 'relay@%s.', 'relay@%S', `relay%%s%${SRV}@${SRV}`,
-  `relay%40%s@${SRV}`, 'relay=40%s', `relay@${SRV}@%s`, 'relay@rp.acme.test', 'relay@acme.test', 'postmaster@%s',
-  `postmaster@sub.${SRV}`, `postmaster@${SRV}.evil.test`, `postmaster%%s@${SRV}`, `"postmaster@%s"@rp.acme.test`,
-  `relay\\@%s@${SRV}`, `relay@%s,postmaster@${SRV}`, `relay@%s;postmaster@rp.acme.test`, '"relay"@%s', 'relay+b@%s', 'relay@localhost',
-  'relay', `%s!relay%${SRV}@rp.acme.test`, `relay@%s\\0@${SRV}`, `b+x@rp.acme.test`, `fbl%%s@rp.acme.test`, `relay@%s(@${SRV})`,
-  `relay@%s/@${SRV}`, `relay@%s#@${SRV}`, `relay@%s\t@${SRV}`, `<relay@%s>`, `relay@%s><postmaster@${SRV}`, `abuse@%s`,
-]; // prettier-ignore
+  'relay@%s',
+  `relay%%s@${SRV}`,
+  `relay%%s@[${IP}]`,
+  '"relay@%s"',
+  '"relay%%s"',
+  `relay@%s@${SRV}`,
+  `relay@%s@[${IP}]`,
+  `"relay@%s"@${SRV}`,
+  `"relay@%s"@[${IP}]`,
+  `"relay@%s"@rp.acme.test`,
+  `@${SRV}:relay@%s`,
+  `@[${IP}]:relay@%s`,
+  `@${SRV},@rp.acme.test:relay@%s`,
+  '%s!relay',
+  `%s!relay@${SRV}`,
+  `%s!relay@[${IP}]`,
+  `${SRV}!%s!relay`,
+  `%s!relay@rp.acme.test`,
+  'relay@[192.0.2.1]',
+  'relay@[IPv6:2001:db8::1]',
+  'relay@192.0.2.1',
+  'relay@%s.',
+  'relay@%S',
+  `relay%%s%${SRV}@${SRV}`,
+  `relay%40%s@${SRV}`,
+  'relay=40%s',
+  `relay@${SRV}@%s`,
+  'relay@rp.acme.test',
+  'relay@acme.test',
+  'postmaster@%s',
+  `postmaster@sub.${SRV}`,
+  `postmaster@${SRV}.evil.test`,
+  `postmaster%%s@${SRV}`,
+  `"postmaster@%s"@rp.acme.test`,
+  `relay\\@%s@${SRV}`,
+  `relay@%s,postmaster@${SRV}`,
+  `relay@%s;postmaster@rp.acme.test`,
+  '"relay"@%s',
+  'relay+b@%s',
+  'relay@localhost',
+  'relay',
+  `%s!relay%${SRV}@rp.acme.test`,
+  `relay@%s\\0@${SRV}`,
+  `b+x@rp.acme.test`,
+  `fbl%%s@rp.acme.test`,
+  `relay@%s(@${SRV})`,
+  `relay@%s/@${SRV}`,
+  `relay@%s#@${SRV}`,
+  `relay@%s\t@${SRV}`,
+  `<relay@%s>`,
+  `relay@%s><postmaster@${SRV}`,
+  `abuse@%s`,
+];
 
 const senders = ['', `spam@${FOREIGN}`, `spam@${SRV}`, `spam@[${IP}]`, 'spam@rp.acme.test', 'hi@acme.test'];
 
 /** Ends of data that are none, and what some servers make of them. */
 const falseEnds: readonly string[] = [
-  '\n.\n', '\n.\r', '\r.\n', '\r.\r', '\n.\r\n', '\r.\r\n', '\r\n.\n', '\r\n.\r', '\r\n\0.\r\n', '\r\n.\0\r\n', '\r\n.\r\r\n', '\r\r\n.\r\r\n',
-  '\n\n.\n\n', '\r\n .\r\n', '\r\n.\t\r\n', '\r\n..\r\n', '\v.\v', '\f.\f', '\u0085.\u0085',
-]; // prettier-ignore
+  '\n.\n',
+  '\n.\r',
+  '\r.\n',
+  '\r.\r',
+  '\n.\r\n',
+  '\r.\r\n',
+  '\r\n.\n',
+  '\r\n.\r',
+  '\r\n\0.\r\n',
+  '\r\n.\0\r\n',
+  '\r\n.\r\r\n',
+  '\r\r\n.\r\r\n',
+  '\n\n.\n\n',
+  '\r\n .\r\n',
+  '\r\n.\t\r\n',
+  '\r\n..\r\n',
+  '\v.\v',
+  '\f.\f',
+  '\u0085.\u0085',
+];
 
 interface RelayList {
   rows: { mail_from: string; rcpt_to: string }[];
@@ -99,15 +159,21 @@ describe('journey: SMTP security', function () {
     if (folder === null) this.skip();
     await begin();
     const list = JSON.parse(readFileSync(`${folder}/open-relay.json`, 'utf8')) as RelayList;
-    const fill = (text: string): string => text.replaceAll('{domain}', FOREIGN).replaceAll('{srv}', SRV).replaceAll('{ip}', IP); // prettier-ignore
-    await refusesAll(mx(), list.rows.map(({ mail_from: from, rcpt_to: to }) => ({ from: fill(from), to: fill(to) })), /^5\d\d /); // prettier-ignore
+    const fill = (text: string): string =>
+      text.replaceAll('{domain}', FOREIGN).replaceAll('{srv}', SRV).replaceAll('{ip}', IP);
+    await refusesAll(
+      mx(),
+      list.rows.map(({ mail_from: from, rcpt_to: to }) => ({ from: fill(from), to: fill(to) })),
+      /^5\d\d /,
+    );
   });
 
   it('takes mail for the postmaster, also without a domain (RFC 5321 section 4.5.1)', async () => {
     await begin();
     const client = await greeted(mx());
     await client.say('MAIL FROM:<pat@people.test>');
-    for (const to of ['postmaster', 'Postmaster', `postmaster@${SRV}`]) assert.match(await client.say(`RCPT TO:<${to}>`), /^250 /); // prettier-ignore
+    for (const to of ['postmaster', 'Postmaster', `postmaster@${SRV}`])
+      assert.match(await client.say(`RCPT TO:<${to}>`), /^250 /);
     client.end();
   });
 
@@ -116,7 +182,9 @@ describe('journey: SMTP security', function () {
     assert.match(await client.say(`MAIL FROM:<${from}>`), /^250 /);
     assert.match(await client.say(`RCPT TO:<${to}>`), /^250 /);
     assert.match(await client.say('DATA'), /^354 /);
-    client.write(`From: ${from}\r\nTo: ${to}\r\nSubject: first\r\n\r\nfirst${end}MAIL FROM:<${from}>\r\nRCPT TO:<second@evil.test>\r\nDATA\r\nFrom: ${from}\r\nSubject: second\r\n\r\nsecond\r\n.\r\n`); // prettier-ignore
+    client.write(
+      `From: ${from}\r\nTo: ${to}\r\nSubject: first\r\n\r\nfirst${end}MAIL FROM:<${from}>\r\nRCPT TO:<second@evil.test>\r\nDATA\r\nFrom: ${from}\r\nSubject: second\r\n\r\nsecond\r\n.\r\n`,
+    );
     const replies = [await client.reply()];
     const last = await client.say('NOOP');
     if (!last.startsWith('250 ')) replies.push(last);
@@ -136,7 +204,11 @@ describe('journey: SMTP security', function () {
     for (const end of ends) {
       const client = await greeted(mx());
       const replies = await smuggle(client, 'a@people.test', 'postmaster@rp.acme.test', end);
-      assert.deepEqual(replies.map((one) => one.slice(0, 20)), ['250 2.0.0 taken as r'], JSON.stringify(end)); // prettier-ignore
+      assert.deepEqual(
+        replies.map((one) => one.slice(0, 20)),
+        ['250 2.0.0 taken as r'],
+        JSON.stringify(end),
+      );
       client.end();
     }
     const rows = await app.app.db.read<{ recipients_json: string }>('reports').select('recipients_json');
@@ -158,11 +230,19 @@ describe('journey: SMTP security', function () {
     }
     // The same by the API, where text comes as it likes.
     for (const end of ends) {
-      const mail = { text: `first${end}MAIL FROM:<hi@acme.test>\r\nRCPT TO:<second@evil.test>\r\nDATA\r\nsecond`, subject: 'x' }; // prettier-ignore
-      const { status } = await app.request('POST', '/v1/messages', { from: 'hi@acme.test', to: 'ana@dest.test', ...mail }); // prettier-ignore
+      const mail = {
+        text: `first${end}MAIL FROM:<hi@acme.test>\r\nRCPT TO:<second@evil.test>\r\nDATA\r\nsecond`,
+        subject: 'x',
+      };
+      const { status } = await app.request('POST', '/v1/messages', {
+        from: 'hi@acme.test',
+        to: 'ana@dest.test',
+        ...mail,
+      });
       if (status === 202) taken++;
     }
-    while (server.sessions.flatMap(({ mails }) => mails).length < taken) await new Promise((resolve) => setImmediate(resolve)); // prettier-ignore
+    while (server.sessions.flatMap(({ mails }) => mails).length < taken)
+      await new Promise((resolve) => setImmediate(resolve));
     await app.settled();
     const mails = server.sessions.flatMap((session) => session.mails);
     assert.equal(mails.length, taken);
@@ -214,7 +294,12 @@ describe('journey: SMTP security', function () {
     // All four addresses are of one network, which may have a hundred connections.
     assert.equal(held.filter((reply) => reply.startsWith('421 4.7.0 too many connections at once')).length, 300);
     const client = await greeted(mx());
-    for (const [line, code] of [['MAIL FROM:<pat@people.test>', '250'], ['RCPT TO:<postmaster@rp.acme.test>', '250'], ['DATA', '354']] as const) assert.equal((await client.say(line)).slice(0, 3), code); // prettier-ignore
+    for (const [line, code] of [
+      ['MAIL FROM:<pat@people.test>', '250'],
+      ['RCPT TO:<postmaster@rp.acme.test>', '250'],
+      ['DATA', '354'],
+    ] as const)
+      assert.equal((await client.say(line)).slice(0, 3), code);
     assert.match(await client.say('Subject: x\r\n\r\nx\r\n.'), /^250 2\.0\.0 taken/);
     for (const one of [client, ...flood]) one.end();
   });

@@ -36,7 +36,11 @@ describe('an address that is looked for', () => {
     for (const rfcId of [`<${id}@acme.test>`, `${id}@acme.test`]) {
       const query = new URLSearchParams({ rfc_message_id: rfcId }).toString();
       const { body } = await app.get<{ data: { id: string }[] }>(`/v1/messages?${query}`);
-      assert.deepEqual(body.data.map((message) => message.id), [id], rfcId); // prettier-ignore
+      assert.deepEqual(
+        body.data.map((message) => message.id),
+        [id],
+        rfcId,
+      );
     }
   });
 });

@@ -107,7 +107,10 @@ describe('journey: sources', () => {
 
   it('tries greylisted mail again by the same source', async () => {
     await start();
-    answers = { '127.0.0.2': '451 4.7.1 greylisted, try again later', '127.0.0.3': '451 4.7.1 greylisted, try again later' };
+    answers = {
+      '127.0.0.2': '451 4.7.1 greylisted, try again later',
+      '127.0.0.3': '451 4.7.1 greylisted, try again later',
+    };
     const { id } = await app.send();
     await ended(id, 'deferred');
     const first = await sourceOf(id);
@@ -117,7 +120,7 @@ describe('journey: sources', () => {
     const message = await app.nextAttempt(id);
     assert.equal(message.status, 'delivered');
     assert.equal(await sourceOf(id), first);
-  }); // prettier-ignore
+  });
 
   it('leaves a source alone for an hour at a site that has it on a block list, and sends by another', async () => {
     await start();
@@ -135,7 +138,14 @@ describe('journey: sources', () => {
     const [alarm] = app.logged.filter(({ event }) => event === 'source_blocklisted');
     assert.deepEqual([alarm?.level, alarm?.['source'], alarm?.['site']], ['error', 'one', 'mx.dest.test']);
     const { data } = await app.operator.call('queue.sources', {});
-    assert.deepEqual(data.map(({ name, blocks }) => [name, blocks.map(({ site }) => site)]), [['one', ['mx.dest.test']], ['two', []], ['bulk', []]]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ name, blocks }) => [name, blocks.map(({ site }) => site)]),
+      [
+        ['one', ['mx.dest.test']],
+        ['two', []],
+        ['bulk', []],
+      ],
+    );
     const { changes } = await app.operator.call('queue.lane', { lane: 'mx.dest.test/one' });
     assert.match(String(changes.at(-1)?.to), /^sends nothing until/);
     // At other sites it goes on.
@@ -190,7 +200,10 @@ describe('journey: sources', () => {
     copyData(folder, copy);
     const again = await startTestApp({ mailPort: server.port, zones, folder: copy, clock });
     const { data } = await again.operator.call('queue.sources', {});
-    assert.deepEqual(data.map(({ name, blocks }) => [name, blocks.length]), [[null, 1]]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ name, blocks }) => [name, blocks.length]),
+      [[null, 1]],
+    );
     await again.stop();
   });
 
@@ -211,7 +224,11 @@ describe('journey: sources', () => {
     await sendAll(1, { to: 'bo@other.test' });
     app.clock.advance(Date.parse('2026-02-01T00:00:00.000Z') - app.clock.now());
     for (const { message_id: id } of rows) await ended(id);
-    assert.deepEqual((await app.operator.call('queue.sources', {})).data[0]?.warm_up[0], { site: 'mx.dest.test', sent: 5, cap: 100 }); // prettier-ignore
+    assert.deepEqual((await app.operator.call('queue.sources', {})).data[0]?.warm_up[0], {
+      site: 'mx.dest.test',
+      sent: 5,
+      cap: 100,
+    });
     await balanced();
   });
 
@@ -222,7 +239,10 @@ describe('journey: sources', () => {
     const used = await app.app.db.fast.all<{ source: string; n: number }>(
       "SELECT source, COUNT(*) AS n FROM attempts WHERE outcome = 'accepted' GROUP BY source ORDER BY source",
     );
-    assert.deepEqual(used.map(({ source }) => source), ['one', 'two']); // prettier-ignore
+    assert.deepEqual(
+      used.map(({ source }) => source),
+      ['one', 'two'],
+    );
     assert.ok((used[0]?.n ?? 0) <= 50);
     assert.equal((used[0]?.n ?? 0) + (used[1]?.n ?? 0), 120);
   });
@@ -246,10 +266,13 @@ describe('journey: sources', () => {
     answers = { '127.0.0.2': '550 5.1.1 no such user here', '127.0.0.3': '550 5.1.1 no such user here' };
     for (const to of ['bo@dest.test', 'cy@dest.test']) await ended((await app.send({ to })).id, 'bounced');
     const { sources: days } = await app.operator.call('reputation', { days: 7 });
-    assert.deepEqual(days.map(({ source, counts }) => [source, counts.sent, counts.delivered, counts.bounced]), [
-      ['one', 3, 2, 1],
-      ['two', 3, 2, 1],
-    ]); // prettier-ignore
+    assert.deepEqual(
+      days.map(({ source, counts }) => [source, counts.sent, counts.delivered, counts.bounced]),
+      [
+        ['one', 3, 2, 1],
+        ['two', 3, 2, 1],
+      ],
+    );
     const browser = await signedIn(app.url, app.operator);
     const { html } = await browser.open('/reputation');
     assert.deepEqual(htmlFaults(html), []);

@@ -18,8 +18,22 @@ describe('journey: the standardwebhooks package', () => {
       settings: { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } },
     });
     receiver = await startReceiver();
-    const events = ['sent', 'delivered', 'opened', 'clicked', 'bounced', 'complained', 'deferred', 'suppressed', 'failed', 'unsubscribed']; // prettier-ignore
-    const made = await app.request<{ id: string; secret: string }>('POST', '/v1/webhooks', { url: receiver.url, events }); // prettier-ignore
+    const events = [
+      'sent',
+      'delivered',
+      'opened',
+      'clicked',
+      'bounced',
+      'complained',
+      'deferred',
+      'suppressed',
+      'failed',
+      'unsubscribed',
+    ];
+    const made = await app.request<{ id: string; secret: string }>('POST', '/v1/webhooks', {
+      url: receiver.url,
+      events,
+    });
     assert.equal(made.status, 201, made.text);
     hook = made.body;
     for (const name of ['delivered', 'bounced', 'complained', 'opened', 'clicked', 'deferred'])
@@ -35,16 +49,20 @@ describe('journey: the standardwebhooks package', () => {
 
   const headersOf = ({ headers }: ReceivedCall): Record<string, string> =>
     Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, String(value)]));
-  const refused = (call: ReceivedCall, changes: { body?: string; headers?: Record<string, string>; secret?: string }): void => {
+  const refused = (
+    call: ReceivedCall,
+    changes: { body?: string; headers?: Record<string, string>; secret?: string },
+  ): void => {
     const { body = call.body, headers = {}, secret = hook.secret } = changes;
     assert.throws(() => new Webhook(secret).verify(body, { ...headersOf(call), ...headers }), WebhookVerificationError);
-  }; // prettier-ignore
+  };
 
   it('verifies every call and reads its body', () => {
     const library = new Webhook(hook.secret);
     for (const call of receiver.calls) assert.deepEqual(library.verify(call.body, headersOf(call)), call.event);
     const kinds = new Set(receiver.calls.map(({ event }) => event.type));
-    for (const kind of ['sent', 'delivered', 'bounced', 'complained', 'opened', 'clicked', 'deferred']) assert.ok(kinds.has(kind), kind); // prettier-ignore
+    for (const kind of ['sent', 'delivered', 'bounced', 'complained', 'opened', 'clicked', 'deferred'])
+      assert.ok(kinds.has(kind), kind);
   });
 
   it('refuses a wrong secret, a changed body, a changed id, an old and a future timestamp', () => {

@@ -23,7 +23,9 @@ describe('journey: stats', () => {
   let app: TestApp;
 
   beforeEach(async () => {
-    server = await startMailServer({ script: { rcpt: (line) => (line.includes('<gone@') ? '550 5.1.1 no such user' : '250 2.1.5 ok') } }); // prettier-ignore
+    server = await startMailServer({
+      script: { rcpt: (line) => (line.includes('<gone@') ? '550 5.1.1 no such user' : '250 2.1.5 ok') },
+    });
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test') });
   });
   afterEach(async () => {
@@ -48,14 +50,23 @@ describe('journey: stats', () => {
     const all = await stats();
     assert.equal(all.data.length, 30);
     const { sent, delivered, bounced, bounced_hard, suppressed, complained } = all.total;
-    assert.deepEqual({ sent, delivered, bounced, bounced_hard, suppressed, complained }, { sent: 4, delivered: 3, bounced: 1, bounced_hard: 1, suppressed: 1, complained: 0 }); // prettier-ignore
+    assert.deepEqual(
+      { sent, delivered, bounced, bounced_hard, suppressed, complained },
+      { sent: 4, delivered: 3, bounced: 1, bounced_hard: 1, suppressed: 1, complained: 0 },
+    );
     assert.deepEqual(all.rates, { delivered: 0.75, bounced: 0.25, complained: 0, opened: 0, clicked: 0 });
     assert.deepEqual(all.data.at(-1)?.counts, all.total, 'all of it is of today');
 
     const keyed = async (query: string): Promise<[string | null, number | undefined][]> =>
       (await stats(query)).data.map(({ key, counts }) => [key, counts['sent']]);
-    assert.deepEqual(await keyed('?by=stream'), [['transactional', 3], ['broadcast', 1]]); // prettier-ignore
-    assert.deepEqual(await keyed('?by=tag'), [['a', 3], ['b', 2]]); // prettier-ignore
+    assert.deepEqual(await keyed('?by=stream'), [
+      ['transactional', 3],
+      ['broadcast', 1],
+    ]);
+    assert.deepEqual(await keyed('?by=tag'), [
+      ['a', 3],
+      ['b', 2],
+    ]);
     const apart = await stats('?by=tag');
     assert.deepEqual(
       [apart.total['sent'], apart.rates],
@@ -76,12 +87,22 @@ describe('journey: stats', () => {
   it('counts mail by template, within everything but tags', async () => {
     const events = app.follow();
     const made = async (name: string): Promise<string> => {
-      const { body } = await app.request<{ id: string }>('POST', '/v1/templates', { name, subject: 'Hi {{ name }}', text: 'Hello' }); // prettier-ignore
+      const { body } = await app.request<{ id: string }>('POST', '/v1/templates', {
+        name,
+        subject: 'Hi {{ name }}',
+        text: 'Hello',
+      });
       assert.equal((await app.request('POST', `/v1/templates/${body.id}/publish`)).status, 200);
       return body.id;
     };
     const [welcome, news] = [await made('Welcome'), await made('News')];
-    const of = (template_id: string, more: object = {}): Record<string, unknown> => ({ template_id, html: null, text: null, subject: null, ...more }); // prettier-ignore
+    const of = (template_id: string, more: object = {}): Record<string, unknown> => ({
+      template_id,
+      html: null,
+      text: null,
+      subject: null,
+      ...more,
+    });
     await app.send(of(welcome, { tags: ['x'] }));
     await app.send(of(welcome, { to: 'gone@dest.test', stream: 'broadcast' }));
     await app.send(of(news));
@@ -89,7 +110,10 @@ describe('journey: stats', () => {
     await events.until((seen) => seen.filter(({ type }) => type !== 'sent').length === 4);
     const keyed = async (query: string): Promise<unknown[]> =>
       (await stats(query)).data.map(({ key, counts }) => [key, counts['sent'], counts['bounced']]);
-    assert.deepEqual(await keyed('?by=template'), [[welcome, 2, 1], [news, 1, 0]]); // prettier-ignore
+    assert.deepEqual(await keyed('?by=template'), [
+      [welcome, 2, 1],
+      [news, 1, 0],
+    ]);
     assert.deepEqual(await keyed('?by=template&stream=broadcast'), [[welcome, 1, 1]]);
     assert.deepEqual(await keyed(`?by=stream&template_id=${news}`), [['transactional', 1, 0]]);
     assert.equal((await stats(`?template_id=${welcome}&bucket=hour`)).total['sent'], 2);
@@ -98,7 +122,6 @@ describe('journey: stats', () => {
       ['?by=template&tag=x', 'by'],
       [`?by=tag&template_id=${news}`, 'template_id'],
     ] as const) {
-      // prettier-ignore
       const { status, body } = await app.get<Stats>(`/v1/stats${query}`);
       assert.deepEqual([status, body.error.code, body.error.field], [400, 'mutually_exclusive_fields', field]);
     }
@@ -159,9 +182,15 @@ describe('journey: stats', () => {
     const { id } = await app.send();
     await events.of(id, 'delivered');
     const days = await app.operator.call('stats', {});
-    assert.deepEqual(days.data.map(({ counts }) => counts.delivered), [1]); // prettier-ignore
+    assert.deepEqual(
+      days.data.map(({ counts }) => counts.delivered),
+      [1],
+    );
     const byStream = await app.operator.call('stats', { by: 'stream', hours: 2 });
-    assert.deepEqual(byStream.data.map(({ key, counts }) => [key, counts.sent]), [['transactional', 1]]); // prettier-ignore
+    assert.deepEqual(
+      byStream.data.map(({ key, counts }) => [key, counts.sent]),
+      [['transactional', 1]],
+    );
   });
 
   it('refuses an empty filter and a provider that there is none of, which would only say zero', async () => {

@@ -23,7 +23,11 @@ describe('journey: strangers', () => {
 
   beforeEach(async () => {
     server = await startMailServer();
-    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test'), settings: { metrics: { token: 'm'.repeat(32) } } }); // prettier-ignore
+    app = await startTestApp({
+      mailPort: server.port,
+      zones: zonesFor('dest.test'),
+      settings: { metrics: { token: 'm'.repeat(32) } },
+    });
   });
   afterEach(async () => {
     await app.stop();
@@ -31,7 +35,8 @@ describe('journey: strangers', () => {
   });
 
   const port = (): number => app.app.ports.mx ?? 0;
-  const rows = (): Promise<Row[]> => app.app.db.fast.all<Row>('SELECT id, kind, state, length(raw) AS bytes FROM reports ORDER BY id'); // prettier-ignore
+  const rows = (): Promise<Row[]> =>
+    app.app.db.fast.all<Row>('SELECT id, kind, state, length(raw) AS bytes FROM reports ORDER BY id');
   const read = async (count: number): Promise<Row[]> => {
     for (;;) {
       const all = await rows();
@@ -53,7 +58,9 @@ describe('journey: strangers', () => {
   };
   const usedUp = async (budget: string): Promise<number> => {
     const response = await fetch(`${app.url}/metrics`, { headers: { authorization: `Bearer ${'m'.repeat(32)}` } });
-    return Number(new RegExp(`posthorn_budget_used_up_total\\{budget="${budget}"\\} (\\d+)`).exec(await response.text())?.[1]); // prettier-ignore
+    return Number(
+      new RegExp(`posthorn_budget_used_up_total\\{budget="${budget}"\\} (\\d+)`).exec(await response.text())?.[1],
+    );
   };
 
   describe('who know every header but no secret', () => {
@@ -79,24 +86,36 @@ describe('journey: strangers', () => {
           `${dsn('ana@dest.test').replace(/--b--$/, '')}--b\r\nContent-Type: text/rfc822-headers\r\n\r\n${head.join('\r\n')}\r\n\r\n--b--`,
       ],
     ] as const)
-      // prettier-ignore
       it(`change nothing by ${what}; somebody may confirm it`, async () => {
         const { id, head } = await delivered();
         const mark = /^X-Posthorn-Delivery: (.*)$/m.exec(head)?.[1]?.trim() ?? '';
-        await sendByHand(port(), what === 'a bounce' ? '' : 'eve@evil.test', 'abuse@mail.posthorn.test', mail(known(head), mark)); // prettier-ignore
+        await sendByHand(
+          port(),
+          what === 'a bounce' ? '' : 'eve@evil.test',
+          'abuse@mail.posthorn.test',
+          mail(known(head), mark),
+        );
         const [row] = await read(1);
         assert.deepEqual([row?.kind, row?.state], [what === 'a bounce' ? 'bounce' : 'complaint', 'unverified']);
         await untouched(id);
         const { body } = await app.get<{ data: { verified: boolean }[] }>(`/v1/messages/${id}/reports`);
-        assert.deepEqual(body.data.map(({ verified }) => verified), [false]); // prettier-ignore
+        assert.deepEqual(
+          body.data.map(({ verified }) => verified),
+          [false],
+        );
         const { data } = await app.operator.call('inbound.unverified', {});
-        assert.deepEqual(data.map((one) => [one.recipient, one.message_id]), [['ana@dest.test', id]]); // prettier-ignore
+        assert.deepEqual(
+          data.map((one) => [one.recipient, one.message_id]),
+          [['ana@dest.test', id]],
+        );
         await app.operator.call('inbound.confirm', { id: row?.id ?? '' });
         assert.equal((await app.message(id)).status, what === 'a bounce' ? 'bounced' : 'complained');
         assert.equal((await app.get('/v1/suppressions/ana%40dest.test')).status, 200);
         assert.deepEqual((await app.operator.call('inbound.unverified', {})).data, []);
         await assert.rejects(app.operator.call('inbound.confirm', { id: row?.id ?? '' }), /no unverified report/);
-        const [audit] = await app.app.db.fast.all<{ endpoint: string }>("SELECT endpoint FROM audit WHERE endpoint = 'inbound.confirm'"); // prettier-ignore
+        const [audit] = await app.app.db.fast.all<{ endpoint: string }>(
+          "SELECT endpoint FROM audit WHERE endpoint = 'inbound.confirm'",
+        );
         assert.ok(audit);
       });
 
@@ -114,7 +133,6 @@ describe('journey: strangers', () => {
           `From: MAILER-DAEMON@dest.test\r\nSubject: Undelivered Mail Returned to Sender\r\n\r\n<ana@dest.test>: 550 5.1.1 no such user\r\n\r\n${quoted}`,
         ],
       ] as const)
-        // prettier-ignore
         await sendByHand(port(), from, 'postmaster@rp.acme.test', mail);
       await read(3);
       await untouched(id);
@@ -124,12 +142,25 @@ describe('journey: strangers', () => {
       const { id, head } = await delivered({ cc: ['eve@dest.test'] });
       await app.settled();
       const copies = server.sessions.flatMap(({ mails }) => mails);
-      const [own] = copies.filter(({ to }) => to[0] === 'eve@dest.test').map(({ data }) => data.slice(0, data.indexOf('\r\n\r\n'))); // prettier-ignore
+      const [own] = copies
+        .filter(({ to }) => to[0] === 'eve@dest.test')
+        .map(({ data }) => data.slice(0, data.indexOf('\r\n\r\n')));
       assert.ok(own !== undefined && head !== '');
-      await sendByHand(port(), 'eve@dest.test', 'abuse@rp.acme.test', arf([...own.split('\r\n'), 'X-Rcpt: ana@dest.test']).replace('Version: 1', 'Version: 1\r\nOriginal-Rcpt-To: ana@dest.test')); // prettier-ignore
+      await sendByHand(
+        port(),
+        'eve@dest.test',
+        'abuse@rp.acme.test',
+        arf([...own.split('\r\n'), 'X-Rcpt: ana@dest.test']).replace(
+          'Version: 1',
+          'Version: 1\r\nOriginal-Rcpt-To: ana@dest.test',
+        ),
+      );
       await read(1);
       const { recipients } = await app.message(id);
-      assert.deepEqual(Object.fromEntries(recipients.map(({ email, status }) => [email, status])), { 'ana@dest.test': 'delivered', 'eve@dest.test': 'complained' }); // prettier-ignore
+      assert.deepEqual(Object.fromEntries(recipients.map(({ email, status }) => [email, status])), {
+        'ana@dest.test': 'delivered',
+        'eve@dest.test': 'complained',
+      });
     });
   });
 
@@ -140,8 +171,11 @@ describe('journey: strangers', () => {
     async function signed(mail: string, domain: string): Promise<string> {
       const end = mail.indexOf('\r\n\r\n');
       const [head, body] = [mail.slice(0, end + 2), `${mail.slice(end + 4)}\r\n`];
-      const signer = { key: { selector: 'arf', domain, algorithm: 'rsa-sha256' as const }, sign: (data: Buffer) => sign('sha256', data, secret) }; // prettier-ignore
-      return `${await signHeaders({ head, bodyHash: relaxedBodyHash(Buffer.from(body)), timestamp: 1, signers: [signer] })}${head}\r\n${mail.slice(end + 4)}`; // prettier-ignore
+      const signer = {
+        key: { selector: 'arf', domain, algorithm: 'rsa-sha256' as const },
+        sign: (data: Buffer) => sign('sha256', data, secret),
+      };
+      return `${await signHeaders({ head, bodyHash: relaxedBodyHash(Buffer.from(body)), timestamp: 1, signers: [signer] })}${head}\r\n${mail.slice(end + 4)}`;
     }
     const complaint = (id: string, from: string): string =>
       arf([`X-Message-Id: ${id}`]).replace('From: fbl@provider.test', `From: ${from}\r\nTo: fbl@rp.acme.test`);
@@ -158,7 +192,6 @@ describe('journey: strangers', () => {
       ['signed by another domain does not', 'feedback@arf.mail.yahoo.com', 'evil.test', (mail: string) => mail, false],
       ['from another address does not', 'eve@arf.mail.yahoo.com', 'arf.mail.yahoo.com', (mail: string) => mail, false],
     ] as const)
-      // prettier-ignore
       it(`one ${what}`, async () => {
         app.resolver.zones = { ...app.resolver.zones, [`arf._domainkey.${domain} TXT`]: [dkimRecord(publicKey)] };
         const { id } = await delivered();
@@ -175,7 +208,8 @@ describe('journey: strangers', () => {
     const client = smtpClient(port());
     await client.reply();
     await client.say('EHLO evil.test');
-    const mailOf = (lines: number): string => `From: eve@evil.test\r\nSubject: x\r\n\r\n${`${'x'.repeat(998)}\r\n`.repeat(lines)}`; // prettier-ignore
+    const mailOf = (lines: number): string =>
+      `From: eve@evil.test\r\nSubject: x\r\n\r\n${`${'x'.repeat(998)}\r\n`.repeat(lines)}`;
     const [large, small] = [mailOf(500), mailOf(1)];
     let taken = 0;
     let reply = '';
@@ -196,11 +230,20 @@ describe('journey: strangers', () => {
     await app.follow().of(id, 'bounced');
     const all = await read(taken + 1);
     for (const { kind, bytes } of all) assert.ok(kind === 'bounce' || bytes <= budgets.kept_of_mail.most);
-    const used = await Promise.all((['loose_mails_network', 'loose_bytes_network', 'unread_mails_network'] as const).map(usedUp)); // prettier-ignore
+    const used = await Promise.all(
+      (['loose_mails_network', 'loose_bytes_network', 'unread_mails_network'] as const).map(usedUp),
+    );
     assert.ok(used.some((times) => times > 0));
-    assert.equal((await app.request('POST', '/v1/messages', { from: 'hi@acme.test', to: 'bo@dest.test', subject: 's', text: 't' })).status, 202); // prettier-ignore
+    assert.equal(
+      (await app.request('POST', '/v1/messages', { from: 'hi@acme.test', to: 'bo@dest.test', subject: 's', text: 't' }))
+        .status,
+      202,
+    );
     app.clock.advance(3_600_000);
-    assert.match((await sendByHand(port(), 'pat@people.test', 'abuse@rp.acme.test', 'Subject: x\r\n\r\nx')).at(-1) ?? '', /^250/); // prettier-ignore
+    assert.match(
+      (await sendByHand(port(), 'pat@people.test', 'abuse@rp.acme.test', 'Subject: x\r\n\r\nx')).at(-1) ?? '',
+      /^250/,
+    );
   });
 
   it('write to an old return path ten times an hour, and others are not held up', async () => {
@@ -233,12 +276,18 @@ describe('journey: strangers', () => {
 
   it('write to the operator: large mails go on whole, and beyond the day’s budget their beginning', async () => {
     await app.stop();
-    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test', 'op.test'), settings: { smtp: { operatorAddress: 'root@op.test' } } }); // prettier-ignore
+    app = await startTestApp({
+      mailPort: server.port,
+      zones: zonesFor('dest.test', 'op.test'),
+      settings: { smtp: { operatorAddress: 'root@op.test' } },
+    });
     const mail = `From: pat@people.test\r\nSubject: x\r\n\r\n${`${'x'.repeat(998)}\r\n`.repeat(600)}`;
     const whole = Math.floor(budgets.forwarded_bytes.most / (512 * 1024));
     for (let n = 0; n <= whole; n++) await sendByHand(port(), 'pat@people.test', 'postmaster@mail.posthorn.test', mail);
     await read(whole + 1);
-    const sent = await app.app.db.fast.all<{ bytes: number }>('SELECT length(bytes) AS bytes FROM attachments ORDER BY bytes'); // prettier-ignore
+    const sent = await app.app.db.fast.all<{ bytes: number }>(
+      'SELECT length(bytes) AS bytes FROM attachments ORDER BY bytes',
+    );
     assert.deepEqual([sent.length, sent[0]?.bytes, sent[1]?.bytes], [whole + 1, budgets.kept_of_mail.most, 512 * 1024]);
   });
 });

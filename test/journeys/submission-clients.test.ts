@@ -24,7 +24,8 @@ interface Door {
 }
 type Submit = (door: Door, key: string, subject: string) => Promise<unknown>;
 
-const mail = (subject: string): string => `From: ${FROM}\nTo: ${TO}\nSubject: ${subject}\n\nGood day.\n.a dot\nFrom here on.\n`; // prettier-ignore
+const mail = (subject: string): string =>
+  `From: ${FROM}\nTo: ${TO}\nSubject: ${subject}\n\nGood day.\n.a dot\nFrom here on.\n`;
 
 const python = `
 import smtplib, ssl, sys
@@ -39,21 +40,71 @@ client.quit()
 
 /** Program, what is to be installed for it, and how it submits. */
 const clients: readonly (readonly [name: string, needs: readonly string[], submit: Submit])[] = [
-  ['swaks', ['swaks'], ({ port, isSecure }, key, subject) =>
-    run('swaks', ['--server', `127.0.0.1:${String(port)}`, isSecure ? '--tls-on-connect' : '--tls', '--auth', 'LOGIN', '--auth-user', 'apikey', '--auth-password', key, '--from', FROM, '--to', TO, '--data', mail(subject), '--timeout', '15'], { timeout: LONGEST_RUN_MS })],
+  [
+    'swaks',
+    ['swaks'],
+    ({ port, isSecure }, key, subject) =>
+      run(
+        'swaks',
+        [
+          '--server',
+          `127.0.0.1:${String(port)}`,
+          isSecure ? '--tls-on-connect' : '--tls',
+          '--auth',
+          'LOGIN',
+          '--auth-user',
+          'apikey',
+          '--auth-password',
+          key,
+          '--from',
+          FROM,
+          '--to',
+          TO,
+          '--data',
+          mail(subject),
+          '--timeout',
+          '15',
+        ],
+        { timeout: LONGEST_RUN_MS },
+      ),
+  ],
   ['msmtp', ['msmtp'], (door, key, subject) => msmtp(door, key, subject)],
-  ['Python’s smtplib', ['python3'], ({ port, isSecure }, key, subject) =>
-    run('python3', ['-c', python, String(port), isSecure ? '1' : '0', key, mail(subject)], { timeout: LONGEST_RUN_MS })],
-  ['nodemailer', [], ({ port, isSecure }, key, subject) =>
-    createTransport({ host: '127.0.0.1', port, secure: isSecure, requireTLS: !isSecure, tls: { rejectUnauthorized: false }, auth: { user: 'apikey', pass: key } })
-      .sendMail({ envelope: { from: FROM, to: TO }, raw: mail(subject) })],
-  ['Postfix as a relay to its smarthost', ['postfix', 'sendmail'], (door, key, subject) => viaPostfix(door, key, subject)],
-]; // prettier-ignore
+  [
+    'Python’s smtplib',
+    ['python3'],
+    ({ port, isSecure }, key, subject) =>
+      run('python3', ['-c', python, String(port), isSecure ? '1' : '0', key, mail(subject)], {
+        timeout: LONGEST_RUN_MS,
+      }),
+  ],
+  [
+    'nodemailer',
+    [],
+    ({ port, isSecure }, key, subject) =>
+      createTransport({
+        host: '127.0.0.1',
+        port,
+        secure: isSecure,
+        requireTLS: !isSecure,
+        tls: { rejectUnauthorized: false },
+        auth: { user: 'apikey', pass: key },
+      }).sendMail({ envelope: { from: FROM, to: TO }, raw: mail(subject) }),
+  ],
+  [
+    'Postfix as a relay to its smarthost',
+    ['postfix', 'sendmail'],
+    (door, key, subject) => viaPostfix(door, key, subject),
+  ],
+];
 
 async function msmtp({ port, isSecure }: Door, key: string, subject: string): Promise<void> {
   const folder = mkdtempSync(path.join(tmpdir(), 'ph-msmtp-'));
   const file = path.join(folder, 'msmtprc');
-  writeFileSync(file, `account default\nhost 127.0.0.1\nport ${String(port)}\ntls on\ntls_starttls ${isSecure ? 'off' : 'on'}\ntls_certcheck off\nauth plain\nuser apikey\npassword ${key}\nfrom ${FROM}\ntimeout 15\n`, { mode: 0o600 }); // prettier-ignore
+  writeFileSync(
+    file,
+    `account default\nhost 127.0.0.1\nport ${String(port)}\ntls on\ntls_starttls ${isSecure ? 'off' : 'on'}\ntls_certcheck off\nauth plain\nuser apikey\npassword ${key}\nfrom ${FROM}\ntimeout 15\n`,
+    { mode: 0o600 },
+  );
   try {
     const running = run('msmtp', ['-C', file, TO], { timeout: LONGEST_RUN_MS });
     running.child.stdin?.end(mail(subject));
@@ -65,7 +116,10 @@ async function msmtp({ port, isSecure }: Door, key: string, subject: string): Pr
 
 /** Debian's swaks speaks TLS only with this package beside it. */
 const withoutTls = (): Promise<string[]> =>
-  run('perl', ['-MNet::SSLeay', '-e', '1']).then(() => [], () => ['libnet-ssleay-perl']); // prettier-ignore
+  run('perl', ['-MNet::SSLeay', '-e', '1']).then(
+    () => [],
+    () => ['libnet-ssleay-perl'],
+  );
 
 /** As docs/smtp.md shows it: a program on the host hands its mail to Postfix, and that to us. */
 async function viaPostfix({ port, isSecure }: Door, key: string, subject: string): Promise<void> {
@@ -117,7 +171,9 @@ describe('journey: programs that submit', function () {
       it(`${name} by ${isSecure ? 'TLS' : 'STARTTLS'}`, async function () {
         const absent = [...missing(...needs), ...(needs.includes('swaks') ? await withoutTls() : [])];
         if (absent.length > 0 || (needs.includes('postfix') && process.getuid?.() !== 0)) {
-          console.log(`      skipped: ${name} is not here${absent.length > 0 ? `: apt-get install ${absent.join(' ')}` : ''}`); // prettier-ignore
+          console.log(
+            `      skipped: ${name} is not here${absent.length > 0 ? `: apt-get install ${absent.join(' ')}` : ''}`,
+          );
           this.skip();
         }
         const { submissions, submission } = app.app.ports;

@@ -16,7 +16,9 @@ interface SmtpError extends Error {
 
 /** A session typed by hand: each command with the reply to it. */
 async function dialogue(port: number, lines: readonly string[], isSecure = false): Promise<string[]> {
-  const socket = isSecure ? tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false }) : net.connect(port, '127.0.0.1'); // prettier-ignore
+  const socket = isSecure
+    ? tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false })
+    : net.connect(port, '127.0.0.1');
   const replies: string[] = [];
   let text = '';
   let wake: () => void = () => undefined;
@@ -96,18 +98,34 @@ describe('journey: submission', () => {
   it('takes a mail by TLS and by STARTTLS, and hands it on as it came', async () => {
     await begin();
     for (const over of [{}, { port: app.app.ports.submission ?? 0, secure: false, requireTLS: true }]) {
-      const sent = await transport(over).sendMail({ ...mail, cc: 'cy@else.test', bcc: 'bo@else.test', headers: { 'X-Own': 'kept' } }); // prettier-ignore
+      const sent = await transport(over).sendMail({
+        ...mail,
+        cc: 'cy@else.test',
+        bcc: 'bo@else.test',
+        headers: { 'X-Own': 'kept' },
+      });
       assert.match(sent.response, /^250 2\.0\.0 queued as msg_/);
       const id = idOf(sent.response);
-      const events = await app.follow().until((seen) => seen.filter(({ type, data }) => type === 'delivered' && data.message_id === id).length === 3); // prettier-ignore
-      assert.deepEqual(events.filter(({ type, data }) => type === 'delivered' && data.message_id === id).map(({ data }) => data.recipient_type).sort(), ['bcc', 'cc', 'to']); // prettier-ignore
+      const events = await app
+        .follow()
+        .until((seen) => seen.filter(({ type, data }) => type === 'delivered' && data.message_id === id).length === 3);
+      assert.deepEqual(
+        events
+          .filter(({ type, data }) => type === 'delivered' && data.message_id === id)
+          .map(({ data }) => data.recipient_type)
+          .sort(),
+        ['bcc', 'cc', 'to'],
+      );
       const record = await app.message(id);
       assert.deepEqual([record.status, record.rfc_message_id], ['delivered', sent.messageId]);
     }
     const [first] = arrived();
     const data = first?.data ?? '';
     assert.match(data, /^DKIM-Signature: v=1; a=rsa-sha256;/);
-    assert.match(data, /\r\nReceived: from \S+ \(\[127\.0\.0\.1\]\)\r\n by mail\.posthorn\.test with ESMTPSA id msg_[0-9a-z]{26};/); // prettier-ignore
+    assert.match(
+      data,
+      /\r\nReceived: from \S+ \(\[127\.0\.0\.1\]\)\r\n by mail\.posthorn\.test with ESMTPSA id msg_[0-9a-z]{26};/,
+    );
     assert.doesNotMatch(data, /^Bcc:/im);
     const read = await simpleParser(data);
     assert.deepEqual(
@@ -115,23 +133,47 @@ describe('journey: submission', () => {
       [mail.subject, mail.text, 'kept'],
     );
     const { body } = await app.get<{ data: { method: string; status: number }[] }>('/v1/audit?method=SMTP');
-    assert.deepEqual(body.data.map(({ status }) => status), [250, 250]); // prettier-ignore
+    assert.deepEqual(
+      body.data.map(({ status }) => status),
+      [250, 250],
+    );
   });
 
   it('sends a submitted mail again as it came, with a name of its own', async () => {
     await begin();
-    const { response, messageId } = await transport().sendMail({ ...mail, cc: 'cy@else.test', bcc: 'bo@else.test', headers: { 'X-Own': 'kept' } }); // prettier-ignore
+    const { response, messageId } = await transport().sendMail({
+      ...mail,
+      cc: 'cy@else.test',
+      bcc: 'bo@else.test',
+      headers: { 'X-Own': 'kept' },
+    });
     const first = idOf(response);
-    const arrivals = (id: string) => app.follow().until((seen) => seen.filter(({ type, data }) => type === 'delivered' && data.message_id === id).length === 3); // prettier-ignore
+    const arrivals = (id: string) =>
+      app
+        .follow()
+        .until((seen) => seen.filter(({ type, data }) => type === 'delivered' && data.message_id === id).length === 3);
     await arrivals(first);
     const headers = { 'idempotency-key': 'again' };
-    const [again, same] = await Promise.all([1, 2].map(() => app.request<{ id: string; rfc_message_id: string }>('POST', `/v1/messages/${first}/resend`, undefined, { headers }))); // prettier-ignore
+    const [again, same] = await Promise.all(
+      [1, 2].map(() =>
+        app.request<{ id: string; rfc_message_id: string }>('POST', `/v1/messages/${first}/resend`, undefined, {
+          headers,
+        }),
+      ),
+    );
     assert.deepEqual([again?.status, same?.status, same?.body.id], [202, 202, again?.body.id], again?.text);
     const id = again?.body.id ?? '';
     assert.equal(again?.body.rfc_message_id, `<${id}@acme.test>`);
     assert.notEqual(again.body.rfc_message_id, messageId);
     const events = await arrivals(id);
-    assert.deepEqual(events.flatMap(({ type, data }) => (type === 'delivered' && data.message_id === id ? [`${data.recipient_type} ${data.recipient}`] : [])).sort(), ['bcc bo@else.test', 'cc cy@else.test', 'to ana@dest.test']); // prettier-ignore
+    assert.deepEqual(
+      events
+        .flatMap(({ type, data }) =>
+          type === 'delivered' && data.message_id === id ? [`${data.recipient_type} ${data.recipient}`] : [],
+        )
+        .sort(),
+      ['bcc bo@else.test', 'cc cy@else.test', 'to ana@dest.test'],
+    );
     const mails = arrived().map(({ data }) => data.slice(data.indexOf('Received:')));
     assert.equal(mails.length, 6);
     const fresh = /^(?:Message-ID|Date): .*\r\n/gim;
@@ -147,16 +189,20 @@ describe('journey: submission', () => {
     await begin();
     const octets = Buffer.from(Array.from({ length: 256 }, (_, i) => i).filter((i) => ![0, 10, 13].includes(i)));
     const raw = Buffer.concat([
-      Buffer.from('From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: octets\r\nContent-Type: text/plain; charset=x-none\r\nContent-Transfer-Encoding: 8bit\r\n\r\n'),
+      Buffer.from(
+        'From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: octets\r\nContent-Type: text/plain; charset=x-none\r\nContent-Transfer-Encoding: 8bit\r\n\r\n',
+      ),
       octets,
       Buffer.from('\r\n..two dots\r\n.\t\r\n trailing \r\n\r\n'),
-    ]); // prettier-ignore
+    ]);
     const { response } = await transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw });
     await app.follow().of(idOf(response), 'delivered');
     const [got] = arrived();
     const body = Buffer.from(got?.data ?? '', 'latin1');
     assert.deepEqual(body.subarray(body.indexOf('\r\n\r\n') + 4), raw.subarray(raw.indexOf('\r\n\r\n') + 4));
-    const shown = await fetch(`${app.url}/v1/messages/${idOf(response)}/raw`, { headers: { Authorization: `Bearer ${app.key}` } }); // prettier-ignore
+    const shown = await fetch(`${app.url}/v1/messages/${idOf(response)}/raw`, {
+      headers: { Authorization: `Bearer ${app.key}` },
+    });
     assert.deepEqual(Buffer.from(await shown.arrayBuffer()), body);
     assert.match(server.sessions[0]?.lines.join('\n') ?? '', /BODY=8BITMIME/);
   });
@@ -164,13 +210,18 @@ describe('journey: submission', () => {
   it('mends lines that are too long, and refuses to where that would break a signature', async () => {
     await begin();
     const long = `${'word '.repeat(500)}end`;
-    const { response } = await transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw: `From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: long\r\n\r\n${long}\r\n` }); // prettier-ignore
+    const { response } = await transport().sendMail({
+      envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] },
+      raw: `From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: long\r\n\r\n${long}\r\n`,
+    });
     await app.follow().of(idOf(response), 'delivered');
     const data = arrived()[0]?.data ?? '';
     assert.ok(data.split('\r\n').every((line) => line.length <= 998));
     assert.equal((await simpleParser(data)).text?.trimEnd(), long);
     const signed = `From: hi@acme.test\r\nContent-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n${long}\r\n--b--\r\n`;
-    const error = await refusal(transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw: signed })); // prettier-ignore
+    const error = await refusal(
+      transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw: signed }),
+    );
     assert.deepEqual([error.responseCode, (error.response ?? '').includes('5.6.0')], [554, true]);
   });
 
@@ -179,10 +230,18 @@ describe('journey: submission', () => {
     const sendAt = new Date(app.clock.now() + 3_600_000).toISOString();
     const { response } = await transport().sendMail({
       ...mail,
-      headers: { 'X-Posthorn-Stream': 'broadcast', 'X-Posthorn-Tag': 'a, b', 'X-Posthorn-Metadata': ['order=17', 'shop=x=y'], 'X-Posthorn-Send-At': sendAt },
-    }); // prettier-ignore
+      headers: {
+        'X-Posthorn-Stream': 'broadcast',
+        'X-Posthorn-Tag': 'a, b',
+        'X-Posthorn-Metadata': ['order=17', 'shop=x=y'],
+        'X-Posthorn-Send-At': sendAt,
+      },
+    });
     const { body } = await app.get(`/v1/messages/${idOf(response)}`);
-    assert.deepEqual([body['status'], body['stream'], body['tags'], body['metadata'], body['send_at']], ['scheduled', 'broadcast', ['a', 'b'], { order: '17', shop: 'x=y' }, sendAt]); // prettier-ignore
+    assert.deepEqual(
+      [body['status'], body['stream'], body['tags'], body['metadata'], body['send_at']],
+      ['scheduled', 'broadcast', ['a', 'b'], { order: '17', shop: 'x=y' }, sendAt],
+    );
     app.clock.advance(3_600_000);
     await app.follow().of(idOf(response), 'delivered');
     assert.doesNotMatch(arrived()[0]?.data ?? '', /X-Posthorn-(?!Delivery)/i);
@@ -204,7 +263,12 @@ describe('journey: submission', () => {
 
   it('sends once what comes twice under one idempotency key', async () => {
     await begin();
-    const twice = { ...mail, messageId: '<one@acme.test>', date: new Date(0), headers: { 'X-Posthorn-Idempotency-Key': 'k1' } }; // prettier-ignore
+    const twice = {
+      ...mail,
+      messageId: '<one@acme.test>',
+      date: new Date(0),
+      headers: { 'X-Posthorn-Idempotency-Key': 'k1' },
+    };
     const sent = await Promise.all([transport().sendMail(twice), transport().sendMail(twice)]);
     const ids = new Set(sent.map(({ response }) => idOf(response)));
     assert.equal(ids.size, 1);
@@ -222,10 +286,15 @@ describe('journey: submission', () => {
     const rows: [string, string, number, RegExp][] = [
       ['a wrong key', 'ak_live_00000000_nonsense', 535, /no such API key/],
       ['a revoked key', revoked.key, 535, /was revoked/],
-      ['a key of another address', await make({ allowed_ips: ['192.0.2.1'] }), 535, /may not be used from 127\.0\.0\.1/],
+      [
+        'a key of another address',
+        await make({ allowed_ips: ['192.0.2.1'] }),
+        535,
+        /may not be used from 127\.0\.0\.1/,
+      ],
       ['a key without the scope', await make({ scopes: ['stats:read'] }), 535, /has not the scope `send`/],
       ['a key of other domains', await make({ domains: ['other.test'] }), 550, /5\.7\.1 This key may send only from/],
-    ]; // prettier-ignore
+    ];
     for (const [what, pass, code, text] of rows) {
       const sending = refusal(transport({ auth: { user: 'apikey', pass } }).sendMail(mail));
       if (code === 535) {
@@ -233,7 +302,11 @@ describe('journey: submission', () => {
         app.clock.advance(5000);
       }
       const error = await sending;
-      assert.deepEqual([error.responseCode, text.test(error.response ?? '')], [code, true], `${what}: ${error.response ?? error.message}`); // prettier-ignore
+      assert.deepEqual(
+        [error.responseCode, text.test(error.response ?? '')],
+        [code, true],
+        `${what}: ${error.response ?? error.message}`,
+      );
     }
     const { body } = await app.get<{ data: { status: number }[] }>('/v1/audit?method=SMTP&result=refused');
     assert.equal(body.data.filter(({ status }) => status === 535).length, 3, 'of keys of this account');
@@ -253,10 +326,25 @@ describe('journey: submission', () => {
     const secure = app.app.ports.submissions ?? 0;
     const replies = await dialogue(
       secure,
-      ['EHLO client.test', plain('apikey', app.key), 'MAIL FROM:<a@@b>', 'MAIL FROM:<hi@acme.test> SIZE=999999999', 'MAIL FROM:<hi@acme.test>', 'RCPT TO:<nobody@[192.0.2.1]>', 'RCPT TO:<ana@dest.test>', 'DATA', 'From: hi@stranger.test\r\n\r\nx\r\n.'],
+      [
+        'EHLO client.test',
+        plain('apikey', app.key),
+        'MAIL FROM:<a@@b>',
+        'MAIL FROM:<hi@acme.test> SIZE=999999999',
+        'MAIL FROM:<hi@acme.test>',
+        'RCPT TO:<nobody@[192.0.2.1]>',
+        'RCPT TO:<ana@dest.test>',
+        'DATA',
+        'From: hi@stranger.test\r\n\r\nx\r\n.',
+      ],
       true,
-    ); // prettier-ignore
-    assert.deepEqual(replies.slice(2).map((reply) => reply.slice(0, 9)), ['235 2.7.0', '501 5.1.7', '552 5.3.4', '250 2.1.0', '553 5.1.3', '250 2.1.5', '354 End d', '550 5.7.1'].map((one) => one.slice(0, 9))); // prettier-ignore
+    );
+    assert.deepEqual(
+      replies.slice(2).map((reply) => reply.slice(0, 9)),
+      ['235 2.7.0', '501 5.1.7', '552 5.3.4', '250 2.1.0', '553 5.1.3', '250 2.1.5', '354 End d', '550 5.7.1'].map(
+        (one) => one.slice(0, 9),
+      ),
+    );
   });
 
   it('ends a session at once when its key is revoked', async () => {
@@ -268,7 +356,11 @@ describe('journey: submission', () => {
     // Nothing may be said before the greeting.
     socket.once('data', () => socket.write(`EHLO a.test\r\n${plain('apikey', key)}\r\n`));
     const closed = new Promise((resolve) => socket.once('close', resolve));
-    await new Promise<void>((resolve) => socket.on('data', () => { if (text.includes('235 ')) resolve(); })); // prettier-ignore
+    await new Promise<void>((resolve) =>
+      socket.on('data', () => {
+        if (text.includes('235 ')) resolve();
+      }),
+    );
     await app.operator.call('keys.revoke', { id });
     await closed;
     assert.match(text, /421 4\.7\.0 your key is no longer good/);
@@ -280,7 +372,10 @@ describe('journey: submission', () => {
     app.clock.advance(2000);
     await transport().sendMail(mail);
     const error = await refusal(transport().sendMail(mail));
-    assert.deepEqual([error.responseCode, /4\.7\.1 rate limit: try again in \d+ seconds/.test(error.response ?? '')], [450, true]); // prettier-ignore
+    assert.deepEqual(
+      [error.responseCode, /4\.7\.1 rate limit: try again in \d+ seconds/.test(error.response ?? '')],
+      [450, true],
+    );
     assert.deepEqual(await audited(), ['DATA 250', 'MAIL 450']);
   });
 
@@ -314,9 +409,24 @@ describe('journey: submission', () => {
     const read = await simpleParser(arrived()[0]?.data ?? '');
     assert.equal(read.attachments[0]?.content.length, 1_000_000);
     assert.equal((await refusal(transport().sendMail(file(3_000_000)))).responseCode, 552);
-    const replies = await dialogue(app.app.ports.submissions ?? 0, ['EHLO a.test', plain('apikey', app.key), 'MAIL FROM:<hi@acme.test>', 'RCPT TO:<ana@dest.test>', 'DATA', `From: hi@acme.test\r\n\r\n${'x'.repeat(900).concat('\r\n').repeat(2500)}.`], true); // prettier-ignore
+    const replies = await dialogue(
+      app.app.ports.submissions ?? 0,
+      [
+        'EHLO a.test',
+        plain('apikey', app.key),
+        'MAIL FROM:<hi@acme.test>',
+        'RCPT TO:<ana@dest.test>',
+        'DATA',
+        `From: hi@acme.test\r\n\r\n${'x'.repeat(900).concat('\r\n').repeat(2500)}.`,
+      ],
+      true,
+    );
     assert.match(replies.at(-1) ?? '', /^552 5\.3\.4 /);
-    const announced = await dialogue(app.app.ports.submissions ?? 0, ['EHLO a.test', plain('apikey', app.key), 'MAIL FROM:<hi@acme.test> SIZE=3000000'], true); // prettier-ignore
+    const announced = await dialogue(
+      app.app.ports.submissions ?? 0,
+      ['EHLO a.test', plain('apikey', app.key), 'MAIL FROM:<hi@acme.test> SIZE=3000000'],
+      true,
+    );
     assert.match(announced.at(-1) ?? '', /^552 5\.3\.4 /);
     assert.deepEqual(await audited(4), ['DATA 250', 'DATA 552', 'DATA 552', 'MAIL 552']);
   });

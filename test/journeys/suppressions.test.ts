@@ -68,9 +68,16 @@ describe('journey: suppressions', () => {
     const { id, ...rest } = first.body;
     assert.match(id, /^sup_[0-9a-z]{26}$/);
     assert.deepEqual(rest, {
-      object: 'suppression', email: 'Ana@dest.test', reason: 'manual', scope: 'account', source_message_id: null, note: 'asked by phone',
-      created_at: new Date(app.clock.now()).toISOString(), created_by: 'key:journey', expires_at: null,
-    }); // prettier-ignore
+      object: 'suppression',
+      email: 'Ana@dest.test',
+      reason: 'manual',
+      scope: 'account',
+      source_message_id: null,
+      note: 'asked by phone',
+      created_at: new Date(app.clock.now()).toISOString(),
+      created_by: 'key:journey',
+      expires_at: null,
+    });
     const again = await add({ email: 'ana@dest.test', note: 'again' });
     assert.deepEqual([again.status, again.body], [200, first.body]);
     assert.deepEqual((await one('ANA@dest.test')).body, first.body);
@@ -84,8 +91,14 @@ describe('journey: suppressions', () => {
     assert.equal(answer.status, 200, answer.text);
     const { data } = answer.body;
     assert.equal(data.length, 1000);
-    assert.deepEqual(data.map(({ index }) => index), emails.map((_, n) => n)); // prettier-ignore
-    assert.deepEqual([3, 5, 6, 7].map((n) => data[n]?.result), ['created', 'rejected', 'created', 'existing']); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ index }) => index),
+      emails.map((_, n) => n),
+    );
+    assert.deepEqual(
+      [3, 5, 6, 7].map((n) => data[n]?.result),
+      ['created', 'rejected', 'created', 'existing'],
+    );
     assert.deepEqual(
       [data[5]?.id, data[5]?.error?.code, data[5]?.error?.field],
       [null, 'invalid_address', 'emails[5]'],
@@ -125,7 +138,12 @@ describe('journey: suppressions', () => {
   });
 
   it('lists in pages and by filter', async () => {
-    for (const n of [1, 2, 3, 4, 5]) await add({ email: `r${String(n)}@dest.test`, reason: n === 2 ? 'unsubscribe' : 'manual', ...(n === 4 ? { stream: 'broadcast' } : {}) }); // prettier-ignore
+    for (const n of [1, 2, 3, 4, 5])
+      await add({
+        email: `r${String(n)}@dest.test`,
+        reason: n === 2 ? 'unsubscribe' : 'manual',
+        ...(n === 4 ? { stream: 'broadcast' } : {}),
+      });
     const names = ({ data }: List): string[] => data.map(({ email }) => email.slice(0, 2));
     const first = await list('?limit=2');
     assert.deepEqual([names(first), first.has_more, first.previous_cursor], [['r5', 'r4'], true, null]);

@@ -135,8 +135,11 @@ describe('journey: templates', () => {
     const { body: versions } = await app.get<{ data: object[] }>('/v1/templates/welcome/versions');
     assert.deepEqual(
       versions.data.map((one) => ('version' in one && 'status' in one ? [one.version, one.status] : [])),
-      [[2, 'published'], [1, 'superseded']],
-    ); // prettier-ignore
+      [
+        [2, 'published'],
+        [1, 'superseded'],
+      ],
+    );
     assert.deepEqual((await app.get<Template>(`/v1/templates/${first.id}?version=1`)).body.subject, 'Hello {{ name }}');
     const { body: record } = await app.get<{ template_id: string }>(`/v1/messages/${after.body.id}`);
     assert.equal(record.template_id, first.id);
@@ -149,7 +152,10 @@ describe('journey: templates', () => {
     assert.deepEqual([draft.status, draft.published_version], ['draft', null]);
     const message = { to: 'ana@dest.test', template_id: draft.id, variables: { name: 'Ana' } };
     const refused = await send(message);
-    assert.deepEqual([refused.status, refused.body.error.code, refused.body.error.field], [400, 'unknown_template', 'template_id']); // prettier-ignore
+    assert.deepEqual(
+      [refused.status, refused.body.error.code, refused.body.error.field],
+      [400, 'unknown_template', 'template_id'],
+    );
     await app.request('POST', `/v1/templates/${draft.id}/publish`);
     const waiting = await send({ ...message, send_at: new Date(app.clock.now() + 3_600_000).toISOString() });
     await patch(draft.id, { html: '<p>Something else</p>', publish: true });
@@ -185,7 +191,10 @@ describe('journey: templates', () => {
       variables: { name: 'Bo' },
     });
     const second = await received(own.body.id);
-    assert.deepEqual([second.subject, second.from?.text, second.replyTo?.text], ['Own Bo', '"Other" <other@acme.test>', 'me@acme.test']); // prettier-ignore
+    assert.deepEqual(
+      [second.subject, second.from?.text, second.replyTo?.text],
+      ['Own Bo', '"Other" <other@acme.test>', 'me@acme.test'],
+    );
   });
 
   it('renders what has variables, and leaves alone what has none', async () => {
@@ -218,9 +227,24 @@ describe('journey: templates', () => {
       [{ ...base, locale: '?' }, 'invalid_field', 'locale'],
       [{ ...base, subject: '{{' }, 'template_syntax_error', 'subject'],
       [{ ...base, to: 'nobody' }, 'invalid_recipient', 'to'],
-      [{ from: 'hi@acme.test', to: 'ana@dest.test', subject: 's', text: '{{ x }}', variables: {}, strict_variables: true }, 'missing_variable', 'variables.x'],
-      [{ from: 'hi@acme.test', to: 'ana@dest.test', subject: 's', text: 't', template_version: 1 }, 'missing_field', 'template_id'],
-    ] as const; // prettier-ignore
+      [
+        {
+          from: 'hi@acme.test',
+          to: 'ana@dest.test',
+          subject: 's',
+          text: '{{ x }}',
+          variables: {},
+          strict_variables: true,
+        },
+        'missing_variable',
+        'variables.x',
+      ],
+      [
+        { from: 'hi@acme.test', to: 'ana@dest.test', subject: 's', text: 't', template_version: 1 },
+        'missing_field',
+        'template_id',
+      ],
+    ] as const;
     for (const [body, code, field] of rows) {
       const { status, body: answer, text } = await send(body);
       assert.deepEqual([status, answer.error.code, answer.error.field], [400, code, field], text);
@@ -250,11 +274,17 @@ describe('journey: templates', () => {
     assert.equal(answer.body.data[2]?.error?.field, 'recipients[2].variables.name');
     const mails = [];
     for (const n of [0, 1, 3]) mails.push(await received(answer.body.data[n]?.id ?? ''));
-    assert.deepEqual(mails.map(({ subject }) => subject), ['Hello Ana', 'Ahoj Bo', 's']); // prettier-ignore
+    assert.deepEqual(
+      mails.map(({ subject }) => subject),
+      ['Hello Ana', 'Ahoj Bo', 's'],
+    );
     assert.match(String(mails[1]?.html), /Hello Bo, and thank you/);
     assert.equal(mails[2]?.text?.trim(), 'Just Di of Acme');
     const aborted = await bulk({ from: 'hi@acme.test', template_id: 'welcome', on_error: 'abort', recipients });
-    assert.deepEqual([aborted.status, aborted.body.error.code, aborted.body.error.field], [400, 'missing_variable', 'recipients[2].variables.name']); // prettier-ignore
+    assert.deepEqual(
+      [aborted.status, aborted.body.error.code, aborted.body.error.field],
+      [400, 'missing_variable', 'recipients[2].variables.name'],
+    );
     const unknown = await bulk({ from: 'hi@acme.test', template_id: 'nowhere', recipients });
     assert.equal(unknown.body.error.code, 'unknown_template');
   });
@@ -262,7 +292,10 @@ describe('journey: templates', () => {
   it('takes a thousand entries with a large body, read in a thread', async () => {
     await create({ ...WELCOME, html: `<p>{{ name }}</p>${'<p>The same for all.</p>'.repeat(200)}` });
     const pad = 'x'.repeat(400);
-    const recipients = Array.from({ length: 1000 }, (_, n) => ({ to: `r${String(n)}@dest.test`, variables: { name: `N${String(n)}`, pad } })); // prettier-ignore
+    const recipients = Array.from({ length: 1000 }, (_, n) => ({
+      to: `r${String(n)}@dest.test`,
+      variables: { name: `N${String(n)}`, pad },
+    }));
     const answer = await bulk({ template_id: 'welcome', recipients, test: true });
     assert.deepEqual([answer.status, answer.body.accepted], [202, 1000], answer.text.slice(0, 500));
   });
@@ -272,7 +305,10 @@ describe('journey: templates', () => {
     const render = (body: object) => app.request<Rendered>('POST', '/v1/templates/render', body);
     const good = await render({ template_id: 'welcome', variables: { name: 'Ana' } });
     assert.equal(good.status, 200, good.text);
-    assert.deepEqual([good.body.object, good.body.valid, good.body.subject?.rendered, good.body.text], ['render', true, 'Hello Ana', null]); // prettier-ignore
+    assert.deepEqual(
+      [good.body.object, good.body.valid, good.body.subject?.rendered, good.body.text],
+      ['render', true, 'Hello Ana', null],
+    );
     assert.deepEqual(good.body.variables, ['name', 'plan', 'items', 't']);
     const bad = await render({ subject: 'ok', html: 'a\n  {{#if x}}{% if y %}{{/if}}' });
     assert.deepEqual([bad.status, bad.body.valid, bad.body.subject?.rendered], [200, false, 'ok']);
@@ -286,30 +322,45 @@ describe('journey: templates', () => {
   });
 
   it('stores what a bulk send has in common once, and sends the same', async () => {
-    const rows = Array.from({ length: 600 }, (_, n) => `<tr><td style="padding:8px 16px;color:#333333">Row ${String(n)} for {{ name }}</td></tr>`);
+    const rows = Array.from(
+      { length: 600 },
+      (_, n) => `<tr><td style="padding:8px 16px;color:#333333">Row ${String(n)} for {{ name }}</td></tr>`,
+    );
     const html = `<table>${rows.slice(0, 300).join('\n').replaceAll(' for {{ name }}', '')}{% for i in items %}<p class="item">{{ i }}</p>{% endfor %}${rows.slice(300, 320).join('\n')}</table>${'<!-- the same for all -->'.repeat(1000)}`;
     await create({ alias: 'large', subject: 'S', from: 'hi@acme.test', html, variables: [] });
     const size = async (): Promise<number> => {
-      const [row] = await app.app.db.fast.all<{ n: number }>('SELECT coalesce(sum(length(coalesce(html, \'\')) + length(coalesce(text, \'\'))), 0) AS n FROM (SELECT html, text FROM contents UNION ALL SELECT html, text FROM content_bases)');
+      const [row] = await app.app.db.fast.all<{ n: number }>(
+        "SELECT coalesce(sum(length(coalesce(html, '')) + length(coalesce(text, ''))), 0) AS n FROM (SELECT html, text FROM contents UNION ALL SELECT html, text FROM content_bases)",
+      );
       return row?.n ?? 0;
     };
-    const recipients = Array.from({ length: 200 }, (_, n) => ({ to: `r${String(n)}@dest.test`, variables: { name: `Ann <${String(n)}>`, items: ['x', 'y', n] } }));
+    const recipients = Array.from({ length: 200 }, (_, n) => ({
+      to: `r${String(n)}@dest.test`,
+      variables: { name: `Ann <${String(n)}>`, items: ['x', 'y', n] },
+    }));
     const before = await size();
     const { status, body } = await bulk({ template_id: 'large', recipients });
     assert.equal(status, 202);
-    assert.ok((await size()) - before < html.length + 200 * 2000, `${String((await size()) - before)} characters for ${String(html.length)}`);
+    assert.ok(
+      (await size()) - before < html.length + 200 * 2000,
+      `${String((await size()) - before)} characters for ${String(html.length)}`,
+    );
     const id = String(body.data[7]?.id);
     const { body: content } = await app.get<{ html: string }>(`/v1/messages/${id}/content`);
-    const expected = html.replaceAll('{{ name }}', 'Ann &lt;7&gt;').replace(/\{% for.*endfor %\}/, ['x', 'y', '7'].map((i) => `<p class="item">${i}</p>`).join(''));
+    const expected = html
+      .replaceAll('{{ name }}', 'Ann &lt;7&gt;')
+      .replace(/\{% for.*endfor %\}/, ['x', 'y', '7'].map((i) => `<p class="item">${i}</p>`).join(''));
     assert.equal(content.html, expected);
     const mail = await received(id);
     assert.equal(String(mail.html).trim(), expected);
-    const left = async (): Promise<number | undefined> => (await app.app.db.fast.all<{ n: number }>('SELECT count(*) AS n FROM content_bases'))[0]?.n;
+    const left = async (): Promise<number | undefined> =>
+      (await app.app.db.fast.all<{ n: number }>('SELECT count(*) AS n FROM content_bases'))[0]?.n;
     await app.settled();
     const ids = body.data.map((one) => String(one.id));
-    for (const one of ids.slice(1)) assert.equal((await app.request('DELETE', `/v1/messages/${one}/content`)).status, 204);
+    for (const one of ids.slice(1))
+      assert.equal((await app.request('DELETE', `/v1/messages/${one}/content`)).status, 204);
     assert.equal(await left(), 1);
     assert.equal((await app.request('DELETE', `/v1/messages/${String(ids[0])}/content`)).status, 204);
     assert.equal(await left(), 0);
-  }); // prettier-ignore
+  });
 });

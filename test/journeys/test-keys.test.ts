@@ -46,8 +46,12 @@ describe('test keys', function () {
     const told: unknown[] = [];
     for (const path of Object.keys(world.ids)) {
       const { data } = (await app.get<{ data: object[] }>(`/v1/${path}?limit=100`, { key: owner })).body;
-      told.push(data.map((one) => Object.fromEntries(Object.entries(one).filter(([name]) => !/^last_used|^requests_24h$/.test(name)))));
-    } // prettier-ignore
+      told.push(
+        data.map((one) =>
+          Object.fromEntries(Object.entries(one).filter(([name]) => !/^last_used|^requests_24h$/.test(name))),
+        ),
+      );
+    }
     told.push((await app.get('/v1/settings', { key: owner })).body['retention']);
     return JSON.stringify(told);
   }
@@ -81,7 +85,10 @@ describe('test keys', function () {
       assert.equal((await app.get(`/v1/messages/${live.id}${below}`, { key: sandbox })).status, 404, below);
     assert.equal((await app.get(`/v1/messages/${test.id}/content`, { key: sandbox })).status, 200);
     const { data } = (await app.get<Listed>('/v1/messages', { key: sandbox })).body;
-    assert.deepEqual(data.map(({ id }) => id), [test.id]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ id }) => id),
+      [test.id],
+    );
     const events = (await app.get<Listed>('/v1/events?type=sent,delivered,deferred', { key: sandbox })).body;
     assert.ok(events.data.length > 0 && events.data.every((event) => event.test));
     const { total } = (await app.get<{ total: { sent: number } }>('/v1/stats', { key: sandbox })).body;
@@ -96,36 +103,73 @@ describe('test keys', function () {
     const later = { to: 'cy@dest.test', send_at: '2026-02-02T00:00:00Z' };
     const live = await app.send(later);
     const own = await app.send(later, { key: sandbox });
-    const bulk = { from: 'hi@acme.test', subject: 'S', text: 'T', send_at: later.send_at, recipients: [{ to: 'di@dest.test' }] };
+    const bulk = {
+      from: 'hi@acme.test',
+      subject: 'S',
+      text: 'T',
+      send_at: later.send_at,
+      recipients: [{ to: 'di@dest.test' }],
+    };
     const sent = await app.request<{ id: string }>('POST', '/v1/messages', bulk, { key: sandbox });
     const move = { send_at: '2026-02-03T00:00:00Z' };
     assert.equal((await app.request('PATCH', `/v1/messages/${own.id}`, move, { key: sandbox })).status, 200);
     assert.equal((await app.request('PATCH', `/v1/messages/${live.id}`, move, { key: sandbox })).status, 404);
     assert.equal((await app.get(`/v1/batches/${sent.body.id}`, { key: sandbox })).status, 200);
-    assert.deepEqual((await app.get<Listed>('/v1/batches', { key: sandbox })).body.data.map(({ id }) => id), [sent.body.id]);
-    assert.equal((await app.request('POST', `/v1/batches/${sent.body.id}/cancel`, undefined, { key: sandbox })).status, 200);
-    assert.equal((await app.request('DELETE', '/v1/recipients/cy%40dest.test', undefined, { key: sandbox })).status, 204);
+    assert.deepEqual(
+      (await app.get<Listed>('/v1/batches', { key: sandbox })).body.data.map(({ id }) => id),
+      [sent.body.id],
+    );
+    assert.equal(
+      (await app.request('POST', `/v1/batches/${sent.body.id}/cancel`, undefined, { key: sandbox })).status,
+      200,
+    );
+    assert.equal(
+      (await app.request('DELETE', '/v1/recipients/cy%40dest.test', undefined, { key: sandbox })).status,
+      204,
+    );
     assert.equal((await app.message(own.id)).recipients[0]?.email, 'erased@erased.invalid');
     const { recipients } = await app.message(live.id);
     assert.deepEqual([recipients[0]?.email, recipients[0]?.status], ['cy@dest.test', 'scheduled']);
-    assert.equal((await app.request('DELETE', '/v1/recipients/cy%40dest.test', undefined, { key: sandbox })).status, 404);
-  }); // prettier-ignore
+    assert.equal(
+      (await app.request('DELETE', '/v1/recipients/cy%40dest.test', undefined, { key: sandbox })).status,
+      404,
+    );
+  });
 
   it('a key ends and replaces no key that may do more than itself', async () => {
     const strong = (await app.operator.call('keys.create', { name: 'strong', scopes: ['key', 'send', 'settings'] })).id;
     const weak = (await app.operator.call('keys.create', { name: 'weak', scopes: ['key'] })).id;
     const key = await makeKey({ scopes: ['key'] });
     const refused = await app.request<Refusal>('DELETE', `/v1/keys/${strong}`, undefined, { key });
-    assert.deepEqual([refused.status, refused.body.error.code, refused.body.error.field], [403, 'insufficient_scope', 'id']); // prettier-ignore
-    const replaced = await app.request<Refusal>('POST', '/v1/keys', { name: 'new', scopes: ['key'], replaces: strong }, { key }); // prettier-ignore
-    assert.deepEqual([replaced.status, replaced.body.error.code, replaced.body.error.field], [403, 'insufficient_scope', 'replaces']); // prettier-ignore
-    assert.equal((await app.get<{ revoked_at: string | null }>(`/v1/keys/${strong}`, { key: owner })).body.revoked_at, null); // prettier-ignore
+    assert.deepEqual(
+      [refused.status, refused.body.error.code, refused.body.error.field],
+      [403, 'insufficient_scope', 'id'],
+    );
+    const replaced = await app.request<Refusal>(
+      'POST',
+      '/v1/keys',
+      { name: 'new', scopes: ['key'], replaces: strong },
+      { key },
+    );
+    assert.deepEqual(
+      [replaced.status, replaced.body.error.code, replaced.body.error.field],
+      [403, 'insufficient_scope', 'replaces'],
+    );
+    assert.equal(
+      (await app.get<{ revoked_at: string | null }>(`/v1/keys/${strong}`, { key: owner })).body.revoked_at,
+      null,
+    );
     assert.equal((await app.request('DELETE', `/v1/keys/${weak}`, undefined, { key })).status, 204);
   });
 
   it('a replay shows no key the making of one that may do more than itself', async () => {
     const headers = { 'idempotency-key': 'making-of-a-key' };
-    const made = await app.request<{ key: string }>('POST', '/v1/keys', { name: 'strong', scopes: ['send', 'settings'] }, { key: owner, headers }); // prettier-ignore
+    const made = await app.request<{ key: string }>(
+      'POST',
+      '/v1/keys',
+      { name: 'strong', scopes: ['send', 'settings'] },
+      { key: owner, headers },
+    );
     assert.equal(made.status, 201);
     const key = await makeKey({ scopes: ['key'] });
     for (const body of [
@@ -137,7 +181,12 @@ describe('test keys', function () {
       assert.ok(!text.includes(made.body.key));
     }
     const rotated = await makeKey({});
-    const again = await app.request<{ key: string }>('POST', '/v1/keys', { name: 'strong', scopes: ['send', 'settings'] }, { key: rotated, headers }); // prettier-ignore
+    const again = await app.request<{ key: string }>(
+      'POST',
+      '/v1/keys',
+      { name: 'strong', scopes: ['send', 'settings'] },
+      { key: rotated, headers },
+    );
     assert.equal(again.body.key, made.body.key, 'a key that may do as much gets the first answer');
   });
 
@@ -164,7 +213,10 @@ describe('test keys', function () {
     assert.deepEqual([again.status, again.text], [403, first.text], 'the first response, as the law says');
     assert.equal(again.headers.get('idempotency-replayed'), 'true');
     assert.equal(again.headers.get('idempotency-first-answer'), at);
-    assert.match(again.headers.get('idempotency-warning') ?? '', new RegExp(`^This is the answer of ${at}.*new Idempotency-Key`)); // prettier-ignore
+    assert.match(
+      again.headers.get('idempotency-warning') ?? '',
+      new RegExp(`^This is the answer of ${at}.*new Idempotency-Key`),
+    );
     assert.equal(first.headers.get('idempotency-warning'), null);
     const other = { 'idempotency-key': 'order-17-again' };
     assert.equal((await app.request('POST', '/v1/messages', body, { headers: other })).status, 202);

@@ -94,7 +94,10 @@ describe('journey: throttle', () => {
     assert.equal(await left(), 0);
     const spent = await app.app.db.fast.all('SELECT 1 FROM attempts WHERE outcome <> ? ', ['accepted']);
     assert.ok(spent.length <= 1, `${String(spent.length)} attempts were spent on being one connection too many`);
-    assert.deepEqual((await statuses()).map(({ status }) => status), ['delivered']); // prettier-ignore
+    assert.deepEqual(
+      (await statuses()).map(({ status }) => status),
+      ['delivered'],
+    );
   }).timeout(180_000);
 
   it('sends fewer mails a minute where a reply asks for that, and more again later', async () => {
@@ -186,8 +189,11 @@ describe('journey: throttle', () => {
     ]);
     assert.deepEqual(
       app.logged.filter(({ event }) => event === 'shaping_rule').map(({ rule, dry_run: dry }) => [rule, dry]),
-      [['watch', true], ['listed', false]],
-    ); // prettier-ignore
+      [
+        ['watch', true],
+        ['listed', false],
+      ],
+    );
     app.clock.advance(30 * 60_000);
     await app.follow().of(id, 'delivered');
   });

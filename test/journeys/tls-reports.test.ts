@@ -16,13 +16,20 @@ interface Report {
   'organization-name': string;
   'contact-info': string;
   'date-range': Record<string, string>;
-  policies: { policy: Record<string, unknown>; summary: Record<string, number>; 'failure-details'?: Record<string, unknown>[] }[];
-} // prettier-ignore
+  policies: {
+    policy: Record<string, unknown>;
+    summary: Record<string, number>;
+    'failure-details'?: Record<string, unknown>[];
+  }[];
+}
 
 describe('journey: TLS reports', () => {
   let mail: FakeMailServer;
   let app: TestApp;
-  const zones = { ...zonesFor('dest.test', 'rpt.test'), '_smtp._tls.dest.test TXT': ['v=TLSRPTv1; rua=mailto:tls@rpt.test'] }; // prettier-ignore
+  const zones = {
+    ...zonesFor('dest.test', 'rpt.test'),
+    '_smtp._tls.dest.test TXT': ['v=TLSRPTv1; rua=mailto:tls@rpt.test'],
+  };
 
   async function start(more: TestAppOptions = {}): Promise<void> {
     mail = await startMailServer({ tls: 'none' });
@@ -48,12 +55,15 @@ describe('journey: TLS reports', () => {
   }
   const isSending = async (): Promise<boolean> => (await states()).some(({ state }) => state === 'sending');
   const mailsTo = (address: string): string[] =>
-    mail.sessions.flatMap(({ mails }) => mails.filter(({ to, data }) => to.includes(address) && data !== '').map(({ data }) => data)); // prettier-ignore
+    mail.sessions.flatMap(({ mails }) =>
+      mails.filter(({ to, data }) => to.includes(address) && data !== '').map(({ data }) => data),
+    );
   async function sent(to = 'ana@dest.test'): Promise<void> {
     const { id } = await app.send({ to });
     await app.follow().of(id, 'delivered');
   }
-  const states = (): Promise<{ domain: string; state: string }[]> => rows('SELECT domain, state FROM tls_reports ORDER BY domain'); // prettier-ignore
+  const states = (): Promise<{ domain: string; state: string }[]> =>
+    rows('SELECT domain, state FROM tls_reports ORDER BY domain');
 
   it('sends a mail about the day before, once, over a restart', async () => {
     await start();
@@ -63,7 +73,10 @@ describe('journey: TLS reports', () => {
     await until(isReported);
     const [data = ''] = mailsTo('tls@rpt.test');
     assert.match(data, /^From: <ops@acme\.test>\r$/m);
-    assert.match(data.replace(/\r\n\s+/g, ''), /^DKIM-Signature: .*h=[^;]*TLS-Report-Domain: ?TLS-Report-Domain: ?TLS-Report-Submitter/m); // prettier-ignore
+    assert.match(
+      data.replace(/\r\n\s+/g, ''),
+      /^DKIM-Signature: .*h=[^;]*TLS-Report-Domain: ?TLS-Report-Domain: ?TLS-Report-Submitter/m,
+    );
     assert.match(data, /filename="acme\.test!dest\.test!\d+!\d+!001\.json\.gz"/);
     const part = /application\/tlsrpt\+gzip[\s\S]*?\r\n\r\n([A-Za-z0-9+/=\r\n]+)\r\n--/.exec(data)?.[1] ?? '';
     const report = JSON.parse(gunzipSync(Buffer.from(part, 'base64')).toString('utf8')) as Report;
@@ -73,9 +86,20 @@ describe('journey: TLS reports', () => {
     assert.deepEqual(policy?.policy, { 'policy-type': 'no-policy-found', 'policy-domain': 'dest.test' });
     assert.deepEqual(policy.summary, { 'total-successful-session-count': 0, 'total-failure-session-count': 1 });
     const [detail] = policy['failure-details'] ?? [];
-    assert.deepEqual([detail?.['result-type'], detail?.['receiving-mx-hostname'], detail?.['receiving-ip'], detail?.['sending-mta-ip']], ['starttls-not-supported', 'mx.dest.test', '127.0.0.1', '127.0.0.1']); // prettier-ignore
+    assert.deepEqual(
+      [
+        detail?.['result-type'],
+        detail?.['receiving-mx-hostname'],
+        detail?.['receiving-ip'],
+        detail?.['sending-mta-ip'],
+      ],
+      ['starttls-not-supported', 'mx.dest.test', '127.0.0.1', '127.0.0.1'],
+    );
     await until(async () => (await states()).every(({ state }) => state !== 'planned' && state !== 'sending'));
-    assert.deepEqual(await states(), [{ domain: 'dest.test', state: 'sent' }, { domain: 'rpt.test', state: 'unwanted' }]); // prettier-ignore
+    assert.deepEqual(await states(), [
+      { domain: 'dest.test', state: 'sent' },
+      { domain: 'rpt.test', state: 'unwanted' },
+    ]);
     // A copy taken while its delivery is on the way would rightly send that again.
     await app.settled();
     const folder = newFolder();
@@ -105,9 +129,13 @@ describe('journey: TLS reports', () => {
     const url = `https://mta-sts.dest.test:${String((web.address() as AddressInfo).port)}/reports`;
     await start({
       ca: stsServer.cert,
-      zones: { ...zonesFor('dest.test'), '_smtp._tls.dest.test TXT': [`v=TLSRPTv1; rua=${url}`], 'mta-sts.dest.test A': ['127.0.0.1'] },
+      zones: {
+        ...zonesFor('dest.test'),
+        '_smtp._tls.dest.test TXT': [`v=TLSRPTv1; rua=${url}`],
+        'mta-sts.dest.test A': ['127.0.0.1'],
+      },
       settings: { ...settings, webhooks: { allowCidrs: ['127.0.0.0/8'] } },
-    }); // prettier-ignore
+    });
     await sent();
     await until(() => posted.length === 1);
     status = 201;
@@ -126,7 +154,8 @@ describe('journey: TLS reports', () => {
     await until(() => mailsTo('tls@dest.test').length === 1);
     for (let hour = 0; hour < 4 * 24; hour++) {
       app.clock.advance(3_600_000);
-      for (let turn = 0; turn < 10 || (await isSending()); turn++) await new Promise((resolve) => setImmediate(resolve)); // prettier-ignore
+      for (let turn = 0; turn < 10 || (await isSending()); turn++)
+        await new Promise((resolve) => setImmediate(resolve));
       await app.settled();
     }
     assert.equal(mailsTo('tls@dest.test').length, 1);
@@ -135,11 +164,15 @@ describe('journey: TLS reports', () => {
 
   it('sends to two addresses, and again only to the one that failed', async () => {
     await start({
-      zones: { ...zones, '_smtp._tls.dest.test TXT': ['v=TLSRPTv1; rua=mailto:tls@rpt.test,https://127.0.0.1:1/reports'] },
+      zones: {
+        ...zones,
+        '_smtp._tls.dest.test TXT': ['v=TLSRPTv1; rua=mailto:tls@rpt.test,https://127.0.0.1:1/reports'],
+      },
       settings: { ...settings, webhooks: { allowCidrs: ['127.0.0.0/8'] } },
-    }); // prettier-ignore
+    });
     await sent();
-    const triesOf = () => rows<{ tries: number; state: string; detail: string }>('SELECT tries, state, detail FROM tls_reports'); // prettier-ignore
+    const triesOf = () =>
+      rows<{ tries: number; state: string; detail: string }>('SELECT tries, state, detail FROM tls_reports');
     await until(async () => (await triesOf())[0]?.tries === 1);
     await until(() => mailsTo('tls@rpt.test').length === 1);
     assert.match((await triesOf())[0]?.detail ?? '', /^https:\/\/127/);
@@ -160,22 +193,44 @@ describe('journey: TLS reports', () => {
       'mx2.dest.test CNAME': ['real.dest.test'],
       'real.dest.test A': ['127.0.0.1'],
       '_25._tcp.mx1.dest.test TLSA': [`3 1 1 ${'ab'.repeat(32)}`],
-      '_25._tcp.real.dest.test TLSA': [`2 0 1 ${createHash('sha256').update(new X509Certificate(testCa).raw).digest('hex')}`],
+      '_25._tcp.real.dest.test TLSA': [
+        `2 0 1 ${createHash('sha256').update(new X509Certificate(testCa).raw).digest('hex')}`,
+      ],
       '_smtp._tls.dest.test TXT': ['v=TLSRPTv1; rua=mailto:tls@rpt.test'],
     });
-    for (const name of ['dest.test', 'mx1.dest.test', 'mx2.dest.test', 'real.dest.test', '_25._tcp.mx1.dest.test', '_25._tcp.real.dest.test']) resolver.secure.add(name);
+    for (const name of [
+      'dest.test',
+      'mx1.dest.test',
+      'mx2.dest.test',
+      'real.dest.test',
+      '_25._tcp.mx1.dest.test',
+      '_25._tcp.real.dest.test',
+    ])
+      resolver.secure.add(name);
     mail = await startMailServer({ tls: 'starttls', certificate: { ...certificate, cert: certificate.cert + testCa } });
-    app = await startTestApp({ mailPort: mail.port, resolver, settings: { ...settings, delivery: { dnssecResolver: true, mtaSts: false } } });
+    app = await startTestApp({
+      mailPort: mail.port,
+      resolver,
+      settings: { ...settings, delivery: { dnssecResolver: true, mtaSts: false } },
+    });
     await sent();
     await until(() => mailsTo('tls@rpt.test').length === 1);
-    const part = /application\/tlsrpt\+gzip[\s\S]*?\r\n\r\n([A-Za-z0-9+/=\r\n]+)\r\n--/.exec(mailsTo('tls@rpt.test')[0] ?? '')?.[1] ?? '';
+    const part =
+      /application\/tlsrpt\+gzip[\s\S]*?\r\n\r\n([A-Za-z0-9+/=\r\n]+)\r\n--/.exec(
+        mailsTo('tls@rpt.test')[0] ?? '',
+      )?.[1] ?? '';
     const report = JSON.parse(gunzipSync(Buffer.from(part, 'base64')).toString('utf8')) as Report;
-    const entries = report.policies.map(({ policy, summary }) => [policy['policy-domain'], policy['mx-host'], summary['total-successful-session-count'], summary['total-failure-session-count']]);
+    const entries = report.policies.map(({ policy, summary }) => [
+      policy['policy-domain'],
+      policy['mx-host'],
+      summary['total-successful-session-count'],
+      summary['total-failure-session-count'],
+    ]);
     assert.deepEqual(entries, [
       ['mx1.dest.test', ['mx1.dest.test'], 0, 1],
       ['real.dest.test', ['mx2.dest.test'], 1, 0],
     ]);
-  }); // prettier-ignore
+  });
 
   it('does not count without an address to report from, nor where it is switched off', async () => {
     for (const off of [{}, { ...settings, delivery: { tlsReports: false } }]) {
@@ -198,7 +253,9 @@ describe('journey: TLS reports', () => {
     const { clock } = app;
     await app.stop();
     app = await startTestApp({ mailPort: mail.port, zones, settings, clock, folder });
-    const counted = await rows<{ domain: string; result: string; sessions: number }>('SELECT domain, result, sessions FROM tls_sessions'); // prettier-ignore
+    const counted = await rows<{ domain: string; result: string; sessions: number }>(
+      'SELECT domain, result, sessions FROM tls_sessions',
+    );
     assert.deepEqual(counted, [{ domain: 'dest.test', result: 'starttls-not-supported', sessions: 2 }]);
     rmSync(folder, { recursive: true, force: true });
   });

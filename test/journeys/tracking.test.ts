@@ -93,15 +93,24 @@ describe('journey: tracking', () => {
     app.clock.advance(2000);
     const seen = await events.of(id, 'clicked');
     assert.deepEqual(detailOf(seen, 'clicked'), {
-      first: true, url: 'https://shop.test/a?x=1&y=2', link_id: '1', part: 'html',
-      ip: '127.0.0.1', user_agent: BROWSER, is_bot: false, bot: null,
-    }); // prettier-ignore
+      first: true,
+      url: 'https://shop.test/a?x=1&y=2',
+      link_id: '1',
+      part: 'html',
+      ip: '127.0.0.1',
+      user_agent: BROWSER,
+      is_bot: false,
+      bot: null,
+    });
     const { engagement, status: state, last_event } = await app.message(id);
     assert.deepEqual([state, last_event?.type], ['delivered', 'clicked'], 'engagement moves no status');
     assert.deepEqual([engagement['clicks'], engagement['bot_clicks'], engagement['opens']], [1, 0, 0]);
     const listed = async (query: string): Promise<number> =>
       (await app.get<{ data: unknown[] }>(`/v1/messages?${query}`)).body.data.length;
-    assert.deepEqual([await listed('clicked=true'), await listed('clicked=false'), await listed('opened=true')], [1, 0, 0]); // prettier-ignore
+    assert.deepEqual(
+      [await listed('clicked=true'), await listed('clicked=false'), await listed('opened=true')],
+      [1, 0, 0],
+    );
 
     await visit(hrefs[1] ?? '');
     app.clock.advance(2000);
@@ -125,9 +134,15 @@ describe('journey: tracking', () => {
     assert.equal(response.headers.get('cache-control'), 'no-store');
     const detail = detailOf(await events.of(id, 'opened'), 'opened');
     assert.deepEqual(detail, {
-      first: true, client: 'Firefox', os: 'Windows', device: 'desktop',
-      ip: '127.0.0.1', user_agent: BROWSER, is_bot: false, bot: null,
-    }); // prettier-ignore
+      first: true,
+      client: 'Firefox',
+      os: 'Windows',
+      device: 'desktop',
+      ip: '127.0.0.1',
+      user_agent: BROWSER,
+      is_bot: false,
+      bot: null,
+    });
     const { engagement } = await app.message(id);
     assert.equal(engagement['opens'], 1);
     assert.equal(engagement['first_opened_at'], engagement['last_opened_at']);
@@ -253,7 +268,13 @@ describe('journey: tracking', () => {
       app.clock.advance(1000);
       await events.until((all) => all.filter(({ type }) => type === 'clicked').length === 2);
       const clicks = events.seen.filter(({ type }) => type === 'clicked').map(({ data }) => data['clicked'] as Detail);
-      assert.deepEqual(clicks.map(({ bot, first }) => [bot, first]), [['scanner', false], ['scanner', false]]); // prettier-ignore
+      assert.deepEqual(
+        clicks.map(({ bot, first }) => [bot, first]),
+        [
+          ['scanner', false],
+          ['scanner', false],
+        ],
+      );
       const { engagement } = await app.message(id);
       assert.deepEqual([engagement['clicks'], engagement['bot_clicks']], [0, 2]);
     });
@@ -276,7 +297,10 @@ describe('journey: tracking', () => {
     assert.equal((await visit(pixelOf(mail.html) ?? '')).status, 200);
     app.clock.advance(2000);
     assert.equal((await app.get(`/v1/messages/${id}`)).status, 404);
-    assert.deepEqual(app.logged.filter(({ event }) => event === 'hit_lost'), []); // prettier-ignore
+    assert.deepEqual(
+      app.logged.filter(({ event }) => event === 'hit_lost'),
+      [],
+    );
   });
 
   it('answers 404 to what it did not write, in words for people', async () => {
@@ -316,16 +340,26 @@ describe('journey: tracking', () => {
 
   it('tracks each entry of a bulk send as it says, else as they share', async () => {
     const { status } = await app.request('POST', '/v1/messages', {
-      from: 'hi@acme.test', subject: 's', html: HTML, track_clicks: true, unsubscribe: true,
+      from: 'hi@acme.test',
+      subject: 's',
+      html: HTML,
+      track_clicks: true,
+      unsubscribe: true,
       recipients: [{ to: 'ana@dest.test' }, { to: 'bo@dest.test', track_clicks: false, unsubscribe: false }],
-    }); // prettier-ignore
+    });
     assert.equal(status, 202);
     await events.until((all) => all.filter(({ type }) => type === 'delivered').length === 2);
     const seen = async (to: string): Promise<[boolean, boolean]> => {
       const { html, header } = await readMail(mails().find((mail) => mail.to.includes(to))?.data ?? '');
       return [hrefsOf(html)[0]?.startsWith(BASE) === true, header('list-unsubscribe') !== null];
     };
-    assert.deepEqual([await seen('ana@dest.test'), await seen('bo@dest.test')], [[true, true], [false, false]]); // prettier-ignore
+    assert.deepEqual(
+      [await seen('ana@dest.test'), await seen('bo@dest.test')],
+      [
+        [true, true],
+        [false, false],
+      ],
+    );
   });
 
   it('takes a link with what others have put behind it', async () => {
@@ -338,9 +372,12 @@ describe('journey: tracking', () => {
   it('takes a link whose token somebody has percent-encoded, and one that asks for a range of it', async () => {
     const { mail } = await deliver({ track_clicks: true });
     const link = hrefsOf(mail.html)[0] ?? '';
-    const encoded = link.replace(/[^/]+$/, (token) => Buffer.from(token).toString('hex').replace(/../g, '%$&')); // prettier-ignore
+    const encoded = link.replace(/[^/]+$/, (token) => Buffer.from(token).toString('hex').replace(/../g, '%$&'));
     assert.equal((await visit(encoded)).status, 302);
-    const { status, headers } = await fetch(app.url + new URL(link).pathname, { redirect: 'manual', headers: { range: 'bytes=0-3' } }); // prettier-ignore
+    const { status, headers } = await fetch(app.url + new URL(link).pathname, {
+      redirect: 'manual',
+      headers: { range: 'bytes=0-3' },
+    });
     assert.deepEqual([status, headers.get('location')], [302, (await visit(link)).headers.get('location')]);
   });
 
@@ -403,7 +440,9 @@ describe('journey: tracking', () => {
     }
 
     it('publishes links there once DNS leads to us, and on the common address until then', async () => {
-      const { body } = await app.get<{ records: { purpose: string; type: string; host: string; value: string; status: string }[] }>('/v1/domains/acme.test'); // prettier-ignore
+      const { body } = await app.get<{
+        records: { purpose: string; type: string; host: string; value: string; status: string }[];
+      }>('/v1/domains/acme.test');
       const record = body.records.find(({ purpose }) => purpose === 'tracking');
       assert.deepEqual([record?.type, record?.host, record?.value], ['CNAME', 'track.acme.test', 'mail.posthorn.test']);
       const before = await linkOf();

@@ -76,7 +76,10 @@ describe('journey: unsubscribe', () => {
     const [, url = '', local = '', domain = ''] =
       /^<(https:\/\/[^>]+)>, <mailto:([^>@]+)@([^>]+)>$/.exec(mail.header('list-unsubscribe') ?? '') ?? [];
     assert.ok(url.startsWith(`${BASE}/t/u/`));
-    assert.ok(!url.includes('dest.test') && !Buffer.from(url.slice(30), 'base64url').toString().includes('ana@'), 'no address in the clear'); // prettier-ignore
+    assert.ok(
+      !url.includes('dest.test') && !Buffer.from(url.slice(30), 'base64url').toString().includes('ana@'),
+      'no address in the clear',
+    );
     assert.equal(domain, 'rp.acme.test');
     const keyring = openKeyring(app.folder);
     const key = { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') };
@@ -136,7 +139,10 @@ describe('journey: unsubscribe', () => {
     const asked = await fetch(app.url + page);
     const html = await asked.text();
     assert.equal(asked.headers.get('content-type'), 'text/html; charset=utf-8');
-    assert.match(asked.headers.get('content-security-policy') ?? '', /^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'$/); // prettier-ignore
+    assert.match(
+      asked.headers.get('content-security-policy') ?? '',
+      /^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'$/,
+    );
     assert.equal(asked.headers.get('referrer-policy'), 'no-referrer');
     assert.match(html, /ana@dest\.test/);
     assert.match(html, /Broadcast/);
@@ -145,7 +151,10 @@ describe('journey: unsubscribe', () => {
 
     const stopped = await (await post(page, 'action=unsubscribe')).text();
     assert.match(stopped, /value="undo"/);
-    assert.deepEqual((await events.of(id, 'unsubscribed')).at(-1)?.data['unsubscribed'], { stream: 'broadcast', method: 'page' }); // prettier-ignore
+    assert.deepEqual((await events.of(id, 'unsubscribed')).at(-1)?.data['unsubscribed'], {
+      stream: 'broadcast',
+      method: 'page',
+    });
     assert.match(await (await fetch(app.url + page)).text(), /You are unsubscribed/, 'the page says how things stand');
 
     const resumed = await (await post(page, 'action=undo')).text();
@@ -165,7 +174,10 @@ describe('journey: unsubscribe', () => {
     const { mail } = await news();
     await app.request('POST', '/v1/suppressions', { email: 'ana@dest.test', stream: 'broadcast', reason: 'manual' });
     await post(pageOf(mail), 'action=undo');
-    assert.deepEqual((await suppressions()).map(({ reason }) => reason), ['manual']); // prettier-ignore
+    assert.deepEqual(
+      (await suppressions()).map(({ reason }) => reason),
+      ['manual'],
+    );
   });
 
   it('works when the mail is forgotten here', async () => {
@@ -175,7 +187,10 @@ describe('journey: unsubscribe', () => {
     });
     assert.equal((await post(pageOf(mail), ONE_CLICK)).status, 200);
     const [entry] = await suppressions();
-    assert.deepEqual([entry?.['email'], entry?.['scope'], entry?.['source_message_id']], ['ana@dest.test', 'stream:broadcast', null]); // prettier-ignore
+    assert.deepEqual(
+      [entry?.['email'], entry?.['scope'], entry?.['source_message_id']],
+      ['ana@dest.test', 'stream:broadcast', null],
+    );
     assert.equal(await statusAfter({ stream: 'broadcast' }), 'suppressed');
   });
 
@@ -186,10 +201,16 @@ describe('journey: unsubscribe', () => {
     assert.ok(row !== undefined);
     const { trackingKeys } = await import('../../src/tracking/token.ts');
     const { unsubscribeToken } = await import('../../src/tracking/unsubscribe-link.ts');
-    const [{ account_id: accountId } = { account_id: '' }] = await app.app.db.fast.all<{ account_id: string }>('SELECT account_id FROM messages'); // prettier-ignore
+    const [{ account_id: accountId } = { account_id: '' }] = await app.app.db.fast.all<{ account_id: string }>(
+      'SELECT account_id FROM messages',
+    );
     const token = unsubscribeToken(trackingKeys(openKeyring(app.folder))[0], {
-      deliveryId: row.id, accountId, stream: 'broadcast', fromDomain: 'acme.test', email: 'delivered@simulator.posthorn.test',
-    }); // prettier-ignore
+      deliveryId: row.id,
+      accountId,
+      stream: 'broadcast',
+      fromDomain: 'acme.test',
+      email: 'delivered@simulator.posthorn.test',
+    });
     await post(`/t/u/${token}`, ONE_CLICK);
     await events.of(id, 'unsubscribed');
     assert.deepEqual(await suppressions(), []);
@@ -219,17 +240,32 @@ describe('journey: unsubscribe', () => {
   it('or the sender writes the header himself, where `unsubscribe` is off', async () => {
     const headers = { 'List-Unsubscribe': '<https://acme.test/out>' };
     const { mail } = await news({
-      headers, unsubscribe: false, track_clicks: true, html: '<a href="https://acme.test/out">no more</a>',
-    }); // prettier-ignore
+      headers,
+      unsubscribe: false,
+      track_clicks: true,
+      html: '<a href="https://acme.test/out">no more</a>',
+    });
     assert.equal(mail.header('list-unsubscribe'), '<https://acme.test/out>');
     assert.deepEqual(hrefsOf(mail.html), ['https://acme.test/out']);
 
     const body = { from: 'hi@acme.test', subject: 's', text: 't', stream: 'broadcast', headers };
-    const single = await app.request<{ error: { code: string; field: string } }>('POST', '/v1/messages', { ...body, to: 'ana@dest.test' }); // prettier-ignore
-    assert.deepEqual([single.status, single.body.error.code, single.body.error.field], [400, 'header_not_allowed', 'headers.List-Unsubscribe']); // prettier-ignore
-    const bulk = await app.request<{ data: { status: string; error: { code: string; field: string } | null }[] }>('POST', '/v1/messages', {
-      ...body, headers: undefined, recipients: [{ to: 'bo@dest.test', headers: { 'list-unsubscribe-post': 'x' } }, { to: 'cy@dest.test' }],
-    }); // prettier-ignore
+    const single = await app.request<{ error: { code: string; field: string } }>('POST', '/v1/messages', {
+      ...body,
+      to: 'ana@dest.test',
+    });
+    assert.deepEqual(
+      [single.status, single.body.error.code, single.body.error.field],
+      [400, 'header_not_allowed', 'headers.List-Unsubscribe'],
+    );
+    const bulk = await app.request<{ data: { status: string; error: { code: string; field: string } | null }[] }>(
+      'POST',
+      '/v1/messages',
+      {
+        ...body,
+        headers: undefined,
+        recipients: [{ to: 'bo@dest.test', headers: { 'list-unsubscribe-post': 'x' } }, { to: 'cy@dest.test' }],
+      },
+    );
     assert.deepEqual(
       bulk.body.data.map(({ status, error }) => [status, error?.code ?? null, error?.field ?? null]),
       [
@@ -244,7 +280,10 @@ describe('journey: unsubscribe', () => {
     await events.until((all) => all.filter(({ type }) => type === 'delivered').length === 2);
     const copy = mails().find(({ to }) => to.includes('cy@dest.test'));
     await post(pageOf(await readMail(copy?.data ?? '')), ONE_CLICK);
-    assert.deepEqual((await suppressions()).map(({ email }) => email), ['cy@dest.test']); // prettier-ignore
+    assert.deepEqual(
+      (await suppressions()).map(({ email }) => email),
+      ['cy@dest.test'],
+    );
   });
 
   it('answers 404 to a link it did not write, and takes a wrong or large form for what it is', async () => {

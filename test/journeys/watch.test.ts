@@ -31,8 +31,23 @@ describe('journey: watch', () => {
     await app.follow().of(id, 'delivered');
     const page = await watch({ watch: begun.watch });
     const said = page.data.map(({ side, text }) => `${side} ${text}`);
-    for (const part of ['> (connected to 127.0.0.1:', '< 220 mx.dest.test ESMTP', '> EHLO mail.posthorn.test', '> STARTTLS', '> (TLS: TLSv1.3', '> MAIL FROM:<', '> RCPT TO:<ana@dest.test>', '> DATA', '< 354 go ahead', ' octets of message)', '< 250 2.0.0 taken'])
-      assert.ok(said.some((line) => line.includes(part)), `${part} in ${said.join('\n')}`); // prettier-ignore
+    for (const part of [
+      '> (connected to 127.0.0.1:',
+      '< 220 mx.dest.test ESMTP',
+      '> EHLO mail.posthorn.test',
+      '> STARTTLS',
+      '> (TLS: TLSv1.3',
+      '> MAIL FROM:<',
+      '> RCPT TO:<ana@dest.test>',
+      '> DATA',
+      '< 354 go ahead',
+      ' octets of message)',
+      '< 250 2.0.0 taken',
+    ])
+      assert.ok(
+        said.some((line) => line.includes(part)),
+        `${part} in ${said.join('\n')}`,
+      );
     assert.equal(said.join().includes('nobody-reads-this'), false);
     assert.ok(page.data.every((line) => line.message_id === id && line.lane === 'mx.dest.test'));
     // The connection is warm by now: the next mail is seen from MAIL on.

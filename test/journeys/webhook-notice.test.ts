@@ -27,7 +27,10 @@ describe('journey: the notice of a disabled webhook', () => {
   });
 
   const join = (email: string, { isAdmin = false, accounts = [] as string[] } = {}) =>
-    addMember({ db: app.app.db, clock: app.clock }, { email, isAdmin, accountIds: accounts, passwordHash: null, createdBy: 'operator' }); // prettier-ignore
+    addMember(
+      { db: app.app.db, clock: app.clock },
+      { email, isAdmin, accountIds: accounts, passwordHash: null, createdBy: 'operator' },
+    );
 
   const accountOf = async (id: string): Promise<string> => {
     const [row] = await app.app.db.fast.all<{ account_id: string }>('SELECT account_id FROM webhooks WHERE id = ?', [

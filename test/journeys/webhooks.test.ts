@@ -118,7 +118,10 @@ describe('webhooks', () => {
     await logged(byDomain.id, 2);
     assert.deepEqual(types(), ['bounced']);
     assert.equal(receiver.calls[0]?.event.data['stream'], 'broadcast');
-    assert.deepEqual(second.calls.map(({ event }) => event.type), ['sent', 'bounced']); // prettier-ignore
+    assert.deepEqual(
+      second.calls.map(({ event }) => event.type),
+      ['sent', 'bounced'],
+    );
     await second.close();
   });
 
@@ -144,7 +147,10 @@ describe('webhooks', () => {
     const [last] = await logged(hook.id, 6);
     assert.deepEqual([last?.attempt, last?.status, last?.next_attempt_at], [6, 'delivered', null]);
     assert.equal(new Set(receiver.calls.map(({ headers }) => headers['webhook-id'])).size, 1, 'the id stays the same');
-    assert.deepEqual(receiver.calls.map(({ headers }) => headers['webhook-attempt']), ['1', '2', '3', '4', '5', '6']); // prettier-ignore
+    assert.deepEqual(
+      receiver.calls.map(({ headers }) => headers['webhook-attempt']),
+      ['1', '2', '3', '4', '5', '6'],
+    );
     for (const call of receiver.calls.slice(-1)) assert.equal(verifyCall(call, hook.secret, app.clock.now()), null);
     assert.equal(verifyCall(receiver.calls[0] ?? assert.fail(), hook.secret, app.clock.now()), 'timestamp');
     assert.deepEqual(await app.app.db.fast.all('SELECT * FROM webhook_calls'), []);
@@ -191,7 +197,10 @@ describe('webhooks', () => {
     const [again] = await logged(hook.id, 11);
     assert.deepEqual([again?.cause, again?.attempt, again?.status], ['replay', 1, 'delivered']);
     const replays = await app.get<{ data: Record<string, unknown>[] }>(`/v1/webhooks/${hook.id}/replays`);
-    assert.deepEqual(replays.body.data.map(({ status: state, queued }) => [state, queued]), [['done', 1]]); // prettier-ignore
+    assert.deepEqual(
+      replays.body.data.map(({ status: state, queued }) => [state, queued]),
+      [['done', 1]],
+    );
   });
 
   it('end at once with 410, with a line in the audit log', async () => {
@@ -204,7 +213,10 @@ describe('webhooks', () => {
     assert.equal(now.status, 'disabled');
     assert.match(now.disabled_reason ?? '', /410/);
     const audit = await app.get<{ data: { endpoint: string; actor: string }[] }>('/v1/audit?endpoint=webhook_disabled');
-    assert.deepEqual(audit.body.data.map(({ actor }) => actor), [`webhook:${hook.id}`]); // prettier-ignore
+    assert.deepEqual(
+      audit.body.data.map(({ actor }) => actor),
+      [`webhook:${hook.id}`],
+    );
     await mail();
     app.clock.advance(HOUR);
     assert.equal(receiver.calls.length, 1);
@@ -245,7 +257,10 @@ describe('webhooks', () => {
 
   it('carry both signatures for a day after the secret was replaced', async () => {
     const hook = await register({ events: ['delivered'] });
-    const rotated = await app.request<{ secret: string; previous: { secret: string; expires_at: string }[] }>('POST', `/v1/webhooks/${hook.id}/secret/rotate`); // prettier-ignore
+    const rotated = await app.request<{ secret: string; previous: { secret: string; expires_at: string }[] }>(
+      'POST',
+      `/v1/webhooks/${hook.id}/secret/rotate`,
+    );
     assert.equal(rotated.status, 200, rotated.text);
     const { secret, previous } = rotated.body;
     assert.notEqual(secret, hook.secret);
@@ -289,7 +304,9 @@ describe('webhooks', () => {
       assert.deepEqual(again.map(({ attempt }) => attempt).toSorted(), [1, 2]);
       assert.equal(receiver.calls.length, 5);
       assert.equal(new Set(receiver.calls.map(({ event }) => event.id)).size, 3);
-      const [row] = await next.app.db.fast.all<{ cursor: number; last: number }>('SELECT cursor, (SELECT MAX(sequence) FROM events) AS last FROM webhooks'); // prettier-ignore
+      const [row] = await next.app.db.fast.all<{ cursor: number; last: number }>(
+        'SELECT cursor, (SELECT MAX(sequence) FROM events) AS last FROM webhooks',
+      );
       assert.equal(row?.cursor, row?.last);
     } finally {
       await next.stop();
@@ -390,7 +407,10 @@ describe('webhooks', () => {
     const all = await app.request('POST', `${path}/replay`, { since, until, only: 'all', types: ['delivered'] });
     assert.equal(all.status, 202, all.text);
     const lines = await logged(hook.id, 4);
-    assert.deepEqual(lines.map(({ cause }) => cause), ['replay', 'resend', 'event', 'event']); // prettier-ignore
+    assert.deepEqual(
+      lines.map(({ cause }) => cause),
+      ['replay', 'resend', 'event', 'event'],
+    );
     assert.equal(lines[0]?.event_type, 'delivered');
     assert.equal((await app.request('POST', `${path}/deliveries/whd_nothing/resend`)).status, 404);
   });

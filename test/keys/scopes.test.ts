@@ -11,9 +11,20 @@ describe('scopes', () => {
     }
     assert.equal(scopeNames.length, 30);
     assert.deepEqual(Object.fromEntries(areas), {
-      send: 1, campaign: 2, message: 4, template: 3, suppression: 3, webhook: 4, event: 2, stats: 1, domain: 4,
-      stream: 2, key: 2, audit: 1, settings: 1,
-    }); // prettier-ignore
+      send: 1,
+      campaign: 2,
+      message: 4,
+      template: 3,
+      suppression: 3,
+      webhook: 4,
+      event: 2,
+      stats: 1,
+      domain: 4,
+      stream: 2,
+      key: 2,
+      audit: 1,
+      settings: 1,
+    });
   });
 
   const rows: [granted: string[], needed: Scope, allowed: boolean, why: string][] = [

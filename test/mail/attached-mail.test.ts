@@ -69,7 +69,10 @@ describe('formats finding 3: message/rfc822 is never base64', () => {
       assert.match(text, /^[\t\r\n\x20-\x7e]*$/);
       assert.doesNotMatch(text, /\r(?!\n)|(?<!\r)\n|[^\r\n]{999}/);
       const before = contentsOf(Buffer.from(mail)).map((one) => one.replaceAll('\n', '').trimEnd());
-      assert.deepEqual(contentsOf(content).map((one) => one.replaceAll('\n', '').trimEnd()), before); // prettier-ignore
+      assert.deepEqual(
+        contentsOf(content).map((one) => one.replaceAll('\n', '').trimEnd()),
+        before,
+      );
     });
 
   it('leaves a mail of 7 bits as it is, octet for octet', () => {
@@ -83,20 +86,36 @@ describe('formats finding 3: message/rfc822 is never base64', () => {
     ['a header line of 1,200 octets', `Subject: ${'x'.repeat(1200)}\n\nü\n`, 'message/global'],
     ['a signed part in 8 bits', 'Content-Type: multipart/signed; boundary=b\n\n--b\n\nü\n--b--\n', 'message/global'],
     ['a part in binary', 'Content-Transfer-Encoding: binary\n\n\u0000ü\n', 'message/global'],
-    ['more parts than are re-encoded', `Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\né\n'.repeat(1000)}--b--\n`, 'message/global'],
+    [
+      'more parts than are re-encoded',
+      `Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\né\n'.repeat(1000)}--b--\n`,
+      'message/global',
+    ],
     ['the outer boundary in it', 'Subject: x\n\n--outer-boundary\n', 'message/global'],
   ] as const)
     it(`gives a mail with ${what} another type`, () => {
       const { contentType, contentTransferEncoding, content } = of(Buffer.from(mail), `${TYPE}; name="a.eml"`);
       assert.deepEqual([contentType, contentTransferEncoding], [`${expected}; name="a.eml"`, 'base64']);
       assert.deepEqual(content, Buffer.from(mail));
-    }); // prettier-ignore
+    });
 
   it('never costs more than was reckoned, whatever the mail is', async () => {
     const line = fc.oneof(
-      fc.constantFrom('', ' ', '--b', '--b--', 'Content-Type: text/plain', 'Content-Type: multipart/mixed; boundary=b', 'Content-Transfer-Encoding: 8bit', 'é'.repeat(300), '= ', 'x'.repeat(1200), '\u0001'.repeat(90)),
+      fc.constantFrom(
+        '',
+        ' ',
+        '--b',
+        '--b--',
+        'Content-Type: text/plain',
+        'Content-Type: multipart/mixed; boundary=b',
+        'Content-Transfer-Encoding: 8bit',
+        'é'.repeat(300),
+        '= ',
+        'x'.repeat(1200),
+        '\u0001'.repeat(90),
+      ),
       fc.string({ unit: 'binary', maxLength: 40 }),
-    ); // prettier-ignore
+    );
     const mail = fc
       .tuple(fc.array(line, { maxLength: 60 }), fc.constantFrom('\n', '\r\n', '\r'))
       .map(([lines, end]) => Buffer.from(lines.join(end)));
@@ -104,7 +123,9 @@ describe('formats finding 3: message/rfc822 is never base64', () => {
       fc.asyncProperty(mail, async (content) => {
         const { content: octets, contentTransferEncoding: encoding, contentType } = of(content);
         assert.ok(encoding === '7bit' ? octets.length <= attachedSize(content) : contentType !== TYPE);
-        const attachments = [{ filename: 'a.eml', contentType: TYPE, contentId: null, disposition: 'attachment', content } as const]; // prettier-ignore
+        const attachments = [
+          { filename: 'a.eml', contentType: TYPE, contentId: null, disposition: 'attachment', content } as const,
+        ];
         const input = { html: null, text: 'see below', attachments };
         const encoded = await encodeContent(input, 'seed');
         assert.match(encoded.body.toString('latin1'), /^[\t\r\n\x20-\x7e]*$/);
@@ -116,7 +137,9 @@ describe('formats finding 3: message/rfc822 is never base64', () => {
 
   it('is found again by a mail reader', async () => {
     const content = Buffer.from(eightBit);
-    const attachments = [{ filename: 'a.eml', contentType: TYPE, contentId: null, disposition: 'attachment', content } as const]; // prettier-ignore
+    const attachments = [
+      { filename: 'a.eml', contentType: TYPE, contentId: null, disposition: 'attachment', content } as const,
+    ];
     const { headers, body } = await encodeContent({ html: null, text: 'see below', attachments }, 'seed');
     const outer = await simpleParser(Buffer.concat([Buffer.from(`${headers}\r\n`), body]));
     const inner = await simpleParser(outer.attachments[0]?.content ?? '');

@@ -32,19 +32,36 @@ function written(changes: Partial<typeof input>): { bytes: Buffer; parts: { type
 describe('a delivery report that we write', () => {
   it('has the three parts of RFC 6522', () => {
     const { bytes, parts } = written({});
-    assert.match(bytes.toString(), /^MIME-Version: 1\.0\r\nContent-Type: multipart\/report; report-type=delivery-status;\r\n boundary="/); // prettier-ignore
-    assert.deepEqual(parts.map(({ type }) => type), ['text/plain', 'message/delivery-status', 'text/rfc822-headers']); // prettier-ignore
+    assert.match(
+      bytes.toString(),
+      /^MIME-Version: 1\.0\r\nContent-Type: multipart\/report; report-type=delivery-status;\r\n boundary="/,
+    );
+    assert.deepEqual(
+      parts.map(({ type }) => type),
+      ['text/plain', 'message/delivery-status', 'text/rfc822-headers'],
+    );
     assert.deepEqual(readDeliveryReport(parts[1]?.text ?? ''), {
       reportingMta: 'mail.posthorn.test',
       originalEnvelopeId: null,
-      recipients: [{ finalRecipient: 'ana@dest.test', originalRecipient: null, action: 'failed', status: '5.1.1', diagnostic: '550 5.1.1 no such user' }],
-    }); // prettier-ignore
+      recipients: [
+        {
+          finalRecipient: 'ana@dest.test',
+          originalRecipient: null,
+          action: 'failed',
+          status: '5.1.1',
+          diagnostic: '550 5.1.1 no such user',
+        },
+      ],
+    });
     assert.match(parts[1]?.text ?? '', /^Remote-MTA: dns; mx\.dest\.test$/m);
     assert.match(parts[2]?.text ?? '', /^Subject: Hello$/m);
   });
 
   it('leaves out what is not known', () => {
-    const { parts } = written({ originalHead: null, recipients: [recipient({ diagnostic: null, lastAttemptAt: null })] } as never); // prettier-ignore
+    const { parts } = written({
+      originalHead: null,
+      recipients: [recipient({ diagnostic: null, lastAttemptAt: null })],
+    } as never);
     assert.equal(parts.length, 2);
     assert.doesNotMatch(parts[1]?.text ?? '', /Diagnostic|Remote-MTA|Last-Attempt/);
   });
@@ -68,28 +85,59 @@ describe('a delivery report that we write', () => {
     });
 
   it('is ASCII with short lines and no field of others, whatever was said', () => {
-    const anything = fc.string({ unit: fc.oneof(fc.constantFrom('\r\n', '\n', '\r', '\0', ' ', '=', '--', ':'), fc.string({ unit: 'grapheme', minLength: 1, maxLength: 3 })), maxLength: 400 }); // prettier-ignore
+    const anything = fc.string({
+      unit: fc.oneof(
+        fc.constantFrom('\r\n', '\n', '\r', '\0', ' ', '=', '--', ':'),
+        fc.string({ unit: 'grapheme', minLength: 1, maxLength: 3 }),
+      ),
+      maxLength: 400,
+    });
     const one = fc.record({
-      address: fc.tuple(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 })).map(([local]) => `${local.replace(/[\r\n\0]/g, '')}@dest.test`),
+      address: fc
+        .tuple(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 }))
+        .map(([local]) => `${local.replace(/[\r\n\0]/g, '')}@dest.test`),
       status: fc.constantFrom('5.1.1', '5.4.7'),
-      diagnostic: fc.option(fc.record({ type: fc.constantFrom('smtp' as const, 'x-posthorn' as const), text: anything, host: fc.option(anything) })),
+      diagnostic: fc.option(
+        fc.record({
+          type: fc.constantFrom('smtp' as const, 'x-posthorn' as const),
+          text: anything,
+          host: fc.option(anything),
+        }),
+      ),
       lastAttemptAt: fc.option(fc.constant(NOW)),
-    }); // prettier-ignore
+    });
     fc.assert(
-      fc.property(anything, fc.uniqueArray(one, { minLength: 1, maxLength: 3, selector: ({ address }) => address.replace(/\s+/g, '').toLowerCase() }), fc.option(fc.uint8Array({ maxLength: 300 })), (text, recipients, head) => {
-        const { headers, body } = writeDeliveryReport({ ...input, text, recipients, originalHead: head === null ? null : Buffer.from(head) });
-        const all = `${headers}\r\n${body.toString('latin1')}`;
-        assert.match(all, /^[\x00-\x7f]*$/);
-        assert.doesNotMatch(all, /\r(?!\n)|(?<!\r)\n|\0/);
-        assert.ok(all.split('\r\n').every((line) => line.length <= 998));
-        const mail = readMail(Buffer.from(all, 'latin1'));
-        const fields = [...ownPartsOf(mail)].find(({ type }) => type === 'message/delivery-status');
-        assert.ok(fields !== undefined);
-        const report = readDeliveryReport(textOf(fields));
-        assert.deepEqual(report.recipients.map(({ action, status }) => [action, status]), recipients.map(({ status }) => ['failed', status]));
-        assert.equal(report.reportingMta, 'mail.posthorn.test');
-      }),
+      fc.property(
+        anything,
+        fc.uniqueArray(one, {
+          minLength: 1,
+          maxLength: 3,
+          selector: ({ address }) => address.replace(/\s+/g, '').toLowerCase(),
+        }),
+        fc.option(fc.uint8Array({ maxLength: 300 })),
+        (text, recipients, head) => {
+          const { headers, body } = writeDeliveryReport({
+            ...input,
+            text,
+            recipients,
+            originalHead: head === null ? null : Buffer.from(head),
+          });
+          const all = `${headers}\r\n${body.toString('latin1')}`;
+          assert.match(all, /^[\x00-\x7f]*$/);
+          assert.doesNotMatch(all, /\r(?!\n)|(?<!\r)\n|\0/);
+          assert.ok(all.split('\r\n').every((line) => line.length <= 998));
+          const mail = readMail(Buffer.from(all, 'latin1'));
+          const fields = [...ownPartsOf(mail)].find(({ type }) => type === 'message/delivery-status');
+          assert.ok(fields !== undefined);
+          const report = readDeliveryReport(textOf(fields));
+          assert.deepEqual(
+            report.recipients.map(({ action, status }) => [action, status]),
+            recipients.map(({ status }) => ['failed', status]),
+          );
+          assert.equal(report.reportingMta, 'mail.posthorn.test');
+        },
+      ),
       { numRuns: 200 },
-    ); // prettier-ignore
+    );
   });
 });

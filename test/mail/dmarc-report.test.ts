@@ -7,8 +7,16 @@ const one = dmarcXml('acme.test', [{ ip: '192.0.2.1', count: 12 }]);
 
 describe('mail/dmarc-report', () => {
   it('reads what a receiver saw', () => {
-    const report = readDmarcReport(dmarcXml('Acme.test', [{ ip: '192.0.2.1', count: 12 }, { ip: '2001:DB8::1', count: 3, dkim: 'fail', spf: 'fail', disposition: 'quarantine' }])); // prettier-ignore
-    assert.deepEqual([report?.organization, report?.id, report?.domain, report?.policy], ['isp.test', 'r1', 'acme.test', 'none']); // prettier-ignore
+    const report = readDmarcReport(
+      dmarcXml('Acme.test', [
+        { ip: '192.0.2.1', count: 12 },
+        { ip: '2001:DB8::1', count: 3, dkim: 'fail', spf: 'fail', disposition: 'quarantine' },
+      ]),
+    );
+    assert.deepEqual(
+      [report?.organization, report?.id, report?.domain, report?.policy],
+      ['isp.test', 'r1', 'acme.test', 'none'],
+    );
     assert.deepEqual([report?.from, report?.until], [1_769_817_600_000, 1_769_903_999_000]);
     assert.deepEqual(report?.records[1], {
       sourceIp: '2001:db8::1',
@@ -52,7 +60,6 @@ describe('mail/dmarc-report', () => {
       0,
     ],
   ] as const)
-    // prettier-ignore
     it(`${reason}: ${String(expected)}`, () => {
       assert.equal(readDmarcReport(xml)?.records.length, expected);
     });

@@ -22,10 +22,26 @@ describe('mail/sts-policy', () => {
 
   const policy = (...lines: string[]): string => lines.join('\r\n');
   for (const [text, expected, reason] of [
-    [policy('version: STSv1', 'mode: enforce', 'mx: mail.example.com', 'mx: *.example.net', 'max_age: 604800', ''), { mode: 'enforce', mx: ['mail.example.com', '*.example.net'], maxAge: 604_800 }, 'as in the RFC'],
-    ['version:STSv1\nmode:testing\nmx: MX.Example.COM\nmax_age:1\n', { mode: 'testing', mx: ['mx.example.com'], maxAge: 1 }, 'LF alone, no spaces, capitals'],
-    [policy('version: STSv1', 'mode: none', 'max_age: 86400'), { mode: 'none', mx: [], maxAge: 86_400 }, 'none needs no mx'],
-    [policy('version: STSv1', 'mode: enforce', 'mx: a.test', 'max_age: 9999999999', 'later: x'), { mode: 'enforce', mx: ['a.test'], maxAge: 31_557_600 }, 'at most a year; unknown fields'],
+    [
+      policy('version: STSv1', 'mode: enforce', 'mx: mail.example.com', 'mx: *.example.net', 'max_age: 604800', ''),
+      { mode: 'enforce', mx: ['mail.example.com', '*.example.net'], maxAge: 604_800 },
+      'as in the RFC',
+    ],
+    [
+      'version:STSv1\nmode:testing\nmx: MX.Example.COM\nmax_age:1\n',
+      { mode: 'testing', mx: ['mx.example.com'], maxAge: 1 },
+      'LF alone, no spaces, capitals',
+    ],
+    [
+      policy('version: STSv1', 'mode: none', 'max_age: 86400'),
+      { mode: 'none', mx: [], maxAge: 86_400 },
+      'none needs no mx',
+    ],
+    [
+      policy('version: STSv1', 'mode: enforce', 'mx: a.test', 'max_age: 9999999999', 'later: x'),
+      { mode: 'enforce', mx: ['a.test'], maxAge: 31_557_600 },
+      'at most a year; unknown fields',
+    ],
     [policy('version: STSv2', 'mode: enforce', 'mx: a.test', 'max_age: 1'), null, 'another version'],
     [policy('mode: enforce', 'mx: a.test', 'max_age: 1'), null, 'no version'],
     [policy('version: STSv1', 'mode: strict', 'mx: a.test', 'max_age: 1'), null, 'an unknown mode'],
@@ -34,14 +50,23 @@ describe('mail/sts-policy', () => {
     [policy('version: STSv1', 'mode: enforce', 'mx: a.test', 'max_age: -1'), null, 'a negative one'],
     [policy('version: STSv1', 'mode: enforce', 'mx: a.*.test', 'max_age: 1'), null, 'a star inside'],
     [policy('version: STSv1', 'mode: enforce', 'mx: a b.test', 'max_age: 1'), null, 'no host name'],
-    [policy('version: STSv1', 'mode: enforce', ...Array.from({ length: 101 }, (_, n) => `mx: m${String(n)}.test`), 'max_age: 1'), null, 'too many'],
+    [
+      policy(
+        'version: STSv1',
+        'mode: enforce',
+        ...Array.from({ length: 101 }, (_, n) => `mx: m${String(n)}.test`),
+        'max_age: 1',
+      ),
+      null,
+      'too many',
+    ],
     ['<html>', null, 'another document'],
   ] as const) {
     it(`${expected === null ? 'refuses' : 'reads'} a policy: ${reason}`, () => {
       const read = readStsPolicy(text);
       assert.deepEqual(read.kind === 'policy' ? read.policy : null, expected);
     });
-  } // prettier-ignore
+  }
 
   for (const [mx, host, expected, reason] of [
     [['mail.example.com'], 'MAIL.example.com.', true, 'the name, whatever the case'],

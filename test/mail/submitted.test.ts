@@ -19,23 +19,53 @@ const stamp = { received: 'from a by b', messageId: '<1@acme.test>', date: new D
 describe('mail/submitted', () => {
   for (const [text, head, body, reason] of [
     [`${FROM}Subject: x\r\n\r\nbody\r\n`, `${FROM}Subject: x\r\n`, 'body\r\n', 'as it came'],
-    [`From: hi@acme.test\nSubject: x\n\nbody\n`, 'From: hi@acme.test\r\nSubject: x\r\n', 'body\r\n', 'bare LF is a line end'],
-    [`From: hi@acme.test\rSubject: x\r\rbody\r`, 'From: hi@acme.test\r\nSubject: x\r\n', 'body\r\n', 'and so is bare CR'],
+    [
+      `From: hi@acme.test\nSubject: x\n\nbody\n`,
+      'From: hi@acme.test\r\nSubject: x\r\n',
+      'body\r\n',
+      'bare LF is a line end',
+    ],
+    [
+      `From: hi@acme.test\rSubject: x\r\rbody\r`,
+      'From: hi@acme.test\r\nSubject: x\r\n',
+      'body\r\n',
+      'and so is bare CR',
+    ],
     [`${FROM}\r\n.\r\n..\r\n`, FROM, '.\r\n..\r\n', 'dots are of the body'],
     [`${FROM}\r\nno end`, FROM, 'no end\r\n', 'the last line gets its end'],
     [`${FROM}Subject: x`, `${FROM}Subject: x\r\n`, '', 'a header alone'],
-    [`${FROM}Bcc: a@b.test,\r\n c@d.test\r\nReturn-Path: <x@y>\r\nX-Own: 1\r\n\r\n`, `${FROM}X-Own: 1\r\n`, '', 'what is nobody’s business is taken out, folded lines too'],
-    ['From : hi@acme.test\r\nSubject\t : x\r\n\r\n', 'From: hi@acme.test\r\nSubject: x\r\n', '', 'spaces before the colon go'],
+    [
+      `${FROM}Bcc: a@b.test,\r\n c@d.test\r\nReturn-Path: <x@y>\r\nX-Own: 1\r\n\r\n`,
+      `${FROM}X-Own: 1\r\n`,
+      '',
+      'what is nobody’s business is taken out, folded lines too',
+    ],
+    [
+      'From : hi@acme.test\r\nSubject\t : x\r\n\r\n',
+      'From: hi@acme.test\r\nSubject: x\r\n',
+      '',
+      'spaces before the colon go',
+    ],
     [`${FROM}bcc : c@d.test\r\n\r\n`, FROM, '', 'also in Bcc'],
-    [`${FROM}Subject: x\r\n y : z\r\n\r\nA : b\r\n`, `${FROM}Subject: x\r\n y : z\r\n`, 'A : b\r\n', 'but not in what is no name'],
-    [`From hi@acme.test Sat Jan 31 09:30:00 2026\r\n${FROM}\r\n`, FROM, '', 'the line that mailbox files begin a mail with goes'],
+    [
+      `${FROM}Subject: x\r\n y : z\r\n\r\nA : b\r\n`,
+      `${FROM}Subject: x\r\n y : z\r\n`,
+      'A : b\r\n',
+      'but not in what is no name',
+    ],
+    [
+      `From hi@acme.test Sat Jan 31 09:30:00 2026\r\n${FROM}\r\n`,
+      FROM,
+      '',
+      'the line that mailbox files begin a mail with goes',
+    ],
     [`>From hi@acme.test Sat Jan 31 09:30:00 2026\r\n${FROM}\r\n`, FROM, '', 'quoted, too'],
     [`${FROM}Subject: a\r\n  b\r\n\r\n`, `${FROM}Subject: a\r\n  b\r\n`, '', 'folding stays'],
   ] as const)
     it(`keeps ${JSON.stringify(text.slice(0, 40))}: ${reason}`, () => {
       const mail = good(text);
       assert.deepEqual([mail.head, mail.body.toString('latin1')], [head, body]);
-    }); // prettier-ignore
+    });
 
   for (const [text, why, reason] of [
     ['Subject: x\r\n\r\nx', /^5\.6\.0 the mail has no From/, 'no From'],
@@ -73,13 +103,28 @@ describe('mail/submitted', () => {
   it('reads sender, subject, recipients and options', () => {
     const mail = good(
       [
-        'From: =?UTF-8?Q?J=C3=BCrgen?= <hi@ACME.test>', 'To: Ana <ANA@dest.test>, "x, y" <bo@dest.test>', 'Cc: group: cy@dest.test;', 'Reply-To: re@acme.test',
-        'Subject: =?utf-8?b?w6TDtg==?=', 'Message-ID: <m@acme.test>', 'Date: Sat, 31 Jan 2026 09:30:00 +0000', 'X-Posthorn-Tag: a', 'x-posthorn-tag: b', '', '',
+        'From: =?UTF-8?Q?J=C3=BCrgen?= <hi@ACME.test>',
+        'To: Ana <ANA@dest.test>, "x, y" <bo@dest.test>',
+        'Cc: group: cy@dest.test;',
+        'Reply-To: re@acme.test',
+        'Subject: =?utf-8?b?w6TDtg==?=',
+        'Message-ID: <m@acme.test>',
+        'Date: Sat, 31 Jan 2026 09:30:00 +0000',
+        'X-Posthorn-Tag: a',
+        'x-posthorn-tag: b',
+        '',
+        '',
       ].join('\r\n'),
-    ); // prettier-ignore
+    );
     assert.deepEqual([mail.from.name, mail.from.address, mail.from.domain], ['Jürgen', 'hi@acme.test', 'acme.test']);
-    assert.deepEqual([mail.subject, [...mail.to], [...mail.cc]], ['äö', ['ana@dest.test', 'bo@dest.test'], ['cy@dest.test']]); // prettier-ignore
-    assert.deepEqual([mail.messageId, mail.hasDate, mail.replyTo.map(({ address }) => address)], ['<m@acme.test>', true, ['re@acme.test']]); // prettier-ignore
+    assert.deepEqual(
+      [mail.subject, [...mail.to], [...mail.cc]],
+      ['äö', ['ana@dest.test', 'bo@dest.test'], ['cy@dest.test']],
+    );
+    assert.deepEqual(
+      [mail.messageId, mail.hasDate, mail.replyTo.map(({ address }) => address)],
+      ['<m@acme.test>', true, ['re@acme.test']],
+    );
     assert.deepEqual([...mail.options], [['tag', ['a', 'b']]]);
     assert.doesNotMatch(mail.head, /posthorn/i);
   });
@@ -90,30 +135,53 @@ describe('mail/submitted', () => {
       whole(`${FROM}\r\nx`),
       `Received: from a by b\r\nDate: Sat, 31 Jan 2026 09:30:00 +0000\r\nMessage-ID: <1@acme.test>\r\n${FROM}\r\nx\r\n`,
     );
-    assert.equal(whole(`${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`), `Received: from a by b\r\n${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`); // prettier-ignore
+    assert.equal(
+      whole(`${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`),
+      `Received: from a by b\r\n${FROM}Message-ID: <m@x>\r\nDate: x\r\n\r\n`,
+    );
   });
 
   it('makes a new mail of one that was sent, with everything else as it was', () => {
-    const first = finishSubmitted(good(`Received: from x\r\n by y\r\n${FROM}message-id: <m@x>\r\nSubject: ä\r\n b\r\nDATE: x\r\n\r\n\xff.\r\n`), stamp); // prettier-ignore
+    const first = finishSubmitted(
+      good(`Received: from x\r\n by y\r\n${FROM}message-id: <m@x>\r\nSubject: ä\r\n b\r\nDATE: x\r\n\r\n\xff.\r\n`),
+      stamp,
+    );
     const again = renewSubmitted(first, { messageId: '<2@acme.test>', date: new Date('2026-02-01T00:00:00Z') });
     const fresh = 'Date: Sun, 01 Feb 2026 00:00:00 +0000\r\nMessage-ID: <2@acme.test>\r\n';
-    assert.equal(again.toString(), `Received: from a by b\r\nReceived: from x\r\n by y\r\n${fresh}${FROM}Subject: ä\r\n b\r\n\r\n\xff.\r\n`); // prettier-ignore
+    assert.equal(
+      again.toString(),
+      `Received: from a by b\r\nReceived: from x\r\n by y\r\n${fresh}${FROM}Subject: ä\r\n b\r\n\r\n\xff.\r\n`,
+    );
     assert.deepEqual(readSubmitted(again).kind, 'mail');
   });
 
   it('keeps a header that is not UTF-8 legible', () => {
-    const mail = good(Buffer.concat([Buffer.from(`${FROM}Subject: caf`), Buffer.from([0xe9]), Buffer.from('\r\n\r\n')])); // prettier-ignore
+    const mail = good(
+      Buffer.concat([Buffer.from(`${FROM}Subject: caf`), Buffer.from([0xe9]), Buffer.from('\r\n\r\n')]),
+    );
     assert.equal(mail.subject, 'café');
   });
 
   const long = 'word '.repeat(300);
   for (const [head, body, reason] of [
     ['', `${long}\r\n`, 'a plain mail'],
-    ['Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n', `<p>${long}ä</p>\r\n`, '8-bit html'],
+    [
+      'Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n',
+      `<p>${long}ä</p>\r\n`,
+      '8-bit html',
+    ],
     ['Content-Type: application/octet-stream\r\n', `${'x'.repeat(3000)}\r\n`, 'octets'],
     ['Content-Transfer-Encoding: base64\r\n', `${Buffer.from(long).toString('base64')}\r\n`, 'base64 in one line'],
-    ['Content-Type: multipart/mixed; boundary="b b"\r\n', `pre\r\n--b b\r\nContent-Type: text/plain\r\n\r\n${long}\r\n--b b\r\n\r\nshort\r\n--b b--\r\n`, 'one part of several'],
-    ['Content-Type: multipart/mixed; boundary=b\r\n', `--b\r\nContent-Type: message/rfc822\r\n\r\nFrom: a@b.test\r\n\r\n${long}\r\n--b--\r\n`, 'a mail inside'],
+    [
+      'Content-Type: multipart/mixed; boundary="b b"\r\n',
+      `pre\r\n--b b\r\nContent-Type: text/plain\r\n\r\n${long}\r\n--b b\r\n\r\nshort\r\n--b b--\r\n`,
+      'one part of several',
+    ],
+    [
+      'Content-Type: multipart/mixed; boundary=b\r\n',
+      `--b\r\nContent-Type: message/rfc822\r\n\r\nFrom: a@b.test\r\n\r\n${long}\r\n--b--\r\n`,
+      'a mail inside',
+    ],
     ['Content-Type: multipart/mixed; boundary=b\r\n', `--b\r\n\r\n${long}`, 'an end that is missing'],
   ] as const)
     it(`mends lines that are too long: ${reason}`, async () => {
@@ -122,7 +190,7 @@ describe('mail/submitted', () => {
       assert.ok(!hasLongLine(whole));
       const [before, after] = await Promise.all([simpleParser(`${FROM}${head}\r\n${body}`), simpleParser(whole)]);
       assert.deepEqual(await saidBy(after), await saidBy(before));
-    }); // prettier-ignore
+    });
 
   /** What a reader sees; of a mail inside, what is said there. */
   async function saidBy({ text, html, attachments }: ParsedMail): Promise<unknown[]> {

@@ -10,16 +10,28 @@ import {
 
 const records: [reason: string, texts: string[], expected: readonly string[] | null][] = [
   ['a mail address', ['v=TLSRPTv1; rua=mailto:reports@dest.test'], ['mailto:reports@dest.test']],
-  ['both kinds', ['v=TLSRPTv1;rua=mailto:a@dest.test,https://dest.test/v1/tls;'], ['mailto:a@dest.test', 'https://dest.test/v1/tls']],
-  ['spaces, and other records beside it', ['v=spf1 -all', 'v=TLSRPTv1 ; rua = mailto:a@dest.test , mailto:b@dest.test'], ['mailto:a@dest.test', 'mailto:b@dest.test']],
+  [
+    'both kinds',
+    ['v=TLSRPTv1;rua=mailto:a@dest.test,https://dest.test/v1/tls;'],
+    ['mailto:a@dest.test', 'https://dest.test/v1/tls'],
+  ],
+  [
+    'spaces, and other records beside it',
+    ['v=spf1 -all', 'v=TLSRPTv1 ; rua = mailto:a@dest.test , mailto:b@dest.test'],
+    ['mailto:a@dest.test', 'mailto:b@dest.test'],
+  ],
   ['two records say nothing', ['v=TLSRPTv1; rua=mailto:a@dest.test', 'v=TLSRPTv1; rua=mailto:b@dest.test'], null],
   ['no rua', ['v=TLSRPTv1; x=y'], null],
   ['another version', ['v=TLSRPTv2; rua=mailto:a@dest.test'], null],
   ['schemes that we do not call', ['v=TLSRPTv1; rua=http://dest.test/,ftp://dest.test/,mailto:'], null],
   ['an address with more than an address', ['v=TLSRPTv1; rua=mailto:a@dest.test?subject=x'], null],
-  ['more than five', [`v=TLSRPTv1; rua=${Array.from({ length: 9 }, (_, at) => `mailto:a${at}@d.test`).join(',')}`], [0, 1, 2, 3, 4].map((at) => `mailto:a${at}@d.test`)],
+  [
+    'more than five',
+    [`v=TLSRPTv1; rua=${Array.from({ length: 9 }, (_, at) => `mailto:a${at}@d.test`).join(',')}`],
+    [0, 1, 2, 3, 4].map((at) => `mailto:a${at}@d.test`),
+  ],
   ['nothing', [], null],
-]; // prettier-ignore
+];
 
 const report: TlsReport = {
   organization: 'mail.posthorn.test',
@@ -35,10 +47,19 @@ const report: TlsReport = {
       mxHosts: ['mx.dest.test'],
       successes: 5326,
       failures: 3,
-      details: [{ result: 'certificate-expired', sourceIp: '192.0.2.1', mx: 'mx.dest.test', ip: '192.0.2.2', reason: 'CERT_HAS_EXPIRED', sessions: 3 }],
+      details: [
+        {
+          result: 'certificate-expired',
+          sourceIp: '192.0.2.1',
+          mx: 'mx.dest.test',
+          ip: '192.0.2.2',
+          reason: 'CERT_HAS_EXPIRED',
+          sessions: 3,
+        },
+      ],
     },
   ],
-}; // prettier-ignore
+};
 
 describe('mail/tls-report', () => {
   for (const [reason, texts, expected] of records)
@@ -96,7 +117,6 @@ describe('mail/tls-report', () => {
       }),
     ],
   ] as const)
-    // prettier-ignore
     it(`is no report: ${reason}`, () => {
       assert.equal(readTlsReport(text), null);
     });
@@ -122,7 +142,16 @@ describe('mail/tls-report', () => {
   });
 
   it('puts it into a mail of CRLF lines that waives TLS policies', () => {
-    const mail = tlsReportMail({ from: 'ops@acme.test', to: 'tls@dest.test', date: new Date(report.until), messageId: '<x@acme.test>', domain: 'dest.test', submitter: 'mail.posthorn.test', report, gzip: Buffer.alloc(300, 7) }).toString('latin1'); // prettier-ignore
+    const mail = tlsReportMail({
+      from: 'ops@acme.test',
+      to: 'tls@dest.test',
+      date: new Date(report.until),
+      messageId: '<x@acme.test>',
+      domain: 'dest.test',
+      submitter: 'mail.posthorn.test',
+      report,
+      gzip: Buffer.alloc(300, 7),
+    }).toString('latin1');
     assert.doesNotMatch(mail, /[^\r]\n|\r[^\n]/);
     assert.ok(mail.split('\r\n').every((line) => line.length <= 78 || line.startsWith(' filename=')));
     assert.match(mail, /^TLS-Report-Domain: dest\.test\r$/m);

@@ -22,9 +22,13 @@ const rows: [reason: string, bytes: Buffer, expected: RegExp | null][] = [
   ['gzip, cut off', gzipSync(content).subarray(0, 30), /cannot be unpacked/],
   ['zip, cut off', zip(content).subarray(0, 60), /no directory/],
   ['zip without a file', zip(Buffer.alloc(0), { name: 'a/' }), /holds no file/],
-  ['zip with broken content', Buffer.from(zip(content, { stored: true }).toString('latin1').replace('feed', 'food'), 'latin1'), /broken/],
+  [
+    'zip with broken content',
+    Buffer.from(zip(content, { stored: true }).toString('latin1').replace('feed', 'food'), 'latin1'),
+    /broken/,
+  ],
   ['four octets of a zip', Buffer.from('PK\x03\x04', 'latin1'), /no directory/],
-]; // prettier-ignore
+];
 
 describe('mail/unpack', () => {
   for (const [reason, bytes, expected] of rows)
@@ -37,12 +41,16 @@ describe('mail/unpack', () => {
   it('never throws, whatever is changed in a zip', () => {
     const good = zip(content, { folder: true });
     fc.assert(
-      fc.property(fc.array(fc.tuple(fc.nat(good.length - 1), fc.nat(255)), { maxLength: 8 }), fc.nat(good.length), (changes, cut) => {
-        const bytes = Buffer.from(good);
-        for (const [at, octet] of changes) bytes[at] = octet;
-        const found = unpack(bytes.subarray(0, good.length - (cut % 5)), 100_000);
-        return found.kind === 'bad' || found.bytes.length <= 100_000;
-      }),
-    ); // prettier-ignore
+      fc.property(
+        fc.array(fc.tuple(fc.nat(good.length - 1), fc.nat(255)), { maxLength: 8 }),
+        fc.nat(good.length),
+        (changes, cut) => {
+          const bytes = Buffer.from(good);
+          for (const [at, octet] of changes) bytes[at] = octet;
+          const found = unpack(bytes.subarray(0, good.length - (cut % 5)), 100_000);
+          return found.kind === 'bad' || found.bytes.length <= 100_000;
+        },
+      ),
+    );
   });
 });

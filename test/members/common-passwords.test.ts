@@ -7,22 +7,51 @@ const CONTEXT = ['ana@acme.example', 'mail.acme.example'];
 
 describe('members/common-passwords', () => {
   for (const password of [
-    '123456789012', 'password1234', 'qwertyuiop12', 'P@$$w0rd2024!', 'Summer2024!!', 'Welcome12345', 'passwordpassword',
-    'dragonmonkey', 'administrator', '1qaz2wsx3edc', 'q1w2e3r4t5y6', 'qwertzuiopü+', 'azertyuiop12', 'abcdefghijkl',
-    'aaaabbbbcccc', 'abcabcabcabc', 'iloveyou1234', '!@#$%^&*()!@', 'liverpool1892', 'lkjhgfdsapoi',
-    'ana@acme.example', 'Ana.Acme.2024', 'mail.acme.example', 'posthorn2024', 'Posthorn!posthorn', 'p0sth0rn-acme',
+    '123456789012',
+    'password1234',
+    'qwertyuiop12',
+    'P@$$w0rd2024!',
+    'Summer2024!!',
+    'Welcome12345',
+    'passwordpassword',
+    'dragonmonkey',
+    'administrator',
+    '1qaz2wsx3edc',
+    'q1w2e3r4t5y6',
+    'qwertzuiopü+',
+    'azertyuiop12',
+    'abcdefghijkl',
+    'aaaabbbbcccc',
+    'abcabcabcabc',
+    'iloveyou1234',
+    '!@#$%^&*()!@',
+    'liverpool1892',
+    'lkjhgfdsapoi',
+    'ana@acme.example',
+    'Ana.Acme.2024',
+    'mail.acme.example',
+    'posthorn2024',
+    'Posthorn!posthorn',
+    'p0sth0rn-acme',
   ])
     it(`refuses ${password}`, () => {
       assert.match(guessedEasily(password, CONTEXT) ?? '', /among the first that are guessed/);
-    }); // prettier-ignore
+    });
 
   for (const password of [
-    'correct horse battery staple', 'twelve chars', 'žluťoučký kůň', 'silver dragon monkey banana', 'Zebra-Lampe-17-Kran',
-    'kX9$mfPq2LwZ', 'fuchs gans hof turm', 'acme 71 owls blink', '密码是一个很长的句子好不好',
+    'correct horse battery staple',
+    'twelve chars',
+    'žluťoučký kůň',
+    'silver dragon monkey banana',
+    'Zebra-Lampe-17-Kran',
+    'kX9$mfPq2LwZ',
+    'fuchs gans hof turm',
+    'acme 71 owls blink',
+    '密码是一个很长的句子好不好',
   ])
     it(`takes ${password}`, () => {
       assert.equal(guessedEasily(password, CONTEXT), null);
-    }); // prettier-ignore
+    });
 
   it('refuses each of the commonest 3,000, made long enough as people do', () => {
     const taken = common.slice(0, 3000).flatMap((word) => {
@@ -34,7 +63,10 @@ describe('members/common-passwords', () => {
       return long.filter((one) => one.length >= 12 && guessedEasily(one) === null);
     });
     assert.ok(taken.length < 0.12 * 9000, `${String(taken.length)} of 9000: ${taken.slice(0, 40).join(' ')}`);
-    assert.deepEqual(common.filter((word) => word.length >= 12 && guessedEasily(word) === null), []); // prettier-ignore
+    assert.deepEqual(
+      common.filter((word) => word.length >= 12 && guessedEasily(word) === null),
+      [],
+    );
   });
 
   it('seldom refuses what a generator makes', () => {

@@ -12,7 +12,7 @@ import {
 import { closeSession, findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
 import { findSetUpLink, makeSetUpLink, spendSetUpLink } from '../../src/members/setup-link.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts'; // prettier-ignore
+import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
 
 const HOUR = 3_600_000;
 const visitor = { ip: '127.0.0.1', userAgent: 'test' };
@@ -38,15 +38,27 @@ describe('members', () => {
   });
 
   it('see their accounts, administrators all', async () => {
-    const [one, two] = [await addAccount(deps, { name: 'One', plan: 'pro' }), await addAccount(deps, { name: 'Two', plan: 'pro' })];
+    const [one, two] = [
+      await addAccount(deps, { name: 'One', plan: 'pro' }),
+      await addAccount(deps, { name: 'Two', plan: 'pro' }),
+    ];
     const member = await add('bo@example.net', false, [two.id, two.id]);
     const admin = await add('ana@example.net', true);
-    assert.deepEqual((await accountsOf(deps, member)).map(({ name }) => name), ['Two']);
+    assert.deepEqual(
+      (await accountsOf(deps, member)).map(({ name }) => name),
+      ['Two'],
+    );
     assert.deepEqual((await accountsOf(deps, admin)).map(({ name }) => name).sort(), ['One', 'Two']);
     await changeMember(deps, member.id, { isAdmin: false, accountIds: [one.id] });
-    assert.deepEqual((await listMembers(deps)).map(({ email, accountIds }) => [email, accountIds]), [['bo@example.net', [one.id]], ['ana@example.net', []]]);
+    assert.deepEqual(
+      (await listMembers(deps)).map(({ email, accountIds }) => [email, accountIds]),
+      [
+        ['bo@example.net', [one.id]],
+        ['ana@example.net', []],
+      ],
+    );
     await assert.rejects(changeMember(deps, 'mem_none', { isAdmin: true, accountIds: [] }), { code: 'not_found' });
-  }); // prettier-ignore
+  });
 
   it('always leave an administrator who can sign in', async () => {
     const [ana, bo] = [await add('ana@example.net', true), await add('bo@example.net', true, [], null)];
@@ -104,14 +116,19 @@ describe('members', () => {
     const { id: memberId } = await add('ana@example.net');
     const { token } = await openSession(deps, { memberId, stage: 'open', ...visitor });
     const link = await makeSetUpLink(deps, memberId);
-    const all = JSON.stringify([await temp.db.fast.all('SELECT * FROM sessions'), await temp.db.fast.all('SELECT * FROM setup_links')]);
+    const all = JSON.stringify([
+      await temp.db.fast.all('SELECT * FROM sessions'),
+      await temp.db.fast.all('SELECT * FROM setup_links'),
+    ]);
     assert.ok(!all.includes(token) && !all.includes(link.token));
-  }); // prettier-ignore
+  });
 
   it('use a set-up link once, even two at a time', async () => {
     const { id } = await add('ana@example.net', true, [], null);
     const { token } = await makeSetUpLink(deps, id);
-    const tries = await Promise.allSettled([1, 2].map((n) => spendSetUpLink(deps, token, { passwordHash: `hash ${String(n)}`, make: null }))); // prettier-ignore
+    const tries = await Promise.allSettled(
+      [1, 2].map((n) => spendSetUpLink(deps, token, { passwordHash: `hash ${String(n)}`, make: null })),
+    );
     assert.equal(tries.filter(({ status }) => status === 'fulfilled').length, 1);
   });
 });

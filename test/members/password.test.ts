@@ -35,7 +35,8 @@ describe('members/password', () => {
     assert.equal(await matches(passwords, 'correct horse', two), true);
     assert.equal(await matches(passwords, 'correct horsf', one), false);
     assert.equal(await matches(passwords, '', one), false);
-    for (const stored of [null, '', 'scrypt$1$1$1$x$y', `${one}x`]) assert.equal(await matches(passwords, 'correct horse', stored), false); // prettier-ignore
+    for (const stored of [null, '', 'scrypt$1$1$1$x$y', `${one}x`])
+      assert.equal(await matches(passwords, 'correct horse', stored), false);
   });
 
   it('takes both ways to write an accent for the same password', async () => {

@@ -76,8 +76,16 @@ describe('members/sign-in', () => {
   ): Promise<void> => {
     const at = deps.clock.now();
     await deps.db.commit.insert({
-      sign_ins: Array.from({ length: count }, (_, n) => ({ id: newId('sgn', at), at, email_key: ANA, ip: '192.0.2.1', user_agent: null, result, source: sourceOf(n) })),
-    }); // prettier-ignore
+      sign_ins: Array.from({ length: count }, (_, n) => ({
+        id: newId('sgn', at),
+        at,
+        email_key: ANA,
+        ip: '192.0.2.1',
+        user_agent: null,
+        result,
+        source: sourceOf(n),
+      })),
+    });
   };
 
   it('lets the owner in from elsewhere at the first try after fourteen wrong passwords at once', async () => {
@@ -152,7 +160,10 @@ describe('members/sign-in', () => {
     const { devices } = deps;
     let cookie = '';
     for (const login of ['a', 'b', 'c', 'd', 'e', 'f']) cookie = devices.after(cookie, login);
-    assert.deepEqual(['a', 'b', 'f'].map((login) => devices.idFor(cookie, login) !== null), [false, true, true]); // prettier-ignore
+    assert.deepEqual(
+      ['a', 'b', 'f'].map((login) => devices.idFor(cookie, login) !== null),
+      [false, true, true],
+    );
     assert.equal(devices.idOf(cookie), devices.idFor(cookie, 'f'));
     assert.equal(devices.after(cookie, 'f'), cookie);
     for (const made of ['', 'x', `${'A'.repeat(22)}.${'A'.repeat(20)}.${'A'.repeat(20)}`])
@@ -201,7 +212,10 @@ describe('members/sign-in', () => {
     const typed = (text: string) => signInWithCode(deps, session, { kind: 'recovery', text }, from('192.0.2.1'));
     const first = (recoveryCodes[0] ?? '').toLowerCase().replaceAll('-', ' ');
     const both = await Promise.all([typed(first), typed(first)]);
-    assert.deepEqual(both.map(({ kind }) => kind), ['in', 'refused']); // prettier-ignore
+    assert.deepEqual(
+      both.map(({ kind }) => kind),
+      ['in', 'refused'],
+    );
     assert.deepEqual([both[0].kind === 'in' && both[0].codesLeft, (await recoveryCodesOf(deps, ana.id))?.left], [9, 9]);
     assert.equal((await typed('')).kind, 'refused');
     const stored = await deps.db.fast.all<{ code_hash: string }>('SELECT code_hash FROM recovery_codes');
@@ -216,7 +230,17 @@ describe('members/sign-in', () => {
       passwordHash: RIGHT,
       createdBy: 'x',
     });
-    assert.equal((await signInWithCode(deps, { ...session, member: other }, { kind: 'recovery', text: recoveryCodes[1] ?? '' }, from('192.0.2.1'))).kind, 'refused'); // prettier-ignore
+    assert.equal(
+      (
+        await signInWithCode(
+          deps,
+          { ...session, member: other },
+          { kind: 'recovery', text: recoveryCodes[1] ?? '' },
+          from('192.0.2.1'),
+        )
+      ).kind,
+      'refused',
+    );
   });
 
   it('limits the password that is asked for again by session, like the sign-in', async () => {
@@ -265,7 +289,17 @@ describe('members/turns', () => {
     const others = [wait('quiet'), wait('home', true)];
     start();
     await Promise.all([first, ...many, ...others]);
-    assert.deepEqual(done, ['service_unavailable', 'service_unavailable', 'home', 'loud', 'quiet', 'loud', 'loud', 'loud', 'loud']); // prettier-ignore
+    assert.deepEqual(done, [
+      'service_unavailable',
+      'service_unavailable',
+      'home',
+      'loud',
+      'quiet',
+      'loud',
+      'loud',
+      'loud',
+      'loud',
+    ]);
     assert.deepEqual(refused, ['sign_in_waiting_network', 'sign_in_waiting_network']);
     const names = Array.from({ length: budgets.sign_in_waiting.most + 1 }, (_, n) => String(n));
     let again: () => void = () => undefined;

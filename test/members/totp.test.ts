@@ -19,22 +19,37 @@ describe('members/totp', () => {
     });
   }
 
-  for (const [counter, code] of ['755224', '287082', '359152', '969429', '338314', '254676', '287922', '162583', '399871', '520489'].entries()) {
+  for (const [counter, code] of [
+    '755224',
+    '287082',
+    '359152',
+    '969429',
+    '338314',
+    '254676',
+    '287922',
+    '162583',
+    '399871',
+    '520489',
+  ].entries()) {
     it(`gives ${code} for counter ${String(counter)}`, () => {
       assert.equal(codeAt(secret, counter), code);
     });
-  } // prettier-ignore
+  }
 
   it('takes the step before and the one after, each once, and no other', () => {
     const now = 1_700_000_000_000;
     const step = stepOf(now);
-    for (const near of [-1, 0, 1]) assert.equal(stepOfCode(secret, codeAt(secret, step + near), now, null), step + near);
+    for (const near of [-1, 0, 1])
+      assert.equal(stepOfCode(secret, codeAt(secret, step + near), now, null), step + near);
     for (const far of [-3, -2, 2, 3]) assert.equal(stepOfCode(secret, codeAt(secret, step + far), now, null), null);
     assert.equal(stepOfCode(secret, codeAt(secret, step), now, step), null, 'used');
     assert.equal(stepOfCode(secret, codeAt(secret, step - 1), now, step), null, 'older than the one used');
     assert.equal(stepOfCode(secret, codeAt(secret, step + 1), now, step), step + 1);
-    assert.equal(stepOfCode(secret, ` ${codeAt(secret, step).slice(0, 3)} ${codeAt(secret, step).slice(3)}`, now, null), step);
-  }); // prettier-ignore
+    assert.equal(
+      stepOfCode(secret, ` ${codeAt(secret, step).slice(0, 3)} ${codeAt(secret, step).slice(3)}`, now, null),
+      step,
+    );
+  });
 
   it('takes nothing else, whatever it is', () => {
     fc.assert(

@@ -70,9 +70,22 @@ const idempotencyRow = (key: string): IdempotencyRow => ({
   key_id: null,
 });
 const auditRow = (id: string): AuditRow => ({
-  id, at: NOW, account_id: ACCOUNT, key_id: 'key_1', actor: 'key:x', ip: null, method: 'POST', endpoint: '/v1/messages', status: 202,
-  result: 'ok', error_code: null, request_id: 'req_1', ms: 1, idempotency_replayed: 0, user_agent: null,
-}); // prettier-ignore
+  id,
+  at: NOW,
+  account_id: ACCOUNT,
+  key_id: 'key_1',
+  actor: 'key:x',
+  ip: null,
+  method: 'POST',
+  endpoint: '/v1/messages',
+  status: 202,
+  result: 'ok',
+  error_code: null,
+  request_id: 'req_1',
+  ms: 1,
+  idempotency_replayed: 0,
+  user_agent: null,
+});
 
 describe('messages/accept', () => {
   let temp: TempDatabase;
@@ -155,7 +168,10 @@ describe('messages/accept', () => {
         deps.trackingRule = async () => ({ opens: false, clicks: false, base: BASE, ...rule });
         deps.findStream = async () => ({ priority: 0, paused: 0, type: stream });
         await acceptSingle(deps, sender, draftOf(changes), nothing);
-        assert.deepEqual((await columns()).map((row) => Object.values(row)), [expected]); // prettier-ignore
+        assert.deepEqual(
+          (await columns()).map((row) => Object.values(row)),
+          [expected],
+        );
       });
     }
 
@@ -167,7 +183,10 @@ describe('messages/accept', () => {
       };
       await acceptBulk(deps, sender, bulkOf([draftOf(), draftOf({ to: mailbox('bo@dest.test') })]), nothing);
       assert.deepEqual(domains, [`${ACCOUNT} acme.test`]);
-      assert.deepEqual((await columns()).map(({ track_opens }) => track_opens), [1, 1]); // prettier-ignore
+      assert.deepEqual(
+        (await columns()).map(({ track_opens }) => track_opens),
+        [1, 1],
+      );
     });
   });
 
@@ -221,7 +240,19 @@ describe('messages/accept', () => {
 
     it('lets so many be written and so many wait while the database stands still, and refuses the others at once', async () => {
       let go = (): void => undefined;
-      const stalled = temp.db.commit.submit({ name: 'stall', run: (_, inputs: readonly null[]) => new Promise<readonly null[]>((resolve) => (go = () => { resolve(inputs); })) }, null); // prettier-ignore
+      const stalled = temp.db.commit.submit(
+        {
+          name: 'stall',
+          run: (_, inputs: readonly null[]) =>
+            new Promise<readonly null[]>(
+              (resolve) =>
+                (go = () => {
+                  resolve(inputs);
+                }),
+            ),
+        },
+        null,
+      );
       const slow = { ...deps, intake: createGate({ most: 2, waiting: 3 }) };
       const taken = Array.from({ length: 5 }, () => acceptSingle(slow, sender, draftOf(), nothing));
       // Each looks up stream and domain before it comes to the gate.
@@ -272,14 +303,22 @@ describe('messages/accept', () => {
       );
       assert.equal(message?.rfc_message_id, `<${record.id}@acme.test>`);
       assert.deepEqual(
-        deliveries.map(({ type, address, address_key, domain, status, due_at, give_up_at, message_id }) =>
-          [type, address, address_key, domain, status, due_at, give_up_at, message_id === record.id]),
+        deliveries.map(({ type, address, address_key, domain, status, due_at, give_up_at, message_id }) => [
+          type,
+          address,
+          address_key,
+          domain,
+          status,
+          due_at,
+          give_up_at,
+          message_id === record.id,
+        ]),
         [
           ['to', 'Ana@dest.test', 'ana@dest.test', 'dest.test', 'queued', NOW, NOW + 72 * HOUR, true],
           ['cc', 'bo@dest.test', 'bo@dest.test', 'dest.test', 'queued', NOW, NOW + 72 * HOUR, true],
           ['bcc', 'cy@elsewhere.test', 'cy@elsewhere.test', 'elsewhere.test', 'queued', NOW, NOW + 72 * HOUR, true],
         ],
-      ); // prettier-ignore
+      );
       assert.equal((await all('message_tags')).length, 2);
       assert.equal((await all('message_metadata')).length, 1);
       assert.deepEqual(

@@ -27,7 +27,11 @@ describe('messages/block-search', () => {
   /** Some filters fit many and some few, in a part of the messages or spread over them. */
   function made(n: number, at = base + n * 1000): MessageRow {
     const id = newId('msg', at);
-    const tags = [n % 2 === 0 ? 'even' : 'odd', ...(n > 300 && n < 500 ? ['sale'] : []), ...(n % 50 === 0 ? ['rare'] : [])];
+    const tags = [
+      n % 2 === 0 ? 'even' : 'odd',
+      ...(n > 300 && n < 500 ? ['sale'] : []),
+      ...(n % 50 === 0 ? ['rare'] : []),
+    ];
     return messageRow({
       id,
       created_at: at,
@@ -38,23 +42,37 @@ describe('messages/block-search', () => {
       template_id: n % 3 === 0 ? 'tpl_1' : null,
       tags_json: JSON.stringify(tags),
       metadata_json: JSON.stringify({ order: String(n), shop: pick(['a', 'b', 'c'], n) }),
-      subject: pick([`Your order ${String(n)}`, `Best of autumn ${String(n % 90)}`, `ihr ${String(n)} Ärger`, '😀 orders'], n),
+      subject: pick(
+        [`Your order ${String(n)}`, `Best of autumn ${String(n % 90)}`, `ihr ${String(n)} Ärger`, '😀 orders'],
+        n,
+      ),
       test: n % 10 === 0 ? 1 : 0,
       status: pick(['delivered', 'delivered', 'bounced'], Math.floor(n / 5)),
       opens: n % 4 === 0 ? 1 : 0,
       clicks: n % 8 === 0 ? 2 : 0,
     });
-  } // prettier-ignore
+  }
 
   async function add(rows: readonly MessageRow[]): Promise<void> {
     await temp.db.commit.insert({
       messages: rows,
-      deliveries: rows.map(({ id }, n) => deliveryRow({ message_id: id, address_key: `r${String(n % 3)}@dest.test`, due_at: null })),
+      deliveries: rows.map(({ id }, n) =>
+        deliveryRow({ message_id: id, address_key: `r${String(n % 3)}@dest.test`, due_at: null }),
+      ),
       message_words: rows.flatMap((row) => wordRows(row.account_id, row.id, row.subject)),
-      message_tags: rows.flatMap(({ id, tags_json }) => (JSON.parse(tags_json) as string[]).map((tag) => ({ account_id: ACCOUNT, tag, message_id: id }))),
-      message_metadata: rows.flatMap(({ id, metadata_json }) => Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => ({ account_id: ACCOUNT, name, value, message_id: id }))),
+      message_tags: rows.flatMap(({ id, tags_json }) =>
+        (JSON.parse(tags_json) as string[]).map((tag) => ({ account_id: ACCOUNT, tag, message_id: id })),
+      ),
+      message_metadata: rows.flatMap(({ id, metadata_json }) =>
+        Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => ({
+          account_id: ACCOUNT,
+          name,
+          value,
+          message_id: id,
+        })),
+      ),
     });
-  } // prettier-ignore
+  }
 
   const close = async (): Promise<number> => {
     let closed = 0;
@@ -72,7 +90,12 @@ describe('messages/block-search', () => {
 
   before(async () => {
     temp = await openTempDatabase();
-    await temp.db.commit.transact((tx) => tx.run("INSERT OR IGNORE INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)", [ACCOUNT])); // prettier-ignore
+    await temp.db.commit.transact((tx) =>
+      tx.run(
+        "INSERT OR IGNORE INTO accounts (id, name, plan, created_at, paused) VALUES (?, 'of the test', 'x', 1, 0)",
+        [ACCOUNT],
+      ),
+    );
     clock.advance(base - clock.now() + MESSAGES * 1000 + 60_000);
     messages = Array.from({ length: MESSAGES }, (_, n) => made(n));
     await add(messages);
@@ -84,18 +107,22 @@ describe('messages/block-search', () => {
     tags: maybe(fc.uniqueArray(fc.constantFrom('even', 'odd', 'sale', 'rare', 'none'), { minLength: 1, maxLength: 3 })),
     stream: maybe(fc.constantFrom('transactional', 'broadcast')),
     subject: maybe(fc.constantFrom('ord', 'best', 'i best', 'y 1', 'order 17', '2', 'Ä', 'orders', '😀 o', 'autumnal')),
-    metadata: maybe(fc.constantFrom<Record<string, string>[]>({ shop: 'a' }, { order: '400' }, { shop: 'b', order: '7' })),
+    metadata: maybe(
+      fc.constantFrom<Record<string, string>[]>({ shop: 'a' }, { order: '400' }, { shop: 'b', order: '7' }),
+    ),
     to: maybe(fc.constantFrom('r0@dest.test', 'R1@dest.test')),
     from: maybe(fc.constantFrom('hi@acme.test', 'shop@acme.test')),
     templateId: maybe(fc.constant('tpl_1')),
     domain: maybe(fc.constant('acme.test')),
     test: maybe(fc.boolean()),
-    status: maybe(fc.constantFrom<DeliveryStatus[][]>(['bounced'], ['delivered'], ['queued'], ['complained', 'bounced'])),
+    status: maybe(
+      fc.constantFrom<DeliveryStatus[][]>(['bounced'], ['delivered'], ['queued'], ['complained', 'bounced']),
+    ),
     opened: maybe(fc.boolean()),
     clicked: maybe(fc.boolean()),
     createdAfter: maybe(fc.nat(MESSAGES).map((n) => base + n * 1000)),
     createdBefore: maybe(fc.nat(MESSAGES).map((n) => base + n * 1000)),
-  }); // prettier-ignore
+  });
   const page = fc.record({
     newestFirst: fc.boolean(),
     limit: fc.constantFrom(1, 7, 100),
@@ -122,11 +149,28 @@ describe('messages/block-search', () => {
   }
 
   it('names what a message has, and what a word begins with', () => {
-    assert.deepEqual(wordNames('ordering-17'), ['word:ordering', 'word:orderi', 'word:orde', 'word:ord', 'word:or', 'word:o']); // prettier-ignore
+    assert.deepEqual(wordNames('ordering-17'), [
+      'word:ordering',
+      'word:orderi',
+      'word:orde',
+      'word:ord',
+      'word:or',
+      'word:o',
+    ]);
     assert.deepEqual(wordNames('😀'), ['word:😀', 'word:']);
     const { from_address, ...row } = made(0);
     const names = namesOf({ ...row, sender: from_address.toLowerCase(), recipients: ['a@b.test'] });
-    for (const name of ['tag:even', 'tag:rare', 'stream:transactional', 'from:hi@acme.test', 'template:tpl_1', 'metadata:shop:a', 'test:1', 'to:a@b.test']) assert.ok(names.includes(name), name); // prettier-ignore
+    for (const name of [
+      'tag:even',
+      'tag:rare',
+      'stream:transactional',
+      'from:hi@acme.test',
+      'template:tpl_1',
+      'metadata:shop:a',
+      'test:1',
+      'to:a@b.test',
+    ])
+      assert.ok(names.includes(name), name);
   });
 
   it('without any block', () => compare(30));
@@ -141,8 +185,14 @@ describe('messages/block-search', () => {
 
   it('with messages changed, erased and purged since', async () => {
     await temp.db.commit.transact(async (tx) => {
-      await tx.run("UPDATE messages SET subject = '', metadata_json = '{}' WHERE id >= ? AND id < ?", [messages[200]?.id ?? '', messages[260]?.id ?? '']); // prettier-ignore
-      await tx.run('DELETE FROM message_words WHERE message_id >= ? AND message_id < ?', [messages[200]?.id ?? '', messages[260]?.id ?? '']); // prettier-ignore
+      await tx.run("UPDATE messages SET subject = '', metadata_json = '{}' WHERE id >= ? AND id < ?", [
+        messages[200]?.id ?? '',
+        messages[260]?.id ?? '',
+      ]);
+      await tx.run('DELETE FROM message_words WHERE message_id >= ? AND message_id < ?', [
+        messages[200]?.id ?? '',
+        messages[260]?.id ?? '',
+      ]);
       await tx.run("UPDATE messages SET status = 'complained', opens = 1 WHERE id > ?", [messages[900]?.id ?? '']);
     });
     const range = { accountId: ACCOUNT, before: base + 150_000, after: null, most: 1000 };
@@ -157,7 +207,12 @@ describe('messages/block-search', () => {
 
   it('with messages that change status, are opened and clicked, before and after the codes know of it', async () => {
     const change = (set: string, from: number, to: number): Promise<void> =>
-      temp.db.commit.transact((tx) => tx.run(`UPDATE messages SET ${set} WHERE id >= ? AND id < ?`, [messages[from]?.id ?? '', messages[to]?.id ?? ''])); // prettier-ignore
+      temp.db.commit.transact((tx) =>
+        tx.run(`UPDATE messages SET ${set} WHERE id >= ? AND id < ?`, [
+          messages[from]?.id ?? '',
+          messages[to]?.id ?? '',
+        ]),
+      );
     while (await applyNextChanges({ db: temp.db }));
     assert.equal(await changes(), 0);
     await change("status = 'queued', opens = 0, clicks = 0", 300, 320);
@@ -177,7 +232,10 @@ describe('messages/block-search', () => {
     await compare(150);
     const both = { accountId: ACCOUNT, status: ['queued'] as const, clicked: true };
     const found = await listMessages(temp.db.read, both, { newestFirst: false, limit: 100 }, 0);
-    assert.deepEqual(found.messages.map(({ id }) => id), messages.slice(310, 320).map(({ id }) => id)); // prettier-ignore
+    assert.deepEqual(
+      found.messages.map(({ id }) => id),
+      messages.slice(310, 320).map(({ id }) => id),
+    );
   }).timeout(60_000);
 
   it('with a message from between the others, which makes the blocks anew from there on', async () => {
@@ -188,13 +246,22 @@ describe('messages/block-search', () => {
     const both = { accountId: ACCOUNT, tags: ['even'], stream: 'broadcast', createdAfter: base + 400_000 };
     const oldest = await listMessages(temp.db.read, both, { newestFirst: false, limit: 1 }, 0);
     assert.equal(oldest.messages[0]?.id, late.id);
-    await temp.db.commit.transact((tx) => tx.run("UPDATE messages SET status = 'queued', clicks = 1 WHERE id = ?", [messages[700]?.id ?? ''])); // prettier-ignore
+    await temp.db.commit.transact((tx) =>
+      tx.run("UPDATE messages SET status = 'queued', clicks = 1 WHERE id = ?", [messages[700]?.id ?? '']),
+    );
     assert.equal(await changes(), 0, 'those of blocks that are gone are read themselves');
     await compare(50);
     assert.ok((await close()) > 2);
     await compare(50);
     assert.ok((await addStates()) > 2);
-    assert.equal((await temp.db.fast.all('SELECT 1 FROM message_sets s WHERE NOT EXISTS (SELECT 1 FROM message_blocks b WHERE b.block = s.block)')).length, 0); // prettier-ignore
+    assert.equal(
+      (
+        await temp.db.fast.all(
+          'SELECT 1 FROM message_sets s WHERE NOT EXISTS (SELECT 1 FROM message_blocks b WHERE b.block = s.block)',
+        )
+      ).length,
+      0,
+    );
     await compare(150);
   }).timeout(60_000);
 });

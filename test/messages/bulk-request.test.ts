@@ -51,7 +51,12 @@ const wholly: readonly (readonly [more: Record<string, unknown>, code: string, f
   [{ recipients: two, reply_to: 'x' }, 'invalid_address', 'reply_to', 'a shared fault'],
   [{ recipients: two, subject: 'a\nb' }, 'invalid_field', 'subject', 'a shared fault'],
   [{ recipients: two, headers: { From: 'x' } }, 'header_not_allowed', 'headers.From', 'a shared fault'],
-  [{ recipients: two, attachments: [{ ...file, content: '*' }] }, 'invalid_attachment', 'attachments[0].content', 'a shared fault'],
+  [
+    { recipients: two, attachments: [{ ...file, content: '*' }] },
+    'invalid_attachment',
+    'attachments[0].content',
+    'a shared fault',
+  ],
   [{ recipients: two, send_at: 'x' }, 'invalid_send_at', 'send_at', 'a shared fault'],
   [{ recipients: two, html: '' }, 'missing_content', 'html', 'a shared body that is empty'],
   [{ recipients: two, on_error: 'stop' }, 'invalid_field', 'on_error', 'neither of the two'],
@@ -59,7 +64,7 @@ const wholly: readonly (readonly [more: Record<string, unknown>, code: string, f
   [{ recipients: two, template_id: 'x' }, 'invalid_field', 'template_id', 'not available yet'],
   [{ recipients: [{ to: 'x' }, { to: 'y' }] }, 'no_valid_recipients', 'recipients', 'every entry is at fault'],
   [{ recipients: two, from: undefined }, 'no_valid_recipients', 'recipients', 'no entry has a sender'],
-]; // prettier-ignore
+];
 
 /** Faults of the second entry: [the entry, code, field behind `recipients[1]`, why] */
 const byEntry: readonly (readonly [entry: unknown, code: string, field: string, why: string])[] = [
@@ -79,17 +84,47 @@ const byEntry: readonly (readonly [entry: unknown, code: string, field: string, 
   [{ to: 'bo@example.net', subject: 'a\r\nBcc: x@y.z' }, 'invalid_field', '.subject', 'header injection'],
   [{ to: 'bo@example.net', html: '' }, 'missing_content', '.html', 'an empty body replaces the shared one'],
   [{ to: 'bo@example.net', headers: { 'X-A': 'a\nb' } }, 'invalid_header', '.headers.X-A', 'a line break'],
-  [{ to: 'bo@example.net', headers: JSON.parse('{"__proto__":"a"}') as unknown }, 'invalid_field', '.headers.__proto__', 'a name of objects'],
-  [{ to: 'bo@example.net', headers: Object.fromEntries(many(50, (i) => [`X-${i}`, 'a'])) }, 'too_many_items', '.headers', '51 after merging'],
+  [
+    { to: 'bo@example.net', headers: JSON.parse('{"__proto__":"a"}') as unknown },
+    'invalid_field',
+    '.headers.__proto__',
+    'a name of objects',
+  ],
+  [
+    { to: 'bo@example.net', headers: Object.fromEntries(many(50, (i) => [`X-${i}`, 'a'])) },
+    'too_many_items',
+    '.headers',
+    '51 after merging',
+  ],
   [{ to: 'bo@example.net', tags: many(10, (i) => `own${i}`) }, 'too_many_items', '.tags', 'eleven after adding up'],
-  [{ to: 'bo@example.net', metadata: Object.fromEntries(many(50, (i) => [`k${i}`, 'a'])) }, 'invalid_field', '.metadata', '51 after merging'],
-  [{ to: 'bo@example.net', attachments: [{ ...file, filename: 'a.exe' }] }, 'attachment_type_not_allowed', '.attachments[0].filename', 'a program'],
-  [{ to: 'bo@example.net', attachments: [{ ...file, content: Buffer.alloc(19.4e6).toString('base64') }] }, 'message_too_large', '.attachments', 'over 25 MiB'],
+  [
+    { to: 'bo@example.net', metadata: Object.fromEntries(many(50, (i) => [`k${i}`, 'a'])) },
+    'invalid_field',
+    '.metadata',
+    '51 after merging',
+  ],
+  [
+    { to: 'bo@example.net', attachments: [{ ...file, filename: 'a.exe' }] },
+    'attachment_type_not_allowed',
+    '.attachments[0].filename',
+    'a program',
+  ],
+  [
+    { to: 'bo@example.net', attachments: [{ ...file, content: Buffer.alloc(19.4e6).toString('base64') }] },
+    'message_too_large',
+    '.attachments',
+    'over 25 MiB',
+  ],
   [{ to: 'bo@example.net', send_at: '2026-01-01T00:00:00Z' }, 'invalid_send_at', '.send_at', 'in the past'],
-  [{ to: 'bo@example.net', send_at: '2026-02-01T10:00:00Z' }, 'invalid_field', '.expires_at', 'later than the shared expiry'],
+  [
+    { to: 'bo@example.net', send_at: '2026-02-01T10:00:00Z' },
+    'invalid_field',
+    '.expires_at',
+    'later than the shared expiry',
+  ],
   [{ to: 'bo@example.net', variables: {} }, 'invalid_field', '.variables', 'not available yet'],
   [{ to: 'Ana <ANA@Example.NET>' }, 'duplicate_recipient', '.to', 'the first entry again, however written'],
-]; // prettier-ignore
+];
 
 describe('checkSend, bulk form', () => {
   for (const [more, code, field, why] of wholly) {
@@ -188,7 +223,10 @@ describe('checkSend, bulk form', () => {
       ],
     });
     assert.ok(plain && own);
-    assert.deepEqual(plain.headers, [['X-A', 'shared'], ['X-B', 'shared']]); // prettier-ignore
+    assert.deepEqual(plain.headers, [
+      ['X-A', 'shared'],
+      ['X-B', 'shared'],
+    ]);
     assert.deepEqual(
       [plain.metadata, plain.tags, plain.stream],
       [{ a: 'shared', b: 'shared' }, ['shared', 'both'], 'broadcast'],
@@ -202,7 +240,11 @@ describe('checkSend, bulk form', () => {
       ['help@acme.test'],
     );
 
-    assert.deepEqual(own.headers, [['x-a', 'own'], ['X-B', 'shared'], ['X-C', 'own']]); // prettier-ignore
+    assert.deepEqual(own.headers, [
+      ['x-a', 'own'],
+      ['X-B', 'shared'],
+      ['X-C', 'own'],
+    ]);
     assert.deepEqual([own.metadata, own.tags], [{ a: 'own', b: 'shared', c: 'own' }, ['shared', 'both', 'own']]);
     assert.deepEqual(
       [own.stream, own.onSuppressed, own.test, own.sendAt, own.subject],
@@ -220,8 +262,13 @@ describe('checkSend, bulk form', () => {
       ['subject', 'missing_field'],
       ['text', 'missing_content'],
     ] as const) {
-      // prettier-ignore
-      const { entries } = bulk({ ...bare, recipients: [{ to: 'ana@example.net', ...own }, { to: 'bo@example.net', ...own, [missing]: null }] });
+      const { entries } = bulk({
+        ...bare,
+        recipients: [
+          { to: 'ana@example.net', ...own },
+          { to: 'bo@example.net', ...own, [missing]: null },
+        ],
+      });
       assert.ok(entries[1]?.kind === 'rejected');
       assert.deepEqual(
         [entries[1].problem.code, entries[1].problem.field],

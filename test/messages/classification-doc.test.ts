@@ -17,14 +17,26 @@ function tableAfter(mark: string): string[][] {
   const lines = text.slice(at).split('\n');
   const first = lines.findIndex((line) => line.startsWith('|'));
   const rest = lines.slice(first + 2);
-  return rest.slice(0, rest.findIndex((line) => !line.startsWith('|'))).map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim())); // prettier-ignore
+  return rest
+    .slice(
+      0,
+      rest.findIndex((line) => !line.startsWith('|')),
+    )
+    .map((line) =>
+      line
+        .split('|')
+        .slice(1, -1)
+        .map((cell) => cell.trim()),
+    );
 }
 
 const quoted = (cell: string): string[] => [...cell.matchAll(/`([a-z_]+)`/g)].map(([, word = '']) => word);
 
 /** What the rules can say of a reason: a hard one of a temporary reply is told as `other` (messages/classify.ts). */
 function classesOf(reason: string): Set<string> {
-  const classes = new Set<string>(shippedRules.filter(({ rule }) => rule.reason === reason).map(({ rule }) => rule.class)); // prettier-ignore
+  const classes = new Set<string>(
+    shippedRules.filter(({ rule }) => rule.reason === reason).map(({ rule }) => rule.class),
+  );
   if (reason === 'rate_limited') classes.add('soft');
   return classes;
 }
@@ -46,7 +58,10 @@ describe('docs/classification.md', () => {
   }
 
   it('has each class once', () => {
-    assert.deepEqual(tableAfter('## Classes').flatMap(([name = '']) => quoted(name)), [...bounceClasses]); // prettier-ignore
+    assert.deepEqual(
+      tableAfter('## Classes').flatMap(([name = '']) => quoted(name)),
+      [...bounceClasses],
+    );
   });
 
   describe('tells how well the rules agree with labelled replies', () => {

@@ -13,8 +13,17 @@ const RETRY = NOW + 60_000;
 const MINUTE = 60_000;
 
 const statuses: readonly DeliveryStatus[] = [
-  'scheduled', 'queued', 'sent', 'deferred', 'delivered', 'bounced', 'complained', 'suppressed', 'failed', 'canceled',
-]; // prettier-ignore
+  'scheduled',
+  'queued',
+  'sent',
+  'deferred',
+  'delivered',
+  'bounced',
+  'complained',
+  'suppressed',
+  'failed',
+  'canceled',
+];
 
 const hit = (bot: Hit['bot'] = null): Hit => ({ at: NOW, ip: '192.0.2.1', userAgent: 'Reader/1.0', bot });
 const claimed: Happening = { kind: 'claimed', epoch: EPOCH, leaseUntil: LEASE };
@@ -240,24 +249,119 @@ describe('messages/decide', () => {
     const freed: Happening = { kind: 'freed' };
     const limit = NOW + 72 * HOUR;
 
-    // prettier-ignore
     for (const [name, state, steps, expected] of [
       ['rests without end', {}, [[hold(), NOW + 5]], { heldBy: OPERATORS, heldAt: NOW, dueAt: HELD_WITHOUT_END }],
       ['rests until its end', {}, [[hold({ until: NOW + HOUR }), NOW + 5]], { dueAt: NOW + HOUR }],
       ['rests no longer than its sender wants', { expiresAt: NOW + HOUR }, [[hold(), NOW]], { dueAt: NOW + HOUR }],
-      ['is looked at when its own time is over where we hold it', {}, [[hold({ by: 'stream:a/b' }), NOW]], { heldBy: 'stream:a/b', dueAt: limit }],
-      ['gets back the time of an operator’s hold', {}, [[hold(), NOW + HOUR], [freed, NOW + 9 * HOUR]], { heldBy: null, dueAt: NOW + 9 * HOUR, giveUpAt: limit + 9 * HOUR }],
-      ['gets back no time that an overlapping hold has given', {}, [[hold(), NOW], [freed, NOW + HOUR], [hold({ by: 'hld_2' }), NOW + HOUR], [freed, NOW + 3 * HOUR]], { giveUpAt: limit + 3 * HOUR }],
-      ['gets it back when one hold follows another unseen', {}, [[hold(), NOW], [hold({ by: 'stream:a/b' }), NOW + HOUR], [freed, NOW + 2 * HOUR]], { giveUpAt: limit + HOUR }],
-      ['gets back none from before it was to be sent', { queuedAt: NOW + HOUR }, [[hold(), NOW + HOUR], [freed, NOW + 2 * HOUR]], { giveUpAt: limit + HOUR }],
-      ['gets none back beyond what its sender wants', { expiresAt: limit }, [[hold(), NOW], [freed, NOW + HOUR]], { giveUpAt: limit }],
-      ['gets none back from a hold of our own', {}, [[hold({ by: 'domain:a.test' }), NOW], [freed, NOW + HOUR]], { heldBy: null, giveUpAt: limit }],
-      ['gets it back when a claim finds the hold ended', {}, [[hold({ until: NOW + HOUR }), NOW], [claimed, NOW + HOUR]], { status: 'sent', heldBy: null, giveUpAt: limit + HOUR }],
-      ['outlives its limit while it is held', {}, [[hold(), NOW], [{ kind: 'aged' }, NOW + 100 * HOUR]], { status: 'queued', heldBy: OPERATORS }],
-      ['does not outlive expires_at', { expiresAt: NOW + HOUR, giveUpAt: NOW + HOUR }, [[hold(), NOW], [hold(), NOW + HOUR]], { status: 'bounced', heldBy: null, dueAt: null }],
+      [
+        'is looked at when its own time is over where we hold it',
+        {},
+        [[hold({ by: 'stream:a/b' }), NOW]],
+        { heldBy: 'stream:a/b', dueAt: limit },
+      ],
+      [
+        'gets back the time of an operator’s hold',
+        {},
+        [
+          [hold(), NOW + HOUR],
+          [freed, NOW + 9 * HOUR],
+        ],
+        { heldBy: null, dueAt: NOW + 9 * HOUR, giveUpAt: limit + 9 * HOUR },
+      ],
+      [
+        'gets back no time that an overlapping hold has given',
+        {},
+        [
+          [hold(), NOW],
+          [freed, NOW + HOUR],
+          [hold({ by: 'hld_2' }), NOW + HOUR],
+          [freed, NOW + 3 * HOUR],
+        ],
+        { giveUpAt: limit + 3 * HOUR },
+      ],
+      [
+        'gets it back when one hold follows another unseen',
+        {},
+        [
+          [hold(), NOW],
+          [hold({ by: 'stream:a/b' }), NOW + HOUR],
+          [freed, NOW + 2 * HOUR],
+        ],
+        { giveUpAt: limit + HOUR },
+      ],
+      [
+        'gets back none from before it was to be sent',
+        { queuedAt: NOW + HOUR },
+        [
+          [hold(), NOW + HOUR],
+          [freed, NOW + 2 * HOUR],
+        ],
+        { giveUpAt: limit + HOUR },
+      ],
+      [
+        'gets none back beyond what its sender wants',
+        { expiresAt: limit },
+        [
+          [hold(), NOW],
+          [freed, NOW + HOUR],
+        ],
+        { giveUpAt: limit },
+      ],
+      [
+        'gets none back from a hold of our own',
+        {},
+        [
+          [hold({ by: 'domain:a.test' }), NOW],
+          [freed, NOW + HOUR],
+        ],
+        { heldBy: null, giveUpAt: limit },
+      ],
+      [
+        'gets it back when a claim finds the hold ended',
+        {},
+        [
+          [hold({ until: NOW + HOUR }), NOW],
+          [claimed, NOW + HOUR],
+        ],
+        { status: 'sent', heldBy: null, giveUpAt: limit + HOUR },
+      ],
+      [
+        'outlives its limit while it is held',
+        {},
+        [
+          [hold(), NOW],
+          [{ kind: 'aged' }, NOW + 100 * HOUR],
+        ],
+        { status: 'queued', heldBy: OPERATORS },
+      ],
+      [
+        'does not outlive expires_at',
+        { expiresAt: NOW + HOUR, giveUpAt: NOW + HOUR },
+        [
+          [hold(), NOW],
+          [hold(), NOW + HOUR],
+        ],
+        { status: 'bounced', heldBy: null, dueAt: null },
+      ],
       ['does not outlive its limit where we hold it', {}, [[hold({ by: 'stream:a/b' }), limit]], { status: 'bounced' }],
-      ['is not flushed', {}, [[hold(), NOW], [{ kind: 'flushed' }, NOW + 1]], { dueAt: HELD_WITHOUT_END }],
-      ['is canceled', {}, [[hold(), NOW], [{ kind: 'canceled' }, NOW + 1]], { status: 'canceled', heldBy: null, dueAt: null }],
+      [
+        'is not flushed',
+        {},
+        [
+          [hold(), NOW],
+          [{ kind: 'flushed' }, NOW + 1],
+        ],
+        { dueAt: HELD_WITHOUT_END },
+      ],
+      [
+        'is canceled',
+        {},
+        [
+          [hold(), NOW],
+          [{ kind: 'canceled' }, NOW + 1],
+        ],
+        { status: 'canceled', heldBy: null, dueAt: null },
+      ],
       ['is not freed while it is not held', { dueAt: NOW + HOUR }, [[freed, NOW]], { dueAt: NOW + HOUR }],
     ] as const) {
       it(`mail ${name}`, () => {
@@ -728,11 +832,31 @@ describe('messages/decide', () => {
       anyVerdict.map((verdict) => bounced(verdict)),
     );
     const allowed = new Set([
-      'scheduled queued', 'queued sent', 'sent delivered', 'deferred delivered', 'sent deferred', 'queued bounced', 'sent bounced', 'deferred bounced',
-      'scheduled canceled', 'queued canceled', 'sent canceled', 'deferred canceled', 'scheduled suppressed', 'queued suppressed', 'sent suppressed',
-      'deferred suppressed', 'queued failed', 'sent failed', 'deferred failed', 'delivered bounced', 'sent complained', 'deferred complained',
-      'delivered complained', 'bounced complained',
-    ]); // prettier-ignore
+      'scheduled queued',
+      'queued sent',
+      'sent delivered',
+      'deferred delivered',
+      'sent deferred',
+      'queued bounced',
+      'sent bounced',
+      'deferred bounced',
+      'scheduled canceled',
+      'queued canceled',
+      'sent canceled',
+      'deferred canceled',
+      'scheduled suppressed',
+      'queued suppressed',
+      'sent suppressed',
+      'deferred suppressed',
+      'queued failed',
+      'sent failed',
+      'deferred failed',
+      'delivered bounced',
+      'sent complained',
+      'deferred complained',
+      'delivered complained',
+      'bounced complained',
+    ]);
 
     it('the books equal the state, only arrows of the table are gone, and what waits is due', () => {
       const begin = fc.constantFrom<DeliveryState>(

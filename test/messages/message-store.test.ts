@@ -189,11 +189,25 @@ describe('messages/message-store', () => {
       const { id } = messageRow();
       const delivery = deliveryRow({ message_id: id });
       const attempt = (number: number): AttemptRow => ({
-        id: newId('att', NOW + number), delivery_id: delivery.id, message_id: id, number, started_at: NOW, ended_at: NOW + 5, mx: 'mx1', ip: '192.0.2.1',
-        source: null, tls_json: number === 1 ? null : '{"protocol":"TLSv1.3","cipher":"X","verified":false,"policy":"opportunistic"}',
-        timings_json: '{"connect":1.5}', outcome: 'deferred', smtp_code: 451, enhanced_code: null, smtp_reply: 'later', class: 'soft',
-        reason: 'other', next_attempt_at: NOW + 60_000,
-      }); // prettier-ignore
+        id: newId('att', NOW + number),
+        delivery_id: delivery.id,
+        message_id: id,
+        number,
+        started_at: NOW,
+        ended_at: NOW + 5,
+        mx: 'mx1',
+        ip: '192.0.2.1',
+        source: null,
+        tls_json: number === 1 ? null : '{"protocol":"TLSv1.3","cipher":"X","verified":false,"policy":"opportunistic"}',
+        timings_json: '{"connect":1.5}',
+        outcome: 'deferred',
+        smtp_code: 451,
+        enhanced_code: null,
+        smtp_reply: 'later',
+        class: 'soft',
+        reason: 'other',
+        next_attempt_at: NOW + 60_000,
+      });
       await temp.db.commit.insert({
         deliveries: [delivery],
         attempts: Array.from({ length: 25 }, (_, at) => attempt(at + 1)),

@@ -87,7 +87,16 @@ describe('messages/record', () => {
       { address: 'bo@dest.test', lead: 0 },
       { address: 'cy@dest.test', lead: 0 },
     );
-    await record(one, claimed, outcome({ kind: 'deferred', facts: factsOf({ source: 'out1' }), verdict: { class: 'soft', reason: 'other' }, retryAt: NOW + HOUR })); // prettier-ignore
+    await record(
+      one,
+      claimed,
+      outcome({
+        kind: 'deferred',
+        facts: factsOf({ source: 'out1' }),
+        verdict: { class: 'soft', reason: 'other' },
+        retryAt: NOW + HOUR,
+      }),
+    );
     clock.advance(HOUR);
     await record(
       one,
@@ -138,11 +147,26 @@ describe('messages/record', () => {
     assert.deepEqual(
       { ...attempt, id: '' },
       {
-        id: '', delivery_id: id, message_id: row.message_id, number: 1, started_at: NOW, ended_at: NOW + 310, mx: 'mx1.dest.test', ip: '192.0.2.25',
-        source: null, tls_json: JSON.stringify(factsOf().tls), timings_json: '{"connect":1.5}', outcome: 'accepted', smtp_code: 250,
-        enhanced_code: '2.0.0', smtp_reply: '2.0.0 OK', class: null, reason: null, next_attempt_at: null,
+        id: '',
+        delivery_id: id,
+        message_id: row.message_id,
+        number: 1,
+        started_at: NOW,
+        ended_at: NOW + 310,
+        mx: 'mx1.dest.test',
+        ip: '192.0.2.25',
+        source: null,
+        tls_json: JSON.stringify(factsOf().tls),
+        timings_json: '{"connect":1.5}',
+        outcome: 'accepted',
+        smtp_code: 250,
+        enhanced_code: '2.0.0',
+        smtp_reply: '2.0.0 OK',
+        class: null,
+        reason: null,
+        next_attempt_at: null,
       },
-    ); // prettier-ignore
+    );
     const events = await all<EventRow & { sequence: number }>('events', 'sequence');
     assert.deepEqual(
       events.map(({ type, status, at, sequence }) => [sequence, type, status, at]),

@@ -19,7 +19,17 @@ describe('messages/templated-send', () => {
     clock = new FakeClock();
     renderer = createRenderer({ clock });
     accountId = (await addAccount({ db: temp.db, clock }, { name: 'One', plan: 'standard' })).id;
-    const body = { subject: '{{ n }}', from: null, replyTo: [], html: '<p>{{ n }}{{ m }}</p>', text: null, variables: [], locale: 'en', timezone: 'UTC', strict: false }; // prettier-ignore
+    const body = {
+      subject: '{{ n }}',
+      from: null,
+      replyTo: [],
+      html: '<p>{{ n }}{{ m }}</p>',
+      text: null,
+      variables: [],
+      locale: 'en',
+      timezone: 'UTC',
+      strict: false,
+    };
     await createTemplate({ db: temp.db, clock }, { accountId, alias: 'a', name: 'a', body, publish: true });
   });
   after(async () => {
@@ -60,7 +70,8 @@ describe('messages/templated-send', () => {
     read: () => Promise.reject(new Error('nothing is only read here')),
     close: () => Promise.resolve(),
   });
-  const entries = (count: number): { to: string }[] => Array.from({ length: count }, (_, n) => ({ to: `r${String(n)}@dest.test` })); // prettier-ignore
+  const entries = (count: number): { to: string }[] =>
+    Array.from({ length: count }, (_, n) => ({ to: `r${String(n)}@dest.test` }));
 
   it('knows what is to be rendered', () => {
     const rows: [body: Record<string, unknown>, is: boolean, why: string][] = [
@@ -82,7 +93,13 @@ describe('messages/templated-send', () => {
     const request = { template_id: 'a', variables: shared, recipients: [{ to: 'a@dest.test', variables: own }] };
     const copy = structuredClone(request);
     const [entry] = entriesOf(await expand(request));
-    assert.deepEqual(entry, { to: 'a@dest.test', subject: '2', html: '<p>21</p>', text: undefined, reply_to: undefined }); // prettier-ignore
+    assert.deepEqual(entry, {
+      to: 'a@dest.test',
+      subject: '2',
+      html: '<p>21</p>',
+      text: undefined,
+      reply_to: undefined,
+    });
     assert.deepEqual(request, copy);
   });
 
@@ -92,9 +109,16 @@ describe('messages/templated-send', () => {
       html,
       subject: 's',
       variables: { o: { a: 1, b: 2 }, p: 3 },
-      recipients: [{ to: 'a@dest.test', variables: { o: { a: 9 } } }, { to: 'b@dest.test' }, { to: 'c@dest.test', variables: { p: null } }],
-    }); // prettier-ignore
-    assert.deepEqual(entriesOf(expanded).map((entry) => entry['html']), ['93', '123', '12']); // prettier-ignore
+      recipients: [
+        { to: 'a@dest.test', variables: { o: { a: 9 } } },
+        { to: 'b@dest.test' },
+        { to: 'c@dest.test', variables: { p: null } },
+      ],
+    });
+    assert.deepEqual(
+      entriesOf(expanded).map((entry) => entry['html']),
+      ['93', '123', '12'],
+    );
   });
 
   it('takes no name from where data has none', async () => {
@@ -114,9 +138,21 @@ describe('messages/templated-send', () => {
       },
     };
     const slow = costly(10, 1);
-    const expanded = await expandSend({ db: { fast }, renderer: slow }, { template_id: 'a', recipients: entries(500) }, {
-      accountId, now: clock.now(), mostEntries: 1000, faulty: new Map(), monotonic: () => clock.monotonic(), breathe: () => { breaths++; return Promise.resolve(); },
-    }); // prettier-ignore
+    const expanded = await expandSend(
+      { db: { fast }, renderer: slow },
+      { template_id: 'a', recipients: entries(500) },
+      {
+        accountId,
+        now: clock.now(),
+        mostEntries: 1000,
+        faulty: new Map(),
+        monotonic: () => clock.monotonic(),
+        breathe: () => {
+          breaths++;
+          return Promise.resolve();
+        },
+      },
+    );
     assert.equal(expanded.templates.size, 500);
     assert.equal(reads, 2, 'the template and its version');
     assert.equal(slow.calls, 500);
@@ -138,10 +174,16 @@ describe('messages/templated-send', () => {
     ];
     for (const [expensive, code, calls] of rows) {
       const refused = expand({ template_id: 'a', recipients: entries(1000) }, { renderer: expensive });
-      await assert.rejects(refused, (error) => error instanceof Problem && error.code === code && error.field === 'recipients'); // prettier-ignore
+      await assert.rejects(
+        refused,
+        (error) => error instanceof Problem && error.code === code && error.field === 'recipients',
+      );
       assert.equal(expensive.calls, calls, 'it stops there');
     }
-    const expanded = await expand({ template_id: 'a', recipients: entries(8) }, { renderer: costly(4 * 1024 * 1024, 1) }); // prettier-ignore
+    const expanded = await expand(
+      { template_id: 'a', recipients: entries(8) },
+      { renderer: costly(4 * 1024 * 1024, 1) },
+    );
     assert.equal(expanded.refused.size, 0, 'exactly the limit');
   });
 });

@@ -62,14 +62,23 @@ describe('messages/why', () => {
   });
 
   it('a mail that waits for its retry says so, and what else there is, unless that lasts longer', () => {
-    const row = { due_at: NOW + HOUR, status: 'deferred', attempt_count: 2, smtp_code: 450, smtp_reply: '4.2.0 later' } as const;
+    const row = {
+      due_at: NOW + HOUR,
+      status: 'deferred',
+      attempt_count: 2,
+      smtp_code: 450,
+      smtp_reply: '4.2.0 later',
+    } as const;
     const told = why(row, [wait({ until: NOW + MINUTE })]);
     assert.deepEqual([told.reason, told.until], ['waiting_for_retry', rfc(NOW + HOUR)]);
-    assert.match(told.message, /attempt 3\. The last answer to it was: 450 4\.2\.0 later Besides: It cannot take mail now\./);
+    assert.match(
+      told.message,
+      /attempt 3\. The last answer to it was: 450 4\.2\.0 later Besides: It cannot take mail now\./,
+    );
     assert.equal(why(row, [wait({ until: NOW + 2 * HOUR })]).reason, 'receiver_overloaded');
     assert.equal(why(row, [wait({ until: null })]).reason, 'receiver_overloaded');
     assert.equal(why(row, [wait({ until: NOW + 2 * HOUR, stops: false })]).reason, 'waiting_for_retry');
-  }); // prettier-ignore
+  });
 
   it('gives the last answer beside the reason of the lane, with its code once', () => {
     const row = { due_at: NOW, smtp_code: 450, smtp_reply: '450 4.2.0 later' };

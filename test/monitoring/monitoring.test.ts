@@ -34,7 +34,23 @@ describe('monitoring', () => {
   before(async () => {
     const test = await startTestApp({ settings: { metrics: { port: 0 } } });
     // Lanes are there while they have work.
-    test.app.mta.lanes = () => [{ name: '~unresolved', source: null, slots: 1, waiting: 0, limit: 2, cause: '', causeAt: null, perMinute: null, limits: [], waits: [], parkedUntil: null, lastReply: null, lastProgressAt: 0 }]; // prettier-ignore
+    test.app.mta.lanes = () => [
+      {
+        name: '~unresolved',
+        source: null,
+        slots: 1,
+        waiting: 0,
+        limit: 2,
+        cause: '',
+        causeAt: null,
+        perMinute: null,
+        limits: [],
+        waits: [],
+        parkedUntil: null,
+        lastReply: null,
+        lastProgressAt: 0,
+      },
+    ];
     await test.send({ to: 'x@later.test', send_at: new Date(test.clock.now() + 60_000).toISOString() });
     const url = String(test.logged.find(({ event }) => event === 'metrics')?.['url']);
     const text = await (await fetch(url)).text();
@@ -70,8 +86,12 @@ describe('monitoring', () => {
       assert.ok(targets.length > 0, title);
       assert.ok(gridPos.x + gridPos.w <= 24, title);
       for (const { expr } of targets)
-        assert.deepEqual(metricsIn(expr).filter((name) => !families.includes(name)), [], title);
-    } // prettier-ignore
+        assert.deepEqual(
+          metricsIn(expr).filter((name) => !families.includes(name)),
+          [],
+          title,
+        );
+    }
     assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
     const shown = metricsIn(JSON.stringify(panels));
     assert.deepEqual(
@@ -98,7 +118,10 @@ describe('monitoring', () => {
     it('takes every expression of the dashboard', () => {
       const { panels } = JSON.parse(read('config/monitoring/grafana-dashboard.json')) as Dashboard;
       const expressions = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
-      const rules = expressions.map((expr, at) => ({ record: `panel:${String(at)}`, expr: expr.replaceAll('$__rate_interval', '5m') })); // prettier-ignore
+      const rules = expressions.map((expr, at) => ({
+        record: `panel:${String(at)}`,
+        expr: expr.replaceAll('$__rate_interval', '5m'),
+      }));
       const file = path.join(mkdtempSync(path.join(os.tmpdir(), 'ph-rules-')), 'rules.yaml');
       writeFileSync(file, JSON.stringify({ groups: [{ name: 'dashboard', rules }] }));
       const { status, stderr } = spawnSync('promtool', ['check', 'rules', file], { encoding: 'utf8' });

@@ -71,8 +71,14 @@ describe('mta/composer', () => {
   it('has room for four large ones, in turn', async () => {
     const rooms = await Promise.all([1, 2, 3, 4].map(() => composer.room()));
     const order: number[] = [];
-    const fifth = composer.room().then((done) => { order.push(5); return done; }); // prettier-ignore
-    const sixth = composer.room().then((done) => { order.push(6); return done; }); // prettier-ignore
+    const fifth = composer.room().then((done) => {
+      order.push(5);
+      return done;
+    });
+    const sixth = composer.room().then((done) => {
+      order.push(6);
+      return done;
+    });
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(order, []);
     rooms[0]?.();

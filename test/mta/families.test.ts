@@ -43,9 +43,17 @@ describe('mta/deliver: the other address family', () => {
       hosts: [{ name: 'mx.dest.test', port: six.port, addresses }],
     };
     const mail: Ready = {
-      kind: 'ready', messageId: 'msg_1', envelopeFrom: 'b+x@rp.acme.test', recipient: 'ana@dest.test', data: [data], size: data.length,
-      smtpUtf8: false, eightBit: false, test: false, testOutcome: null,
-    }; // prettier-ignore
+      kind: 'ready',
+      messageId: 'msg_1',
+      envelopeFrom: 'b+x@rp.acme.test',
+      recipient: 'ana@dest.test',
+      data: [data],
+      size: data.length,
+      smtpUtf8: false,
+      eightBit: false,
+      test: false,
+      testOutcome: null,
+    };
     const frame = (endedAt: number): AttemptFrame => ({ startedAt: 0, endedAt, retryAt: 1, viaRelay: false });
     const reached = await reach(deps, site, mail);
     assert.ok(reached.kind === 'reached');
@@ -55,14 +63,21 @@ describe('mta/deliver: the other address family', () => {
   }
 
   const no: Script = { rcpt: '550 5.7.1 no PTR for your IPv6 address' };
-  const rows: [script: Script, isFirst: boolean, families: readonly (4 | 6)[], outcome: string, ip: string, why: string][] = [
+  const rows: [
+    script: Script,
+    isFirst: boolean,
+    families: readonly (4 | 6)[],
+    outcome: string,
+    ip: string,
+    why: string,
+  ][] = [
     [no, true, [6, 4], 'accepted', '127.0.0.1', 'a refusal for policy goes once to IPv4'],
     [{ connect: '554 5.7.1 not from there' }, true, [6, 4], 'accepted', '127.0.0.1', 'a refusal in the banner too'],
     [no, false, [6, 4], 'refused', '::1', 'only on the first attempt'],
     [no, true, [6], 'refused', '::1', 'only where there is another family'],
     [{ rcpt: '550 5.1.1 no such user' }, true, [6, 4], 'refused', '::1', 'not for other refusals'],
     [{ rcpt: '550 no' }, true, [6, 4], 'refused', '::1', 'not without an enhanced code'],
-  ]; // prettier-ignore
+  ];
   for (const [script, isFirst, families, kind, ip, why] of rows) {
     it(`${kind}: ${why}`, async () => {
       six.options.script = script;

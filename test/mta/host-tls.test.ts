@@ -19,7 +19,13 @@ describe('mta/host-tls', () => {
   });
   afterEach(() => temp.close());
 
-  const log = { debug() {}, info() {}, warn: (fields: object) => void warnings.push({ ...fields }), error() {}, child: () => log }; // prettier-ignore
+  const log = {
+    debug() {},
+    info() {},
+    warn: (fields: object) => void warnings.push({ ...fields }),
+    error() {},
+    child: () => log,
+  };
 
   /** As after a restart: what was written is read again. */
   async function started(): Promise<HostTls> {
@@ -53,7 +59,12 @@ describe('mta/host-tls', () => {
     const { memory } = await started();
     memory.set('now.test:25', 'none', clock.now());
     assert.equal(memory.get('now.test:25', clock.now()), 'none');
-    const row = { host: 'before.test:25', workaround: 'none' as const, workaround_until: clock.now() + 3 * DAY, offered_at: clock.now() }; // prettier-ignore
+    const row = {
+      host: 'before.test:25',
+      workaround: 'none' as const,
+      workaround_until: clock.now() + 3 * DAY,
+      offered_at: clock.now(),
+    };
     await db.commit.insert({ host_tls: [row, { ...row, host: 'odd.test:25', workaround: 'reduced' }] });
     const later = await started();
     for (const host of ['now.test:25', 'before.test:25']) assert.equal(later.memory.get(host, clock.now()), 'full');

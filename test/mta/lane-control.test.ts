@@ -139,7 +139,10 @@ describe('mta/lane-control', () => {
     learn(said('load', 451, '4.3.2 overloaded'));
     assert.equal(control.restUntil(LANE, part), NOW + MINUTE);
     assert.equal(control.slots(LANE), 0);
-    assert.deepEqual(control.resting().map(({ lane, rest }) => [lane, rest.kind]), [[LANE, 'load']]);
+    assert.deepEqual(
+      control.resting().map(({ lane, rest }) => [lane, rest.kind]),
+      [[LANE, 'load']],
+    );
     clock.advance(MINUTE);
     assert.equal(control.slots(LANE), 1, 'one mail tries');
     control.begin(LANE, part);
@@ -147,7 +150,7 @@ describe('mta/lane-control', () => {
     control.learn(LANE, part, accepted());
     assert.deepEqual([control.restUntil(LANE, part), control.history(LANE).at(-1)?.to], [null, 'the rest is over']);
     assert.ok(woken > 0, 'what waits on disk is looked at');
-  }); // prettier-ignore
+  });
 
   it('what is refused of us bounces a handful of times; from then on it waits', () => {
     const kinds = many(300, () => said('sender', 550, '5.7.26 unauthenticated')).map(({ kind }) => kind);
@@ -186,8 +189,11 @@ describe('mta/lane-control', () => {
     many(9, () => said('load', 451));
     clock.advance(MINUTE);
     learn(said('sender', 550));
-    assert.deepEqual(control.resting().map(({ rest }) => [rest.kind, rest.isProbing]), [['sender', false]]);
-  }); // prettier-ignore
+    assert.deepEqual(
+      control.resting().map(({ rest }) => [rest.kind, rest.isProbing]),
+      [['sender', false]],
+    );
+  });
 
   it('a try that is asked for by hand does not wait for one that is under way', () => {
     many(5, () => said('sender', 550));

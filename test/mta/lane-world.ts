@@ -165,7 +165,17 @@ export class LaneWorld {
     for (const name of hosts) this.host(name);
     for (let at = 0; at < count; at++) {
       const id = `d${String(this.count++)}`;
-      const group = { domain, class: 0, account: ACCOUNT, held: 1, cursor: null, dirty: false, nextDueAt: null, restUntil: -Infinity, reading: false }; // prettier-ignore
+      const group = {
+        domain,
+        class: 0,
+        account: ACCOUNT,
+        held: 1,
+        cursor: null,
+        dirty: false,
+        nextDueAt: null,
+        restUntil: -Infinity,
+        reading: false,
+      };
       this.placing.place({ id, class: 0, share: ACCOUNT, domain, group });
     }
   }
@@ -327,7 +337,17 @@ export class LaneWorld {
     if (!host.isUp || host.open >= host.cap) {
       host.refusals.push(this.clock.monotonic());
       const text = host.isUp ? 'too many connections' : 'connection refused';
-      return { kind: 'failed', ip: '', phase: 'connect', reply: null, text, tlsBroken: false, tlsUnsatisfied: false, tls: null, timings: noTimings() }; // prettier-ignore
+      return {
+        kind: 'failed',
+        ip: '',
+        phase: 'connect',
+        reply: null,
+        text,
+        tlsBroken: false,
+        tlsUnsatisfied: false,
+        tls: null,
+        timings: noTimings(),
+      };
     }
     const session = new SimulatedSession(this.clock, host) as unknown as Session;
     return { kind: 'open', session, ip: '127.0.0.1' };
@@ -371,9 +391,17 @@ class SimulatedSession {
 }
 
 const ready = {
-  kind: 'ready', messageId: 'msg_1', envelopeFrom: 'b@rp.acme.test', recipient: 'ana@dest.test', data: [], size: 0, smtpUtf8: false,
-  eightBit: false, test: false, testOutcome: null,
-} as const; // prettier-ignore
+  kind: 'ready',
+  messageId: 'msg_1',
+  envelopeFrom: 'b@rp.acme.test',
+  recipient: 'ana@dest.test',
+  data: [],
+  size: 0,
+  smtpUtf8: false,
+  eightBit: false,
+  test: false,
+  testOutcome: null,
+} as const;
 
 const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
 async function turns(): Promise<void> {

@@ -44,15 +44,50 @@ describe('mta/outcome', () => {
   describe('of a transfer', () => {
     const rows: readonly (readonly [reason: string, transfer: Transfer, kind: string, verdict: string | null])[] = [
       ['taken', { ...common, ...nobody, kind: 'accepted', reply: reply(250, '2.0.0 ok', '2.0.0') }, 'accepted', null],
-      ['an unknown mailbox', { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(550, '5.1.1 unknown', '5.1.1') }, 'refused', 'hard mailbox_not_found'],
-      ['the same at MAIL is about us', { ...common, ...nobody, kind: 'refused', phase: 'mail', reply: reply(550, '5.1.1 unknown', '5.1.1') }, 'refused', 'block policy'],
-      ['greylisting', { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(451, '4.7.1 greylisted', '4.7.1') }, 'deferred', 'soft rate_limited'],
-      ['a closing server', { ...common, ...nobody, kind: 'refused', phase: 'data', reply: reply(421, '4.3.2 bye', '4.3.2') }, 'deferred', 'soft other'],
-      ['broken before the dot', { ...common, kind: 'broken', phase: 'block', text: 'reset', reply: null, uncertain: false }, 'deferred', 'soft network'],
-      ['broken after the dot', { ...common, kind: 'broken', phase: 'dot', text: 'reset', reply: null, uncertain: true }, 'uncertain', null],
+      [
+        'an unknown mailbox',
+        { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(550, '5.1.1 unknown', '5.1.1') },
+        'refused',
+        'hard mailbox_not_found',
+      ],
+      [
+        'the same at MAIL is about us',
+        { ...common, ...nobody, kind: 'refused', phase: 'mail', reply: reply(550, '5.1.1 unknown', '5.1.1') },
+        'refused',
+        'block policy',
+      ],
+      [
+        'greylisting',
+        { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(451, '4.7.1 greylisted', '4.7.1') },
+        'deferred',
+        'soft rate_limited',
+      ],
+      [
+        'a closing server',
+        { ...common, ...nobody, kind: 'refused', phase: 'data', reply: reply(421, '4.3.2 bye', '4.3.2') },
+        'deferred',
+        'soft other',
+      ],
+      [
+        'broken before the dot',
+        { ...common, kind: 'broken', phase: 'block', text: 'reset', reply: null, uncertain: false },
+        'deferred',
+        'soft network',
+      ],
+      [
+        'broken after the dot',
+        { ...common, kind: 'broken', phase: 'dot', text: 'reset', reply: null, uncertain: true },
+        'uncertain',
+        null,
+      ],
       ['too large', { ...common, kind: 'unsupported', what: 'size', limit: 1000 }, 'refused', 'soft message_too_large'],
-      ['not beyond ASCII', { ...common, kind: 'unsupported', what: 'smtputf8', limit: null }, 'refused', 'undetermined other'],
-    ]; // prettier-ignore
+      [
+        'not beyond ASCII',
+        { ...common, kind: 'unsupported', what: 'smtputf8', limit: null },
+        'refused',
+        'undetermined other',
+      ],
+    ];
     for (const [reason, transfer, kind, verdict] of rows) {
       it(`${reason}: ${kind}`, () => {
         const outcome = outcomeOfTransfer(frame, place, transfer);
@@ -69,9 +104,20 @@ describe('mta/outcome', () => {
     }
 
     it('says by which rule a refusal was read, by the rules it is given', () => {
-      const transfer: Transfer = { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(550, '5.7.25 no', '5.7.25') }; // prettier-ignore
+      const transfer: Transfer = {
+        ...common,
+        ...nobody,
+        kind: 'refused',
+        phase: 'rcpt',
+        reply: reply(550, '5.7.25 no', '5.7.25'),
+      };
       const shipped = outcomeOfTransfer(frame, place, transfer);
-      assert.deepEqual('grounds' in shipped && shipped.grounds, { rule: 'enhanced:host-name-code', infrastructure: true, greylisting: false, about: 'sender' }); // prettier-ignore
+      assert.deepEqual('grounds' in shipped && shipped.grounds, {
+        rule: 'enhanced:host-name-code',
+        infrastructure: true,
+        greylisting: false,
+        about: 'sender',
+      });
       const judge = createJudge([{ name: 'own', class: 'soft', reason: 'other', codes: [550] }]);
       const own = outcomeOfTransfer({ ...frame, judge }, place, transfer);
       assert.deepEqual('verdict' in own && own.verdict, { class: 'soft', reason: 'other' });
@@ -86,7 +132,13 @@ describe('mta/outcome', () => {
       it(`asks when to come back after "${text}"`, () => {
         const hints: RetryHint[] = [];
         const retryWith = (said: RetryHint): number => hints.push(said) + 99;
-        const transfer: Transfer = { ...common, ...nobody, kind: 'refused', phase: 'rcpt', reply: reply(451, text, text.slice(0, 5)) }; // prettier-ignore
+        const transfer: Transfer = {
+          ...common,
+          ...nobody,
+          kind: 'refused',
+          phase: 'rcpt',
+          reply: reply(451, text, text.slice(0, 5)),
+        };
         const outcome = outcomeOfTransfer({ ...frame, retryWith }, place, transfer);
         assert.deepEqual(hints, hint === null ? [] : [hint]);
         assert.equal('retryAt' in outcome && outcome.retryAt, hint === null ? 61_000 : 100);
@@ -212,7 +264,10 @@ describe('mta/outcome', () => {
     const waits = waitForUs(frame, 'the key is missing');
     const fails = cannotBuild(frame, 'no content');
     const gone = discarded(frame);
-    assert.deepEqual([waits.kind, waits.facts.smtpReply, waits.facts.enhancedCode, waits.facts.mx], ['deferred', 'the key is missing', '4.3.5', null]); // prettier-ignore
+    assert.deepEqual(
+      [waits.kind, waits.facts.smtpReply, waits.facts.enhancedCode, waits.facts.mx],
+      ['deferred', 'the key is missing', '4.3.5', null],
+    );
     assert.deepEqual([fails.kind, fails.kind === 'failed' && fails.message], ['failed', 'no content']);
     assert.deepEqual([gone.kind, gone.facts.mx], ['accepted', null]);
   });

@@ -232,8 +232,18 @@ describe('mta/prepare', () => {
       const content = contentRow({ html, attachment_count: 1 });
       const bytes = Buffer.from('attached bytes');
       await temp.db.commit.insert({
-        attachments: [{ content_id: content.id, position: 0, filename: 'a.txt', content_type: 'text/plain', cid: null, disposition: 'attachment', bytes }],
-      }); // prettier-ignore
+        attachments: [
+          {
+            content_id: content.id,
+            position: 0,
+            filename: 'a.txt',
+            content_type: 'text/plain',
+            cid: null,
+            disposition: 'attachment',
+            bytes,
+          },
+        ],
+      });
       const { text } = ready(await prepareWith(deps)((await store(tracked, {}, content)).id));
       assert.ok(text.includes(bytes.toString('base64')));
       assert.ok(hrefsOf((await readSeen(text)).html)[0]?.startsWith('https://mail.host.test/t/c/'));

@@ -59,9 +59,10 @@ describe('mta/rests', () => {
     times(rests, 30, 'load', at('a.test'), 0);
     assert.deepEqual([rests.of(at('a.test'), 0)?.domain, rests.of(at('b.test'), 0)], ['a.test', null]);
     const lane = shared();
-    for (let count = 0; count < 4; count++) for (const one of ['a.test', 'b.test', 'c.test']) lane.refused('load', at(one), 'no', 0);
+    for (let count = 0; count < 4; count++)
+      for (const one of ['a.test', 'b.test', 'c.test']) lane.refused('load', at(one), 'no', 0);
     assert.equal(lane.of(at('never-met.test'), 0)?.domain, null, 'the operator says so');
-  }); // prettier-ignore
+  });
 
   it('become longer while the one that tries is refused in the same way, and are bounded', () => {
     const rests = own();
@@ -91,9 +92,12 @@ describe('mta/rests', () => {
     const rests = own();
     times(rests, 5, 'sender', part, 0);
     times(rests, 10, 'load', part, 0);
-    assert.deepEqual(rests.accepted(part, 5).map(({ kind }) => kind), ['load', 'sender']);
+    assert.deepEqual(
+      rests.accepted(part, 5).map(({ kind }) => kind),
+      ['load', 'sender'],
+    );
     assert.deepEqual([rests.of(part, 5), rests.list()], [null, []]);
-  }); // prettier-ignore
+  });
 
   it('a try that says nothing about it lets the next one try', () => {
     const rests = own();
@@ -118,8 +122,11 @@ describe('mta/rests', () => {
     const rests = own();
     times(rests, 5, 'sender', part, 0);
     rests.shift(3_600_000);
-    assert.deepEqual(rests.list().map(({ since, until }) => [since, until]), [[3_600_000, 3_600_000 + 2 * MINUTE]]);
-  }); // prettier-ignore
+    assert.deepEqual(
+      rests.list().map(({ since, until }) => [since, until]),
+      [[3_600_000, 3_600_000 + 2 * MINUTE]],
+    );
+  });
 
   it('keep no endless reply, and no endless number of parts', () => {
     const rests = shared();

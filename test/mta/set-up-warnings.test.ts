@@ -35,8 +35,19 @@ describe('mta/set-up-warnings', () => {
   it('warns of a refusal that is about our set-up, with what was said', () => {
     note('dest.test', refused('veto:policy', true));
     assert.deepEqual(lines, [
-      { event: 'infrastructure_bounce', lane: 'dest.test', host: 'mx1.dest.test', source: null, code: 550, enhanced: '5.7.25', text: '5.7.25 no PTR', reason: 'policy', rule: 'veto:policy', unreported: 0 },
-    ]); // prettier-ignore
+      {
+        event: 'infrastructure_bounce',
+        lane: 'dest.test',
+        host: 'mx1.dest.test',
+        source: null,
+        code: 550,
+        enhanced: '5.7.25',
+        text: '5.7.25 no PTR',
+        reason: 'policy',
+        rule: 'veto:policy',
+        unreported: 0,
+      },
+    ]);
   });
 
   it('says nothing of others', () => {

@@ -13,10 +13,26 @@ function rulesOf(written: unknown): readonly ShapingRule[] {
   return reading.config.delivery.shaping;
 }
 
-function refused(smtpCode: number, enhancedCode: string | null, smtpReply: string, verdict: [BounceClass, BounceReason] = ['block', 'policy']): Outcome {
-  const facts = { startedAt: 0, endedAt: 0, mx: 'mx', ip: '192.0.2.1', source: null, tls: null, timings: {}, smtpCode, enhancedCode, smtpReply };
+function refused(
+  smtpCode: number,
+  enhancedCode: string | null,
+  smtpReply: string,
+  verdict: [BounceClass, BounceReason] = ['block', 'policy'],
+): Outcome {
+  const facts = {
+    startedAt: 0,
+    endedAt: 0,
+    mx: 'mx',
+    ip: '192.0.2.1',
+    source: null,
+    tls: null,
+    timings: {},
+    smtpCode,
+    enhancedCode,
+    smtpReply,
+  };
   return { kind: 'refused', facts, verdict: { class: verdict[0], reason: verdict[1] } };
-} // prettier-ignore
+}
 
 describe('mta/shaping', () => {
   const rule = { name: 'r', count: 1, within: '1m', action: 'slow' };
@@ -64,11 +80,14 @@ describe('mta/shaping', () => {
     const memory: ShapingMemory = new Map();
     const fired = Array.from({ length: 20 }, (_, now) => shape(rules, memory, null, blocked, now));
     assert.ok(fired.slice(0, 19).every((one) => one.length === 0));
-    assert.deepEqual(fired[19]?.map(({ rule: { name, action } }) => [name, action]), [['many-blocks', 'slow']]);
+    assert.deepEqual(
+      fired[19]?.map(({ rule: { name, action } }) => [name, action]),
+      [['many-blocks', 'slow']],
+    );
     const greylisted = refused(450, '4.7.1', 'Greylisted', ['soft', 'rate_limited']);
     const busy = Array.from({ length: 100 }, (_, now) => shape(rules, memory, null, greylisted, 100 + now));
     assert.deepEqual(busy.flat(), []);
-  }); // prettier-ignore
+  });
 
   for (const [written, reason] of [
     [{ ...rule, match: {} }, 'a rule that matches everything'],

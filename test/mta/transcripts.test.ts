@@ -42,7 +42,10 @@ describe('mta/transcripts', () => {
     assert.equal((await transcripts.read(watch, 0, 1000))?.position, 1);
     const waiting = transcripts.read(watch, 1, 1000);
     trace.line('>', 'two');
-    assert.deepEqual((await waiting)?.lines.map(({ text }) => text), ['two']); // prettier-ignore
+    assert.deepEqual(
+      (await waiting)?.lines.map(({ text }) => text),
+      ['two'],
+    );
     const vain = transcripts.read(watch, 2, 1000);
     clock.advance(1000);
     assert.deepEqual(await vain, { lines: [], position: 2, lost: 0 });

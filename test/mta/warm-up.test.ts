@@ -9,9 +9,17 @@ const DAY = 86_400_000;
 const noLog = { debug() {}, info() {}, warn() {}, error() {}, child: () => noLog };
 
 const facts = {
-  startedAt: NOW, endedAt: NOW, mx: 'mx.dest.test', ip: '127.0.0.1', source: 'out1', tls: null, timings: {}, smtpCode: 550,
-  enhancedCode: '5.7.1', smtpReply: 'no',
-}; // prettier-ignore
+  startedAt: NOW,
+  endedAt: NOW,
+  mx: 'mx.dest.test',
+  ip: '127.0.0.1',
+  source: 'out1',
+  tls: null,
+  timings: {},
+  smtpCode: 550,
+  enhancedCode: '5.7.1',
+  smtpReply: 'no',
+};
 const blocked: Outcome = { kind: 'refused', facts, verdict: { class: 'block', reason: 'reputation' } };
 const unknown: Outcome = { kind: 'refused', facts, verdict: { class: 'hard', reason: 'mailbox_not_found' } };
 const deferred: Outcome = {

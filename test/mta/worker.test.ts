@@ -163,7 +163,11 @@ describe('mta/worker', () => {
       ['c:outcome'],
     ]);
     assert.deepEqual(bench.attempts, ['a#1', 'b#1', 'c#1']);
-    assert.deepEqual(bench.done, [['a', null], ['b', null], ['c', null]]); // prettier-ignore
+    assert.deepEqual(bench.done, [
+      ['a', null],
+      ['b', null],
+      ['c', null],
+    ]);
     assert.deepEqual(bench.lanes.views(), []);
   });
 
@@ -313,7 +317,12 @@ describe('mta/worker', () => {
     bench.offer('canceled', 'elsewhere', 'old', 'fine');
     await settled();
     assert.deepEqual(bench.attempts, ['fine#1']);
-    assert.deepEqual(bench.done, [['canceled', null], ['elsewhere', NOW + HOUR], ['old', null], ['fine', null]]); // prettier-ignore
+    assert.deepEqual(bench.done, [
+      ['canceled', null],
+      ['elsewhere', NOW + HOUR],
+      ['old', null],
+      ['fine', null],
+    ]);
     assert.equal(bench.statusOf('old'), 'bounced');
   });
 
@@ -349,7 +358,10 @@ describe('mta/worker', () => {
       await settled();
       assert.equal(bench.statusOf('a'), 'delivered');
       assert.equal(bench.statusOf('b'), 'queued');
-      assert.deepEqual(bench.done, [['a', null], ['b', NOW + 1000]]); // prettier-ignore
+      assert.deepEqual(bench.done, [
+        ['a', null],
+        ['b', NOW + 1000],
+      ]);
       assert.deepEqual(bench.attempts, ['a#1']);
     });
 
@@ -375,7 +387,10 @@ describe('mta/worker', () => {
     bench.offer('bad', 'fine');
     await settled();
     assert.deepEqual(bench.laneFailures, [bug]);
-    assert.deepEqual(bench.done, [['bad', NOW + HOUR], ['fine', null]]); // prettier-ignore
+    assert.deepEqual(bench.done, [
+      ['bad', NOW + HOUR],
+      ['fine', null],
+    ]);
     assert.deepEqual([bench.statusOf('bad'), bench.states.get('bad')?.claimEpoch], ['sent', EPOCH]);
     bench.clock.advance(HOUR);
     bench.attempt = good;

@@ -110,18 +110,39 @@ describe('operator: control socket', () => {
 
   it('tells a full disk from a fault of its own', async () => {
     const full = Object.assign(new Error('SQLITE_FULL: database or disk is full'), { code: 'SQLITE_FULL' });
-    const mta = { ...office.deps.mta, lanes: () => { throw full; } }; // prettier-ignore
+    const mta = {
+      ...office.deps.mta,
+      lanes: () => {
+        throw full;
+      },
+    };
     await control.close();
     control = await serveControl({ ...office.deps, mta }, office.folder);
-    await assert.rejects(callServer(control.path, 'queue.lanes', {}), (error: unknown) => error instanceof Problem && error.code === 'service_unavailable' && error.message.includes('disk is full')); // prettier-ignore
-    assert.deepEqual(office.logged.map(({ event }) => event), ['operation_failed']); // prettier-ignore
+    await assert.rejects(
+      callServer(control.path, 'queue.lanes', {}),
+      (error: unknown) =>
+        error instanceof Problem && error.code === 'service_unavailable' && error.message.includes('disk is full'),
+    );
+    assert.deepEqual(
+      office.logged.map(({ event }) => event),
+      ['operation_failed'],
+    );
   });
 
   it('tells a fault of its own, logs it, and goes on', async () => {
-    const mta = { ...office.deps.mta, lanes: () => { throw new Error('lanes are broken'); } }; // prettier-ignore
+    const mta = {
+      ...office.deps.mta,
+      lanes: () => {
+        throw new Error('lanes are broken');
+      },
+    };
     await control.close();
     control = await serveControl({ ...office.deps, mta }, office.folder);
-    await assert.rejects(callServer(control.path, 'queue.lanes', {}), (error: unknown) => error instanceof Problem && error.code === 'internal_error' && error.message === 'lanes are broken'); // prettier-ignore
+    await assert.rejects(
+      callServer(control.path, 'queue.lanes', {}),
+      (error: unknown) =>
+        error instanceof Problem && error.code === 'internal_error' && error.message === 'lanes are broken',
+    );
     assert.deepEqual(
       office.logged.map(({ event, operation }) => [event, operation]),
       [['operation_failed', 'queue.lanes']],

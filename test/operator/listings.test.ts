@@ -30,7 +30,13 @@ describe('operator/listings', () => {
   it('tells of the begin and the end of a listing, once each', async () => {
     await look();
     assert.deepEqual(await kinds(), []);
-    assert.deepEqual((await moments()).checks.map(({ ip, list, state }) => [ip, list, state]), [[IP, 'a.example', 'clear'], [IP, 'b.example', 'clear']]); // prettier-ignore
+    assert.deepEqual(
+      (await moments()).checks.map(({ ip, list, state }) => [ip, list, state]),
+      [
+        [IP, 'a.example', 'clear'],
+        [IP, 'b.example', 'clear'],
+      ],
+    );
     say('a.example', ['127.0.0.2', '127.0.0.4']);
     office.clock.advance(6 * HOUR_MS);
     await look();
@@ -43,7 +49,10 @@ describe('operator/listings', () => {
       `listed ${IP} by a.example (127.0.0.2, 127.0.0.4)`,
       `unlisted ${IP} by a.example`,
     ]);
-    assert.deepEqual(office.logged.map(({ event }) => event).filter((event) => event !== undefined), ['listed', 'unlisted']); // prettier-ignore
+    assert.deepEqual(
+      office.logged.map(({ event }) => event).filter((event) => event !== undefined),
+      ['listed', 'unlisted'],
+    );
   });
 
   for (const [reason, answer, state] of [
@@ -57,8 +66,11 @@ describe('operator/listings', () => {
       say('b.example', typeof answer === 'string' ? answer : [...answer]);
       await look();
       assert.deepEqual(await kinds(), [`listed ${IP} by a.example (127.0.0.2)`]);
-      assert.deepEqual((await moments()).checks.map((one) => one.state), [state, state]);
-    }); // prettier-ignore
+      assert.deepEqual(
+        (await moments()).checks.map((one) => one.state),
+        [state, state],
+      );
+    });
   }
 
   it('ends a listing of an address that is ours no more', async () => {
@@ -74,11 +86,25 @@ describe('operator/listings', () => {
     await office.run('domains.add', { name: 'shop.example' });
     await office.run('domains.add', { name: 'other.example', account: other.id });
     await office.run('queue.hold', { domain: 'dest.test' });
-    await office.deps.db.commit.insert({ source_blocks: [{ source: '', site: 'mx.dest.test', since: office.clock.now(), until: office.clock.now() + HOUR_MS, reply: '554 <b>no</b>' }] }); // prettier-ignore
+    await office.deps.db.commit.insert({
+      source_blocks: [
+        {
+          source: '',
+          site: 'mx.dest.test',
+          since: office.clock.now(),
+          until: office.clock.now() + HOUR_MS,
+          reply: '554 <b>no</b>',
+        },
+      ],
+    });
     const what = ({ data }: ResultOf<'reputation.moments'>): string[] => data.map((one) => one.what).sort();
     assert.deepEqual(what(await moments({ server: false })), ['a domain was added']);
     assert.deepEqual(what(await moments({ account: other.id, server: false })), ['a domain was added']);
-    assert.deepEqual(what(await moments()), ['a domain was added', 'mail was held or paused', "the system's address by mx.dest.test: 554 <b>no</b>"]); // prettier-ignore
+    assert.deepEqual(what(await moments()), [
+      'a domain was added',
+      'mail was held or paused',
+      "the system's address by mx.dest.test: 554 <b>no</b>",
+    ]);
     office.clock.advance(31 * 24 * HOUR_MS);
     assert.deepEqual(what(await moments()), []);
     await assert.rejects(moments({ days: 0 }), /days/);

@@ -75,13 +75,15 @@ describe('metrics', () => {
       ['posthorn_webhook_backlog_events', 0],
     ] as const)
       assert.equal(value(text, sample), expected, sample);
-    assert.ok((value(text, 'posthorn_commit_batch_size_sum') ?? 0) >= (value(text, 'posthorn_commit_batch_size_count') ?? 1));
+    assert.ok(
+      (value(text, 'posthorn_commit_batch_size_sum') ?? 0) >= (value(text, 'posthorn_commit_batch_size_count') ?? 1),
+    );
     assert.ok((value(text, 'posthorn_database_bytes{file="database"}') ?? 0) > 10_000);
     assert.ok((value(text, 'process_resident_memory_bytes') ?? 0) > 10_000_000);
     assert.doesNotMatch(text, /ana@|bo@|acme/, 'no address and no customer');
     await test.stop();
     await host.close();
-  }); // prettier-ignore
+  });
 
   it('pass promtool', async function () {
     if (spawnSync('promtool', ['--version']).status !== 0) {
@@ -119,7 +121,9 @@ describe('metrics', () => {
       assert.equal(response.headers.get('www-authenticate'), 'Bearer realm="metrics"');
     }
     assert.equal((await test.get('/v1/domains')).status, 200, 'the API is where it was');
-    const audited = await test.app.db.fast.all<{ n: number }>('SELECT COUNT(*) AS n FROM audit WHERE endpoint = ?', ['/metrics']); // prettier-ignore
+    const audited = await test.app.db.fast.all<{ n: number }>('SELECT COUNT(*) AS n FROM audit WHERE endpoint = ?', [
+      '/metrics',
+    ]);
     assert.deepEqual(audited, [{ n: 0 }]);
     await test.stop();
     const without = await startTestApp();

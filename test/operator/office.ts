@@ -65,10 +65,21 @@ export class Office {
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
     const book = createHoldBook({ db, clock, changed: () => undefined });
     this.deps = {
-      db, clock, log, bells, resolver: this.resolver, config: this.config, keyring: openKeyring(folder),
+      db,
+      clock,
+      log,
+      bells,
+      resolver: this.resolver,
+      config: this.config,
+      keyring: openKeyring(folder),
       recorder: createRecorder({ commit: db.commit, clock, written: () => undefined }),
       accept: {
-        commit: db.commit, clock, bells, hasRoom: () => true, retry: { maxAge: this.config.delivery.maxAge }, simulatorDomain: this.config.simulator.domain,
+        commit: db.commit,
+        clock,
+        bells,
+        hasRoom: () => true,
+        retry: { maxAge: this.config.delivery.maxAge },
+        simulatorDomain: this.config.simulator.domain,
         findStream: (accountId, slug) => streams.find(accountId, slug),
         trackingRule: () => Promise.resolve({ opens: false, clicks: false, base: this.config.http.publicUrl }),
         isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
@@ -77,18 +88,28 @@ export class Office {
       listening: () => ({ mx: 25, submission: 587, submissions: 465 }),
       webhookChanged: (id) => void this.forgotten.push(id),
       selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
-      mta: { resolve: () => Promise.resolve(this.resolved), lanes: () => this.lanes, lane: (name) => {
+      mta: {
+        resolve: () => Promise.resolve(this.resolved),
+        lanes: () => this.lanes,
+        lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
           return now === undefined ? null : { now, changes: this.changes };
-        }, laneOf: (domain: string) => `mx.${domain}`,
-      tryNow: (domain) => Promise.resolve(void this.tried.push(domain)), laneFacts: () => ({ waits: this.waits, held: this.held }), sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) }, transcripts: createTranscripts({ clock }) },
-      book, laneActs: createLaneActs(), holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
+        },
+        laneOf: (domain: string) => `mx.${domain}`,
+        tryNow: (domain) => Promise.resolve(void this.tried.push(domain)),
+        laneFacts: () => ({ waits: this.waits, held: this.held }),
+        sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) },
+        transcripts: createTranscripts({ clock }),
+      },
+      book,
+      laneActs: createLaneActs(),
+      holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
       forgetKey: (publicId) => void this.forgotten.push(publicId),
       forgetDomain: (name) => {
         this.forgotten.push(name);
         directory.forget(name);
       },
-    }; // prettier-ignore
+    };
   }
 
   static async open(): Promise<Office> {
@@ -134,12 +155,20 @@ export class Office {
           retryAt,
           verdict: { class: 'soft', reason: 'mailbox_full' },
           facts: {
-            startedAt: now, endedAt: now + 120, mx: 'mx1.dest.test', ip: '192.0.2.25', source: null, tls: null, timings: { dns: 4, connect: 20 },
-            smtpCode: 452, enhancedCode: '4.2.2', smtpReply: '4.2.2 mailbox full',
+            startedAt: now,
+            endedAt: now + 120,
+            mx: 'mx1.dest.test',
+            ip: '192.0.2.25',
+            source: null,
+            tls: null,
+            timings: { dns: 4, connect: 20 },
+            smtpCode: 452,
+            enhancedCode: '4.2.2',
+            smtpReply: '4.2.2 mailbox full',
           },
         },
       },
-    ); // prettier-ignore
+    );
   }
 
   async audit(): Promise<AuditRow[]> {

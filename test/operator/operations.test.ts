@@ -110,7 +110,10 @@ describe('operator/operations', () => {
     const [message] = await office.deps.db.read<MessageRow>('messages');
     assert.equal(lines[2]?.request_id, message?.request_id);
     const { data } = await office.run('accounts.list', {});
-    assert.deepEqual(lines.map(({ account_id }) => data.find(({ id }) => id === account_id)?.name), ['Acme', 'default', 'default', undefined]); // prettier-ignore
+    assert.deepEqual(
+      lines.map(({ account_id }) => data.find(({ id }) => id === account_id)?.name),
+      ['Acme', 'default', 'default', undefined],
+    );
   });
 
   it('says that the server is needed, and audits nothing then', async () => {
@@ -142,13 +145,25 @@ describe('operator: accounts, keys, domains', () => {
     assert.equal((await office.run('accounts.add', { name: 'Beta' })).plan, 'standard');
     assert.equal((await office.run('accounts.plan', { account: 'Acme', plan: 'starter' })).plan, 'starter');
     const { data } = await office.run('accounts.list', {});
-    assert.deepEqual(data.map(({ name, plan }) => [name, plan]), [['default', 'unlimited'], ['Acme', 'starter'], ['Beta', 'standard']]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ name, plan }) => [name, plan]),
+      [
+        ['default', 'unlimited'],
+        ['Acme', 'starter'],
+        ['Beta', 'standard'],
+      ],
+    );
   });
 
   it('creates a key, lists it without its secret, and revokes it at once', async () => {
     const made = await office.run('keys.create', {
-      name: 'shop', scopes: ['send'], mode: 'test', ttl_ms: 1000, allowed_ips: ['192.0.2.9/24'], domains: ['A.test'],
-    }); // prettier-ignore
+      name: 'shop',
+      scopes: ['send'],
+      mode: 'test',
+      ttl_ms: 1000,
+      allowed_ips: ['192.0.2.9/24'],
+      domains: ['A.test'],
+    });
     assert.match(made.key, /^ak_test_/);
     assert.deepEqual(
       [made.mode, made.allowed_ips, made.domains, made.expires_at, made.created_by],
@@ -172,7 +187,16 @@ describe('operator: accounts, keys, domains', () => {
   it('adds a domain with records to paste, and verifies it once they are in DNS', async () => {
     const added = await office.run('domains.add', { name: 'Sender.test', return_path: 'bounce.sender.test' });
     assert.deepEqual([added.name, added.status, added.return_path], ['sender.test', 'pending', 'bounce.sender.test']);
-    assert.deepEqual(added.records.map(({ purpose, type }) => [purpose, type]), [['dkim', 'TXT'], ['dkim', 'TXT'], ['return_path', 'MX'], ['spf', 'TXT'], ['dmarc', 'TXT']]); // prettier-ignore
+    assert.deepEqual(
+      added.records.map(({ purpose, type }) => [purpose, type]),
+      [
+        ['dkim', 'TXT'],
+        ['dkim', 'TXT'],
+        ['return_path', 'MX'],
+        ['spf', 'TXT'],
+        ['dmarc', 'TXT'],
+      ],
+    );
     assert.equal((await office.run('domains.verify', { name: 'sender.test' })).status, 'pending');
     for (const { host, type, value } of added.records) office.resolver.zones[`${host} ${type}`] = [value];
     assert.equal((await office.run('domains.verify', { name: added.id })).status, 'verified');

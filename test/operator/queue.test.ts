@@ -22,11 +22,14 @@ describe('operator/queue', () => {
     await office.defer(late, now + 2 * HOUR);
     await office.defer(soon, now + HOUR);
     const { data } = await office.run('queue.list', {});
-    assert.deepEqual(data.map(({ message_id: id, status, next_attempt_at: at }) => [id, status, at]), [
-      [fresh, 'queued', '2026-01-31T09:30:00.000Z'],
-      [soon, 'deferred', '2026-01-31T10:30:00.000Z'],
-      [late, 'deferred', '2026-01-31T11:30:00.000Z'],
-    ]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ message_id: id, status, next_attempt_at: at }) => [id, status, at]),
+      [
+        [fresh, 'queued', '2026-01-31T09:30:00.000Z'],
+        [soon, 'deferred', '2026-01-31T10:30:00.000Z'],
+        [late, 'deferred', '2026-01-31T11:30:00.000Z'],
+      ],
+    );
     assert.deepEqual(data[1]?.smtp, { code: 452, reply: '4.2.2 mailbox full', mx: 'mx1.dest.test' });
     assert.equal((await office.run('queue.list', { domain: 'DEST.test' })).data.length, 2);
     assert.equal((await office.run('queue.list', { status: ['queued'] })).data.length, 1);
@@ -71,16 +74,46 @@ describe('operator/queue', () => {
     const { data, domains } = await office.run('queue.lanes', {});
     assert.deepEqual(data, [
       {
-        object: 'lane', name: 'mx.dest.test', source: null, waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: '2026-01-31T09:30:00.000Z',
-        parked_until: '2026-01-31T09:30:01.000Z', last_reply: '421 slow down', last_progress_at: '2026-01-31T09:30:00.000Z',
-        limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: '2026-01-31T09:30:00.000Z' }], waits: [], waiting_in_all: 2, held: 0,
+        object: 'lane',
+        name: 'mx.dest.test',
+        source: null,
+        waiting: 3,
+        connections: 2,
+        limit: 1,
+        per_minute: null,
+        cause: '421 slow down',
+        cause_at: '2026-01-31T09:30:00.000Z',
+        parked_until: '2026-01-31T09:30:01.000Z',
+        last_reply: '421 slow down',
+        last_progress_at: '2026-01-31T09:30:00.000Z',
+        limits: [
+          { what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: '2026-01-31T09:30:00.000Z' },
+        ],
+        waits: [],
+        waiting_in_all: 2,
+        held: 0,
       },
       {
-        object: 'lane', name: '~simulator', source: null, waiting: 3, connections: 2, limit: 1, per_minute: null, cause: '421 slow down', cause_at: null,
-        parked_until: null, last_reply: null, last_progress_at: null,
-        limits: [{ what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: '2026-01-31T09:30:00.000Z' }], waits: [], waiting_in_all: 0, held: 0,
+        object: 'lane',
+        name: '~simulator',
+        source: null,
+        waiting: 3,
+        connections: 2,
+        limit: 1,
+        per_minute: null,
+        cause: '421 slow down',
+        cause_at: null,
+        parked_until: null,
+        last_reply: null,
+        last_progress_at: null,
+        limits: [
+          { what: 'connections', to: 1, by: 'receiver', cause: '421 slow down', since: '2026-01-31T09:30:00.000Z' },
+        ],
+        waits: [],
+        waiting_in_all: 0,
+        held: 0,
       },
-    ]); // prettier-ignore
+    ]);
     assert.deepEqual(domains, [
       {
         domain: 'dest.test',
@@ -102,7 +135,13 @@ describe('operator/queue', () => {
     assert.deepEqual(await office.run('queue.flush', { domain: 'Dest.test' }), { flushed: 1 });
     assert.deepEqual(office.tried, ['dest.test'], 'what keeps its lane back ends, too');
     const { data } = await office.run('queue.list', {});
-    assert.deepEqual(data.map(({ message_id: id, next_attempt_at: at }) => [id, at]), [[here, '2026-01-31T09:30:01.000Z'], [there, '2026-01-31T10:30:00.000Z']]); // prettier-ignore
+    assert.deepEqual(
+      data.map(({ message_id: id, next_attempt_at: at }) => [id, at]),
+      [
+        [here, '2026-01-31T09:30:01.000Z'],
+        [there, '2026-01-31T10:30:00.000Z'],
+      ],
+    );
     assert.deepEqual(
       office.hints.map(({ domain, dueAt }) => [domain, dueAt]),
       [['dest.test', now + 1000]],
@@ -128,8 +167,13 @@ describe('operator/queue', () => {
     const [template] = await office.deps.db.read<DeliveryRow>('deliveries');
     assert.ok(template !== undefined);
     const copies = Array.from({ length: 1203 }, (_, i): DeliveryRow => ({
-      ...template, id: `dlv_${String(i).padStart(26, '0')}`, domain: `d${String(i % 7)}.test`, class: i % 2, status: 'deferred', due_at: now + HOUR + (i % 3),
-    })); // prettier-ignore
+      ...template,
+      id: `dlv_${String(i).padStart(26, '0')}`,
+      domain: `d${String(i % 7)}.test`,
+      class: i % 2,
+      status: 'deferred',
+      due_at: now + HOUR + (i % 3),
+    }));
     const kept: DeliveryRow[] = [
       { ...template, id: 'dlv_scheduled', status: 'scheduled', due_at: now + HOUR },
       { ...template, id: 'dlv_claimed', status: 'sent', due_at: now + HOUR, claim_epoch: 1 },
@@ -153,13 +197,21 @@ describe('operator/queue', () => {
 
   it('keeps a row for a lane while mail waits for it, though the engine does not know it', async () => {
     await office.mail('a@dest.test');
-    office.waits = [{ reason: 'receiver_refuses_us', message: 'It refuses us.', since: 0, until: null, by: 'receiver', stops: true }];
+    office.waits = [
+      { reason: 'receiver_refuses_us', message: 'It refuses us.', since: 0, until: null, by: 'receiver', stops: true },
+    ];
     office.held = { by: 'hld_1', why: 'the operator holds the lane mx.dest.test', since: 0, until: null };
     const { data } = await office.run('queue.lanes', {});
-    assert.deepEqual(data.map(({ name, waiting, waiting_in_all: all, cause }) => [name, waiting, all, cause]), [['mx.dest.test', 0, 1, 'not tried since the start']]);
-    assert.deepEqual(data[0]?.waits.map(({ reason, message, by }) => [reason, message, by]), [['held', 'It is held: the operator holds the lane mx.dest.test.', 'operator']]);
+    assert.deepEqual(
+      data.map(({ name, waiting, waiting_in_all: all, cause }) => [name, waiting, all, cause]),
+      [['mx.dest.test', 0, 1, 'not tried since the start']],
+    );
+    assert.deepEqual(
+      data[0]?.waits.map(({ reason, message, by }) => [reason, message, by]),
+      [['held', 'It is held: the operator holds the lane mx.dest.test.', 'operator']],
+    );
     assert.equal((await office.run('queue.lane', { lane: 'mx.dest.test' })).lane.waiting_in_all, 1);
-  }); // prettier-ignore
+  });
 
   it('tells in the history of a lane what operators did to it, and who', async () => {
     await office.defer(await office.mail('a@dest.test'), office.clock.now() + HOUR);
@@ -169,12 +221,15 @@ describe('operator/queue', () => {
     await office.run('queue.release', { lane: 'mx.dest.test' });
     await office.run('queue.flush', { domain: 'dest.test' });
     const { changes } = await office.run('queue.lane', { lane: 'mx.dest.test' });
-    assert.deepEqual(changes.map(({ what, to, cause }) => [what, to, cause]), [
-      ['limit', 'at most 2 mails a minute', 'operator: ticket 99'],
-      ['limit', 'no longer at most 2 mails a minute', 'operator'],
-      ['hold', 'paused', 'operator'],
-      ['hold', 'released', 'operator'],
-      ['flush', 'mail for dest.test tried now', 'operator'],
-    ]);
-  }); // prettier-ignore
+    assert.deepEqual(
+      changes.map(({ what, to, cause }) => [what, to, cause]),
+      [
+        ['limit', 'at most 2 mails a minute', 'operator: ticket 99'],
+        ['limit', 'no longer at most 2 mails a minute', 'operator'],
+        ['hold', 'paused', 'operator'],
+        ['hold', 'released', 'operator'],
+        ['flush', 'mail for dest.test tried now', 'operator'],
+      ],
+    );
+  });
 });

@@ -19,8 +19,12 @@ describe('figures of the service', () => {
 
   async function endpoint(id: string, status: string, cursor: number): Promise<void> {
     const account = (await office.deps.db.read('accounts').first()) as { id: string };
-    const columns = 'id, account_id, url, description, events_json, streams_json, domains_json, include_machine_events, include_engagement, concurrency, header_names_json, secrets_sealed, status, cursor, failures, created_at, created_by, updated_at'; // prettier-ignore
-    await write(`INSERT INTO webhooks (${columns}) VALUES (?, ?, ?, '', '[]', '[]', '[]', 0, 0, 1, '[]', '', ?, ?, 0, 0, '', 0)`, [id, account.id, `https://${id}.example/`, status, cursor]); // prettier-ignore
+    const columns =
+      'id, account_id, url, description, events_json, streams_json, domains_json, include_machine_events, include_engagement, concurrency, header_names_json, secrets_sealed, status, cursor, failures, created_at, created_by, updated_at';
+    await write(
+      `INSERT INTO webhooks (${columns}) VALUES (?, ?, ?, '', '[]', '[]', '[]', 0, 0, 1, '[]', '', ?, ?, 0, 0, '', 0)`,
+      [id, account.id, `https://${id}.example/`, status, cursor],
+    );
   }
 
   it('tell the backlog of webhooks', async () => {
@@ -48,7 +52,9 @@ describe('figures of the service', () => {
     const row: Record<string, string | number | null> = { webhook_id: 'whk_a', due_at: due };
     await write(
       `INSERT INTO webhook_calls (${columns.join()}) VALUES (${columns.map(() => '?').join()})`,
-      columns.map((name) => row[name] ?? (name.endsWith('_at') || name === 'attempts' || name === 'sequence' ? 1 : name)), // prettier-ignore
+      columns.map(
+        (name) => row[name] ?? (name.endsWith('_at') || name === 'attempts' || name === 'sequence' ? 1 : name),
+      ),
     );
     const families = await webhookFigures(office.deps);
     assert.equal(valueOf(families, 'posthorn_webhook_calls_waiting'), 1);
@@ -56,7 +62,18 @@ describe('figures of the service', () => {
   });
 
   it('tell what came back by mail', async () => {
-    const report = { received_at: 1, client_ip: '', sender: '', recipients_json: '[]', size: 1, account_id: null, message_id: null, delivery_id: null, detail_json: '{}', raw: Buffer.alloc(1) }; // prettier-ignore
+    const report = {
+      received_at: 1,
+      client_ip: '',
+      sender: '',
+      recipients_json: '[]',
+      size: 1,
+      account_id: null,
+      message_id: null,
+      delivery_id: null,
+      detail_json: '{}',
+      raw: Buffer.alloc(1),
+    };
     await office.deps.db.commit.insert({
       reports: [
         { ...report, id: 'rep_1', state: 'new', kind: null },
@@ -71,7 +88,10 @@ describe('figures of the service', () => {
 
   it('tell whether the books balance', async () => {
     assert.equal(valueOf(await balanceFigures(office.deps), 'posthorn_books_balanced'), 1);
-    await write(`INSERT INTO counters (account_id, day, from_status, to_status, n) VALUES ('a', '2026-01-01', 'none', 'queued', 3)`, []); // prettier-ignore
+    await write(
+      `INSERT INTO counters (account_id, day, from_status, to_status, n) VALUES ('a', '2026-01-01', 'none', 'queued', 3)`,
+      [],
+    );
     assert.equal(valueOf(await balanceFigures(office.deps), 'posthorn_books_balanced'), 0);
   });
 });

@@ -5,19 +5,65 @@ import { trace } from '../../src/operator/trace.ts';
 const at = (second: number): string => new Date(Date.UTC(2026, 0, 31, 9, 30, second)).toISOString();
 
 const message: WholeMessage = {
-  object: 'message', request_id: null, id: 'msg_1', batch_id: null, status: 'deferred', status_at: at(9), from: 'a@sender.test', to: 'b@dest.test', cc: [], bcc: [],
-  reply_to: [], subject: 'Say "hi"', stream: 'transactional', template_id: null, template_version: null, tags: [], metadata: {}, send_at: null,
-  expires_at: null, track_opens: false, track_clicks: false, test: false, rfc_message_id: '<1@sender.test>', last_event: null,
-  engagement: { opens: 0, clicks: 0, first_opened_at: null, last_opened_at: null, first_clicked_at: null, bot_opens: 0, bot_clicks: 0 },
-  created_at: at(0), recipients: [], attempts: [], events: [],
-}; // prettier-ignore
+  object: 'message',
+  request_id: null,
+  id: 'msg_1',
+  batch_id: null,
+  status: 'deferred',
+  status_at: at(9),
+  from: 'a@sender.test',
+  to: 'b@dest.test',
+  cc: [],
+  bcc: [],
+  reply_to: [],
+  subject: 'Say "hi"',
+  stream: 'transactional',
+  template_id: null,
+  template_version: null,
+  tags: [],
+  metadata: {},
+  send_at: null,
+  expires_at: null,
+  track_opens: false,
+  track_clicks: false,
+  test: false,
+  rfc_message_id: '<1@sender.test>',
+  last_event: null,
+  engagement: {
+    opens: 0,
+    clicks: 0,
+    first_opened_at: null,
+    last_opened_at: null,
+    first_clicked_at: null,
+    bot_opens: 0,
+    bot_clicks: 0,
+  },
+  created_at: at(0),
+  recipients: [],
+  attempts: [],
+  events: [],
+};
 
 const attempt: WholeMessage['attempts'][number] = {
-  object: 'attempt', id: 'att_1', recipient: 'b@dest.test', number: 1, started_at: at(1), ended_at: at(3), mx: 'mx.dest.test', ip: '192.0.2.25',
-  source: null, tls: { protocol: 'TLSv1.3', cipher: 'x', verified: true, policy: 'opportunistic' },
-  timings_ms: { dns: 0, connect: 12.4, banner: 0, tls: 0, mail: 0, rcpt: 0, data: 0, dot: 1900 }, outcome: 'accepted', smtp_code: 250,
-  enhanced_code: '2.0.0', smtp_reply: '2.0.0 ok', class: null, reason: null, next_attempt_at: null,
-}; // prettier-ignore
+  object: 'attempt',
+  id: 'att_1',
+  recipient: 'b@dest.test',
+  number: 1,
+  started_at: at(1),
+  ended_at: at(3),
+  mx: 'mx.dest.test',
+  ip: '192.0.2.25',
+  source: null,
+  tls: { protocol: 'TLSv1.3', cipher: 'x', verified: true, policy: 'opportunistic' },
+  timings_ms: { dns: 0, connect: 12.4, banner: 0, tls: 0, mail: 0, rcpt: 0, data: 0, dot: 1900 },
+  outcome: 'accepted',
+  smtp_code: 250,
+  enhanced_code: '2.0.0',
+  smtp_reply: '2.0.0 ok',
+  class: null,
+  reason: null,
+  next_attempt_at: null,
+};
 
 describe('operator/trace', () => {
   const texts = (changes: Partial<WholeMessage>): string[] => trace({ ...message, ...changes }).map(({ text }) => text);
@@ -36,7 +82,14 @@ describe('operator/trace', () => {
     ],
   ] as const) {
     it(`tells the acceptance: ${reason}`, () => {
-      assert.deepEqual(texts({ ...changes, cc: [...(changes as Partial<WholeMessage>).cc ?? []], bcc: [...(changes as Partial<WholeMessage>).bcc ?? []] }), [expected]); // prettier-ignore
+      assert.deepEqual(
+        texts({
+          ...changes,
+          cc: [...((changes as Partial<WholeMessage>).cc ?? [])],
+          bcc: [...((changes as Partial<WholeMessage>).bcc ?? [])],
+        }),
+        [expected],
+      );
     });
   }
 
@@ -90,8 +143,24 @@ describe('operator/trace', () => {
   }
 
   it('puts everything in the order of time, and what is to come at the end', () => {
-    const event = { object: 'event', id: 'evt_1', type: 'sent', timestamp: at(1), sequence: 7, test: false, data: { message_id: 'msg_1', recipient: 'b@dest.test', status: 'sent' } } as const; // prettier-ignore
-    const recipient = { email: 'b@dest.test', type: 'to', status: 'deferred', status_at: at(3), attempt_count: 1, next_attempt_at: at(2), smtp: null } as const; // prettier-ignore
+    const event = {
+      object: 'event',
+      id: 'evt_1',
+      type: 'sent',
+      timestamp: at(1),
+      sequence: 7,
+      test: false,
+      data: { message_id: 'msg_1', recipient: 'b@dest.test', status: 'sent' },
+    } as const;
+    const recipient = {
+      email: 'b@dest.test',
+      type: 'to',
+      status: 'deferred',
+      status_at: at(3),
+      attempt_count: 1,
+      next_attempt_at: at(2),
+      smtp: null,
+    } as const;
     const done = { ...recipient, email: 'c@dest.test', next_attempt_at: null };
     const lines = trace({ ...message, attempts: [attempt], events: [event], recipients: [recipient, done] });
     assert.deepEqual(

@@ -53,13 +53,21 @@ async function open(page: Page, where: string): Promise<void> {
 }
 
 /** Fills fields by their names and sends the form they stand in, without what the browser itself would hold against it. */
-async function fill(page: Page, fields: Readonly<Record<string, string>>, button = 'button.main, button'): Promise<void> {
+async function fill(
+  page: Page,
+  fields: Readonly<Record<string, string>>,
+  button = 'button.main, button',
+): Promise<void> {
   const [first = ''] = Object.keys(fields);
-  const form = page.locator('main form').filter({ has: page.locator(`[name="${first}"]:not([type=hidden])`), visible: true }).last();
-  for (const [name, value] of Object.entries(fields)) await form.locator(`[name="${name}"]:not([type=hidden])`).first().fill(value, { force: true });
+  const form = page
+    .locator('main form')
+    .filter({ has: page.locator(`[name="${first}"]:not([type=hidden])`), visible: true })
+    .last();
+  for (const [name, value] of Object.entries(fields))
+    await form.locator(`[name="${name}"]:not([type=hidden])`).first().fill(value, { force: true });
   await page.evaluate('for (const form of document.forms) form.noValidate = true');
   await form.locator(button).first().click();
-} // prettier-ignore
+}
 
 const click = (selector: string) => (page: Page) => page.locator(selector).first().click();
 const code = (selector: string) => `main ${selector}`;
@@ -110,7 +118,7 @@ const withMuch: Scene[] = [
   at('second-factor', '/profile/second-factor'),
   at('queue', '/queue'),
   via('queue-domain', '/queue', 'a[href^="/queue?domain="]'),
-  
+
   at('watch', '/queue/watch?lane=mx.example'),
   at('doctor', '/doctor?run'),
   at('accounts', '/accounts'),
@@ -119,19 +127,43 @@ const withMuch: Scene[] = [
   at('nowhere', '/nowhere'),
   at('not-found', '/messages/nothing'),
   at('message-not-found', '/messages/msg_00000000000000000000000000'),
-]; // prettier-ignore
+];
 
 const withFaults: Scene[] = [
-  acted('key-new-fault', '/developer/keys/new', (page) => fill(page, { name: 'shop, production', allowed_ips: '203.0.113.300/24' })), // prettier-ignore
+  acted('key-new-fault', '/developer/keys/new', (page) =>
+    fill(page, { name: 'shop, production', allowed_ips: '203.0.113.300/24' }),
+  ),
   acted('domains-fault', '/domains', (page) => fill(page, { name: 'not a domain' })),
   acted('suppressions-fault', '/suppressions', (page) => fill(page, { email: 'ana at example' })),
   acted('import-fault', '/suppressions', (page) => fill(page, { emails: 'ana@example.net\nnobody' })),
   acted('webhook-new-fault', '/webhooks/new', (page) => fill(page, { url: 'http://10.0.0.1/hook' })),
-  acted('template-fault', '/templates/new', (page) => fill(page, { name: 'Receipt', alias: 'receipt', subject: 'Hello {{ name', html: '<p>{{#if paid}}</p>' }, 'button.main')), // prettier-ignore
-  acted('template-check', '/templates/new', (page) => fill(page, { name: 'Receipt', subject: 'Hello {{ name }}', html: '<h1>Hi {{ name }}</h1>\n{% for item in items %}<p>{{ item.name }}</p>\n<p>{{#if paid}}</p>' }, '[formaction="/templates/check"]')), // prettier-ignore
+  acted('template-fault', '/templates/new', (page) =>
+    fill(
+      page,
+      { name: 'Receipt', alias: 'receipt', subject: 'Hello {{ name', html: '<p>{{#if paid}}</p>' },
+      'button.main',
+    ),
+  ),
+  acted('template-check', '/templates/new', (page) =>
+    fill(
+      page,
+      {
+        name: 'Receipt',
+        subject: 'Hello {{ name }}',
+        html: '<h1>Hi {{ name }}</h1>\n{% for item in items %}<p>{{ item.name }}</p>\n<p>{{#if paid}}</p>',
+      },
+      '[formaction="/templates/check"]',
+    ),
+  ),
   acted('streams-fault', '/streams', (page) => fill(page, { slug: 'No Good', name: 'x' })),
   acted('settings-fault', '/settings', (page) => fill(page, { content_days: '99999' })),
-  acted('password-fault', '/profile', (page) => fill(page, { password_now: 'wrong', password: 'one two three four five', password_again: 'one two three' }, 'button')), // prettier-ignore
+  acted('password-fault', '/profile', (page) =>
+    fill(
+      page,
+      { password_now: 'wrong', password: 'one two three four five', password_again: 'one two three' },
+      'button',
+    ),
+  ),
   acted('second-factor-fault', '/profile/second-factor', (page) =>
     fill(page, { code: '000000', password_now: PASSWORD }),
   ),

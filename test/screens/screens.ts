@@ -43,8 +43,17 @@ const app = await startApp(config, {
 const operator = reachOperator(config);
 const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',
-  args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-}); // prettier-ignore
+  args: [
+    '--headless',
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+  ],
+});
 
 async function openContext(): Promise<BrowserContext> {
   const context = await browser.newContext({ baseURL: app.url, viewport: { width: 1280, height: 860 } });

@@ -73,11 +73,28 @@ function accepted(
   if (suppression === null || row.status !== 'suppressed') return;
   const detail = { reason: suppression.reason, suppression_id: suppression.id };
   const event: EventRow = {
-    id: newId('evt', at), account_id: row.account_id, type: 'suppressed', at, test: row.test, message_id: row.message_id,
-    delivery_id: row.id, status: 'suppressed', machine: 0, detail_json: JSON.stringify(detail),
-  }; // prettier-ignore
+    id: newId('evt', at),
+    account_id: row.account_id,
+    type: 'suppressed',
+    at,
+    test: row.test,
+    message_id: row.message_id,
+    delivery_id: row.id,
+    status: 'suppressed',
+    machine: 0,
+    detail_json: JSON.stringify(detail),
+  };
   gathered.events.push(event);
-  const facts = { accountId: row.account_id, at, test: row.test === 1, stream, domain: fromDomain, recipient: row.address, tags, template: template?.id ?? null }; // prettier-ignore
+  const facts = {
+    accountId: row.account_id,
+    at,
+    test: row.test === 1,
+    stream,
+    domain: fromDomain,
+    recipient: row.address,
+    tags,
+    template: template?.id ?? null,
+  };
   addToStats(gathered.stats, facts, ['suppressed']);
 }
 
@@ -135,40 +152,103 @@ function messageRow(letter: Letter): MessageRow {
   const { at, to, cc, fromDomain, template } = letter;
   const id = newId('msg', at);
   return {
-    id, account_id: letter.accountId, key_id: letter.keyId, batch_id: letter.batchId, content_id: letter.contentId,
-    from_name: 'Acme', from_address: `hello@${fromDomain}`, from_domain: fromDomain, to_name: to.name, to_address: to.address,
-    cc_json: cc === null ? '[]' : JSON.stringify([[cc.name, cc.address]]), bcc_json: '[]', reply_to_json: '[]',
-    subject: letter.subject, headers_json: '[]', stream: letter.stream,
-    template_id: template?.id ?? null, template_version: template?.version ?? null,
-    tags_json: JSON.stringify(letter.tags), metadata_json: JSON.stringify(letter.metadata),
-    send_at: letter.sendAt, expires_at: null, track_opens: 1, track_clicks: 1, test: letter.test ? 1 : 0, test_outcome: null,
-    rfc_message_id: `<${id}@${fromDomain}>`, request_id: newId('req', at), created_at: at, status: 'queued', status_at: at,
-    last_event_type: null, last_event_at: null, opens: 0, clicks: 0, first_opened_at: null, last_opened_at: null,
-    first_clicked_at: null, bot_opens: 0, bot_clicks: 0, tracking_url: null,
+    id,
+    account_id: letter.accountId,
+    key_id: letter.keyId,
+    batch_id: letter.batchId,
+    content_id: letter.contentId,
+    from_name: 'Acme',
+    from_address: `hello@${fromDomain}`,
+    from_domain: fromDomain,
+    to_name: to.name,
+    to_address: to.address,
+    cc_json: cc === null ? '[]' : JSON.stringify([[cc.name, cc.address]]),
+    bcc_json: '[]',
+    reply_to_json: '[]',
+    subject: letter.subject,
+    headers_json: '[]',
+    stream: letter.stream,
+    template_id: template?.id ?? null,
+    template_version: template?.version ?? null,
+    tags_json: JSON.stringify(letter.tags),
+    metadata_json: JSON.stringify(letter.metadata),
+    send_at: letter.sendAt,
+    expires_at: null,
+    track_opens: 1,
+    track_clicks: 1,
+    test: letter.test ? 1 : 0,
+    test_outcome: null,
+    rfc_message_id: `<${id}@${fromDomain}>`,
+    request_id: newId('req', at),
+    created_at: at,
+    status: 'queued',
+    status_at: at,
+    last_event_type: null,
+    last_event_at: null,
+    opens: 0,
+    clicks: 0,
+    first_opened_at: null,
+    last_opened_at: null,
+    first_clicked_at: null,
+    bot_opens: 0,
+    bot_clicks: 0,
+    tracking_url: null,
     unsubscribe_json: null,
     require_tls: null,
     notice_to: null,
     null_sender: 0,
-  }; // prettier-ignore
+  };
 }
 
 function deliveryRow(letter: Letter, messageId: string, type: 'to' | 'cc', person: Person): DeliveryRow {
   const { at, sendAt, test } = letter;
   const due = sendAt ?? at;
-  const status: DeliveryStatus = letter.suppression !== null && type === 'to' ? 'suppressed' : due > at ? 'scheduled' : 'queued'; // prettier-ignore
+  const status: DeliveryStatus =
+    letter.suppression !== null && type === 'to' ? 'suppressed' : due > at ? 'scheduled' : 'queued';
   return {
-    id: newId('dlv', at), message_id: messageId, account_id: letter.accountId, type, lead: type === 'to' ? 1 : 0,
-    name: person.name, address: person.address, address_key: person.key, domain: test ? '~simulator' : person.domain,
-    class: letter.stream === 'broadcast' ? 1 : 0, test: test ? 1 : 0, status, status_at: at,
-    due_at: status === 'suppressed' ? null : due, queued_at: due, give_up_at: due + GIVE_UP_MS, attempt_count: 0,
-    claim_epoch: null, no_domain_count: 0, no_domain_since: null, smtp_code: null, enhanced_code: null, smtp_reply: null,
-    mx: null, tls: null, held_by: null, held_at: null,
-  }; // prettier-ignore
+    id: newId('dlv', at),
+    message_id: messageId,
+    account_id: letter.accountId,
+    type,
+    lead: type === 'to' ? 1 : 0,
+    name: person.name,
+    address: person.address,
+    address_key: person.key,
+    domain: test ? '~simulator' : person.domain,
+    class: letter.stream === 'broadcast' ? 1 : 0,
+    test: test ? 1 : 0,
+    status,
+    status_at: at,
+    due_at: status === 'suppressed' ? null : due,
+    queued_at: due,
+    give_up_at: due + GIVE_UP_MS,
+    attempt_count: 0,
+    claim_epoch: null,
+    no_domain_count: 0,
+    no_domain_since: null,
+    smtp_code: null,
+    enhanced_code: null,
+    smtp_reply: null,
+    mx: null,
+    tls: null,
+    held_by: null,
+    held_at: null,
+  };
 }
 
 /** What it says; campaigns say it to everybody. */
 export function contentRow(accountId: string, at: number, subject: string): ContentRow {
   const html = `<!doctype html><html><body><h1>${subject}</h1><p>Good day,</p><p>this is what we have to tell you.</p><p><a href="https://shop.test/orders">Look at your orders</a> or <a href="https://shop.test/account">at your account</a>.</p><p>Acme, 1 Example Street</p></body></html>`;
   const text = `${subject}\n\nGood day,\n\nthis is what we have to tell you.\n\nhttps://shop.test/orders\n`;
-  return { id: newId('cnt', at), account_id: accountId, html, text, auto_text: 0, attachment_count: 0, created_at: at, raw: null, base_id: null }; // prettier-ignore
+  return {
+    id: newId('cnt', at),
+    account_id: accountId,
+    html,
+    text,
+    auto_text: 0,
+    attachment_count: 0,
+    created_at: at,
+    raw: null,
+    base_id: null,
+  };
 }

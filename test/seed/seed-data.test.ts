@@ -41,11 +41,16 @@ describe('seed', () => {
       assert.ok(Math.abs(seeded.events / MESSAGES - 5) < 0.7, `${String(seeded.events)} events`);
       const late = await db.read('events').where('at', '>', new FakeClock().now());
       assert.equal(late.length, 0, 'something has happened in the future');
-      const stats = (await db.read('event_counts').where({ span: 'day', tag: '' }).sum({ n: 'delivered' }).first()) as { n: number }; // prettier-ignore
+      const stats = (await db.read('event_counts').where({ span: 'day', tag: '' }).sum({ n: 'delivered' }).first()) as {
+        n: number;
+      };
       const events = (await db.read('events').where({ type: 'delivered' }).count({ n: '*' }).first()) as { n: number };
       assert.equal(stats.n, events.n);
       const order = (await db.read('events').select('at').orderBy('sequence')) as { at: number }[];
-      assert.ok(order.every(({ at }, place) => place === 0 || at >= (order[place - 1]?.at ?? 0)), 'the log is not in the order of time'); // prettier-ignore
+      assert.ok(
+        order.every(({ at }, place) => place === 0 || at >= (order[place - 1]?.at ?? 0)),
+        'the log is not in the order of time',
+      );
     } finally {
       await db.close();
     }
@@ -58,11 +63,21 @@ describe('seed', () => {
       const { body, status } = await app.get<{ data: SeenMessage[] }>('/v1/messages?limit=100', options);
       assert.equal(status, 200);
       assert.equal(body.data.length, 100);
-      for (const { id } of body.data.slice(0, 20)) assert.equal((await app.get(`/v1/messages/${id}`, options)).status, 200);
-      for (const where of ['/v1/events?limit=1000', '/v1/stats', '/v1/batches', '/v1/templates', '/v1/suppressions', '/v1/webhooks', '/v1/domains', '/v1/audit'])
+      for (const { id } of body.data.slice(0, 20))
+        assert.equal((await app.get(`/v1/messages/${id}`, options)).status, 200);
+      for (const where of [
+        '/v1/events?limit=1000',
+        '/v1/stats',
+        '/v1/batches',
+        '/v1/templates',
+        '/v1/suppressions',
+        '/v1/webhooks',
+        '/v1/domains',
+        '/v1/audit',
+      ])
         assert.equal((await app.get(where, options)).status, 200, where);
     } finally {
       await app.stop();
     }
-  }); // prettier-ignore
+  });
 });

@@ -166,28 +166,52 @@ class Writer {
     const when = campaign?.at ?? at;
     const from = campaign === null ? sender : this.senders[0];
     // What may yet be tried goes where nobody is.
-    const waits = fate === 'waiting' || fate === 'scheduled' || when > this.now - 4 * 24 * HOUR_MS && fate !== 'delivered' || when > this.now - HOUR_MS; // prettier-ignore
+    const waits =
+      fate === 'waiting' ||
+      fate === 'scheduled' ||
+      (when > this.now - 4 * 24 * HOUR_MS && fate !== 'delivered') ||
+      when > this.now - HOUR_MS;
     const person = personOf(chance.below(this.people), waits);
     const common = { accountId: from.accountId, to: person, at: when, fromDomain: chance.pick(from.domains) };
     if (campaign !== null)
       return {
-        ...common, keyId: from.keyId, batchId: campaign.batchId, contentId: campaign.contentId, cc: null, subject: campaign.subject,
-        stream: 'broadcast', template: null, tags: campaign.tags, metadata: { user_id: String(person.number) }, sendAt: null,
-        test: false, suppression: this.suppressionOf(from.accountId, 'broadcast', person.key, when),
-      }; // prettier-ignore
+        ...common,
+        keyId: from.keyId,
+        batchId: campaign.batchId,
+        contentId: campaign.contentId,
+        cc: null,
+        subject: campaign.subject,
+        stream: 'broadcast',
+        template: null,
+        tags: campaign.tags,
+        metadata: { user_id: String(person.number) },
+        sendAt: null,
+        test: false,
+        suppression: this.suppressionOf(from.accountId, 'broadcast', person.key, when),
+      };
     const kind = kinds.find(({ name }) => name === chance.weighted(kindShares)) ?? kinds[0];
     const subject = chance.pick(kind.subjects).replace('{n}', String(100_000 + place));
     const content = contentRow(sender.accountId, when, subject);
     this.rows.contents.push(content);
     const test = fate === 'delivered' && chance.odds(0.01);
     return {
-      ...common, keyId: test ? from.testKeyId : from.keyId, batchId: null, contentId: content.id, subject, stream: 'transactional',
+      ...common,
+      keyId: test ? from.testKeyId : from.keyId,
+      batchId: null,
+      contentId: content.id,
+      subject,
+      stream: 'transactional',
       cc: chance.odds(0.03) ? personOf(chance.below(this.people), waits) : null,
-      template: kind.template === null ? null : (from.templates.get(kind.template) ?? null), tags: kind.tags,
-      metadata: { user_id: String(person.number), ...(kind.name === 'receipt' ? { order_id: String(100_000 + place) } : {}) },
+      template: kind.template === null ? null : (from.templates.get(kind.template) ?? null),
+      tags: kind.tags,
+      metadata: {
+        user_id: String(person.number),
+        ...(kind.name === 'receipt' ? { order_id: String(100_000 + place) } : {}),
+      },
       sendAt: fate === 'scheduled' || fate === 'canceled' ? when + HOUR_MS + chance.below(48) * HOUR_MS : null,
-      test, suppression: this.suppressionOf(from.accountId, 'transactional', person.key, when),
-    }; // prettier-ignore
+      test,
+      suppression: this.suppressionOf(from.accountId, 'transactional', person.key, when),
+    };
   }
 
   /** The campaign that runs, or one that begins: a quarter of all mail. */
@@ -201,7 +225,14 @@ class Writer {
     const content = contentRow(accountId, at, subject);
     const batchId = newId('bat', at);
     this.rows.contents.push(content);
-    this.rows.batches.push({ id: batchId, account_id: accountId, accepted: size, rejected: this.chance.below(4), created_at: at, test: 0 }); // prettier-ignore
+    this.rows.batches.push({
+      id: batchId,
+      account_id: accountId,
+      accepted: size,
+      rejected: this.chance.below(4),
+      created_at: at,
+      test: 0,
+    });
     return (this.campaign = { left: size, at, batchId, contentId: content.id, subject, tags });
   }
 
@@ -256,15 +287,55 @@ class Writer {
 
 const kindShares = Object.fromEntries(kinds.map(({ name, share }) => [name, share]));
 
-const emptyGathered = (): Gathered => ({ attempts: [], events: [], suppressions: [], counters: new Map(), stats: new Map(), failures: [] }); // prettier-ignore
+const emptyGathered = (): Gathered => ({
+  attempts: [],
+  events: [],
+  suppressions: [],
+  counters: new Map(),
+  stats: new Map(),
+  failures: [],
+});
 
 const emptyRows = () =>
-  ({ batches: [], contents: [], messages: [], deliveries: [], message_tags: [], message_metadata: [], message_words: [], audit: [], suppressions: [] }) as {
-    [T in 'batches' | 'contents' | 'messages' | 'deliveries' | 'message_tags' | 'message_metadata' | 'message_words' | 'audit' | 'suppressions']: NonNullable<Rows[T]>[number][];
-  }; // prettier-ignore
+  ({
+    batches: [],
+    contents: [],
+    messages: [],
+    deliveries: [],
+    message_tags: [],
+    message_metadata: [],
+    message_words: [],
+    audit: [],
+    suppressions: [],
+  }) as {
+    [
+      T in
+        | 'batches'
+        | 'contents'
+        | 'messages'
+        | 'deliveries'
+        | 'message_tags'
+        | 'message_metadata'
+        | 'message_words'
+        | 'audit'
+        | 'suppressions'
+    ]: NonNullable<Rows[T]>[number][];
+  };
 
 const auditRow = ({ accountId, keyId, at }: Letter, requestId: string): AuditRow => ({
-  id: newId('aud', at), at, account_id: accountId, key_id: keyId, actor: 'key:Shop', ip: '192.0.2.77', method: 'POST',
-  endpoint: '/v1/messages', status: 202, result: 'ok', error_code: null, request_id: requestId, ms: 4.2,
-  idempotency_replayed: 0, user_agent: 'posthorn-client/0.1.0',
-}); // prettier-ignore
+  id: newId('aud', at),
+  at,
+  account_id: accountId,
+  key_id: keyId,
+  actor: 'key:Shop',
+  ip: '192.0.2.77',
+  method: 'POST',
+  endpoint: '/v1/messages',
+  status: 202,
+  result: 'ok',
+  error_code: null,
+  request_id: requestId,
+  ms: 4.2,
+  idempotency_replayed: 0,
+  user_agent: 'posthorn-client/0.1.0',
+});

@@ -28,7 +28,12 @@ export interface Sender {
 }
 
 /** Hosts of these endpoints exist nowhere; the first two are well, one is paused, one fails. */
-export const endpoints = ['https://hooks.acme.test/posthorn', 'https://crm.acme.test/mail-events', 'https://old.acme.test/hook', 'https://broken.acme.test/hook'] as const; // prettier-ignore
+export const endpoints = [
+  'https://hooks.acme.test/posthorn',
+  'https://crm.acme.test/mail-events',
+  'https://old.acme.test/hook',
+  'https://broken.acme.test/hook',
+] as const;
 
 const by = { createdBy: 'operator' };
 
@@ -39,14 +44,33 @@ export async function setUp(deps: SeedDeps): Promise<[Sender, Sender]> {
   const acme = await senderOf(deps, first, ['acme.test', 'mail.acme.test', 'shop.acme.test']);
   const harbour = await senderOf(deps, second, ['harbour.test']);
   await addDomain(deps, { accountId: first, name: 'new-brand.test' });
-  await createKey(deps, { ...by, accountId: first, name: 'Old newsletter tool', scopes: ['campaign'], expiresAt: deps.clock.now() + 86_400_000 }); // prettier-ignore
+  await createKey(deps, {
+    ...by,
+    accountId: first,
+    name: 'Old newsletter tool',
+    scopes: ['campaign'],
+    expiresAt: deps.clock.now() + 86_400_000,
+  });
   await suppressSome(deps, first);
   for (const [place, url] of endpoints.entries())
     await createEndpoint(
       { ...deps, changed: () => undefined },
-      { ...by, accountId: first, url, description: `Endpoint ${String(place + 1)}`, events: ['delivered', 'bounced', 'complained', 'opened', 'clicked'], streams: [], domains: [], machineEvents: false, engagement: place === 1, concurrency: 1, headers: [], enabled: place !== 2 },
+      {
+        ...by,
+        accountId: first,
+        url,
+        description: `Endpoint ${String(place + 1)}`,
+        events: ['delivered', 'bounced', 'complained', 'opened', 'clicked'],
+        streams: [],
+        domains: [],
+        machineEvents: false,
+        engagement: place === 1,
+        concurrency: 1,
+        headers: [],
+        enabled: place !== 2,
+      },
       () => ({}),
-    ); // prettier-ignore
+    );
   return [acme, harbour];
 }
 
@@ -55,13 +79,30 @@ async function senderOf(deps: SeedDeps, accountId: string, domains: Sender['doma
   const made = await createKey(deps, { ...by, accountId, name: 'Shop', scopes: scopeNames });
   const test = await createKey(deps, { ...by, accountId, name: 'Shop (test)', mode: 'test', scopes: scopeNames });
   const templates = new Map<string, { id: string; version: number }>();
-  for (const [alias, subject] of [['order-receipt', 'Your order {{ order.number }} is confirmed'], ['order-shipped', 'Order {{ order.number }} is on its way'], ['draft-welcome', 'Welcome, {{ name }}']] as const) {
+  for (const [alias, subject] of [
+    ['order-receipt', 'Your order {{ order.number }} is confirmed'],
+    ['order-shipped', 'Order {{ order.number }} is on its way'],
+    ['draft-welcome', 'Welcome, {{ name }}'],
+  ] as const) {
     const { row } = await createTemplate(deps, {
-      accountId, alias, name: alias.replace('-', ' '), publish: alias !== 'draft-welcome',
-      body: { subject, from: null, replyTo: [], html: `<h1>${subject}</h1>{% for item in items %}<p>{{ item.name }}</p>{% endfor %}`, text: null, variables: [], locale: 'en', timezone: 'UTC', strict: false },
+      accountId,
+      alias,
+      name: alias.replace('-', ' '),
+      publish: alias !== 'draft-welcome',
+      body: {
+        subject,
+        from: null,
+        replyTo: [],
+        html: `<h1>${subject}</h1>{% for item in items %}<p>{{ item.name }}</p>{% endfor %}`,
+        text: null,
+        variables: [],
+        locale: 'en',
+        timezone: 'UTC',
+        strict: false,
+      },
     });
     templates.set(alias, { id: row.id, version: 1 });
-  } // prettier-ignore
+  }
   return { accountId, keyId: made.row.id, testKeyId: test.row.id, key: made.key, domains, templates };
 }
 

@@ -18,8 +18,18 @@ const SOURCE = '192.0.2.10';
 
 /** How a delivery goes, with its share of all. */
 export const fates = {
-  delivered: 905, slow: 40, bounced: 15, blocked: 6, expired: 3, bounced_later: 4, complained: 1.5, canceled: 3, failed: 1, unsubscribed: 3, scheduled: 8,
-} as const; // prettier-ignore
+  delivered: 905,
+  slow: 40,
+  bounced: 15,
+  blocked: 6,
+  expired: 3,
+  bounced_later: 4,
+  complained: 1.5,
+  canceled: 3,
+  failed: 1,
+  unsubscribed: 3,
+  scheduled: 8,
+} as const;
 export type Fate = keyof typeof fates | 'waiting' | 'stuck';
 
 /** Something that happens; a claim and its outcome go together, or the claim would be nobody's. */
@@ -49,7 +59,9 @@ export function storyOf(chance: Chance, plot: Plot): Turn[] {
   for (let n = 1; n <= tries; n++) {
     const next = at + Math.min(8 * HOUR, 5 * MINUTE * 2 ** (n - 1));
     if (next >= dueAt + GIVE_UP_MS) {
-      turns.push(attempt(chance, plot, n, at, { kind: 'deferred', refusal: chance.pick(delays), next: dueAt + GIVE_UP_MS })); // prettier-ignore
+      turns.push(
+        attempt(chance, plot, n, at, { kind: 'deferred', refusal: chance.pick(delays), next: dueAt + GIVE_UP_MS }),
+      );
       turns.push(single(dueAt + GIVE_UP_MS, { kind: 'aged' }));
       return turns;
     }
@@ -105,7 +117,16 @@ function factsOf(chance: Chance, { domain }: Plot, startedAt: number, endedAt: n
   const common = { startedAt, endedAt, source: SOURCE };
   const refusal = 'refusal' in end ? end.refusal : null;
   if (end.kind === 'failed' || refusal?.code === null)
-    return { ...common, mx: null, ip: null, tls: null, timings: { dns: 4 }, smtpCode: null, enhancedCode: null, smtpReply: refusal?.reply ?? null }; // prettier-ignore
+    return {
+      ...common,
+      mx: null,
+      ip: null,
+      tls: null,
+      timings: { dns: 4 },
+      smtpCode: null,
+      enhancedCode: null,
+      smtpReply: refusal?.reply ?? null,
+    };
   const took = endedAt - startedAt;
   return {
     ...common,
@@ -128,9 +149,22 @@ function afterwards(chance: Chance, plot: Plot, delivered: number): Turn[] {
     return [single(delivered + Math.floor(chance.wait(10 * MINUTE)), { kind: 'bounced', ...report })];
   }
   if (plot.fate === 'complained')
-    turns.push(single(delivered + Math.floor(chance.wait(10 * HOUR)), { kind: 'complained', feedbackType: 'abuse', source: 'arf', arrivalDate: delivered, userAgent: 'ReportMill/1.0' })); // prettier-ignore
+    turns.push(
+      single(delivered + Math.floor(chance.wait(10 * HOUR)), {
+        kind: 'complained',
+        feedbackType: 'abuse',
+        source: 'arf',
+        arrivalDate: delivered,
+        userAgent: 'ReportMill/1.0',
+      }),
+    );
   if (plot.fate === 'unsubscribed')
-    turns.push(single(delivered + Math.floor(chance.wait(20 * HOUR)), { kind: 'unsubscribed', method: chance.pick(['one_click', 'mailto', 'page']) })); // prettier-ignore
+    turns.push(
+      single(delivered + Math.floor(chance.wait(20 * HOUR)), {
+        kind: 'unsubscribed',
+        method: chance.pick(['one_click', 'mailto', 'page']),
+      }),
+    );
   // Half of all people look at their mail; they do so again and again.
   const looks = chance.odds(0.5) ? Math.round(chance.wait(2 * plot.hits)) : 0;
   for (let n = 0; n < looks; n++) turns.push(hit(chance, delivered));

@@ -100,9 +100,10 @@ describe('storage/commit', () => {
         results.map(({ status }) => status),
         ['fulfilled', 'rejected', 'fulfilled'],
       );
-      assert.deepEqual(connection.ran.filter((sql) => !sql.startsWith('BEGIN')), [
-        'w: a bad b', 'ROLLBACK', 'w: a', 'COMMIT', 'w: bad', 'ROLLBACK', 'w: b', 'COMMIT',
-      ]); // prettier-ignore
+      assert.deepEqual(
+        connection.ran.filter((sql) => !sql.startsWith('BEGIN')),
+        ['w: a bad b', 'ROLLBACK', 'w: a', 'COMMIT', 'w: bad', 'ROLLBACK', 'w: b', 'COMMIT'],
+      );
       assert.deepEqual([commit.stats.units, commit.stats.failedUnits], [3, 1]);
     });
 

@@ -71,8 +71,17 @@ describe('storage/database', () => {
   it('never gives an event’s number twice, even after the newest are gone', async () => {
     const db = await openDatabase({ url });
     const event = (id: string) => ({
-      id, account_id: 'a', type: 'sent', at: 1, test: 0, message_id: 'm', delivery_id: 'd', status: 'sent' as const, machine: 0, detail_json: '{}',
-    }); // prettier-ignore
+      id,
+      account_id: 'a',
+      type: 'sent',
+      at: 1,
+      test: 0,
+      message_id: 'm',
+      delivery_id: 'd',
+      status: 'sent' as const,
+      machine: 0,
+      detail_json: '{}',
+    });
     await db.commit.insert({ events: [event('e1'), event('e2')] });
     await db.commit.transact((tx) => tx.run('DELETE FROM events'));
     await db.commit.insert({ events: [event('e3')] });

@@ -20,13 +20,15 @@ describe('disk guard', () => {
       [10, false],
       [500, true],
     ] as const) {
-      // prettier-ignore
       free = bytes;
       clock.advance(5_000);
       await settled();
       assert.equal(guard.hasRoom(), room, `${String(bytes)} bytes free`);
     }
-    assert.deepEqual(lines.map((line) => (JSON.parse(line) as { event: string }).event), ['disk_low', 'disk_low_for_strangers', 'disk_room']); // prettier-ignore
+    assert.deepEqual(
+      lines.map((line) => (JSON.parse(line) as { event: string }).event),
+      ['disk_low', 'disk_low_for_strangers', 'disk_room'],
+    );
     assert.equal(guard.hasRoomForStrangers(), false);
     guard.stop();
     assert.equal(clock.nextAt(), null);

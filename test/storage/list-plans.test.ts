@@ -66,7 +66,11 @@ describe('storage: plans of lists', () => {
     for (let n = 0; n < 60; n++) {
       const { rows, message } = acceptedMail({ address: 'ana@dest.test' });
       message.subject = `Welcome number${String(n)}`;
-      await temp.db.commit.insert({ ...rows, message_words: wordRows(ACCOUNT, message.id, message.subject), message_tags: [{ account_id: ACCOUNT, tag: n % 7 === 0 ? 'a' : `t${String(n)}`, message_id: message.id }] }); // prettier-ignore
+      await temp.db.commit.insert({
+        ...rows,
+        message_words: wordRows(ACCOUNT, message.id, message.subject),
+        message_tags: [{ account_id: ACCOUNT, tag: n % 7 === 0 ? 'a' : `t${String(n)}`, message_id: message.id }],
+      });
     }
   });
   after(() => temp.close());
@@ -86,7 +90,8 @@ describe('storage: plans of lists', () => {
       const plan = await temp.db.read.raw<{ detail: string }[]>(`EXPLAIN QUERY PLAN ${sql}`, [...bindings]);
       for (const { detail } of plan)
         // What a statement has gathered itself may be read from end to end, and one row at the end of a key is no scan.
-        if (/^SCAN (?!json_each|found|s\b|w\b|runs?\b|\(subquery|CONSTANT)/.test(detail) && !isLastRow(sql)) found.push(`${detail}: ${sql}`); // prettier-ignore
+        if (/^SCAN (?!json_each|found|s\b|w\b|runs?\b|\(subquery|CONSTANT)/.test(detail) && !isLastRow(sql))
+          found.push(`${detail}: ${sql}`);
     }
     return found;
   }
@@ -118,8 +123,14 @@ describe('storage: plans of lists', () => {
           for (const bucket of ['hour', 'total'] as const)
             assert.deepEqual(await scansOf(() => readStats(temp.db.read, { ...span, by, bucket })), []);
         const clock = new FakeClock();
-        assert.deepEqual(await scansOf(() => pageOfSuppressions({ db: temp.db, clock }, { accountId: ACCOUNT }, { limit: 25 })), []); // prettier-ignore
-        assert.deepEqual(await scansOf(() => pageOfAudit({ db: temp.db }, { accountId: ACCOUNT, by: 'person' }, { limit: 25 })), []); // prettier-ignore
+        assert.deepEqual(
+          await scansOf(() => pageOfSuppressions({ db: temp.db, clock }, { accountId: ACCOUNT }, { limit: 25 })),
+          [],
+        );
+        assert.deepEqual(
+          await scansOf(() => pageOfAudit({ db: temp.db }, { accountId: ACCOUNT, by: 'person' }, { limit: 25 })),
+          [],
+        );
       });
     });
   }
@@ -128,7 +139,11 @@ describe('storage: plans of lists', () => {
     const statements: string[] = [];
     const note = ({ sql }: { sql: string }): void => void statements.push(sql);
     temp.db.read.on('query', note);
-    await listMessages(temp.db.read, { accountId: ACCOUNT, rfcMessageId: '<x@elsewhere.test>' }, { newestFirst: true, limit: 25 }); // prettier-ignore
+    await listMessages(
+      temp.db.read,
+      { accountId: ACCOUNT, rfcMessageId: '<x@elsewhere.test>' },
+      { newestFirst: true, limit: 25 },
+    );
     await eventsAfter(temp.db.read, { accountId: ACCOUNT, batchId: 'bat_1' }, 0, 25);
     temp.db.read.removeListener('query', note);
     assert.ok(statements.some((sql) => sql.includes('indexed by messages_by_rfc_id')));

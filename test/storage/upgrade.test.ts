@@ -72,13 +72,16 @@ async function fill(knex: Knex): Promise<void> {
           columns.map((column) => [
             column.name,
             // Rows name each other: what an account is called elsewhere is its id here.
-            column.name === 'id' && table === 'accounts' ? `account-${String(n)}`
-              : column.name === 'id' && table === 'domains' ? `domain-${String(n)}`
-              : column.name === 'id' ? `${table}-${String(n)}`
-              : valueFor(table, column, n),
+            column.name === 'id' && table === 'accounts'
+              ? `account-${String(n)}`
+              : column.name === 'id' && table === 'domains'
+                ? `domain-${String(n)}`
+                : column.name === 'id'
+                  ? `${table}-${String(n)}`
+                  : valueFor(table, column, n),
           ]),
         ),
-      ); // prettier-ignore
+      );
   }
 }
 
@@ -177,28 +180,94 @@ describe('upgrades', () => {
     const at = Date.parse('2026-01-31T09:29:00.000Z');
     const account = { id: 'acc_00000000000000000000000001', name: 'default', plan: 'unlimited', created_at: at };
     const message = {
-      id: 'msg_01kg94000000000000000000001', account_id: account.id, content_id: 'cnt_1', from_address: 'hi@acme.test', from_domain: 'acme.test',
-      to_address: 'ana@dest.test', cc_json: '[]', bcc_json: '[]', reply_to_json: '[]', subject: 'Hello', headers_json: '[]',
-      stream: 'transactional', tags_json: '[]', metadata_json: '{}', track_opens: 0, track_clicks: 0, test: 0, rfc_message_id: '<a@acme.test>',
-      created_at: at, status: 'queued', status_at: at, opens: 0, clicks: 0, bot_opens: 0, bot_clicks: 0,
-    }; // prettier-ignore
+      id: 'msg_01kg94000000000000000000001',
+      account_id: account.id,
+      content_id: 'cnt_1',
+      from_address: 'hi@acme.test',
+      from_domain: 'acme.test',
+      to_address: 'ana@dest.test',
+      cc_json: '[]',
+      bcc_json: '[]',
+      reply_to_json: '[]',
+      subject: 'Hello',
+      headers_json: '[]',
+      stream: 'transactional',
+      tags_json: '[]',
+      metadata_json: '{}',
+      track_opens: 0,
+      track_clicks: 0,
+      test: 0,
+      rfc_message_id: '<a@acme.test>',
+      created_at: at,
+      status: 'queued',
+      status_at: at,
+      opens: 0,
+      clicks: 0,
+      bot_opens: 0,
+      bot_clicks: 0,
+    };
     await old('accounts').insert(account);
-    await old('domains').insert({ id: 'dom_1', account_id: account.id, name: 'acme.test', status: 'verified', trusted: 1, return_path: 'rp.acme.test', records_json: '[]', created_at: at, verified_at: at }); // prettier-ignore
+    await old('domains').insert({
+      id: 'dom_1',
+      account_id: account.id,
+      name: 'acme.test',
+      status: 'verified',
+      trusted: 1,
+      return_path: 'rp.acme.test',
+      records_json: '[]',
+      created_at: at,
+      verified_at: at,
+    });
     const id = 'dkm_1';
     const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
     await old('dkim_keys').insert({
-      id, domain_id: 'dom_1', selector: 's1', algorithm: 'rsa-sha256', state: 'active', created_at: at, active_at: at,
-      private_key_sealed: openKeyring(folder).seal(sealPurpose(id), privateKey.export({ type: 'pkcs8', format: 'pem' })),
+      id,
+      domain_id: 'dom_1',
+      selector: 's1',
+      algorithm: 'rsa-sha256',
+      state: 'active',
+      created_at: at,
+      active_at: at,
+      private_key_sealed: openKeyring(folder).seal(
+        sealPurpose(id),
+        privateKey.export({ type: 'pkcs8', format: 'pem' }),
+      ),
       public_key: publicKey.export({ type: 'spki', format: 'pem' }),
-    }); // prettier-ignore
-    await old('contents').insert({ id: 'cnt_1', account_id: account.id, text: 'Hello.', auto_text: 0, attachment_count: 0, created_at: at }); // prettier-ignore
+    });
+    await old('contents').insert({
+      id: 'cnt_1',
+      account_id: account.id,
+      text: 'Hello.',
+      auto_text: 0,
+      attachment_count: 0,
+      created_at: at,
+    });
     await old('messages').insert(message);
     await old('deliveries').insert({
-      id: 'dlv_1', message_id: message.id, account_id: account.id, type: 'to', address: message.to_address, address_key: message.to_address,
-      domain: 'dest.test', class: 0, test: 0, status: 'queued', status_at: at, due_at: at, queued_at: at, give_up_at: at + 3 * 86_400_000,
-      attempt_count: 0, no_domain_count: 0,
-    }); // prettier-ignore
-    await old('counters').insert({ account_id: account.id, day: '2026-01-31', from_status: 'none', to_status: 'queued', n: 1 }); // prettier-ignore
+      id: 'dlv_1',
+      message_id: message.id,
+      account_id: account.id,
+      type: 'to',
+      address: message.to_address,
+      address_key: message.to_address,
+      domain: 'dest.test',
+      class: 0,
+      test: 0,
+      status: 'queued',
+      status_at: at,
+      due_at: at,
+      queued_at: at,
+      give_up_at: at + 3 * 86_400_000,
+      attempt_count: 0,
+      no_domain_count: 0,
+    });
+    await old('counters').insert({
+      account_id: account.id,
+      day: '2026-01-31',
+      from_status: 'none',
+      to_status: 'queued',
+      n: 1,
+    });
     await old.destroy();
 
     const server = await startMailServer();

@@ -10,7 +10,11 @@ describe('storage/views', () => {
   let knex: Knex;
   beforeEach(async () => {
     temp = await openTempDatabase();
-    knex = knexPackage({ client: 'sqlite3', connection: { filename: `${temp.folder}/posthorn.db` }, useNullAsDefault: true }); // prettier-ignore
+    knex = knexPackage({
+      client: 'sqlite3',
+      connection: { filename: `${temp.folder}/posthorn.db` },
+      useNullAsDefault: true,
+    });
   });
   afterEach(async () => {
     await knex.destroy();
@@ -67,7 +71,9 @@ describe('the views of a running server', () => {
     }
     const test = await startTestApp();
     const ask = <Row>(sql: string): Row[] => {
-      const { stdout, stderr } = spawnSync('sqlite3', ['-readonly', '-json', `${test.folder}/posthorn.db`, sql], { encoding: 'utf8' }); // prettier-ignore
+      const { stdout, stderr } = spawnSync('sqlite3', ['-readonly', '-json', `${test.folder}/posthorn.db`, sql], {
+        encoding: 'utf8',
+      });
       assert.equal(stderr, '');
       return stdout === '' ? [] : (JSON.parse(stdout) as Row[]);
     };
@@ -76,9 +82,10 @@ describe('the views of a running server', () => {
     await test.follow().of(id, 'bounced');
     await test.settled();
     const at = '2026-01-31T09:30:00.000Z';
-    assert.deepEqual(ask(`SELECT id, account, created_at, status, tags, last_event FROM v_messages WHERE id = '${id}'`), [
-      { id, account: 'default', created_at: at, status: 'bounced', tags: '["first"]', last_event: 'bounced' },
-    ]); // prettier-ignore
+    assert.deepEqual(
+      ask(`SELECT id, account, created_at, status, tags, last_event FROM v_messages WHERE id = '${id}'`),
+      [{ id, account: 'default', created_at: at, status: 'bounced', tags: '["first"]', last_event: 'bounced' }],
+    );
     const [recipient] = ask<Record<string, unknown>>(`SELECT * FROM v_recipients WHERE message_id = '${id}'`);
     assert.equal(recipient?.['address'], 'bounced@simulator.posthorn.test');
     assert.deepEqual([recipient['attempts'], recipient['trying'], recipient['next_attempt_at']], [1, 0, null]);

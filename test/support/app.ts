@@ -76,10 +76,28 @@ export interface SeenMessage {
   test: boolean;
   last_event: { type: string; timestamp: string } | null;
   engagement: Record<string, unknown>;
-  recipients: { email: string; type: string; status: string; attempt_count: number; next_attempt_at: string | null; smtp: { code: number | null; reply: string | null } | null }[];
-  attempts: { outcome: string; number: number; started_at: string; smtp_code: number | null; enhanced_code: string | null; smtp_reply: string | null; class: string | null; reason: string | null; mx: string | null; next_attempt_at: string | null }[];
+  recipients: {
+    email: string;
+    type: string;
+    status: string;
+    attempt_count: number;
+    next_attempt_at: string | null;
+    smtp: { code: number | null; reply: string | null } | null;
+  }[];
+  attempts: {
+    outcome: string;
+    number: number;
+    started_at: string;
+    smtp_code: number | null;
+    enhanced_code: string | null;
+    smtp_reply: string | null;
+    class: string | null;
+    reason: string | null;
+    mx: string | null;
+    next_attempt_at: string | null;
+  }[];
   events: SeenEvent[];
-} // prettier-ignore
+}
 
 export interface TestAppOptions {
   /** An existing data folder, which is then kept. */
@@ -221,11 +239,32 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
   const request = requester(app.url, key, made.contract);
 
   const testApp: TestApp = {
-    app, url: app.url, folder, config, clock, resolver, logged, operator, key, keyId, request,
+    app,
+    url: app.url,
+    folder,
+    config,
+    clock,
+    resolver,
+    logged,
+    operator,
+    key,
+    keyId,
+    request,
     get: (where, more) => request('GET', where, undefined, more),
     async send(fields = {}, more = {}) {
-      const body = { from: 'Acme <hi@acme.test>', to: 'ana@dest.test', subject: 'Welcome', text: 'Good day.', ...fields };
-      const answer = await request<{ id: string; status: string; rfc_message_id: string }>('POST', '/v1/messages', body, more);
+      const body = {
+        from: 'Acme <hi@acme.test>',
+        to: 'ana@dest.test',
+        subject: 'Welcome',
+        text: 'Good day.',
+        ...fields,
+      };
+      const answer = await request<{ id: string; status: string; rfc_message_id: string }>(
+        'POST',
+        '/v1/messages',
+        body,
+        more,
+      );
       assert.equal(answer.status, 202, answer.text);
       return answer.body;
     },
@@ -249,7 +288,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
       await app.stop();
       if (options.folder === undefined) rmSync(folder, { recursive: true, force: true });
     },
-  }; // prettier-ignore
+  };
   return testApp;
 }
 

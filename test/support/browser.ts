@@ -25,13 +25,19 @@ export class Browser {
   }
 
   /** One request, redirects not followed. */
-  async ask(method: string, where: string, { fields, headers = {} }: { fields?: Fields | undefined; headers?: Record<string, string> } = {}): Promise<Response> {
+  async ask(
+    method: string,
+    where: string,
+    { fields, headers = {} }: { fields?: Fields | undefined; headers?: Record<string, string> } = {},
+  ): Promise<Response> {
     const body = fields === undefined ? undefined : encoded(fields);
     const response = await fetch(`${this.#url}${where}`, {
       method,
       redirect: 'manual',
       headers: {
-        ...(this.cookies.size === 0 ? {} : { cookie: [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ') }),
+        ...(this.cookies.size === 0
+          ? {}
+          : { cookie: [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ') }),
         ...headers,
       },
       ...(body === undefined ? {} : { body }),
@@ -43,7 +49,7 @@ export class Browser {
       else this.cookies.set(name, value);
     }
     return response;
-  } // prettier-ignore
+  }
 
   async open(where: string): Promise<Seen> {
     return await this.#follow('GET', where);

@@ -9,9 +9,16 @@ import { PASSWORD } from './browser.ts';
 
 const PATH = '/usr/bin/chromium';
 const ARGS = [
-  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-  '--disable-component-update', '--disable-sync', '--disable-dev-shm-usage',
-]; // prettier-ignore
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--disable-dev-shm-usage',
+];
 /** Of waiting for what a page should do; only reached where it does not. */
 const PATIENCE_MS = 15_000;
 
@@ -38,7 +45,13 @@ export async function openWindow(
   url: string,
   options: { width?: number; height?: number; javaScriptEnabled?: boolean } = {},
 ): Promise<{ context: BrowserContext; page: Page; complaints: string[] }> {
-  launched ??= chromium.launch({ executablePath: PATH, args: ARGS, handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false });
+  launched ??= chromium.launch({
+    executablePath: PATH,
+    args: ARGS,
+    handleSIGINT: false,
+    handleSIGTERM: false,
+    handleSIGHUP: false,
+  });
   const browser = await launched;
   const { width = 1280, height = 900, javaScriptEnabled = true } = options;
   const context = await browser.newContext({ baseURL: url, viewport: { width, height }, javaScriptEnabled });
@@ -55,10 +68,11 @@ export async function openWindow(
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('console', (message) => {
     // An answer of 4xx is the page that the test asked for.
-    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) complaints.push(message.text());
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
+      complaints.push(message.text());
   });
   return { context, page, complaints };
-} // prettier-ignore
+}
 
 /** Makes the first administrator through the set-up link, with keyboard and mouse as a person would. */
 export async function setUp(page: Page, link: string, email = 'ana@example.net'): Promise<void> {
@@ -82,12 +96,24 @@ interface Finding {
 /** What axe finds serious or critical in the page as it is shown now, a line each. `rules`: only these. */
 export async function axeFindings(page: Page, rules?: readonly string[]): Promise<string[]> {
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(axeSource);
-  const only = rules === undefined ? { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] } : { type: 'rule', values: rules };
-  const found = await page.evaluate<{ violations: Finding[] }>(`axe.run({ exclude: [['iframe']] }, { runOnly: ${JSON.stringify(only)}, resultTypes: ['violations'], iframes: false })`);
+  const only =
+    rules === undefined
+      ? { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }
+      : { type: 'rule', values: rules };
+  const found = await page.evaluate<{ violations: Finding[] }>(
+    `axe.run({ exclude: [['iframe']] }, { runOnly: ${JSON.stringify(only)}, resultTypes: ['violations'], iframes: false })`,
+  );
   return found.violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .flatMap(({ id, nodes }) => nodes.slice(0, 3).map(({ html, failureSummary = '' }) => `${id}: ${html.slice(0, 160)} ${failureSummary.split('\n').slice(1, 2).join('').trim()}`));
-} // prettier-ignore
+    .flatMap(({ id, nodes }) =>
+      nodes
+        .slice(0, 3)
+        .map(
+          ({ html, failureSummary = '' }) =>
+            `${id}: ${html.slice(0, 160)} ${failureSummary.split('\n').slice(1, 2).join('').trim()}`,
+        ),
+    );
+}
 
 /** What of a page is wider than the window: nothing should have to be pushed sideways but tables in their own frame. */
 export async function tooWide(page: Page): Promise<string[]> {
@@ -116,5 +142,9 @@ export async function findingsHere(page: Page): Promise<string[]> {
   await narrowTo360(page);
   const narrow = [...(await axeFindings(page)), ...(await tooWide(page))];
   await page.setViewportSize({ width: 1280, height: 900 });
-  return [...light.map((one) => `light ${one}`), ...dark.map((one) => `dark ${one}`), ...narrow.map((one) => `narrow ${one}`)]; // prettier-ignore
+  return [
+    ...light.map((one) => `light ${one}`),
+    ...dark.map((one) => `dark ${one}`),
+    ...narrow.map((one) => `narrow ${one}`),
+  ];
 }

@@ -43,11 +43,23 @@ export async function clientTypes(document: Json): Promise<string> {
     info: { version: string };
   };
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
-  const asked = namesIn(operations.map(({ requestBody }) => requestBody ?? {}), components.schemas); // prettier-ignore
+  const asked = namesIn(
+    operations.map(({ requestBody }) => requestBody ?? {}),
+    components.schemas,
+  );
   const schemas = Object.entries(components.schemas).map(([name, schema]) => declared(name, schema, asked.has(name)));
-  const table = operations.map((operation) => `${comment(operation.summary)}${operation.operationId}: {${shape(operation)}};`); // prettier-ignore
+  const table = operations.map(
+    (operation) => `${comment(operation.summary)}${operation.operationId}: {${shape(operation)}};`,
+  );
   const version = `/** Version of the service that this was made with. */\nexport const madeFor = ${JSON.stringify(info.version)};\n`;
-  const text = [HEAD, version, ...schemas, '/** What each operation takes and gives. */\nexport interface Operations {', ...table, '}']; // prettier-ignore
+  const text = [
+    HEAD,
+    version,
+    ...schemas,
+    '/** What each operation takes and gives. */\nexport interface Operations {',
+    ...table,
+    '}',
+  ];
   return format(text.join('\n'), { parser: 'typescript', printWidth: 120, singleQuote: true });
 }
 

@@ -35,7 +35,10 @@ const OUTSIDE: ReadonlySet<number> = new Set([400, 401, 403, 404, 405, 406, 408,
 export function contractOf(document: Json): Contract {
   const paths = document['paths'] as Record<string, Record<string, Operation>>;
   const follow: Follow = (ref) =>
-    ref.replace('#/', '').split('/').reduce<unknown>((here, step) => (here as Json)[step], document) as Json; // prettier-ignore
+    ref
+      .replace('#/', '')
+      .split('/')
+      .reduce<unknown>((here, step) => (here as Json)[step], document) as Json;
   const resolved = <Part extends object>(part: Part | { $ref: string }): Part =>
     '$ref' in part ? (follow(part.$ref) as unknown as Part) : part;
   // Words before parameters: /v1/templates/render is not /v1/templates/{id}.
@@ -51,7 +54,9 @@ export function contractOf(document: Json): Contract {
       const named = method === 'HEAD' ? 'get' : method.toLowerCase();
       const operation = known === undefined ? undefined : paths[known.path]?.[named];
       const where = `${method} ${path} ${answer.status}`;
-      return [...common(answer), ...(operation === undefined ? outside(method, answer) : inside(operation))].map((line) => `${where}: ${line}`); // prettier-ignore
+      return [...common(answer), ...(operation === undefined ? outside(method, answer) : inside(operation))].map(
+        (line) => `${where}: ${line}`,
+      );
 
       function inside({ responses }: Operation): string[] {
         const declared = responses[String(answer.status)];

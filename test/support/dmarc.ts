@@ -7,7 +7,11 @@ export interface SampleRow {
   disposition?: string;
 }
 
-export const dmarcXml = (domain: string, rows: readonly SampleRow[], { id = 'r1', begin = '1769817600', end = '1769903999' } = {}): string =>
+export const dmarcXml = (
+  domain: string,
+  rows: readonly SampleRow[],
+  { id = 'r1', begin = '1769817600', end = '1769903999' } = {},
+): string =>
   `<?xml version="1.0" encoding="UTF-8" ?>
 <feedback>
   <report_metadata><org_name>isp.test</org_name><email>noreply@isp.test</email><report_id>${id}</report_id>
@@ -15,7 +19,7 @@ export const dmarcXml = (domain: string, rows: readonly SampleRow[], { id = 'r1'
   <policy_published><domain>${domain}</domain><adkim>r</adkim><aspf>r</aspf><p>none</p><sp>none</sp><pct>100</pct></policy_published>
 ${rows.map(rowXml).join('\n')}
 </feedback>
-`; // prettier-ignore
+`;
 
 const rowXml = ({ ip, count, dkim = 'pass', spf = 'pass', disposition = 'none' }: SampleRow): string => `  <record>
     <row><source_ip>${ip}</source_ip><count>${String(count)}</count>

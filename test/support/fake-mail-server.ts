@@ -10,7 +10,7 @@ import type { SecureContext, SecureContextOptions } from 'node:tls';
 
 /** `data` is the answer to DATA, `message` the one to the final dot. */
 export type Stage =
-  | 'connect' | 'ehlo' | 'helo' | 'starttls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'message' | 'rset' | 'quit'; // prettier-ignore
+  'connect' | 'ehlo' | 'helo' | 'starttls' | 'auth' | 'mail' | 'rcpt' | 'data' | 'message' | 'rset' | 'quit';
 
 /**
  * A string is a reply (CRLF is added). `raw` goes out as it is. `drop` closes, `reset` sends RST, `hang` never answers
@@ -122,8 +122,16 @@ const usual: Record<Stage, string> = {
 };
 
 const stageOf: Record<string, Stage> = {
-  EHLO: 'ehlo', HELO: 'helo', STARTTLS: 'starttls', AUTH: 'auth', MAIL: 'mail', RCPT: 'rcpt', DATA: 'data', RSET: 'rset', QUIT: 'quit',
-}; // prettier-ignore
+  EHLO: 'ehlo',
+  HELO: 'helo',
+  STARTTLS: 'starttls',
+  AUTH: 'auth',
+  MAIL: 'mail',
+  RCPT: 'rcpt',
+  DATA: 'data',
+  RSET: 'rset',
+  QUIT: 'quit',
+};
 
 /** One context per certificate: tickets of one connection have to open the next. */
 const contexts = new WeakMap<SecureContextOptions, SecureContext>();
@@ -165,13 +173,19 @@ class Dialogue {
       resume: () => this.raw.resume(),
       end: () => this.socket.end(),
       reset: () => this.raw.resetAndDestroy(),
-      closed: new Promise((resolve) => socket.once('close', () => { resolve(); })), // prettier-ignore
+      closed: new Promise((resolve) =>
+        socket.once('close', () => {
+          resolve();
+        }),
+      ),
     };
   }
 
   start(): void {
     if (this.options.tls === 'implicit')
-      this.secure(() => { this.perform('connect', ''); }); // prettier-ignore
+      this.secure(() => {
+        this.perform('connect', '');
+      });
     else {
       this.listen();
       this.perform('connect', '');

@@ -23,7 +23,12 @@ export async function filled(app: TestApp): Promise<string[]> {
   const simulated = (to: string, more: object = {}) =>
     app.send({ from: FROM, to: `${to}@simulator.posthorn.test`, subject: `Mail ${to}`, tags: ['welcome'], ...more });
   const { watch } = await app.operator.call('queue.watch', { lane: 'mx.dest.test' });
-  const { id: message } = await simulated('delivered', { subject: NAUGHTY, html: `<p>Hi</p>${NAUGHTY}`, metadata: { order: NAUGHTY }, tags: ['welcome', 'x'.repeat(120)] }); // prettier-ignore
+  const { id: message } = await simulated('delivered', {
+    subject: NAUGHTY,
+    html: `<p>Hi</p>${NAUGHTY}`,
+    metadata: { order: NAUGHTY },
+    tags: ['welcome', 'x'.repeat(120)],
+  });
   for (const to of ['bounced', 'complained', 'deferred', 'opened', 'clicked']) await simulated(to);
   await app.send({ to: LONG, subject: 'w'.repeat(300) });
   await app.send();
@@ -34,15 +39,66 @@ export async function filled(app: TestApp): Promise<string[]> {
     assert.ok(status < 300, text);
     return made.id;
   };
-  const template = await post('/v1/templates', { name: NAUGHTY, subject: 'Hello {{name}}', html: `<p>{{name}}</p>${'<b>'.repeat(3)}`, publish: true }); // prettier-ignore
+  const template = await post('/v1/templates', {
+    name: NAUGHTY,
+    subject: 'Hello {{name}}',
+    html: `<p>{{name}}</p>${'<b>'.repeat(3)}`,
+    publish: true,
+  });
   const webhook = await post('/v1/webhooks', { url: 'http://127.0.0.1:1025/hook', description: NAUGHTY });
   await post('/v1/suppressions', { email: 'gone@example.net', note: NAUGHTY });
   const domain = await post('/v1/domains', { name: `${'a'.repeat(40)}.${'b'.repeat(40)}.example` });
   await post('/v1/streams', { slug: 'newsletter', name: NAUGHTY.slice(0, 60), type: 'broadcast' });
   return [
-    '/', '/welcome', '/messages', `/messages/${message}`, `/messages/${message}?part=source`, `/messages/${message}?part=headers`, `/messages/${message}?part=text`, '/events', '/stats?test=true', '/stats', '/reputation',
-    '/templates', '/templates/new', `/templates/${template}`, `/templates/${template}/versions`, '/suppressions', '/domains', `/domains/${domain}`, '/streams',
-    '/webhooks', '/webhooks/new', `/webhooks/${webhook}`, '/developer/keys', '/developer/keys/new', `/developer/keys/${app.keyId}`, '/developer/log', '/developer/actions', '/developer/api', '/developer/api/sendMessage',
-    '/settings', '/settings/changelog', '/settings/sources', '/nothing-here', '/profile', '/profile/second-factor', '/queue', '/queue?domain=dest.test', '/queue/lane?name=mx.dest.test', '/queue/watch', '/queue/watch?lane=mx.dest.test&watch=99', `/queue/watch?lane=mx.dest.test&watch=${String(watch)}`, `/messages/${message}/request`, '/doctor?run', '/accounts', '/team', '/messages/nothing', '/messages?sort=created_at', '/queue?domains=domain', '/reputation?sort=-bounced', '/setup/nothing',
-  ]; // prettier-ignore
+    '/',
+    '/welcome',
+    '/messages',
+    `/messages/${message}`,
+    `/messages/${message}?part=source`,
+    `/messages/${message}?part=headers`,
+    `/messages/${message}?part=text`,
+    '/events',
+    '/stats?test=true',
+    '/stats',
+    '/reputation',
+    '/templates',
+    '/templates/new',
+    `/templates/${template}`,
+    `/templates/${template}/versions`,
+    '/suppressions',
+    '/domains',
+    `/domains/${domain}`,
+    '/streams',
+    '/webhooks',
+    '/webhooks/new',
+    `/webhooks/${webhook}`,
+    '/developer/keys',
+    '/developer/keys/new',
+    `/developer/keys/${app.keyId}`,
+    '/developer/log',
+    '/developer/actions',
+    '/developer/api',
+    '/developer/api/sendMessage',
+    '/settings',
+    '/settings/changelog',
+    '/settings/sources',
+    '/nothing-here',
+    '/profile',
+    '/profile/second-factor',
+    '/queue',
+    '/queue?domain=dest.test',
+    '/queue/lane?name=mx.dest.test',
+    '/queue/watch',
+    '/queue/watch?lane=mx.dest.test&watch=99',
+    `/queue/watch?lane=mx.dest.test&watch=${String(watch)}`,
+    `/messages/${message}/request`,
+    '/doctor?run',
+    '/accounts',
+    '/team',
+    '/messages/nothing',
+    '/messages?sort=created_at',
+    '/queue?domains=domain',
+    '/reputation?sort=-bounced',
+    '/setup/nothing',
+  ];
 }

@@ -12,8 +12,12 @@ export function htmlFaults(html: string): string[] {
   const faults: string[] = [];
   const open: Tag[] = [];
   const ids = new Set<string>();
-  const body = html.replace(/<!--[\s\S]*?-->/g, '').replace(/(<(script|textarea|title|style)\b[^>]*>)[\s\S]*?(<\/\2>)/g, '$1$3');
-  for (const [text, slash, name = '', rest = ''] of body.matchAll(/<(\/?)([a-z][a-z0-9]*)((?:[^<>"']|"[^"]*"|'[^']*')*)>/gi)) {
+  const body = html
+    .replace(/<!--[\s\S]*?-->/g, '')
+    .replace(/(<(script|textarea|title|style)\b[^>]*>)[\s\S]*?(<\/\2>)/g, '$1$3');
+  for (const [text, slash, name = '', rest = ''] of body.matchAll(
+    /<(\/?)([a-z][a-z0-9]*)((?:[^<>"']|"[^"]*"|'[^']*')*)>/gi,
+  )) {
     const id = /\sid="([^"]*)"/.exec(rest)?.[1];
     if (id !== undefined && ids.has(id)) faults.push(`the id ${id} stands twice`);
     if (id !== undefined) ids.add(id);
@@ -21,10 +25,17 @@ export function htmlFaults(html: string): string[] {
     else if (!VOID.has(name) && !rest.endsWith('/')) open.push({ name, text });
   }
   for (const { name, text } of open) if (!OPTIONAL.has(name)) faults.push(`${text} is never closed`);
-  if (/\{\{|\[object Object\]|>undefined<|>NaN/.test(html.replace(/\{\{7\*7\}\}|\{\{ \}\}|\{\{ ?name ?\}\}|\{\{#each items\}\}/g, ''))) faults.push(`a value shows through: ${/.{30}(?:\{\{|\[object Object\]|>undefined<|>NaN).{30}/s.exec(html)?.[0] ?? ''}`);
+  if (
+    /\{\{|\[object Object\]|>undefined<|>NaN/.test(
+      html.replace(/\{\{7\*7\}\}|\{\{ \}\}|\{\{ ?name ?\}\}|\{\{#each items\}\}/g, ''),
+    )
+  )
+    faults.push(
+      `a value shows through: ${/.{30}(?:\{\{|\[object Object\]|>undefined<|>NaN).{30}/s.exec(html)?.[0] ?? ''}`,
+    );
   faults.push(...unlabelled(body));
   return faults;
-} // prettier-ignore
+}
 
 function close(open: Tag[], name: string, faults: string[]): void {
   while (open.length > 0) {

@@ -45,7 +45,10 @@ export async function assertRuns(root: string): Promise<void> {
   }
 }
 
-async function assertServes(program: string, place: { cwd: string; env: Record<string, string | undefined> }): Promise<void> {
+async function assertServes(
+  program: string,
+  place: { cwd: string; env: Record<string, string | undefined> },
+): Promise<void> {
   const server = spawn(process.execPath, [program, 'serve'], { ...place, stdio: ['ignore', 'pipe', 'pipe'] });
   const lines: string[] = [];
   const ended = once(server, 'close');
@@ -57,8 +60,11 @@ async function assertServes(program: string, place: { cwd: string; env: Record<s
   }
   const [code] = (await ended) as [number | null];
   assert.equal(code, 0, lines.join('\n'));
-  assert.ok(lines.some((line) => line.includes('"event":"stopped"')), lines.join('\n'));
-} // prettier-ignore
+  assert.ok(
+    lines.some((line) => line.includes('"event":"stopped"')),
+    lines.join('\n'),
+  );
+}
 
 /** Why a copy cannot be made here, or null: it is made of what was built. */
 export function whyNotBuilt(project: string): string | null {

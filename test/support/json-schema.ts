@@ -8,10 +8,37 @@ import type { Json } from '../../src/api/openapi-schemas.ts';
 export type Follow = (ref: string) => Json;
 
 const known = new Set([
-  'type', 'enum', 'const', 'pattern', 'minLength', 'maxLength', 'minimum', 'maximum', 'items', 'minItems', 'maxItems', 'uniqueItems',
-  'properties', 'required', 'additionalProperties', 'propertyNames', 'minProperties', 'maxProperties', 'anyOf', 'oneOf', '$ref', 'format',
-  'description', 'default', 'contentEncoding', 'title', 'examples', 'deprecated', 'readOnly', 'writeOnly',
-]); // prettier-ignore
+  'type',
+  'enum',
+  'const',
+  'pattern',
+  'minLength',
+  'maxLength',
+  'minimum',
+  'maximum',
+  'items',
+  'minItems',
+  'maxItems',
+  'uniqueItems',
+  'properties',
+  'required',
+  'additionalProperties',
+  'propertyNames',
+  'minProperties',
+  'maxProperties',
+  'anyOf',
+  'oneOf',
+  '$ref',
+  'format',
+  'description',
+  'default',
+  'contentEncoding',
+  'title',
+  'examples',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+]);
 
 /** Where `value` breaks `schema`, one line each; empty where it does not. */
 export function breachesOf(schema: Json, value: unknown, follow: Follow, at = '$'): string[] {
@@ -23,7 +50,8 @@ export function breachesOf(schema: Json, value: unknown, follow: Follow, at = '$
   if (types.length > 0 && !types.some((one) => isOf(one as string, value)))
     return [`${at}: ${shown(value)} is not ${shown(types)}`];
   const own: string[] = [];
-  if (values !== undefined && !(values as unknown[]).includes(value)) own.push(`${at}: ${shown(value)} is none of ${shown(values)}`); // prettier-ignore
+  if (values !== undefined && !(values as unknown[]).includes(value))
+    own.push(`${at}: ${shown(value)} is none of ${shown(values)}`);
   if (only !== undefined && value !== only) own.push(`${at}: ${shown(value)} is not ${shown(only)}`);
   return [...own, ...choiceBreaches(schema, value, follow, at), ...partBreaches(schema, value, follow, at)];
 }
@@ -50,7 +78,9 @@ function choiceBreaches(schema: Json, value: unknown, follow: Follow, at: string
     const found = choices.map((choice) => breachesOf(choice, value, follow, at));
     const fitting = found.filter((breaches) => breaches.length === 0).length;
     if (fitting === 1 || (fitting > 1 && keyword === 'anyOf')) return [];
-    return fitting > 1 ? [`${at}: fits ${fitting} of oneOf`] : [`${at}: fits no choice (${found.map((one) => one[0]).join('; ')})`]; // prettier-ignore
+    return fitting > 1
+      ? [`${at}: fits ${fitting} of oneOf`]
+      : [`${at}: fits no choice (${found.map((one) => one[0]).join('; ')})`];
   });
 }
 

@@ -16,9 +16,22 @@ export interface LabelledReply {
 
 const hard = ['userunknown', 'hostunknown', 'hasmoved', 'notaccept', 'suspend'];
 const block = [
-  'authfailure', 'badreputation', 'blocked', 'contenterror', 'failedstarttls', 'norelaying', 'notcompliantrfc', 'policyviolation',
-  'rejected', 'requireptr', 'securityerror', 'spamdetected', 'speeding', 'toomanyconn', 'virusdetected',
-]; // prettier-ignore
+  'authfailure',
+  'badreputation',
+  'blocked',
+  'contenterror',
+  'failedstarttls',
+  'norelaying',
+  'notcompliantrfc',
+  'policyviolation',
+  'rejected',
+  'requireptr',
+  'securityerror',
+  'spamdetected',
+  'speeding',
+  'toomanyconn',
+  'virusdetected',
+];
 /** `filtered` is said of unknown users and of filters alike, `onhold` of what nobody could read. */
 const undecided = ['filtered', 'onhold', 'undefined', 'feedback', 'vacation', 'delivered'];
 

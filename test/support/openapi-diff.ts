@@ -57,30 +57,34 @@ class Comparison {
       ...each('', before.paths, after.paths, (path, old, now) =>
         each(path, old, now, (method, one, other) => this.#operation(`${method.toUpperCase()} ${path}`, one, other)),
       ),
-      ...each(
-        'webhook',
-        before.webhooks ?? {},
-        after.webhooks ?? {},
-        (type, old, now) =>
-        each(type, old, now, (_, one, other) => this.#told(`webhook ${type}`, one.requestBody?.content, other.requestBody?.content)), // prettier-ignore
+      ...each('webhook', before.webhooks ?? {}, after.webhooks ?? {}, (type, old, now) =>
+        each(type, old, now, (_, one, other) =>
+          this.#told(`webhook ${type}`, one.requestBody?.content, other.requestBody?.content),
+        ),
       ),
     ];
   }
 
   #operation(at: string, old: Operation, now: Operation): string[] {
-    const lostScopes = (old['x-required-scopes'] ?? []).filter((scope) => now['x-required-scopes']?.includes(scope) !== true); // prettier-ignore
+    const lostScopes = (old['x-required-scopes'] ?? []).filter(
+      (scope) => now['x-required-scopes']?.includes(scope) !== true,
+    );
     return [
       ...(old.operationId === now.operationId ? [] : [`${at}: is called ${now.operationId} now`]),
       ...lostScopes.map((scope) => `${at}: the scope ${scope} does not open it any more`),
       ...this.#parameters(at, old.parameters ?? [], now.parameters ?? []),
       ...this.#body(at, old.requestBody, now.requestBody),
-      ...each(at, only2xx(old.responses), now.responses, (status, one, other) => this.#response(`${at} ${status}`, one, other)), // prettier-ignore
+      ...each(at, only2xx(old.responses), now.responses, (status, one, other) =>
+        this.#response(`${at} ${status}`, one, other),
+      ),
     ];
   }
 
   #parameters(at: string, old: Parameter[], now: Parameter[]): string[] {
     const [known, given] = [this.#named(old, this.#before), this.#named(now, this.#after)];
-    const demanded = Object.entries(given).filter(([name, { required }]) => required === true && known[name] === undefined); // prettier-ignore
+    const demanded = Object.entries(given).filter(
+      ([name, { required }]) => required === true && known[name] === undefined,
+    );
     return [
       ...demanded.map(([name]) => `${at}: the parameter ${name} is required`),
       ...each(at, known, given, (name, one, other) => [
@@ -103,7 +107,12 @@ class Comparison {
     if (now === undefined) return old === undefined ? [] : [`${at}: takes no body any more`];
     if (old === undefined) return now.required === true ? [`${at}: a body is required`] : [];
     const demanded = now.required === true && old.required !== true ? [`${at}: a body is required`] : [];
-    return [...demanded, ...each(at, old.content, now.content, (type, one, other) => this.#asked(`${at} ${type}`, one.schema, other.schema))]; // prettier-ignore
+    return [
+      ...demanded,
+      ...each(at, old.content, now.content, (type, one, other) =>
+        this.#asked(`${at} ${type}`, one.schema, other.schema),
+      ),
+    ];
   }
 
   #response(at: string, old: Response, now: Response): string[] {
@@ -126,8 +135,10 @@ class Comparison {
     if (choicesOf(one) !== null || choicesOf(other) !== null) {
       return (choicesOf(one) ?? [one]).flatMap((choice) => {
         const found = (choicesOf(other) ?? [other]).map((target) => this.#asked(at, choice, target, way));
-        return found.some((lines) => lines.length === 0) ? [] : (found.toSorted((a, b) => a.length - b.length)[0] ?? []);
-      }); // prettier-ignore
+        return found.some((lines) => lines.length === 0)
+          ? []
+          : (found.toSorted((a, b) => a.length - b.length)[0] ?? []);
+      });
     }
     const [properties, offered] = [propertiesOf(one), propertiesOf(other)];
     const demanded = requiredOf(other).filter((name) => !requiredOf(one).includes(name));
@@ -152,19 +163,25 @@ class Comparison {
     if (choicesOf(one) !== null || choicesOf(other) !== null) {
       return (choicesOf(other) ?? [other]).flatMap((choice) => {
         const found = (choicesOf(one) ?? [one]).map((expected) => this.#answered(at, expected, choice, way));
-        return found.some((lines) => lines.length === 0) ? [] : (found.toSorted((a, b) => a.length - b.length)[0] ?? []);
-      }); // prettier-ignore
+        return found.some((lines) => lines.length === 0)
+          ? []
+          : (found.toSorted((a, b) => a.length - b.length)[0] ?? []);
+      });
     }
     const [properties, given] = [propertiesOf(one), propertiesOf(other)];
     const unsure = requiredOf(one).filter((name) => given[name] !== undefined && !requiredOf(other).includes(name));
     return [
-      ...(one['const'] === undefined || one['const'] === other['const'] ? [] : [`${at}: is not ${JSON.stringify(one['const'])} any more`]),
+      ...(one['const'] === undefined || one['const'] === other['const']
+        ? []
+        : [`${at}: is not ${JSON.stringify(one['const'])} any more`]),
       ...lost(typesOf(other), typesOf(one)).map((type) => `${at}: can be ${type} now`),
       ...unsure.map((name) => `${at}.${name}: can be absent now`),
-      ...Object.keys(properties).filter((name) => given[name] === undefined).map((name) => `${at}.${name}: is gone`),
+      ...Object.keys(properties)
+        .filter((name) => given[name] === undefined)
+        .map((name) => `${at}.${name}: is gone`),
       ...shared(properties, given).flatMap(([name, a, b]) => this.#answered(`${at}.${name}`, a, b, way)),
       ...inside(one, other).flatMap(([a, b]) => this.#answered(`${at}[]`, a, b, way)),
-    ]; // prettier-ignore
+    ];
   }
 }
 
@@ -186,7 +203,10 @@ const only2xx = (responses: Record<string, Response>): Record<string, Response> 
 
 function resolved<Part extends { $ref?: unknown }>(part: Part, document: Json): Part {
   if (typeof part.$ref !== 'string') return part;
-  const found = part.$ref.slice(2).split('/').reduce<unknown>((here, step) => (here as Json | undefined)?.[step], document); // prettier-ignore
+  const found = part.$ref
+    .slice(2)
+    .split('/')
+    .reduce<unknown>((here, step) => (here as Json | undefined)?.[step], document);
   if (found === undefined) throw new Error(`${part.$ref} leads nowhere`);
   return resolved(found as Part, document);
 }
@@ -217,11 +237,18 @@ function lost(first: string[] | null, second: string[] | null): string[] {
 }
 
 function tighter(old: Json, now: Json): string[] {
-  const most = ['maximum', 'maxLength', 'maxItems', 'maxProperties'].filter((rule) => Number(now[rule] ?? Infinity) < Number(old[rule] ?? Infinity)); // prettier-ignore
-  const least = ['minimum', 'minLength', 'minItems', 'minProperties'].filter((rule) => Number(now[rule] ?? -Infinity) > Number(old[rule] ?? -Infinity)); // prettier-ignore
+  const most = ['maximum', 'maxLength', 'maxItems', 'maxProperties'].filter(
+    (rule) => Number(now[rule] ?? Infinity) < Number(old[rule] ?? Infinity),
+  );
+  const least = ['minimum', 'minLength', 'minItems', 'minProperties'].filter(
+    (rule) => Number(now[rule] ?? -Infinity) > Number(old[rule] ?? -Infinity),
+  );
   const form = ['pattern', 'format'].filter((rule) => now[rule] !== undefined && now[rule] !== old[rule]);
   const unique = now['uniqueItems'] === true && old['uniqueItems'] !== true ? ['uniqueItems'] : [];
-  return [...most, ...least, ...form, ...unique].map((rule) => `${rule} is ${JSON.stringify(now[rule])}, and was ${old[rule] === undefined ? 'not there' : JSON.stringify(old[rule])}`); // prettier-ignore
+  return [...most, ...least, ...form, ...unique].map(
+    (rule) =>
+      `${rule} is ${JSON.stringify(now[rule])}, and was ${old[rule] === undefined ? 'not there' : JSON.stringify(old[rule])}`,
+  );
 }
 
 function shared(old: Record<string, Json>, now: Record<string, Json>): [string, Json, Json][] {

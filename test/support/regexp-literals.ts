@@ -41,7 +41,11 @@ export function literalsIn(file: string, root: string): RegExpLiteral[] {
         ts.isCallExpression(call) &&
         ts.isPropertyAccessExpression(call.expression) &&
         call.expression.name.text === 'split';
-      literals.push({ place: `${path.relative(root, file)}:${String(line)} ${text}`, pattern: new RegExp(text.slice(1, end), text.slice(end + 1)), isSplit }); // prettier-ignore
+      literals.push({
+        place: `${path.relative(root, file)}:${String(line)} ${text}`,
+        pattern: new RegExp(text.slice(1, end), text.slice(end + 1)),
+        isSplit,
+      });
     }
     ts.forEachChild(node, visit);
   };
@@ -49,13 +53,53 @@ export function literalsIn(file: string, root: string): RegExpLiteral[] {
   return literals;
 }
 
-const ALWAYS = [' ', '\t', '\n', '\r\n', 'a', '0', '.', '@', '<', '>', '>)', '"', ';', '=', '-', '[', 'a ', '\n ', 'a.', 'a@', '<a', '5.1', '550 ', '=?', '\\', '\\"', ': ', '(', '\u0000', 'é', 'ﬃ'] as const; // prettier-ignore
+const ALWAYS = [
+  ' ',
+  '\t',
+  '\n',
+  '\r\n',
+  'a',
+  '0',
+  '.',
+  '@',
+  '<',
+  '>',
+  '>)',
+  '"',
+  ';',
+  '=',
+  '-',
+  '[',
+  'a ',
+  '\n ',
+  'a.',
+  'a@',
+  '<a',
+  '5.1',
+  '550 ',
+  '=?',
+  '\\',
+  '\\"',
+  ': ',
+  '(',
+  '\u0000',
+  'é',
+  'ﬃ',
+] as const;
 
 /** What an expression itself is made of makes the texts that it likes best. */
 export function fillersFor(pattern: RegExp): string[] {
-  const plain = pattern.source.replace(/\\[sS]/g, ' ').replace(/\\[dD]/g, '5').replace(/\\[wW]/g, 'a').replace(/\\n/g, '\n').replace(/\\r/g, '\r').replace(/\\t/g, '\t'); // prettier-ignore
+  const plain = pattern.source
+    .replace(/\\[sS]/g, ' ')
+    .replace(/\\[dD]/g, '5')
+    .replace(/\\[wW]/g, 'a')
+    .replace(/\\n/g, '\n')
+    .replace(/\\r/g, '\r')
+    .replace(/\\t/g, '\t');
   const characters = [...new Set(plain)].slice(0, 60);
   const words = pattern.source.match(/[A-Za-z][A-Za-z@.=: -]{2,}/g)?.slice(0, 6) ?? [];
-  const pairs = characters.slice(0, 12).flatMap((one, at) => characters.slice(at + 1, at + 4).map((other) => one + other)); // prettier-ignore
+  const pairs = characters
+    .slice(0, 12)
+    .flatMap((one, at) => characters.slice(at + 1, at + 4).map((other) => one + other));
   return [...new Set([...ALWAYS, ...characters, ...words, ...pairs])];
 }

@@ -8,7 +8,22 @@ import type { Follow } from './json-schema.ts';
 
 /** Texts of the kinds that programs trip over. */
 const oddText = fc.oneof(
-  fc.constantFrom('', ' ', '\0', '\r\n', '../..', "' OR 1=1 --", '{{#each', '{% if', '__proto__', 'x'.repeat(2000), '\u202e', '\ud83d\ude00', 'ana@dest.test', '2026-02-30T00:00:00Z'), // prettier-ignore
+  fc.constantFrom(
+    '',
+    ' ',
+    '\0',
+    '\r\n',
+    '../..',
+    "' OR 1=1 --",
+    '{{#each',
+    '{% if',
+    '__proto__',
+    'x'.repeat(2000),
+    '\u202e',
+    '\ud83d\ude00',
+    'ana@dest.test',
+    '2026-02-30T00:00:00Z',
+  ),
   fc.string({ unit: 'grapheme', maxLength: 40 }).filter((text) => text.isWellFormed()),
 );
 const oddNumber = fc.constantFrom(0, -1, 1, 1.5, 1e21, 2 ** 53, -(2 ** 53));
@@ -32,7 +47,8 @@ function fitting(schema: Json, follow: Follow, depth: number): fc.Arbitrary<unkn
   if (Array.isArray(values)) return fc.constantFrom(...(values as unknown[]));
   const choices = (anyOf ?? oneOf) as Json[] | undefined;
   if (choices !== undefined) return fc.oneof(...choices.map((choice) => fitting(choice, follow, depth)));
-  if (Array.isArray(type)) return fc.oneof(...type.map((one) => fitting({ ...schema, type: one as string }, follow, depth))); // prettier-ignore
+  if (Array.isArray(type))
+    return fc.oneof(...type.map((one) => fitting({ ...schema, type: one as string }, follow, depth)));
   switch (type) {
     case 'string':
       return texts(schema);
@@ -53,7 +69,10 @@ function fitting(schema: Json, follow: Follow, depth: number): fc.Arbitrary<unkn
 }
 
 function texts({ pattern, minLength, maxLength, format }: Json): fc.Arbitrary<string> {
-  if (format === 'date-time') return fc.date({ min: new Date('2026-01-01'), max: new Date('2026-03-01'), noInvalidDate: true }).map((date) => date.toISOString()); // prettier-ignore
+  if (format === 'date-time')
+    return fc
+      .date({ min: new Date('2026-01-01'), max: new Date('2026-03-01'), noInvalidDate: true })
+      .map((date) => date.toISOString());
   const least = typeof minLength === 'number' ? minLength : 0;
   const most = Math.max(least, Math.min(typeof maxLength === 'number' ? maxLength : 30, 30));
   const free = fc.string({ unit: 'grapheme-ascii', minLength: least, maxLength: most });
@@ -85,15 +104,21 @@ function objects(schema: Json, follow: Follow, depth: number): fc.Arbitrary<Json
   if (properties.length === 0) {
     const rule = schema['additionalProperties'];
     const values = typeof rule === 'object' ? valuesOf(rule as Json, follow, depth + 1) : junk;
-    return fc.dictionary(fc.string({ unit: 'grapheme-ascii', minLength: 1, maxLength: 12 }), values, { maxKeys: 3 }); // prettier-ignore
+    return fc.dictionary(fc.string({ unit: 'grapheme-ascii', minLength: 1, maxLength: 12 }), values, { maxKeys: 3 });
   }
   const required = (schema['required'] ?? []) as string[];
   const members = properties.map(([name, property]) => {
     const value = valuesOf(property, follow, depth + 1).map((one) => [[name, one]]);
     const none = fc.constant<[string, unknown][]>([]);
     const isRequired = required.includes(name);
-    return fc.oneof({ arbitrary: value, weight: isRequired ? ODDS : 1 }, { arbitrary: none, weight: isRequired ? 1 : 2 }); // prettier-ignore
+    return fc.oneof(
+      { arbitrary: value, weight: isRequired ? ODDS : 1 },
+      { arbitrary: none, weight: isRequired ? 1 : 2 },
+    );
   });
-  const extra = fc.oneof({ arbitrary: fc.constant([]), weight: ODDS }, { arbitrary: fc.tuple(fc.constantFrom('replyTo', 'constructor', 'x'), junk).map((pair) => [pair]), weight: 1 }); // prettier-ignore
+  const extra = fc.oneof(
+    { arbitrary: fc.constant([]), weight: ODDS },
+    { arbitrary: fc.tuple(fc.constantFrom('replyTo', 'constructor', 'x'), junk).map((pair) => [pair]), weight: 1 },
+  );
   return fc.tuple(...members, extra).map((parts) => Object.fromEntries(parts.flat() as [string, unknown][]));
 }

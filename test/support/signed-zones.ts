@@ -53,14 +53,22 @@ export async function startSignedZones(zones: Readonly<Record<string, SignedZone
 
 /** Writes the zone file that is served; gives the trust anchor of a signed one. */
 function writeZone(dir: string, name: string, { records, kind, tamper = (text) => text }: SignedZone): string[] {
-  const head = [`$ORIGIN ${name}.`, '$TTL 300', `@ SOA ns.${name}. hostmaster.${name}. 1 3600 600 86400 60`, '@ NS ns', 'ns A 127.0.0.1']; // prettier-ignore
+  const head = [
+    `$ORIGIN ${name}.`,
+    '$TTL 300',
+    `@ SOA ns.${name}. hostmaster.${name}. 1 3600 600 86400 60`,
+    '@ NS ns',
+    'ns A 127.0.0.1',
+  ];
   const file = path.join(dir, `${name}.zone`);
   writeFileSync(file, `${[...head, ...records].join('\n')}\n`);
   if (kind === 'unsigned') return [];
   const key = tool(dir, 'ldns-keygen', ['-k', '-a', 'ECDSAP256SHA256', name]).trim();
   tool(dir, 'ldns-signzone', ['-n', '-f', `${file}.signed`, file, key]);
   writeFileSync(file, tamper(readFileSync(`${file}.signed`, 'utf8')));
-  return readdirSync(dir).filter((each) => each.startsWith(`K${name}.`) && each.endsWith('.key')).map((each) => path.join(dir, each)); // prettier-ignore
+  return readdirSync(dir)
+    .filter((each) => each.startsWith(`K${name}.`) && each.endsWith('.key'))
+    .map((each) => path.join(dir, each));
 }
 
 function tool(cwd: string, program: string, args: readonly string[]): string {
@@ -86,7 +94,13 @@ ${names.map((name) => `zone:\n  name: ${name}\n  zonefile: ${name}.zone`).join('
 `;
 
 // "test." is a local zone of Unbound's own unless it is told otherwise.
-const unboundConf = (dir: string, port: number, nsd: number, names: readonly string[], anchors: readonly string[]): string => `server:
+const unboundConf = (
+  dir: string,
+  port: number,
+  nsd: number,
+  names: readonly string[],
+  anchors: readonly string[],
+): string => `server:
   interface: 127.0.0.1@${String(port)}
   username: ""
   chroot: ""
@@ -103,14 +117,18 @@ ${anchors.map((file) => `  trust-anchor-file: "${file}"`).join('\n')}
 remote-control:
   control-enable: no
 ${names.map((name) => `stub-zone:\n  name: "${name}"\n  stub-addr: 127.0.0.1@${String(nsd)}`).join('\n')}
-`; // prettier-ignore
+`;
 
 /** Starts it in the foreground; what it gives back ends it and waits until it has ended. */
 function run(dir: string, program: string, args: readonly string[], conf: string): () => Promise<void> {
   const file = path.join(dir, `${program}.conf`);
   writeFileSync(file, conf);
   const child = spawn(program, [...args, '-c', file], { cwd: dir, stdio: 'ignore' });
-  const ended = new Promise<void>((resolve) => child.once('close', () => { resolve(); })); // prettier-ignore
+  const ended = new Promise<void>((resolve) =>
+    child.once('close', () => {
+      resolve();
+    }),
+  );
   const kill = stoppedWithUs(() => child.kill('SIGTERM'));
   return () => {
     kill();
@@ -122,7 +140,8 @@ function run(dir: string, program: string, args: readonly string[], conf: string
 async function answering(server: string, names: readonly string[]): Promise<void> {
   const resolver = createResolver({ clock: systemClock }, { servers: [server], timeoutMs: 1000 });
   try {
-    for (const name of names) await until(async () => (await resolver.a(`ns.${name}`, { fresh: true })).kind !== 'trouble', `DNS for ${name}`); // prettier-ignore
+    for (const name of names)
+      await until(async () => (await resolver.a(`ns.${name}`, { fresh: true })).kind !== 'trouble', `DNS for ${name}`);
   } finally {
     await resolver.close();
   }

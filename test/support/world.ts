@@ -33,6 +33,8 @@ export async function worldFor(app: TestApp): Promise<World> {
   return {
     ids,
     targetOf: (path) =>
-      path.replaceAll(/\{\w+\}/g, () => encodeURIComponent(ids[path.split('/')[2] ?? ''] ?? 'msg_01jz5w8q3hf2m9d4x6k7c1b0na')),
-  }; // prettier-ignore
+      path.replaceAll(/\{\w+\}/g, () =>
+        encodeURIComponent(ids[path.split('/')[2] ?? ''] ?? 'msg_01jz5w8q3hf2m9d4x6k7c1b0na'),
+      ),
+  };
 }

@@ -10,7 +10,10 @@ export interface ZipOptions {
   folder?: boolean;
 }
 
-export function zip(content: Buffer, { name = 'report.xml', stored = false, size = content.length, folder = false }: ZipOptions = {}): Buffer {
+export function zip(
+  content: Buffer,
+  { name = 'report.xml', stored = false, size = content.length, folder = false }: ZipOptions = {},
+): Buffer {
   const entries = [...(folder ? [entry('a/', Buffer.alloc(0), true, 0)] : []), entry(name, content, stored, size)];
   let at = 0;
   const locals: Buffer[] = [];
@@ -28,9 +31,14 @@ export function zip(content: Buffer, { name = 'report.xml', stored = false, size
   end.writeUInt32LE(Buffer.concat(directory).length, 12);
   end.writeUInt32LE(at, 16);
   return Buffer.concat([...locals, ...directory, end]);
-} // prettier-ignore
+}
 
-function entry(name: string, content: Buffer, stored: boolean, size: number): { local: Buffer; head: Buffer; title: Buffer } {
+function entry(
+  name: string,
+  content: Buffer,
+  stored: boolean,
+  size: number,
+): { local: Buffer; head: Buffer; title: Buffer } {
   const title = Buffer.from(name, 'latin1');
   const data = stored ? content : deflateRawSync(content);
   const local = Buffer.alloc(30);
@@ -48,4 +56,4 @@ function entry(name: string, content: Buffer, stored: boolean, size: number): { 
   head.writeUInt32LE(size, 24);
   head.writeUInt16LE(title.length, 28);
   return { local: Buffer.concat([local, title, data]), head, title };
-} // prettier-ignore
+}

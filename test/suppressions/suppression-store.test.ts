@@ -92,9 +92,17 @@ describe('suppressions/suppression-store', () => {
     const bounce = (id: string): Promise<void> =>
       temp.db.commit.insert({
         suppressions: [
-          { ...row, id, reason: 'hard_bounce', source_message_id: null, created_at: clock.now(), created_by: 'posthorn', expires_at: null },
+          {
+            ...row,
+            id,
+            reason: 'hard_bounce',
+            source_message_id: null,
+            created_at: clock.now(),
+            created_by: 'posthorn',
+            expires_at: null,
+          },
         ],
-      }); // prettier-ignore
+      });
     clock.advance(999);
     await bounce('sup_early');
     assert.deepEqual(await reasons('transactional', ['a@x.test']), { 'a@x.test': 'manual' });

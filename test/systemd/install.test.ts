@@ -33,7 +33,7 @@ function treeOf(root: string): Map<string, string> {
       const held = stats.isSymbolicLink() ? readlinkSync(file) : `${String(size)} ${String(mtimeMs)}`;
       return [name, `${mode.toString(8)} ${String(uid)}:${String(gid)} ${held}`];
     }),
-  ); // prettier-ignore
+  );
 }
 
 const run = (script: string, ...args: string[]): { status: number | null; out: string; err: string } => {
@@ -65,11 +65,12 @@ describe('systemd/install.sh', function () {
     }
     root = mkdtempSync(path.join(os.tmpdir(), 'ph-root-'));
     chmodSync(root, 0o755);
-    for (const folder of ['etc', 'var/lib', 'var/backups', 'opt']) mkdirSync(path.join(root, folder), { recursive: true });
+    for (const folder of ['etc', 'var/lib', 'var/backups', 'opt'])
+      mkdirSync(path.join(root, folder), { recursive: true });
     writeFileSync(path.join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/bin/sh\n');
     writeFileSync(path.join(root, 'etc/group'), 'root:x:0:\n');
     atFirst = [...treeOf(root).keys()];
-  }); // prettier-ignore
+  });
   after(() => {
     if (root !== '') rmSync(root, { recursive: true });
   });
@@ -85,24 +86,33 @@ describe('systemd/install.sh', function () {
 
     const command = path.join(root, 'opt/posthorn/src/bin/posthorn.cjs');
     const env = { PATH: process.env['PATH'], POSTHORN_CONFIG: path.join(root, 'etc/posthorn/posthorn.yaml') };
-    const { status, stdout, stderr } = spawnSync(process.execPath, [command, 'config', 'show', '--json'], { env, encoding: 'utf8' });
+    const { status, stdout, stderr } = spawnSync(process.execPath, [command, 'config', 'show', '--json'], {
+      env,
+      encoding: 'utf8',
+    });
     assert.equal(status, 0, stderr);
     assert.match(stdout, /\/var\/lib\/posthorn\/posthorn\.db/);
     // What is only for development stays behind.
     assert.equal(existsSync(path.join(root, 'opt/posthorn/node_modules/typescript')), false);
-    assert.equal(existsSync(path.join(root, 'opt/posthorn/node_modules/sqlite3/build/Release/node_sqlite3.node')), true);
+    assert.equal(
+      existsSync(path.join(root, 'opt/posthorn/node_modules/sqlite3/build/Release/node_sqlite3.node')),
+      true,
+    );
     assert.match(readFileSync(path.join(root, 'etc/passwd'), 'utf8'), /^posthorn:.*:\/usr\/sbin\/nologin$/m);
     assert.match(tree.get('etc/posthorn/credentials') ?? '', /^40700 0:0 /);
     assert.match(tree.get('etc/posthorn/posthorn.yaml') ?? '', /^100640 0:[1-9]/);
     assert.equal(tree.has('etc/systemd/system/multi-user.target.wants/posthorn.service'), true);
-  }); // prettier-ignore
+  });
 
   it('brings every file that the program reads, and none for development', async () => {
     const config = readdirSync(path.join(root, 'opt/posthorn/config'));
-    assert.deepEqual(config.filter((name) => /eslint|knip/.test(name)), []);
+    assert.deepEqual(
+      config.filter((name) => /eslint|knip/.test(name)),
+      [],
+    );
     assert.ok(existsSync(path.join(root, 'opt/posthorn/config/monitoring/alerts.yaml')));
     await assertRuns(path.join(root, 'opt/posthorn'));
-  }); // prettier-ignore
+  });
 
   it('upgrades what is old, and never touches settings', () => {
     const settings = path.join(root, 'etc/posthorn/posthorn.yaml');
@@ -128,27 +138,44 @@ describe('systemd/install.sh', function () {
 
   it('refuses a build that is older than its sources', () => {
     const stale = mkdtempSync(path.join(os.tmpdir(), 'ph-stale-'));
-    for (const folder of ['systemd', 'dist/src', 'src', 'migrations']) mkdirSync(path.join(stale, folder), { recursive: true });
+    for (const folder of ['systemd', 'dist/src', 'src', 'migrations'])
+      mkdirSync(path.join(stale, folder), { recursive: true });
     copyFileSync(path.join(project, 'systemd/install.sh'), path.join(stale, 'systemd/install.sh'));
-    for (const file of ['dist/src/main.js', 'dist/.built', 'src/main.ts', 'package.json']) writeFileSync(path.join(stale, file), '{}');
+    for (const file of ['dist/src/main.js', 'dist/.built', 'src/main.ts', 'package.json'])
+      writeFileSync(path.join(stale, file), '{}');
     utimesSync(path.join(stale, 'dist/.built'), 1, 1);
-    const { status, stderr } = spawnSync('sh', [path.join(stale, 'systemd/install.sh'), '--root', root], { encoding: 'utf8' });
+    const { status, stderr } = spawnSync('sh', [path.join(stale, 'systemd/install.sh'), '--root', root], {
+      encoding: 'utf8',
+    });
     assert.equal(status, 1);
     assert.match(stderr, /older than its sources/);
     rmSync(stale, { recursive: true });
-  }); // prettier-ignore
+  });
 
   it('is undone by uninstall.sh, which keeps data and settings unless told', () => {
     writeFileSync(path.join(root, 'var/lib/posthorn/posthorn.db'), 'mail');
     assert.equal(run('uninstall.sh', '--root', root).status, 0);
     const kept = [...treeOf(root).keys()].filter((name) => name.includes('posthorn'));
-    assert.deepEqual(kept, ['etc/posthorn', 'etc/posthorn/credentials', 'etc/posthorn/posthorn.yaml', 'var/backups/posthorn', 'var/lib/posthorn', 'var/lib/posthorn/posthorn.db']);
+    assert.deepEqual(kept, [
+      'etc/posthorn',
+      'etc/posthorn/credentials',
+      'etc/posthorn/posthorn.yaml',
+      'var/backups/posthorn',
+      'var/lib/posthorn',
+      'var/lib/posthorn/posthorn.db',
+    ]);
     assert.equal(run('uninstall.sh', '--root', root, '--purge').status, 0);
     const left = [...treeOf(root).keys()];
-    assert.deepEqual(left.filter((name) => name.includes('posthorn')), []);
-    assert.deepEqual(atFirst.filter((name) => !left.includes(name)), []);
+    assert.deepEqual(
+      left.filter((name) => name.includes('posthorn')),
+      [],
+    );
+    assert.deepEqual(
+      atFirst.filter((name) => !left.includes(name)),
+      [],
+    );
     assert.doesNotMatch(readFileSync(path.join(root, 'etc/passwd'), 'utf8'), /posthorn/);
-  }); // prettier-ignore
+  });
 
   for (const [args, says] of [
     [['--root', '/nowhere/at/all'], /there is no folder/],

@@ -43,7 +43,13 @@ describe('units', () => {
   }
   for (const name of names.filter((one) => one.endsWith('.service'))) {
     it(`${name} is exposed by 2.0 at most`, () => {
-      const { status, said } = analyze('security', '--offline=true', '--threshold=20', '--no-pager', path.join(here, name)); // prettier-ignore
+      const { status, said } = analyze(
+        'security',
+        '--offline=true',
+        '--threshold=20',
+        '--no-pager',
+        path.join(here, name),
+      );
       assert.equal(status, 0, said.trim().split('\n').at(-1));
     });
   }

@@ -62,7 +62,10 @@ describe('templates/renderer', () => {
   }).timeout(30_000);
 
   it('reads without rendering, here and in the thread', async () => {
-    const parts = [...html('{{ missing }}{{ 1 | divided_by: 0 }}'), { name: 'text', part: 'text' as const, source: 'a\n{{#if}}' }];
+    const parts = [
+      ...html('{{ missing }}{{ 1 | divided_by: 0 }}'),
+      { name: 'text', part: 'text' as const, source: 'a\n{{#if}}' },
+    ];
     const [good, bad] = await renderer.read(parts);
     assert.deepEqual(good, { name: 'html', ok: true, output: '', variables: ['missing'] });
     assert.ok(bad?.ok === false);
@@ -70,5 +73,5 @@ describe('templates/renderer', () => {
     const [large] = await renderer.read(html(`${'x'.repeat(200_000)}{{#if}}`));
     assert.ok(large?.ok === false);
     assert.equal(large.faults[0]?.code, 'template_syntax_error');
-  }).timeout(30_000); // prettier-ignore
+  }).timeout(30_000);
 });

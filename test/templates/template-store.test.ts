@@ -101,7 +101,10 @@ describe('templates/template-store', () => {
     clock.advance(1000);
     assert.equal((await change('welcome', { publish: true })).row.published_at, again, 'it was published already');
     const { versions } = await versionsOf(deps(), { accountId, idOrAlias: 'welcome' });
-    assert.deepEqual(versions.map(({ version }) => version), [2, 1]); // prettier-ignore
+    assert.deepEqual(
+      versions.map(({ version }) => version),
+      [2, 1],
+    );
   });
 
   it('sends no draft, nothing of another account, and nothing unknown', async () => {

@@ -65,8 +65,27 @@ async function traced(): Promise<{ before: Map<string, Buffer>; steps: Step[] }>
   const key = benchKey(first);
   first.cli('domains', 'add', 'torture.test', '--trust', '--json');
   await first.stop();
-  const before = new Map(FILES.filter((name) => existsSync(path.join(dataDir, name))).map((name) => [name, readFileSync(path.join(dataDir, name))])); // prettier-ignore
-  const under = ['strace', '-D', '-f', '-y', '-xx', '-s', String(TRACED_BYTES), '-e', `trace=${TRACED.join(',')}`, '-e', 'signal=none', '-o', traceFile]; // prettier-ignore
+  const before = new Map(
+    FILES.filter((name) => existsSync(path.join(dataDir, name))).map((name) => [
+      name,
+      readFileSync(path.join(dataDir, name)),
+    ]),
+  );
+  const under = [
+    'strace',
+    '-D',
+    '-f',
+    '-y',
+    '-xx',
+    '-s',
+    String(TRACED_BYTES),
+    '-e',
+    `trace=${TRACED.join(',')}`,
+    '-e',
+    'signal=none',
+    '-o',
+    traceFile,
+  ];
   const appliance = await startAppliance({ dataDir, env, under });
   const each = Math.ceil(Number(options.mails) / SENDERS);
   await Promise.all(Array.from({ length: SENDERS }, () => send(appliance, key, each)));
@@ -92,7 +111,10 @@ async function faultsOf(image: ReadonlyMap<string, Buffer>, promised: readonly s
   try {
     const [check] = await reader.read.raw<{ quick_check: string }[]>('PRAGMA quick_check');
     const faults = check?.quick_check === 'ok' ? [] : [`quick_check: ${String(check?.quick_check)}`];
-    const rows = await reader.read.raw<{ id: string }[]>('SELECT value AS id FROM json_each(?) WHERE value NOT IN (SELECT id FROM messages)', [JSON.stringify(promised)]); // prettier-ignore
+    const rows = await reader.read.raw<{ id: string }[]>(
+      'SELECT value AS id FROM json_each(?) WHERE value NOT IN (SELECT id FROM messages)',
+      [JSON.stringify(promised)],
+    );
     if (rows.length > 0)
       faults.push(`${String(rows.length)} accepted mails are not there, such as ${String(rows[0]?.id)}`);
     return [...faults, ...(await balance(reader.read)).faults];
@@ -123,7 +145,9 @@ try {
   }
   process.stderr.write('\n');
   const syncs = steps.filter(({ kind }) => kind === 'sync').length;
-  console.log(`${String(made)} images of ${String(steps.length)} steps (${String(syncs)} syncs), ${String(lossy)} with something to lose: ${String(promised.length)} accepted, ${String(problems.length)} faults`); // prettier-ignore
+  console.log(
+    `${String(made)} images of ${String(steps.length)} steps (${String(syncs)} syncs), ${String(lossy)} with something to lose: ${String(promised.length)} accepted, ${String(problems.length)} faults`,
+  );
   // A disk that loses all that ever was written must be found out, or the rest shows nothing.
   const control = await faultsOf(before, promised);
   if (control.length === 0) problems.push('a database without any of the mails passes for whole');

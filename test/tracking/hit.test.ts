@@ -100,14 +100,21 @@ describe('tracking/hit', () => {
   it('takes who follows all links for a machine', () => {
     for (const link of [1, 3, 2]) hits.clicked(ONE, place(link), person);
     clock.advance(2000);
-    assert.deepEqual(clicks(), [['1', '1', 'scanner'], ['1', '3', 'scanner'], ['1', '2', 'scanner']]); // prettier-ignore
+    assert.deepEqual(clicks(), [
+      ['1', '1', 'scanner'],
+      ['1', '3', 'scanner'],
+      ['1', '2', 'scanner'],
+    ]);
     assert.equal(units, 1, 'one transaction');
   });
 
   it('takes who follows most of them, or one of them often, for a person', () => {
     for (const link of [1, 1, 1, 2]) hits.clicked(ONE, place(link), person);
     clock.advance(2000);
-    assert.deepEqual(clicks().map(([, , bot]) => bot), [null, null, null, null]); // prettier-ignore
+    assert.deepEqual(
+      clicks().map(([, , bot]) => bot),
+      [null, null, null, null],
+    );
   });
 
   it('takes who takes his time for a person', () => {
@@ -115,21 +122,30 @@ describe('tracking/hit', () => {
     clock.advance(2000);
     hits.clicked(ONE, place(2, 2), person);
     clock.advance(2000);
-    assert.deepEqual(clicks(), [['1', '1', null], ['1', '2', null]]); // prettier-ignore
+    assert.deepEqual(clicks(), [
+      ['1', '1', null],
+      ['1', '2', null],
+    ]);
   });
 
   it('knows the mails apart', () => {
     hits.clicked(ONE, place(1, 2), person);
     hits.clicked(TWO, place(2, 2), person);
     clock.advance(2025);
-    assert.deepEqual(clicks(), [['1', '1', null], ['2', '2', null]]); // prettier-ignore
+    assert.deepEqual(clicks(), [
+      ['1', '1', null],
+      ['2', '2', null],
+    ]);
   });
 
   it('does not wait where there is nothing to find out', () => {
     hits.clicked(ONE, place(1, 1), person);
     hits.clicked(ONE, place(2), machine);
     clock.advance(25);
-    assert.deepEqual(clicks(), [['1', '1', null], ['1', '2', 'scanner']]); // prettier-ignore
+    assert.deepEqual(clicks(), [
+      ['1', '1', null],
+      ['1', '2', 'scanner'],
+    ]);
   });
 
   it('holds so many clicks and no more', () => {

@@ -143,7 +143,10 @@ describe('tracking/rewrite', () => {
     ['https://unsubscribe.test/offer', 'https://unsubscribe.test/offer', 'a host of that name'],
   ] as const) {
     it(`leads to ${why}`, () => {
-      assert.deepEqual(planHtml(`<a href="${href}">x</a>`).links.map(({ url }) => url), [target]); // prettier-ignore
+      assert.deepEqual(
+        planHtml(`<a href="${href}">x</a>`).links.map(({ url }) => url),
+        [target],
+      );
     });
   }
 
@@ -199,10 +202,48 @@ describe('tracking/rewrite', () => {
 
   it('changes nothing outside of href values, whatever the document', () => {
     const piece = fc.constantFrom(
-      '<a ', 'href=', '"https://a.test/?x&amp;y"', "'http://b.test'", 'https://c.test/', '>', '/>', '</a>', '<', '"', "'", ' ', '\n', '=', '&', ';', '&#x2f;',
-      '<!--', '-->', '<script>', '</script>', '<style>', '</style>', '<title>', '</title>', '<textarea>', '</body>', '</html>', '<![CDATA[', ']]>', '<?', '?>', '<!', 'x', 'ž', '💌', '\0',
-      'data-posthorn-track="off"', '<p class=x>', '<svg><a href="https://d.test/"/>', '<a href="https://e.test/">',
-    ); // prettier-ignore
+      '<a ',
+      'href=',
+      '"https://a.test/?x&amp;y"',
+      "'http://b.test'",
+      'https://c.test/',
+      '>',
+      '/>',
+      '</a>',
+      '<',
+      '"',
+      "'",
+      ' ',
+      '\n',
+      '=',
+      '&',
+      ';',
+      '&#x2f;',
+      '<!--',
+      '-->',
+      '<script>',
+      '</script>',
+      '<style>',
+      '</style>',
+      '<title>',
+      '</title>',
+      '<textarea>',
+      '</body>',
+      '</html>',
+      '<![CDATA[',
+      ']]>',
+      '<?',
+      '?>',
+      '<!',
+      'x',
+      'ž',
+      '💌',
+      '\0',
+      'data-posthorn-track="off"',
+      '<p class=x>',
+      '<svg><a href="https://d.test/"/>',
+      '<a href="https://e.test/">',
+    );
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 60 }), (pieces) => {
         assertOnlyHrefs(pieces.join(''));
@@ -245,9 +286,15 @@ describe('tracking/rewrite', () => {
       documents++;
       links += planHtml(parsed.html).links.length;
       assertOnlyHrefs(parsed.html);
-      assert.equal(withPixel(parsed.html).replace(planHtml(parsed.html).isPlain ? PIXEL : IMAGE, ''), parsed.html); // prettier-ignore
+      assert.equal(withPixel(parsed.html).replace(planHtml(parsed.html).isPlain ? PIXEL : IMAGE, ''), parsed.html);
       for (const href of [/mailto:/i, /^#/, /unsubscribe/i])
-        assert.ok(!planHtml(parsed.html).links.some(({ start, end }) => href.test(String(parsed.html).slice(start, end)) && !/^https?:\/\/[^/]*unsubscribe/i.test(String(parsed.html).slice(start, end)))); // prettier-ignore
+        assert.ok(
+          !planHtml(parsed.html).links.some(
+            ({ start, end }) =>
+              href.test(String(parsed.html).slice(start, end)) &&
+              !/^https?:\/\/[^/]*unsubscribe/i.test(String(parsed.html).slice(start, end)),
+          ),
+        );
     }
     assert.ok(documents > 20 && links > 20, `${String(documents)} documents, ${String(links)} links`);
   });

@@ -57,7 +57,12 @@ describe('tracking/unsubscribe-link', () => {
   });
 
   it('fits a header line, with the longest names there can be', () => {
-    const long = { ...wish, stream: 's'.repeat(32), fromDomain: `${'d'.repeat(249)}.test`, email: `${'l'.repeat(64)}@${'d'.repeat(185)}.test` }; // prettier-ignore
+    const long = {
+      ...wish,
+      stream: 's'.repeat(32),
+      fromDomain: `${'d'.repeat(249)}.test`,
+      email: `${'l'.repeat(64)}@${'d'.repeat(185)}.test`,
+    };
     const longest = unsubscribeToken(key, long);
     assert.ok(longest.length < 900, String(longest.length));
     assert.deepEqual(readUnsubscribeToken(keys, longest), long);

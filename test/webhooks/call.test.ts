@@ -6,9 +6,18 @@ import { FakeClock } from '../support/fake-clock.ts';
 
 const clock = new FakeClock();
 const endpoint: Endpoint = {
-  id: 'whk_1', accountId: 'acc_1', url: 'https://hooks.acme.test/', events: new Set(), streams: [], domains: [], machineEvents: false, engagement: false,
-  concurrency: 10, headers: [['X-Token', 'one']], secrets: [{ secret: Buffer.alloc(32), until: null }],
-}; // prettier-ignore
+  id: 'whk_1',
+  accountId: 'acc_1',
+  url: 'https://hooks.acme.test/',
+  events: new Set(),
+  streams: [],
+  domains: [],
+  machineEvents: false,
+  engagement: false,
+  concurrency: 10,
+  headers: [['X-Token', 'one']],
+  secrets: [{ secret: Buffer.alloc(32), until: null }],
+};
 
 async function call(fetched: Fetched, of = endpoint) {
   const sent: SafeRequest[] = [];
@@ -54,13 +63,25 @@ describe('webhooks/call', () => {
   }
 
   it('sends our headers and theirs, of which none can take the place of ours', async () => {
-    const { request } = await call(answered(200), { ...endpoint, headers: [['X-Token', 'one'], ['User-Agent', 'mine'], ['webhook-id', 'x']] }); // prettier-ignore
+    const { request } = await call(answered(200), {
+      ...endpoint,
+      headers: [
+        ['X-Token', 'one'],
+        ['User-Agent', 'mine'],
+        ['webhook-id', 'x'],
+      ],
+    });
     const { 'webhook-signature': signature, ...headers } = request.headers;
     assert.match(signature ?? '', /^v1,[A-Za-z0-9+/]{43}=$/);
     assert.deepEqual(headers, {
-      'X-Token': 'one', 'User-Agent': 'posthorn-webhooks/1', 'webhook-id': 'evt_1', 'Content-Type': 'application/json', 'Content-Length': '8',
-      'webhook-attempt': '2', 'webhook-timestamp': String(clock.now() / 1000),
-    }); // prettier-ignore
+      'X-Token': 'one',
+      'User-Agent': 'posthorn-webhooks/1',
+      'webhook-id': 'evt_1',
+      'Content-Type': 'application/json',
+      'Content-Length': '8',
+      'webhook-attempt': '2',
+      'webhook-timestamp': String(clock.now() / 1000),
+    });
   });
 
   for (const [status, headers, wait] of [
@@ -88,7 +109,10 @@ describe('webhooks/call', () => {
 
   it('tells a failure in words, and an end by us apart from it', async () => {
     const failed = await call({ kind: 'failed', why: 'dns', text: 'no address was found' });
-    assert.deepEqual([failed.result.kind, failed.result.error, failed.result.statusCode], ['failed', 'no address was found', null]); // prettier-ignore
+    assert.deepEqual(
+      [failed.result.kind, failed.result.error, failed.result.statusCode],
+      ['failed', 'no address was found', null],
+    );
     assert.equal((await call({ kind: 'failed', why: 'closed', text: 'stopping' })).result.kind, 'closed');
   });
 });

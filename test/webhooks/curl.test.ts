@@ -4,9 +4,23 @@ import { curlOf } from '../../src/webhooks/curl.ts';
 import type { WebhookDeliveryRow } from '../../src/storage/tables.ts';
 
 const line: WebhookDeliveryRow = {
-  id: 'whd_1', webhook_id: 'whk_1', event_id: 'evt_1', event_type: 'sent', sequence: 1, cause: 'event', attempt: 3, at: 1_769_851_802_481, ms: 1,
-  status: 'delivered', status_code: 200, error: null, answer: null, signature: 'v1,abc= v1,def=', sample: null, next_attempt_at: null,
-}; // prettier-ignore
+  id: 'whd_1',
+  webhook_id: 'whk_1',
+  event_id: 'evt_1',
+  event_type: 'sent',
+  sequence: 1,
+  cause: 'event',
+  attempt: 3,
+  at: 1_769_851_802_481,
+  ms: 1,
+  status: 'delivered',
+  status_code: 200,
+  error: null,
+  answer: null,
+  signature: 'v1,abc= v1,def=',
+  sample: null,
+  next_attempt_at: null,
+};
 
 describe('webhooks/curl', () => {
   it('gives a shell the URL, the headers and the body as they were, whatever stands in them', () => {
@@ -18,14 +32,23 @@ describe('webhooks/curl', () => {
     });
     assert.deepEqual(stdout.split('\0'), [
       "https://hooks.acme.test/a'b?c=$(id)",
-      '-H', 'X-Token: <hidden>',
-      '-H', 'Content-Type: application/json',
-      '-H', 'User-Agent: posthorn-webhooks/1',
-      '-H', 'webhook-attempt: 3',
-      '-H', 'webhook-id: evt_1',
-      '-H', 'webhook-timestamp: 1769851802',
-      '-H', 'webhook-signature: v1,abc= v1,def=',
-      '--data-raw', body, '',
-    ]); // prettier-ignore
+      '-H',
+      'X-Token: <hidden>',
+      '-H',
+      'Content-Type: application/json',
+      '-H',
+      'User-Agent: posthorn-webhooks/1',
+      '-H',
+      'webhook-attempt: 3',
+      '-H',
+      'webhook-id: evt_1',
+      '-H',
+      'webhook-timestamp: 1769851802',
+      '-H',
+      'webhook-signature: v1,abc= v1,def=',
+      '--data-raw',
+      body,
+      '',
+    ]);
   });
 });

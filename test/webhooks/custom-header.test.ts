@@ -18,13 +18,27 @@ describe('webhooks/custom-header', () => {
   });
 
   for (const name of [
-    'Host', 'connection', 'Content-Type', 'content-length', 'Content-Anything', 'Webhook-Id', 'webhook-signature', 'webhook-x', 'User-Agent',
-    'Transfer-Encoding', 'TE', 'Trailer', 'Upgrade', 'Expect', 'Keep-Alive', 'Proxy-Authorization',
+    'Host',
+    'connection',
+    'Content-Type',
+    'content-length',
+    'Content-Anything',
+    'Webhook-Id',
+    'webhook-signature',
+    'webhook-x',
+    'User-Agent',
+    'Transfer-Encoding',
+    'TE',
+    'Trailer',
+    'Upgrade',
+    'Expect',
+    'Keep-Alive',
+    'Proxy-Authorization',
   ]) {
     it(`refuses ${name}, which is ours`, () => {
       refused({ [name]: 'x' }, 'header_not_allowed', `headers.${name}`);
     });
-  } // prettier-ignore
+  }
 
   for (const [name, value, reason] of [
     ['X A', 'x', 'a space in the name'],

@@ -54,7 +54,12 @@ describe('webhooks/dispatcher', () => {
     lacking = null;
     script = () => 200;
     const account = { plan: 'pro', created_at: NOW, paused: 0 };
-    await temp.db.commit.insert({ accounts: [{ ...account, id: ACCOUNT, name: 'a' }, { ...account, id: OTHER, name: 'b' }] }); // prettier-ignore
+    await temp.db.commit.insert({
+      accounts: [
+        { ...account, id: ACCOUNT, name: 'a' },
+        { ...account, id: OTHER, name: 'b' },
+      ],
+    });
     webhooks = engine();
     await webhooks.start();
   });
@@ -77,12 +82,18 @@ describe('webhooks/dispatcher', () => {
         const one: Told = { ...request, event: JSON.parse(request.body ?? '') as Told['event'] };
         if (lacking !== null) return { kind: 'failed', why: 'own', text: lacking };
         told.push(one);
-        const answer = Promise.resolve(script(one)).then((status): Fetched => ({ kind: 'answered', status, headers: {}, body: Buffer.alloc(0), ip: '192.0.2.1' }));
+        const answer = Promise.resolve(script(one)).then((status): Fetched => ({
+          kind: 'answered',
+          status,
+          headers: {},
+          body: Buffer.alloc(0),
+          ip: '192.0.2.1',
+        }));
         return Promise.race([answer, closed]);
       },
       vet: (href) => Promise.resolve({ kind: 'ok', href }),
       close,
-    }; // prettier-ignore
+    };
     const quiet = (): void => undefined;
     const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => void errors.push(fields) };
     return createWebhooks({ db: temp.db, clock, keyring, log, fetch, bells, random: () => 0.5 });
@@ -99,9 +110,20 @@ describe('webhooks/dispatcher', () => {
 
   async function register(settings: Partial<EndpointSettings> = {}, accountId = ACCOUNT): Promise<string> {
     const whole = {
-      url: `https://${randomBytes(4).toString('hex')}.test/`, description: '', events: eventTypes, streams: [], domains: [], machineEvents: false,
-      engagement: false, concurrency: 10, headers: [], enabled: true, accountId, createdBy: 'test', ...settings,
-    }; // prettier-ignore
+      url: `https://${randomBytes(4).toString('hex')}.test/`,
+      description: '',
+      events: eventTypes,
+      streams: [],
+      domains: [],
+      machineEvents: false,
+      engagement: false,
+      concurrency: 10,
+      headers: [],
+      enabled: true,
+      accountId,
+      createdBy: 'test',
+      ...settings,
+    };
     return (await createEndpoint(store(), whole, () => ({}))).row.id;
   }
 
@@ -117,9 +139,17 @@ describe('webhooks/dispatcher', () => {
     const message = messageRow({ account_id: accountId });
     const delivery = deliveryRow({ message_id: message.id, account_id: accountId });
     const events = Array.from({ length: count }, () => ({
-      id: newId('evt', clock.now()), account_id: accountId, type, at: clock.now(), test: 0, message_id: message.id, delivery_id: delivery.id,
-      status: 'sent' as const, machine, detail_json: JSON.stringify(detail),
-    })); // prettier-ignore
+      id: newId('evt', clock.now()),
+      account_id: accountId,
+      type,
+      at: clock.now(),
+      test: 0,
+      message_id: message.id,
+      delivery_id: delivery.id,
+      status: 'sent' as const,
+      machine,
+      detail_json: JSON.stringify(detail),
+    }));
     await temp.db.commit.insert({ messages: [message], deliveries: [delivery], events });
     bells.events.ring();
   }
@@ -128,9 +158,11 @@ describe('webhooks/dispatcher', () => {
     while (!(await holds())) await turn();
   }
 
-  const count = async (sql: string): Promise<number> => (await temp.db.fast.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${sql}`))[0]?.n ?? 0; // prettier-ignore
+  const count = async (sql: string): Promise<number> =>
+    (await temp.db.fast.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${sql}`))[0]?.n ?? 0;
   const lines = (): Promise<number> => count('webhook_deliveries');
-  const cursorOf = async (id: string): Promise<number> => (await temp.db.fast.all<{ cursor: number }>('SELECT cursor FROM webhooks WHERE id = ?', [id]))[0]?.cursor ?? -1; // prettier-ignore
+  const cursorOf = async (id: string): Promise<number> =>
+    (await temp.db.fast.all<{ cursor: number }>('SELECT cursor FROM webhooks WHERE id = ?', [id]))[0]?.cursor ?? -1;
 
   /** A while in which something could happen that should not. */
   async function aWhile(): Promise<void> {
@@ -151,7 +183,12 @@ describe('webhooks/dispatcher', () => {
 
   it('keeps ten on the wire and fifty in memory, and the rest in the log', async () => {
     const open: (() => void)[] = [];
-    script = () => new Promise((resolve) => open.push(() => { resolve(200); })); // prettier-ignore
+    script = () =>
+      new Promise((resolve) =>
+        open.push(() => {
+          resolve(200);
+        }),
+      );
     const id = await register();
     await happen(300);
     await until(() => told.length === 10);
@@ -285,7 +322,10 @@ describe('webhooks/dispatcher', () => {
       clock.advance(MIN);
       return (await lines()) === 12;
     });
-    assert.deepEqual(told.slice(10).map(({ event }) => event.sequence), [2, 3]); // prettier-ignore
+    assert.deepEqual(
+      told.slice(10).map(({ event }) => event.sequence),
+      [2, 3],
+    );
   });
 
   it('loses no retry, however calls end and are looked for at the same time', async () => {
@@ -309,7 +349,9 @@ describe('webhooks/dispatcher', () => {
       // A retry that was forgotten would be due for ever.
       await until(async () => (await count(`webhook_calls WHERE due_at <= ${String(clock.now())}`)) === 0);
     }
-    const good = await temp.db.fast.all<{ n: number }>("SELECT COUNT(*) AS n FROM webhook_deliveries WHERE status = 'delivered' GROUP BY event_id"); // prettier-ignore
+    const good = await temp.db.fast.all<{ n: number }>(
+      "SELECT COUNT(*) AS n FROM webhook_deliveries WHERE status = 'delivered' GROUP BY event_id",
+    );
     assert.deepEqual([good.length, good.filter(({ n }) => n !== 1).length], [120, 0], 'each once');
   });
 
@@ -349,7 +391,13 @@ describe('webhooks/dispatcher', () => {
 
   it('leaves nothing behind of an endpoint that was removed while it was called', async () => {
     let answer = (): void => undefined;
-    script = () => new Promise((resolve) => (answer = () => { resolve(500); })); // prettier-ignore
+    script = () =>
+      new Promise(
+        (resolve) =>
+          (answer = () => {
+            resolve(500);
+          }),
+      );
     const id = await register();
     await happen(1);
     await until(() => told.length === 1);
@@ -413,9 +461,13 @@ describe('webhooks/dispatcher', () => {
     assert.equal(await purgeDeliveries(temp.db.commit, NOW, 50), 0);
     assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1, 50), 50);
     assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1, 50), 10);
-    await temp.db.commit.transact((tx) => tx.run(`INSERT INTO webhook_calls VALUES ('whk_x', 1, 'event', 10, NULL, ${String(NOW)}), ('whk_x', 2, 'event', 1, 5, ${String(NOW)})`));
+    await temp.db.commit.transact((tx) =>
+      tx.run(
+        `INSERT INTO webhook_calls VALUES ('whk_x', 1, 'event', 10, NULL, ${String(NOW)}), ('whk_x', 2, 'event', 1, 5, ${String(NOW)})`,
+      ),
+    );
     assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1, 50), 1);
     assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1, 50), 0);
     assert.equal(await count('webhook_calls'), 1);
-  }); // prettier-ignore
+  });
 });

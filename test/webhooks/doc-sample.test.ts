@@ -58,14 +58,21 @@ import json, sys
 print(json.dumps([is_genuine(h, b.encode(), s, n) for h, b, s, n in json.load(sys.stdin)]))`;
     const { stdout, stderr } = spawnSync('python3', ['-c', program], { input: JSON.stringify(rows), encoding: 'utf8' });
     assert.equal(stderr, '');
-    assert.deepEqual(JSON.parse(stdout), calls.map((call) => call[4])); // prettier-ignore
+    assert.deepEqual(
+      JSON.parse(stdout),
+      calls.map((call) => call[4]),
+    );
   });
 });
 
 describe('docs/webhooks.md', () => {
   it('has the waits between attempts as the code has them', () => {
     const written = (ms: number): string => {
-      const parts = [[3_600_000, 'h'], [60_000, 'min'], [1000, 's']] as const; // prettier-ignore
+      const parts = [
+        [3_600_000, 'h'],
+        [60_000, 'min'],
+        [1000, 's'],
+      ] as const;
       let left = ms >= 60_000 ? ms - (ms % 60_000) : ms;
       return parts
         .flatMap(([length, unit]) => {
@@ -78,6 +85,9 @@ describe('docs/webhooks.md', () => {
     let age = 0;
     const rows = RETRY_WAITS_MS.map((wait, at) => [String(at + 1), written(wait), written((age += wait))]);
     const table = [...manual.matchAll(/^\| (\d+) +\| ([^|]+?) +\| ([^|]+?) +\|$/gm)];
-    assert.deepEqual(table.map(([, ...cells]) => cells), rows); // prettier-ignore
+    assert.deepEqual(
+      table.map(([, ...cells]) => cells),
+      rows,
+    );
   });
 });

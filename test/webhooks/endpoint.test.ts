@@ -34,7 +34,10 @@ describe('webhooks/endpoint', () => {
 
   it('signs with a replaced secret up to its end', () => {
     const [a, b] = [Buffer.from('a'), Buffer.from('b')];
-    const secrets = [{ secret: a, until: null }, { secret: b, until: 1000 }]; // prettier-ignore
+    const secrets = [
+      { secret: a, until: null },
+      { secret: b, until: 1000 },
+    ];
     assert.deepEqual(validSecrets(secrets, 999), [a, b]);
     assert.deepEqual(validSecrets(secrets, 1000), [a]);
   });

@@ -37,7 +37,12 @@ export async function startNames(): Promise<NamesServer> {
     latencyMs: 0,
     faults: [],
     domain(name, hosts) {
-      const mx = Object.keys(hosts).map((exchange, at): Answer => ({ type: 'MX', name, ttl: 300, data: { preference: 10 * (at + 1), exchange } })); // prettier-ignore
+      const mx = Object.keys(hosts).map((exchange, at): Answer => ({
+        type: 'MX',
+        name,
+        ttl: 300,
+        data: { preference: 10 * (at + 1), exchange },
+      }));
       zones.set(`${name} MX`, mx);
       for (const [host, address] of Object.entries(hosts))
         zones.set(`${host} A`, address === null ? [] : [{ type: 'A', name: host, ttl: 300, data: address }]);
@@ -60,7 +65,8 @@ export async function startNames(): Promise<NamesServer> {
     if (fault === 'lies') for (const lie of liesTo(query)) send(lie);
     const answers = zones.get(key);
     const code = fault === undefined || fault === 'lies' ? 'NOERROR' : fault;
-    const isKnown = answers !== undefined || zones.has(key.replace(/ \w+$/, ' A')) || zones.has(key.replace(/ \w+$/, ' MX')); // prettier-ignore
+    const isKnown =
+      answers !== undefined || zones.has(key.replace(/ \w+$/, ' A')) || zones.has(key.replace(/ \w+$/, ' MX'));
     send(
       reply(
         query,
@@ -84,7 +90,14 @@ function closedOr(send: () => void): void {
 const FLAGS = RECURSION_DESIRED | RECURSION_AVAILABLE;
 
 const reply = (query: DecodedPacket, code: number, answers: Answer[]): Buffer =>
-  encode({ type: 'response', id: query.id ?? 0, flags: FLAGS | code, questions: query.questions ?? [], answers, authorities: answers.length > 0 ? [] : [soa] }); // prettier-ignore
+  encode({
+    type: 'response',
+    id: query.id ?? 0,
+    flags: FLAGS | code,
+    questions: query.questions ?? [],
+    answers,
+    authorities: answers.length > 0 ? [] : [soa],
+  });
 
 const soa: Answer = {
   type: 'SOA',

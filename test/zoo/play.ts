@@ -124,7 +124,9 @@ export class Play {
       if (await test()) return (now - began) / 1000;
       if (now - began > seconds * 1000) return Infinity;
       if (now - told > 10_000) {
-        this.tell(`${what}: ${((now - began) / 1000).toFixed(0)} s; ${String(this.receiver.taken.size)} of ${String(this.sent)} mails delivered, ${String(this.receiver.dials.length)} dials`); // prettier-ignore
+        this.tell(
+          `${what}: ${((now - began) / 1000).toFixed(0)} s; ${String(this.receiver.taken.size)} of ${String(this.sent)} mails delivered, ${String(this.receiver.dials.length)} dials`,
+        );
         told = now;
       }
       await this.passing(this.lookEveryMs);
@@ -138,7 +140,9 @@ export class Play {
 
   /** Seconds from acceptance of each that was taken; Infinity for those that were not. */
   seconds(to: readonly string[]): number[] {
-    return to.map((one) => ((this.receiver.taken.get(one)?.[0] ?? Infinity) - (this.acceptedAt.get(one) ?? NaN)) / 1000).sort((a, b) => a - b); // prettier-ignore
+    return to
+      .map((one) => ((this.receiver.taken.get(one)?.[0] ?? Infinity) - (this.acceptedAt.get(one) ?? NaN)) / 1000)
+      .sort((a, b) => a - b);
   }
 
   attemptsSince(at: number): number {

@@ -38,7 +38,10 @@ export async function startPosthorn({ dir, dnsServer, remotePort, env = {} }: Po
   const events = async (...types: string[]): Promise<SeenEvent[]> => {
     const all: SeenEvent[] = [];
     for (let after = ''; ;) {
-      const page = await call<{ data: SeenEvent[]; has_more: boolean; next_cursor: string }>('GET', `/v1/events?type=${types.join(',')}&limit=1000${after}`); // prettier-ignore
+      const page = await call<{ data: SeenEvent[]; has_more: boolean; next_cursor: string }>(
+        'GET',
+        `/v1/events?type=${types.join(',')}&limit=1000${after}`,
+      );
       all.push(...page.data);
       if (!page.has_more) return all;
       after = `&after=${encodeURIComponent(page.next_cursor)}`;

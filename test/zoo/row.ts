@@ -71,7 +71,15 @@ export function tableOf(rows: readonly Row[]): string {
 
 /** Bars and untrue reasons, for those who read on. */
 export function detailsOf(row: Row): string {
-  const bars = row.bars.map(({ what, value, limit, held }) => `  ${held ? 'holds' : 'FAILS'}  ${what}: ${fixed(value, Number.isInteger(value) ? 0 : 2)} (${limit})`); // prettier-ignore
+  const bars = row.bars.map(
+    ({ what, value, limit, held }) =>
+      `  ${held ? 'holds' : 'FAILS'}  ${what}: ${fixed(value, Number.isInteger(value) ? 0 : 2)} (${limit})`,
+  );
   const examples = row.reasons.examples.map((text) => `  untrue reason: ${text}`);
-  return [`${row.scenario} (${row.sender})`, ...bars, ...examples, ...(row.error === null ? [] : [`  ERROR  ${row.error}`])].join('\n'); // prettier-ignore
+  return [
+    `${row.scenario} (${row.sender})`,
+    ...bars,
+    ...examples,
+    ...(row.error === null ? [] : [`  ERROR  ${row.error}`]),
+  ].join('\n');
 }

@@ -55,7 +55,9 @@ function namesOf(resolver: FakeResolver): Names {
     set faults(now) {
       faults = now;
       const isServfail = (key: string): boolean => faults.some(({ of, does }) => does === 'SERVFAIL' && of.test(key));
-      resolver.zones = Object.fromEntries(Object.entries(zones).map(([key, records]) => [key, isServfail(key) ? 'SERVFAIL' : records])); // prettier-ignore
+      resolver.zones = Object.fromEntries(
+        Object.entries(zones).map(([key, records]) => [key, isServfail(key) ? 'SERVFAIL' : records]),
+      );
     },
     domain(name, hosts) {
       zones[`${name} MX`] = Object.keys(hosts).map((host, at) => `${String(10 * (at + 1))} ${host}`);
@@ -69,7 +71,9 @@ function senderOf(app: TestApp): Sender {
   const events = async (...types: string[]): Promise<SeenEvent[]> => {
     const all: SeenEvent[] = [];
     for (let after = ''; ;) {
-      const { body } = await app.get<{ data: SeenEvent[]; has_more: boolean; next_cursor: string }>(`/v1/events?type=${types.join(',')}&limit=1000${after}`); // prettier-ignore
+      const { body } = await app.get<{ data: SeenEvent[]; has_more: boolean; next_cursor: string }>(
+        `/v1/events?type=${types.join(',')}&limit=1000${after}`,
+      );
       all.push(...body.data);
       if (!body.has_more) return all;
       after = `&after=${encodeURIComponent(body.next_cursor)}`;
@@ -88,7 +92,11 @@ function senderOf(app: TestApp): Sender {
         text: 'Good day.',
         recipients: to.map((one) => ({ to: one })),
       };
-      const { status, text, body } = await app.request<{ data: { to: string; id: string }[] }>('POST', '/v1/messages', mail); // prettier-ignore
+      const { status, text, body } = await app.request<{ data: { to: string; id: string }[] }>(
+        'POST',
+        '/v1/messages',
+        mail,
+      );
       if (status !== 202) throw new Error(text);
       for (const { to: one, id } of body.data) ids.set(one, id);
     },
@@ -142,7 +150,15 @@ function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
       if (++all > MOST_ROUNDS) throw new Error('The program never comes to rest: something in it spins.');
       const { claimed, due } = await waiting();
       const writes = app.db.commit.stats.units - ours;
-      const now = [claimed, due, writes, receiver.dials.length, receiver.attempts.length, receiver.commands, receiver.taken.size].join(); // prettier-ignore
+      const now = [
+        claimed,
+        due,
+        writes,
+        receiver.dials.length,
+        receiver.attempts.length,
+        receiver.commands,
+        receiver.taken.size,
+      ].join();
       if (now !== before) rounds = 0;
       before = now;
       enough = claimed + due > 0 && receiver.pending === 0 ? CALM_ROUNDS_DUE : CALM_ROUNDS;

@@ -61,7 +61,16 @@ async function played({ scenario, sender: kind }: Job): Promise<Row> {
             ...(scenario.env === undefined ? {} : { env: scenario.env }),
           });
     try {
-      const play = new Play({ pass: (ms) => sleep(ms), lookEveryMs: 100, scenario, names, receiver, sender, wording: Number(options.wording), tell: (text) => tell(label, text) }); // prettier-ignore
+      const play = new Play({
+        pass: (ms) => sleep(ms),
+        lookEveryMs: 100,
+        scenario,
+        names,
+        receiver,
+        sender,
+        wording: Number(options.wording),
+        tell: (text) => tell(label, text),
+      });
       const error = await scenario.run(play).then(() => null, told);
       return play.end(error);
     } finally {
@@ -82,7 +91,8 @@ async function playAll(jobs: readonly Job[], atOnce: number): Promise<Row[]> {
   };
   await Promise.all(Array.from({ length: atOnce }, work));
   for (const job of jobs.filter(({ scenario }) => scenario.alone === true)) rows.push(await played(job));
-  const place = (row: Row): number => jobs.findIndex(({ scenario, sender }) => scenario.name === row.scenario && sender === row.sender); // prettier-ignore
+  const place = (row: Row): number =>
+    jobs.findIndex(({ scenario, sender }) => scenario.name === row.scenario && sender === row.sender);
   return rows.sort((a, b) => place(a) - place(b));
 }
 

@@ -36,8 +36,10 @@ interface Operation {
   'x-required-scopes'?: readonly string[];
   parameters?: readonly Parameter[];
   requestBody?: { content: Readonly<Record<string, Media>> };
-  responses: Readonly<Record<string, { $ref?: string; description?: string; content?: Readonly<Record<string, Media>> }>>;
-} // prettier-ignore
+  responses: Readonly<
+    Record<string, { $ref?: string; description?: string; content?: Readonly<Record<string, Media>> }>
+  >;
+}
 
 interface Described {
   method: string;
@@ -93,14 +95,23 @@ async function index({ routes, config }: Deps, { operations, tags }: Reference, 
     limit,
     used: limit === null ? used : Math.min(used, limit),
     deprecated,
-    tags: tags.map((tag) => ({
-      ...tag,
-      operations: operations.filter(({ operation }) => operation.tags[0] === tag.name).map(({ method, path, operation }) => ({
-        method, path, id: operation.operationId, summary: operation.summary, scopes: operation['x-required-scopes'] ?? [], isDeprecated: operation.deprecated === true,
-      })),
-    })).filter(({ operations: own }) => own.length > 0),
+    tags: tags
+      .map((tag) => ({
+        ...tag,
+        operations: operations
+          .filter(({ operation }) => operation.tags[0] === tag.name)
+          .map(({ method, path, operation }) => ({
+            method,
+            path,
+            id: operation.operationId,
+            summary: operation.summary,
+            scopes: operation['x-required-scopes'] ?? [],
+            isDeprecated: operation.deprecated === true,
+          })),
+      }))
+      .filter(({ operations: own }) => own.length > 0),
     codes: Object.entries(catalogue).map(([code, { status, cause, cure }]) => ({ code, status, cause, cure })),
-  }); // prettier-ignore
+  });
 }
 
 interface AuditPage {
@@ -153,11 +164,16 @@ function details({ routes, config }: Deps, { operations, schemas, parameters }: 
     scopes: operation['x-required-scopes'] ?? [],
     parameters: (operation.parameters ?? []).map((one) => parameterLine(one, parameters, schemas)),
     body: body?.schema === undefined ? [] : schemaLines(body.schema, schemas),
-    examples: examples.map(({ summary, value }) => ({ summary, curl: curlOf(method, config.http.publicUrl + path, value) })),
+    examples: examples.map(({ summary, value }) => ({
+      summary,
+      curl: curlOf(method, config.http.publicUrl + path, value),
+    })),
     curl: examples.length === 0 ? curlOf(method, config.http.publicUrl + path, undefined) : null,
-    answers: Object.entries(operation.responses).filter(([status]) => Number(status) < 400).map(([status, answer]) => answerOf(status, answer, schemas)),
+    answers: Object.entries(operation.responses)
+      .filter(([status]) => Number(status) < 400)
+      .map(([status, answer]) => answerOf(status, answer, schemas)),
     codes: (route?.problems ?? []).map((code) => ({ code, ...catalogue[code] })),
-  }); // prettier-ignore
+  });
 }
 
 function parameterLine(given: Parameter, shared: Reference['parameters'], schemas: Schemas): object {
@@ -180,7 +196,10 @@ function answerOf(status: string, answer: Operation['responses'][string], schema
 }
 
 function curlOf(method: string, url: string, body: unknown): string {
-  const data = body === undefined ? '' : ` \\\n  -H "Content-Type: application/json" \\\n  -d '${JSON.stringify(body).replaceAll("'", String.raw`'\''`)}'`; // prettier-ignore
+  const data =
+    body === undefined
+      ? ''
+      : ` \\\n  -H "Content-Type: application/json" \\\n  -d '${JSON.stringify(body).replaceAll("'", String.raw`'\''`)}'`;
   return `curl -sS${method === 'GET' ? '' : ` -X ${method}`} '${url}' \\\n  -H "Authorization: Bearer $POSTHORN_API_KEY"${data}`;
 }
 
@@ -192,8 +211,21 @@ function collection({ config }: Deps, { operations, parameters }: Reference): Sh
       .filter((one) => one.in === 'query')
       .map(({ name, description = '' }) => ({ name, description }));
     const body = example === undefined ? null : JSON.stringify(example.value, null, 2);
-    return { tag: operation.tags[0], name: operation.summary, description: operation.description, method, path, query, body }; // prettier-ignore
+    return {
+      tag: operation.tags[0],
+      name: operation.summary,
+      description: operation.description,
+      method,
+      path,
+      query,
+      body,
+    };
   });
   const file = postmanCollection('Posthorn', config.http.publicUrl, requests);
-  return { kind: 'file', body: JSON.stringify(file, null, 2), type: 'application/json', name: 'posthorn.postman_collection.json' }; // prettier-ignore
+  return {
+    kind: 'file',
+    body: JSON.stringify(file, null, 2),
+    type: 'application/json',
+    name: 'posthorn.postman_collection.json',
+  };
 }

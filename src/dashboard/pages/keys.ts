@@ -35,7 +35,12 @@ export function keyPages(deps: DashboardDeps): Page[] {
 async function list(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const keys = await visit.ask<KeyList>('listKeys', { query: pageOf(query) });
-  const rows = keys.data.map((key) => ({ ...key, ...stateOf(key, now), scopesShown: key.scopes.slice(0, 4), scopesMore: Math.max(0, key.scopes.length - 4) })); // prettier-ignore
+  const rows = keys.data.map((key) => ({
+    ...key,
+    ...stateOf(key, now),
+    scopesShown: key.scopes.slice(0, 4),
+    scopesMore: Math.max(0, key.scopes.length - 4),
+  }));
   return view('keys', 'API keys', { tab: 'keys', rows, pager: pagerOf(WHERE, query, keys) });
 }
 
@@ -71,7 +76,9 @@ function boxes({ scopes }: Ticked): object {
 
 async function newForm(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { form, query, ip } = visit;
-  const domains = await visit.ask<{ data: { name: string }[] }>('listDomains', { query: { status: 'any', limit: '100' } }); // prettier-ignore
+  const domains = await visit.ask<{ data: { name: string }[] }>('listDomains', {
+    query: { status: 'any', limit: '100' },
+  });
   const chosen = form.get('preset') ?? query.get('preset') ?? 'send';
   const preset = presets.find(({ name }) => name === chosen);
   const wanted = form.getAll('domains');
@@ -135,7 +142,14 @@ function shownOnce(config: DashboardDeps['config'], made: KeyRecord & { key: str
   const env = `POSTHORN_API_KEY=${made.key}\nPOSTHORN_BASE_URL=${url}\n`;
   const canSend = made.scopes.includes('send');
   const samples = sampleCommands({ url, simulator: config.simulator.domain, key: made.key });
-  const data = { tab: 'keys', made, canSend, samples, env: `data:text/plain;charset=utf-8,${encodeURIComponent(env)}`, url }; // prettier-ignore
+  const data = {
+    tab: 'keys',
+    made,
+    canSend,
+    samples,
+    env: `data:text/plain;charset=utf-8,${encodeURIComponent(env)}`,
+    url,
+  };
   return view('key-made', 'Your new API key', data, 201);
 }
 

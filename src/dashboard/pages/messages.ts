@@ -86,7 +86,12 @@ async function list(visit: Visit): Promise<Shown> {
   return view('messages', 'Messages', {
     q,
     rows: messages.data,
-    chips: chipsOf(WHERE, query, 'status', deliveryStatuses.map((status) => [status, status] as const)),
+    chips: chipsOf(
+      WHERE,
+      query,
+      'status',
+      deliveryStatuses.map((status) => [status, status] as const),
+    ),
     query: Object.fromEntries(query),
     span,
     headings: order.headings,
@@ -94,7 +99,7 @@ async function list(visit: Visit): Promise<Shown> {
     isOldestFirst: !order.descending,
     isFiltered: q !== '' || isNarrow,
     longer: linkTo(WHERE, query, { range: '30d' }),
-  }); // prettier-ignore
+  });
 }
 
 interface WhyRecord {
@@ -137,9 +142,10 @@ async function details(visit: Visit): Promise<Shown> {
     isMoving: message.recipients.some(({ status }) => ['queued', 'sent'].includes(status)),
     here: `${WHERE}/${idOf(visit)}`,
     isAdmin: visit.member.is_admin === 1,
-    canWatch: visit.member.is_admin === 1 && !message.test && message.recipients.some(({ status }) => canMove.has(status)),
+    canWatch:
+      visit.member.is_admin === 1 && !message.test && message.recipients.some(({ status }) => canMove.has(status)),
     canCancel: message.recipients.some(({ status }) => canMove.has(status)),
-  }); // prettier-ignore
+  });
 }
 
 const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'deferred']);
@@ -167,7 +173,9 @@ interface Suppressed {
 const MOST_LOOKED_UP = 10;
 
 async function suppressionsOf(visit: Visit, message: MessageWhole): Promise<Suppressed[]> {
-  const asked = message.recipients.filter(({ status }) => ['suppressed', 'bounced', 'complained', 'delivered'].includes(status)).slice(0, MOST_LOOKED_UP); // prettier-ignore
+  const asked = message.recipients
+    .filter(({ status }) => ['suppressed', 'bounced', 'complained', 'delivered'].includes(status))
+    .slice(0, MOST_LOOKED_UP);
   const found = await Promise.all(
     asked.map(async ({ email }) => {
       try {

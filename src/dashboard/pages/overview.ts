@@ -44,14 +44,22 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   const [stats, domains, problems, webhooks, settings, queue, holds, disk, moments] = await Promise.all([
     visit.ask<StatsRecord>('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
     visit.ask<{ data: DomainRecord[] }>('listDomains', { query: { status: 'any', limit: '100' } }),
-    visit.ask<{ data: object[] }>('listMessages', { query: { status: 'bounced,complained,failed,deferred', created_after: new Date(now - 24 * HOUR_MS).toISOString(), limit: String(MOST_SHOWN) } }),
-    visit.ask<{ data: { id: string; url: string; status: string; disabled_reason: string | null }[] }>('listWebhooks', { query: { limit: '100' } }),
+    visit.ask<{ data: object[] }>('listMessages', {
+      query: {
+        status: 'bounced,complained,failed,deferred',
+        created_after: new Date(now - 24 * HOUR_MS).toISOString(),
+        limit: String(MOST_SHOWN),
+      },
+    }),
+    visit.ask<{ data: { id: string; url: string; status: string; disabled_reason: string | null }[] }>('listWebhooks', {
+      query: { limit: '100' },
+    }),
     visit.ask<{ retention: object }>('getSettings'),
     isAdmin ? visit.operate('queue.lanes', {}) : null,
     isAdmin ? visit.operate('queue.holds', {}) : null,
     isAdmin ? diskOf(config.dataDir) : null,
     isAdmin ? visit.operate('reputation.moments', { account: visit.account.id, days: 1 }) : null,
-  ]); // prettier-ignore
+  ]);
   const kept = keptLines(holds?.others ?? [], queue?.domains ?? []);
   return view('overview', 'Overview', {
     hasPlots: true,
@@ -61,7 +69,10 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
     },
     total: stats.total,
     rates: stats.rates,
-    levels: { bounced: levelOf(stats.rates.bounced, limits.bounced), complained: levelOf(stats.rates.complained, limits.complained) }, // prettier-ignore
+    levels: {
+      bounced: levelOf(stats.rates.bounced, limits.bounced),
+      complained: levelOf(stats.rates.complained, limits.complained),
+    },
     chart: volumeChart(stats),
     isEmpty: stats.total.sent === 0,
     problems: problems.data,
@@ -85,8 +96,11 @@ function inTrouble(domains: readonly DomainRecord[], state: DomainState): object
   const found = domains
     .filter((domain) => stateOf(domain) === state)
     .sort((a, b) => (a.refused_at ?? '').localeCompare(b.refused_at ?? ''));
-  return { shown: found.slice(0, MOST_DOMAINS).map((domain) => ({ ...domain, ...stateOnPage(domain) })), more: Math.max(0, found.length - MOST_DOMAINS) };
-} // prettier-ignore
+  return {
+    shown: found.slice(0, MOST_DOMAINS).map((domain) => ({ ...domain, ...stateOnPage(domain) })),
+    more: Math.max(0, found.length - MOST_DOMAINS),
+  };
+}
 
 const LITTLE_FREE = 0.1;
 

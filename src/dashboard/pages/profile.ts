@@ -45,10 +45,17 @@ async function show(deps: DashboardDeps, { member, session }: Visit, fault: Prob
     hasSecondFactor: member.totp_sealed !== null,
     codes,
     isLow: (codes?.left ?? 0) < 3,
-    sessions: sessions.map(({ id, created_at, seen_at, ip, user_agent }) => ({ id, created_at, seen_at, ip, user_agent, isThis: id === session.id })),
+    sessions: sessions.map(({ id, created_at, seen_at, ip, user_agent }) => ({
+      id,
+      created_at,
+      seen_at,
+      ip,
+      user_agent,
+      isThis: id === session.id,
+    })),
     signIns: signIns.map(({ at, ip, user_agent, result }) => ({ at, ip, user_agent, result })),
     shortest: SHORTEST_PASSWORD,
-  }; // prettier-ignore
+  };
   return view('profile', 'Your login', data, fault?.status ?? 200);
 }
 
@@ -157,5 +164,13 @@ function codesPage(
   const { hostname: host } = new URL(config.http.publicUrl);
   const lines = [`Recovery codes of ${member.email} at ${host}`, new Date(now).toISOString(), '', ...codes, ''];
   const file = `data:text/plain;charset=utf-8,${encodeURIComponent(lines.join('\n'))}`;
-  return view('recovery-codes', 'Recovery codes', { codes, all: codes.join('\n'), file, host, email: member.email, isNew, madeAt: now }); // prettier-ignore
+  return view('recovery-codes', 'Recovery codes', {
+    codes,
+    all: codes.join('\n'),
+    file,
+    host,
+    email: member.email,
+    isNew,
+    madeAt: now,
+  });
 }

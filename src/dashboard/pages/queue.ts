@@ -64,7 +64,9 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
       why: inside === null ? [] : await whyOf(visit, domain, inside.data),
       plots: plotsOf(history.moments()),
       hasPlots: true,
-      holds: holds.data.filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain)).map((row) => withTarget(visit, row)), // prettier-ignore
+      holds: holds.data
+        .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
+        .map((row) => withTarget(visit, row)),
       accounts: visit.accounts,
       fault,
       entered: filledIn(form),
@@ -109,7 +111,8 @@ function withAccount(
 
 function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][number]): object {
   const owner = accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id;
-  const target = row.scope === 'account' ? owner : row.scope === 'stream' ? `${row.target} of ${owner ?? ''}` : row.target; // prettier-ignore
+  const target =
+    row.scope === 'account' ? owner : row.scope === 'stream' ? `${row.target} of ${owner ?? ''}` : row.target;
   return { ...row, target, lane: row.scope === 'lane' ? laneLink(row.target) : null, isLimit: row.kind === 'limit' };
 }
 
@@ -138,7 +141,9 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     domains: own.slice(0, SHOWN_DOMAINS),
     rows: lists.flatMap((list) => list.data).map((row) => withAccount(visit, row, now.parked_until)),
     hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
-    holds: holds.data.filter(({ scope, target }) => scope === 'lane' && target === name).map((row) => withTarget(visit, row)), // prettier-ignore
+    holds: holds.data
+      .filter(({ scope, target }) => scope === 'lane' && target === name)
+      .map((row) => withTarget(visit, row)),
     here: laneLink(name),
     fault,
     entered: filledIn(visit.form),
@@ -155,7 +160,8 @@ const backOf = ({ form }: Visit): string => {
 async function flush(visit: Visit): Promise<Shown> {
   const { form } = visit;
   const [domain, message] = [textOf(form, 'domain'), textOf(form, 'message_id')];
-  const what = message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message }; // prettier-ignore
+  const what =
+    message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message };
   const { flushed } = await visit.operate('queue.flush', what);
   return move(backOf(visit), flushed === 0 ? 'Nothing waits for a later try.' : `${String(flushed)} are tried now.`);
 }
@@ -209,7 +215,11 @@ async function again(deps: Deps, visit: Visit, error: unknown): Promise<Shown> {
 async function hold(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
-    const args = { ...partOf(form), ...given({ for_ms: lengthOf(form), note: textOf(form, 'note') }), new: form.get('new') !== null }; // prettier-ignore
+    const args = {
+      ...partOf(form),
+      ...given({ for_ms: lengthOf(form), note: textOf(form, 'note') }),
+      new: form.get('new') !== null,
+    };
     const { catches_new: all, until } = await visit.operate('queue.hold', args);
     const how = all ? 'Paused: what waits and what comes rests' : 'Held: what waits now rests';
     return move(backOf(visit), `${how}${until === null ? ' until it is released.' : '.'}`);
@@ -227,16 +237,23 @@ async function limit(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
     const isEnd = form.get('end') !== null;
-    const limits = isEnd ? {} : { connections: numberOf(form, 'connections'), per_minute: numberOf(form, 'per_minute') };
+    const limits = isEnd
+      ? {}
+      : { connections: numberOf(form, 'connections'), per_minute: numberOf(form, 'per_minute') };
     if (!isEnd && limits.connections === undefined && limits.per_minute === undefined)
-      throw new Problem('missing_field', 'say how many connections, or how many mails a minute', { field: 'connections' });
-    const args = { lane: form.get('lane') ?? '', ...given({ ...limits, for_ms: lengthOf(form), note: textOf(form, 'note') }) };
+      throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
+        field: 'connections',
+      });
+    const args = {
+      lane: form.get('lane') ?? '',
+      ...given({ ...limits, for_ms: lengthOf(form), note: textOf(form, 'note') }),
+    };
     await visit.operate('queue.limit', args);
     return move(backOf(visit), isEnd ? 'The limit has ended.' : 'The lane is limited.');
   } catch (error) {
     return again(deps, visit, error);
   }
-} // prettier-ignore
+}
 
 async function cancel(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;

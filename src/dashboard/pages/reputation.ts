@@ -28,7 +28,10 @@ async function show(visit: Visit): Promise<Shown> {
     visit.operate('reputation.moments', { account: visit.account.id, days, server }),
   ]);
   const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['provider'] });
-  const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, sourceColumns, { usual: 'source', words: ['source'] }); // prettier-ignore
+  const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, sourceColumns, {
+    usual: 'source',
+    words: ['source'],
+  });
   const sources = sourceLines(query, reports.sources);
   const source = sources.find((one) => one.source === query.get('source'))?.source ?? null;
   const charted = source === null ? overTime : daysOf(source, reports.sources, overTime);
@@ -98,7 +101,8 @@ type SourceDays = readonly ResultOf<'reputation'>['sources'][number][];
 function sourceLines(query: URLSearchParams, days: SourceDays) {
   return [...new Set(days.map(({ source }) => source))].map((source) => {
     const own = days.filter((one) => one.source === source);
-    const sum = (type: keyof SourceDays[number]['counts']): number => own.reduce((all, { counts }) => all + counts[type], 0); // prettier-ignore
+    const sum = (type: keyof SourceDays[number]['counts']): number =>
+      own.reduce((all, { counts }) => all + counts[type], 0);
     const [tries, delivered] = [sum('sent'), sum('delivered')];
     const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
     const [bounced, complained] = [part(sum('bounced'), tries), part(sum('complained'), delivered)];

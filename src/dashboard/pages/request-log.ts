@@ -12,7 +12,20 @@ interface EntryList {
   previous_cursor: string | null;
 }
 
-const columns = ['at', 'actor', 'key_id', 'ip', 'method', 'endpoint', 'status', 'error_code', 'ms', 'request_id', 'idempotency_replayed', 'user_agent'] as const; // prettier-ignore
+const columns = [
+  'at',
+  'actor',
+  'key_id',
+  'ip',
+  'method',
+  'endpoint',
+  'status',
+  'error_code',
+  'ms',
+  'request_id',
+  'idempotency_replayed',
+  'user_agent',
+] as const;
 const filters = ['key_id', 'actor', 'method', 'endpoint', 'status', 'result', 'ip', 'request_id'] as const;
 const ROWS = 50;
 /** An export takes so many pages of a hundred. */
@@ -55,7 +68,10 @@ async function show(visit: Visit, by: 'key' | 'person'): Promise<Shown> {
       byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
     })),
     query: Object.fromEntries(query),
-    results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({ name, on: query.get('result') === name })), // prettier-ignore
+    results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({
+      name,
+      on: query.get('result') === name,
+    })),
     span,
     pager: pagerOf(place, query, entries, span.since),
     csv: linkTo(`${place}/export`, query, { format: 'csv' }),

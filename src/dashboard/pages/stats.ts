@@ -53,7 +53,12 @@ async function show(visit: Visit): Promise<Shown> {
   const overTime: StatsRecord = days === null ? asked : { ...asked, bucket: 'day', data: daysOf(asked.data, days) };
   return view('stats', 'Stats', {
     hasPlots: true,
-    span: { ...span, choices: span.choices.filter(({ value }) => value !== '1h').map((one) => (one.value === 'all' ? { ...one, label: 'last year' } : one)) },
+    span: {
+      ...span,
+      choices: span.choices
+        .filter(({ value }) => value !== '1h')
+        .map((one) => (one.value === 'all' ? { ...one, label: 'last year' } : one)),
+    },
     query: Object.fromEntries(query),
     zone: zone ?? (query.get('tz') === null ? 'UTC' : (query.get('tz') ?? '')),
     isUnknownZone: zone === null && (query.get('tz') ?? '') !== '',
@@ -66,18 +71,27 @@ async function show(visit: Visit): Promise<Shown> {
     total: overTime.total,
     rates: overTime.rates,
     volume: volumeChart(overTime),
-    trouble: ratesChart('Share of mail that bounced or was put off, over time', overTime, [['bounced', 'sent'], ['deferred', 'sent'], ['complained', 'delivered']]),
-    engagement: ratesChart('Share of delivered mail that was opened and clicked, over time', overTime, [['opened', 'delivered'], ['clicked', 'delivered']]),
+    trouble: ratesChart('Share of mail that bounced or was put off, over time', overTime, [
+      ['bounced', 'sent'],
+      ['deferred', 'sent'],
+      ['complained', 'delivered'],
+    ]),
+    engagement: ratesChart('Share of delivered mail that was opened and clicked, over time', overTime, [
+      ['opened', 'delivered'],
+      ['clicked', 'delivered'],
+    ]),
     rows: apart.data.map(({ key, counts }) => ({ key: nameOf.get(key) ?? key, counts, ...ratesOf(counts) })),
     isEmpty: overTime.total.sent === 0,
-  }); // prettier-ignore
+  });
 }
 
 /** Names of the newest templates by id; of older ones the id has to do. */
 async function templateNames(visit: Visit): Promise<Map<string | null, string>> {
-  const { data } = await visit.ask<{ data: { id: string; name: string }[] }>('listTemplates', { query: { limit: '100' } });
+  const { data } = await visit.ask<{ data: { id: string; name: string }[] }>('listTemplates', {
+    query: { limit: '100' },
+  });
   return new Map(data.map(({ id, name }) => [id, name]));
-} // prettier-ignore
+}
 
 const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
 
@@ -96,7 +110,8 @@ const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique
 
 /** People open today what was delivered yesterday, so that of a quiet day more than all would seem to: 100 % is the most shown. */
 function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly [StatType, StatType])[]): string {
-  const percent = (some: number, of: number): number | null => (of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100));
+  const percent = (some: number, of: number): number | null =>
+    of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100);
   return figure({
     about,
     counts: 'Share in %',
@@ -108,4 +123,4 @@ function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly
       values: stats.data.map(({ counts }) => percent(counts[counted[name] ?? name], counts[of])),
     })),
   });
-} // prettier-ignore
+}

@@ -10,13 +10,15 @@ export function streamPages(): Page[] {
     get(WHERE, (visit) => list(visit, null)),
     post(WHERE, add),
     post(`${WHERE}/:id`, edit),
-    post(`${WHERE}/:id/pause`, (visit) => change(visit, { paused: true }, 'Paused: mail for it is refused, and what waits is held.')),
+    post(`${WHERE}/:id/pause`, (visit) =>
+      change(visit, { paused: true }, 'Paused: mail for it is refused, and what waits is held.'),
+    ),
     post(`${WHERE}/:id/resume`, (visit) => change(visit, { paused: false }, 'It goes on.')),
     post(`${WHERE}/:id/remove`, async (visit) => {
       await visit.ask('deleteStream', { params: visit.params });
       return move(WHERE, 'The stream is removed.');
     }),
-  ]; // prettier-ignore
+  ];
 }
 
 async function list(visit: Visit, fault: Problem | null): Promise<Shown> {

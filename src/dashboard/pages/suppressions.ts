@@ -49,7 +49,12 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
       q,
       isLookUp: q !== '',
       rows: entries.data.map((entry) => ({ ...entry, isComplaint: entry.reason === 'complaint' })),
-      chips: chipsOf(WHERE, query, 'reason', suppressionReasons.map((one) => [one, one.replace('_', ' ')] as const)),
+      chips: chipsOf(
+        WHERE,
+        query,
+        'reason',
+        suppressionReasons.map((one) => [one, one.replace('_', ' ')] as const),
+      ),
       pager: pagerOf(WHERE, query, entries),
       streams: (await visit.ask<{ data: { slug: string }[] }>('listStreams', { query: { limit: '100' } })).data,
       csv: linkTo(`${WHERE}/export`, query),
@@ -57,13 +62,18 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
       entered: filledIn(form),
     },
     fault?.status ?? 200,
-  ); // prettier-ignore
+  );
 }
 
 async function found(visit: Visit, q: string): Promise<EntryList> {
   const { query } = visit;
   if (q === '') {
-    const asked = { reason: query.get('reason'), after: query.get('after'), before: query.get('before'), limit: String(ROWS) }; // prettier-ignore
+    const asked = {
+      reason: query.get('reason'),
+      after: query.get('after'),
+      before: query.get('before'),
+      limit: String(ROWS),
+    };
     return await visit.ask<EntryList>('listSuppressions', { query: asked });
   }
   try {
@@ -140,7 +150,11 @@ function firstColumn(text: string): string[] {
   }
   const addresses = emails.filter((one, place) => one !== '' && !(place === 0 && /^e-?mail$/i.test(one)));
   if (addresses.length > MOST_IMPORTED)
-    throw new Problem('too_many_items', `at most ${String(MOST_IMPORTED)} at once; for more use \`posthorn suppressions import\``, { field: 'emails' }); // prettier-ignore
+    throw new Problem(
+      'too_many_items',
+      `at most ${String(MOST_IMPORTED)} at once; for more use \`posthorn suppressions import\``,
+      { field: 'emails' },
+    );
   return addresses;
 }
 

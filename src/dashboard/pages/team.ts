@@ -70,7 +70,13 @@ async function team(deps: DashboardDeps, visit: Visit, fault: Problem | null): P
 
 async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form, actor } = visit;
-  const wish = { email: form.get('email') ?? '', isAdmin: form.get('role') === 'admin', accountIds: chosen(visit), passwordHash: null, createdBy: actor }; // prettier-ignore
+  const wish = {
+    email: form.get('email') ?? '',
+    isAdmin: form.get('role') === 'admin',
+    accountIds: chosen(visit),
+    passwordHash: null,
+    createdBy: actor,
+  };
   const member = await addMember(deps, wish, () => rowsFor(deps, visit, 'team.add'));
   return await linkFor(deps, member, visit);
 }
@@ -146,7 +152,10 @@ async function accounts({ config }: DashboardDeps, visit: Visit, fault: Problem 
 async function addAccount(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
-    const { name } = await visit.operate('accounts.add', { name: form.get('name') ?? '', ...given({ plan: textOf(form, 'plan') }) }); // prettier-ignore
+    const { name } = await visit.operate('accounts.add', {
+      name: form.get('name') ?? '',
+      ...given({ plan: textOf(form, 'plan') }),
+    });
     return move(ACCOUNTS, `The account ${name} is made.`);
   } catch (error) {
     if (error instanceof Problem) return accounts(deps, visit, error);

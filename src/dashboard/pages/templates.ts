@@ -130,7 +130,11 @@ async function change(visit: Visit): Promise<Shown> {
 /** The sources of the form, or throws a Problem for sample values that are no JSON object. */
 async function rendered(visit: Visit): Promise<Rendered> {
   const { form } = visit;
-  const sources = { subject: textOf(form, 'subject'), html: lines(form.get('html')) ?? undefined, text: lines(form.get('text')) ?? undefined }; // prettier-ignore
+  const sources = {
+    subject: textOf(form, 'subject'),
+    html: lines(form.get('html')) ?? undefined,
+    text: lines(form.get('text')) ?? undefined,
+  };
   return await visit.ask<Rendered>('renderTemplate', { body: { ...given(sources), variables: variablesIn(form) } });
 }
 
@@ -168,7 +172,10 @@ const frame = (body: string): Shown => ({ kind: 'file', body, type: 'text/html; 
 async function versions(visit: Visit): Promise<Shown> {
   const { data } = await visit.ask<{ data: { version: number }[] }>('listTemplateVersions', { params: visit.params });
   const template = await read(visit);
-  const [from, to] = [visit.query.get('from') ?? String(Math.max(1, template.version - 1)), visit.query.get('to') ?? String(template.version)]; // prettier-ignore
+  const [from, to] = [
+    visit.query.get('from') ?? String(Math.max(1, template.version - 1)),
+    visit.query.get('to') ?? String(template.version),
+  ];
   const [before, after] = await Promise.all([read(visit, from), read(visit, to)]);
   return view('template-versions', `Versions of ${template.name}`, {
     template,
@@ -179,8 +186,11 @@ async function versions(visit: Visit): Promise<Shown> {
     parts: (['subject', 'html', 'text'] as const)
       .map((name) => ({ name, lines: diffLines(before[name] ?? '', after[name] ?? '') }))
       .filter(({ lines: found }) => found.some(({ mark }) => mark !== ' '))
-      .map(({ name, lines: found }) => ({ name, lines: found.map((line) => ({ ...line, isPlus: line.mark === '+', isMinus: line.mark === '-' })) })),
-  }); // prettier-ignore
+      .map(({ name, lines: found }) => ({
+        name,
+        lines: found.map((line) => ({ ...line, isPlus: line.mark === '+', isMinus: line.mark === '-' })),
+      })),
+  });
 }
 
 async function sendTest(simulator: string, visit: Visit): Promise<Shown> {

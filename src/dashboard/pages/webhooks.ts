@@ -50,7 +50,9 @@ export function webhookPages(): Page[] {
     post(`${WHERE}/new`, create),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
     post(`${WHERE}/:id`, change),
-    post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'It is called again. Events since then are delivered now.')),
+    post(`${WHERE}/:id/enable`, (visit) =>
+      enable(visit, true, 'It is called again. Events since then are delivered now.'),
+    ),
     post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you resume it.')),
     post(`${WHERE}/:id/test`, test),
     post(`${WHERE}/:id/rotate`, (visit) => secret(visit, 'rotateWebhookSecret', 'New secret')),
@@ -64,7 +66,7 @@ export function webhookPages(): Page[] {
       await visit.ask('deleteWebhook', { params: visit.params });
       return move(WHERE, 'The endpoint is removed.');
     }),
-  ]; // prettier-ignore
+  ];
 }
 
 const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
@@ -140,7 +142,8 @@ export function headersOf(text: string): Record<string, string> {
   return Object.fromEntries(
     lines.map((line) => {
       const colon = line.indexOf(':');
-      if (colon < 1) throw new Problem('invalid_header', 'write headers as `Name: value`, one a line', { field: 'headers' }); // prettier-ignore
+      if (colon < 1)
+        throw new Problem('invalid_header', 'write headers as `Name: value`, one a line', { field: 'headers' });
       return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
     }),
   );
@@ -166,7 +169,10 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
     visit.ask<Paged<Attempt>>('listWebhookDeliveries', { params, query: { status, ...paging } }),
     visit.ask<Paged<object>>('listWebhookReplays', { params, query: { limit: '5' } }),
   ]);
-  const entered = fault === null ? { ...endpoint, streams: endpoint.streams.join(' '), domains: endpoint.domains.join(' ') } : filledIn(fields); // prettier-ignore
+  const entered =
+    fault === null
+      ? { ...endpoint, streams: endpoint.streams.join(' '), domains: endpoint.domains.join(' ') }
+      : filledIn(fields);
   const data = {
     endpoint,
     ...healthOf(last, now),
@@ -210,12 +216,18 @@ async function test(visit: Visit): Promise<Shown> {
   return details(visit, null, tried);
 }
 
-async function secret(visit: Visit, operation: 'getWebhookSecret' | 'rotateWebhookSecret', title: string): Promise<Shown> {
+async function secret(
+  visit: Visit,
+  operation: 'getWebhookSecret' | 'rotateWebhookSecret',
+  title: string,
+): Promise<Shown> {
   const endpoint = await visit.ask<Endpoint>('getWebhook', { params: visit.params });
-  const { secret: newest, previous } = await visit.ask<{ secret: string; previous: object[] }>(operation, { params: visit.params });
+  const { secret: newest, previous } = await visit.ask<{ secret: string; previous: object[] }>(operation, {
+    params: visit.params,
+  });
   const isRotated = operation === 'rotateWebhookSecret';
   return view('webhook-secret', title, { endpoint, secret: newest, previous, isRotated });
-} // prettier-ignore
+}
 
 /** Times of the form are UTC, as the fields say. */
 async function replay(visit: Visit): Promise<Shown> {

@@ -66,8 +66,14 @@ function claimOf(
   const [domain, selector, algorithm] = [tag('d').toLowerCase(), tag('s').toLowerCase(), tag('a').toLowerCase()];
   const names = tag('h').toLowerCase().split(':', MOST_NAMES);
   const expires = Number(tag('x'));
-  if (tags === null || tag('v') !== '1' || tags.has('l') || !names.includes('from') || (tags.has('x') && !(expires > now)))
-    return []; // prettier-ignore
+  if (
+    tags === null ||
+    tag('v') !== '1' ||
+    tags.has('l') ||
+    !names.includes('from') ||
+    (tags.has('x') && !(expires > now))
+  )
+    return [];
   if (algorithm !== 'rsa-sha256' && algorithm !== 'ed25519-sha256') return [];
   if (!isWanted(domain) || !HOST.test(domain) || !HOST.test(selector)) return [];
   const [ofHead = 'simple', ofBody = 'simple'] = tag('c') === '' ? [] : tag('c').toLowerCase().split('/');

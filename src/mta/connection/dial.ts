@@ -56,7 +56,10 @@ export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialT
   for (const step of steps(known, target.need)) {
     const last = failures.at(-1);
     // The address that answered is the one whose TLS is broken.
-    const result = await openSession(deps, adapted({ ...target, ips: last === undefined ? target.ips : [last.ip] }, step));
+    const result = await openSession(
+      deps,
+      adapted({ ...target, ips: last === undefined ? target.ips : [last.ip] }, step),
+    );
     if (result.kind === 'failed' && result.tlsBroken && target.signal?.aborted !== true) {
       failures.push(result);
       continue;
@@ -69,7 +72,7 @@ export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialT
   if (last === undefined) throw new Error('there is at least one step');
   // All that is left would be plaintext, which the policy forbids.
   return { ...last, tlsUnsatisfied: true };
-} // prettier-ignore
+}
 
 type FailedTls = Extract<OpenResult, { kind: 'failed' }>;
 

@@ -88,7 +88,8 @@ function strictNeed(facts: TlsFacts): Asked {
 /** Final only where it is certain that there is no policy: one that cannot be had for now may vouch for the host later. */
 function unvouched({ dane, sts, stsFault = null }: TlsFacts): Asked {
   if (dane?.kind === 'trouble') return { kind: 'refused', text: `REQUIRETLS: ${dane.text}` };
-  if (sts !== 'none') return { kind: 'refused', text: 'REQUIRETLS: the MTA-STS policy of the domain does not name this host' }; // prettier-ignore
+  if (sts !== 'none')
+    return { kind: 'refused', text: 'REQUIRETLS: the MTA-STS policy of the domain does not name this host' };
   if (stsFault !== null)
     return { kind: 'refused', text: `REQUIRETLS: the MTA-STS policy of the domain cannot be had (${stsFault})` };
   const text = 'REQUIRETLS: neither DNSSEC nor MTA-STS vouches for this mail host';

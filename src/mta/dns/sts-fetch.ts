@@ -50,7 +50,7 @@ export function createStsFetch(
     if (connected.kind === 'failed') return failed(connected.text);
     return await get({ clock }, connected.socket, host, ca);
   };
-} // prettier-ignore
+}
 
 function get({ clock }: { clock: Clock }, raw: Socket, host: string, ca: string | undefined): Promise<StsFetched> {
   return new Promise((resolve) => {

@@ -14,17 +14,24 @@ export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'cloc
   const state = await machine.backups();
   const { dir } = state;
   if (state.kind === 'unreadable')
-    return warning(`${dir} cannot be read: ${state.text}`, `Let the service read it: see the owner and the rights of ${dir}.`);
+    return warning(
+      `${dir} cannot be read: ${state.text}`,
+      `Let the service read it: see the owner and the rights of ${dir}.`,
+    );
   const { newest } = state;
-  if (newest === null) return warning(`there is no backup in ${dir}`, `${CURE} Where another tool copies the data, ignore this line.`);
+  if (newest === null)
+    return warning(`there is no backup in ${dir}`, `${CURE} Where another tool copies the data, ignore this line.`);
   const age = clock.now() - newest.at;
   const why = `the newest backup in ${dir} is ${ageText(age)} old`;
   if (age > FAR_TOO_OLD_MS) return failed(why, CURE);
   if (age > OLD_MS) return warning(why, CURE);
   if (!newest.hasKeys)
-    return warning(`${why}, and has no keys in it: without secret.key nothing that is sealed can be opened`, 'Give a passphrase: the setting backup.passphrase; or keep secret.key elsewhere, it never changes.');
+    return warning(
+      `${why}, and has no keys in it: without secret.key nothing that is sealed can be opened`,
+      'Give a passphrase: the setting backup.passphrase; or keep secret.key elsewhere, it never changes.',
+    );
   return ok(why);
-} // prettier-ignore
+}
 
 const ageText = (ms: number): string =>
   ms < 2 * HOUR_MS

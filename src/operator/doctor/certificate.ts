@@ -5,24 +5,44 @@ import type { Probes } from './probes.ts';
 const DAY_MS = 86_400_000;
 const SOON_MS = 14 * DAY_MS;
 
-export function certificate({ config, clock, machine }: Pick<Probes, 'config' | 'clock' | 'machine'>): Promise<readonly Verdict[]> {
+export function certificate({
+  config,
+  clock,
+  machine,
+}: Pick<Probes, 'config' | 'clock' | 'machine'>): Promise<readonly Verdict[]> {
   const facts = machine.certificate();
   if (facts.kind === 'none') return Promise.resolve([ok('a self-signed one is made at the first start')]);
   if (facts.kind === 'bad')
-    return Promise.resolve([failed(facts.why, 'Correct `tls.certFile` and `tls.keyFile`; both are read again on SIGHUP.')]);
+    return Promise.resolve([
+      failed(facts.why, 'Correct `tls.certFile` and `tls.keyFile`; both are read again on SIGHUP.'),
+    ]);
   const now = clock.now();
   const { file, from, until, isOwn, isSelfSigned } = facts;
-  const renewal = isOwn ? `Remove ${file} and its key and restart: a new one is made.` : 'Renew it (certbot renew), and have it read again: systemctl reload posthorn';
+  const renewal = isOwn
+    ? `Remove ${file} and its key and restart: a new one is made.`
+    : 'Renew it (certbot renew), and have it read again: systemctl reload posthorn';
   const faults: Verdict[] = [];
   if (until <= now) faults.push(failed(`${file} expired on ${day(until)}`, renewal));
   else if (until - now < SOON_MS) faults.push(warning(`${file} expires on ${day(until)}`, renewal));
-  if (from > now) faults.push(failed(`${file} is good only from ${day(from)}`, 'Is the clock right? See the line of `clock`.'));
+  if (from > now)
+    faults.push(failed(`${file} is good only from ${day(from)}`, 'Is the clock right? See the line of `clock`.'));
   for (const host of namesNeeded(config))
-    if (!facts.isFor(host)) faults.push(failed(`${file} is not for ${host}`, `Get a certificate with the name ${host}, or correct \`smtp.hostname\` or \`http.publicUrl\`.`));
+    if (!facts.isFor(host))
+      faults.push(
+        failed(
+          `${file} is not for ${host}`,
+          `Get a certificate with the name ${host}, or correct \`smtp.hostname\` or \`http.publicUrl\`.`,
+        ),
+      );
   if (isSelfSigned)
-    faults.push(warning(`${file} is signed by itself: mail programs that submit here must be told to trust it`, 'Get one from a public authority such as Let\'s Encrypt, and set `tls.certFile` and `tls.keyFile`. Mail between servers goes all the same.'));
+    faults.push(
+      warning(
+        `${file} is signed by itself: mail programs that submit here must be told to trust it`,
+        "Get one from a public authority such as Let's Encrypt, and set `tls.certFile` and `tls.keyFile`. Mail between servers goes all the same.",
+      ),
+    );
   return Promise.resolve(orWell(faults, `${file} is good until ${day(until)}`));
-} // prettier-ignore
+}
 
 /** Servers greet with the one, browsers and programs call the other, where HTTPS ends here. */
 function namesNeeded({ smtp, http }: Probes['config']): string[] {

@@ -23,7 +23,12 @@ export async function domains({ config, resolver, store }: Needs): Promise<reado
   if (all.length === 0) return [ok('there is no sending domain yet; `posthorn domains add` adds one')];
   const faults = (await inTurn(looked, (domain) => faultsOf({ config, resolver }, domain))).flat();
   if (all.length > MOST_DOMAINS)
-    faults.push(warning(`only the newest ${String(MOST_DOMAINS)} domains were looked at`, 'For another: posthorn domains verify NAME; all are checked every six hours, and the log tells those that break (event `domain_status`).')); // prettier-ignore
+    faults.push(
+      warning(
+        `only the newest ${String(MOST_DOMAINS)} domains were looked at`,
+        'For another: posthorn domains verify NAME; all are checked every six hours, and the log tells those that break (event `domain_status`).',
+      ),
+    );
   const trusted = all.filter(({ row }) => row.trusted === 1).length;
   const rest = trusted === 0 ? '' : `; ${String(trusted)} more trusted without DNS`;
   return orWell(faults, `${counted(looked.length, 'domain')} with all records in DNS${rest}`);
@@ -38,21 +43,25 @@ async function faultsOf({ config, resolver }: Omit<Needs, 'store'>, domain: Doma
 
 /** What else is optional was the owner's choice to leave out: an Ed25519 key, a tracking host. */
 function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
-  if (found.status === 'ok' || (found.status === 'missing' && !record.required && record.purpose !== 'dmarc')) return [];
+  if (found.status === 'ok' || (found.status === 'missing' && !record.required && record.purpose !== 'dmarc'))
+    return [];
   const { name, status } = row;
   const what = `${name}: the ${recordName(record)}`;
   if (found.status === 'unknown') return [warning(`${what} cannot be looked up`, 'See the line of `resolver`.')];
-  const fault = found.status === 'missing' ? `${what} is missing` : `${what} is not as it should be: ${short(found.found)}`;
+  const fault =
+    found.status === 'missing' ? `${what} is missing` : `${what} is not as it should be: ${short(found.found)}`;
   const why = record.required ? `${fault}${meaningOf(row)}` : fault;
   const cure = `Publish: ${publishText(record)}   (all of them: posthorn domains records ${name})`;
   return [record.required && status !== 'pending' ? failed(why, cure) : warning(why, cure)];
-} // prettier-ignore
+}
 
 /** What a lost record means for the domain's mail, as far as a check has found it, too. */
 function meaningOf({ status, refused_at: at }: DomainRow): string {
   if (at === null) return '';
-  return status === 'verified' ? `; mail from it keeps going until ${rfc3339(at)}` : `; mail from it is refused since ${rfc3339(at)}`;
-} // prettier-ignore
+  return status === 'verified'
+    ? `; mail from it keeps going until ${rfc3339(at)}`
+    : `; mail from it is refused since ${rfc3339(at)}`;
+}
 
 const short = (text: string | null): string => (text ?? '').replaceAll('\n', ' | ').slice(0, 120);
 
@@ -88,10 +97,18 @@ const lastTwo = (name: string): string => name.split('.').slice(-2).join('.');
 async function withoutConsent(resolver: Probes['resolver'], domain: string, host: string): Promise<Verdict[]> {
   const at = `${domain}._report._dmarc.${host}`;
   const answer = await resolver.txt(at, { fresh: true });
-  if (answer.kind === 'trouble') return [warning(`${at} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.')];
+  if (answer.kind === 'trouble')
+    return [warning(`${at} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.')];
   const consents = answer.kind === 'found' && answer.records.some((text) => /^v\s*=\s*DMARC1\b/.test(text));
-  return consents ? [] : [warning(`DMARC reports about ${domain} are asked to ${host}, which does not consent`, `Publish: ${at}. TXT v=DMARC1`)];
-} // prettier-ignore
+  return consents
+    ? []
+    : [
+        warning(
+          `DMARC reports about ${domain} are asked to ${host}, which does not consent`,
+          `Publish: ${at}. TXT v=DMARC1`,
+        ),
+      ];
+}
 
 async function inTurn<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];

@@ -20,9 +20,28 @@ type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
 
 /** In the order in which they are read: the ground first, so that the cause of a fault stands above what follows from it. */
 const checks = {
-  versions, files, secret_key: secretKey, disk, clock, listeners, certificate, resolver, dnssec, outbound: async (probes) => [await outbound(probes), ...(await smarthosts(probes))], name, mx, bounce, holds, blocklists, domains,
-  dmarc_reports: dmarcReports, one_click: oneClick, webhooks, books, backups,
-} satisfies Record<string, Check>; // prettier-ignore
+  versions,
+  files,
+  secret_key: secretKey,
+  disk,
+  clock,
+  listeners,
+  certificate,
+  resolver,
+  dnssec,
+  outbound: async (probes) => [await outbound(probes), ...(await smarthosts(probes))],
+  name,
+  mx,
+  bounce,
+  holds,
+  blocklists,
+  domains,
+  dmarc_reports: dmarcReports,
+  one_click: oneClick,
+  webhooks,
+  books,
+  backups,
+} satisfies Record<string, Check>;
 
 export type CheckName = keyof typeof checks;
 export const checkNames = Object.keys(checks) as CheckName[];
@@ -39,9 +58,11 @@ export async function examine(probes: Probes, names: readonly CheckName[]): Prom
 
 async function run(probes: Probes, check: CheckName): Promise<Finding[]> {
   const patience = PATIENCE[check] ?? PATIENCE_MS;
-  const ran = (checks[check] as Check)(probes).catch(
-    (error: unknown) =>
-    failed(`the check itself failed: ${error instanceof Error ? error.message : String(error)}`, 'Report it, with the log.'), // prettier-ignore
+  const ran = (checks[check] as Check)(probes).catch((error: unknown) =>
+    failed(
+      `the check itself failed: ${error instanceof Error ? error.message : String(error)}`,
+      'Report it, with the log.',
+    ),
   );
   const verdicts = await within(probes.clock, patience, ran);
   return (Array.isArray(verdicts) ? verdicts : [verdicts as Verdict]).map((verdict: Verdict) => ({
@@ -51,9 +72,16 @@ async function run(probes: Probes, check: CheckName): Promise<Finding[]> {
 }
 
 /** What is late goes on, and nobody waits for it. */
-function within(clock: Clock, ms: number, work: Promise<Verdict | readonly Verdict[]>): Promise<Verdict | readonly Verdict[]> {
+function within(
+  clock: Clock,
+  ms: number,
+  work: Promise<Verdict | readonly Verdict[]>,
+): Promise<Verdict | readonly Verdict[]> {
   return new Promise((resolve) => {
-    const late = warning(`no result within ${String(ms / 1000)} s`, 'Ask again when there is less to do; the other lines may say what is slow.');
+    const late = warning(
+      `no result within ${String(ms / 1000)} s`,
+      'Ask again when there is less to do; the other lines may say what is slow.',
+    );
     const timer = clock.after(ms, () => {
       resolve(late);
     });
@@ -62,4 +90,4 @@ function within(clock: Clock, ms: number, work: Promise<Verdict | readonly Verdi
       resolve(verdicts);
     });
   });
-} // prettier-ignore
+}

@@ -14,28 +14,46 @@ export async function holds({ config, store }: Pick<Probes, 'config' | 'store'>)
   if (store.kind === 'missing') return [...ofRoutes(routes, []), warning(`not looked at: ${store.why}`, store.cure)];
   const [waiting, endless] = await Promise.all([store.waiting(MOST_DOMAINS), store.endlessHolds(MOST + 1)]);
   const verdicts = [...ofRoutes(routes, waiting), ...endless.slice(0, MOST).map(ofHold)];
-  if (endless.length > MOST) verdicts.push(warning('there are more holds without an end', 'See all of them: posthorn queue holds'));
+  if (endless.length > MOST)
+    verdicts.push(warning('there are more holds without an end', 'See all of them: posthorn queue holds'));
   return verdicts.length > 0 ? verdicts : [ok('no route and no hold without an end keeps mail back')];
-} // prettier-ignore
+}
 
 function ofRoutes(routes: Config['delivery']['routes'], waiting: readonly WaitingIn[]): Verdict[] {
   return Object.entries(routes).flatMap(([domain, { kind }]): Verdict[] => {
     const all = domain === '*';
     if (kind === 'discard' && all)
-      return [warning('the route `*: discard` throws all mail away, and counts it as delivered', 'Remove it from `delivery.routes` before this server sends for real, and reload.')]; // prettier-ignore
+      return [
+        warning(
+          'the route `*: discard` throws all mail away, and counts it as delivered',
+          'Remove it from `delivery.routes` before this server sends for real, and reload.',
+        ),
+      ];
     if (kind !== 'hold') return [];
     const held = waiting.filter((one) => (all ? !Object.hasOwn(routes, one.domain) : one.domain === domain));
     const count = held.reduce((sum, one) => sum + one.waiting, 0);
     if (count === 0 && !all) return [];
     const what = all ? 'the route `*: hold` holds all mail' : `the route "${domain}: hold" holds mail`;
-    return [warning(`${what}: ${counted(count, 'recipient')} waiting, whose time runs on`, 'Remove the route from `delivery.routes` and reload: the mail goes then. What is too old by then bounces.')]; // prettier-ignore
+    return [
+      warning(
+        `${what}: ${counted(count, 'recipient')} waiting, whose time runs on`,
+        'Remove the route from `delivery.routes` and reload: the mail goes then. What is too old by then bounces.',
+      ),
+    ];
   });
 }
 
-function ofHold({ id, scope, target, note, created_at: at, created_by: by }: Awaited<ReturnType<EndlessHolds>>[number]): Verdict {
+function ofHold({
+  id,
+  scope,
+  target,
+  note,
+  created_at: at,
+  created_by: by,
+}: Awaited<ReturnType<EndlessHolds>>[number]): Verdict {
   const who = by === null ? '' : ` by ${by.replace(/^member:/, '')}`;
   const why = `the ${scope} ${target} is held without an end since ${rfc3339(at)}${who}${note === null ? '' : ` (${note})`}`;
   return warning(why, `If that is over: posthorn queue release ${id}. Else give it an end: queue hold --for.`);
-} // prettier-ignore
+}
 
 type EndlessHolds = Extract<Probes['store'], { kind: 'store' }>['endlessHolds'];

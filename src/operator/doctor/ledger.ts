@@ -21,9 +21,15 @@ export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>
   const [count, sick] = await Promise.all([store.endpointCount(), store.sickEndpoints()]);
   const faults = sick.map(({ id, url, status, disabled_reason: reason, failing_since: since }) => {
     if (status === 'disabled')
-      return failed(`${url} is disabled (${reason ?? 'no reason given'}): its events wait`, `Have its owner mend it, then: posthorn webhooks enable ${id}`); // prettier-ignore
+      return failed(
+        `${url} is disabled (${reason ?? 'no reason given'}): its events wait`,
+        `Have its owner mend it, then: posthorn webhooks enable ${id}`,
+      );
     const hours = Math.floor((clock.now() - (since ?? clock.now())) / 3_600_000);
-    return warning(`${url} has failed for ${counted(hours, 'hour')}`, `See what it answers: GET /v1/webhooks/${id}/deliveries; after five days of failures it is disabled.`); // prettier-ignore
+    return warning(
+      `${url} has failed for ${counted(hours, 'hour')}`,
+      `See what it answers: GET /v1/webhooks/${id}/deliveries; after five days of failures it is disabled.`,
+    );
   });
   return orWell(faults, `${counted(count, 'endpoint')}, none failing`);
 }
@@ -31,11 +37,20 @@ export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>
 const MONTH_MS = 30 * 86_400_000;
 
 /** Mail readers unsubscribe with one click only over https (RFC 8058 section 3.2), and large providers ask it of broadcasts. */
-export async function oneClick({ store, config, clock }: Pick<Probes, 'store' | 'config' | 'clock'>): Promise<readonly Verdict[]> {
+export async function oneClick({
+  store,
+  config,
+  clock,
+}: Pick<Probes, 'store' | 'config' | 'clock'>): Promise<readonly Verdict[]> {
   const { publicUrl } = config.http;
   if (publicUrl.startsWith('https:')) return [ok(`${publicUrl} is https`)];
   if (store.kind === 'missing') return [unseen(store)];
   const streams = await store.broadcastsSince(clock.now() - MONTH_MS);
   if (streams.length === 0) return [ok('http, and no broadcast was sent: one-click unsubscribe is not needed')];
-  return [warning(`${publicUrl} is plain http, so broadcasts (${streams.slice(0, 5).join(', ')}) go without one-click unsubscribe`, 'Put the API behind https (a proxy, or `http.tls`) and set `http.publicUrl` to that address.')];
-} // prettier-ignore
+  return [
+    warning(
+      `${publicUrl} is plain http, so broadcasts (${streams.slice(0, 5).join(', ')}) go without one-click unsubscribe`,
+      'Put the API behind https (a proxy, or `http.tls`) and set `http.publicUrl` to that address.',
+    ),
+  ];
+}

@@ -15,9 +15,16 @@ export async function versions({ machine }: Pick<Probes, 'machine'>): Promise<re
   const sqlite = await machine.sqliteVersion();
   const faults: Verdict[] = [];
   if (isOlder(node, OLDEST_NODE))
-    faults.push(failed(`Node.js is ${node}, and ${OLDEST_NODE} is needed`, 'Install Node.js 24, and the packages anew: npm ci')); // prettier-ignore
+    faults.push(
+      failed(`Node.js is ${node}, and ${OLDEST_NODE} is needed`, 'Install Node.js 24, and the packages anew: npm ci'),
+    );
   if (isOlder(sqlite, OLDEST_SQLITE))
-    faults.push(failed(`SQLite is ${sqlite}, which can lose a commit when its log is reset (before ${OLDEST_SQLITE})`, 'Install the packages anew, as package-lock.json names them: npm ci')); // prettier-ignore
+    faults.push(
+      failed(
+        `SQLite is ${sqlite}, which can lose a commit when its log is reset (before ${OLDEST_SQLITE})`,
+        'Install the packages anew, as package-lock.json names them: npm ci',
+      ),
+    );
   return orWell(faults, `Node.js ${node}, SQLite ${sqlite}`);
 }
 
@@ -35,25 +42,41 @@ const FAR_MS = 60_000;
 const OFF_MS = 5_000;
 const CLOCK_CURE = 'Let a time service keep the clock: systemctl enable --now systemd-timesyncd (or chrony).';
 
-export async function clock(probes: Pick<Probes, 'clock' | 'config' | 'resolver' | 'network' | 'store'>): Promise<readonly Verdict[]> {
+export async function clock(
+  probes: Pick<Probes, 'clock' | 'config' | 'resolver' | 'network' | 'store'>,
+): Promise<readonly Verdict[]> {
   const { store, clock: ours } = probes;
   const newest = store.kind === 'store' ? await store.newestAt() : null;
   const ahead = newest === null ? 0 : newest - ours.now();
   if (ahead > FAR_MS)
-    return [failed(`the database has entries ${seconds(ahead)} from the future: the clock was set back`, `${CLOCK_CURE} Waiting mail goes on when the time has come.`)];
+    return [
+      failed(
+        `the database has entries ${seconds(ahead)} from the future: the clock was set back`,
+        `${CLOCK_CURE} Waiting mail goes on when the time has come.`,
+      ),
+    ];
   const time = await timeOf(probes);
   if (typeof time === 'string')
-    return [warning(`the clock cannot be held against ${probes.config.doctor.timeServer}: ${time}`, 'Nothing to do where another service keeps the clock (timedatectl tells); else let NTP (UDP 123) out.')];
+    return [
+      warning(
+        `the clock cannot be held against ${probes.config.doctor.timeServer}: ${time}`,
+        'Nothing to do where another service keeps the clock (timedatectl tells); else let NTP (UDP 123) out.',
+      ),
+    ];
   const off = Math.abs(time);
   const why = `the clock is ${seconds(off)} ${time > 0 ? 'behind' : 'ahead'}`;
   if (off > FAR_MS) return [failed(why, CLOCK_CURE)];
   return [off > OFF_MS ? warning(why, CLOCK_CURE) : ok(`the clock is right within ${seconds(Math.max(off, 1))}`)];
-} // prettier-ignore
+}
 
 const seconds = (ms: number): string => `${(Math.ceil(ms / 10) / 100).toString()} s`;
 
 /** How far the time server is ahead of us, or why nobody knows. */
-async function timeOf({ config, resolver, network }: Pick<Probes, 'config' | 'resolver' | 'network'>): Promise<number | string> {
+async function timeOf({
+  config,
+  resolver,
+  network,
+}: Pick<Probes, 'config' | 'resolver' | 'network'>): Promise<number | string> {
   const host = config.doctor.timeServer;
   const answer = isIP(host) > 0 ? null : await resolver.a(host);
   if (answer?.kind === 'trouble') return answer.text;
@@ -61,7 +84,7 @@ async function timeOf({ config, resolver, network }: Pick<Probes, 'config' | 're
   if (ip === undefined) return 'it has no address in DNS';
   const time = await network.askTime(ip);
   return time.kind === 'answered' ? time.offsetMs : time.why;
-} // prettier-ignore
+}
 
 /** The database grows into it within minutes, whatever `storage.minFreeBytes` says. */
 const LEAST_FREE = 16 * 1024 * 1024;
@@ -76,14 +99,26 @@ export async function disk({ config, machine }: Pick<Probes, 'config' | 'machine
   const cure = `Free some, or give ${config.dataDir} a larger disk; \`retention\` says how long mail is kept.`;
   const faults: Verdict[] = [];
   if (free < LEAST_FREE)
-    faults.push(failed(`${megabytes(free)} free: new mail is refused, and what happens to older mail cannot be written`, cure)); // prettier-ignore
+    faults.push(
+      failed(`${megabytes(free)} free: new mail is refused, and what happens to older mail cannot be written`, cure),
+    );
   else if (free < minFreeBytes)
-    faults.push(failed(`${megabytes(free)} free, below storage.minFreeBytes (${writeSize(minFreeBytes)}): new mail is refused`, cure)); // prettier-ignore
+    faults.push(
+      failed(
+        `${megabytes(free)} free, below storage.minFreeBytes (${writeSize(minFreeBytes)}): new mail is refused`,
+        cure,
+      ),
+    );
   else if (free < 2 * minFreeBytes)
     faults.push(warning(`${megabytes(free)} free; at ${writeSize(minFreeBytes)} new mail is refused`, cure));
   const wal = await machine.file(`${sqliteFile(url)}-wal`);
   if (wal !== null && wal.bytes > LARGE_WAL)
-    faults.push(warning(`the write-ahead log has grown to ${megabytes(wal.bytes)}`, 'Some program has kept the database open for reading for a long time: close it (lsof names it).')); // prettier-ignore
+    faults.push(
+      warning(
+        `the write-ahead log has grown to ${megabytes(wal.bytes)}`,
+        'Some program has kept the database open for reading for a long time: close it (lsof names it).',
+      ),
+    );
   return orWell(faults, `${megabytes(free)} free for ${config.dataDir}`);
 }
 
@@ -98,11 +133,21 @@ export async function files({ config, machine }: Pick<Probes, 'config' | 'machin
   const inside = [sqliteFile(storage.url), path.join(dataDir, KEY_FILE)];
   const faults: Verdict[] = [];
   if ((folder.mode & 0o007) !== 0)
-    faults.push(failed(`${dataDir} is open to every user of this machine (mode ${octal(folder.mode)})`, `Run: chmod 750 ${dataDir}`)); // prettier-ignore
+    faults.push(
+      failed(
+        `${dataDir} is open to every user of this machine (mode ${octal(folder.mode)})`,
+        `Run: chmod 750 ${dataDir}`,
+      ),
+    );
   for (const file of inside) {
     const facts = await machine.file(file);
     if (facts !== null && facts.uid !== folder.uid)
-      faults.push(failed(`${file} belongs to user ${String(facts.uid)}, the data folder to user ${String(folder.uid)}`, `Run as root: chown ${String(folder.uid)} ${file}`)); // prettier-ignore
+      faults.push(
+        failed(
+          `${file} belongs to user ${String(facts.uid)}, the data folder to user ${String(folder.uid)}`,
+          `Run as root: chown ${String(folder.uid)} ${file}`,
+        ),
+      );
   }
   return orWell(faults, `${dataDir} and what is in it belong to the service alone`);
 }
@@ -112,19 +157,27 @@ const LOST_CURE =
   'Put the old file back from the backup: a new one does not open them. Where it is lost for good, say so in the file with a line "lost" and the id of the key.';
 
 /** Without the key file, or with another, no mail is signed and no webhook: what is sealed in the database stays shut. */
-export async function secretKey({ config, machine, store }: Pick<Probes, 'config' | 'machine' | 'store'>): Promise<Verdict> {
+export async function secretKey({
+  config,
+  machine,
+  store,
+}: Pick<Probes, 'config' | 'machine' | 'store'>): Promise<Verdict> {
   const file = path.join(config.dataDir, KEY_FILE);
   const facts = await machine.file(file);
   if (facts !== null && (facts.mode & 0o077) !== 0)
     return failed(`${file} may be read by others (mode ${octal(facts.mode)})`, `Run: chmod 600 ${file}`);
   const needed = store.kind === 'store' ? await store.sealKeyIds() : [];
   const held = readIds(machine);
-  if (typeof held === 'string') return failed(held, needed.length === 0 ? 'Correct the file, or put the old one back from the backup.' : LOST_CURE);
+  if (typeof held === 'string')
+    return failed(held, needed.length === 0 ? 'Correct the file, or put the old one back from the backup.' : LOST_CURE);
   const lost = needed.filter((id) => held?.includes(id) !== true);
   if (lost.length > 0)
-    return failed(`${file} ${held === null ? 'is missing' : `lacks the key ${lost.join(', ')}`}: secrets in the database cannot be opened`, LOST_CURE);
+    return failed(
+      `${file} ${held === null ? 'is missing' : `lacks the key ${lost.join(', ')}`}: secrets in the database cannot be opened`,
+      LOST_CURE,
+    );
   return held === null ? ok('made at the first start') : ok(`${file} opens what is sealed in the database`);
-} // prettier-ignore
+}
 
 function readIds(machine: Probes['machine']): readonly string[] | null | string {
   try {

@@ -10,10 +10,14 @@ export async function mx(probes: Needs): Promise<Verdict> {
   const { config, resolver, network, machine } = probes;
   const host = config.smtp.hostname;
   const answer = await resolver.a(host, { fresh: true });
-  if (answer.kind === 'trouble') return warning(`${host} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.'); // prettier-ignore
+  if (answer.kind === 'trouble')
+    return warning(`${host} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.');
   const [ip] = answer.kind === 'found' ? answer.records : [];
   if (ip === undefined)
-    return failed(`bounces have nowhere to go: ${host} has no address`, `Publish an A record for ${host}; see the line of \`name\`.`); // prettier-ignore
+    return failed(
+      `bounces have nowhere to go: ${host} has no address`,
+      `Publish an A record for ${host}; see the line of \`name\`.`,
+    );
   return judged(await network.greet({ ip, port: SMTP_PORT }), config, ip, machine.addresses().includes(ip));
 }
 
@@ -30,8 +34,17 @@ function judged(greeting: Greeting, config: Probes['config'], ip: string, isHere
   }
   const why = `${place} cannot be reached from here: ${greeting.why}`;
   if (listener.port !== SMTP_PORT)
-    return warning(`${why}; we listen on port ${String(listener.port)}`, `Let the service bind port 25 (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE), or have port 25 forwarded to ${String(listener.port)}.`); // prettier-ignore
+    return warning(
+      `${why}; we listen on port ${String(listener.port)}`,
+      `Let the service bind port 25 (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE), or have port 25 forwarded to ${String(listener.port)}.`,
+    );
   if (isHere)
-    return failed(why, 'See the line of `listeners`, and open inbound TCP port 25 in the firewall: without it no bounce is heard.'); // prettier-ignore
-  return warning(why, 'Some routers let nobody reach their own outside from within: try from elsewhere, and open inbound TCP port 25 if it is closed there too.'); // prettier-ignore
+    return failed(
+      why,
+      'See the line of `listeners`, and open inbound TCP port 25 in the firewall: without it no bounce is heard.',
+    );
+  return warning(
+    why,
+    'Some routers let nobody reach their own outside from within: try from elsewhere, and open inbound TCP port 25 if it is closed there too.',
+  );
 }

@@ -21,28 +21,46 @@ export async function outsideAddresses(probes: Needs): Promise<readonly string[]
   return named.ips.filter(isPublicAddress).slice(0, MOST_ADDRESSES);
 }
 
-async function addressesOfName({ config, resolver }: Needs): Promise<{ ips: string[]; alias: string | null; trouble: string | null }> {
+async function addressesOfName({
+  config,
+  resolver,
+}: Needs): Promise<{ ips: string[]; alias: string | null; trouble: string | null }> {
   const host = config.smtp.hostname;
   const answers = await Promise.all([resolver.a(host, { fresh: true }), resolver.aaaa(host, { fresh: true })]);
   const found = answers.filter((answer) => answer.kind === 'found');
   const alias = found.find(({ name }) => name !== host)?.name ?? null;
   const trouble = answers.find((answer) => answer.kind === 'trouble')?.text ?? null;
   return { ips: found.flatMap(({ records }) => records), alias, trouble };
-} // prettier-ignore
+}
 
 export async function name(probes: Needs): Promise<readonly Verdict[]> {
   const host = probes.config.smtp.hostname;
   if (!/^[^.]+\.[^.]/.test(host) || /\.(?:localdomain|local|internal|lan)$/.test(host))
-    return [failed(`smtp.hostname is ${host}, which is no full name of the Internet`, 'Set `smtp.hostname` to the full name of this machine, such as mail.example.com.')]; // prettier-ignore
+    return [
+      failed(
+        `smtp.hostname is ${host}, which is no full name of the Internet`,
+        'Set `smtp.hostname` to the full name of this machine, such as mail.example.com.',
+      ),
+    ];
   const named = await addressesOfName(probes);
   if (named.trouble !== null && named.ips.length === 0)
     return [warning(`${host} cannot be looked up: ${named.trouble}`, 'See the line of `resolver`.')];
   if (named.ips.length === 0)
-    return [failed(`${host} has no address in DNS`, `Publish an A record for ${host} with the public address of this machine.`)]; // prettier-ignore
+    return [
+      failed(
+        `${host} has no address in DNS`,
+        `Publish an A record for ${host} with the public address of this machine.`,
+      ),
+    ];
   const outside = await outsideAddresses(probes);
   const faults = [...aliased(host, named.alias), ...elsewhere(host, named.ips, outside)];
   if (outside.length === 0)
-    faults.push(warning(`${host} leads to ${named.ips.join(', ')}, and this machine has no public address`, 'Nothing to do on a closed network. For mail to the Internet publish the public address under this name.')); // prettier-ignore
+    faults.push(
+      warning(
+        `${host} leads to ${named.ips.join(', ')}, and this machine has no public address`,
+        'Nothing to do on a closed network. For mail to the Internet publish the public address under this name.',
+      ),
+    );
   for (const ip of outside) faults.push(...(await reverse(probes, host, ip)));
   return orWell(faults, `${host} leads to ${outside.join(', ')} and back`);
 }
@@ -50,7 +68,12 @@ export async function name(probes: Needs): Promise<readonly Verdict[]> {
 /** An MX must lead to a name that has the address itself (RFC 2181 section 10.3), and ours is what domains put into theirs. */
 function aliased(host: string, alias: string | null): Verdict[] {
   if (alias === null) return [];
-  return [warning(`${host} is an alias (CNAME) of ${alias}; the MX records of return paths may not lead to an alias`, `Publish an A record for ${host} instead of the CNAME.`)]; // prettier-ignore
+  return [
+    warning(
+      `${host} is an alias (CNAME) of ${alias}; the MX records of return paths may not lead to an alias`,
+      `Publish an A record for ${host} instead of the CNAME.`,
+    ),
+  ];
 }
 
 function elsewhere(host: string, ips: readonly string[], outside: readonly string[]): Verdict[] {

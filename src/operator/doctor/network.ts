@@ -82,7 +82,11 @@ async function signIn({ ip, host, port, tls, auth }: SmarthostAccess): Promise<S
 }
 
 /** It goes to a terminal and into JSON. */
-const printableLine = (line: string): string => line.slice(0, LONGEST_LINE).replace(/[^\x20-\x7e]/g, '').trimEnd(); // prettier-ignore
+const printableLine = (line: string): string =>
+  line
+    .slice(0, LONGEST_LINE)
+    .replace(/[^\x20-\x7e]/g, '')
+    .trimEnd();
 
 /** One question (RFC 4330 section 5); half the way there and back is taken off. */
 function askTime(clock: Clock, { ip, port }: { ip: string; port: number }): ReturnType<Network['askTime']> {

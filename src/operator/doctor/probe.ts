@@ -33,8 +33,14 @@ const ground = (config: Config, clock: Clock): Pick<Probes, 'config' | 'clock' |
 });
 
 /** Looks without a server: whatever cannot be opened is a finding, not a failure. Nothing is made, migrated or changed. */
-export async function openProbes(config: Config, { wantsDnssec }: { wantsDnssec: boolean }): Promise<Probes & { close(): Promise<void> }> {
-  const resolver = createResolver({ clock: systemClock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver }); // prettier-ignore
+export async function openProbes(
+  config: Config,
+  { wantsDnssec }: { wantsDnssec: boolean },
+): Promise<Probes & { close(): Promise<void> }> {
+  const resolver = createResolver(
+    { clock: systemClock },
+    { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver },
+  );
   const opened = await openStore(config);
   return {
     ...ground(config, systemClock),
@@ -47,7 +53,7 @@ export async function openProbes(config: Config, { wantsDnssec }: { wantsDnssec:
       if (opened.kind === 'open') await opened.close();
     },
   };
-} // prettier-ignore
+}
 
 type Opened = Missing | { kind: 'open'; store: ReturnType<typeof storeProbes>; close(): Promise<void> };
 
@@ -56,13 +62,16 @@ async function openStore(config: Config): Promise<Opened> {
   try {
     checkFiles(sqliteFile(url), false);
     const reader = await openReader({ url });
-    if (reader.waiting.length === 0)
-      return { kind: 'open', store: storeProbes(reader), close: () => reader.close() };
+    if (reader.waiting.length === 0) return { kind: 'open', store: storeProbes(reader), close: () => reader.close() };
     await reader.close();
     return { kind: 'missing', why: `the database lacks ${reader.waiting.join(', ')}`, cure: 'Run: posthorn migrate' };
   } catch (error) {
-    return { kind: 'missing', why: messageOf(error), cure: 'Start the server (posthorn serve), or run this as its user.' };
+    return {
+      kind: 'missing',
+      why: messageOf(error),
+      cure: 'Start the server (posthorn serve), or run this as its user.',
+    };
   }
-} // prettier-ignore
+}
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -62,12 +62,15 @@ export async function dnssec({
   const { signedZone, brokenZone } = config.doctor;
   const [signed, broken] = await Promise.all([anyOf(dns, signedZone), anyOf(dns, brokenZone)]);
   const say = config.delivery.dnssecResolver ? failed : warning;
-  if (signed.kind === 'trouble') return [say(`${signedZone}, a signed zone, cannot be looked up: ${signed.text}`, VALIDATOR_CURE)]; // prettier-ignore
+  if (signed.kind === 'trouble')
+    return [say(`${signedZone}, a signed zone, cannot be looked up: ${signed.text}`, VALIDATOR_CURE)];
   const faults: Verdict[] = [];
   if (signed.kind !== 'found' || !signed.secure)
-    faults.push(say(`the answer for ${signedZone}, a signed zone, does not come back as validated (AD bit)`, VALIDATOR_CURE)); // prettier-ignore
+    faults.push(
+      say(`the answer for ${signedZone}, a signed zone, does not come back as validated (AD bit)`, VALIDATOR_CURE),
+    );
   if (broken.kind !== 'trouble')
-    faults.push(say(`DNS answers for ${brokenZone}, whose signatures are wrong, as if nothing were`, VALIDATOR_CURE)); // prettier-ignore
+    faults.push(say(`DNS answers for ${brokenZone}, whose signatures are wrong, as if nothing were`, VALIDATOR_CURE));
   return orWell(faults, `DNS validates: ${signedZone} is marked as secure, ${brokenZone} is refused`);
 }
 

@@ -16,7 +16,12 @@ export function listeners({ server, config }: Needs): Promise<readonly Verdict[]
     ] as const
   ).flatMap(([door, port, what, setting]) =>
     ports[door] === null
-      ? [failed(`the port for ${what}, ${String(port)}, could not be had at the start`, `Find what holds it (ss -ltnp 'sport = :${String(port)}'), stop that or choose another port with \`${setting}\`, and restart.`)] // prettier-ignore
+      ? [
+          failed(
+            `the port for ${what}, ${String(port)}, could not be had at the start`,
+            `Find what holds it (ss -ltnp 'sport = :${String(port)}'), stop that or choose another port with \`${setting}\`, and restart.`,
+          ),
+        ]
       : [],
   );
   const open = [
@@ -28,9 +33,11 @@ export function listeners({ server, config }: Needs): Promise<readonly Verdict[]
 
 export async function bounce({ server }: Needs): Promise<Verdict> {
   if (server.kind === 'missing') return warning(`not tried: ${server.why}`, server.cure);
-  if (server.ports().mx === null) return failed('there is no listener that could hear a bounce', 'See the line of `listeners`.'); // prettier-ignore
+  if (server.ports().mx === null)
+    return failed('there is no listener that could hear a bounce', 'See the line of `listeners`.');
   const test = await server.selfTest();
-  if (test.kind === 'recognised') return ok(`a bounce sent to ourselves was recognised after ${String(Math.round(test.ms))} ms`); // prettier-ignore
+  if (test.kind === 'recognised')
+    return ok(`a bounce sent to ourselves was recognised after ${String(Math.round(test.ms))} ms`);
   return failed(
     `a bounce sent to ourselves was not recognised: ${test.why}`,
     'The log says more (event `report_failed` or `smtp_failed`); a restart starts the reader of reports anew.',

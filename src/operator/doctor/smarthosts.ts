@@ -42,7 +42,8 @@ async function signIn(
   const place = `${host}, port ${String(port)}`;
   const answer = isIP(host) > 0 ? null : await resolver.a(host, { fresh: true });
   const ip = answer === null ? host : answer.kind === 'found' ? answer.records[0] : undefined;
-  if (ip === undefined) return failed(`the smarthost ${host} has no address in DNS`, 'Correct its host in `delivery.routes`.'); // prettier-ignore
+  if (ip === undefined)
+    return failed(`the smarthost ${host} has no address in DNS`, 'Correct its host in `delivery.routes`.');
   const result = await network.signIn({ ip, host, port, tls, auth });
   switch (result.kind) {
     case 'signed_in':

@@ -7,7 +7,23 @@ import { Faulty, failed, TooSlow } from './fault.ts';
 import type { Surroundings } from './filter.ts';
 import { filters, helpers } from './library.ts';
 import type { ForOptions, Node } from './tree.ts';
-import { compare, escaped, haveNoOrder, isEqual, isObject, isTrue, listOf, memberOf, MOST_OUTPUT, Nothing, plain, Range, Safe, textOf, weightOf } from './value.ts'; // prettier-ignore
+import {
+  compare,
+  escaped,
+  haveNoOrder,
+  isEqual,
+  isObject,
+  isTrue,
+  listOf,
+  memberOf,
+  MOST_OUTPUT,
+  Nothing,
+  plain,
+  Range,
+  Safe,
+  textOf,
+  weightOf,
+} from './value.ts';
 
 export interface EvaluateOptions extends Surroundings {
   variables: Readonly<Record<string, unknown>>;
@@ -311,7 +327,14 @@ class Evaluation {
       const row = Math.floor(index / width) + 1;
       if (col === 0 && index > 0) this.write(`</tr>\n<tr class="row${String(row)}">`);
       local.set(name, item);
-      const facts = { ...loopFacts(index, items.length), col: col + 1, col0: col, col_first: col === 0, col_last: col === width - 1 || index === items.length - 1, row }; // prettier-ignore
+      const facts = {
+        ...loopFacts(index, items.length),
+        col: col + 1,
+        col0: col,
+        col_first: col === 0,
+        col_last: col === width - 1 || index === items.length - 1,
+        row,
+      };
       local.set('tablerowloop', facts);
       this.write(`<td class="col${String(col + 1)}">`);
       const flow = this.all(body);
@@ -400,7 +423,8 @@ class Evaluation {
   private filter(value: unknown, { name, args, named, at }: FilterCall): unknown {
     const filter = filters.get(name);
     if (filter === undefined) throw failed(`there is no filter '${name}'`, at);
-    if (value instanceof Range && value.length > LONGEST_LIST) throw failed(`a range is longer than ${String(LONGEST_LIST)}`, at); // prettier-ignore
+    if (value instanceof Range && value.length > LONGEST_LIST)
+      throw failed(`a range is longer than ${String(LONGEST_LIST)}`, at);
     const input = value instanceof Range ? listOf(value, LONGEST_LIST) : value instanceof Nothing ? '' : value;
     const given = args.map((one) => this.value(one));
     this.weigh([input, ...given], at);
@@ -462,7 +486,8 @@ class Evaluation {
     if (counter !== undefined) return counter;
     for (let at = this.contexts.length - 1; at >= 0; at--) {
       const context = plain(this.contexts[at]);
-      if (isObject(context) && Object.hasOwn(context, name) && name !== '__proto__' && name !== 'constructor') return context[name]; // prettier-ignore
+      if (isObject(context) && Object.hasOwn(context, name) && name !== '__proto__' && name !== 'constructor')
+        return context[name];
     }
     return undefined;
   }
@@ -477,7 +502,17 @@ class Evaluation {
 }
 
 /** Helpers that are asked whether something is there. */
-const mayAsk: ReadonlySet<string> = new Set(['default', 'insert', 'and', 'or', 'not', 'eq', 'ne', 'equals', 'notEquals']); // prettier-ignore
+const mayAsk: ReadonlySet<string> = new Set([
+  'default',
+  'insert',
+  'and',
+  'or',
+  'not',
+  'eq',
+  'ne',
+  'equals',
+  'notEquals',
+]);
 
 const loopFacts = (index: number, length: number): Record<string, unknown> => ({
   index: index + 1,

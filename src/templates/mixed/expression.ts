@@ -57,7 +57,29 @@ interface Lexeme {
 const NAME = /[^\s!"#%&'()*+,./:;<=>@[\\\]^`{|}~]+/y;
 const NUMBER = /-?\d+(?:\.\d+)?(?=\.\.|[\s,|:=<>!)\]}~]|$)/y;
 const BLANKS = /\s+/y;
-const MARKS = ['==', '!=', '<>', '<=', '>=', '../', './', '..', '.', '|', ':', ',', '=', '<', '>', '(', ')', '[', ']', '@', '/']; // prettier-ignore
+const MARKS = [
+  '==',
+  '!=',
+  '<>',
+  '<=',
+  '>=',
+  '../',
+  './',
+  '..',
+  '.',
+  '|',
+  ':',
+  ',',
+  '=',
+  '<',
+  '>',
+  '(',
+  ')',
+  '[',
+  ']',
+  '@',
+  '/',
+];
 const MOST_NESTED = 32;
 
 /** Whose tag it is: `[name]` at the head of a path is a name in Handlebars, in Liquid what `name` holds. */
@@ -104,7 +126,13 @@ function lexemeAt(
   at: number,
   { bodyAt, language, last, spaced }: { bodyAt: number; language: Language; last: Lexeme | undefined; spaced: boolean },
 ): Lexeme & { length: number } {
-  const make = (kind: Lexeme['kind'], text: string, length = text.length) => ({ kind, text, at: bodyAt + at, spaced, length }); // prettier-ignore
+  const make = (kind: Lexeme['kind'], text: string, length = text.length) => ({
+    kind,
+    text,
+    at: bodyAt + at,
+    spaced,
+    length,
+  });
   const char = body[at] ?? '';
   if (char === '"' || char === "'") {
     const end = body.indexOf(char, at + 1);
@@ -194,7 +222,8 @@ export class Reader {
   /** The name of a variable that a Liquid tag makes. Throws where something else is next. */
   variable(what: string): string {
     const next = this.peek();
-    const isName = next?.kind === 'name' || next?.kind === 'string' || (next?.kind === 'number' && /^\d+$/.test(next.text)); // prettier-ignore
+    const isName =
+      next?.kind === 'name' || next?.kind === 'string' || (next?.kind === 'number' && /^\d+$/.test(next.text));
     if (!isName) throw this.wrong(what);
     if (next.text.startsWith('-')) throw syntax(`a name cannot begin with '-'`, this.at);
     this.place++;
@@ -402,7 +431,10 @@ export class Reader {
       else steps.push(first);
     } else if (up === 0 || (!this.done && !isEnd(this.peek()))) throw this.wrong('a value');
     this.steps(steps);
-    const text = this.lexemes.slice(start, this.place).map((lexeme) => lexeme.text).join(''); // prettier-ignore
+    const text = this.lexemes
+      .slice(start, this.place)
+      .map((lexeme) => lexeme.text)
+      .join('');
     return { kind: 'path', path: { base, up, name, steps, text }, at };
   }
 
@@ -447,7 +479,11 @@ export class Reader {
 }
 
 const counted = (least: number, most: number): string =>
-  most === 0 ? 'no values' : least === most ? `${String(least)} value${least === 1 ? '' : 's'}` : `${String(least)} to ${String(most)} values`; // prettier-ignore
+  most === 0
+    ? 'no values'
+    : least === most
+      ? `${String(least)} value${least === 1 ? '' : 's'}`
+      : `${String(least)} to ${String(most)} values`;
 
 /** Conditions are read from the right, by recursion. */
 const MOST_CONDITIONS = 500;

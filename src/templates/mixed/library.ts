@@ -13,9 +13,27 @@ import { compare, escaped, escapedOnce, isObject, isTrue, jsonOf, memberOf, plai
 
 /** Filters of texts in Liquid's standard set, as LiquidJS has them. */
 const standard = [
-  'append', 'base64_decode', 'base64_encode', 'capitalize', 'downcase', 'lstrip', 'prepend', 'remove_first', 'remove_last', 'replace_first', 'replace_last',
-  'rstrip', 'strip', 'strip_newlines', 'upcase', 'url_decode', 'squish', 'slugify', 'array_to_sentence_string', 'number_of_words',
-] as const; // prettier-ignore
+  'append',
+  'base64_decode',
+  'base64_encode',
+  'capitalize',
+  'downcase',
+  'lstrip',
+  'prepend',
+  'remove_first',
+  'remove_last',
+  'replace_first',
+  'replace_last',
+  'rstrip',
+  'strip',
+  'strip_newlines',
+  'upcase',
+  'url_decode',
+  'squish',
+  'slugify',
+  'array_to_sentence_string',
+  'number_of_words',
+] as const;
 
 /** Text that only loses or gains white space stays safe. */
 const keepsSafe: ReadonlySet<string> = new Set(['strip', 'lstrip', 'rstrip', 'strip_newlines', 'squish']);
@@ -42,7 +60,7 @@ const asText = (value: unknown): unknown => (typeof plain(value) === 'object' ? 
 const standardFilters = standard.map((name): [string, Filter] => [
   name,
   (_, value, args) => {
-    const result = ofLiquid(name, name === 'array_to_sentence_string' ? plain(value) : textOf(value), args.map(asText)); // prettier-ignore
+    const result = ofLiquid(name, name === 'array_to_sentence_string' ? plain(value) : textOf(value), args.map(asText));
     return value instanceof Safe && keepsSafe.has(name) && typeof result === 'string' ? new Safe(result) : result;
   },
 ]);
@@ -62,18 +80,35 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ['newline_to_br', (around, value) => new Safe(safeText(around, value).replace(/\r?\n/g, '<br />\n'))],
   ['strip_html', (_, value) => withoutTags(textOf(value))],
   ['json', (_, value) => jsonOf(value)],
-  ['default', (_, value, [fallback], named) => {
-    const given = plain(value);
-    if (given === false) return named.get('allow_false') === true ? given : fallback;
-    const empty = given === null || given === undefined || given === '' || (Array.isArray(given) && given.length === 0) || (isObject(given) && Object.keys(given).length === 0);
-    return empty ? fallback : value;
-  }],
-  ['url_encode', (_, value) => encodeURIComponent(wellFormed(textOf(value))).replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`).replaceAll('%20', '+')],
-  ['base64_url_safe_encode', (_, value) => Buffer.from(textOf(value)).toString('base64').replaceAll('+', '-').replaceAll('/', '_')],
+  [
+    'default',
+    (_, value, [fallback], named) => {
+      const given = plain(value);
+      if (given === false) return named.get('allow_false') === true ? given : fallback;
+      const empty =
+        given === null ||
+        given === undefined ||
+        given === '' ||
+        (Array.isArray(given) && given.length === 0) ||
+        (isObject(given) && Object.keys(given).length === 0);
+      return empty ? fallback : value;
+    },
+  ],
+  [
+    'url_encode',
+    (_, value) =>
+      encodeURIComponent(wellFormed(textOf(value)))
+        .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`)
+        .replaceAll('%20', '+'),
+  ],
+  [
+    'base64_url_safe_encode',
+    (_, value) => Buffer.from(textOf(value)).toString('base64').replaceAll('+', '-').replaceAll('/', '_'),
+  ],
   ['base64_url_safe_decode', (_, value) => Buffer.from(textOf(value), 'base64url').toString()],
   ['date', (around, value, [format]) => date(around, value, format)],
   ['money', (around, value, [currency]) => money(around, asNumber(value), plain(currency))],
-]); // prettier-ignore
+]);
 
 /** Linear in the text, whatever is left open in it. */
 function withoutTags(text: string): string {
@@ -85,7 +120,13 @@ function withoutTags(text: string): string {
     if (open < 0) break;
     out.push(text.slice(at, open));
     const head = text.slice(open, open + 8).toLowerCase();
-    const end = head.startsWith('<!--') ? '-->' : head.startsWith('<script') ? '</script>' : head.startsWith('<style') ? '</style>' : '>'; // prettier-ignore
+    const end = head.startsWith('<!--')
+      ? '-->'
+      : head.startsWith('<script')
+        ? '</script>'
+        : head.startsWith('<style')
+          ? '</style>'
+          : '>';
     const close = noEnd.has(end) ? -1 : indexOfAnyCase(text, end, open);
     if (close >= 0) {
       at = close + end.length;
@@ -111,15 +152,51 @@ function indexOfAnyCase(text: string, mark: string, from: number): number {
 }
 
 /** Half a character is none, and cannot be encoded. */
-const wellFormed = (text: string): string => text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd'); // prettier-ignore
+const wellFormed = (text: string): string =>
+  text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd');
 
 /** How many values a filter takes beside its input, at least and at most. */
 const arities: Readonly<Record<string, readonly [number, number]>> = {
-  append: [1, 1], prepend: [1, 1], at_least: [1, 1], at_most: [1, 1], compact: [0, 1], concat: [1, 1], date: [1, 1], default: [0, 1], divided_by: [1, 1], find: [1, 2], find_index: [1, 2],
-  has: [1, 2], join: [0, 1], map: [1, 1], minus: [1, 1], modulo: [1, 1], plus: [1, 1], times: [1, 1], reject: [1, 2], remove: [1, 1], remove_first: [1, 1], remove_last: [1, 1],
-  replace: [1, 2], replace_first: [1, 2], replace_last: [2, 2], round: [0, 1], slice: [1, 2], sort: [0, 1], sort_natural: [0, 1], split: [1, 1], sum: [0, 1], truncate: [0, 2],
-  truncatewords: [0, 2], uniq: [0, 1], where: [1, 2], money: [0, 1], slugify: [0, 2], array_to_sentence_string: [0, 1], number_of_words: [0, 1],
-}; // prettier-ignore
+  append: [1, 1],
+  prepend: [1, 1],
+  at_least: [1, 1],
+  at_most: [1, 1],
+  compact: [0, 1],
+  concat: [1, 1],
+  date: [1, 1],
+  default: [0, 1],
+  divided_by: [1, 1],
+  find: [1, 2],
+  find_index: [1, 2],
+  has: [1, 2],
+  join: [0, 1],
+  map: [1, 1],
+  minus: [1, 1],
+  modulo: [1, 1],
+  plus: [1, 1],
+  times: [1, 1],
+  reject: [1, 2],
+  remove: [1, 1],
+  remove_first: [1, 1],
+  remove_last: [1, 1],
+  replace: [1, 2],
+  replace_first: [1, 2],
+  replace_last: [2, 2],
+  round: [0, 1],
+  slice: [1, 2],
+  sort: [0, 1],
+  sort_natural: [0, 1],
+  split: [1, 1],
+  sum: [0, 1],
+  truncate: [0, 2],
+  truncatewords: [0, 2],
+  uniq: [0, 1],
+  where: [1, 2],
+  money: [0, 1],
+  slugify: [0, 2],
+  array_to_sentence_string: [0, 1],
+  number_of_words: [0, 1],
+};
 
 export const arityOf = (filter: string): readonly [number, number] => arities[filter] ?? [0, 0];
 
@@ -160,6 +237,10 @@ export const helpers: ReadonlyMap<string, Helper> = new Map<string, Helper>([
   ['default', (_, [value, fallback]) => (isTrue(value, 'handlebars') || plain(value) === 0 ? value : fallback)],
   ['length', (_, [value]) => memberOf(value, 'size') ?? 0],
   ['lookup', (_, [value, key]) => memberOf(value, textOf(key))],
-  ['insert', (_, [value, fallback]) => (isTrue(value, 'handlebars') || plain(value) === 0 ? value : textOf(fallback).replace(/^default=/, ''))],
+  [
+    'insert',
+    (_, [value, fallback]) =>
+      isTrue(value, 'handlebars') || plain(value) === 0 ? value : textOf(fallback).replace(/^default=/, ''),
+  ],
   ['formatDate', (around, [value, format, zone]) => formatDate(around, plain(value), textOf(format), plain(zone))],
-]); // prettier-ignore
+]);

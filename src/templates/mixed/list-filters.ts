@@ -34,7 +34,10 @@ function memberOfItem(item: unknown, name: unknown): unknown {
 }
 
 /** `run` gets what tells whether an element is asked for: its member is the value given, or true where none is. */
-const selecting = (name: string, run: (items: unknown[], test: (item: unknown) => boolean) => unknown): Named<Filter> => [
+const selecting = (
+  name: string,
+  run: (items: unknown[], test: (item: unknown) => boolean) => unknown,
+): Named<Filter> => [
   name,
   (_, value, [member, wanted]) => {
     const test = (item: unknown): boolean => {
@@ -48,7 +51,7 @@ const selecting = (name: string, run: (items: unknown[], test: (item: unknown) =
       throw error;
     }
   },
-]; // prettier-ignore
+];
 
 /** The elements with what they are ordered or told apart by: themselves or a member. */
 const keyed = (value: unknown, member: unknown): { item: unknown; key: unknown }[] =>
@@ -70,9 +73,11 @@ function memberOr(item: unknown, name: unknown): unknown {
 function sorted(value: unknown, member: unknown, order: (a: unknown, b: unknown) => number): unknown[] {
   const isAbsent = (key: unknown): boolean => key === null || key === undefined;
   return keyed(value, member)
-    .sort((a, b) => (isAbsent(a.key) || isAbsent(b.key) ? Number(isAbsent(a.key)) - Number(isAbsent(b.key)) : order(a.key, b.key)))
+    .sort((a, b) =>
+      isAbsent(a.key) || isAbsent(b.key) ? Number(isAbsent(a.key)) - Number(isAbsent(b.key)) : order(a.key, b.key),
+    )
     .map(({ item }) => item);
-} // prettier-ignore
+}
 
 function inOrder(a: unknown, b: unknown): number {
   const [left, right] = [plain(a), plain(b)];
@@ -112,17 +117,29 @@ export const listFilters: readonly Named<Filter>[] = [
   selecting('has', (items, test) => items.some(test)),
   ['map', (_, value, [member]) => itemsOf(value).map((item) => memberOr(item, member))],
   ['sum', (_, value, [member]) => sumOf(keyed(value, member).map(({ key }) => key))],
-  ['compact', (_, value, [member]) => keyed(value, member).filter(({ key }) => key !== null && key !== undefined).map(({ item }) => item)],
+  [
+    'compact',
+    (_, value, [member]) =>
+      keyed(value, member)
+        .filter(({ key }) => key !== null && key !== undefined)
+        .map(({ item }) => item),
+  ],
   ['uniq', (_, value, [member]) => unique(value, member)],
   ['sort', (_, value, [member]) => sorted(value, member, inOrder)],
-  ['sort_natural', (_, value, [member]) => sorted(value, member, (a, b) => inOrder(textOf(a).toLowerCase(), textOf(b).toLowerCase()))],
+  [
+    'sort_natural',
+    (_, value, [member]) => sorted(value, member, (a, b) => inOrder(textOf(a).toLowerCase(), textOf(b).toLowerCase())),
+  ],
   ['reverse', (_, value) => itemsOf(value).reverse()],
   ['first', (_, value) => endOf(value, 'first')],
   ['last', (_, value) => endOf(value, 'last')],
   ['join', (_, value, [glue]) => joined(itemsOf(value), glue === undefined ? ' ' : textOf(glue))],
-  ['concat', (_, value, [other]) => {
-    if (!Array.isArray(plain(other))) throw failed("the filter 'concat' needs a list");
-    return [...itemsOf(value), ...itemsOf(other)];
-  }],
+  [
+    'concat',
+    (_, value, [other]) => {
+      if (!Array.isArray(plain(other))) throw failed("the filter 'concat' needs a list");
+      return [...itemsOf(value), ...itemsOf(other)];
+    },
+  ],
   ['size', (_, value) => memberOf(value, 'size') ?? 0],
-]; // prettier-ignore
+];

@@ -16,7 +16,10 @@ const FRACTION = /^-?\d+\.\d+$/;
 
 const isFraction = (value: unknown): boolean => {
   const given = plain(value);
-  return value instanceof Float || (typeof given === 'number' ? !Number.isInteger(given) : typeof given === 'string' && FRACTION.test(given.trim())); // prettier-ignore
+  return (
+    value instanceof Float ||
+    (typeof given === 'number' ? !Number.isInteger(given) : typeof given === 'string' && FRACTION.test(given.trim()))
+  );
 };
 
 /** Rounded where binary fractions would show: 10.1 - 2.2 is 7.9. */
@@ -66,17 +69,23 @@ export const numberFilters: readonly Named<Filter>[] = [
   between('minus', (a, b) => a - b),
   between('times', (a, b) => a * b),
   between('modulo', (a, b) => a - notZero(b) * Math.floor(a / b)),
-  ['divided_by', (_, value, [by]) => {
-    const [a, b] = [asNumber(value), notZero(asNumber(by))];
-    return isFraction(value) || isFraction(by) ? kept(a / b, true) : Math.floor(a / b);
-  }],
+  [
+    'divided_by',
+    (_, value, [by]) => {
+      const [a, b] = [asNumber(value), notZero(asNumber(by))];
+      return isFraction(value) || isFraction(by) ? kept(a / b, true) : Math.floor(a / b);
+    },
+  ],
   oneOf('at_least', (a, b) => a >= b),
   oneOf('at_most', (a, b) => a <= b),
   ['abs', (_, value) => kept(Math.abs(asNumber(value)), isFraction(value))],
   ['ceil', (_, value) => Math.ceil(asNumber(value))],
   ['floor', (_, value) => Math.floor(asNumber(value))],
-  ['round', (_, value, [digits]) => {
-    const places = Math.max(-300, Math.min(300, Math.trunc(asNumber(digits))));
-    return kept(rounded(asNumber(value), places), isFraction(value) && places > 0);
-  }],
-]; // prettier-ignore
+  [
+    'round',
+    (_, value, [digits]) => {
+      const places = Math.max(-300, Math.min(300, Math.trunc(asNumber(digits))));
+      return kept(rounded(asNumber(value), places), isFraction(value) && places > 0);
+    },
+  ],
+];

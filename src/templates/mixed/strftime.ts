@@ -23,13 +23,25 @@ interface Fields {
   locale: string;
 }
 
-const numeric = { year: 'numeric', month: 'numeric', day: 'numeric', hour: 'numeric', minute: 'numeric', second: 'numeric', hourCycle: 'h23' } as const; // prettier-ignore
+const numeric = {
+  year: 'numeric',
+  month: 'numeric',
+  day: 'numeric',
+  hour: 'numeric',
+  minute: 'numeric',
+  second: 'numeric',
+  hourCycle: 'h23',
+} as const;
 
 function fieldsOf(at: number, zone: string, locale: string): Fields {
   const millisecond = ((at % 1000) + 1000) % 1000;
   let local = at;
   if (zone !== 'UTC') {
-    const parts = new Map(dateFormat('en-US', { ...numeric, timeZone: zone, era: 'short' }).formatToParts(at).map(({ type, value }) => [type, value])); // prettier-ignore
+    const parts = new Map(
+      dateFormat('en-US', { ...numeric, timeZone: zone, era: 'short' })
+        .formatToParts(at)
+        .map(({ type, value }) => [type, value]),
+    );
     const get = (type: Intl.DateTimeFormatPartTypes): number => Number(parts.get(type));
     const year = parts.get('era') === 'BC' ? 1 - get('year') : get('year');
     const date = new Date(0);
@@ -57,7 +69,9 @@ function fieldsOf(at: number, zone: string, locale: string): Fields {
 
 /** A word of the locale: of a month or a day of the week. */
 const word = ({ at, zone, locale }: Fields, options: Intl.DateTimeFormatOptions, type: 'month' | 'weekday'): string =>
-  dateFormat(locale, { ...options, timeZone: zone }).formatToParts(at).find((part) => part.type === type)?.value ?? ''; // prettier-ignore
+  dateFormat(locale, { ...options, timeZone: zone })
+    .formatToParts(at)
+    .find((part) => part.type === type)?.value ?? '';
 
 function zoneText({ offset }: Fields, colon: boolean): string {
   const minutes = Math.abs(offset);
@@ -66,7 +80,9 @@ function zoneText({ offset }: Fields, colon: boolean): string {
 }
 
 const zoneName = ({ at, zone }: Fields): string =>
-  dateFormat('en-US', { timeZone: zone, timeZoneName: 'short' }).formatToParts(at).find(({ type }) => type === 'timeZoneName')?.value ?? ''; // prettier-ignore
+  dateFormat('en-US', { timeZone: zone, timeZoneName: 'short' })
+    .formatToParts(at)
+    .find(({ type }) => type === 'timeZoneName')?.value ?? '';
 
 const hour12 = ({ hour }: Fields): number => hour % 12 || 12;
 
@@ -139,18 +155,25 @@ const directives: Readonly<Record<string, Directive>> = {
 };
 
 function written(fields: Fields, format: string): string {
-  return format.replace(/%([-_0^#:]{0,4})(\d{0,2})([EO]?)([A-Za-z%+])/g, (all, flags: string, width: string, _, letter: string) => {
-    const directive = directives[letter];
-    if (directive === undefined) return all;
-    const plain = letter === 'z' && flags.includes(':') ? zoneText(fields, true) : String(directive.text(fields));
-    const cased = flags.includes('^') ? plain.toUpperCase() : flags.includes('#') ? swapped(plain) : plain;
-    if (flags.includes('-')) return cased;
-    const fill = flags.includes('_') ? ' ' : flags.includes('0') ? '0' : (directive.fill ?? (directive.width === undefined ? ' ' : '0'));
-    // `%3N`: so many digits of the fraction.
-    if (letter === 'N') return width === '' ? cased : cased.slice(0, Number(width));
-    return cased.padStart(width === '' ? (directive.width ?? 0) : Number(width), fill);
-  });
-} // prettier-ignore
+  return format.replace(
+    /%([-_0^#:]{0,4})(\d{0,2})([EO]?)([A-Za-z%+])/g,
+    (all, flags: string, width: string, _, letter: string) => {
+      const directive = directives[letter];
+      if (directive === undefined) return all;
+      const plain = letter === 'z' && flags.includes(':') ? zoneText(fields, true) : String(directive.text(fields));
+      const cased = flags.includes('^') ? plain.toUpperCase() : flags.includes('#') ? swapped(plain) : plain;
+      if (flags.includes('-')) return cased;
+      const fill = flags.includes('_')
+        ? ' '
+        : flags.includes('0')
+          ? '0'
+          : (directive.fill ?? (directive.width === undefined ? ' ' : '0'));
+      // `%3N`: so many digits of the fraction.
+      if (letter === 'N') return width === '' ? cased : cased.slice(0, Number(width));
+      return cased.padStart(width === '' ? (directive.width ?? 0) : Number(width), fill);
+    },
+  );
+}
 
 const swapped = (text: string): string =>
   text === text.toUpperCase() && text !== text.toLowerCase() ? text.toLowerCase() : text.toUpperCase();
@@ -160,7 +183,8 @@ const LONGEST_FORMAT = 300;
 
 /** Throws a fault where the format is longer than any that is meant. */
 export function checkFormat(format: string): string {
-  if (format.length > LONGEST_FORMAT) throw failed(`the format of a date is longer than ${String(LONGEST_FORMAT)} characters`); // prettier-ignore
+  if (format.length > LONGEST_FORMAT)
+    throw failed(`the format of a date is longer than ${String(LONGEST_FORMAT)} characters`);
   // `%999999999d` would pad with a thousand million zeros.
   if (/%[^A-Za-z%]{0,20}\d{3}/.test(format)) throw failed('the format of a date pads with more than 99 characters');
   return format;

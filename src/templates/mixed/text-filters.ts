@@ -55,9 +55,16 @@ const first = (args: readonly unknown[], fallback: number, filter: string): numb
 
 export const textFilters: readonly Named<Filter>[] = [
   ['replace', (_, value, [pattern, by]) => replaced(textOf(value), textOf(pattern), textOf(by))],
-  ['remove', (_, value, [pattern]) => (textOf(pattern) === '' ? textOf(value) : replaced(textOf(value), textOf(pattern), ''))],
+  [
+    'remove',
+    (_, value, [pattern]) => (textOf(pattern) === '' ? textOf(value) : replaced(textOf(value), textOf(pattern), '')),
+  ],
   ['split', (_, value, [by]) => split(textOf(value), textOf(by))],
-  ['slice', (_, value, [from, length]) => slice(value, whole(from, 'slice'), length === null || length === undefined ? 1 : whole(length, 'slice'))],
+  [
+    'slice',
+    (_, value, [from, length]) =>
+      slice(value, whole(from, 'slice'), length === null || length === undefined ? 1 : whole(length, 'slice')),
+  ],
   ['truncate', (_, value, args) => truncated(textOf(value), first(args, 50, 'truncate'), ending(args))],
   ['truncatewords', (_, value, args) => truncatedWords(textOf(value), first(args, 15, 'truncatewords'), ending(args))],
-]; // prettier-ignore
+];

@@ -97,7 +97,13 @@ function mustache(source: string, at: number): Found {
   return { token, literal: null, end, trimBefore, trimAfter, standalone: token.kind !== 'output' };
 }
 
-function mustacheToken(source: string, at: number, start: number, end: number, raw: boolean): NonNullable<Found['token']> {
+function mustacheToken(
+  source: string,
+  at: number,
+  start: number,
+  end: number,
+  raw: boolean,
+): NonNullable<Found['token']> {
   if (raw) return outputToken(source, at, start, end, true);
   const first = behindBlanks(source, start, end);
   switch (source[first]) {
@@ -123,7 +129,7 @@ function mustacheToken(source: string, at: number, start: number, end: number, r
       break;
   }
   return outputToken(source, at, start, end, false);
-} // prettier-ignore
+}
 
 /** Not by a regular expression: that takes as long as all the rest of a small tag. */
 function behindBlanks(source: string, from: number, to: number): number {
@@ -132,11 +138,21 @@ function behindBlanks(source: string, from: number, to: number): number {
   return at;
 }
 
-const outputToken = (source: string, at: number, from: number, to: number, raw: boolean): NonNullable<Found['token']> =>
-  ({ kind: 'output', body: source.slice(from, to), bodyAt: from, at, raw }); // prettier-ignore
+const outputToken = (
+  source: string,
+  at: number,
+  from: number,
+  to: number,
+  raw: boolean,
+): NonNullable<Found['token']> => ({ kind: 'output', body: source.slice(from, to), bodyAt: from, at, raw });
 
-const blockToken = (kind: 'open' | 'inverse' | 'close' | 'else', source: string, at: number, from: number, to: number): NonNullable<Found['token']> =>
-  ({ kind, body: source.slice(from, to), bodyAt: from, at }); // prettier-ignore
+const blockToken = (
+  kind: 'open' | 'inverse' | 'close' | 'else',
+  source: string,
+  at: number,
+  from: number,
+  to: number,
+): NonNullable<Found['token']> => ({ kind, body: source.slice(from, to), bodyAt: from, at });
 
 /** `{{! … }}`, or `{{!-- … --}}`, which may hold `}}`. */
 function comment(source: string, at: number, start: number, trimBefore: boolean): Found {
@@ -159,7 +175,13 @@ function liquidTag(source: string, at: number): Found {
   if (name === '#') return { ...common, token: null };
   if (name === 'raw') {
     const last = closing(source, end, 'raw', at);
-    return { ...common, token: null, literal: rawText(source.slice(end, last.from), trimAfter, last.trimBefore), end: last.end, trimAfter: last.trimAfter }; // prettier-ignore
+    return {
+      ...common,
+      token: null,
+      literal: rawText(source.slice(end, last.from), trimAfter, last.trimBefore),
+      end: last.end,
+      trimAfter: last.trimAfter,
+    };
   }
   if (name === 'comment') {
     const last = commentEnd(source, end, at);

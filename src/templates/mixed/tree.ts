@@ -32,7 +32,15 @@ export type Node =
   /** `{{#name}}`: each, with or if, as the value is. */
   | { kind: 'section'; value: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
   | { kind: 'for'; name: string; list: Expression; options: ForOptions; body: Node[]; otherwise: Node[]; at: number }
-  | { kind: 'tablerow'; name: string; list: Expression; options: ForOptions; cols: Expression | null; body: Node[]; at: number } // prettier-ignore
+  | {
+      kind: 'tablerow';
+      name: string;
+      list: Expression;
+      options: ForOptions;
+      cols: Expression | null;
+      body: Node[];
+      at: number;
+    }
   | { kind: 'case'; value: Expression; whens: When[] }
   | { kind: 'assign'; name: string; value: Expression; at: number }
   | { kind: 'capture'; name: string; body: Node[] }
@@ -159,7 +167,12 @@ class Builder {
     const common = { shown, closer, at, chained };
     if (name === 'if' || name === 'unless') {
       reader.takeName(name);
-      this.ifBlock(common, { ...this.only(reader), truth: 'handlebars', negated: (name === 'unless') !== negated, body: [] }); // prettier-ignore
+      this.ifBlock(common, {
+        ...this.only(reader),
+        truth: 'handlebars',
+        negated: (name === 'unless') !== negated,
+        body: [],
+      });
       return;
     }
     if ((name === 'each' || name === 'with') && !negated) {
@@ -167,9 +180,10 @@ class Builder {
       const { value, params } = this.withParams(reader);
       const body: Node[] = [];
       const otherwise: Node[] = [];
-      const node: Node = name === 'each'
-        ? { kind: 'each', list: value, params, body, otherwise, at }
-        : { kind: 'with', value, params, body, otherwise, at }; // prettier-ignore
+      const node: Node =
+        name === 'each'
+          ? { kind: 'each', list: value, params, body, otherwise, at }
+          : { kind: 'with', value, params, body, otherwise, at };
       this.into.push(node);
       this.push({ ...common, into: body, otherwise: () => (this.top.into = otherwise) });
       return;
@@ -418,7 +432,14 @@ class Builder {
     const body: Node[] = [];
     const otherwise: Node[] = [];
     this.into.push({ kind: 'for', name, list, options, body, otherwise, at });
-    this.push({ shown: '{% for %}', closer: 'endfor', at, into: body, otherwise: () => (this.top.into = otherwise), bodies: () => [body, otherwise] }); // prettier-ignore
+    this.push({
+      shown: '{% for %}',
+      closer: 'endfor',
+      at,
+      into: body,
+      otherwise: () => (this.top.into = otherwise),
+      bodies: () => [body, otherwise],
+    });
   }
 
   private tablerow(reader: Reader, at: number): void {
@@ -518,7 +539,10 @@ function isBlank(node: Node): boolean {
     case 'capture':
       return true;
     case 'if':
-      return node.branches.every(({ truth, body }) => truth === 'liquid' && body.every(isBlank)) && node.otherwise.every(isBlank); // prettier-ignore
+      return (
+        node.branches.every(({ truth, body }) => truth === 'liquid' && body.every(isBlank)) &&
+        node.otherwise.every(isBlank)
+      );
     case 'for':
       return node.body.every(isBlank) && node.otherwise.every(isBlank);
     case 'case':

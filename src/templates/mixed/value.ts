@@ -48,7 +48,14 @@ export const plain = (value: unknown): unknown =>
   value instanceof Safe ? value.text : value instanceof Float ? value.value : value;
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Safe) && !(value instanceof Float) && !(value instanceof Nothing) && !(value instanceof Range) && !(value instanceof Date); // prettier-ignore
+  typeof value === 'object' &&
+  value !== null &&
+  !Array.isArray(value) &&
+  !(value instanceof Safe) &&
+  !(value instanceof Float) &&
+  !(value instanceof Nothing) &&
+  !(value instanceof Range) &&
+  !(value instanceof Date);
 
 /** Own properties only: what a prototype has is no business of a template. */
 export function memberOf(given: unknown, key: string): unknown {
@@ -147,7 +154,8 @@ function contains(whole: unknown, part: unknown): boolean {
 }
 
 function inOrder(a: unknown, operator: string, b: unknown): boolean {
-  const comparable = (typeof a === 'number' && typeof b === 'number') || (typeof a === 'string' && typeof b === 'string'); // prettier-ignore
+  const comparable =
+    (typeof a === 'number' && typeof b === 'number') || (typeof a === 'string' && typeof b === 'string');
   if (!comparable) return false;
   switch (operator) {
     case '<':

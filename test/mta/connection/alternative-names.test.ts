@@ -12,7 +12,11 @@ describe('mta/connection/tls: the names of a certificate', () => {
     ['an alternative name with a wildcard', certificate('x', 'DNS:a.test, DNS:*.dest.test'), true],
     ['another alternative name', certificate('mx.dest.test', 'DNS:other.test'), false],
     ['a common name alone (RFC 8461 section 4.2)', certificate('mx.dest.test'), false],
-    ['a common name beside an alternative name of another kind', certificate('mx.dest.test', 'email:a@dest.test'), false], // prettier-ignore
+    [
+      'a common name beside an alternative name of another kind',
+      certificate('mx.dest.test', 'email:a@dest.test'),
+      false,
+    ],
   ] as const)
     it(`${reason}: ${isGood ? 'good' : 'not good'}`, () => {
       const fault = checkAlternativeNames('mx.dest.test', of);

@@ -8,7 +8,10 @@ import type { FakeMailServer, MailServerOptions } from '../../support/fake-mail-
 import { openDeps, required, targetOf } from './helpers.ts';
 
 /** More than the 100 KiB that OpenSSL reads: the same certificate many times over. */
-const hugeCertificate = (): { key: string; cert: string } => ({ key: certificate.key, cert: certificate.cert + testCa.repeat(400) }); // prettier-ignore
+const hugeCertificate = (): { key: string; cert: string } => ({
+  key: certificate.key,
+  cert: certificate.cert + testCa.repeat(400),
+});
 
 describe('mta/connection/dial', () => {
   let server: FakeMailServer;
@@ -71,7 +74,12 @@ describe('mta/connection/dial', () => {
   });
 
   it('speaks TLS 1.0 with who knows no more, where no policy asks for better', async () => {
-    const old = { ...certificate, minVersion: 'TLSv1' as const, maxVersion: 'TLSv1' as const, ciphers: 'ALL:@SECLEVEL=0' }; // prettier-ignore
+    const old = {
+      ...certificate,
+      minVersion: 'TLSv1' as const,
+      maxVersion: 'TLSv1' as const,
+      ciphers: 'ALL:@SECLEVEL=0',
+    };
     await start({ tls: 'starttls', certificate: old });
     const first = await dialOnce();
     assert.equal(first.kind === 'open' && first.session.tls?.protocol, 'TLSv1');

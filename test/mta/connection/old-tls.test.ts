@@ -12,10 +12,18 @@ import { opportunistic } from './helpers.ts';
 const certificates = path.join(import.meta.dirname, '../../fixtures/tls');
 
 const rows: [what: string, priority: string, reached: Record<Hello, string | null>][] = [
-  ['TLS 1.2 without RFC 5746', 'NORMAL:-VERS-ALL:+VERS-TLS1.2:%DISABLE_SAFE_RENEGOTIATION', { full: null, reduced: null, legacy: 'TLSv1.2' }],
-  ['TLS 1.0 without RFC 5746', 'LEGACY:-VERS-ALL:+VERS-TLS1.0:%DISABLE_SAFE_RENEGOTIATION', { full: null, reduced: null, legacy: 'TLSv1' }],
+  [
+    'TLS 1.2 without RFC 5746',
+    'NORMAL:-VERS-ALL:+VERS-TLS1.2:%DISABLE_SAFE_RENEGOTIATION',
+    { full: null, reduced: null, legacy: 'TLSv1.2' },
+  ],
+  [
+    'TLS 1.0 without RFC 5746',
+    'LEGACY:-VERS-ALL:+VERS-TLS1.0:%DISABLE_SAFE_RENEGOTIATION',
+    { full: null, reduced: null, legacy: 'TLSv1' },
+  ],
   ['TLS of today', 'NORMAL', { full: 'TLSv1.3', reduced: 'TLSv1.2', legacy: 'TLSv1.2' }],
-]; // prettier-ignore
+];
 
 describe('mta/connection/tls with GnuTLS', () => {
   before(function () {
@@ -28,8 +36,15 @@ describe('mta/connection/tls with GnuTLS', () => {
   for (const [what, priority, reached] of rows)
     it(what, async () => {
       const port = await freePort();
-      const files = ['--x509keyfile', path.join(certificates, 'server.key'), '--x509certfile', path.join(certificates, 'server.pem')]; // prettier-ignore
-      const child = spawn('gnutls-serv', ['--echo', '-q', '--priority', priority, ...files, '-p', String(port)], { stdio: 'ignore' }); // prettier-ignore
+      const files = [
+        '--x509keyfile',
+        path.join(certificates, 'server.key'),
+        '--x509certfile',
+        path.join(certificates, 'server.pem'),
+      ];
+      const child = spawn('gnutls-serv', ['--echo', '-q', '--priority', priority, ...files, '-p', String(port)], {
+        stdio: 'ignore',
+      });
       const ended = once(child, 'close');
       const stop = stoppedWithUs(() => child.kill('SIGKILL'));
       try {

@@ -214,9 +214,14 @@ describe('mta/connection/open-session', () => {
 
     it('is not verified by a session of DANE, whose certificate nobody else would trust', async () => {
       const at = await withTls({ certificate: expired });
-      const key = createHash('sha256').update(new X509Certificate(expired.cert).publicKey.export({ type: 'spki', format: 'der' })).digest(); // prettier-ignore
+      const key = createHash('sha256')
+        .update(new X509Certificate(expired.cert).publicKey.export({ type: 'spki', format: 'der' }))
+        .digest();
       const tlsa = [{ usage: 3, selector: 1, matchingType: 1, certificate: key }];
-      const dane = await opened(deps, targetOf(at, { need: { mode: 'required', verify: 'dane', tlsa, policy: 'dane' } })); // prettier-ignore
+      const dane = await opened(
+        deps,
+        targetOf(at, { need: { mode: 'required', verify: 'dane', tlsa, policy: 'dane' } }),
+      );
       assert.equal(dane.tls?.verified, true);
       await dane.send(mailOf());
       await dane.close();

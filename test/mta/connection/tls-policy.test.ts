@@ -26,29 +26,85 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ['an unknown selector cannot be used', { dane: dane({ ...tlsa, selector: 2 }) }, 'required no dane'],
   ['an unknown matching type cannot be used', { dane: dane({ ...tlsa, matchingType: 3 }) }, 'required no dane'],
   ['one usable record of two', { dane: dane({ ...tlsa, usage: 0 }, tlsa) }, 'required dane dane'],
-  ['unusable TLSA records leave an enforced MTA-STS policy in force', { dane: dane({ ...tlsa, usage: 0 }), sts: 'enforce', stsMatches: true }, 'required name mta-sts'], // prettier-ignore
-  ['unusable TLSA records, and a policy that does not name the host', { dane: dane({ ...tlsa, usage: 0 }), sts: 'enforce' }, 'refused'], // prettier-ignore
-  ['unusable TLSA records demand TLS of a policy that only tests', { dane: dane({ ...tlsa, usage: 0 }), sts: 'testing' }, 'required no dane'], // prettier-ignore
-  ['a digest of a wrong length cannot be used', { dane: dane({ ...tlsa, certificate: Buffer.alloc(20) }) }, 'required no dane'], // prettier-ignore
+  [
+    'unusable TLSA records leave an enforced MTA-STS policy in force',
+    { dane: dane({ ...tlsa, usage: 0 }), sts: 'enforce', stsMatches: true },
+    'required name mta-sts',
+  ],
+  [
+    'unusable TLSA records, and a policy that does not name the host',
+    { dane: dane({ ...tlsa, usage: 0 }), sts: 'enforce' },
+    'refused',
+  ],
+  [
+    'unusable TLSA records demand TLS of a policy that only tests',
+    { dane: dane({ ...tlsa, usage: 0 }), sts: 'testing' },
+    'required no dane',
+  ],
+  [
+    'a digest of a wrong length cannot be used',
+    { dane: dane({ ...tlsa, certificate: Buffer.alloc(20) }) },
+    'required no dane',
+  ],
   ['a digest of the other length cannot be used', { dane: dane({ ...tlsa, matchingType: 2 }) }, 'required no dane'],
   ['a whole key', { dane: dane({ ...tlsa, matchingType: 0, certificate: Buffer.alloc(91) }) }, 'required dane dane'],
-  ['a whole key of no octets', { dane: dane({ ...tlsa, matchingType: 0, certificate: Buffer.alloc(0) }) }, 'required no dane'], // prettier-ignore
-  ['TLSA records that cannot be had', { dane: { kind: 'trouble', text: 'SERVFAIL', isBogus: true }, sts: 'enforce', stsMatches: true }, 'refused'], // prettier-ignore
+  [
+    'a whole key of no octets',
+    { dane: dane({ ...tlsa, matchingType: 0, certificate: Buffer.alloc(0) }) },
+    'required no dane',
+  ],
+  [
+    'TLSA records that cannot be had',
+    { dane: { kind: 'trouble', text: 'SERVFAIL', isBogus: true }, sts: 'enforce', stsMatches: true },
+    'refused',
+  ],
   ['REQUIRETLS', { wish: 'require', isVouched: true }, 'required name requiretls'],
   ['REQUIRETLS, nobody vouches for the host', { wish: 'require' }, 'refused for good'],
   ['REQUIRETLS, and the policy cannot be had', { wish: 'require', stsFault: 'sts-policy-fetch-error' }, 'refused'],
   ['REQUIRETLS, and the policy does not name the host', { wish: 'require', sts: 'enforce' }, 'refused'],
-  ['REQUIRETLS, and the TLSA records cannot be had', { wish: 'require', dane: { kind: 'trouble', text: 'x', isBogus: false } }, 'refused'], // prettier-ignore
+  [
+    'REQUIRETLS, and the TLSA records cannot be had',
+    { wish: 'require', dane: { kind: 'trouble', text: 'x', isBogus: false } },
+    'refused',
+  ],
   ['REQUIRETLS with DANE', { wish: 'require', isVouched: true, dane: dane(tlsa) }, 'required dane dane'],
-  ['REQUIRETLS with DANE that cannot be used', { wish: 'require', isVouched: true, dane: dane({ ...tlsa, usage: 1 }) }, 'required name requiretls'], // prettier-ignore
-  ['REQUIRETLS with MTA-STS', { wish: 'require', isVouched: true, sts: 'enforce', stsMatches: true }, 'required name mta-sts'], // prettier-ignore
-  ['REQUIRETLS with MTA-STS that only tests', { wish: 'require', isVouched: true, sts: 'testing', stsMatches: true }, 'required name requiretls'], // prettier-ignore
-  ['REQUIRETLS goes before an operator who wants no TLS', { wish: 'require', isVouched: true, override: 'none' }, 'required name requiretls'], // prettier-ignore
-  ['REQUIRETLS over a smarthost on 465', { wish: 'require', isVouched: true, override: 'implicit' }, 'implicit name operator'], // prettier-ignore
+  [
+    'REQUIRETLS with DANE that cannot be used',
+    { wish: 'require', isVouched: true, dane: dane({ ...tlsa, usage: 1 }) },
+    'required name requiretls',
+  ],
+  [
+    'REQUIRETLS with MTA-STS',
+    { wish: 'require', isVouched: true, sts: 'enforce', stsMatches: true },
+    'required name mta-sts',
+  ],
+  [
+    'REQUIRETLS with MTA-STS that only tests',
+    { wish: 'require', isVouched: true, sts: 'testing', stsMatches: true },
+    'required name requiretls',
+  ],
+  [
+    'REQUIRETLS goes before an operator who wants no TLS',
+    { wish: 'require', isVouched: true, override: 'none' },
+    'required name requiretls',
+  ],
+  [
+    'REQUIRETLS over a smarthost on 465',
+    { wish: 'require', isVouched: true, override: 'implicit' },
+    'implicit name operator',
+  ],
   ['TLS-Required: No waives DANE', { wish: 'waive', dane: dane(tlsa) }, 'opportunistic no opportunistic'],
-  ['TLS-Required: No waives DANE that is in trouble', { wish: 'waive', dane: { kind: 'trouble', text: 'x', isBogus: true } }, 'opportunistic no opportunistic'], // prettier-ignore
+  [
+    'TLS-Required: No waives DANE that is in trouble',
+    { wish: 'waive', dane: { kind: 'trouble', text: 'x', isBogus: true } },
+    'opportunistic no opportunistic',
+  ],
   ['TLS-Required: No waives MTA-STS', { wish: 'waive', sts: 'enforce' }, 'opportunistic no opportunistic'],
-  ["TLS-Required: No does not waive the operator's word", { wish: 'waive', override: 'verified' }, 'required name operator'], // prettier-ignore
+  [
+    "TLS-Required: No does not waive the operator's word",
+    { wish: 'waive', override: 'verified' },
+    'required name operator',
+  ],
   ['the operator has the last word', { override: 'none', dane: dane(tlsa), sts: 'enforce' }, 'none no operator'],
   ['the operator asks for TLS', { override: 'required' }, 'required no operator'],
   ['the operator asks for the name', { override: 'verified' }, 'required name operator'],
@@ -59,9 +115,21 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ],
   ['the operator asks for DANE', { override: 'dane', dane: dane(tlsa), sts: 'enforce' }, 'required dane dane'],
   ['the operator asks for DANE, and there is none', { override: 'dane', sts: 'enforce', stsMatches: true }, 'refused'],
-  ['the operator asks for DANE, of which nothing can be used', { override: 'dane', dane: dane({ ...tlsa, usage: 1 }) }, 'refused'], // prettier-ignore
-  ['the operator asks for DANE that is in trouble', { override: 'dane', dane: { kind: 'trouble', text: 'x', isBogus: true } }, 'refused'], // prettier-ignore
-  ['REQUIRETLS where the operator asks for DANE', { wish: 'require', isVouched: true, override: 'dane', dane: dane(tlsa) }, 'required dane dane'], // prettier-ignore
+  [
+    'the operator asks for DANE, of which nothing can be used',
+    { override: 'dane', dane: dane({ ...tlsa, usage: 1 }) },
+    'refused',
+  ],
+  [
+    'the operator asks for DANE that is in trouble',
+    { override: 'dane', dane: { kind: 'trouble', text: 'x', isBogus: true } },
+    'refused',
+  ],
+  [
+    'REQUIRETLS where the operator asks for DANE',
+    { wish: 'require', isVouched: true, override: 'dane', dane: dane(tlsa) },
+    'required dane dane',
+  ],
   ['a smarthost on 465', { override: 'implicit' }, 'implicit name operator'],
 ];
 

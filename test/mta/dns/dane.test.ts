@@ -31,15 +31,35 @@ const rows: [reason: string, zones: Zones, secure: string[], expected: string][]
   ['the records are not secure', { ...mx, ...own }, but('_25._tcp.mx.test'), 'none'],
   ['TLSA SERVFAIL: what a bogus answer looks like', { ...mx, '_25._tcp.mx.test TLSA': 'SERVFAIL' }, all, 'trouble'],
   ['TLSA without answer', { ...mx, '_25._tcp.mx.test TLSA': 'TIMEOUT' }, all, 'trouble'],
-  ['TLSA in trouble where the host is not secure', { ...mx, '_25._tcp.mx.test TLSA': 'SERVFAIL' }, but('mx.test'), 'none, not asked'],
-  ['an alias: records where it leads', { ...alias, ...own, ...ofAlias }, all, '3 1 1 00ff for mx.test www.test dest.test'],
+  [
+    'TLSA in trouble where the host is not secure',
+    { ...mx, '_25._tcp.mx.test TLSA': 'SERVFAIL' },
+    but('mx.test'),
+    'none, not asked',
+  ],
+  [
+    'an alias: records where it leads',
+    { ...alias, ...own, ...ofAlias },
+    all,
+    '3 1 1 00ff for mx.test www.test dest.test',
+  ],
   ['an alias: else its own records', { ...alias, ...ofAlias }, all, '3 1 1 11ff for www.test dest.test'],
-  ['an alias: else where it leads is not secure', { ...alias, ...own, ...ofAlias }, but('_25._tcp.mx.test'), '3 1 1 11ff for www.test dest.test'],
+  [
+    'an alias: else where it leads is not secure',
+    { ...alias, ...own, ...ofAlias },
+    but('_25._tcp.mx.test'),
+    '3 1 1 11ff for www.test dest.test',
+  ],
   ['an alias: trouble where it leads', { ...alias, ...ofAlias, '_25._tcp.mx.test TLSA': 'SERVFAIL' }, all, 'trouble'],
-  ['a secure alias into a zone that is not', { ...alias, ...own, ...ofAlias }, ['dest.test', 'www.test', '_25._tcp.www.test'], '3 1 1 11ff for www.test dest.test'],
+  [
+    'a secure alias into a zone that is not',
+    { ...alias, ...own, ...ofAlias },
+    ['dest.test', 'www.test', '_25._tcp.www.test'],
+    '3 1 1 11ff for www.test dest.test',
+  ],
   ['no MX, surely', ofDomain, ['dest.test', '_25._tcp.dest.test'], '2 0 1 22ff for dest.test'],
   ['no MX, but nobody vouches for that', ofDomain, ['_25._tcp.dest.test'], 'none, not asked'],
-]; // prettier-ignore
+];
 
 describe('mta/dns/dane', () => {
   for (const [reason, zones, secure, expected] of rows)

@@ -37,15 +37,27 @@ const both = { 'dest.test MX': ['20 mx2.dest.test', '10 mx1.dest.test'] };
 const rows: [reason: string, zones: Zones, expected: string, overrides?: Partial<MailHostOptions>][] = [
   ['in order of preference', { ...both, ...a1, ...a2 }, 'mx1.dest.test:192.0.2.1 mx2.dest.test:192.0.2.2'],
   ['null MX', { 'dest.test MX': ['0 .'] }, 'refused 5.1.10 null_mx'],
-  ['a null MX beside a real one is no null MX', { 'dest.test MX': ['0 .', '10 mx1.dest.test'], ...a1 }, 'mx1.dest.test:192.0.2.1'],
+  [
+    'a null MX beside a real one is no null MX',
+    { 'dest.test MX': ['0 .', '10 mx1.dest.test'], ...a1 },
+    'mx1.dest.test:192.0.2.1',
+  ],
   ['no MX: the domain itself', { 'dest.test A': ['192.0.2.9'] }, 'dest.test:192.0.2.9'],
   ['no MX, by alias', { 'dest.test CNAME': ['web.test'], 'web.test A': ['192.0.2.8'] }, 'dest.test:192.0.2.8'],
   ['no MX and no address', { 'dest.test TXT': ['hello'] }, 'refused 5.4.4 no_address'],
   ['no such domain', {}, 'no_domain'],
   ['MX in trouble', { 'dest.test MX': 'SERVFAIL' }, 'trouble'],
   ['MX timed out', { 'dest.test MX': 'TIMEOUT' }, 'trouble'],
-  ['domain aliased to one with MX', { 'dest.test CNAME': ['real.test'], 'real.test MX': ['5 mx1.dest.test'], ...a1 }, 'mx1.dest.test:192.0.2.1'],
-  ['MX name is an alias', { 'dest.test MX': ['5 www.test'], 'www.test CNAME': ['mx1.dest.test'], ...a1 }, 'www.test:192.0.2.1'],
+  [
+    'domain aliased to one with MX',
+    { 'dest.test CNAME': ['real.test'], 'real.test MX': ['5 mx1.dest.test'], ...a1 },
+    'mx1.dest.test:192.0.2.1',
+  ],
+  [
+    'MX name is an alias',
+    { 'dest.test MX': ['5 www.test'], 'www.test CNAME': ['mx1.dest.test'], ...a1 },
+    'www.test:192.0.2.1',
+  ],
   ['a host without address is passed over', { ...both, ...a2 }, 'mx2.dest.test:192.0.2.2'],
   ['no host exists', both, 'refused 5.4.4 no_address'],
   ['one gone, one in trouble', { ...both, 'mx1.dest.test A': 'SERVFAIL' }, 'trouble'],
@@ -55,23 +67,69 @@ const rows: [reason: string, zones: Zones, expected: string, overrides?: Partial
   ['an MX that could spoil a log is no host', { 'dest.test MX': ['10 mx"><b>.test'] }, 'refused 5.4.4 no_address'],
   [
     'ourselves by name: we and what is no better go',
-    { 'dest.test MX': ['10 mx1.dest.test', '20 MAIL.posthorn.test'.toLowerCase(), '20 mx2.dest.test', '30 mx3.dest.test'], ...a1, ...a2 },
+    {
+      'dest.test MX': [
+        '10 mx1.dest.test',
+        '20 MAIL.posthorn.test'.toLowerCase(),
+        '20 mx2.dest.test',
+        '30 mx3.dest.test',
+      ],
+      ...a1,
+      ...a2,
+    },
     'mx1.dest.test:192.0.2.1',
   ],
-  ['ourselves the best', { 'dest.test MX': ['10 mail.posthorn.test', '20 mx2.dest.test'], ...a2 }, 'refused 5.4.6 routing_loop'],
+  [
+    'ourselves the best',
+    { 'dest.test MX': ['10 mail.posthorn.test', '20 mx2.dest.test'], ...a2 },
+    'refused 5.4.6 routing_loop',
+  ],
   ['ourselves by address', { ...both, 'mx1.dest.test A': ['198.18.0.25'], ...a2 }, 'refused 5.4.6 routing_loop'],
-  ['ourselves by address, as the second', { ...both, ...a1, 'mx2.dest.test A': ['198.18.0.25'] }, 'mx1.dest.test:192.0.2.1'],
-  ['our address but not our port', { ...both, ...a1, 'mx2.dest.test A': ['198.18.0.25'] }, 'mx1.dest.test:192.0.2.1 mx2.dest.test:198.18.0.25', { remotePort: 26 }],
+  [
+    'ourselves by address, as the second',
+    { ...both, ...a1, 'mx2.dest.test A': ['198.18.0.25'] },
+    'mx1.dest.test:192.0.2.1',
+  ],
+  [
+    'our address but not our port',
+    { ...both, ...a1, 'mx2.dest.test A': ['198.18.0.25'] },
+    'mx1.dest.test:192.0.2.1 mx2.dest.test:198.18.0.25',
+    { remotePort: 26 },
+  ],
   ['no MX, and the domain is us', { 'dest.test A': ['198.18.0.25'] }, 'refused 5.4.6 routing_loop'],
-  ['a better host in trouble, then ourselves', { 'dest.test MX': ['10 mx1.dest.test', '20 mail.posthorn.test'], 'mx1.dest.test A': 'SERVFAIL' }, 'trouble'],
+  [
+    'a better host in trouble, then ourselves',
+    { 'dest.test MX': ['10 mx1.dest.test', '20 mail.posthorn.test'], 'mx1.dest.test A': 'SERVFAIL' },
+    'trouble',
+  ],
   ['private', { ...both, 'mx1.dest.test A': ['10.0.0.1'] }, 'refused 5.4.4 private_address', { allowPrivate: false }],
   ['loopback', { ...both, 'mx1.dest.test A': ['127.0.0.1'] }, 'refused 5.4.4 private_address', { allowPrivate: false }],
-  ['private beside public', { ...both, 'mx1.dest.test A': ['10.0.0.1', '8.8.8.8'] }, 'mx1.dest.test:8.8.8.8', { allowPrivate: false }],
-  ['private, but one in trouble', { ...both, 'mx1.dest.test A': ['10.0.0.1'], 'mx2.dest.test A': 'SERVFAIL' }, 'trouble', { allowPrivate: false }],
-  ['both families, IPv6 first', { ...both, ...a1, 'mx1.dest.test AAAA': ['2001:db8::1'] }, 'mx1.dest.test:2001:db8::1,192.0.2.1', { ipv6: true }],
-  ['IPv6 in trouble, IPv4 there', { ...both, ...a1, 'mx1.dest.test AAAA': 'SERVFAIL' }, 'mx1.dest.test:192.0.2.1', { ipv6: true }],
+  [
+    'private beside public',
+    { ...both, 'mx1.dest.test A': ['10.0.0.1', '8.8.8.8'] },
+    'mx1.dest.test:8.8.8.8',
+    { allowPrivate: false },
+  ],
+  [
+    'private, but one in trouble',
+    { ...both, 'mx1.dest.test A': ['10.0.0.1'], 'mx2.dest.test A': 'SERVFAIL' },
+    'trouble',
+    { allowPrivate: false },
+  ],
+  [
+    'both families, IPv6 first',
+    { ...both, ...a1, 'mx1.dest.test AAAA': ['2001:db8::1'] },
+    'mx1.dest.test:2001:db8::1,192.0.2.1',
+    { ipv6: true },
+  ],
+  [
+    'IPv6 in trouble, IPv4 there',
+    { ...both, ...a1, 'mx1.dest.test AAAA': 'SERVFAIL' },
+    'mx1.dest.test:192.0.2.1',
+    { ipv6: true },
+  ],
   ['IPv6 only, not wanted', { ...both, 'mx1.dest.test AAAA': ['2001:db8::1'] }, 'refused 5.4.4 no_address'],
-]; // prettier-ignore
+];
 
 describe('mta/dns/mx', () => {
   for (const [reason, zones, expected, overrides] of rows)

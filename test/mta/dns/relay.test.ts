@@ -10,10 +10,22 @@ describe('mta/dns/relay', () => {
     ['::1', false, {}, ['::1'], 'an IPv6 address too: the operator says so'],
     ['relay.test', false, both, ['10.0.0.1', '10.0.0.2'], 'private networks are permitted, IPv6 is not asked for'],
     ['relay.test', true, both, ['fd00::1', '10.0.0.1', '10.0.0.2'], 'both families'],
-    ['relay.test', true, { 'relay.test A': ['10.0.0.1'], 'relay.test AAAA': 'SERVFAIL' }, ['10.0.0.1'], 'what is known is enough'],
+    [
+      'relay.test',
+      true,
+      { 'relay.test A': ['10.0.0.1'], 'relay.test AAAA': 'SERVFAIL' },
+      ['10.0.0.1'],
+      'what is known is enough',
+    ],
     ['relay.test', true, {}, 'the smarthost relay.test has no address', 'no address'],
-    ['relay.test', false, { 'relay.test A': 'SERVFAIL' }, 'the smarthost relay.test: A of relay.test: SERVFAIL', 'trouble'],
-  ]; // prettier-ignore
+    [
+      'relay.test',
+      false,
+      { 'relay.test A': 'SERVFAIL' },
+      'the smarthost relay.test: A of relay.test: SERVFAIL',
+      'trouble',
+    ],
+  ];
   for (const [host, ipv6, zones, found, why] of rows) {
     it(`${host}: ${why}`, async () => {
       const route = await findRelay({ resolver: new FakeResolver(zones) }, host, { port: 2525, ipv6 });
@@ -22,7 +34,10 @@ describe('mta/dns/relay', () => {
         return;
       }
       assert.deepEqual([route.site, route.hosts.length, route.hosts[0]?.port], [host, 1, 2525]);
-      assert.deepEqual(route.hosts[0]?.addresses.map(({ ip }) => ip), found); // prettier-ignore
+      assert.deepEqual(
+        route.hosts[0]?.addresses.map(({ ip }) => ip),
+        found,
+      );
     });
   }
 });

@@ -15,9 +15,22 @@ describe('an examination', () => {
     const waiting = new Promise<void>((resolve) => (release = resolve));
     const probes = patient.probes();
     const { freeBytes } = probes.machine;
-    const machine = { ...probes.machine, freeBytes: async (dir: string) => { await waiting; return freeBytes(dir); }, addresses: () => { release(); return ['5.9.10.11']; } }; // prettier-ignore
+    const machine = {
+      ...probes.machine,
+      freeBytes: async (dir: string) => {
+        await waiting;
+        return freeBytes(dir);
+      },
+      addresses: () => {
+        release();
+        return ['5.9.10.11'];
+      },
+    };
     const findings = await examine({ ...probes, machine }, ['disk', 'blocklists']);
-    assert.deepEqual(findings.map(({ check }) => check), ['disk', 'blocklists']); // prettier-ignore
+    assert.deepEqual(
+      findings.map(({ check }) => check),
+      ['disk', 'blocklists'],
+    );
   });
 
   it('does not wait for a check that hangs', async () => {
@@ -42,7 +55,18 @@ describe('an examination', () => {
     const missing: Missing = { kind: 'missing', why: 'it is not there', cure: 'Start it.' };
     const findings = await examine({ ...patient.probes(), server: missing, store: missing }, checkNames);
     const unseen = findings.filter(({ status }) => status !== 'ok');
-    assert.deepEqual(unseen.map(({ check, status }) => `${check} ${status}`), ['listeners warning', 'bounce warning', 'holds warning', 'domains warning', 'dmarc_reports warning', 'webhooks warning', 'books warning']); // prettier-ignore
+    assert.deepEqual(
+      unseen.map(({ check, status }) => `${check} ${status}`),
+      [
+        'listeners warning',
+        'bounce warning',
+        'holds warning',
+        'domains warning',
+        'dmarc_reports warning',
+        'webhooks warning',
+        'books warning',
+      ],
+    );
     for (const { why, cure } of unseen) {
       assert.match(why, /it is not there/);
       assert.equal(cure, 'Start it.');

@@ -22,76 +22,745 @@ type Fault = [
 const DAY_MS = 86_400_000;
 
 const faults: Fault[] = [
-  ['outbound port 25 is blocked', (p) => { without(p.greetings, '8.8.4.4:25'); }, 'outbound', 'failed', /mx\.target\.example \(8\.8\.4\.4\), port 25 does not answer/, /open outbound TCP port 25.*smarthost/],
-  ['outbound port 25 is rejected', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'refused', why: 'ECONNREFUSED' }; }, 'outbound', 'failed', /cannot be reached: ECONNREFUSED/, /open outbound TCP port 25/],
-  ['a proxy answers on port 25', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'greeted', line: 'HTTP/1.1 400 Bad Request', ms: 1 }; }, 'outbound', 'failed', /is no mail host: HTTP/, /open outbound/],
-  ['mail hosts refuse our address', (p) => { p.greetings['8.8.4.4:25'] = { kind: 'greeted', line: '554 5.7.1 your IP is listed', ms: 1 }; }, 'outbound', 'warning', /refuses us: 554 5\.7\.1/, /block list/],
-  ['DNS knows nothing of the Internet', (p) => { p.zones['mx.target.example A'] = []; }, 'outbound', 'failed', /mx\.target\.example has no address in DNS/, /offline.*doctor\.mailHost/],
-  ['a smarthost refuses the password', (p) => { p.settings['delivery'] = { routes: { 'dest.example': { host: '9.1.1.2', port: 587, user: 'me', password: 'x' } } }; p.signIns['9.1.1.2'] = { kind: 'refused', why: '535 5.7.8 bad credentials' }; }, 'outbound', 'failed', /9\.1\.1\.2, port 587 refuses the password of me: 535/, /Correct `user` and `password`/],
-  ['a smarthost has no TLS', (p) => { p.settings['delivery'] = { routes: { 'dest.example': { host: '9.1.1.2', port: 587, user: 'me', password: 'x' } } }; p.signIns['9.1.1.2'] = { kind: 'failed', why: 'it offers no STARTTLS' }; }, 'outbound', 'failed', /nobody can sign in at the smarthost 9\.1\.1\.2, port 587: it offers no/, /speak TLS/],
-  ['a password goes in clear', (p) => { p.settings['delivery'] = { routes: { 'dest.example': { host: '9.1.1.2', port: 25, tls: 'none', user: 'me', password: 'x' } } }; }, 'outbound', 'warning', /"dest\.example" says `tls: none`, so its password goes to 9\.1\.1\.2 in clear/, /tls: required/],
-  ['the smarthost is down', (p) => { p.settings['delivery'] = { routes: { '*': '9.1.1.1:587' } }; }, 'outbound', 'failed', /9\.1\.1\.1.* port 587 does not answer/, /Is the smarthost running/],
-  ['no PTR', (p) => { without(p.zones, `${IP} PTR`); }, 'name', 'failed', /5\.9\.10\.11 has no name/, /reverse record \(PTR\) to mail\.posthorn\.example/],
-  ['the PTR is the provider\'s', (p) => { p.zones[`${IP} PTR`] = ['static.11.10.9.5.provider.example']; }, 'name', 'warning', /is called static\.11.*greets as mail\.posthorn/, /PTR\) to mail\.posthorn/],
-  ['the name leads elsewhere', (p) => { p.zones[`${HOST} A`] = ['5.9.99.99']; p.greetings['5.9.99.99:25'] = { kind: 'greeted', line: `220 ${HOST}`, ms: 1 }; }, 'name', 'failed', /leads to 5\.9\.99\.99, but this machine has 5\.9\.10\.11/, /Publish an A record/],
-  ['the name is not in DNS', (p) => { p.zones[`${HOST} A`] = []; }, 'name', 'failed', /has no address in DNS/, /Publish an A record for mail\.posthorn/, 'mx'],
-  ['the name is an alias', (p) => { without(p.zones, `${HOST} A`); p.zones[`${HOST} CNAME`] = ['box.provider.example']; p.zones['box.provider.example A'] = [IP]; }, 'name', 'warning', /alias \(CNAME\) of box\.provider/, /A record .* instead of the CNAME/],
-  ['smtp.hostname is not a full name', (p) => { p.settings['smtp'] = { hostname: 'box.localdomain' }; p.zones['box.localdomain A'] = [IP]; p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box.localdomain', ms: 1 }; p.certify('box.localdomain', p.office.clock.now()); }, 'name', 'failed', /no full name/, /Set `smtp\.hostname`/, 'domains'],
-  ['inbound port 25 is closed', (p) => { without(p.greetings, `${IP}:25`); }, 'mx', 'failed', /port 25 of mail.* cannot be reached/, /open inbound TCP port 25/],
-  ['another program has port 25', (p) => { p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box.example ESMTP Postfix', ms: 1 }; }, 'mx', 'failed', /another program: 220 box\.example ESMTP Postfix/, /Stop that program/],
-  ['the MX listener has another port', (p) => { without(p.greetings, `${IP}:25`); p.settings['smtp'] = { hostname: HOST, mx: { port: 2525 } }; }, 'mx', 'warning', /we listen on port 2525/, /CAP_NET_BIND_SERVICE/],
-  ['no MX for the return path', (p) => { without(p.zones, 'rp.shop.example MX'); }, 'domains', 'failed', /MX record of the return path at rp\.shop\.example is missing/, /Publish: rp\.shop\.example\. MX 10 mail\.posthorn/],
-  ['SPF does not name us', (p) => { p.zones['rp.shop.example TXT'] = ['v=spf1 a:old.example -all']; }, 'domains', 'failed', /SPF record at rp\.shop\.example is not as it should be: v=spf1 a:old/, /v=spf1 a:mail\.posthorn\.example ~all/],
-  ['a domain has lost a record and sends for now', async (p) => { without(p.zones, 'rp.shop.example TXT'); await p.office.deps.db.commit.transact((tx) => tx.run(`UPDATE domains SET refused_at = ?`, [Date.parse('2026-02-03T09:30:00Z')])); }, 'domains', 'failed', /SPF record at rp\.shop\.example is missing; mail from it keeps going until 2026-02-03T09:30:00\.000Z$/, /Publish: rp\.shop\.example\. TXT v=spf1/],
-  ['a domain has lost a record and is refused', async (p) => { without(p.zones, 'rp.shop.example TXT'); await p.office.deps.db.commit.transact((tx) => tx.run(`UPDATE domains SET status = 'failed', refused_at = ?`, [Date.parse('2026-01-31T09:30:00Z')])); }, 'domains', 'failed', /SPF record at rp\.shop\.example is missing; mail from it is refused since 2026-01-31T09:30:00\.000Z$/, /Publish: rp\.shop\.example\. TXT v=spf1/],
-  ['the DKIM key is gone', (p) => { removeRsaKey(p); }, 'domains', 'failed', /DKIM key at .*_domainkey\.shop\.example is missing/, /Publish: .*_domainkey\.shop\.example\. TXT v=DKIM1/],
-  ['no DMARC record', (p) => { without(p.zones, '_dmarc.shop.example TXT'); }, 'domains', 'warning', /DMARC record at _dmarc\.shop\.example is missing/, /v=DMARC1; p=none/],
-  ['DNS of a domain does not answer', (p) => { p.zones['rp.shop.example MX'] = 'SERVFAIL'; }, 'domains', 'warning', /cannot be looked up/, /resolver/],
-  ['nobody consents to DMARC reports', async (p) => { await p.addDomain('other.example', { returnPath: 'rp.bounces.test' }); }, 'dmarc_reports', 'warning', /about other\.example are asked to rp\.bounces\.test/, /Publish: other\.example\._report\._dmarc\.rp\.bounces\.test\. TXT v=DMARC1/],
-  ['a bounce is not heard', (p) => { p.selfTest = { kind: 'failed', why: 'not recognised within 5 s' }; }, 'bounce', 'failed', /not recognised within 5 s/, /log/],
-  ['the clock is late', (p) => { p.timeOffset = 300_000; }, 'clock', 'failed', /the clock is 300 s behind/, /systemd-timesyncd/],
-  ['the clock is a little fast', (p) => { p.timeOffset = -7000; }, 'clock', 'warning', /7 s ahead/, /systemd-timesyncd/],
-  ['no time server answers', (p) => { p.timeOffset = null; }, 'clock', 'warning', /cannot be held against time\.example/, /UDP 123/],
-  ['the clock was set back', async (p) => { await p.office.deps.accept.commit.transact((tx) => tx.run(`INSERT INTO events (id, account_id, type, at, test, message_id, delivery_id, status, machine, detail_json) VALUES ('evt_x', 'a', 'sent', ?, 0, 'm', 'd', 'queued', 0, '{}')`, [p.office.clock.now() + DAY_MS])); }, 'clock', 'failed', /86400 s from the future/, /systemd-timesyncd/],
-  ['there is no backup', (p) => { p.backups = { kind: 'read', dir: '/backups', count: 0, newest: null }; }, 'backups', 'warning', /no backup in \/backups/, /posthorn backup create/],
-  ['last night there was no backup', (p) => { aged(p, 1.6 * DAY_MS); }, 'backups', 'warning', /is 38 hours old/, /posthorn-backup\.timer/],
-  ['for a long time there was no backup', (p) => { aged(p, 9 * DAY_MS); }, 'backups', 'failed', /is 9 days old/, /posthorn-backup\.timer/],
-  ['backups have no keys', (p) => { aged(p, 3_600_000, false); }, 'backups', 'warning', /has no keys in it/, /backup\.passphrase/],
-  ['backups cannot be read', (p) => { p.backups = { kind: 'unreadable', dir: '/backups', text: 'EACCES' }; }, 'backups', 'warning', /cannot be read: EACCES/, /rights of \/backups/],
-  ['the disk is full', (p) => { p.machine = { ...p.machine, freeBytes: () => Promise.resolve(400 * 2 ** 20) }; }, 'disk', 'failed', /400 MiB free, below storage\.minFreeBytes \(512MiB\): new mail is refused/, /larger disk/],
-  ['the disk is nearly full', (p) => { p.machine = { ...p.machine, freeBytes: () => Promise.resolve(700 * 2 ** 20) }; }, 'disk', 'warning', /700 MiB free; at 512MiB/, /larger disk/],
-  ['the folder is open to all', (p) => { chmodSync(p.folder, 0o755); }, 'files', 'failed', /open to every user.*755/, /chmod 750/],
-  ['the database belongs to root', (p) => { const { machine } = p; const real = p.probes().machine; p.machine = { ...machine, file: async (file) => { const facts = await real.file(file); return facts === null || !file.endsWith('.db') ? facts : { ...facts, uid: facts.uid + 1 }; } }; }, 'files', 'failed', /posthorn\.db belongs to user/, /chown/],
-  ['others may read the key', (p) => { chmodSync(path.join(p.folder, 'secret.key'), 0o644); }, 'secret_key', 'failed', /may be read by others \(mode 644\)/, /chmod 600/],
-  ['the key is gone', (p) => { rmSync(path.join(p.folder, 'secret.key')); }, 'secret_key', 'failed', /secret\.key is missing/, /backup/],
-  ['the key is another', (p) => { writeFileSync(path.join(p.folder, 'secret.key'), `abcd ${Buffer.alloc(32).toString('base64url')}\n`, { mode: 0o600 }); }, 'secret_key', 'failed', /lacks the key/, /backup/],
-  ['the key is damaged', (p) => { writeFileSync(path.join(p.folder, 'secret.key'), 'abcd what\n', { mode: 0o600 }); }, 'secret_key', 'failed', /line 1: expected/, /backup/],
-  ['DNS does not answer', (p) => { p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT'; }, 'resolver', 'failed', /DNS does not answer/, /delivery\.dnsServers/],
-  ['there is no DNS, and mail does not need it', (p) => { p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT'; p.settings['delivery'] = { routes: { '*': '8.1.1.1:25' } }; }, 'resolver', 'warning', /sends all mail without it/, /closed network/, 'outbound'],
-  ['there is no room, whatever the settings say', (p) => { p.settings['storage'] = { minFreeBytes: 0 }; p.machine = { ...p.machine, freeBytes: () => Promise.resolve(1_000_000) }; }, 'disk', 'failed', /0 MiB free: new mail is refused/, /larger disk/],
-  ['a route holds all mail', (p) => { p.settings['delivery'] = { routes: { '*': 'hold' } }; }, 'holds', 'warning', /`\*: hold` holds all mail: 0 recipients waiting/, /Remove the route/],
-  ['a route throws all mail away', (p) => { p.settings['delivery'] = { routes: { '*': 'discard' } }; }, 'holds', 'warning', /throws all mail away, and counts it as delivered/, /delivery\.routes/],
-  ['a route holds mail that waits', async (p) => { p.settings['delivery'] = { routes: { 'dest.test': 'hold' } }; await p.office.mail('a@dest.test'); }, 'holds', 'warning', /"dest\.test: hold" holds mail: 1 recipient waiting/, /Remove the route/],
-  ['a hold has no end', async (p) => { await p.office.run('queue.hold', { domain: 'dest.test', note: 'ticket 99' }); }, 'holds', 'warning', /the domain dest\.test is held without an end since 2026\S+ by operator \(ticket 99\)/, /posthorn queue release hld_/],
-  ['DNS invents answers', (p) => { p.zones['posthorn-doctor.invalid A'] = ['8.1.1.1']; }, 'resolver', 'failed', /invents answers/, /delivery\.dnsServers/],
-  ['DNS does not validate', (p) => { p.secure = []; p.zones['broken.example A'] = ['8.1.1.1']; }, 'dnssec', 'warning', /signed\.example, a signed zone, does not come back as validated/, /unbound/],
-  ['DANE counts on DNS that does not validate', (p) => { p.settings['delivery'] = { dnssecResolver: true }; p.zones['broken.example A'] = ['8.1.1.1']; }, 'dnssec', 'failed', /answers for broken\.example/, /unbound/],
-  ['our address is on a block list', (p) => { p.zones['11.10.9.5.list.example A'] = ['127.0.0.2']; }, 'blocklists', 'failed', /5\.9\.10\.11 is listed by list\.example \(127\.0\.0\.2\)/, /taken off/],
-  ['the list refuses our resolver', (p) => { p.zones['11.10.9.5.list.example A'] = ['127.255.255.254']; }, 'blocklists', 'warning', /refuses to answer this resolver/, /delivery\.dnsServers/],
-  ['the certificate has expired', (p) => { p.certify(HOST, p.office.clock.now() - 11 * 366 * DAY_MS); }, 'certificate', 'failed', /expired on 202/, /Renew/],
-  ['the certificate ends soon', (p) => { const at = new Date(p.office.clock.now() + 7 * DAY_MS); at.setUTCFullYear(at.getUTCFullYear() - 10); p.certify(HOST, at.getTime()); }, 'certificate', 'warning', /expires on/, /Renew/],
-  ['the certificate has another name', (p) => { p.certify('www.example', p.office.clock.now()); }, 'certificate', 'failed', /is not for mail\.posthorn\.example/, /with the name mail\.posthorn/],
-  ['the certificate is self-signed', (p) => { p.certify(HOST, p.office.clock.now(), { isSelfSigned: true }); }, 'certificate', 'warning', /signed by itself/, /Let's Encrypt/],
-  ['the certificate file is gone', (p) => { rmSync(p.certFile); }, 'certificate', 'failed', /tls\.certFile: expected a readable file/, /tls\.certFile/],
-  ['the books do not balance', async (p) => { await p.office.deps.accept.commit.transact((tx) => tx.run(`INSERT INTO counters (account_id, day, from_status, to_status, n) VALUES ('a', '2026-01-01', 'none', 'queued', 3)`)); }, 'books', 'failed', /queued: 3 by the counters, 0 by the rows/, /restore a backup/],
-  ['an endpoint is disabled', (p) => endpoint(p, { status: 'disabled', disabled_reason: 'No call has succeeded.' }), 'webhooks', 'failed', /hook\.example.* is disabled \(No call has succeeded\.\)/, /posthorn webhooks enable whk_1/],
-  ['an endpoint fails', (p) => endpoint(p, { failures: 4, failing_since: p.office.clock.now() - 3 * 3_600_000 }), 'webhooks', 'warning', /has failed for 3 hours/, /deliveries/],
-  ['broadcasts without https', async (p) => { p.settings['http'] = { publicUrl: 'http://mail.posthorn.example' }; await broadcastSent(p); }, 'one_click', 'warning', /plain http, so broadcasts \(broadcast\)/, /http\.publicUrl/],
-  ['SQLite is too old', (p) => { p.machine = { ...p.machine, sqliteVersion: () => Promise.resolve('3.51.2') }; }, 'versions', 'failed', /SQLite is 3\.51\.2/, /npm ci/],
-  ['Node.js is too old', (p) => { p.machine = { ...p.machine, nodeVersion: 'v20.18.9' }; }, 'versions', 'failed', /Node\.js is 20\.18\.9/, /Install Node\.js/],
-  ['the submission port was taken', (p) => { p.ports = { ...p.ports, submission: null }; }, 'listeners', 'failed', /port for submission, 587, could not be had/, /ss -ltnp/],
-  ['the bounce port was taken', (p) => { p.ports = { ...p.ports, mx: null }; }, 'listeners', 'failed', /port for bounces, 25/, /smtp\.mx\.port/, 'bounce'],
-]; // prettier-ignore
+  [
+    'outbound port 25 is blocked',
+    (p) => {
+      without(p.greetings, '8.8.4.4:25');
+    },
+    'outbound',
+    'failed',
+    /mx\.target\.example \(8\.8\.4\.4\), port 25 does not answer/,
+    /open outbound TCP port 25.*smarthost/,
+  ],
+  [
+    'outbound port 25 is rejected',
+    (p) => {
+      p.greetings['8.8.4.4:25'] = { kind: 'refused', why: 'ECONNREFUSED' };
+    },
+    'outbound',
+    'failed',
+    /cannot be reached: ECONNREFUSED/,
+    /open outbound TCP port 25/,
+  ],
+  [
+    'a proxy answers on port 25',
+    (p) => {
+      p.greetings['8.8.4.4:25'] = { kind: 'greeted', line: 'HTTP/1.1 400 Bad Request', ms: 1 };
+    },
+    'outbound',
+    'failed',
+    /is no mail host: HTTP/,
+    /open outbound/,
+  ],
+  [
+    'mail hosts refuse our address',
+    (p) => {
+      p.greetings['8.8.4.4:25'] = { kind: 'greeted', line: '554 5.7.1 your IP is listed', ms: 1 };
+    },
+    'outbound',
+    'warning',
+    /refuses us: 554 5\.7\.1/,
+    /block list/,
+  ],
+  [
+    'DNS knows nothing of the Internet',
+    (p) => {
+      p.zones['mx.target.example A'] = [];
+    },
+    'outbound',
+    'failed',
+    /mx\.target\.example has no address in DNS/,
+    /offline.*doctor\.mailHost/,
+  ],
+  [
+    'a smarthost refuses the password',
+    (p) => {
+      p.settings['delivery'] = {
+        routes: { 'dest.example': { host: '9.1.1.2', port: 587, user: 'me', password: 'x' } },
+      };
+      p.signIns['9.1.1.2'] = { kind: 'refused', why: '535 5.7.8 bad credentials' };
+    },
+    'outbound',
+    'failed',
+    /9\.1\.1\.2, port 587 refuses the password of me: 535/,
+    /Correct `user` and `password`/,
+  ],
+  [
+    'a smarthost has no TLS',
+    (p) => {
+      p.settings['delivery'] = {
+        routes: { 'dest.example': { host: '9.1.1.2', port: 587, user: 'me', password: 'x' } },
+      };
+      p.signIns['9.1.1.2'] = { kind: 'failed', why: 'it offers no STARTTLS' };
+    },
+    'outbound',
+    'failed',
+    /nobody can sign in at the smarthost 9\.1\.1\.2, port 587: it offers no/,
+    /speak TLS/,
+  ],
+  [
+    'a password goes in clear',
+    (p) => {
+      p.settings['delivery'] = {
+        routes: { 'dest.example': { host: '9.1.1.2', port: 25, tls: 'none', user: 'me', password: 'x' } },
+      };
+    },
+    'outbound',
+    'warning',
+    /"dest\.example" says `tls: none`, so its password goes to 9\.1\.1\.2 in clear/,
+    /tls: required/,
+  ],
+  [
+    'the smarthost is down',
+    (p) => {
+      p.settings['delivery'] = { routes: { '*': '9.1.1.1:587' } };
+    },
+    'outbound',
+    'failed',
+    /9\.1\.1\.1.* port 587 does not answer/,
+    /Is the smarthost running/,
+  ],
+  [
+    'no PTR',
+    (p) => {
+      without(p.zones, `${IP} PTR`);
+    },
+    'name',
+    'failed',
+    /5\.9\.10\.11 has no name/,
+    /reverse record \(PTR\) to mail\.posthorn\.example/,
+  ],
+  [
+    "the PTR is the provider's",
+    (p) => {
+      p.zones[`${IP} PTR`] = ['static.11.10.9.5.provider.example'];
+    },
+    'name',
+    'warning',
+    /is called static\.11.*greets as mail\.posthorn/,
+    /PTR\) to mail\.posthorn/,
+  ],
+  [
+    'the name leads elsewhere',
+    (p) => {
+      p.zones[`${HOST} A`] = ['5.9.99.99'];
+      p.greetings['5.9.99.99:25'] = { kind: 'greeted', line: `220 ${HOST}`, ms: 1 };
+    },
+    'name',
+    'failed',
+    /leads to 5\.9\.99\.99, but this machine has 5\.9\.10\.11/,
+    /Publish an A record/,
+  ],
+  [
+    'the name is not in DNS',
+    (p) => {
+      p.zones[`${HOST} A`] = [];
+    },
+    'name',
+    'failed',
+    /has no address in DNS/,
+    /Publish an A record for mail\.posthorn/,
+    'mx',
+  ],
+  [
+    'the name is an alias',
+    (p) => {
+      without(p.zones, `${HOST} A`);
+      p.zones[`${HOST} CNAME`] = ['box.provider.example'];
+      p.zones['box.provider.example A'] = [IP];
+    },
+    'name',
+    'warning',
+    /alias \(CNAME\) of box\.provider/,
+    /A record .* instead of the CNAME/,
+  ],
+  [
+    'smtp.hostname is not a full name',
+    (p) => {
+      p.settings['smtp'] = { hostname: 'box.localdomain' };
+      p.zones['box.localdomain A'] = [IP];
+      p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box.localdomain', ms: 1 };
+      p.certify('box.localdomain', p.office.clock.now());
+    },
+    'name',
+    'failed',
+    /no full name/,
+    /Set `smtp\.hostname`/,
+    'domains',
+  ],
+  [
+    'inbound port 25 is closed',
+    (p) => {
+      without(p.greetings, `${IP}:25`);
+    },
+    'mx',
+    'failed',
+    /port 25 of mail.* cannot be reached/,
+    /open inbound TCP port 25/,
+  ],
+  [
+    'another program has port 25',
+    (p) => {
+      p.greetings[`${IP}:25`] = { kind: 'greeted', line: '220 box.example ESMTP Postfix', ms: 1 };
+    },
+    'mx',
+    'failed',
+    /another program: 220 box\.example ESMTP Postfix/,
+    /Stop that program/,
+  ],
+  [
+    'the MX listener has another port',
+    (p) => {
+      without(p.greetings, `${IP}:25`);
+      p.settings['smtp'] = { hostname: HOST, mx: { port: 2525 } };
+    },
+    'mx',
+    'warning',
+    /we listen on port 2525/,
+    /CAP_NET_BIND_SERVICE/,
+  ],
+  [
+    'no MX for the return path',
+    (p) => {
+      without(p.zones, 'rp.shop.example MX');
+    },
+    'domains',
+    'failed',
+    /MX record of the return path at rp\.shop\.example is missing/,
+    /Publish: rp\.shop\.example\. MX 10 mail\.posthorn/,
+  ],
+  [
+    'SPF does not name us',
+    (p) => {
+      p.zones['rp.shop.example TXT'] = ['v=spf1 a:old.example -all'];
+    },
+    'domains',
+    'failed',
+    /SPF record at rp\.shop\.example is not as it should be: v=spf1 a:old/,
+    /v=spf1 a:mail\.posthorn\.example ~all/,
+  ],
+  [
+    'a domain has lost a record and sends for now',
+    async (p) => {
+      without(p.zones, 'rp.shop.example TXT');
+      await p.office.deps.db.commit.transact((tx) =>
+        tx.run(`UPDATE domains SET refused_at = ?`, [Date.parse('2026-02-03T09:30:00Z')]),
+      );
+    },
+    'domains',
+    'failed',
+    /SPF record at rp\.shop\.example is missing; mail from it keeps going until 2026-02-03T09:30:00\.000Z$/,
+    /Publish: rp\.shop\.example\. TXT v=spf1/,
+  ],
+  [
+    'a domain has lost a record and is refused',
+    async (p) => {
+      without(p.zones, 'rp.shop.example TXT');
+      await p.office.deps.db.commit.transact((tx) =>
+        tx.run(`UPDATE domains SET status = 'failed', refused_at = ?`, [Date.parse('2026-01-31T09:30:00Z')]),
+      );
+    },
+    'domains',
+    'failed',
+    /SPF record at rp\.shop\.example is missing; mail from it is refused since 2026-01-31T09:30:00\.000Z$/,
+    /Publish: rp\.shop\.example\. TXT v=spf1/,
+  ],
+  [
+    'the DKIM key is gone',
+    (p) => {
+      removeRsaKey(p);
+    },
+    'domains',
+    'failed',
+    /DKIM key at .*_domainkey\.shop\.example is missing/,
+    /Publish: .*_domainkey\.shop\.example\. TXT v=DKIM1/,
+  ],
+  [
+    'no DMARC record',
+    (p) => {
+      without(p.zones, '_dmarc.shop.example TXT');
+    },
+    'domains',
+    'warning',
+    /DMARC record at _dmarc\.shop\.example is missing/,
+    /v=DMARC1; p=none/,
+  ],
+  [
+    'DNS of a domain does not answer',
+    (p) => {
+      p.zones['rp.shop.example MX'] = 'SERVFAIL';
+    },
+    'domains',
+    'warning',
+    /cannot be looked up/,
+    /resolver/,
+  ],
+  [
+    'nobody consents to DMARC reports',
+    async (p) => {
+      await p.addDomain('other.example', { returnPath: 'rp.bounces.test' });
+    },
+    'dmarc_reports',
+    'warning',
+    /about other\.example are asked to rp\.bounces\.test/,
+    /Publish: other\.example\._report\._dmarc\.rp\.bounces\.test\. TXT v=DMARC1/,
+  ],
+  [
+    'a bounce is not heard',
+    (p) => {
+      p.selfTest = { kind: 'failed', why: 'not recognised within 5 s' };
+    },
+    'bounce',
+    'failed',
+    /not recognised within 5 s/,
+    /log/,
+  ],
+  [
+    'the clock is late',
+    (p) => {
+      p.timeOffset = 300_000;
+    },
+    'clock',
+    'failed',
+    /the clock is 300 s behind/,
+    /systemd-timesyncd/,
+  ],
+  [
+    'the clock is a little fast',
+    (p) => {
+      p.timeOffset = -7000;
+    },
+    'clock',
+    'warning',
+    /7 s ahead/,
+    /systemd-timesyncd/,
+  ],
+  [
+    'no time server answers',
+    (p) => {
+      p.timeOffset = null;
+    },
+    'clock',
+    'warning',
+    /cannot be held against time\.example/,
+    /UDP 123/,
+  ],
+  [
+    'the clock was set back',
+    async (p) => {
+      await p.office.deps.accept.commit.transact((tx) =>
+        tx.run(
+          `INSERT INTO events (id, account_id, type, at, test, message_id, delivery_id, status, machine, detail_json) VALUES ('evt_x', 'a', 'sent', ?, 0, 'm', 'd', 'queued', 0, '{}')`,
+          [p.office.clock.now() + DAY_MS],
+        ),
+      );
+    },
+    'clock',
+    'failed',
+    /86400 s from the future/,
+    /systemd-timesyncd/,
+  ],
+  [
+    'there is no backup',
+    (p) => {
+      p.backups = { kind: 'read', dir: '/backups', count: 0, newest: null };
+    },
+    'backups',
+    'warning',
+    /no backup in \/backups/,
+    /posthorn backup create/,
+  ],
+  [
+    'last night there was no backup',
+    (p) => {
+      aged(p, 1.6 * DAY_MS);
+    },
+    'backups',
+    'warning',
+    /is 38 hours old/,
+    /posthorn-backup\.timer/,
+  ],
+  [
+    'for a long time there was no backup',
+    (p) => {
+      aged(p, 9 * DAY_MS);
+    },
+    'backups',
+    'failed',
+    /is 9 days old/,
+    /posthorn-backup\.timer/,
+  ],
+  [
+    'backups have no keys',
+    (p) => {
+      aged(p, 3_600_000, false);
+    },
+    'backups',
+    'warning',
+    /has no keys in it/,
+    /backup\.passphrase/,
+  ],
+  [
+    'backups cannot be read',
+    (p) => {
+      p.backups = { kind: 'unreadable', dir: '/backups', text: 'EACCES' };
+    },
+    'backups',
+    'warning',
+    /cannot be read: EACCES/,
+    /rights of \/backups/,
+  ],
+  [
+    'the disk is full',
+    (p) => {
+      p.machine = { ...p.machine, freeBytes: () => Promise.resolve(400 * 2 ** 20) };
+    },
+    'disk',
+    'failed',
+    /400 MiB free, below storage\.minFreeBytes \(512MiB\): new mail is refused/,
+    /larger disk/,
+  ],
+  [
+    'the disk is nearly full',
+    (p) => {
+      p.machine = { ...p.machine, freeBytes: () => Promise.resolve(700 * 2 ** 20) };
+    },
+    'disk',
+    'warning',
+    /700 MiB free; at 512MiB/,
+    /larger disk/,
+  ],
+  [
+    'the folder is open to all',
+    (p) => {
+      chmodSync(p.folder, 0o755);
+    },
+    'files',
+    'failed',
+    /open to every user.*755/,
+    /chmod 750/,
+  ],
+  [
+    'the database belongs to root',
+    (p) => {
+      const { machine } = p;
+      const real = p.probes().machine;
+      p.machine = {
+        ...machine,
+        file: async (file) => {
+          const facts = await real.file(file);
+          return facts === null || !file.endsWith('.db') ? facts : { ...facts, uid: facts.uid + 1 };
+        },
+      };
+    },
+    'files',
+    'failed',
+    /posthorn\.db belongs to user/,
+    /chown/,
+  ],
+  [
+    'others may read the key',
+    (p) => {
+      chmodSync(path.join(p.folder, 'secret.key'), 0o644);
+    },
+    'secret_key',
+    'failed',
+    /may be read by others \(mode 644\)/,
+    /chmod 600/,
+  ],
+  [
+    'the key is gone',
+    (p) => {
+      rmSync(path.join(p.folder, 'secret.key'));
+    },
+    'secret_key',
+    'failed',
+    /secret\.key is missing/,
+    /backup/,
+  ],
+  [
+    'the key is another',
+    (p) => {
+      writeFileSync(path.join(p.folder, 'secret.key'), `abcd ${Buffer.alloc(32).toString('base64url')}\n`, {
+        mode: 0o600,
+      });
+    },
+    'secret_key',
+    'failed',
+    /lacks the key/,
+    /backup/,
+  ],
+  [
+    'the key is damaged',
+    (p) => {
+      writeFileSync(path.join(p.folder, 'secret.key'), 'abcd what\n', { mode: 0o600 });
+    },
+    'secret_key',
+    'failed',
+    /line 1: expected/,
+    /backup/,
+  ],
+  [
+    'DNS does not answer',
+    (p) => {
+      p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT';
+    },
+    'resolver',
+    'failed',
+    /DNS does not answer/,
+    /delivery\.dnsServers/,
+  ],
+  [
+    'there is no DNS, and mail does not need it',
+    (p) => {
+      p.zones['posthorn-doctor.invalid A'] = 'TIMEOUT';
+      p.settings['delivery'] = { routes: { '*': '8.1.1.1:25' } };
+    },
+    'resolver',
+    'warning',
+    /sends all mail without it/,
+    /closed network/,
+    'outbound',
+  ],
+  [
+    'there is no room, whatever the settings say',
+    (p) => {
+      p.settings['storage'] = { minFreeBytes: 0 };
+      p.machine = { ...p.machine, freeBytes: () => Promise.resolve(1_000_000) };
+    },
+    'disk',
+    'failed',
+    /0 MiB free: new mail is refused/,
+    /larger disk/,
+  ],
+  [
+    'a route holds all mail',
+    (p) => {
+      p.settings['delivery'] = { routes: { '*': 'hold' } };
+    },
+    'holds',
+    'warning',
+    /`\*: hold` holds all mail: 0 recipients waiting/,
+    /Remove the route/,
+  ],
+  [
+    'a route throws all mail away',
+    (p) => {
+      p.settings['delivery'] = { routes: { '*': 'discard' } };
+    },
+    'holds',
+    'warning',
+    /throws all mail away, and counts it as delivered/,
+    /delivery\.routes/,
+  ],
+  [
+    'a route holds mail that waits',
+    async (p) => {
+      p.settings['delivery'] = { routes: { 'dest.test': 'hold' } };
+      await p.office.mail('a@dest.test');
+    },
+    'holds',
+    'warning',
+    /"dest\.test: hold" holds mail: 1 recipient waiting/,
+    /Remove the route/,
+  ],
+  [
+    'a hold has no end',
+    async (p) => {
+      await p.office.run('queue.hold', { domain: 'dest.test', note: 'ticket 99' });
+    },
+    'holds',
+    'warning',
+    /the domain dest\.test is held without an end since 2026\S+ by operator \(ticket 99\)/,
+    /posthorn queue release hld_/,
+  ],
+  [
+    'DNS invents answers',
+    (p) => {
+      p.zones['posthorn-doctor.invalid A'] = ['8.1.1.1'];
+    },
+    'resolver',
+    'failed',
+    /invents answers/,
+    /delivery\.dnsServers/,
+  ],
+  [
+    'DNS does not validate',
+    (p) => {
+      p.secure = [];
+      p.zones['broken.example A'] = ['8.1.1.1'];
+    },
+    'dnssec',
+    'warning',
+    /signed\.example, a signed zone, does not come back as validated/,
+    /unbound/,
+  ],
+  [
+    'DANE counts on DNS that does not validate',
+    (p) => {
+      p.settings['delivery'] = { dnssecResolver: true };
+      p.zones['broken.example A'] = ['8.1.1.1'];
+    },
+    'dnssec',
+    'failed',
+    /answers for broken\.example/,
+    /unbound/,
+  ],
+  [
+    'our address is on a block list',
+    (p) => {
+      p.zones['11.10.9.5.list.example A'] = ['127.0.0.2'];
+    },
+    'blocklists',
+    'failed',
+    /5\.9\.10\.11 is listed by list\.example \(127\.0\.0\.2\)/,
+    /taken off/,
+  ],
+  [
+    'the list refuses our resolver',
+    (p) => {
+      p.zones['11.10.9.5.list.example A'] = ['127.255.255.254'];
+    },
+    'blocklists',
+    'warning',
+    /refuses to answer this resolver/,
+    /delivery\.dnsServers/,
+  ],
+  [
+    'the certificate has expired',
+    (p) => {
+      p.certify(HOST, p.office.clock.now() - 11 * 366 * DAY_MS);
+    },
+    'certificate',
+    'failed',
+    /expired on 202/,
+    /Renew/,
+  ],
+  [
+    'the certificate ends soon',
+    (p) => {
+      const at = new Date(p.office.clock.now() + 7 * DAY_MS);
+      at.setUTCFullYear(at.getUTCFullYear() - 10);
+      p.certify(HOST, at.getTime());
+    },
+    'certificate',
+    'warning',
+    /expires on/,
+    /Renew/,
+  ],
+  [
+    'the certificate has another name',
+    (p) => {
+      p.certify('www.example', p.office.clock.now());
+    },
+    'certificate',
+    'failed',
+    /is not for mail\.posthorn\.example/,
+    /with the name mail\.posthorn/,
+  ],
+  [
+    'the certificate is self-signed',
+    (p) => {
+      p.certify(HOST, p.office.clock.now(), { isSelfSigned: true });
+    },
+    'certificate',
+    'warning',
+    /signed by itself/,
+    /Let's Encrypt/,
+  ],
+  [
+    'the certificate file is gone',
+    (p) => {
+      rmSync(p.certFile);
+    },
+    'certificate',
+    'failed',
+    /tls\.certFile: expected a readable file/,
+    /tls\.certFile/,
+  ],
+  [
+    'the books do not balance',
+    async (p) => {
+      await p.office.deps.accept.commit.transact((tx) =>
+        tx.run(
+          `INSERT INTO counters (account_id, day, from_status, to_status, n) VALUES ('a', '2026-01-01', 'none', 'queued', 3)`,
+        ),
+      );
+    },
+    'books',
+    'failed',
+    /queued: 3 by the counters, 0 by the rows/,
+    /restore a backup/,
+  ],
+  [
+    'an endpoint is disabled',
+    (p) => endpoint(p, { status: 'disabled', disabled_reason: 'No call has succeeded.' }),
+    'webhooks',
+    'failed',
+    /hook\.example.* is disabled \(No call has succeeded\.\)/,
+    /posthorn webhooks enable whk_1/,
+  ],
+  [
+    'an endpoint fails',
+    (p) => endpoint(p, { failures: 4, failing_since: p.office.clock.now() - 3 * 3_600_000 }),
+    'webhooks',
+    'warning',
+    /has failed for 3 hours/,
+    /deliveries/,
+  ],
+  [
+    'broadcasts without https',
+    async (p) => {
+      p.settings['http'] = { publicUrl: 'http://mail.posthorn.example' };
+      await broadcastSent(p);
+    },
+    'one_click',
+    'warning',
+    /plain http, so broadcasts \(broadcast\)/,
+    /http\.publicUrl/,
+  ],
+  [
+    'SQLite is too old',
+    (p) => {
+      p.machine = { ...p.machine, sqliteVersion: () => Promise.resolve('3.51.2') };
+    },
+    'versions',
+    'failed',
+    /SQLite is 3\.51\.2/,
+    /npm ci/,
+  ],
+  [
+    'Node.js is too old',
+    (p) => {
+      p.machine = { ...p.machine, nodeVersion: 'v20.18.9' };
+    },
+    'versions',
+    'failed',
+    /Node\.js is 20\.18\.9/,
+    /Install Node\.js/,
+  ],
+  [
+    'the submission port was taken',
+    (p) => {
+      p.ports = { ...p.ports, submission: null };
+    },
+    'listeners',
+    'failed',
+    /port for submission, 587, could not be had/,
+    /ss -ltnp/,
+  ],
+  [
+    'the bounce port was taken',
+    (p) => {
+      p.ports = { ...p.ports, mx: null };
+    },
+    'listeners',
+    'failed',
+    /port for bounces, 25/,
+    /smtp\.mx\.port/,
+    'bounce',
+  ],
+];
 
 const without = (table: object, key: string): void => void Reflect.deleteProperty(table, key);
 
@@ -102,21 +771,56 @@ function removeRsaKey({ zones }: Patient): void {
 async function endpoint(patient: Patient, fields: Record<string, unknown>): Promise<void> {
   const account = (await patient.office.deps.db.read('accounts').first()) as { id: string };
   const row = {
-    id: 'whk_1', account_id: account.id, url: 'https://hook.example/in', description: '', events_json: '[]', streams_json: '[]', domains_json: '[]',
-    include_machine_events: 0, include_engagement: 0, concurrency: 1, header_names_json: '[]', headers_sealed: null,
+    id: 'whk_1',
+    account_id: account.id,
+    url: 'https://hook.example/in',
+    description: '',
+    events_json: '[]',
+    streams_json: '[]',
+    domains_json: '[]',
+    include_machine_events: 0,
+    include_engagement: 0,
+    concurrency: 1,
+    header_names_json: '[]',
+    headers_sealed: null,
     secrets_sealed: patient.office.deps.keyring.seal('webhook whk_1', '[]'),
-    status: 'active', disabled_reason: null, cursor: 0, failures: 0, failing_since: null, warned_at: null, last_success_at: null,
-    last_failure_at: null, created_at: 0, created_by: '', updated_at: 0, ...fields,
-  }; // prettier-ignore
+    status: 'active',
+    disabled_reason: null,
+    cursor: 0,
+    failures: 0,
+    failing_since: null,
+    warned_at: null,
+    last_success_at: null,
+    last_failure_at: null,
+    created_at: 0,
+    created_by: '',
+    updated_at: 0,
+    ...fields,
+  };
   const names = Object.keys(row);
-  await patient.office.deps.db.commit.transact((tx) => tx.run(`INSERT INTO webhooks (${names.join()}) VALUES (${names.map(() => '?').join()})`, Object.values(row))); // prettier-ignore
+  await patient.office.deps.db.commit.transact((tx) =>
+    tx.run(`INSERT INTO webhooks (${names.join()}) VALUES (${names.map(() => '?').join()})`, Object.values(row)),
+  );
 }
 
 async function broadcastSent({ office }: Patient): Promise<void> {
   const account = (await office.deps.db.read('accounts').first()) as { id: string };
   const at = office.clock.now() - DAY_MS;
   const counted = new Map<string, StatRow>();
-  addToStats(counted, { accountId: account.id, at, test: false, stream: 'broadcast', domain: 'shop.example', recipient: 'a@dest.example', tags: [], template: null }, ['sent']); // prettier-ignore
+  addToStats(
+    counted,
+    {
+      accountId: account.id,
+      at,
+      test: false,
+      stream: 'broadcast',
+      domain: 'shop.example',
+      recipient: 'a@dest.example',
+      tags: [],
+      template: null,
+    },
+    ['sent'],
+  );
   await office.deps.db.commit.insert({ event_counts: [...counted.values()] });
 }
 
@@ -129,10 +833,13 @@ describe('the doctor', () => {
 
   it('finds nothing on a healthy installation', async () => {
     const findings = await patient.examine();
-    assert.deepEqual(findings.filter(({ status }) => status !== 'ok'), []);
+    assert.deepEqual(
+      findings.filter(({ status }) => status !== 'ok'),
+      [],
+    );
     assert.ok(findings.every(({ why, cure }) => why !== '' && cure === null));
     assert.equal(new Set(findings.map(({ check }) => check)).size, 21);
-  }); // prettier-ignore
+  });
 
   it('finds nothing either where an account has endpoints that work, and domains that are trusted', async () => {
     await endpoint(patient, {});
@@ -140,8 +847,11 @@ describe('the doctor', () => {
     patient.zones['rp.intern.example MX'] = [];
     patient.settings['http'] = { publicUrl: 'http://mail.posthorn.example' };
     const findings = await patient.examine();
-    assert.deepEqual(findings.filter(({ status }) => status !== 'ok'), []);
-  }); // prettier-ignore
+    assert.deepEqual(
+      findings.filter(({ status }) => status !== 'ok'),
+      [],
+    );
+  });
 
   for (const [what, make, check, status, why, cure, ...also] of faults)
     it(`finds: ${what}`, async () => {
@@ -152,11 +862,19 @@ describe('the doctor', () => {
       assert.equal(found.status, status);
       assert.match(found.why, why);
       assert.match(found.cure ?? '', cure);
-      assert.deepEqual(bad.filter((one) => one.check !== check && !also.some((name) => name === one.check)), []);
-    }); // prettier-ignore
+      assert.deepEqual(
+        bad.filter((one) => one.check !== check && !also.some((name) => name === one.check)),
+        [],
+      );
+    });
 });
 
 function aged(patient: Patient, ms: number, hasKeys = true): void {
   const at = patient.office.clock.now() - ms;
-  patient.backups = { kind: 'read', dir: '/backups', count: 1, newest: { name: 'posthorn-x', at, bytes: 1, hasKeys, version: '1' } }; // prettier-ignore
+  patient.backups = {
+    kind: 'read',
+    dir: '/backups',
+    count: 1,
+    newest: { name: 'posthorn-x', at, bytes: 1, hasKeys, version: '1' },
+  };
 }

@@ -40,7 +40,11 @@ export class Patient {
   readonly signIns: Record<string, SignIn> = {};
   machine: Partial<Machine>;
   timeOffset: number | null = 30;
-  ports: { mx: number | null; submission: number | null; submissions: number | null } = { mx: 25, submission: 587, submissions: 465 }; // prettier-ignore
+  ports: { mx: number | null; submission: number | null; submissions: number | null } = {
+    mx: 25,
+    submission: 587,
+    submissions: 465,
+  };
   selfTest: SelfTest = { kind: 'recognised', ms: 12 };
   secure = ['signed.example'];
   readonly folder: string;
@@ -49,7 +53,12 @@ export class Patient {
 
   private constructor(office: Office, zones: Zones) {
     this.office = office;
-    this.backups = { kind: 'read', dir: '/backups', count: 7, newest: { name: 'posthorn-x', at: office.clock.now() - 3_600_000, bytes: 4096, hasKeys: true, version: '1' } }; // prettier-ignore
+    this.backups = {
+      kind: 'read',
+      dir: '/backups',
+      count: 7,
+      newest: { name: 'posthorn-x', at: office.clock.now() - 3_600_000, bytes: 4096, hasKeys: true, version: '1' },
+    };
     this.folder = office.folder;
     this.zones = zones;
     this.machine = {
@@ -116,7 +125,13 @@ export class Patient {
       dataDir: this.folder,
       http: { publicUrl: 'https://mail.posthorn.example' },
       smtp: { hostname: HOST },
-      doctor: { mailHost: `${MAIL_HOST}:25`, timeServer: 'time.example', blocklists: ['list.example'], signedZone: 'signed.example', brokenZone: 'broken.example' }, // prettier-ignore
+      doctor: {
+        mailHost: `${MAIL_HOST}:25`,
+        timeServer: 'time.example',
+        blocklists: ['list.example'],
+        signedZone: 'signed.example',
+        brokenZone: 'broken.example',
+      },
       ...this.settings,
     };
     const reading = readSettings(written, { cwd: this.folder, privileged: true, terminal: false, hostname: HOST });
@@ -131,16 +146,24 @@ export class Patient {
     for (const name of this.secure) resolver.secure.add(name);
     const silent: Greeting = { kind: 'silent', why: 'no answer within 8 s' };
     return {
-      config, clock, resolver, wantsDnssec: true,
+      config,
+      clock,
+      resolver,
+      wantsDnssec: true,
       machine: { ...createMachine(config), ...this.machine },
       network: {
         greet: ({ ip, port }) => Promise.resolve(this.greetings[`${ip}:${String(port)}`] ?? silent),
         signIn: ({ host }) => Promise.resolve(this.signIns[host] ?? { kind: 'signed_in' }),
-        askTime: () => Promise.resolve(this.timeOffset === null ? { kind: 'silent', why: 'no answer within 3 s' } : { kind: 'answered', offsetMs: this.timeOffset }),
+        askTime: () =>
+          Promise.resolve(
+            this.timeOffset === null
+              ? { kind: 'silent', why: 'no answer within 3 s' }
+              : { kind: 'answered', offsetMs: this.timeOffset },
+          ),
       },
       store: storeProbes(deps.db),
       server: { kind: 'server', ports: () => this.ports, selfTest: () => Promise.resolve(this.selfTest) },
-    }; // prettier-ignore
+    };
   }
 
   examine(): Promise<Finding[]> {

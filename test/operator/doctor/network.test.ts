@@ -29,18 +29,46 @@ async function listen(answer: (socket: net.Socket) => void): Promise<{ port: num
 
 describe('doctor: the network', () => {
   for (const [what, answer, expected] of [
-    ['a greeting in pieces', (socket) => { socket.write('220 mx.'); setImmediate(() => socket.write('example ESMTP\r\n250 more\r\n')); }, { kind: 'greeted', line: '220 mx.example ESMTP' }],
-    ['a greeting without an end', (socket) => { socket.write('x'.repeat(10_000)); }, { kind: 'greeted', line: 'x'.repeat(512) }],
-    ['a greeting that would steer a terminal', (socket) => { socket.write('220 \u001b[2Jhello\r\n'); }, { kind: 'greeted', line: '220 [2Jhello' }],
-    ['an end without a greeting', (socket) => { socket.end(); }, { kind: 'unreachable', why: 'it closes the connection without a greeting' }],
+    [
+      'a greeting in pieces',
+      (socket) => {
+        socket.write('220 mx.');
+        setImmediate(() => socket.write('example ESMTP\r\n250 more\r\n'));
+      },
+      { kind: 'greeted', line: '220 mx.example ESMTP' },
+    ],
+    [
+      'a greeting without an end',
+      (socket) => {
+        socket.write('x'.repeat(10_000));
+      },
+      { kind: 'greeted', line: 'x'.repeat(512) },
+    ],
+    [
+      'a greeting that would steer a terminal',
+      (socket) => {
+        socket.write('220 \u001b[2Jhello\r\n');
+      },
+      { kind: 'greeted', line: '220 [2Jhello' },
+    ],
+    [
+      'an end without a greeting',
+      (socket) => {
+        socket.end();
+      },
+      { kind: 'unreachable', why: 'it closes the connection without a greeting' },
+    ],
   ] as [string, (socket: net.Socket) => void, Partial<Greeting>][])
     it(what, async () => {
       const host = await listen(answer);
-      const { ms, ...greeting } = { ms: 0, ...await createNetwork({ clock: systemClock }).greet({ ip: '127.0.0.1', port: host.port }) };
+      const { ms, ...greeting } = {
+        ms: 0,
+        ...(await createNetwork({ clock: systemClock }).greet({ ip: '127.0.0.1', port: host.port })),
+      };
       assert.deepEqual(greeting, expected);
       assert.ok(ms >= 0);
       await host.close();
-    }); // prettier-ignore
+    });
 
   it('a port that nobody listens on', async () => {
     const host = await listen(() => undefined);
@@ -50,9 +78,20 @@ describe('doctor: the network', () => {
   });
 
   it('signs in at a smarthost: a good password, a bad one, none without TLS unless the route says so', async () => {
-    const server = await startMailServer({ tls: 'starttls', certificate, extensions: ['AUTH PLAIN'], script: { auth: '235 welcome' } }); // prettier-ignore
+    const server = await startMailServer({
+      tls: 'starttls',
+      certificate,
+      extensions: ['AUTH PLAIN'],
+      script: { auth: '235 welcome' },
+    });
     const { signIn } = createNetwork({ clock: systemClock });
-    const at = { ip: '127.0.0.1', host: 'mx1.dest.test', port: server.port, tls: 'required', auth: { user: 'me', password: 'x' } } as const; // prettier-ignore
+    const at = {
+      ip: '127.0.0.1',
+      host: 'mx1.dest.test',
+      port: server.port,
+      tls: 'required',
+      auth: { user: 'me', password: 'x' },
+    } as const;
     assert.deepEqual(await signIn(at), { kind: 'signed_in' });
     server.options.script = { auth: '535 5.7.8 no' };
     assert.deepEqual(await signIn(at), { kind: 'refused', why: '535 5.7.8 no' });

@@ -42,11 +42,22 @@ function outputOf(source: string, variables: object, part: Part): string | null 
   return result.ok ? result.output : null;
 }
 
-function group<T>(name: string, cases: readonly T[], told: (one: T) => string, check: { inScope(one: T): boolean; passes(one: T): boolean }): Group {
+function group<T>(
+  name: string,
+  cases: readonly T[],
+  told: (one: T) => string,
+  check: { inScope(one: T): boolean; passes(one: T): boolean },
+): Group {
   const inScope = cases.filter((one) => check.inScope(one));
   const failing = inScope.filter((one) => !check.passes(one)).map(told);
-  return { name, passed: inScope.length - failing.length, of: inScope.length, leftOut: cases.length - inScope.length, failing };
-} // prettier-ignore
+  return {
+    name,
+    passed: inScope.length - failing.length,
+    of: inScope.length,
+    leftOut: cases.length - inScope.length,
+    failing,
+  };
+}
 
 /** Templates that others bring in are no part of the language. */
 const liquidCase = {
@@ -135,7 +146,8 @@ function rowsOf(language: string, groups: readonly Group[]): string[][] {
 /** As the formatter sets it: columns of one width. */
 function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, n) => Math.max(...rows.map((row) => row[n]?.length ?? 0)));
-  const line = (row: readonly string[]): string => `| ${row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join(' | ')} |`;
+  const line = (row: readonly string[]): string =>
+    `| ${row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join(' | ')} |`;
   const [head = [], ...body] = rows;
   return [line(head), line(widths.map((width) => '-'.repeat(width))), ...body.map(line)].join('\n');
-} // prettier-ignore
+}

@@ -30,23 +30,42 @@ const data = {
   no: false,
   list: [],
   user: { first_name: 'J', 'odd key': 7 },
-  items: [{ t: 'a', q: 1 }, { t: 'b', q: 2 }],
+  items: [
+    { t: 'a', q: 1 },
+    { t: 'b', q: 2 },
+  ],
   words: ['x', 'y', 'z'],
   nums: [1, 2],
   when: '2026-01-31T09:30:00Z',
   price: 1234.5,
-}; // prettier-ignore
+};
 
 type Row = readonly [source: string, expected: string, reason: string, part?: Part];
 
 const golden: readonly Row[] = [
-  ['{{#each items}}{{t}}{% if q > 1 %}!{% endif %}{% if plan == "pro" %}P{% endif %};{{/each}}', 'aP;b!P;', 'Liquid in Handlebars'],
+  [
+    '{{#each items}}{{t}}{% if q > 1 %}!{% endif %}{% if plan == "pro" %}P{% endif %};{{/each}}',
+    'aP;b!P;',
+    'Liquid in Handlebars',
+  ],
   ['{% for i in items %}{{#if i.q}}{{i.t}}{{forloop.index}}{{/if}}{% endfor %}', 'a1b2', 'Handlebars in Liquid'],
-  ['{{#each items}}{% for j in items %}{{@index}}{{forloop.index0}} {% endfor %}{{/each}}', '00 01 10 11 ', 'both loop data'],
-  ['{% assign x = name | upcase %}{{#with user}}{{first_name}}:{{x}}:{{../plan}}{{/with}}', 'J:&lt;ANN&gt; &amp; &quot;BOB&quot;:pro', 'one scope'],
+  [
+    '{{#each items}}{% for j in items %}{{@index}}{{forloop.index0}} {% endfor %}{{/each}}',
+    '00 01 10 11 ',
+    'both loop data',
+  ],
+  [
+    '{% assign x = name | upcase %}{{#with user}}{{first_name}}:{{x}}:{{../plan}}{{/with}}',
+    'J:&lt;ANN&gt; &amp; &quot;BOB&quot;:pro',
+    'one scope',
+  ],
   ['a {{- plan -}} b {{~plan~}} c', 'aprobproc', 'both trims'],
-  ['{{#if a}}{% if b %}x{{/if}}{% endif %}', `!'{{/if}}' does not belong to the innermost open block ({% if %}) line 1 col 21`, 'improper nesting'],
-]; // prettier-ignore
+  [
+    '{{#if a}}{% if b %}x{{/if}}{% endif %}',
+    `!'{{/if}}' does not belong to the innermost open block ({% if %}) line 1 col 21`,
+    'improper nesting',
+  ],
+];
 
 const rules: readonly Row[] = [
   ['\\{{plan}}', '{{plan}}', 'escaped braces'],
@@ -57,7 +76,11 @@ const rules: readonly Row[] = [
   ['{{ name }}', '<Ann> & "Bob"', 'not in text', 'text'],
   ['{{ a }}|', 'x Bcc: y|', 'one line in a subject', 'subject'],
   ['{{ name | escape }}', '&lt;Ann&gt; &amp; &quot;Bob&quot;', 'no double escaping'],
-  ['{% capture c %}<b>{{ name }}</b>{% endcapture %}{{ c }}', '<b>&lt;Ann&gt; &amp; &quot;Bob&quot;</b>', 'capture is safe'],
+  [
+    '{% capture c %}<b>{{ name }}</b>{% endcapture %}{{ c }}',
+    '<b>&lt;Ann&gt; &amp; &quot;Bob&quot;</b>',
+    'capture is safe',
+  ],
   ['{{ nl | newline_to_br }}', '&lt;i&gt;<br />\nx', 'escapes what it makes safe'],
   ['{{#if zero}}T{{else}}F{{/if}}{% if zero %}T{% else %}F{% endif %}', 'FT', 'truth by language'],
   ['{{#if list}}T{{else}}F{{/if}}{% if list %}T{% else %}F{% endif %}', 'FT', 'empty lists too'],
@@ -70,10 +93,18 @@ const rules: readonly Row[] = [
   ['{{#each items as |it n|}}{{n}}{{it.t}}{{/each}}', '0a1b', 'block parameters'],
   ['{{#each items}}{{#each ../words}}{{../t}}{{this}} {{/each}}{{/each}}', 'ax ay az bx by bz ', 'the context above'],
   ['{{#items}}{{t}}{{/items}}{{^list}}-{{/list}}{{#user}}{{first_name}}{{/user}}', 'ab-J', 'sections'],
-  ['{{user.first_name}}{{user["odd key"]}}{{user.[odd key]}}{{items[1].t}}{{items.1.t}}{{words.[0]}}{{@root.plan}}', 'J77bbxpro', 'paths'],
+  [
+    '{{user.first_name}}{{user["odd key"]}}{{user.[odd key]}}{{items[1].t}}{{items.1.t}}{{words.[0]}}{{@root.plan}}',
+    'J77bbxpro',
+    'paths',
+  ],
   ['{{words.size}}{{words.length}}{{words.first}}{{words.last}}{{plan.size}}', '33xz3', 'sizes'],
   ['{{#with user}}{{plan}}{{this.plan}}{{/with}}', 'pro', 'this does not fall through'],
-  ['{{constructor}}{{__proto__}}{{words.constructor}}{{user.hasOwnProperty}}{{user.toString}}', '', 'own properties only'],
+  [
+    '{{constructor}}{{__proto__}}{{words.constructor}}{{user.hasOwnProperty}}{{user.toString}}',
+    '',
+    'own properties only',
+  ],
   ['{{"x"}}{{7}}{{true}}{{-1.5}}', 'x7true1.5', 'literals print; a minus trims'],
   ['{{ words | join: "-" | upcase }}', 'X-Y-Z', 'filters'],
   ['{{ nothing | default: "none" }}{{default nothing "none"}}', 'nonenone', 'default of both'],
@@ -81,35 +112,83 @@ const rules: readonly Row[] = [
   ['{{#equals plan "pro"}}y{{else}}n{{/equals}}{{#greaterThan "10" 9}}y{{/greaterThan}}', 'yy', 'spellings of others'],
   ['{{insert nothing "default=Customer"}}', 'Customer', 'insert'],
   ['{{lookup words 1}}{{length words}}', 'y3', 'lookup and length'],
-  ['{{formatDate when "dddd, D MMMM YYYY HH:mm"}}|{{ when | date: "%Y-%m-%d %H:%M" }}', 'Saturday, 31 January 2026 09:30|2026-01-31 09:30', 'dates'],
+  [
+    '{{formatDate when "dddd, D MMMM YYYY HH:mm"}}|{{ when | date: "%Y-%m-%d %H:%M" }}',
+    'Saturday, 31 January 2026 09:30|2026-01-31 09:30',
+    'dates',
+  ],
   ['{{ "now" | date: "%Y-%m-%d" }}', '2026-01-31', 'now is fixed'],
   ['{{ price | money: "EUR" }} {{ price | money }}', '€1,234.50 1,234.50', 'money'],
   ['{{ 10.1 | minus: 2.2 }} {{ 7 | divided_by: 2 }} {{ 1 | plus: 2 | times: 3 }}', '7.9 3 9', 'arithmetic'],
-  ['{% for i in (1..3) reversed %}{{ i }}{% endfor %}{% for i in words limit: 1 offset: 1 %}{{ i }}{% endfor %}', '321y', 'options of loops'],
+  [
+    '{% for i in (1..3) reversed %}{{ i }}{% endfor %}{% for i in words limit: 1 offset: 1 %}{{ i }}{% endfor %}',
+    '321y',
+    'options of loops',
+  ],
   ['{% for i in words %}{% if i == "y" %}{% break %}{% endif %}{{ i }}{% endfor %}', 'x', 'break'],
   ['{% for i in words %}{% if i == "y" %}{% continue %}{% endif %}{{ i }}{% endfor %}', 'xz', 'continue'],
   ['{% case plan %}{% when "a", "pro" %}P{% else %}E{% endcase %}', 'P', 'case'],
   ['{% cycle "a", "b" %}{% cycle "a", "b" %}{% cycle "a", "b" %}', 'aba', 'cycle'],
   ['{% increment n %}{% increment n %}{% decrement n %}', '011', 'counters'],
   ['{% liquid\n assign a = 1\n if a == 1\n echo "one"\n endif %}', 'one', 'liquid'],
-  ['{% tablerow i in words cols: 2 %}{{ i }}{% endtablerow %}', '<tr class="row1">\n<td class="col1">x</td><td class="col2">y</td></tr>\n<tr class="row2"><td class="col1">z</td></tr>\n', 'tablerow'],
+  [
+    '{% tablerow i in words cols: 2 %}{{ i }}{% endtablerow %}',
+    '<tr class="row1">\n<td class="col1">x</td><td class="col2">y</td></tr>\n<tr class="row2"><td class="col1">z</td></tr>\n',
+    'tablerow',
+  ],
   ['a\n{{#if plan}}\n  b\n{{/if}}\nc', 'a\n  b\nc', 'block tags alone on a line'],
   ['{{#with user}}{% assign x = first_name %}{{/with}}{{ x }}', 'J', 'assign writes to the top'],
-  ['{{ 5.0 }} {{ 20 | divided_by: 8.0 }} {{ 10 | plus: 2.0 }} {{ "3.0" | times: 2 }} {{ 6 | divided_by: 4 }} {{ 5.0 | ceil }}', '5.0 2.5 12.0 6.0 1 5', 'fractions stay fractions'],
-  ['{% if 5 == 5.0 %}y{% endif %}{% if 5.0 > 4 %}y{% endif %}{% for i in (1.0..2.0) %}{{ i }}{% endfor %}', 'yy12', 'and are numbers'],
-  ['!{% if plan %}\n {% assign x = 1 %}\n{% endif %}{% for i in words %} {% endfor %}{% case plan %} {% when "pro" %} {% endcase %}!', '!!', 'blank Liquid blocks print nothing'],
+  [
+    '{{ 5.0 }} {{ 20 | divided_by: 8.0 }} {{ 10 | plus: 2.0 }} {{ "3.0" | times: 2 }} {{ 6 | divided_by: 4 }} {{ 5.0 | ceil }}',
+    '5.0 2.5 12.0 6.0 1 5',
+    'fractions stay fractions',
+  ],
+  [
+    '{% if 5 == 5.0 %}y{% endif %}{% if 5.0 > 4 %}y{% endif %}{% for i in (1.0..2.0) %}{{ i }}{% endfor %}',
+    'yy12',
+    'and are numbers',
+  ],
+  [
+    '!{% if plan %}\n {% assign x = 1 %}\n{% endif %}{% for i in words %} {% endfor %}{% case plan %} {% when "pro" %} {% endcase %}!',
+    '!!',
+    'blank Liquid blocks print nothing',
+  ],
   ['!{% if plan %} {{#if no}} {{/if}}{% endif %}{{#if plan}} {{/if}}!', '!  !', 'those of Handlebars print'],
-  ['{% case plan %}{% when "pro" %}a{% else %}b{% when "pro" %}c{% endcase %}{% case plan %}{% when "x" %}a{% else %}b{% else %}c{% endcase %}', 'acbc', 'else within case'],
-  ['{% ifchanged %}a{% endifchanged %}{% ifchanged %}a{% endifchanged %}{% ifchanged %}b{% endifchanged %}', 'ab', 'ifchanged'],
+  [
+    '{% case plan %}{% when "pro" %}a{% else %}b{% when "pro" %}c{% endcase %}{% case plan %}{% when "x" %}a{% else %}b{% else %}c{% endcase %}',
+    'acbc',
+    'else within case',
+  ],
+  [
+    '{% ifchanged %}a{% endifchanged %}{% ifchanged %}a{% endifchanged %}{% ifchanged %}b{% endifchanged %}',
+    'ab',
+    'ifchanged',
+  ],
   ['a{% doc %} {{ x }} {% if %} {% enddoc %}b', 'ab', 'doc'],
   ['{% if user contains nil %}y{% endif %}{% if words contains nil %}y{% endif %}', '', 'nothing is contained'],
-  ['{{ items | map: "t" | join: "," }} {{ items | where: "q", 2 | map: "t" }} {{ items | reject: "q", 2 | map: "t" }} {{ items | find: "q", 2 | json }} {{ items | find_index: "q", 2 }} {{ items | has: "q", 3 }} {{ items | sum: "q" }}', 'a,b b a {&quot;t&quot;:&quot;b&quot;,&quot;q&quot;:2} 1 false 3', 'filters of lists'],
-  ['{{ words | reverse | join }} {{ words | concat: words | uniq | join }} {{ "b,A,c" | split: "," | sort_natural | join }} {{ "b,A,c" | split: "," | sort | join }} {{ " a  b " | split: " " | json }}', 'z y x x y z A b c A b c [&quot;a&quot;,&quot;b&quot;]', 'order'],
-  ['{{ "abc" | replace: "", "-" }} {{ "a-b-c" | remove: "-" }} {{ "hello" | slice: -3, 2 }} {{ "a b c" | truncatewords: 2, "" }} {{ "abcdef" | truncate: 4 }} {{ "x" | truncate: 0 }}', '-a-b-c- abc ll a b a... ...', 'texts'],
+  [
+    '{{ items | map: "t" | join: "," }} {{ items | where: "q", 2 | map: "t" }} {{ items | reject: "q", 2 | map: "t" }} {{ items | find: "q", 2 | json }} {{ items | find_index: "q", 2 }} {{ items | has: "q", 3 }} {{ items | sum: "q" }}',
+    'a,b b a {&quot;t&quot;:&quot;b&quot;,&quot;q&quot;:2} 1 false 3',
+    'filters of lists',
+  ],
+  [
+    '{{ words | reverse | join }} {{ words | concat: words | uniq | join }} {{ "b,A,c" | split: "," | sort_natural | join }} {{ "b,A,c" | split: "," | sort | join }} {{ " a  b " | split: " " | json }}',
+    'z y x x y z A b c A b c [&quot;a&quot;,&quot;b&quot;]',
+    'order',
+  ],
+  [
+    '{{ "abc" | replace: "", "-" }} {{ "a-b-c" | remove: "-" }} {{ "hello" | slice: -3, 2 }} {{ "a b c" | truncatewords: 2, "" }} {{ "abcdef" | truncate: 4 }} {{ "x" | truncate: 0 }}',
+    '-a-b-c- abc ll a b a... ...',
+    'texts',
+  ],
   ['{% assign 1st = "x" %}{{#if zero includeZero=true}}y{{/if}}{{^if no}}z{{/if}}', 'yz', 'includeZero, inverse if'],
-  ['{% assign k = "plan" %}{% if [k] == "pro" %}y{% endif %}{{user.[odd key]}}{{[plan]}}', 'y7pro', 'brackets by language'],
+  [
+    '{% assign k = "plan" %}{% if [k] == "pro" %}y{% endif %}{{user.[odd key]}}{{[plan]}}',
+    'y7pro',
+    'brackets by language',
+  ],
   ['\\\\{{plan}}', '\\pro', 'two backslashes are one'],
-]; // prettier-ignore
+];
 
 const wrong: readonly (readonly [string, RegExp])[] = [
   ['{{{{raw}}}}x{{{{/raw}}}}', /raw blocks/],
@@ -147,7 +226,10 @@ const tooMuch: readonly (readonly [string, RegExp])[] = [
   ['{% for i in (1..300) %}{% for j in (1..300) %}{% endfor %}{% endfor %}', /turns/],
   [`{% assign x = "xxxxxxxxxx" %}${'{% assign x = x | append: x %}'.repeat(40)}`, /grows longer/],
   ['{% assign x = "x" | split: "" %}'.concat('{% assign x = x | concat: x %}'.repeat(40)), /list grows/],
-  ['{% assign x = "0123456789" %}{% for i in (1..10) %}{% assign x = x | append: x %}{% endfor %}{% for i in (1..1000) %}{{ x }}{% endfor %}', /output is longer/],
+  [
+    '{% assign x = "0123456789" %}{% for i in (1..10) %}{% assign x = x | append: x %}{% endfor %}{% for i in (1..1000) %}{{ x }}{% endfor %}',
+    /output is longer/,
+  ],
   ['{{ 1 | divided_by: 0 }}', /divided by 0/],
   ['{{ 1 | money: "no" }}', /no currency/],
   ['{% if "2" > 1 %}{% endif %}', /compares a text with a number line 1 col 11/],
@@ -158,10 +240,19 @@ const tooMuch: readonly (readonly [string, RegExp])[] = [
   ['{{ "now" | date: "%-_0099999d" }}', /99 characters/],
   [`{{formatDate "now" "${'D'.repeat(301)}"}}`, /300 characters/],
   [`${doubled(14)}{{ x | replace: "", x }}`, /grows longer/],
-  [`${doubled(19)}{% assign l = x | split: "!" %}${'{% assign l = l | concat: l %}'.repeat(5)}{{ l | join: x }}`, /grows longer|more than/],
-  [`${doubled(19)}{% assign l = x | split: "!" %}${'{% assign l = l | concat: l %}'.repeat(5)}{{ l }}`, /grows longer|more than/],
-  [`${doubled(19)}{% assign l = x | split: "!" %}${'{% assign l = l | concat: l %}'.repeat(4)}{{ l | json }}{{ l | sort }}{{ l | sort }}`, /longer|more than/],
-]; // prettier-ignore
+  [
+    `${doubled(19)}{% assign l = x | split: "!" %}${'{% assign l = l | concat: l %}'.repeat(5)}{{ l | join: x }}`,
+    /grows longer|more than/,
+  ],
+  [
+    `${doubled(19)}{% assign l = x | split: "!" %}${'{% assign l = l | concat: l %}'.repeat(5)}{{ l }}`,
+    /grows longer|more than/,
+  ],
+  [
+    `${doubled(19)}{% assign l = x | split: "!" %}${'{% assign l = l | concat: l %}'.repeat(4)}{{ l | json }}{{ l | sort }}{{ l | sort }}`,
+    /longer|more than/,
+  ],
+];
 
 describe('templates/mixed', () => {
   describe('prints', () => {
@@ -204,7 +295,10 @@ describe('templates/mixed', () => {
     const strict = { strict: true };
     for (const source of ['{{#gone}}x{{/gone}}', '{{^gone}}x{{/gone}}', '{{#user.gone}}x{{else}}y{{/user.gone}}'])
       assert.match(out(source, { user: {} }, 'html', strict), /gone' is not given/, source);
-    assert.equal(out('{{#on}}a{{/on}}{{^off}}b{{/off}}{{#none}}c{{/none}}', { on: true, off: false, none: null }, 'html', strict), 'ab'); // prettier-ignore
+    assert.equal(
+      out('{{#on}}a{{/on}}{{^off}}b{{/off}}{{#none}}c{{/none}}', { on: true, off: false, none: null }, 'html', strict),
+      'ab',
+    );
     assert.equal(out('{{#gone}}x{{/gone}}{{^gone}}y{{/gone}}', {}, 'html'), 'y');
   });
 
@@ -217,30 +311,85 @@ describe('templates/mixed', () => {
   });
 
   it('knows what it asks for', () => {
-    const compiled = compile('{{a.b}}{% for x in list %}{{x}}{{y}}{% endfor %}{% assign z = 1 %}{{z}}{{@root.w}}{{#if (eq v 1)}}{{/if}}', 'html'); // prettier-ignore
+    const compiled = compile(
+      '{{a.b}}{% for x in list %}{{x}}{{y}}{% endfor %}{% assign z = 1 %}{{z}}{{@root.w}}{{#if (eq v 1)}}{{/if}}',
+      'html',
+    );
     assert.deepEqual(compiled.ok && compiled.template.variables, ['a', 'list', 'y', 'w', 'v']);
   });
 
   it('never evaluates data', () => {
-    const evil = fc.constantFrom('{{ secret }}', '{% if true %}PWN{% endif %}', '{{{secret}}}', '{{#each items}}', '{% raw %}', '\\{{', '{{/if}}', '{{lookup this "secret"}}'); // prettier-ignore
+    const evil = fc.constantFrom(
+      '{{ secret }}',
+      '{% if true %}PWN{% endif %}',
+      '{{{secret}}}',
+      '{{#each items}}',
+      '{% raw %}',
+      '\\{{',
+      '{{/if}}',
+      '{{lookup this "secret"}}',
+    );
     fc.assert(
       fc.property(fc.array(fc.oneof(evil, fc.string()), { maxLength: 5 }), (parts) => {
         const text = parts.join('');
         const variables = { text, list: [text], object: { [text]: text }, secret: 'S3CR3T', items: [1] };
-        for (const source of ['{{text}}', '{{ text | append: text }}', '{% for x in list %}{{ x }}{% endfor %}', '{% assign y = text %}{{ y | upcase }}', '{{#each object}}{{@key}}{{this}}{{/each}}', '{% capture c %}{{ text }}{% endcapture %}{{ c }}']) {
+        for (const source of [
+          '{{text}}',
+          '{{ text | append: text }}',
+          '{% for x in list %}{{ x }}{% endfor %}',
+          '{% assign y = text %}{{ y | upcase }}',
+          '{{#each object}}{{@key}}{{this}}{{/each}}',
+          '{% capture c %}{{ text }}{% endcapture %}{{ c }}',
+        ]) {
           const result = out(source, variables, 'text');
-          assert.ok(!result.includes('S3CR3T') && (text.startsWith('!') || !result.startsWith('!')), `${source}: ${result}`);
+          assert.ok(
+            !result.includes('S3CR3T') && (text.startsWith('!') || !result.startsWith('!')),
+            `${source}: ${result}`,
+          );
         }
         assert.equal(out('{{text}}', variables, 'text'), text);
       }),
-    ); // prettier-ignore
+    );
   });
 
   it('never throws, whatever it is given', () => {
     const piece = fc.oneof(
-      fc.constantFrom('{{', '}}', '{%', '%}', '{{{', '}}}', '{{#if x}}', '{{/if}}', '{% if x %}', '{% endif %}', '{{else}}', '{% else %}', '{% for i in x %}', '{% endfor %}', '"', "'", '|', '~', '-', '{{#each x as |a b|}}', '{{/each}}', '{% liquid', '{% raw %}', '{% endraw %}', '{{!--', '--}}', '(1..', '[', ']', '@', '../', '\\'),
+      fc.constantFrom(
+        '{{',
+        '}}',
+        '{%',
+        '%}',
+        '{{{',
+        '}}}',
+        '{{#if x}}',
+        '{{/if}}',
+        '{% if x %}',
+        '{% endif %}',
+        '{{else}}',
+        '{% else %}',
+        '{% for i in x %}',
+        '{% endfor %}',
+        '"',
+        "'",
+        '|',
+        '~',
+        '-',
+        '{{#each x as |a b|}}',
+        '{{/each}}',
+        '{% liquid',
+        '{% raw %}',
+        '{% endraw %}',
+        '{{!--',
+        '--}}',
+        '(1..',
+        '[',
+        ']',
+        '@',
+        '../',
+        '\\',
+      ),
       fc.string({ unit: 'binary', maxLength: 12 }),
-    ); // prettier-ignore
+    );
     const value = fc.jsonValue({ maxDepth: 3 });
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 25 }), value, (pieces, x) => {
@@ -251,29 +400,55 @@ describe('templates/mixed', () => {
   });
 
   it('takes no longer than its length allows', () => {
-    for (const piece of ['{{ "', '{{ \'" ', '{% comment %}', '{{!--', '{{{', '{% raw %}', '  \n', '{{#if ', '\\{{', '{{ a | b', '[[', '((', '{{a.[b']) {
+    for (const piece of [
+      '{{ "',
+      '{{ \'" ',
+      '{% comment %}',
+      '{{!--',
+      '{{{',
+      '{% raw %}',
+      '  \n',
+      '{{#if ',
+      '\\{{',
+      '{{ a | b',
+      '[[',
+      '((',
+      '{{a.[b',
+    ]) {
       const source = piece.repeat(Math.floor(200_000 / piece.length));
       const before = process.cpuUsage();
       compile(source, 'html');
       const { user } = process.cpuUsage(before);
       assert.ok(user < 3_000_000, `${piece}: ${String(user / 1000)} ms`);
     }
-  }); // prettier-ignore
+  });
 
   describe('beside the engines it brings together', () => {
     const handlebars = Handlebars.create();
     const liquid = new Liquid({ outputEscape: 'escape' });
     const sources = {
-      handlebars: ['{{#each items}}{{t}}:{{q}}{{#unless @last}}, {{/unless}}{{/each}}', '{{#with user}}Hi {{first_name}} of {{../plan}}{{/with}}', '{{#if list}}a{{else}}b{{/if}} {{{name}}} {{name}}', '<ul>\n{{#each words}}\n  <li>{{this}}</li>\n{{/each}}\n</ul>\n'],
-      liquid: ['{% for i in items %}{{ i.t }}{{ forloop.index }}{% unless forloop.last %}, {% endunless %}{% endfor %}', '{% assign a = words | join: "," | upcase %}{{ a }} {{ name }}', '{% case plan %}{% when "pro" %}1{% else %}2{% endcase %}{% if zero %}T{% endif %}'],
-    }; // prettier-ignore
+      handlebars: [
+        '{{#each items}}{{t}}:{{q}}{{#unless @last}}, {{/unless}}{{/each}}',
+        '{{#with user}}Hi {{first_name}} of {{../plan}}{{/with}}',
+        '{{#if list}}a{{else}}b{{/if}} {{{name}}} {{name}}',
+        '<ul>\n{{#each words}}\n  <li>{{this}}</li>\n{{/each}}\n</ul>\n',
+      ],
+      liquid: [
+        '{% for i in items %}{{ i.t }}{{ forloop.index }}{% unless forloop.last %}, {% endunless %}{% endfor %}',
+        '{% assign a = words | join: "," | upcase %}{{ a }} {{ name }}',
+        '{% case plan %}{% when "pro" %}1{% else %}2{% endcase %}{% if zero %}T{% endif %}',
+      ],
+    };
     for (const source of sources.handlebars)
       it(`Handlebars: ${source.slice(0, 50)}`, () => {
         assert.equal(out(source, data), handlebars.compile(source)(data));
       });
     for (const source of sources.liquid)
       it(`Liquid: ${source.slice(0, 50)}`, async () => {
-        assert.equal(out(source, data), (await liquid.parseAndRender(source, data) as string).replaceAll('&#34;', '&quot;'));
-      }); // prettier-ignore
+        assert.equal(
+          out(source, data),
+          ((await liquid.parseAndRender(source, data)) as string).replaceAll('&#34;', '&quot;'),
+        );
+      });
   });
 });

@@ -29,9 +29,18 @@ describe('templates/mixed/strftime', () => {
     const letters = 'a A b B C d e H I j k l L m M N p P q s S u U w W y Y z'.split(' ');
     for (const zone of ['UTC', 'Asia/Kolkata', 'America/New_York', 'Pacific/Apia']) {
       const liquid = new Liquid({ locale: 'en', timezoneOffset: zone });
-      for (const day of ['2024-02-29T23:59:59.123Z', '2020-12-31T12:00:00Z', '2023-01-01T00:00:00Z', '1999-07-04T03:05:09Z'])
+      for (const day of [
+        '2024-02-29T23:59:59.123Z',
+        '2020-12-31T12:00:00Z',
+        '2023-01-01T00:00:00Z',
+        '1999-07-04T03:05:09Z',
+      ])
         for (const letter of letters)
-          assert.equal(strftime(Date.parse(day), `%${letter}`, zone, 'en'), liquid.parseAndRenderSync(`{{ "${day}" | date: "%${letter}" }}`), `${day} ${zone} ${letter}`);
+          assert.equal(
+            strftime(Date.parse(day), `%${letter}`, zone, 'en'),
+            liquid.parseAndRenderSync(`{{ "${day}" | date: "%${letter}" }}`),
+            `${day} ${zone} ${letter}`,
+          );
     }
-  }); // prettier-ignore
+  });
 });

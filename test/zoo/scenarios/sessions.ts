@@ -39,7 +39,11 @@ const breaksAt = (name: string, at: Stage, how: 'drop' | 'reset'): Scenario => (
     await play.ask(all, { says: /connection|broke|lost|closed|reached|reset|wait/i, never: /greylist|blocked/i });
     await play.pass(15);
     play.atMost('dials in 30 s', play.receiver.dials.length, 30);
-    play.atMost('dials in a second, after two seconds', play.worstSecond(play.receiver.dials.filter((dial) => dial.at - (play.receiver.dials[0]?.at ?? 0) > 2000)), 3); // prettier-ignore
+    play.atMost(
+      'dials in a second, after two seconds',
+      play.worstSecond(play.receiver.dials.filter((dial) => dial.at - (play.receiver.dials[0]?.at ?? 0) > 2000)),
+      3,
+    );
     host.behaviour = { latencyMs: 5 };
     await play.until(() => play.taken(all) >= 440, 120, 'recovery');
     play.atLeast('delivered within 120 s of its recovery', play.taken(all), 440);
