@@ -29,7 +29,7 @@ export async function up(knex: Knex): Promise<void> {
 
 const ROWS_AT_ONCE = 2000;
 
-/** The words of what is there already. As in messages/subject-words.ts at the time of writing; a migration never changes. */
+/** The words of what is there already. As in messages/list/subject-words.ts at the time of writing; a migration never changes. */
 async function fillWords(knex: Knex): Promise<void> {
   let after = '';
   for (;;) {

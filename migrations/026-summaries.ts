@@ -14,7 +14,7 @@ async function changes(knex: Knex): Promise<void> {
   await knex.raw(`CREATE TABLE message_changes (
     account_id TEXT NOT NULL, message_id TEXT NOT NULL, code BIGINT NOT NULL, PRIMARY KEY (account_id, message_id)
   ) WITHOUT ROWID`);
-  // The code is that of messages/message-states.ts. It is stored, as it is the message's state only as long as nothing else changes.
+  // The code is that of messages/list/message-states.ts. It is stored, as it is the message's state only as long as nothing else changes.
   await knex.raw(`CREATE TRIGGER message_changed AFTER UPDATE OF status, opens, clicks ON messages
     WHEN (old.status <> new.status OR (old.opens > 0) <> (new.opens > 0) OR (old.clicks > 0) <> (new.clicks > 0))
       AND new.id <= (SELECT last_id FROM message_blocks WHERE account_id = new.account_id ORDER BY block DESC LIMIT 1)

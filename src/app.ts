@@ -3,7 +3,7 @@
  * that is opened is closed in the opposite order.
  */
 import type { AddressInfo } from 'node:net';
-import { Windows } from './base/windows.ts';
+import { Windows } from './scheduling/windows.ts';
 import { readCertificate } from './config/certificate.ts';
 import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';

@@ -6,11 +6,11 @@ import { startApp } from '../src/app.ts';
 import { createLog } from '../src/base/log.ts';
 import { ConfigError } from '../src/config/load.ts';
 import { rmSync } from 'node:fs';
-import { configFor, newFolder, startTestApp, zonesFor } from './support/app.ts';
-import { testCa } from './support/certificate.ts';
-import { FakeClock } from './support/fake-clock.ts';
-import { FakeResolver } from './support/fake-resolver.ts';
-import { startMailServer } from './support/fake-mail-server.ts';
+import { configFor, newFolder, startTestApp, zonesFor } from './support/harness/app.ts';
+import { testCa } from './support/harness/certificate.ts';
+import { FakeClock } from './support/fakes/fake-clock.ts';
+import { FakeResolver } from './support/fakes/fake-resolver.ts';
+import { startMailServer } from './support/fakes/fake-mail-server.ts';
 
 const fixture = (name: string): string => path.join(import.meta.dirname, 'fixtures/tls', name);
 

@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { importsOf } from './support/imports.ts';
-import type { Import } from './support/imports.ts';
+import { importsOf } from './support/tools/imports.ts';
+import type { Import } from './support/tools/imports.ts';
 
 const stores = [
   'accounts',
@@ -19,11 +19,13 @@ const stores = [
   'tracking',
   'members',
 ];
-const ground = ['mail', 'storage', 'base'];
+const ground = ['mail', 'storage', 'net', 'scheduling', 'base'];
 
 const mayImport: Readonly<Record<string, readonly string[]>> = {
   // 0 and 1: know nobody's trade
   base: [],
+  net: ['base'],
+  scheduling: ['base'],
   mail: [],
   config: ['base'],
   storage: ['base', 'migrations'],
@@ -32,26 +34,38 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   version: [],
   data: [],
   // 2: the concepts, each with its store
-  accounts: ['storage', 'base'],
+  accounts: ['storage', 'net', 'scheduling', 'base'],
   members: ['data', ...ground],
-  keys: ['accounts', 'storage', 'base'],
-  events: ['mail', 'storage', 'base'],
+  keys: ['accounts', 'storage', 'net', 'scheduling', 'base'],
+  events: ['mail', 'storage', 'net', 'scheduling', 'base'],
   suppressions: ground,
-  templates: ['storage', 'base'],
+  templates: ['storage', 'net', 'scheduling', 'base'],
   domains: ground,
   tracking: ['messages', 'suppressions', ...ground],
   messages: ['domains', 'templates', 'suppressions', 'events', 'accounts', 'data', ...ground],
   // 3: what runs; never each other
   mta: ['messages', 'domains', 'tracking', ...ground],
   inbound: ['messages', 'keys', ...ground],
-  webhooks: ['events', 'storage', 'base'],
-  housekeeping: [...stores, 'webhooks', 'storage', 'base'],
-  backup: ['messages', 'storage', 'base'],
+  webhooks: ['events', 'storage', 'net', 'scheduling', 'base'],
+  housekeeping: [...stores, 'webhooks', 'storage', 'net', 'scheduling', 'base'],
+  backup: ['messages', 'storage', 'net', 'scheduling', 'base'],
   // 4: who asks and operates; never mta or inbound
-  api: [...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
-  operator: [...stores, 'webhooks', 'backup', 'config', 'mail', 'storage', 'base', 'version'],
-  dashboard: ['operator', 'api', ...stores, 'webhooks', 'config', 'mail', 'storage', 'base', 'version'],
-  cli: ['operator', 'backup', 'client', 'config', 'mail', 'storage', 'base', 'version'],
+  api: [...stores, 'webhooks', 'config', 'mail', 'storage', 'net', 'scheduling', 'base', 'version'],
+  operator: [...stores, 'webhooks', 'backup', 'config', 'mail', 'storage', 'net', 'scheduling', 'base', 'version'],
+  dashboard: [
+    'operator',
+    'api',
+    ...stores,
+    'webhooks',
+    'config',
+    'mail',
+    'storage',
+    'net',
+    'scheduling',
+    'base',
+    'version',
+  ],
+  cli: ['operator', 'backup', 'client', 'config', 'mail', 'storage', 'net', 'scheduling', 'base', 'version'],
   // 5: builds and starts; `cli` gets what it serves handed in by `main`
   app: [
     'api',
@@ -71,16 +85,25 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
 
 /** Types of settings may be named by everything from band 2 up: a slice of the settings is handed in as plain data. */
 const typesForAll = 'config';
-const withoutTypes: ReadonlySet<string> = new Set(['base', 'mail', 'storage', 'migrations', 'client', 'version']);
+const withoutTypes: ReadonlySet<string> = new Set([
+  'base',
+  'net',
+  'scheduling',
+  'mail',
+  'storage',
+  'migrations',
+  'client',
+  'version',
+]);
 
 /** Given, not taken: no network, disk, timer or database. Folders end in a slash; files of later issues are listed already. */
 const pure = [
   'mail/',
-  'base/bell.ts',
+  'scheduling/bell.ts',
   'base/check.ts',
-  'base/gate.ts',
-  'base/ip.ts',
-  'base/lanes.ts',
+  'scheduling/gate.ts',
+  'net/ip.ts',
+  'scheduling/lanes.ts',
   'base/phrase.ts',
   'base/problem.ts',
   'base/schema-path.ts',
@@ -104,18 +127,18 @@ const pure = [
   'domains/lost-records.ts',
   'events/event.ts',
   'templates/mixed/',
-  'messages/message.ts',
-  'messages/message-facts.ts',
-  'messages/message-states.ts',
-  'messages/position-set.ts',
-  'messages/delivery.ts',
-  'messages/decide.ts',
-  'messages/retry.ts',
+  'messages/store/message.ts',
+  'messages/list/message-facts.ts',
+  'messages/list/message-states.ts',
+  'messages/list/position-set.ts',
+  'messages/delivery/delivery.ts',
+  'messages/delivery/decide.ts',
+  'messages/delivery/retry.ts',
   'messages/compose.ts',
-  'messages/return-path.ts',
-  'messages/send-request.ts',
-  'messages/classify.ts',
-  'messages/retry-hint.ts',
+  'messages/delivery/return-path.ts',
+  'messages/request/send-request.ts',
+  'messages/delivery/classify.ts',
+  'messages/delivery/retry-hint.ts',
   'tracking/bots.ts',
   'tracking/host.ts',
   'tracking/rewrite.ts',
@@ -142,8 +165,8 @@ const pure = [
   'inbound/notice.ts',
   'inbound/token.ts',
   'webhooks/signature.ts',
-  'base/public-address.ts',
-  'base/safe-url.ts',
+  'net/public-address.ts',
+  'net/safe-url.ts',
   'webhooks/custom-header.ts',
   'webhooks/curl.ts',
   'webhooks/endpoint.ts',
@@ -153,7 +176,7 @@ const pure = [
   'mta/dns/dane.ts',
   'mta/tls-seen.ts',
   'inbound/aggregate.ts',
-  'messages/tls-wish.ts',
+  'messages/request/tls-wish.ts',
   'mta/connection/dane.ts',
   'mta/pace.ts',
   'mta/shaping.ts',
@@ -240,10 +263,12 @@ describe('architecture', () => {
 
   it('finds what is not pure behind a neighbour', () => {
     const sources = {
-      'messages/decide.ts': "import { x } from './helper.ts';",
-      'messages/helper.ts': "import { y } from './decide.ts'; import net from 'node:net';",
+      'messages/delivery/decide.ts': "import { x } from './helper.ts';",
+      'messages/delivery/helper.ts': "import { y } from './decide.ts'; import net from 'node:net';",
     };
-    assert.deepEqual(breaches(sources), ['messages/decide.ts -> messages/helper.ts: is pure, but imports node:net']);
+    assert.deepEqual(breaches(sources), [
+      'messages/delivery/decide.ts -> messages/delivery/helper.ts: is pure, but imports node:net',
+    ]);
   });
 
   it('has no circle', () => {
@@ -317,8 +342,13 @@ describe('architecture', () => {
       'a new folder needs its line',
     ],
     ['mail/dkim/sign.ts', "import { readFileSync } from 'node:fs';", 'is pure', 'a format that reads files'],
-    ['messages/decide.ts', "import knex from 'knex';", 'is pure', 'a decision that asks the database'],
-    ['messages/retry.ts', "import { setTimeout } from 'node:timers/promises';", 'is pure', 'a rule that waits'],
+    ['messages/delivery/decide.ts', "import knex from 'knex';", 'is pure', 'a decision that asks the database'],
+    [
+      'messages/delivery/retry.ts',
+      "import { setTimeout } from 'node:timers/promises';",
+      'is pure',
+      'a rule that waits',
+    ],
     ['mta/outcome.ts', "import { isIP, connect } from 'node:net';", 'is pure', 'a rule that dials'],
   ] as const) {
     it(`finds ${JSON.stringify(text)} in ${file}: ${reason}`, () => {
@@ -331,9 +361,9 @@ describe('architecture', () => {
   for (const [file, text, reason] of [
     ['mta/x.ts', "import type { Route } from '../config/route.ts';", 'the type of a slice of the settings'],
     ['mta/outcome.ts', "import { isIP } from 'node:net';", 'that only calculates'],
-    ['messages/decide.ts', "import type { Knex } from 'knex';", 'a type does nothing'],
+    ['messages/delivery/decide.ts', "import type { Knex } from 'knex';", 'a type does nothing'],
     [
-      'messages/record.ts',
+      'messages/delivery/record.ts',
       "import { decide } from './decide.ts'; // import '../mta/mta.ts'",
       'downward, and a comment is no import',
     ],

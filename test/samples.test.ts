@@ -5,8 +5,8 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { startTestApp, type TestApp } from './support/app.ts';
-import { docBlocks } from './support/doc-blocks.ts';
+import { startTestApp, type TestApp } from './support/harness/app.ts';
+import { docBlocks } from './support/tools/doc-blocks.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
 const blocks = docBlocks(readFileSync(path.join(root, 'docs/samples.md'), 'utf8'));

@@ -10,7 +10,7 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { headerList, problemAnswer } from './answer.ts';
-import type { Rate } from '../base/windows.ts';
+import type { Rate } from '../scheduling/windows.ts';
 
 /** How long a peer may take to read its answer and close, before the socket is destroyed. */
 const LINGER_MS = 2_000;

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
-import { LOOKS, Patience } from '../base/patience.ts';
+import { LOOKS, Patience } from '../net/patience.ts';
 import { Problem } from '../base/problem.ts';
 
 export interface BodyLimits {

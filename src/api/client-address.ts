@@ -3,7 +3,7 @@
  * An allow-list of addresses is only as good as this.
  */
 import { BlockList, SocketAddress, isIP, isIPv4 } from 'node:net';
-import { expandIPv6 } from '../base/ip.ts';
+import { expandIPv6 } from '../net/ip.ts';
 
 /** The set of addresses that bare addresses and CIDR ranges describe. Throws on anything else: settings and keys are checked before. */
 export function networks(ranges: readonly string[]): BlockList {

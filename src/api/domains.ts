@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver } from '../net/resolver.ts';
 import {
   addDomain,
   findDomain,

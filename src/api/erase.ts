@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
-import { eraseContent, erasePerson, type EraseDeps } from '../messages/erase.ts';
-import { findMessage } from '../messages/message-store.ts';
+import { eraseContent, erasePerson, type EraseDeps } from '../messages/store/erase.ts';
+import { findMessage } from '../messages/store/message-store.ts';
 import type { Database } from '../storage/database.ts';
 import type { MessageRow } from '../storage/tables.ts';
 import { exampleOf } from './record-samples.ts';

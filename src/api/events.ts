@@ -4,7 +4,7 @@
  */
 import { Readable } from 'node:stream';
 import { z } from 'zod';
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import { isId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';

@@ -10,7 +10,7 @@ import type { RoundedNumber } from './json-numbers.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import type { JsonJob, JsonJobResult } from './json-worker.ts';
 import type { CheckedSend } from './send-check.ts';
-import type { SendRules } from '../messages/send-request.ts';
+import type { SendRules } from '../messages/request/send-request.ts';
 
 /** Bodies above this many bytes go to a thread: handing one over costs more than parsing a smaller one here. */
 export const INLINE_BYTES = 256 * 1024;

@@ -7,7 +7,7 @@ import { hashJson, readJson } from './json.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import { checkApart, memoryOf } from './send-check.ts';
 import type { CheckedSend } from './send-check.ts';
-import type { SendRules } from '../messages/send-request.ts';
+import type { SendRules } from '../messages/request/send-request.ts';
 
 export interface JsonJob {
   bytes: Uint8Array;

@@ -2,7 +2,7 @@
  * What a key holds open (event streams, long polls) ends with the key: when it is revoked or changed in any way, and when
  * its time is over. A changed key may come back at once; the stream then goes on from its last event.
  */
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Authenticate, Caller } from '../keys/caller.ts';
 import { bearerToken, standing } from './middleware/identify.ts';

@@ -5,7 +5,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
-import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
+import { acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
 import {
   batchCounts,
   cancelBatch,
@@ -13,14 +13,14 @@ import {
   rescheduleMessage,
   type ChangeDeps,
   type StatusCounts,
-} from '../messages/change-message.ts';
-import type { HoldOf } from '../messages/holds.ts';
-import type { LaneFactsOf } from '../messages/why.ts';
-import { messageRecord } from '../messages/message.ts';
-import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/message-store.ts';
-import { settersOfWaits, waitReasons, whyWaiting } from '../messages/why.ts';
-import { checkSendAt } from '../messages/send-time.ts';
-import { storedDraft } from '../messages/stored-draft.ts';
+} from '../messages/delivery/change-message.ts';
+import type { HoldOf } from '../messages/delivery/holds.ts';
+import type { LaneFactsOf } from '../messages/delivery/why.ts';
+import { messageRecord } from '../messages/store/message.ts';
+import { attachmentsOf, attemptsOf, contentOf, findMessage } from '../messages/store/message-store.ts';
+import { settersOfWaits, waitReasons, whyWaiting } from '../messages/delivery/why.ts';
+import { checkSendAt } from '../messages/request/send-time.ts';
+import { storedDraft } from '../messages/request/stored-draft.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';

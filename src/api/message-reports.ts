@@ -2,8 +2,8 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
-import { findMessage } from '../messages/message-store.ts';
-import { rawReport, reportsOf } from '../messages/message-reports.ts';
+import { findMessage } from '../messages/store/message-store.ts';
+import { rawReport, reportsOf } from '../messages/store/message-reports.ts';
 import type { Database } from '../storage/database.ts';
 import { exampleOf } from './record-samples.ts';
 import { messageId } from './records.ts';

@@ -9,8 +9,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { budgets, type UsedUp } from '../base/budgets.ts';
-import { Crowds } from '../base/crowds.ts';
-import { networkOf, siteOf } from '../base/ip.ts';
+import { Crowds } from '../net/crowds.ts';
+import { networkOf, siteOf } from '../net/ip.ts';
 import { Problem } from '../base/problem.ts';
 import { clientAddress, isWithin, networks } from './client-address.ts';
 

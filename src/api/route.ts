@@ -14,7 +14,7 @@ import type { IdempotencyRow } from './idempotency.ts';
 import type { JsonObject } from './json.ts';
 import { roundedProblem, type RoundedNumber } from './json-numbers.ts';
 import type { CheckedSend } from './send-check.ts';
-import type { SendRules } from '../messages/send-request.ts';
+import type { SendRules } from '../messages/request/send-request.ts';
 import { parseQuery } from './query.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';

@@ -1,11 +1,11 @@
 /** All endpoints of the API, in the order of its description. */
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
-import type { AcceptDeps } from '../messages/accept.ts';
-import type { SendLimits } from '../messages/send-limits.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
+import type { SendLimits } from '../messages/request/send-limits.ts';
 import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';

@@ -5,10 +5,10 @@
 import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import { ownMemory } from '../base/threads.ts';
-import { checkSend } from '../messages/send-request.ts';
-import { isTemplated } from '../messages/templated-send.ts';
-import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/send-request.ts';
-import type { BulkEntryDraft, SendDraft } from '../messages/send-draft.ts';
+import { checkSend } from '../messages/request/send-request.ts';
+import { isTemplated } from '../messages/request/templated-send.ts';
+import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/request/send-request.ts';
+import type { BulkEntryDraft, SendDraft } from '../messages/request/send-draft.ts';
 import type { JsonObject } from './json.ts';
 
 interface PlainProblem {

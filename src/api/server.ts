@@ -18,7 +18,7 @@ import Koa from 'koa';
 import { Router } from '@koa/router';
 import { answerBelow } from './below.ts';
 import { bodyLimits } from './body.ts';
-import { addressBucket } from '../base/ip.ts';
+import { addressBucket } from '../net/ip.ts';
 import { clientAddress, networks } from './client-address.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
@@ -43,8 +43,8 @@ import type { Route } from './route.ts';
 import { Running } from './running.ts';
 import { isSecure } from './secure.ts';
 import type { ApiDeps, Middleware, ShellState, Stop } from './shell.ts';
-import { hearAcceptFaults } from '../base/accept-faults.ts';
-import { Windows } from '../base/windows.ts';
+import { hearAcceptFaults } from '../net/accept-faults.ts';
+import { Windows } from '../scheduling/windows.ts';
 
 export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
 

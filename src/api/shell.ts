@@ -1,10 +1,10 @@
 /** What the parts of the shell share: the things handed in, the counters, and the type of the middleware. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type Koa from 'koa';
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
-import type { Windows } from '../base/windows.ts';
+import type { Windows } from '../scheduling/windows.ts';
 import type { Authenticate, Caller } from '../keys/caller.ts';
 import type { AuditSink } from './audit.ts';
 import type { BodyLimits } from './body.ts';

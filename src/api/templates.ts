@@ -12,7 +12,7 @@ import {
   problemOf,
   templateMembers,
   timezoneSchema,
-} from '../messages/templated-send.ts';
+} from '../messages/request/templated-send.ts';
 import type { Database } from '../storage/database.ts';
 import { MOST_SOURCE, type Part } from '../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';

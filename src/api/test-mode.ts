@@ -4,7 +4,7 @@
  */
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
-import type { MailReach } from '../messages/message-store.ts';
+import type { MailReach } from '../messages/store/message-store.ts';
 import type { Route } from './route.ts';
 
 /** The mail that a caller may see and change. */

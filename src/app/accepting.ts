@@ -1,8 +1,8 @@
 /** What acceptance needs, whichever way a mail comes in: by the API, by submission, from the command line. */
-import { createGate } from '../base/gate.ts';
+import { createGate } from '../scheduling/gate.ts';
 import { createSuppressionLookUp } from '../suppressions/suppression-store.ts';
-import type { AcceptDeps } from '../messages/accept.ts';
-import { createTrackingRule } from '../messages/tracking-rule.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
+import { createTrackingRule } from '../messages/request/tracking-rule.ts';
 import { trackingBase } from '../tracking/host.ts';
 import type { Ground } from './ground.ts';
 

@@ -1,5 +1,5 @@
 /** What is done beside the mail, now and then: what is deleted when, what is looked at again. */
-import type { AcceptDeps } from '../messages/accept.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { createTlsReports } from '../mta/tls-reports.ts';
 import type { TlsTally } from '../mta/tls-tally.ts';
 import { trackingTargetOf } from '../tracking/host.ts';

@@ -2,8 +2,8 @@
 import { createAccountPauses } from '../accounts/account-store.ts';
 import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { readOperators } from '../config/operators.ts';
-import { createHoldBook, type HoldBook } from '../messages/hold-book.ts';
-import { createHolds, type Holds } from '../messages/holds.ts';
+import { createHoldBook, type HoldBook } from '../messages/delivery/hold-book.ts';
+import { createHolds, type Holds } from '../messages/delivery/holds.ts';
 import { withDane } from '../mta/dns/dane.ts';
 import { findMailHosts } from '../mta/dns/mx.ts';
 import { findRelay } from '../mta/dns/relay.ts';

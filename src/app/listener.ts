@@ -1,9 +1,9 @@
 /** The ports for mail: what comes back to us, and what applications submit. */
-import { secondsLeft, type Windows } from '../base/windows.ts';
+import { secondsLeft, type Windows } from '../scheduling/windows.ts';
 import { readCertificate } from '../config/certificate.ts';
 import { ownCertificate } from '../config/own-certificate.ts';
-import type { AcceptDeps } from '../messages/accept.ts';
-import { returnPathKeys } from '../messages/return-path.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
+import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import { diskBytes } from '../storage/disk-guard.ts';
 import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
 import type { Ground } from './ground.ts';

@@ -1,5 +1,5 @@
 /** What operators act on, from the command line and the dashboard alike. */
-import type { AcceptDeps } from '../messages/accept.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { InboundPorts } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';

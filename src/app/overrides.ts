@@ -1,7 +1,7 @@
 /** What a test replaces. */
 import type { Clock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver } from '../net/resolver.ts';
 
 /** Each left out is the real one. */
 export interface Overrides {

@@ -5,7 +5,7 @@ import { readCertificate } from '../config/certificate.ts';
 import { changesBetween, type Changes } from '../config/changes.ts';
 import type { Config } from '../config/schema.ts';
 import type { Inbound } from '../inbound/inbound.ts';
-import { createJudge } from '../messages/classify.ts';
+import { createJudge } from '../messages/delivery/classify.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Ground } from './ground.ts';
 

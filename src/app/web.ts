@@ -1,9 +1,9 @@
 /** What is asked over HTTP: the API with its routes, and the numbers for Prometheus beside it. */
-import type { Windows } from '../base/windows.ts';
+import type { Windows } from '../scheduling/windows.ts';
 import type { Certificate } from '../config/certificate.ts';
 import type { Database } from '../storage/database.ts';
 import type { DiskGuard } from '../storage/disk-guard.ts';
-import type { AcceptDeps } from '../messages/accept.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';

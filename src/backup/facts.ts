@@ -1,6 +1,6 @@
 /** What a copy of the database says when it is read: is it whole, what is in it, do its books balance. */
 import type { Knex } from 'knex';
-import { balance, type Books } from '../messages/books.ts';
+import { balance, type Books } from '../messages/store/books.ts';
 import { openStill } from '../storage/copy.ts';
 import type { Manifest } from './manifest.ts';
 

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { systemClock } from '../base/clock.ts';
 import type { Log, RootLog } from '../base/log.ts';
-import { managerIn, openServiceManager } from '../base/service-manager.ts';
+import { managerIn, openServiceManager } from './service-manager.ts';
 import { ConfigError } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { makeDataFolder } from '../operator/data-folder.ts';

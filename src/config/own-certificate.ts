@@ -2,7 +2,7 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { makeSelfSigned } from '../base/self-signed.ts';
+import { makeSelfSigned } from './self-signed.ts';
 import type { Certificate } from './certificate.ts';
 
 /** Its name in the data folder. */

@@ -2,7 +2,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import type { Newcomers } from '../api/newcomers.ts';
-import { hearAcceptFaults } from '../base/accept-faults.ts';
+import { hearAcceptFaults } from '../net/accept-faults.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Dashboard } from './dashboard.ts';

@@ -3,7 +3,7 @@
  * write it, let DKIM keys sign that are now visible.
  */
 import type { Log } from '../base/log.ts';
-import type { DnsAnswer, Resolver } from '../base/resolver.ts';
+import type { DnsAnswer, Resolver } from '../net/resolver.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows } from '../storage/rows.ts';

@@ -6,9 +6,9 @@
  * A position is served from memory only where memory has everything after it; all others read the log for themselves, a few
  * at a time. Nothing is read while nobody follows.
  */
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock } from '../base/clock.ts';
-import { createGate } from '../base/gate.ts';
+import { createGate } from '../scheduling/gate.ts';
 import { addressKey } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import {

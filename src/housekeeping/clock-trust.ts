@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { lastNoted } from '../messages/last-noted.ts';
+import { lastNoted } from '../messages/delivery/last-noted.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 

@@ -1,7 +1,7 @@
 /** Makes blocks of messages that have come since, keeps what they know of their states, and removes those whose messages are gone. */
 import type { Clock } from '../base/clock.ts';
-import { addNextStates, applyNextChanges, areManyChanges } from '../messages/block-states.ts';
-import { closeNextBlock, removeEmptyBlock } from '../messages/message-blocks.ts';
+import { addNextStates, applyNextChanges, areManyChanges } from '../messages/list/block-states.ts';
+import { closeNextBlock, removeEmptyBlock } from '../messages/list/message-blocks.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule } from './housekeeping.ts';
 

@@ -8,8 +8,8 @@ import {
   oldEventsOfAccount,
   oldReports,
   type Purge,
-} from '../messages/purge.ts';
-import { oldMessages } from '../messages/purge-messages.ts';
+} from '../messages/store/purge.ts';
+import { oldMessages } from '../messages/store/purge-messages.ts';
 import type { Database } from '../storage/database.ts';
 import type { SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';

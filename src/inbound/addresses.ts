@@ -1,5 +1,5 @@
 /** The addresses that the listener takes mail for, at every return-path domain and at our own name. Everything else is refused. */
-import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
+import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 
 export type OwnAddress =
   /** A return path (VERP): a bounce, a delay, or an answering machine. */

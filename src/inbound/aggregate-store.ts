@@ -3,7 +3,7 @@
  * the budgets of its domain and of all. One report after the other: the same one, sent twice at once, is then found to be known.
  */
 import type { Clock } from '../base/clock.ts';
-import { Allowance } from '../base/allowance.ts';
+import { Allowance } from '../scheduling/allowance.ts';
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';

@@ -1,8 +1,8 @@
 /** What a notice says of one recipient -> code, status, class and reason, by the same rules as replies in a session. */
 import { withoutControls } from '../mail/header.ts';
 import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
-import { judge } from '../messages/classify.ts';
-import type { Verdict } from '../messages/delivery.ts';
+import { judge } from '../messages/delivery/classify.ts';
+import type { Verdict } from '../messages/delivery/delivery.ts';
 import type { BounceWords } from './bounce-words.ts';
 import { findDiagnostic, readDiagnostic, statusOfWords, type Diagnostic } from './diagnostic.ts';
 import type { FoundRecipient } from './finding.ts';

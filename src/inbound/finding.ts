@@ -2,7 +2,7 @@
 import type { Aggregate } from './aggregate.ts';
 import type { LoopClaim } from './feedback-loops.ts';
 import type { ReportAction } from '../mail/delivery-report.ts';
-import type { Verdict } from '../messages/delivery.ts';
+import type { Verdict } from '../messages/delivery/delivery.ts';
 
 /**
  * - bounce: a delivery has failed. delay: it has not yet.

@@ -5,7 +5,7 @@
 import { newId } from '../base/id.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { withoutControls } from '../mail/header.ts';
-import type { OwnMail } from '../messages/own-mail.ts';
+import type { OwnMail } from '../messages/accept/own-mail.ts';
 import type { ReportRow } from '../storage/tables.ts';
 import type { Finding } from './finding.ts';
 

@@ -1,5 +1,5 @@
 /** What listens for mail: reports and bounces (MX), submission by STARTTLS and by TLS from the start. Built, started and stopped here. */
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import { budgets } from '../base/budgets.ts';
 import type { Log } from '../base/log.ts';

@@ -5,15 +5,15 @@
  */
 import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerSession } from 'smtp-server';
-import { hearAcceptFaults } from '../base/accept-faults.ts';
+import { hearAcceptFaults } from '../net/accept-faults.ts';
 import type { Clock, Timer } from '../base/clock.ts';
-import { Crowds } from '../base/crowds.ts';
-import { addressBucket, networkOf, siteOf } from '../base/ip.ts';
+import { Crowds } from '../net/crowds.ts';
+import { addressBucket, networkOf, siteOf } from '../net/ip.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import type { Log } from '../base/log.ts';
-import { LOOKS, Patience } from '../base/patience.ts';
-import { Tally } from '../base/tally.ts';
-import { Windows } from '../base/windows.ts';
+import { LOOKS, Patience } from '../net/patience.ts';
+import { Tally } from './tally.ts';
+import { Windows } from '../scheduling/windows.ts';
 import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 

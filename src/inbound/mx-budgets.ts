@@ -2,7 +2,7 @@
  * What a network may send to port 25 in an hour, and what may come in about one delivery (base/budgets.ts). Mail to an address
  * with a token of ours is counted apart from mail that anybody can send: a flood of the second kind never costs a bounce.
  */
-import { Allowance } from '../base/allowance.ts';
+import { Allowance } from '../scheduling/allowance.ts';
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';

@@ -6,9 +6,9 @@
 import type { BudgetName, UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
-import { networkOf } from '../base/ip.ts';
+import { networkOf } from '../net/ip.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
+import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Committer } from '../storage/commit.ts';
 import { ownAddress } from './addresses.ts';
 import type { KeptReports } from './kept-reports.ts';

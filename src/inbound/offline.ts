@@ -2,7 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { systemClock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
-import { returnPathKeys } from '../messages/return-path.ts';
+import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import { findingRecord, nothingFound, type FindingRecord } from './finding.ts';
 import { createReportReader } from './report-reader.ts';
 

@@ -8,14 +8,14 @@
  *   matched     whose is it, and what proves that? (report-owner.ts)
  *   meaning     what happened to the delivery (report-meaning.ts)
  */
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { Recorder } from '../messages/record.ts';
-import { hintsOf, type DueHint } from '../messages/due-hint.ts';
-import { ownMailRows, type OwnMailRows } from '../messages/own-mail.ts';
-import type { RetryRule } from '../messages/retry.ts';
+import type { Recorder } from '../messages/delivery/record.ts';
+import { hintsOf, type DueHint } from '../messages/delivery/due-hint.ts';
+import { ownMailRows, type OwnMailRows } from '../messages/accept/own-mail.ts';
+import type { RetryRule } from '../messages/delivery/retry.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows } from '../storage/rows.ts';
@@ -24,7 +24,7 @@ import { aggregateSummary, type Aggregate } from './aggregate.ts';
 import { createAggregateStore, type AggregateStoreDeps } from './aggregate-store.ts';
 import { findingRecord, type Finding } from './finding.ts';
 import { FORWARDED_AN_HOUR, forwardOf, isForOperator, type ForwardRule } from './forward.ts';
-import { Allowance } from '../base/allowance.ts';
+import { Allowance } from '../scheduling/allowance.ts';
 import { strangerOf } from './mx.ts';
 import type { MxBudgets, Stranger } from './mx-budgets.ts';
 import type { NewReport } from './new-report.ts';

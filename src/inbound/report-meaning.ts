@@ -1,6 +1,6 @@
 /** What a report means for its delivery, and what is noted of it. */
-import type { Happening } from '../messages/delivery.ts';
-import { bouncedBy, complainedBy } from '../messages/reported.ts';
+import type { Happening } from '../messages/delivery/delivery.ts';
+import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { ReportRow } from '../storage/tables.ts';
 import type { Finding } from './finding.ts';

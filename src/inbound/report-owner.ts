@@ -4,11 +4,16 @@
  * in every reply and forward, so it proves nothing.
  */
 import type { Log } from '../base/log.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver } from '../net/resolver.ts';
 import { addressKey } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { isSignedBy, type SignatureClaim } from '../mail/dkim/verify.ts';
-import { deliveryOf, deliveryOfCopy, unsubscribedDelivery, type ReturnPathKey } from '../messages/return-path.ts';
+import {
+  deliveryOf,
+  deliveryOfCopy,
+  unsubscribedDelivery,
+  type ReturnPathKey,
+} from '../messages/delivery/return-path.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import type { FeedbackLoop, LoopClaim } from './feedback-loops.ts';

@@ -5,7 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
-import { deliveryOf, type ReturnPathKey } from '../messages/return-path.ts';
+import { deliveryOf, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Finding } from './finding.ts';
 import type { ReportAnswer, ReportJob } from './report-worker.ts';
 

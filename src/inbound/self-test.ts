@@ -4,14 +4,14 @@
  * own mail, so nobody's numbers change.
  */
 import { newId } from '../base/id.ts';
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { writeDeliveryReport } from '../mail/delivery-report-write.ts';
 import { writeHead } from '../mail/message-head.ts';
-import { hintsOf, type DueHint } from '../messages/due-hint.ts';
-import { ownMailRows } from '../messages/own-mail.ts';
-import { returnPathFor, type ReturnPathKey } from '../messages/return-path.ts';
+import { hintsOf, type DueHint } from '../messages/delivery/due-hint.ts';
+import { ownMailRows } from '../messages/accept/own-mail.ts';
+import { returnPathFor, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import { handIn } from './hand-in.ts';

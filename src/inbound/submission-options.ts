@@ -1,7 +1,7 @@
 /** What a submitted mail asks of us in `X-Posthorn-*` fields: the members of a send request that a mail has no field for. Pure. */
 import { Problem } from '../base/problem.ts';
 import type { SubmissionOptions } from '../mail/submitted.ts';
-import { parseTime } from '../messages/send-time.ts';
+import { parseTime } from '../messages/request/send-time.ts';
 
 export interface SubmissionWish {
   stream: string | null;

@@ -2,19 +2,19 @@
  * Submission (RFC 6409, RFC 8314) for programs that speak only SMTP: whoever signs in with an API key may send, under the same
  * rules as over the API, and the mail goes out as it came. 250 means what 202 means: it is durable.
  */
-import { Allowance } from '../base/allowance.ts';
+import { Allowance } from '../scheduling/allowance.ts';
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
-import { networkOf } from '../base/ip.ts';
+import { networkOf } from '../net/ip.ts';
 import { Problem } from '../base/problem.ts';
 import type { Caller, Authenticate } from '../keys/caller.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { addressKey, parseMailbox, type Mailbox } from '../mail/address.ts';
 import type { SubmittedMail } from '../mail/submitted.ts';
-import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
-import type { MessageContent, MessageDraft } from '../messages/send-request.ts';
+import { acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
+import type { MessageContent, MessageDraft } from '../messages/request/send-request.ts';
 import { KEEP_MS, recordKey, type IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { AuditRow, IdempotencyRow } from '../storage/tables.ts';

@@ -2,7 +2,7 @@
 import { fieldsOf, ownPartsOf, textOf } from '../mail/mime-read.ts';
 import type { Notice } from './notice.ts';
 
-/** Key number, delivery id, MAC in Crockford's base32: messages/return-path.ts. Servers on the way may fold the case. */
+/** Key number, delivery id, MAC in Crockford's base32: messages/delivery/return-path.ts. Servers on the way may fold the case. */
 const RETURN_PATH = /(?<![a-z0-9+])b\+([0-9a-hjkmnp-tv-z][0-7][0-9a-hjkmnp-tv-z]{41})(?=@|=40|$|[\s>"'])/i;
 const UNSUBSCRIBE = /(?<![a-z0-9+])unsub\+([a-z0-9._~-]{8,200})@/i;
 
@@ -54,7 +54,7 @@ export function findUnsubscribeToken({ mail }: Notice, envelope: readonly string
   return firstMatch(UNSUBSCRIBE, envelope) ?? firstMatch(UNSUBSCRIBE, fieldsOf(mail.headers, ENVELOPE));
 }
 
-/** The mark of the delivery in the head of the returned mail (messages/return-path.ts). */
+/** The mark of the delivery in the head of the returned mail (messages/delivery/return-path.ts). */
 export function findCopyToken({ original }: Notice): string | null {
   const [value] = fieldsOf(original, new Set(['x-posthorn-delivery']));
   return value === undefined

@@ -3,7 +3,7 @@
  * send, and among each kind the networks in turn, so that nobody waits behind another's flood. Pure.
  */
 import { budgets, type BudgetName } from '../base/budgets.ts';
-import { Tally } from '../base/tally.ts';
+import { Tally } from './tally.ts';
 import type { Stranger } from './mx-budgets.ts';
 
 interface Waiting extends Stranger {

@@ -3,7 +3,7 @@
  * (RFC 4632, RFC 5952) so that lists can be compared and shown.
  */
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
-import { expandIPv6 } from '../base/ip.ts';
+import { expandIPv6 } from '../net/ip.ts';
 import { Problem } from '../base/problem.ts';
 
 const MOST_ENTRIES = 100;

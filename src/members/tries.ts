@@ -9,7 +9,7 @@
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
-import { addressBucket } from '../base/ip.ts';
+import { addressBucket } from '../net/ip.ts';
 import type { Database } from '../storage/database.ts';
 import type { SignInRow } from '../storage/tables.ts';
 import type { Visitor } from './session-store.ts';

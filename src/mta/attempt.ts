@@ -4,9 +4,9 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { Judge } from '../messages/classify.ts';
-import type { Outcome } from '../messages/delivery.ts';
-import { nextTryAt, type RetryRule } from '../messages/retry.ts';
+import type { Judge } from '../messages/delivery/classify.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
+import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import type { LeaseWait, Pool } from './connection/pool.ts';
 import type { TlsClient } from './connection/tls.ts';

@@ -6,7 +6,7 @@
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { stsNames } from '../mail/sts-policy.ts';
-import type { Outcome } from '../messages/delivery.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
 import { isDown } from './connection/dial-gate.ts';
 import { connectionKey, dial, type DialTarget, type TlsMemory } from './connection/dial.ts';
 import type { OpenResult } from './connection/open-session.ts';

@@ -3,8 +3,8 @@
  * does not lead back, so `auto` takes an address only where both directions agree.
  */
 import { isIPv6 } from 'node:net';
-import { expandIPv6, isPublicAddress } from '../base/ip.ts';
-import type { Resolver } from '../base/resolver.ts';
+import { expandIPv6, isPublicAddress } from '../net/ip.ts';
+import type { Resolver } from '../net/resolver.ts';
 
 /** More addresses or names than that are not asked for. */
 const MOST_ASKED = 8;

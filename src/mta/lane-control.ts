@@ -5,10 +5,10 @@
  * as its sender, touch the lane.
  */
 import type { Clock } from '../base/clock.ts';
-import type { LaneView } from '../base/lanes.ts';
+import type { LaneView } from '../scheduling/lanes.ts';
 import type { Log } from '../base/log.ts';
-import type { LaneLimits } from '../messages/hold-book.ts';
-import type { Outcome, Subject } from '../messages/delivery.ts';
+import type { LaneLimits } from '../messages/delivery/hold-book.ts';
+import type { Outcome, Subject } from '../messages/delivery/delivery.ts';
 import { isDown } from './connection/dial-gate.ts';
 import type { Pool } from './connection/pool.ts';
 import { hostKey } from './deliver.ts';

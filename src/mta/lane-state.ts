@@ -1,6 +1,6 @@
 /** What is known of a lane, and what can be asked and told of it. */
 import type { Timer } from '../base/clock.ts';
-import type { Outcome } from '../messages/delivery.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
 import type { LaneLimitsReport, LaneWait } from './lane-waits.ts';
 import type { Pace } from './pace.ts';
 import type { Part, Rest, Rests } from './rests.ts';

@@ -1,11 +1,11 @@
 /**
  * Why mail in a lane waits, in words, with since when, by whom, and until when: the same facts that keep it back. One list for
- * every page, command and metric (messages/why.ts puts what is about the delivery itself before it). Pure but for the pool that
+ * every page, command and metric (messages/delivery/why.ts puts what is about the delivery itself before it). Pure but for the pool that
  * it asks.
  */
 import type { Clock } from '../base/clock.ts';
-import type { LaneLimits } from '../messages/hold-book.ts';
-import type { LaneWait } from '../messages/why.ts';
+import type { LaneLimits } from '../messages/delivery/hold-book.ts';
+import type { LaneWait } from '../messages/delivery/why.ts';
 import type { GateWait } from './connection/dial-gate.ts';
 import type { Pool } from './connection/pool.ts';
 import { hostKey } from './deliver.ts';
@@ -14,7 +14,7 @@ import { readyAt } from './pace.ts';
 import type { Part, Rest } from './rests.ts';
 import type { Site } from './sites.ts';
 
-export type { LaneWait } from '../messages/why.ts';
+export type { LaneWait } from '../messages/delivery/why.ts';
 
 /** A limit that is in force, with what it comes from. */
 export interface LaneLimit {

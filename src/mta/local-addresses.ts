@@ -4,7 +4,7 @@
  * mail leaves over IPv4 meanwhile.
  */
 import type { Log } from '../base/log.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver } from '../net/resolver.ts';
 import { namedIpv6Address } from './ipv6.ts';
 import type { Source } from './sources.ts';
 

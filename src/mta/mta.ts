@@ -4,18 +4,18 @@
  * lets attempts in flight finish.
  */
 import type { Clock, Timer } from '../base/clock.ts';
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Log } from '../base/log.ts';
-import { createLanes, type Lanes, type LaneView } from '../base/lanes.ts';
+import { createLanes, type Lanes, type LaneView } from '../scheduling/lanes.ts';
 import type { Database } from '../storage/database.ts';
-import type { DueHint } from '../messages/due-hint.ts';
-import type { Judge } from '../messages/classify.ts';
-import type { Outcome } from '../messages/delivery.ts';
-import { freeHeld, type Holds } from '../messages/holds.ts';
-import type { LaneLimits } from '../messages/hold-book.ts';
-import type { Recorder } from '../messages/record.ts';
-import type { RetryRule } from '../messages/retry.ts';
-import type { LaneFactsOf, LaneWait } from '../messages/why.ts';
+import type { DueHint } from '../messages/delivery/due-hint.ts';
+import type { Judge } from '../messages/delivery/classify.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
+import { freeHeld, type Holds } from '../messages/delivery/holds.ts';
+import type { LaneLimits } from '../messages/delivery/hold-book.ts';
+import type { Recorder } from '../messages/delivery/record.ts';
+import type { RetryRule } from '../messages/delivery/retry.ts';
+import type { LaneFactsOf, LaneWait } from '../messages/delivery/why.ts';
 import { createAttempts } from './attempt.ts';
 import { createAside } from './aside.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';

@@ -1,5 +1,5 @@
 /** From what the SMTP client or DNS answered to what it means for the delivery. Pure. */
-import { judge, type Judge, type Judgement, type Refusal } from '../messages/classify.ts';
+import { judge, type Judge, type Judgement, type Refusal } from '../messages/delivery/classify.ts';
 import {
   HELD_BY_US,
   type AttemptFacts,
@@ -7,9 +7,9 @@ import {
   type Grounds,
   type Outcome,
   type Verdict,
-} from '../messages/delivery.ts';
-import type { RetryHint } from '../messages/retry.ts';
-import { askedPause } from '../messages/retry-hint.ts';
+} from '../messages/delivery/delivery.ts';
+import type { RetryHint } from '../messages/delivery/retry.ts';
+import { askedPause } from '../messages/delivery/retry-hint.ts';
 import type { SmtpReply } from '../mail/smtp-reply.ts';
 import type { OpenResult } from './connection/open-session.ts';
 import type { Transfer } from './connection/session.ts';

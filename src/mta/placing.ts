@@ -4,9 +4,9 @@
  */
 import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
-import type { Lanes } from '../base/lanes.ts';
+import type { Lanes } from '../scheduling/lanes.ts';
 import type { Log } from '../base/log.ts';
-import type { Holds } from '../messages/holds.ts';
+import type { Holds } from '../messages/delivery/holds.ts';
 import type { Database } from '../storage/database.ts';
 import { partOf, UNTRIED_MS, type NoPassage } from './attempt.ts';
 import type { Aside } from './aside.ts';

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { Outcome } from '../messages/delivery.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
 
 const QUIET_MS = 10 * 60_000;
 const MOST_REMEMBERED = 1_000;

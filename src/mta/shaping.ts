@@ -3,7 +3,7 @@
  * operator is told. Pure: time is handed in.
  */
 import type { ShapingRule } from '../config/shaping.ts';
-import type { Outcome } from '../messages/delivery.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
 
 /** A rule of the settings as they are held, with its pattern ready. */
 type Rule = DeepReadonly<ShapingRule>;

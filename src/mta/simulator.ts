@@ -2,7 +2,7 @@
  * The simulated far end: mail of test keys and to the simulator's domain runs the whole path but for the network, and ends
  * as its address (or `test.outcome`) says. What happens after delivery is written in the same transaction as the delivery.
  */
-import type { AttemptFacts, Happening, Outcome } from '../messages/delivery.ts';
+import type { AttemptFacts, Happening, Outcome } from '../messages/delivery/delivery.ts';
 
 export type SimulatedEnd = 'delivered' | 'bounced' | 'deferred' | 'complained' | 'opened' | 'clicked';
 const ends: readonly string[] = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'];

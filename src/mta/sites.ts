@@ -3,7 +3,7 @@
  * kept as long as they say; a domain is asked for once however much mail waits for it.
  */
 import type { Clock } from '../base/clock.ts';
-import { SIMULATOR_DOMAIN } from '../messages/delivery.ts';
+import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import type { StsFault, StsPolicy } from '../mail/sts-policy.ts';
 import type { HostDane, TlsFacts } from './connection/tls-policy.ts';
 import type { HostAddress } from './dns/mx.ts';

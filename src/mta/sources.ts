@@ -9,9 +9,9 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { HoldBook } from '../messages/hold-book.ts';
-import type { Outcome } from '../messages/delivery.ts';
-import type { Hold } from '../messages/holds.ts';
+import type { HoldBook } from '../messages/delivery/hold-book.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
+import type { Hold } from '../messages/delivery/holds.ts';
 import type { Database } from '../storage/database.ts';
 import type { SourceBlockRow } from '../storage/tables.ts';
 import type { WarmUp } from './warm-up.ts';

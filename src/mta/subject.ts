@@ -2,8 +2,8 @@
  * What a refusal is about. Each reply teaches something about exactly one thing, and only that thing waits
  * (docs/delivery.md, "What a reply teaches"). Pure, and linear in the first 500 characters of the reply.
  */
-import type { BounceReason, Subject } from '../messages/delivery.ts';
-import type { Judgement, Refusal } from '../messages/classify.ts';
+import type { BounceReason, Subject } from '../messages/delivery/delivery.ts';
+import type { Judgement, Refusal } from '../messages/delivery/classify.ts';
 
 /** A hostile reply may be long; what matters is at its beginning. */
 const LOOKED_AT = 500;

@@ -4,14 +4,14 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { LaneView } from '../base/lanes.ts';
-import { HELD_WITHOUT_END } from '../messages/delivery.ts';
-import type { Holds } from '../messages/holds.ts';
-import type { MailFacts } from '../messages/hold-book.ts';
-import { lastNoted } from '../messages/last-noted.ts';
-import type { Occurrence, Recorder } from '../messages/record.ts';
-import { nextTryAt, type RetryRule } from '../messages/retry.ts';
-import type { LaneFactsOf } from '../messages/why.ts';
+import type { LaneView } from '../scheduling/lanes.ts';
+import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
+import type { Holds } from '../messages/delivery/holds.ts';
+import type { MailFacts } from '../messages/delivery/hold-book.ts';
+import { lastNoted } from '../messages/delivery/last-noted.ts';
+import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
+import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
+import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { LaneControl } from './lane-state.ts';
 
@@ -57,7 +57,7 @@ export const SWEEP_MS = 30_000;
 const BATCH = 500;
 /** Steps of a clock that is kept in time are far smaller. */
 const JUMP_MS = 60_000;
-/** The longest wait that a reply can ask for (messages/retry-hint.ts), and how far chance stretches a wait. */
+/** The longest wait that a reply can ask for (messages/delivery/retry-hint.ts), and how far chance stretches a wait. */
 const LONGEST_ASKED_MS = 6 * 3_600_000;
 const LONGEST_JITTER = 1.2;
 

@@ -11,11 +11,11 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
-import type { Resolver } from '../base/resolver.ts';
-import type { SafeFetch } from '../base/safe-fetch.ts';
+import type { Resolver } from '../net/resolver.ts';
+import type { SafeFetch } from '../net/safe-fetch.ts';
 import { parseMailbox, type Mailbox } from '../mail/address.ts';
 import { readTlsReportRecord, tlsReportMail, writeTlsReport, type TlsReport } from '../mail/tls-report.ts';
-import { acceptSingle, type AcceptDeps } from '../messages/accept.ts';
+import { acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
 import type { Database } from '../storage/database.ts';
 import type { TlsPolicyRow, TlsReportRow, TlsSessionRow } from '../storage/tables.ts';
 

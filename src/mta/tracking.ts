@@ -1,8 +1,8 @@
 /** What of a mail belongs to one recipient alone, beside the header: tracked links, pixel, the way to unsubscribe. Pure. */
 import { trackingHostOf } from '../domains/dns-records.ts';
 import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders } from '../mail/list-unsubscribe.ts';
-import { unsubscribeAddressFor, type ReturnPathKey } from '../messages/return-path.ts';
-import { storedUnsubscribe } from '../messages/unsubscribe.ts';
+import { unsubscribeAddressFor, type ReturnPathKey } from '../messages/delivery/return-path.ts';
+import { storedUnsubscribe } from '../messages/request/unsubscribe.ts';
 import type { DeliveryRow, MessageRow } from '../storage/tables.ts';
 import type { TrackingKey } from '../tracking/token.ts';
 import { trackPaths, type Tracking } from '../tracking/track.ts';

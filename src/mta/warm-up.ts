@@ -6,7 +6,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { Outcome } from '../messages/delivery.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
 import type { Database } from '../storage/database.ts';
 import type { WarmUpRow } from '../storage/tables.ts';
 

@@ -9,10 +9,10 @@
  * or the end of a pass that began in the middle calls for. A hint of one new row takes the place of a pass where the group has
  * nothing else to be read.
  */
-import { DueHeap } from '../base/due-heap.ts';
+import { DueHeap } from '../scheduling/due-heap.ts';
 import type { Clock, Timer } from '../base/clock.ts';
-import type { LaneJob } from '../base/lanes.ts';
-import type { DueHint } from '../messages/due-hint.ts';
+import type { LaneJob } from '../scheduling/lanes.ts';
+import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Wish } from './sources.ts';
 

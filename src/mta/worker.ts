@@ -4,10 +4,10 @@
  * last go into one commit, beside which it is signed. An outcome never waits for a mail that is not composed, or for a dial.
  */
 import type { Clock } from '../base/clock.ts';
-import type { Lane } from '../base/lanes.ts';
-import type { DeliveryState, Happening, Outcome } from '../messages/delivery.ts';
-import type { Hold } from '../messages/holds.ts';
-import type { Occurrence, Recorder } from '../messages/record.ts';
+import type { Lane } from '../scheduling/lanes.ts';
+import type { DeliveryState, Happening, Outcome } from '../messages/delivery/delivery.ts';
+import type { Hold } from '../messages/delivery/holds.ts';
+import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
 import type { Attempts, NoPassage, Passage } from './attempt.ts';
 import type { Held, Making, Prepared } from './prepare.ts';

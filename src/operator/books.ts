@@ -1,6 +1,6 @@
 /** The operation that balances the books. */
 import { z } from 'zod';
-import { balance } from '../messages/books.ts';
+import { balance } from '../messages/store/books.ts';
 import { onStore } from './operation.ts';
 
 export const bookOperations = {

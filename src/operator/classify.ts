@@ -1,7 +1,7 @@
 /** What the program would make of a reply, for who asks from the shell: by the operator's rules and the shipped ones, without a server. */
 import { readBounceRules } from '../config/bounce-rules.ts';
-import { createJudge, type Judgement, type Refusal } from '../messages/classify.ts';
-import { refusalOf } from '../messages/told-reply.ts';
+import { createJudge, type Judgement, type Refusal } from '../messages/delivery/classify.ts';
+import { refusalOf } from '../messages/delivery/told-reply.ts';
 
 /** One line of the answer. */
 export interface Classified extends Pick<Judgement, 'class' | 'reason' | 'rule' | 'suppress'> {

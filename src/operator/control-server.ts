@@ -2,7 +2,7 @@
 import { chmodSync, rmSync } from 'node:fs';
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { hearAcceptFaults } from '../base/accept-faults.ts';
+import { hearAcceptFaults } from '../net/accept-faults.ts';
 import { Problem } from '../base/problem.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { socketPath, lookAtSocket, type ControlAnswer } from './control-socket.ts';

@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring } from '../base/keyring.ts';
-import { createResolver } from '../base/resolver.ts';
+import { createResolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import { openDatabase, sqliteFile } from '../storage/database.ts';
 import { copyBeforeMigration } from './before-migration.ts';

@@ -2,8 +2,8 @@
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../backup/newest.ts';
 import type { Clock } from '../base/clock.ts';
-import { single, type Family } from '../base/exposition.ts';
-import type { Resolver } from '../base/resolver.ts';
+import { single, type Family } from './exposition.ts';
+import type { Resolver } from '../net/resolver.ts';
 import { sqliteFile, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
 import type { OperatorDeps } from './operation.ts';

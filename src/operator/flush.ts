@@ -1,7 +1,7 @@
 /** Retry now: deliveries that wait for a later time are made due at once, a page at a time, and rung for. */
 import type { Value } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
-import type { DueHint } from '../messages/due-hint.ts';
+import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Act } from './act.ts';
 import type { OperatorDeps } from './operation.ts';
 

@@ -2,10 +2,10 @@
  * What keeps mail back at present, counted: holds of the operator, routes, pauses, refused sending domains, block lists, warm-up and
  * rests. The counts come from the partial indexes of what waits; the reasons come from the delivery engine.
  */
-import type { Family } from '../base/exposition.ts';
+import type { Family } from './exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { turnOfTheLoop } from '../base/slices.ts';
-import type { LaneWait, SetBy, WaitReason } from '../messages/why.ts';
+import type { LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
 import type { OperatorDeps } from './operation.ts';
 
 export const heldBys = [
@@ -69,7 +69,7 @@ interface Mark {
   domain: string;
 }
 
-/** Mail marked with what holds it (messages/holds.ts). The counts come from the index alone. */
+/** Mail marked with what holds it (messages/delivery/holds.ts). The counts come from the index alone. */
 async function markedMail(deps: Deps): Promise<HeldMail[]> {
   const marks = await deps.db.read.raw<Mark[]>(
     `SELECT m.mark, m.waiting, d.held_at AS since, d.domain FROM (

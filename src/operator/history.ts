@@ -3,7 +3,7 @@
  * begins anew. A look costs one read of the books and none of the queue itself.
  */
 import type { Clock, Timer } from '../base/clock.ts';
-import type { Family, Sample } from '../base/exposition.ts';
+import type { Family, Sample } from './exposition.ts';
 import type { Database } from '../storage/database.ts';
 
 export interface Moment {

@@ -1,8 +1,8 @@
 /** Operations about mail that comes back: whether it is recognised, what came without proof, and believing such a report by hand. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import type { Happening, Verdict } from '../messages/delivery.ts';
-import { bouncedBy, complainedBy } from '../messages/reported.ts';
+import type { Happening, Verdict } from '../messages/delivery/delivery.ts';
+import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { onServer, onStore } from './operation.ts';
 

@@ -1,6 +1,6 @@
 /** Lanes as operators see them: their limits, why their mail waits, and how much of it there is, in memory or not. */
 import { rfc3339 } from '../base/rfc3339.ts';
-import type { LaneWait, SetBy, WaitReason } from '../messages/why.ts';
+import type { LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
 import { siteOf } from './held-mail.ts';
 import type { LaneState, OperatorDeps } from './operation.ts';
 

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { Resolver } from '../base/resolver.ts';
+import type { Resolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { Database } from '../storage/database.ts';
 import type { ListCheckRow, ListingRow } from '../storage/tables.ts';

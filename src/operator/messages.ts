@@ -3,19 +3,19 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { allEventTypes } from '../events/event.ts';
 import { eventsBefore } from '../events/event-log.ts';
-import { messageRecord, type MessageRecord } from '../messages/message.ts';
-import { listMessages } from '../messages/message-list.ts';
+import { messageRecord, type MessageRecord } from '../messages/store/message.ts';
+import { listMessages } from '../messages/list/message-list.ts';
 import {
   attemptsOf,
   findAnyMessage,
   recipientsOf,
   type AttemptRecord,
   type RecipientRecord,
-} from '../messages/message-store.ts';
+} from '../messages/store/message-store.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { toEventRecord, type EventRecord } from './events.ts';
-import { whyWaiting, type Waiting } from '../messages/why.ts';
+import { whyWaiting, type Waiting } from '../messages/delivery/why.ts';
 import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
 import { trace } from './trace.ts';
 

@@ -3,9 +3,9 @@
  * late the event loop is. Kept in memory; a restart begins at 0, as Prometheus expects of counters.
  */
 import { budgetNames, type BudgetName } from '../base/budgets.ts';
-import { Counts, Histogram, type Family } from '../base/exposition.ts';
+import { Counts, Histogram, type Family } from './exposition.ts';
 import type { Clock, Timer } from '../base/clock.ts';
-import type { Outcome } from '../messages/delivery.ts';
+import type { Outcome } from '../messages/delivery/delivery.ts';
 
 /** A request that has been answered. */
 export interface Answered {

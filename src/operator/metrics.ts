@@ -5,9 +5,9 @@
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { hearAcceptFaults } from '../base/accept-faults.ts';
+import { hearAcceptFaults } from '../net/accept-faults.ts';
 import type { Clock } from '../base/clock.ts';
-import { exposition, EXPOSITION_TYPE, type Family } from '../base/exposition.ts';
+import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import type { Log } from '../base/log.ts';
 import { equalInConstantTime } from '../base/secret.ts';
 import {

@@ -3,18 +3,18 @@
  * through the control socket of the running server, or, where an operation needs only the store, on the database itself.
  */
 import type { z } from 'zod';
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
-import type { Resolver, TlsaRecord } from '../base/resolver.ts';
+import type { Resolver, TlsaRecord } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
-import type { AcceptDeps } from '../messages/accept.ts';
-import type { DueHint } from '../messages/due-hint.ts';
-import type { Recorder } from '../messages/record.ts';
-import type { HoldBook } from '../messages/hold-book.ts';
-import type { Holds } from '../messages/holds.ts';
-import type { LaneFactsOf, LaneWait } from '../messages/why.ts';
+import type { AcceptDeps } from '../messages/accept/accept.ts';
+import type { DueHint } from '../messages/delivery/due-hint.ts';
+import type { Recorder } from '../messages/delivery/record.ts';
+import type { HoldBook } from '../messages/delivery/hold-book.ts';
+import type { Holds } from '../messages/delivery/holds.ts';
+import type { LaneFactsOf, LaneWait } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Act } from './act.ts';
 import type { LaneActs } from './lane-acts.ts';

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { nextAttemptAt } from '../messages/message-store.ts';
+import { nextAttemptAt } from '../messages/store/message-store.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from './act.ts';

@@ -8,8 +8,8 @@ import { Problem } from '../base/problem.ts';
 import { idFloor } from '../base/id.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { ConfigError } from '../config/load.ts';
-import { createJudge, type Judge, type Judgement } from '../messages/classify.ts';
-import { isSuppressing, type Verdict } from '../messages/delivery.ts';
+import { createJudge, type Judge, type Judgement } from '../messages/delivery/classify.ts';
+import { isSuppressing, type Verdict } from '../messages/delivery/delivery.ts';
 import type { AttemptRow } from '../storage/tables.ts';
 import { onStore, type StoreDeps } from './operation.ts';
 

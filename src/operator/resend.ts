@@ -6,8 +6,8 @@
 import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import { acceptSingle } from '../messages/accept.ts';
-import { narrowed, storedDraft } from '../messages/stored-draft.ts';
+import { acceptSingle } from '../messages/accept/accept.ts';
+import { narrowed, storedDraft } from '../messages/request/stored-draft.ts';
 import type { Value } from '../storage/connection.ts';
 import type { MessageRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';

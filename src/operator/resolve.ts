@@ -1,7 +1,7 @@
 /** The operation that tells where mail for a domain goes: hosts, lane, TLS policy, source, limits. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import type { TlsaRecord } from '../base/resolver.ts';
+import type { TlsaRecord } from '../net/resolver.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { onServer, type ResolvedDomain } from './operation.ts';
 

@@ -1,7 +1,7 @@
 /** The operation that sends one mail, as the operator, through the same door as the API's. */
 import { z } from 'zod';
-import { acceptSingle } from '../messages/accept.ts';
-import { checkSend } from '../messages/send-request.ts';
+import { acceptSingle } from '../messages/accept/accept.ts';
+import { checkSend } from '../messages/request/send-request.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onServer } from './operation.ts';
 

@@ -1,7 +1,7 @@
 /** Figures beside the mail itself: sending domains, webhook backlog, what came back by mail, and whether the books balance. */
 import type { Clock } from '../base/clock.ts';
-import { single, type Family } from '../base/exposition.ts';
-import { balance } from '../messages/books.ts';
+import { single, type Family } from './exposition.ts';
+import { balance } from '../messages/store/books.ts';
 import type { Database } from '../storage/database.ts';
 
 interface Deps {

@@ -1,6 +1,6 @@
 /** A message's life as lines in the order of time: accepted, attempts with what the other side said, events, what comes next. Pure. */
-import type { AttemptRecord } from '../messages/message-store.ts';
-import type { Waiting } from '../messages/why.ts';
+import type { AttemptRecord } from '../messages/store/message-store.ts';
+import type { Waiting } from '../messages/delivery/why.ts';
 import type { EventRecord } from './events.ts';
 import type { WholeMessage } from './messages.ts';
 

@@ -1,6 +1,6 @@
 /**
  * Answers kept for requests that may be repeated. Rows are mostly inserted by the transaction that does the work
- * (messages/accept.ts), so this file is mainly the look-up, which costs one statement for all requests of one moment.
+ * (messages/accept/accept.ts), so this file is mainly the look-up, which costs one statement for all requests of one moment.
  */
 import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';

@@ -129,7 +129,7 @@ export interface ContentRow {
   created_at: number;
   /** A submitted mail as it is sent, header and body; html, text and attachments are then empty. */
   raw: Buffer | null;
-  /** What html and text are deltas of (messages/stored-content.ts), where they are none themselves. */
+  /** What html and text are deltas of (messages/store/stored-content.ts), where they are none themselves. */
   base_id: string | null;
 }
 
@@ -200,7 +200,7 @@ export interface MessageRow {
   rfc_message_id: string;
   request_id: string | null;
   created_at: number;
-  /** Status of the `to` recipient, kept in step by messages/record.ts. */
+  /** Status of the `to` recipient, kept in step by messages/delivery/record.ts. */
   status: DeliveryStatus;
   status_at: number;
   last_event_type: string | null;
@@ -214,13 +214,13 @@ export interface MessageRow {
   bot_clicks: number;
   /** Address that its tracked and unsubscribe links begin with; null where it has none. */
   tracking_url: string | null;
-  /** How its recipients can unsubscribe (messages/unsubscribe.ts); null where that is off. */
+  /** How its recipients can unsubscribe (messages/request/unsubscribe.ts); null where that is off. */
   unsubscribe_json: string | null;
   /** RFC 8689: 1 for REQUIRETLS, 0 for `TLS-Required: No`, else null. */
   require_tls: number | null;
   /** Whom a mail tells that it has failed in the end: of submitted mail, where there is somebody; else null. */
   notice_to: string | null;
-  /** 1 for mail of our own (messages/own-mail.ts): nothing answers it. */
+  /** 1 for mail of our own (messages/accept/own-mail.ts): nothing answers it. */
   null_sender: number;
 }
 
@@ -259,7 +259,7 @@ export interface DeliveryRow {
   smtp_reply: string | null;
   mx: string | null;
   tls: string | null;
-  /** What of ours keeps it back (messages/holds.ts), or null. */
+  /** What of ours keeps it back (messages/delivery/holds.ts), or null. */
   held_by: string | null;
   /** From when on the time that an operator's hold takes has not been given back yet. */
   held_at: number | null;
@@ -554,14 +554,14 @@ export interface MessageMetadataRow {
   message_id: string;
 }
 
-/** A word of a message's subject, without case (messages/subject-words.ts). */
+/** A word of a message's subject, without case (messages/list/subject-words.ts). */
 export interface MessageWordRow {
   account_id: string;
   word: string;
   message_id: string;
 }
 
-/** Messages of an account that follow one another, both ends included (messages/message-blocks.ts). Later blocks have higher numbers. */
+/** Messages of an account that follow one another, both ends included (messages/list/message-blocks.ts). Later blocks have higher numbers. */
 export interface MessageBlockRow {
   account_id: string;
   block: number;
@@ -569,7 +569,7 @@ export interface MessageBlockRow {
   last_id: string;
 }
 
-/** Which messages of a block have something in common (messages/message-facts.ts), as positions (messages/position-set.ts). */
+/** Which messages of a block have something in common (messages/list/message-facts.ts), as positions (messages/list/position-set.ts). */
 export interface MessageSetRow {
   account_id: string;
   name: string;
@@ -577,7 +577,7 @@ export interface MessageSetRow {
   bits: Buffer;
 }
 
-/** A message in a block that has changed since the block's codes were made, with its code now (messages/message-states.ts). */
+/** A message in a block that has changed since the block's codes were made, with its code now (messages/list/message-states.ts). */
 export interface MessageChangeRow {
   account_id: string;
   message_id: string;

@@ -1,7 +1,7 @@
 /** People or machines? By the rules of a data file (config/scanners.yaml): networks and agents. Pure. */
 import { BlockList, SocketAddress, isIPv4, isIPv6 } from 'node:net';
 import type { ScannerRule } from '../config/scanners.ts';
-import type { Hit } from '../messages/delivery.ts';
+import type { Hit } from '../messages/delivery/delivery.ts';
 
 export type Bot = NonNullable<Hit['bot']>;
 

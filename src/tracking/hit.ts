@@ -8,9 +8,9 @@
  */
 import { isIPv4, isIPv6 } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';
-import { expandIPv6 } from '../base/ip.ts';
-import type { Happening, Hit } from '../messages/delivery.ts';
-import type { Occurrence, Recorder } from '../messages/record.ts';
+import { expandIPv6 } from '../net/ip.ts';
+import type { Happening, Hit } from '../messages/delivery/delivery.ts';
+import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import type { BotOf, Visitor } from './bots.ts';
 import type { LinkPlace } from './token.ts';
 import { readAgent } from './user-agent.ts';

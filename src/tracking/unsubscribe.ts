@@ -3,7 +3,7 @@
  * happens to a delivery, with an event; where retention has removed it, the address is put on the list all the same.
  */
 import type { Clock } from '../base/clock.ts';
-import type { Recorder } from '../messages/record.ts';
+import type { Recorder } from '../messages/delivery/record.ts';
 import type { Database } from '../storage/database.ts';
 import { addSuppression, removeUnsubscription, suppressionsOf } from '../suppressions/suppression-store.ts';
 import type { Unsubscription } from './unsubscribe-link.ts';

@@ -1,6 +1,6 @@
 /** One call of an endpoint: sign, post, say what came of it. What the other side answers is a value, never an exception. It throws for what is our own fault. */
 import type { Clock } from '../base/clock.ts';
-import type { Fetched, SafeFetch } from '../base/safe-fetch.ts';
+import type { Fetched, SafeFetch } from '../net/safe-fetch.ts';
 import { validSecrets, type Endpoint } from './endpoint.ts';
 import { retryAfterMs } from './retry.ts';
 import { sign, type SignatureHeaders } from './signature.ts';

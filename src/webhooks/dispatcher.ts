@@ -1,16 +1,16 @@
 /**
- * The engine of webhooks. A lane an endpoint (base/lanes.ts), so that a slow one holds up nobody else; a worker takes the next
+ * The engine of webhooks. A lane an endpoint (scheduling/lanes.ts), so that a slow one holds up nobody else; a worker takes the next
  * call of its lane, makes it, and has its end written before it takes another. What is not written has not happened: after a
  * crash the cursor still stands before it, and it is sent again.
  */
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
-import { createLanes, type Lane } from '../base/lanes.ts';
+import { createLanes, type Lane } from '../scheduling/lanes.ts';
 import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
-import type { SafeFetch } from '../base/safe-fetch.ts';
+import type { SafeFetch } from '../net/safe-fetch.ts';
 import { eventRecord, type EventType } from '../events/event.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';

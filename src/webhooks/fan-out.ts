@@ -5,7 +5,7 @@
  *
  * It is woken by the bell of new events, by the end of calls and by one timer an endpoint; an idle system is not looked at.
  */
-import type { Bell } from '../base/bell.ts';
+import type { Bell } from '../scheduling/bell.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';

@@ -5,7 +5,7 @@
  * for itself.
  */
 import type { Timer } from '../base/clock.ts';
-import type { LaneJob } from '../base/lanes.ts';
+import type { LaneJob } from '../scheduling/lanes.ts';
 import type { LoggedEvent } from '../events/event-log.ts';
 import type { WebhookCause, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint } from './endpoint.ts';

@@ -8,8 +8,8 @@ import {
 } from '../../src/accounts/account-store.ts';
 import { createStreams } from '../../src/accounts/stream-store.ts';
 import { Problem, type ProblemCode } from '../../src/base/problem.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const has =
   (code: ProblemCode) =>

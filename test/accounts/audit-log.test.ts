@@ -3,8 +3,8 @@ import { createAuditLog, type AuditLog } from '../../src/accounts/audit-log.ts';
 import { newId } from '../../src/base/id.ts';
 import { StorageUnavailable, type Committer } from '../../src/storage/commit.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const line = (endpoint: string): AuditRow => ({
   id: newId('aud', 1),

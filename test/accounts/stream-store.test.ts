@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { addAccount } from '../../src/accounts/account-store.ts';
 import { createStreams } from '../../src/accounts/stream-store.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 describe('accounts/stream-store', () => {
   let temp: TempDatabase;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { addressBucket } from '../../src/base/ip.ts';
+import { addressBucket } from '../../src/net/ip.ts';
 import { clientAddress, isWithin, networks } from '../../src/api/client-address.ts';
 
 describe('clientAddress', () => {

@@ -1,7 +1,7 @@
 /** The check that the harnesses make of every answer, shown to find each kind of breach. */
 import assert from 'node:assert/strict';
-import { contractOf, type SeenAnswer } from '../support/contract.ts';
-import { breachesOf } from '../support/json-schema.ts';
+import { contractOf, type SeenAnswer } from '../support/harness/contract.ts';
+import { breachesOf } from '../support/tools/json-schema.ts';
 
 const common = {
   'x-request-id': 'req_1',

@@ -13,11 +13,11 @@ import { route } from '../../src/api/route.ts';
 import type { Route } from '../../src/api/route.ts';
 import { createApi } from '../../src/api/server.ts';
 import type { ApiDeps, ApiSettings } from '../../src/api/server.ts';
-import { createBell } from '../../src/base/bell.ts';
+import { createBell } from '../../src/scheduling/bell.ts';
 import { Problem } from '../../src/base/problem.ts';
 import type { Caller } from '../../src/keys/caller.ts';
-import { contractOf, type Contract } from '../support/contract.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { contractOf, type Contract } from '../support/harness/contract.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 export const KEY = 'ak_live_good';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { expired, server as certificate, testCa } from '../support/certificate.ts';
+import { expired, server as certificate, testCa } from '../support/harness/certificate.ts';
 import { startHarness, type Harness } from './harness.ts';
 
 describe('the API over HTTPS', () => {

@@ -5,7 +5,7 @@ import type { IdempotencyRow } from '../../src/api/idempotency.ts';
 import { route } from '../../src/api/route.ts';
 import type { Call, Reply, Route } from '../../src/api/route.ts';
 import { Problem } from '../../src/base/problem.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { memoryStore, someCaller, startHarness } from './harness.ts';
 import type { Harness, HarnessOptions } from './harness.ts';
 

@@ -6,8 +6,8 @@ import { createJsonReader } from '../../src/api/json-reader.ts';
 import { MAX_DEPTH, MAX_VALUES, hashJson, readJson } from '../../src/api/json.ts';
 import type { JsonObject } from '../../src/api/json.ts';
 import { Problem } from '../../src/base/problem.ts';
-import { corpus } from '../support/corpora.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { corpus } from '../support/harness/corpora.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const read = (text: string): ReturnType<typeof readJson> => readJson(Buffer.from(text));
 const nested = (levels: number): string => `${'{"a":'.repeat(levels - 1)}{}${'}'.repeat(levels - 1)}`;

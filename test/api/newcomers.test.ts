@@ -5,7 +5,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import tls from 'node:tls';
 import type { BudgetName } from '../../src/base/budgets.ts';
 import { Newcomers } from '../../src/api/newcomers.ts';
-import { server as certificate } from '../support/certificate.ts';
+import { server as certificate } from '../support/harness/certificate.ts';
 import { KEY, startHarness, type Harness } from './harness.ts';
 
 describe('connections of strangers', () => {

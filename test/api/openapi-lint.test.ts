@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { startTestApp } from '../support/app.ts';
+import { startTestApp } from '../support/harness/app.ts';
 
 const bin = path.resolve(import.meta.dirname, '../../node_modules/.bin');
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import openapiTS, { astToString, type OpenAPI3 } from 'openapi-typescript';
 import ts from 'typescript';
-import { publishedDocument } from '../support/published.ts';
+import { publishedDocument } from '../support/tools/published.ts';
 
 const USE = `
 import type { components, operations, paths } from './api';

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { scopeAllows, scopeNames, type Scope } from '../../src/keys/scopes.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
 
 interface Operation {
   method: string;

@@ -3,9 +3,9 @@ import { createJsonReader, INLINE_BYTES } from '../../src/api/json-reader.ts';
 import { hashJson, type JsonObject } from '../../src/api/json.ts';
 import { checkApart, draftFrom } from '../../src/api/send-check.ts';
 import { Problem } from '../../src/base/problem.ts';
-import { defaultLimits } from '../../src/messages/send-limits.ts';
-import { checkSend, type SendRules } from '../../src/messages/send-request.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { defaultLimits } from '../../src/messages/request/send-limits.ts';
+import { checkSend, type SendRules } from '../../src/messages/request/send-request.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const rules: SendRules = { now: Date.parse('2026-01-31T09:30:00Z'), smtputf8: false, limits: defaultLimits };
 const file = (bytes: number): JsonObject => ({

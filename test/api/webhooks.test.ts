@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { allEventTypes, eventTypes } from '../../src/events/event.ts';
 import { Event } from '../../src/api/records.ts';
-import { startTestApp, type Answer, type TestApp } from '../support/app.ts';
+import { startTestApp, type Answer, type TestApp } from '../support/harness/app.ts';
 
 type Json = Record<string, unknown>;
 

@@ -21,10 +21,10 @@ import { openKeyring } from '../../src/base/keyring.ts';
 import { sha256Hex } from '../../src/base/secret.ts';
 import { openCopySource } from '../../src/storage/copy.ts';
 import { lockFolder } from '../../src/storage/folder-lock.ts';
-import { newFolder } from '../support/app.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { acceptedMail } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { newFolder } from '../support/harness/app.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { acceptedMail } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const PASSPHRASE = 'correct horse battery';
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { budgetNames, budgets } from '../../src/base/budgets.ts';
-import { Allowance } from '../../src/base/allowance.ts';
-import { networkOf } from '../../src/base/ip.ts';
+import { Allowance } from '../../src/scheduling/allowance.ts';
+import { networkOf } from '../../src/net/ip.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { check, faults, fieldName } from '../../src/base/check.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { nearest } from '../../src/base/spelling.ts';
-import { cpuNow } from '../support/cpu-now.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
 
 const Order = z.strictObject({
   number: z.string().min(2).max(5),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createLookUpCache } from '../../src/base/look-up-cache.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 /** A source whose answers come when the test says so. */
 function source(): {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { createPhraseIndex, faultOfPhrase, wordingOf } from '../../src/base/phrase.ts';
-import { cpuNow } from '../support/cpu-now.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
 
 const says = (phrase: string, text: string): boolean => {
   const index = createPhraseIndex();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createThreads, ownMemory, ThreadRefusal, type Threads } from '../../src/base/threads.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 interface Input {
   say?: unknown;
@@ -17,7 +17,7 @@ describe('base/threads', () => {
   let threads: Threads<Input, Output>;
   beforeEach(() => {
     clock = new FakeClock();
-    const entry = new URL('../support/odd-worker.ts', import.meta.url);
+    const entry = new URL('../support/fakes/odd-worker.ts', import.meta.url);
     threads = createThreads({ clock }, { entry, count: 2, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64 });
   });
   afterEach(() => threads.close());
@@ -72,7 +72,7 @@ describe('base/threads', () => {
   });
 
   it('gives the first job of a thread time to load its module', async () => {
-    const entry = new URL('../support/odd-worker.ts', import.meta.url);
+    const entry = new URL('../support/fakes/odd-worker.ts', import.meta.url);
     const some = createThreads<Input, Output>(
       { clock },
       { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, startMs: 2000 },
@@ -88,7 +88,7 @@ describe('base/threads', () => {
   });
 
   it('counts the time of the first job from when the thread says that it is ready', async () => {
-    const entry = new URL('../support/odd-worker.ts', import.meta.url);
+    const entry = new URL('../support/fakes/odd-worker.ts', import.meta.url);
     const some = createThreads<Input, Output>(
       { clock },
       { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, startMs: 20_000 },

@@ -4,9 +4,9 @@
  * p99 under 50 ms). Exit 1 if one is missed.
  */
 import { parseArgs } from 'node:util';
-import { startDnsServer } from '../support/fake-dns-server.ts';
-import { startMailServer } from '../support/fake-mail-server.ts';
-import type { Zones } from '../support/zones.ts';
+import { startDnsServer } from '../support/fakes/fake-dns-server.ts';
+import { startMailServer } from '../support/fakes/fake-mail-server.ts';
+import type { Zones } from '../support/fakes/zones.ts';
 import { benchKey, startAppliance, type Appliance } from './appliance.ts';
 import { pacedMails, post } from './latency.ts';
 import { httpRequest, paced } from './paced.ts';

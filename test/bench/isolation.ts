@@ -5,10 +5,10 @@
  */
 import { parseArgs } from 'node:util';
 import { systemClock } from '../../src/base/clock.ts';
-import { startBlackHole, startTarPit } from '../support/bad-hosts.ts';
-import { startDnsServer } from '../support/fake-dns-server.ts';
-import { startMailServer } from '../support/fake-mail-server.ts';
-import type { Zones } from '../support/zones.ts';
+import { startBlackHole, startTarPit } from '../support/fakes/bad-hosts.ts';
+import { startDnsServer } from '../support/fakes/fake-dns-server.ts';
+import { startMailServer } from '../support/fakes/fake-mail-server.ts';
+import type { Zones } from '../support/fakes/zones.ts';
 import { benchKey, startAppliance } from './appliance.ts';
 import { pacedMails, post, shown } from './latency.ts';
 

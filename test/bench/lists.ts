@@ -8,8 +8,8 @@ import { parseArgs } from 'node:util';
 import sqlite3 from 'sqlite3';
 import { systemClock } from '../../src/base/clock.ts';
 import { sumUpNext } from '../../src/events/stat-sums.ts';
-import { addNextStates } from '../../src/messages/block-states.ts';
-import { closeNextBlock } from '../../src/messages/message-blocks.ts';
+import { addNextStates } from '../../src/messages/list/block-states.ts';
+import { closeNextBlock } from '../../src/messages/list/message-blocks.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { startAppliance } from './appliance.ts';
 

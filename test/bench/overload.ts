@@ -5,8 +5,8 @@
  */
 import { spawn } from 'node:child_process';
 import { parseArgs } from 'node:util';
-import { startDnsServer } from '../support/fake-dns-server.ts';
-import { startMailServer } from '../support/fake-mail-server.ts';
+import { startDnsServer } from '../support/fakes/fake-dns-server.ts';
+import { startMailServer } from '../support/fakes/fake-mail-server.ts';
 import { benchKey, startAppliance, type Appliance } from './appliance.ts';
 import { load } from './drive.ts';
 import { post } from './latency.ts';

@@ -6,7 +6,7 @@
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { openDatabase } from '../../src/storage/database.ts';
-import { Browser, PASSWORD } from '../support/browser.ts';
+import { Browser, PASSWORD } from '../support/harness/browser.ts';
 import { startAppliance } from './appliance.ts';
 
 const { values } = parseArgs({ options: { data: { type: 'string' }, limit: { type: 'string', default: '100' } } });

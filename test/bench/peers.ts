@@ -3,13 +3,13 @@
  * SMTP, alone or with OpenDKIM signing as its milter. Each runs from a folder of its own on loopback and is stopped again.
  */
 import { spawn } from 'node:child_process';
-import { startSigner } from '../support/opendkim.ts';
-import type { OpenDkim } from '../support/opendkim.ts';
-import { canConnect, freePort, until } from '../support/peer.ts';
-import { startPostfix as startConfigured } from '../support/postfix.ts';
-import type { Postfix } from '../support/postfix.ts';
+import { startSigner } from '../support/harness/opendkim.ts';
+import type { OpenDkim } from '../support/harness/opendkim.ts';
+import { canConnect, freePort, until } from '../support/harness/peer.ts';
+import { startPostfix as startConfigured } from '../support/harness/postfix.ts';
+import type { Postfix } from '../support/harness/postfix.ts';
 
-export { freePort, missing, until } from '../support/peer.ts';
+export { freePort, missing, until } from '../support/harness/peer.ts';
 
 export interface Sink {
   port: number;

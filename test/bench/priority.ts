@@ -4,7 +4,7 @@
  * by 20 ms where that is less.
  */
 import { parseArgs } from 'node:util';
-import { startDnsServer } from '../support/fake-dns-server.ts';
+import { startDnsServer } from '../support/fakes/fake-dns-server.ts';
 import { benchKey, startAppliance } from './appliance.ts';
 import { startFarReceiver } from './far-receiver.ts';
 import { pacedMails, post, shown } from './latency.ts';

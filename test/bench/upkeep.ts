@@ -16,7 +16,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { createHousekeeping, isMoreAfter } from '../../src/housekeeping/housekeeping.ts';
 import { retentionRules } from '../../src/housekeeping/retention.ts';
 import { spaceRules } from '../../src/housekeeping/space.ts';
-import { balance } from '../../src/messages/books.ts';
+import { balance } from '../../src/messages/store/books.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { keepAwake } from './awake.ts';
 import { Watch } from './blame.ts';
@@ -54,7 +54,7 @@ if (values.data === undefined) {
     process.execPath,
     [
       '--import',
-      './test/support/as-esm.mjs',
+      './test/support/harness/as-esm.mjs',
       '--import',
       'tsx',
       'test/seed/seed.ts',

@@ -4,8 +4,8 @@
  * grows by more than a tenth in the second half.
  */
 import { parseArgs } from 'node:util';
-import { startDnsServer } from '../support/fake-dns-server.ts';
-import type { Zones } from '../support/zones.ts';
+import { startDnsServer } from '../support/fakes/fake-dns-server.ts';
+import type { Zones } from '../support/fakes/zones.ts';
 import { benchKey, startAppliance } from './appliance.ts';
 import { startFarReceiver } from './far-receiver.ts';
 import { post } from './latency.ts';

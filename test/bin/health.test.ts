@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
-import { startTestApp } from '../support/app.ts';
+import { startTestApp } from '../support/harness/app.ts';
 
 const script = path.resolve(import.meta.dirname, '../../src/bin/health.mjs');
 

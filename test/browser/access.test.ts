@@ -1,9 +1,9 @@
 /** Every page in a real browser, with something in it: nothing serious for axe, light and dark; nothing sideways at 360 px; the keyboard is enough. */
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
-import type { TestApp } from '../support/app.ts';
+import type { TestApp } from '../support/harness/app.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
-import { PASSWORD, secretIn } from '../support/browser.ts';
+import { PASSWORD, secretIn } from '../support/harness/browser.ts';
 import {
   axeFindings,
   findingsHere,
@@ -12,9 +12,9 @@ import {
   openWindow,
   setUp,
   tooWide,
-} from '../support/chromium.ts';
-import { startFilledApp } from '../support/filled.ts';
-import type { FakeMailServer } from '../support/fake-mail-server.ts';
+} from '../support/harness/chromium.ts';
+import { startFilledApp } from '../support/harness/filled.ts';
+import type { FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 describe('browser: every page', function () {
   this.timeout(600_000);

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
 import type { DomainRecord } from '../../src/domains/domain-record.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { findingsHere, needsChromium, openWindow, setUp } from '../support/chromium.ts';
-import type { Zones } from '../support/zones.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { findingsHere, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import type { Zones } from '../support/fakes/zones.ts';
 
 const HOUR = 3_600_000;
 

@@ -1,10 +1,10 @@
 /** What people do in the dashboard, in a real browser: from the set-up link to a lane that is paused. */
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { PASSWORD } from '../support/browser.ts';
-import { needsChromium, openWindow, setUp } from '../support/chromium.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { PASSWORD } from '../support/harness/browser.ts';
+import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const EMAIL = 'ana@example.net';
 const SIMULATED = { from: 'hi@simulator.posthorn.test' };

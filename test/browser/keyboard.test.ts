@@ -1,10 +1,10 @@
 /** Each page by keyboard alone: from the skip link Tab reaches everything that can be used, in order, visibly, and gets out again. */
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
-import type { TestApp } from '../support/app.ts';
-import { needsChromium, openWindow, setUp } from '../support/chromium.ts';
-import type { FakeMailServer } from '../support/fake-mail-server.ts';
-import { startFilledApp } from '../support/filled.ts';
+import type { TestApp } from '../support/harness/app.ts';
+import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import type { FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startFilledApp } from '../support/harness/filled.ts';
 
 /** What can be used, in the order of the document: of radio buttons of one name the chosen one, or the first. */
 const REACHABLE = `(() => {

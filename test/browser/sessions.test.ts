@@ -1,9 +1,9 @@
 /** Two windows, a second click, the way back: what people do with a browser beside filling in one form after the other. */
 import assert from 'node:assert/strict';
 import type { BrowserContext, Page } from 'playwright-core';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { PASSWORD } from '../support/browser.ts';
-import { findingsHere, needsChromium, openWindow, setUp } from '../support/chromium.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { PASSWORD } from '../support/harness/browser.ts';
+import { findingsHere, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
 
 const EMAIL = 'ana@example.net';
 

@@ -1,11 +1,11 @@
 /** The forms in a browser that runs no scripts: everything that changes something works, and says that it did. */
 import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { PASSWORD } from '../support/browser.ts';
-import { needsChromium, openWindow, setUp } from '../support/chromium.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { PASSWORD } from '../support/harness/browser.ts';
+import { needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
 const EMAIL = 'ana@example.net';
 

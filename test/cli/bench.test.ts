@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, rmSync } from 'node:fs';
 import { startApp } from '../../src/app.ts';
 import type { BenchRecord } from '../../src/cli/bench.ts';
-import { newFolder } from '../support/app.ts';
+import { newFolder } from '../support/harness/app.ts';
 import { ran } from './ran.ts';
 
 describe('posthorn bench', () => {

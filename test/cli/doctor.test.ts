@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { startTestApp, newFolder, zonesFor } from '../support/app.ts';
+import { startTestApp, newFolder, zonesFor } from '../support/harness/app.ts';
 import { ran, type Ran } from './ran.ts';
 
 interface Report {

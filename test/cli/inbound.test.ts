@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSyn
 import os from 'node:os';
 import path from 'node:path';
 import { openReportParser } from '../../src/inbound/offline.ts';
-import { cpuNow } from '../support/cpu-now.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
 import { ran, type Ran } from './ran.ts';
 
 const fixture = (name: string): string => path.resolve(import.meta.dirname, `../fixtures/reports/${name}.eml`);

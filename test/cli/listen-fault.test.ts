@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { listenFault } from '../../src/cli/listen-fault.ts';
-import { configFor } from '../support/app.ts';
+import { configFor } from '../support/harness/app.ts';
 
 const config = {
   ...configFor('/tmp', 25),

@@ -6,8 +6,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { MailClient } from '../../src/client/index.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { docBlocks } from '../support/doc-blocks.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { docBlocks } from '../support/tools/doc-blocks.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 const manual = readFileSync(path.join(root, 'docs/client.md'), 'utf8');

@@ -9,7 +9,7 @@ import {
   ValidationError,
   type MailEvent,
 } from '../../src/client/index.ts';
-import { ALL_SCOPES, startTestApp, type TestApp } from '../support/app.ts';
+import { ALL_SCOPES, startTestApp, type TestApp } from '../support/harness/app.ts';
 
 const MAIL = { from: 'Acme <hi@acme.test>', subject: 'Welcome', html: '<p>Good day.</p>' };
 

@@ -1,7 +1,7 @@
 /** The client and the document know the same operations: each has one method, which asks for the path that the document says. */
 import assert from 'node:assert/strict';
 import { MailClient } from '../../src/client/index.ts';
-import { publishedDocument } from '../support/published.ts';
+import { publishedDocument } from '../support/tools/published.ts';
 import { fakeAround } from './around.ts';
 
 type Row = readonly [operationId: string, path: string, call: (mail: MailClient) => Promise<unknown>];

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { readCertificate } from '../../src/config/certificate.ts';
 import { ConfigError } from '../../src/config/load.ts';
 import { readSettings } from '../../src/config/validate.ts';
-import { server } from '../support/certificate.ts';
+import { server } from '../support/harness/certificate.ts';
 
 const file = (name: string): string => path.join(import.meta.dirname, '../fixtures/tls', name);
 const around = { cwd: '/srv', privileged: false, terminal: false, hostname: 'mail.example.com' };

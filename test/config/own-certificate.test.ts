@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { OWN_CERT_FILE, ownCertificate } from '../../src/config/own-certificate.ts';
-import { server } from '../support/certificate.ts';
+import { server } from '../support/harness/certificate.ts';
 
 const NOW = Date.UTC(2026, 0, 1);
 

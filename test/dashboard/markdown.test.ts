@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { markdownHtml } from '../../src/dashboard/markdown.ts';
-import { htmlFaults } from '../support/html.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 
 describe('markdown of the list of changes', () => {
   const rows: [markdown: string, html: string, why: string][] = [

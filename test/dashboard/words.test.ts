@@ -7,7 +7,7 @@ import { chipsOf, linkTo, pagerOf, placeWithin, spanOf } from '../../src/dashboa
 import { searchOf } from '../../src/dashboard/pages/messages.ts';
 import { createFormTokens } from '../../src/dashboard/tokens.ts';
 import { agoText, bytesText, helpers, numberText, percentText, spanText } from '../../src/dashboard/words.ts';
-import { htmlFaults } from '../support/html.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 
 const S = 1000;
 const M = 60 * S;

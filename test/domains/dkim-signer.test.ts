@@ -8,8 +8,8 @@ import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-re
 import { addDomain, rotateDkim } from '../../src/domains/domain-store.ts';
 import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
 import { signHeaders, type DkimSigner } from '../../src/mail/dkim/sign.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 /** mailauth brings no types. */
 type DkimVerify = (

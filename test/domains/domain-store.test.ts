@@ -7,8 +7,8 @@ import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
 import { addDomain, findDomain, listDomains, removeRetiredKeys, rotateDkim } from '../../src/domains/domain-store.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const has =
   (code: ProblemCode, field: string | null = null) =>

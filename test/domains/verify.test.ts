@@ -7,10 +7,10 @@ import { addDomain, rotateDkim } from '../../src/domains/domain-store.ts';
 import { verifyDomain, type VerifyDeps } from '../../src/domains/verify.ts';
 import { notesOn } from '../../src/domains/lost-records.ts';
 import type { DomainRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
-import type { Zones } from '../support/zones.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
+import type { Zones } from '../support/fakes/zones.ts';
 
 const HOUR = 60 * 60 * 1000;
 const hostname = 'mail.host.test';

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { eventsAfter, eventsBefore, lastSequence, sequenceOf, type EventFilter } from '../../src/events/event-log.ts';
 import type { EventType } from '../../src/events/event.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../../src/storage/tables.ts';
-import { ACCOUNT, NOW, deliveryRow, messageRow } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { ACCOUNT, NOW, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 describe('events/event-log', () => {
   let temp: TempDatabase;

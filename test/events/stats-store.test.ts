@@ -13,9 +13,9 @@ import {
   type StatsQuery,
 } from '../../src/events/stats-store.ts';
 import { statTypes, type StatRow, type StatType } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;

@@ -1,14 +1,14 @@
 /** Many who follow the log cost it one reading, and each gets what the log would have given it, once and in order. */
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
-import { createBell } from '../../src/base/bell.ts';
+import { createBell } from '../../src/scheduling/bell.ts';
 import { eventsAfter, type EventFilter } from '../../src/events/event-log.ts';
 import type { EventType } from '../../src/events/event.ts';
 import { createEventTail, type EventTail, type Follower } from '../../src/events/tail.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT, NOW, deliveryRow, messageRow } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, NOW, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const OTHER = 'acc_00000000000000000000000002';
 

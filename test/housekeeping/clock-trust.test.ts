@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
 import { createClockTrust, DOUBT_MS, whenTrusted } from '../../src/housekeeping/clock-trust.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT, NOW } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, NOW } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;

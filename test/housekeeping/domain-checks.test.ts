@@ -8,9 +8,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { DomainRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 describe('housekeeping/domain-checks', () => {
   let temp: TempDatabase;

@@ -3,8 +3,8 @@ import { createHousekeeping, nextSize, type Rule, type SizedRule } from '../../s
 import { expiredIdempotency } from '../../src/housekeeping/idempotency.ts';
 import { retiredKeys } from '../../src/housekeeping/retired-keys.ts';
 import { createIdempotencyStore, PURGE_STEP } from '../../src/storage/idempotency-store.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 const MINUTE = 60_000;
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { spaceRules } from '../../src/housekeeping/space.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { contentRow } from '../support/mail-rows.ts';
-import { openTempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { contentRow } from '../support/harness/mail-rows.ts';
+import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 describe('housekeeping/space', () => {
   it('gives pages back to the disk that deleting has left free, all but a stock, and then rests', async () => {

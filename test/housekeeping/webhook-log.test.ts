@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { webhookLogRules } from '../../src/housekeeping/webhook-log.ts';
 import type { WebhookDeliveryRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 const DAY = 86_400_000;
 

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { parse } from 'yaml';
 import { variableOf } from '../../src/config/environment.ts';
 import { listSettings } from '../../src/config/schema.ts';
-import { assertRuns, whyNotBuilt } from '../support/installed.ts';
+import { assertRuns, whyNotBuilt } from '../support/harness/installed.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 const read = (file: string): string => readFileSync(path.join(root, file), 'utf8');

@@ -9,7 +9,7 @@ import path from 'node:path';
 import { readReport } from '../../src/inbound/classify.ts';
 import { findingRecord, type FindingRecord } from '../../src/inbound/finding.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
-import { corpus } from '../support/corpora.ts';
+import { corpus } from '../support/harness/corpora.ts';
 
 interface Row {
   reason: string;

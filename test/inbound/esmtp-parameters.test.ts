@@ -1,7 +1,7 @@
 /** Parameters of MAIL and RCPT that nobody here obeys are refused, as RFC 5321 section 4.1.1.11 wants. */
 import assert from 'node:assert/strict';
-import { FakeClock } from '../support/fake-clock.ts';
-import { makeSelfSigned } from '../../src/base/self-signed.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { makeSelfSigned } from '../../src/config/self-signed.ts';
 import {
   checkMailParameters,
   checkRecipientParameters,
@@ -9,7 +9,7 @@ import {
 } from '../../src/inbound/esmtp-parameters.ts';
 import { createListener, type Handlers, type Listener, type Session } from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
-import { smtpClient, type SmtpClient } from '../support/smtp-client.ts';
+import { smtpClient, type SmtpClient } from '../support/harness/smtp-client.ts';
 
 const SILENT = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
 const log = { ...SILENT, child: () => log };

@@ -5,8 +5,8 @@ import { newId } from '../../src/base/id.ts';
 import { createLog } from '../../src/base/log.ts';
 import { createKeptReports } from '../../src/inbound/kept-reports.ts';
 import type { ReportRow } from '../../src/storage/tables.ts';
-import { NOW } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { NOW } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const log = createLog({ level: 'error', format: 'json' });
 /** 1 % of it is a store of ten mails of 10 kB. */

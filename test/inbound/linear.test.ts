@@ -6,8 +6,8 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { readReport } from '../../src/inbound/classify.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
-import { cpuNow } from '../support/cpu-now.ts';
-import { closureOf, fillersFor, literalsIn, type RegExpLiteral } from '../support/regexp-literals.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
+import { closureOf, fillersFor, literalsIn, type RegExpLiteral } from '../support/tools/regexp-literals.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 const SIZE = 100_000;
@@ -24,7 +24,7 @@ const READERS = [
   'src/inbound/mx.ts',
   'src/inbound/listener.ts',
   'src/mail/smtp-reply.ts',
-  'src/messages/classify.ts',
+  'src/messages/delivery/classify.ts',
   'src/base/phrase.ts',
 ];
 

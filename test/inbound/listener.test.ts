@@ -1,7 +1,7 @@
 /** What a listener bears: clients that are slow, many, loud or faulty, while an ordinary one is served. */
 import assert from 'node:assert/strict';
 import net from 'node:net';
-import { makeSelfSigned } from '../../src/base/self-signed.ts';
+import { makeSelfSigned } from '../../src/config/self-signed.ts';
 import {
   createListener,
   HeldMail,
@@ -10,7 +10,7 @@ import {
   type ListenerLimits,
 } from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const SILENT = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
 const log = { ...SILENT, child: () => log };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { budgets, type BudgetName } from '../../src/base/budgets.ts';
 import { createMxBudgets, type MxBudgets, type Stranger } from '../../src/inbound/mx-budgets.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const eve: Stranger = { network: '192.0.2.0/24', deliveryId: null };
 const bob: Stranger = { network: '198.51.100.0/24', deliveryId: null };

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { openReportParser } from '../../src/inbound/offline.ts';
 import { createReportReader } from '../../src/inbound/report-reader.ts';
-import { returnPathFor, returnPathKeys, type ReturnPathKey } from '../../src/messages/return-path.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { returnPathFor, returnPathKeys, type ReturnPathKey } from '../../src/messages/delivery/return-path.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const fixture = (name: string): Buffer =>
   readFileSync(path.resolve(import.meta.dirname, `../fixtures/reports/${name}.eml`));

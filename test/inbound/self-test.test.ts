@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { handIn } from '../../src/inbound/hand-in.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 describe('the self-test of bounces', () => {
   let app: TestApp;

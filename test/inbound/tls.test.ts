@@ -4,9 +4,9 @@ import { X509Certificate } from 'node:crypto';
 import { copyFileSync, existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import tls from 'node:tls';
-import { newFolder, startTestApp, type TestApp } from '../support/app.ts';
-import { server, stsServer } from '../support/certificate.ts';
-import { smtpClient } from '../support/smtp-client.ts';
+import { newFolder, startTestApp, type TestApp } from '../support/harness/app.ts';
+import { server, stsServer } from '../support/harness/certificate.ts';
+import { smtpClient } from '../support/harness/smtp-client.ts';
 
 /** The fingerprint of what the listener shows; with `starttls` after that command. */
 async function shown(port: number, starttls = false): Promise<string> {

@@ -1,8 +1,8 @@
 /** Keys, domains, streams, settings, quotas and the audit log by API, over the whole program. */
 import assert from 'node:assert/strict';
 import { scopeNames } from '../../src/keys/scopes.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type Answer, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type Answer, type TestApp } from '../support/harness/app.ts';
 
 interface Refused {
   error: { code: string; field: string | null };

@@ -5,10 +5,10 @@ import { createTransport } from 'nodemailer';
 import { addToStats } from '../../src/events/stats.ts';
 import { oldAggregates } from '../../src/housekeeping/old-aggregates.ts';
 import type { StatRow } from '../../src/storage/tables.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { dmarcXml } from '../support/dmarc.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { dmarcXml } from '../support/harness/dmarc.ts';
 import { writeTlsReport } from '../../src/mail/tls-report.ts';
-import { zip } from '../support/zip.ts';
+import { zip } from '../support/harness/zip.ts';
 
 const xml = dmarcXml('acme.test', [
   { ip: '192.0.2.1', count: 12 },

@@ -5,8 +5,8 @@ import path from 'node:path';
 import { createBackup, type Made } from '../../src/backup/create.ts';
 import { restoreBackup } from '../../src/backup/restore.ts';
 import { openStill } from '../../src/storage/copy.ts';
-import { newFolder, startTestApp, TestClock, zonesFor, type TestApp } from '../support/app.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { newFolder, startTestApp, TestClock, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { ran } from '../cli/ran.ts';
 
 const PASSPHRASE = 'correct horse battery';

@@ -6,7 +6,13 @@ import assert from 'node:assert/strict';
 import net from 'node:net';
 import { catalogue, type ProblemCode } from '../../src/base/problem.ts';
 import { newId } from '../../src/base/id.ts';
-import { ALL_SCOPES, startTestApp, type CallOptions, type TestApp, type TestAppOptions } from '../support/app.ts';
+import {
+  ALL_SCOPES,
+  startTestApp,
+  type CallOptions,
+  type TestApp,
+  type TestAppOptions,
+} from '../support/harness/app.ts';
 
 interface Seen {
   status: number;

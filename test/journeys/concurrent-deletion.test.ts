@@ -1,6 +1,6 @@
 /** Every operation on an object while the same object is deleted: it is done, or it finds nothing, or it is told why not. Never a 5xx. */
 import assert from 'node:assert/strict';
-import { startTestApp, type TestApp } from '../support/app.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
 
 interface Race {
   /** Makes the object; gives its id. */

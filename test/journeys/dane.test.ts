@@ -8,13 +8,13 @@ import { rm } from 'node:fs/promises';
 import { startApp, type App } from '../../src/app.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { createLog } from '../../src/base/log.ts';
-import { createResolver, type Resolver } from '../../src/base/resolver.ts';
+import { createResolver, type Resolver } from '../../src/net/resolver.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { reachOperator, type Operator } from '../../src/operator/operator.ts';
-import { configFor, newFolder } from '../support/app.ts';
-import { expired, server as certificate, testCa } from '../support/certificate.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { missingForDnssec, startSignedZones, type SignedZones } from '../support/signed-zones.ts';
+import { configFor, newFolder } from '../support/harness/app.ts';
+import { expired, server as certificate, testCa } from '../support/harness/certificate.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { missingForDnssec, startSignedZones, type SignedZones } from '../support/fakes/signed-zones.ts';
 
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 const key = `3 1 1 ${sha256(new X509Certificate(expired.cert).publicKey.export({ type: 'spki', format: 'der' }))}`;

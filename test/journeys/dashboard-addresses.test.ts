@@ -1,9 +1,9 @@
 /** The addresses that mail leaves from, in the dashboard: warm-up, pauses, block lists, and which stream uses which pool. */
 import assert from 'node:assert/strict';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { signedIn, type Browser } from '../support/browser.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { htmlFaults } from '../support/html.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { signedIn, type Browser } from '../support/harness/browser.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 
 const WHERE = '/settings/sources';
 const LISTED = '554 5.7.1 Service unavailable; client host [127.0.0.2] blocked using <b>a block list</b>';

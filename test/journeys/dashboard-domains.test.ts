@@ -1,10 +1,10 @@
 /** What the dashboard says of a domain: before and after a check, while a lost record is waited for, and once its mail is refused. */
 import assert from 'node:assert/strict';
 import type { DomainRecord } from '../../src/domains/domain-record.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { signedIn, type Browser } from '../support/browser.ts';
-import { htmlFaults } from '../support/html.ts';
-import type { Zones } from '../support/zones.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { signedIn, type Browser } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
+import type { Zones } from '../support/fakes/zones.ts';
 
 const HOUR = 3_600_000;
 const SPF = 'rp.shop.test TXT';

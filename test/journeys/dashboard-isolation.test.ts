@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import type { DashboardDeps } from '../../src/dashboard/deps.ts';
 import { pagesOf } from '../../src/dashboard/pages.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { Browser, PASSWORD, signedIn } from '../support/browser.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
 
 /** Stands in everything that the first account has. */
 const MARK = 'zebrafinch';

@@ -1,9 +1,9 @@
 /** The Developer tab: a key made by a form works, and what is done to it in the form is in force. */
 import assert from 'node:assert/strict';
 import { scopeNames } from '../../src/keys/scopes.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { type Browser, type Fields, signedIn } from '../support/browser.ts';
-import { htmlFaults } from '../support/html.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { type Browser, type Fields, signedIn } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 
 const NEW = '/developer/keys/new';
 const USUAL = { name: 'shop', mode: 'live', preset: 'send', ttl: 'none' };

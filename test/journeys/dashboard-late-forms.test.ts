@@ -1,9 +1,9 @@
 /** Forms that come too late: what was typed is not lost, and nothing is done that nobody meant. */
 import assert from 'node:assert/strict';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { PASSWORD, secretIn, signedIn, type Browser } from '../support/browser.ts';
-import { htmlFaults } from '../support/html.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { PASSWORD, secretIn, signedIn, type Browser } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 
 const EMAIL = 'ana@example.net';
 const HOURS_13 = 13 * 3_600_000;

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { Browser, PASSWORD, signedIn } from '../support/browser.ts';
-import { htmlFaults } from '../support/html.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 
 const PAGES = [
   '/',

@@ -1,8 +1,8 @@
 /** Getting into the dashboard, and everything that must not get in. */
 import assert from 'node:assert/strict';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { Browser, PASSWORD, secretIn, signedIn } from '../support/browser.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { Browser, PASSWORD, secretIn, signedIn } from '../support/harness/browser.ts';
 
 const EMAIL = 'ana@example.net';
 

@@ -1,7 +1,7 @@
 /** Many addresses at once on the suppression list, as people have them at hand. */
 import assert from 'node:assert/strict';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { signedIn, type Browser } from '../support/browser.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { signedIn, type Browser } from '../support/harness/browser.ts';
 
 describe('journey: many suppressions in the dashboard', () => {
   let app: TestApp;

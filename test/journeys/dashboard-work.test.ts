@@ -1,10 +1,10 @@
 /** What administrators and developers do in the dashboard with the queue and with webhooks, and that it is in force. */
 import assert from 'node:assert/strict';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { signedIn, type Browser } from '../support/browser.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { htmlFaults } from '../support/html.ts';
-import { startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { signedIn, type Browser } from '../support/harness/browser.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { htmlFaults } from '../support/harness/html.ts';
+import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
 describe('dashboard: the queue', () => {
   let server: FakeMailServer;

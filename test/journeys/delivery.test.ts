@@ -1,9 +1,9 @@
 /** From POST to `delivered` over a real socket: what the wire sees, what the API tells, what the books say. */
 import assert from 'node:assert/strict';
-import { deliveryOf } from '../../src/messages/return-path.ts';
+import { deliveryOf } from '../../src/messages/delivery/return-path.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 describe('journey: delivery', () => {
   let server: FakeMailServer;

@@ -15,17 +15,17 @@ import assert from 'node:assert/strict';
 import { X509Certificate, createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { expired, server as certificate, testCa } from '../support/certificate.ts';
+import { expired, server as certificate, testCa } from '../support/harness/certificate.ts';
 import {
   startMailServer,
   type Action,
   type FakeMailServer,
   type MailServerOptions,
   type Stage,
-} from '../support/fake-mail-server.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
-import type { ZoneFault } from '../support/zones.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
+} from '../support/fakes/fake-mail-server.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import type { ZoneFault } from '../support/fakes/zones.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
 
 const folder = path.join(import.meta.dirname, '../dialogues');
 const stages: ReadonlySet<string> = new Set([

@@ -7,9 +7,9 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { DomainRecord } from '../../src/domains/domain-record.ts';
 import { addMember } from '../../src/members/member-store.ts';
 import type { DomainRow } from '../../src/storage/tables.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import type { Zones } from '../support/zones.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import type { Zones } from '../support/fakes/zones.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

@@ -1,7 +1,7 @@
 /** What can be made to be forgotten, and that nothing else goes with it. */
 import assert from 'node:assert/strict';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 const SECRET = 'Quetzalcoatl';
 

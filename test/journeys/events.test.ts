@@ -1,7 +1,7 @@
 /** The event log as its readers see it: pages, long polls and streams, beside mail that is being delivered. */
 import assert from 'node:assert/strict';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { startTestApp, type Answer, type SeenEvent, type TestApp } from '../support/app.ts';
+import { startTestApp, type Answer, type SeenEvent, type TestApp } from '../support/harness/app.ts';
 
 interface Page {
   data: SeenEvent[];

@@ -5,8 +5,8 @@ import { readReport } from '../../src/inbound/classify.ts';
 import type { Finding } from '../../src/inbound/finding.ts';
 import { readBounceWords } from '../../src/inbound/words-file.ts';
 import type { MessageRow } from '../../src/storage/tables.ts';
-import { startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/app.ts';
-import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
+import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
 
 const OWN_ACCOUNT = 'acc_7zzzzzzzzzzzzzzzzzzzzzzzzz';
 const words = readBounceWords();

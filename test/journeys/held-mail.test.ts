@@ -1,9 +1,9 @@
 /** What keeps mail back is told everywhere in the words of the one function that knows, and what was refused is sent again once. */
 import assert from 'node:assert/strict';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { signedIn } from '../support/browser.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { htmlFaults } from '../support/html.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { signedIn } from '../support/harness/browser.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 
 const REFUSED =
   '550 5.7.1 Unfortunately, messages from [127.0.0.1] were not sent: unauthenticated mail is not accepted';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import type { ArgsOf } from '../../src/operator/operations.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { copyData, newFolder, startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { copyData, newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { Problem } from '../../src/base/problem.ts';
 
 const HOUR = 3_600_000;

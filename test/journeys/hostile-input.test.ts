@@ -7,9 +7,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { simpleParser } from 'mailparser';
-import { corpus } from '../support/corpora.ts';
-import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { corpus } from '../support/harness/corpora.ts';
+import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 const MAIL = { from: 'Acme <hi@acme.test>', to: 'ana@dest.test', subject: 'Welcome', text: 'Good day.' };
 

@@ -1,6 +1,6 @@
 /** Templates that want to cost more than they may, by way of the API: alone, published, and in a send. */
 import assert from 'node:assert/strict';
-import { startTestApp, TestClock, type TestApp } from '../support/app.ts';
+import { startTestApp, TestClock, type TestApp } from '../support/harness/app.ts';
 import { hostileTemplates } from '../templates/hostile.ts';
 
 /** Each look at it takes a little: what is done on the main loop is counted so, and not how fast the machine is. */

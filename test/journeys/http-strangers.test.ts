@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import http from 'node:http';
 import net from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { Browser, PASSWORD, signedIn } from '../support/browser.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
 
 const KIB = 1024;
 

@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import type { Committer } from '../../src/storage/commit.ts';
-import { startTestApp, type Answer, type TestApp } from '../support/app.ts';
-import { startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
+import { startTestApp, type Answer, type TestApp } from '../support/harness/app.ts';
+import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
 type Body = Record<string, unknown> & { id: string };
 type Write = [operation: string, method: string, path: string, body?: object];

@@ -1,7 +1,7 @@
 /** The ugly ones: stops, crashes and broken connections at the worst moment, and keys that cannot be opened. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import {
   copyData,
   newFolder,
@@ -11,7 +11,7 @@ import {
   type SeenEvent,
   type TestApp,
   type TestAppOptions,
-} from '../support/app.ts';
+} from '../support/harness/app.ts';
 
 const MINUTE = 60_000;
 const kinds = (events: readonly SeenEvent[]): string => events.map(({ type }) => type).join(' ');

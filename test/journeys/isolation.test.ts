@@ -3,10 +3,10 @@
  * host waits for ever, and mail for a good one that is delivered all the same did not wait for it.
  */
 import assert from 'node:assert/strict';
-import { startBlackHole, startSilentHost, startTarPit, type BadHost } from '../support/bad-hosts.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
-import { startTestApp, TestClock, type TestApp } from '../support/app.ts';
+import { startBlackHole, startSilentHost, startTarPit, type BadHost } from '../support/fakes/bad-hosts.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { startTestApp, TestClock, type TestApp } from '../support/harness/app.ts';
 
 const BAD_MAILS = 40;
 const GOOD_MAILS = 50;

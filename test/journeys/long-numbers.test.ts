@@ -1,6 +1,6 @@
 /** A 64-bit id that a program in another language sends as a number must not become another number in the mail. */
 import assert from 'node:assert/strict';
-import { startTestApp, type TestApp } from '../support/app.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
 
 interface Refusal {
   error: { code: string; field: string | null; message: string };

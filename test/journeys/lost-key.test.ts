@@ -4,8 +4,8 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { KeyFileError, openKeyring } from '../../src/base/keyring.ts';
-import { newFolder, startTestApp, zonesFor } from '../support/app.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { newFolder, startTestApp, zonesFor } from '../support/harness/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const fresh = (id: string): string => `${id} ${randomBytes(32).toString('base64url')}\n`;
 

@@ -1,8 +1,8 @@
 /** What can still be done to mail after it was accepted, and what can be asked about it. */
 import assert from 'node:assert/strict';
 import { simpleParser } from 'mailparser';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 interface Record_ {
   id: string;

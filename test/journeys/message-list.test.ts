@@ -1,7 +1,7 @@
 /** `GET /v1/messages` against a plain model in memory: every filter, both orders, cursors in both directions. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { startTestApp, type Answer, type TestApp } from '../support/app.ts';
+import { startTestApp, type Answer, type TestApp } from '../support/harness/app.ts';
 
 /** What the list shows of a message, as far as the model looks. */
 interface Row {

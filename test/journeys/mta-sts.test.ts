@@ -2,9 +2,16 @@
 import assert from 'node:assert/strict';
 import https from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { server as otherCertificate, stsServer } from '../support/certificate.ts';
-import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fake-mail-server.ts';
-import { copyData, newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/app.ts';
+import { server as otherCertificate, stsServer } from '../support/harness/certificate.ts';
+import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fakes/fake-mail-server.ts';
+import {
+  copyData,
+  newFolder,
+  startTestApp,
+  zonesFor,
+  type TestApp,
+  type TestAppOptions,
+} from '../support/harness/app.ts';
 
 const DAY = 86_400_000;
 const RECORD = { '_mta-sts.dest.test TXT': ['v=STSv1; id=1'], 'mta-sts.dest.test A': ['127.0.0.1'] };

@@ -1,6 +1,6 @@
 /** `field` names the member that is at fault, also where only the database knows that it is (law, section 2: error object). */
 import assert from 'node:assert/strict';
-import { startTestApp, type TestApp } from '../support/app.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
 
 interface Refusal {
   error: { code: string; field: string | null };

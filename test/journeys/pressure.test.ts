@@ -4,9 +4,9 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readdirSync, rmSync } from 'node:fs';
 import { openReader } from '../../src/storage/database.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { smtpClient } from '../support/smtp-client.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { smtpClient } from '../support/harness/smtp-client.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

@@ -6,11 +6,11 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type { Json } from '../../src/api/openapi-schemas.ts';
 import { search } from '../../src/client/url.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import type { Follow } from '../support/json-schema.ts';
-import { publishedDocument } from '../support/published.ts';
-import { junk, valuesOf } from '../support/schema-values.ts';
-import { worldFor, type World } from '../support/world.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import type { Follow } from '../support/tools/json-schema.ts';
+import { publishedDocument } from '../support/tools/published.ts';
+import { junk, valuesOf } from '../support/tools/schema-values.ts';
+import { worldFor, type World } from '../support/harness/world.ts';
 
 const REQUESTS = Number(process.env['RANDOM_REQUESTS'] ?? 600);
 

@@ -6,10 +6,10 @@
 import assert from 'node:assert/strict';
 import { createTransport } from 'nodemailer';
 import type { EventRow, ReportRow } from '../../src/storage/tables.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fake-mail-server.ts';
-import { freePort, missing } from '../support/peer.ts';
-import { startPostfix, type Postfix } from '../support/postfix.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fakes/fake-mail-server.ts';
+import { freePort, missing } from '../support/harness/peer.ts';
+import { startPostfix, type Postfix } from '../support/harness/postfix.ts';
 
 const dsn = (recipient: string): string =>
   [

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import net from 'node:net';
 import { simpleParser } from 'mailparser';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { copyData, newFolder, startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { arf, dsn, sendByHand as send } from '../support/mail-back.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { copyData, newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { arf, dsn, sendByHand as send } from '../support/harness/mail-back.ts';
 
 interface ReportRow {
   kind: string | null;

@@ -1,9 +1,9 @@
 /** What stands behind the method: the API answers every form of it (RFC 9112 section 3.2), the dashboard on the same port or not. */
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { signedIn } from '../support/browser.ts';
-import { htmlFaults } from '../support/html.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { signedIn } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
 
 describe('the target of a request, with the dashboard on the same port', () => {
   let app: TestApp;

@@ -1,10 +1,10 @@
 /** RFC 8689 over the whole program: mail that must have TLS all the way, and mail that would rather arrive. */
 import assert from 'node:assert/strict';
 import { createTransport, type SendMailOptions } from 'nodemailer';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { server as certificate, stsServer, testCa } from '../support/certificate.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
-import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fake-mail-server.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { server as certificate, stsServer, testCa } from '../support/harness/certificate.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fakes/fake-mail-server.ts';
 
 const zones = {
   'dest.test MX': ['10 mx1.dest.test', '20 mx2.dest.test'],

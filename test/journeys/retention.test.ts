@@ -1,7 +1,7 @@
 /** What is old goes, what is not finished stays, and the books balance all the same. */
 import assert from 'node:assert/strict';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 const DAY = 86_400_000;
 

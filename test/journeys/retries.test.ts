@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type SeenEvent, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type SeenEvent, type TestApp } from '../support/harness/app.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

@@ -1,6 +1,6 @@
 /** Test keys, `test.outcome` and the simulator's addresses: the whole path runs, and no network is touched. */
 import assert from 'node:assert/strict';
-import { startTestApp, type EventFollower, type SeenEvent, type TestApp } from '../support/app.ts';
+import { startTestApp, type EventFollower, type SeenEvent, type TestApp } from '../support/harness/app.ts';
 
 const kinds = (events: readonly SeenEvent[]): string => events.map(({ type }) => type).join(' ');
 

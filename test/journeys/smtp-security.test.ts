@@ -4,10 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/app.ts';
-import { corpus } from '../support/corpora.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { plainAuth, smtpClient, type SmtpClient } from '../support/smtp-client.ts';
+import { startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
+import { corpus } from '../support/harness/corpora.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { plainAuth, smtpClient, type SmtpClient } from '../support/harness/smtp-client.ts';
 
 const SRV = 'mail.posthorn.test';
 const IP = '127.0.0.1';

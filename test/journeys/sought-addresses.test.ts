@@ -1,6 +1,6 @@
 /** What is looked for is found however it is spelt: a domain in its own script, capitals, a Message-ID without its brackets. */
 import assert from 'node:assert/strict';
-import { startTestApp, type TestApp } from '../support/app.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
 
 describe('an address that is looked for', () => {
   let app: TestApp;

@@ -1,10 +1,10 @@
 /** Mail leaves from several addresses of this machine, each with a name and lanes of its own, over the whole program. */
 import assert from 'node:assert/strict';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { signedIn } from '../support/browser.ts';
-import { htmlFaults } from '../support/html.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { signedIn } from '../support/harness/browser.ts';
+import { htmlFaults } from '../support/harness/html.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const HOUR = 3_600_000;
 const listed = '554 5.7.1 Service unavailable; client host [127.0.0.2] blocked using a block list';
@@ -195,7 +195,7 @@ describe('journey: sources', () => {
     const { clock } = app;
     assert.match(String((await why(id))?.message), /refuses mail from the system's address as listed/);
     // Read by a second program on a copy of the data.
-    const { copyData, newFolder } = await import('../support/app.ts');
+    const { copyData, newFolder } = await import('../support/harness/app.ts');
     const copy = newFolder();
     copyData(folder, copy);
     const again = await startTestApp({ mailPort: server.port, zones, folder: copy, clock });

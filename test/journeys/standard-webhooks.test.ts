@@ -1,8 +1,8 @@
 /** The stock library of the Standard Webhooks project takes every call that we make, and no other. */
 import assert from 'node:assert/strict';
 import { Webhook, WebhookVerificationError } from 'standardwebhooks';
-import { startTestApp, TestClock, type TestApp } from '../support/app.ts';
-import { startReceiver, type ReceivedCall, type WebhookReceiver } from '../support/webhook-receiver.ts';
+import { startTestApp, TestClock, type TestApp } from '../support/harness/app.ts';
+import { startReceiver, type ReceivedCall, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
 const SIMULATED = 'simulator.posthorn.test';
 

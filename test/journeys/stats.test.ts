@@ -1,9 +1,9 @@
 /** The numbers of an account agree with what happened, in whatever way they are asked for. */
 import assert from 'node:assert/strict';
 import { removeOldStats } from '../../src/events/stats-store.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { ran } from '../cli/ran.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 interface Stats {
   bucket: string;

@@ -5,10 +5,10 @@ import { budgets } from '../../src/base/budgets.ts';
 import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
 import { dkimRecord } from '../../src/mail/dkim/key-record.ts';
 import { signHeaders } from '../../src/mail/dkim/sign.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { arf, dsn, sendByHand } from '../support/mail-back.ts';
-import { smtpClient } from '../support/smtp-client.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { arf, dsn, sendByHand } from '../support/harness/mail-back.ts';
+import { smtpClient } from '../support/harness/smtp-client.ts';
 
 interface Row {
   id: string;

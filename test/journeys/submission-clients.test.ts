@@ -6,10 +6,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { createTransport } from 'nodemailer';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fake-mail-server.ts';
-import { missing } from '../support/peer.ts';
-import { startPostfix } from '../support/postfix.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
+import { missing } from '../support/harness/peer.ts';
+import { startPostfix } from '../support/harness/postfix.ts';
 
 const run = promisify(execFile);
 const FROM = 'robot@acme.test';

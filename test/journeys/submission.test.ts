@@ -6,8 +6,8 @@ import tls from 'node:tls';
 import { createTransport } from 'nodemailer';
 import { simpleParser } from 'mailparser';
 import type { AuditRow } from '../../src/storage/tables.ts';
-import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fake-mail-server.ts';
-import { newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/app.ts';
+import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
+import { newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
 
 interface SmtpError extends Error {
   responseCode?: number;

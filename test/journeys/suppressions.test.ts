@@ -1,7 +1,7 @@
 /** The suppression list by API: what it takes, what it shows, and what it does to mail. */
 import assert from 'node:assert/strict';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 interface Entry {
   object: string;

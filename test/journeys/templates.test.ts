@@ -1,8 +1,8 @@
 /** Templates by API: kept in versions, tried, and sent, alone and in bulk. */
 import assert from 'node:assert/strict';
 import { simpleParser } from 'mailparser';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 interface Template {
   object: string;

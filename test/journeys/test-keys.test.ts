@@ -1,9 +1,9 @@
 /** Test keys are a sandbox: whatever one tries on live data, it sees and changes nothing. And a key is no way to more than it may do. */
 import assert from 'node:assert/strict';
 import { scopeNames } from '../../src/keys/scopes.ts';
-import { startTestApp, type TestApp } from '../support/app.ts';
-import { publishedDocument } from '../support/published.ts';
-import { worldFor, type World } from '../support/world.ts';
+import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { publishedDocument } from '../support/tools/published.ts';
+import { worldFor, type World } from '../support/harness/world.ts';
 
 interface Refusal {
   error: { code: string; field: string | null; message: string };

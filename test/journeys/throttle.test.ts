@@ -1,7 +1,7 @@
 /** A receiver that takes only so many connections, one that asks for fewer mails, and shaping rules: lanes settle by themselves. */
 import assert from 'node:assert/strict';
-import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 const LANE = 'mx.dest.test';
 

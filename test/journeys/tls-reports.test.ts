@@ -5,10 +5,17 @@ import { rmSync } from 'node:fs';
 import https from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { gunzipSync } from 'node:zlib';
-import { copyData, newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/app.ts';
-import { server as certificate, stsServer, testCa } from '../support/certificate.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import {
+  copyData,
+  newFolder,
+  startTestApp,
+  zonesFor,
+  type TestApp,
+  type TestAppOptions,
+} from '../support/harness/app.ts';
+import { server as certificate, stsServer, testCa } from '../support/harness/certificate.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const settings = { smtp: { operatorAddress: 'ops@acme.test' } };
 

@@ -1,9 +1,9 @@
 /** Opens and clicks over the whole program: from the fields of a send to the link in the mail, to the event and the counts. */
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type EventFollower, type SeenEvent, type TestApp } from '../support/app.ts';
-import { hrefsOf, pixelOf, readMail, type ReadMail } from '../support/seen-mail.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type EventFollower, type SeenEvent, type TestApp } from '../support/harness/app.ts';
+import { hrefsOf, pixelOf, readMail, type ReadMail } from '../support/harness/seen-mail.ts';
 
 const BASE = 'https://mail.posthorn.test';
 const HTML =

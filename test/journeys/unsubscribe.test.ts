@@ -1,10 +1,10 @@
 /** The way out of a mailing over the whole program: headers, one click, page and undo, and what still flows afterwards. */
 import assert from 'node:assert/strict';
 import { openKeyring } from '../../src/base/keyring.ts';
-import { unsubscribedDelivery } from '../../src/messages/return-path.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { startTestApp, zonesFor, type EventFollower, type SeenMessage, type TestApp } from '../support/app.ts';
-import { hrefsOf, readMail, type ReadMail } from '../support/seen-mail.ts';
+import { unsubscribedDelivery } from '../../src/messages/delivery/return-path.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { startTestApp, zonesFor, type EventFollower, type SeenMessage, type TestApp } from '../support/harness/app.ts';
+import { hrefsOf, readMail, type ReadMail } from '../support/harness/seen-mail.ts';
 
 const BASE = 'https://mail.posthorn.test';
 const ONE_CLICK = 'List-Unsubscribe=One-Click';

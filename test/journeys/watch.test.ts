@@ -1,8 +1,8 @@
 /** The operator watches what is said on the wire, over the whole program. */
 import assert from 'node:assert/strict';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { server as certificate, testCa } from '../support/certificate.ts';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { server as certificate, testCa } from '../support/harness/certificate.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 describe('journey: watch', () => {
   let server: FakeMailServer;

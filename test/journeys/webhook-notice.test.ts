@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { addMember } from '../../src/members/member-store.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fake-mail-server.ts';
-import { startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { startMailServer, type FakeMailServer, type ReceivedMail } from '../support/fakes/fake-mail-server.ts';
+import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
 describe('journey: the notice of a disabled webhook', () => {
   let app: TestApp;

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
 import { RETRY_WAITS_MS } from '../../src/webhooks/retry.ts';
-import { copyData, newFolder, startTestApp, TestClock, type TestApp } from '../support/app.ts';
-import { startReceiver, verifyCall, type WebhookReceiver } from '../support/webhook-receiver.ts';
+import { copyData, newFolder, startTestApp, TestClock, type TestApp } from '../support/harness/app.ts';
+import { startReceiver, verifyCall, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
 const OPEN = { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } };
 const HOUR = 3_600_000;

@@ -5,8 +5,8 @@ import { createCallers, type Callers } from '../../src/keys/callers.ts';
 import { createKey, findKey, revokeKey, updateKey, toKeyRecord } from '../../src/keys/key-store.ts';
 import { StorageUnavailable } from '../../src/storage/commit.ts';
 import type { ApiKeyRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 function callerOf(answer: Authentication): Caller {
   assert.equal(answer.kind, 'found');

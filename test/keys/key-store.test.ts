@@ -5,8 +5,8 @@ import { sha256Hex } from '../../src/base/secret.ts';
 import { createKey, findKey, listKeys, revokeKey, toKeyRecord, updateKey } from '../../src/keys/key-store.ts';
 import { parseKey } from '../../src/keys/key-format.ts';
 import type { AccountRow, ApiKeyRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const isNotFound = (error: unknown): boolean => error instanceof Problem && error.code === 'not_found';
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { addressKey, formatMailbox, parseMailbox } from '../../src/mail/address.ts';
-import { corpus } from '../support/corpora.ts';
-import { cpuNow } from '../support/cpu-now.ts';
+import { corpus } from '../support/harness/corpora.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
 
 const label = (length: number): string => 'a'.repeat(length);
 

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { simpleParser } from 'mailparser';
 import { addressHeader, headerLine, parseHeaders, withoutControls } from '../../src/mail/header.ts';
 import type { Mailbox } from '../../src/mail/address.ts';
-import { corpus } from '../support/corpora.ts';
+import { corpus } from '../support/harness/corpora.ts';
 
 const mailbox = (name: string | null, address = 'a@b.example'): Mailbox => {
   const at = address.lastIndexOf('@');

@@ -5,7 +5,7 @@ import { simpleParser } from 'mailparser';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { encodeContent, encodedSize } from '../../src/mail/mime-write.ts';
 import type { Attachment, EncodedContent, MimeContent } from '../../src/mail/mime-write.ts';
-import { corpus } from '../support/corpora.ts';
+import { corpus } from '../support/harness/corpora.ts';
 
 const attachment = (change: Partial<Attachment> = {}): Attachment => ({
   filename: 'file.bin',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { textFromHtml } from '../../src/mail/text-from-html.ts';
-import { cpuNow } from '../support/cpu-now.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
 
 /** [html, text, reason] */
 const rows: readonly (readonly [string, string, string])[] = [

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { base64Length, encodeText, measureText } from '../../src/mail/transfer-encoding.ts';
 import type { TextEnd } from '../../src/mail/transfer-encoding.ts';
-import { cpuNow } from '../support/cpu-now.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
 
 /** Decoders by the book (RFC 2045 6.7, 6.8), written apart from the encoder. */
 function decode(encoding: string, octets: Buffer): string {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { unpack } from '../../src/mail/unpack.ts';
-import { zip } from '../support/zip.ts';
+import { zip } from '../support/harness/zip.ts';
 
 const content = Buffer.from('<feedback>'.repeat(50));
 const bomb = Buffer.alloc(200_000, 65);

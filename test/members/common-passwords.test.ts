@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import common from '../../config/common-passwords.json' with { type: 'json' };
 import { guessedEasily } from '../../src/members/common-passwords.ts';
-import { cpuNow } from '../support/cpu-now.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
 
 const CONTEXT = ['ana@acme.example', 'mail.acme.example'];
 

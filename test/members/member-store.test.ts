@@ -11,8 +11,8 @@ import {
 } from '../../src/members/member-store.ts';
 import { closeSession, findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
 import { findSetUpLink, makeSetUpLink, spendSetUpLink } from '../../src/members/setup-link.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const HOUR = 3_600_000;
 const visitor = { ip: '127.0.0.1', userAgent: 'test' };

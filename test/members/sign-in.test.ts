@@ -21,8 +21,8 @@ import {
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import { Turns } from '../../src/members/turns.ts';
 import type { MemberRow, SignInRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const ANA = 'ana@example.net';
 const RIGHT = 'correct horse battery staple';

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { bounceClasses, bounceReasons } from '../../src/config/bounce-rule.ts';
-import { classify } from '../../src/messages/classify.ts';
-import { isSuppressing, type Verdict } from '../../src/messages/delivery.ts';
-import { shippedRules } from '../../src/messages/shipped-rules.ts';
-import { labelledReplies } from '../support/labelled-replies.ts';
+import { classify } from '../../src/messages/delivery/classify.ts';
+import { isSuppressing, type Verdict } from '../../src/messages/delivery/delivery.ts';
+import { shippedRules } from '../../src/messages/delivery/shipped-rules.ts';
+import { labelledReplies } from '../support/harness/labelled-replies.ts';
 
 const text = readFileSync(path.resolve(import.meta.dirname, '../../docs/classification.md'), 'utf8');
 
@@ -32,7 +32,7 @@ function tableAfter(mark: string): string[][] {
 
 const quoted = (cell: string): string[] => [...cell.matchAll(/`([a-z_]+)`/g)].map(([, word = '']) => word);
 
-/** What the rules can say of a reason: a hard one of a temporary reply is told as `other` (messages/classify.ts). */
+/** What the rules can say of a reason: a hard one of a temporary reply is told as `other` (messages/delivery/classify.ts). */
 function classesOf(reason: string): Set<string> {
   const classes = new Set<string>(
     shippedRules.filter(({ rule }) => rule.reason === reason).map(({ rule }) => rule.class),

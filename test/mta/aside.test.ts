@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createAside, type Aside } from '../../src/mta/aside.ts';
 import type { Job } from '../../src/mta/windows.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const job = (id: string): Job => ({ id }) as Job;
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { ThreadRefusal } from '../../src/base/threads.ts';
 import { createCompose, type StoredContent } from '../../src/mta/compose.ts';
 import { createComposer, Unencodable, type Composer } from '../../src/mta/composer.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const compose = createCompose({ remembered: 1 });
 const html = `<h1>Žluťoučký</h1>${'<p>A line of <b>text</b> &amp; a <a href="https://acme.test/x">link</a>.</p>\n'.repeat(1000)}`;

@@ -8,10 +8,10 @@ import { deliver, hostKey, idleWay, reach, type DeliverDeps, type Tried } from '
 import type { AttemptFrame } from '../../src/mta/outcome.ts';
 import type { Ready } from '../../src/mta/prepare.ts';
 import type { Host, Site } from '../../src/mta/sites.ts';
-import { testCa } from '../support/certificate.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fake-mail-server.ts';
-import { NOW } from '../support/mail-rows.ts';
+import { testCa } from '../support/harness/certificate.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { startMailServer, type FakeMailServer, type MailServerOptions } from '../support/fakes/fake-mail-server.ts';
+import { NOW } from '../support/harness/mail-rows.ts';
 import { timeouts } from './connection/helpers.ts';
 
 const limits: PoolLimits = { idleMs: 5000, maxMessages: 100, maxAgeMs: 300_000, maxPerHost: 2 };
@@ -380,7 +380,7 @@ describe('mta/deliver', () => {
   });
 
   it('speaks TLS with a smarthost that has to, and logs in', async () => {
-    const { server: certificate } = await import('../support/certificate.ts');
+    const { server: certificate } = await import('../support/harness/certificate.ts');
     const script = { auth: '235 2.7.0 welcome' } as const;
     const server = await serve({
       tls: 'starttls',

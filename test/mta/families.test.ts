@@ -6,9 +6,9 @@ import { deliver, reach, type DeliverDeps } from '../../src/mta/deliver.ts';
 import type { AttemptFrame } from '../../src/mta/outcome.ts';
 import type { Ready } from '../../src/mta/prepare.ts';
 import type { Site } from '../../src/mta/sites.ts';
-import type { Outcome } from '../../src/messages/delivery.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { startMailServer, type FakeMailServer, type Script } from '../support/fake-mail-server.ts';
+import type { Outcome } from '../../src/messages/delivery/delivery.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { startMailServer, type FakeMailServer, type Script } from '../support/fakes/fake-mail-server.ts';
 import { timeouts } from './connection/helpers.ts';
 
 describe('mta/deliver: the other address family', () => {

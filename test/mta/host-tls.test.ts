@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHostTls, type HostTls } from '../../src/mta/host-tls.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const DAY = 86_400_000;
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { namedIpv6Address } from '../../src/mta/ipv6.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
-import type { Zones } from '../support/zones.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import type { Zones } from '../support/fakes/zones.ts';
 
 describe('mta/ipv6', () => {
   const own = '2a00:1450:4001::25';

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
-import type { LaneView } from '../../src/base/lanes.ts';
+import type { LaneView } from '../../src/scheduling/lanes.ts';
 import type { Log } from '../../src/base/log.ts';
-import type { LaneLimits } from '../../src/messages/hold-book.ts';
-import type { Grounds, Outcome, Subject, Verdict } from '../../src/messages/delivery.ts';
+import type { LaneLimits } from '../../src/messages/delivery/hold-book.ts';
+import type { Grounds, Outcome, Subject, Verdict } from '../../src/messages/delivery/delivery.ts';
 import type { GateWait } from '../../src/mta/connection/dial-gate.ts';
 import { createLaneControl } from '../../src/mta/lane-control.ts';
 import type { LaneControl } from '../../src/mta/lane-state.ts';
 import type { Part } from '../../src/mta/rests.ts';
 import { compileRules } from '../../src/mta/shaping.ts';
 import type { Site } from '../../src/mta/sites.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { NOW } from '../support/mail-rows.ts';
-import { accepted, factsOf } from '../support/outcomes.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { NOW } from '../support/harness/mail-rows.ts';
+import { accepted, factsOf } from '../support/harness/outcomes.ts';
 
 const MINUTE = 60_000;
 const LANE = 'mx.dest.test';

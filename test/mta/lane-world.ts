@@ -2,7 +2,7 @@
  * Lanes, their control, the pool and the workers as they are in the engine, over hosts that exist in simulated time only: how many
  * connections each lets in, whether it is there, how long it takes. Counts what the hosts see and what the engine does for it.
  */
-import { createLanes, type Lanes } from '../../src/base/lanes.ts';
+import { createLanes, type Lanes } from '../../src/scheduling/lanes.ts';
 import type { Log } from '../../src/base/log.ts';
 import { createAside, type Aside } from '../../src/mta/aside.ts';
 import type { NoPassage, Passage } from '../../src/mta/attempt.ts';
@@ -25,9 +25,9 @@ import type { MailOperator } from '../../src/mta/operators.ts';
 import type { Site } from '../../src/mta/sites.ts';
 import type { Job } from '../../src/mta/windows.ts';
 import { workLane, type WorkerDeps } from '../../src/mta/worker.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT, NOW, deliveryState } from '../support/mail-rows.ts';
-import { accepted, deferred, factsOf } from '../support/outcomes.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';
+import { accepted, deferred, factsOf } from '../support/harness/outcomes.ts';
 
 export interface HostPlan {
   /** Connections that it lets in. */

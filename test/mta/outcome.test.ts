@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { SmtpReply } from '../../src/mail/smtp-reply.ts';
-import { createJudge } from '../../src/messages/classify.ts';
-import type { RetryHint } from '../../src/messages/retry.ts';
+import { createJudge } from '../../src/messages/delivery/classify.ts';
+import type { RetryHint } from '../../src/messages/delivery/retry.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import type { Transfer } from '../../src/mta/connection/session.ts';
 import type { OpenResult } from '../../src/mta/connection/open-session.ts';

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync, sign } from 'node:crypto';
 import type { DkimSigner } from '../../src/mail/dkim/sign.ts';
-import { deliveryOf, type ReturnPathKey } from '../../src/messages/return-path.ts';
+import { deliveryOf, type ReturnPathKey } from '../../src/messages/delivery/return-path.ts';
 import { createPrepare, type Held, type Prepared, type PrepareDeps, type Ready } from '../../src/mta/prepare.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
 import { readToken, type TrackingKey } from '../../src/tracking/token.ts';
 import type { DeliveryRow, MessageRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT, contentRow, deliveryRow, messageRow } from '../support/mail-rows.ts';
-import { hrefsOf, pixelOf, readMail as readSeen } from '../support/seen-mail.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, contentRow, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
+import { hrefsOf, pixelOf, readMail as readSeen } from '../support/harness/seen-mail.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const { privateKey } = generateKeyPairSync('ed25519');
 const signer: DkimSigner = {

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { createLaneControl } from '../../src/mta/lane-control.ts';
 import type { LaneControl } from '../../src/mta/lane-state.ts';
 import type { Part } from '../../src/mta/rests.ts';
-import type { Subject } from '../../src/messages/delivery.ts';
+import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import type { Site } from '../../src/mta/sites.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { NOW } from '../support/mail-rows.ts';
-import { refused } from '../support/outcomes.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { NOW } from '../support/harness/mail-rows.ts';
+import { refused } from '../support/harness/outcomes.ts';
 import { quietLog } from './lane-world.ts';
 
 const MINUTE = 60_000;

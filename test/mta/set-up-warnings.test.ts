@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import type { Log } from '../../src/base/log.ts';
-import type { Outcome } from '../../src/messages/delivery.ts';
+import type { Outcome } from '../../src/messages/delivery/delivery.ts';
 import { createSetUpWarnings } from '../../src/mta/set-up-warnings.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { accepted, factsOf } from '../support/outcomes.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { accepted, factsOf } from '../support/harness/outcomes.ts';
 
 const MINUTE = 60_000;
 

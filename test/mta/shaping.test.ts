@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readSettings } from '../../src/config/validate.ts';
 import type { ShapingRule } from '../../src/config/shaping.ts';
-import type { BounceClass, BounceReason, Outcome } from '../../src/messages/delivery.ts';
+import type { BounceClass, BounceReason, Outcome } from '../../src/messages/delivery/delivery.ts';
 import { compileRules, shape, type ShapingMemory } from '../../src/mta/shaping.ts';
 
 const around = { cwd: '/', privileged: false, terminal: false, hostname: 'mail.test' };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { decide } from '../../src/messages/decide.ts';
+import { decide } from '../../src/messages/delivery/decide.ts';
 import { simulate, simulatedEnd, type SimulatedEnd } from '../../src/mta/simulator.ts';
-import { HOUR, NOW, deliveryState } from '../support/mail-rows.ts';
+import { HOUR, NOW, deliveryState } from '../support/harness/mail-rows.ts';
 
 const DOMAIN = 'simulator.posthorn.test';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { MailHost, MailRoute } from '../../src/mta/dns/mx.ts';
 import { createSites, type Destination, type Route, type Sites } from '../../src/mta/sites.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { NOW } from '../support/mail-rows.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { NOW } from '../support/harness/mail-rows.ts';
 
 const host = (name: string): MailHost => ({
   name,

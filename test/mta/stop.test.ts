@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
-import { newFolder, startTestApp, zonesFor } from '../support/app.ts';
-import type { SeenMessage } from '../support/app.ts';
-import { startMailServer } from '../support/fake-mail-server.ts';
+import { newFolder, startTestApp, zonesFor } from '../support/harness/app.ts';
+import type { SeenMessage } from '../support/harness/app.ts';
+import { startMailServer } from '../support/fakes/fake-mail-server.ts';
 
 describe('mta/mta: a stop in the middle of deliveries', () => {
   it('ends what has not come to its final dot after 30 s and waits 60 s for the answers to dots', async () => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { judge, type Refusal } from '../../src/messages/classify.ts';
-import type { Subject } from '../../src/messages/delivery.ts';
+import { judge, type Refusal } from '../../src/messages/delivery/classify.ts';
+import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import { subjectOf } from '../../src/mta/subject.ts';
-import { cpuNow } from '../support/cpu-now.ts';
-import { labelledReplies } from '../support/labelled-replies.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
+import { labelledReplies } from '../support/harness/labelled-replies.ts';
 
 type Phase = Refusal['phase'];
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createTranscripts, type Transcripts } from '../../src/mta/transcripts.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 describe('mta/transcripts', () => {
   let clock: FakeClock;

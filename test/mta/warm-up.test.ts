@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { capOf, createWarmUp, DAILY_CAPS, stageAfter, type WarmUp } from '../../src/mta/warm-up.ts';
-import type { Outcome } from '../../src/messages/delivery.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { NOW } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import type { Outcome } from '../../src/messages/delivery/delivery.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { NOW } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const DAY = 86_400_000;
 const noLog = { debug() {}, info() {}, warn() {}, error() {}, child: () => noLog };

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { createWindows, type Job, type Windows } from '../../src/mta/windows.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT, HOUR, NOW, deliveryRow } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
-import { cpuNow } from '../support/cpu-now.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, HOUR, NOW, deliveryRow } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
+import { cpuNow } from '../support/harness/cpu-now.ts';
 
 describe('mta/windows', () => {
   let temp: TempDatabase;

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
-import { createLanes, type Lane, type Lanes } from '../../src/base/lanes.ts';
-import type { DeliveryState, Happening } from '../../src/messages/delivery.ts';
-import { decide } from '../../src/messages/decide.ts';
-import type { Occurrence, Recorded } from '../../src/messages/record.ts';
+import { createLanes, type Lane, type Lanes } from '../../src/scheduling/lanes.ts';
+import type { DeliveryState, Happening } from '../../src/messages/delivery/delivery.ts';
+import { decide } from '../../src/messages/delivery/decide.ts';
+import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
 import type { Prepared } from '../../src/mta/prepare.ts';
 import type { NoPassage, Passage } from '../../src/mta/attempt.ts';
 import type { Job, Windows } from '../../src/mta/windows.ts';
 import { workLane, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT, HOUR, NOW, deliveryState } from '../support/mail-rows.ts';
-import { accepted, deferred } from '../support/outcomes.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, HOUR, NOW, deliveryState } from '../support/harness/mail-rows.ts';
+import { accepted, deferred } from '../support/harness/outcomes.ts';
 
 const EPOCH = 7;
 const ready: Prepared = {

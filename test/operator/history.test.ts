@@ -1,9 +1,9 @@
 /** The queue's depth and the time of acceptance, minute by minute. */
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
-import { Histogram } from '../../src/base/exposition.ts';
+import { Histogram } from '../../src/operator/exposition.ts';
 import { createHistory, percentiles } from '../../src/operator/history.ts';
-import { startTestApp } from '../support/app.ts';
+import { startTestApp } from '../support/harness/app.ts';
 
 describe('operator/history: percentiles', () => {
   for (const [why, counts, expected] of [

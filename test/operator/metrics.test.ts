@@ -4,9 +4,9 @@ import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import net from 'node:net';
 import { createMeters } from '../../src/operator/meters.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/app.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { startMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { startMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const TOKEN = 'a-token-of-the-operator';
 const FRESH_MS = 5_001;

@@ -1,17 +1,17 @@
 /** Where the operator's operations work in a test: a real database, a clock and DNS that the test decides about. */
 import { createStreams } from '../../src/accounts/stream-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from '../../src/accounts/account-store.ts';
-import { createBell } from '../../src/base/bell.ts';
+import { createBell } from '../../src/scheduling/bell.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import type { Log, LogFields } from '../../src/base/log.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
-import type { DueHint } from '../../src/messages/due-hint.ts';
-import { createHoldBook } from '../../src/messages/hold-book.ts';
-import { createHolds } from '../../src/messages/holds.ts';
-import type { Happening } from '../../src/messages/delivery.ts';
-import { createRecorder } from '../../src/messages/record.ts';
+import type { DueHint } from '../../src/messages/delivery/due-hint.ts';
+import { createHoldBook } from '../../src/messages/delivery/hold-book.ts';
+import { createHolds } from '../../src/messages/delivery/holds.ts';
+import type { Happening } from '../../src/messages/delivery/delivery.ts';
+import { createRecorder } from '../../src/messages/delivery/record.ts';
 import {
   perform,
   type ArgsOf,
@@ -19,16 +19,16 @@ import {
   type OperatorDeps,
   type ResultOf,
 } from '../../src/operator/operations.ts';
-import type { LaneWait } from '../../src/messages/why.ts';
-import type { Hold } from '../../src/messages/holds.ts';
+import type { LaneWait } from '../../src/messages/delivery/why.ts';
+import type { Hold } from '../../src/messages/delivery/holds.ts';
 import { createLaneActs } from '../../src/operator/lane-acts.ts';
 import { createTranscripts } from '../../src/mta/transcripts.ts';
 import type { LaneChange, LaneState, ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
-import { openTempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 export class Office {
   readonly clock = new FakeClock();

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { startMailServer, type FakeMailServer } from '../support/fake-mail-server.ts';
-import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/app.ts';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { rmSync } from 'node:fs';
 
 const HOUR = 3_600_000;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { Family } from '../../src/base/exposition.ts';
+import type { Family } from '../../src/operator/exposition.ts';
 import { balanceFigures, reportFigures, webhookFigures } from '../../src/operator/service-figures.ts';
 import { Office } from './office.ts';
 

@@ -6,9 +6,9 @@ import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
-import { startTestApp, zonesFor } from '../support/app.ts';
-import { PASSWORD } from '../support/browser.ts';
-import { startMailServer } from '../support/fake-mail-server.ts';
+import { startTestApp, zonesFor } from '../support/harness/app.ts';
+import { PASSWORD } from '../support/harness/browser.ts';
+import { startMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const { values } = parseArgs({ options: { to: { type: 'string' } } });
 if (values.to === undefined) {

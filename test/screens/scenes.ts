@@ -3,7 +3,7 @@
  * the sign-in, and as somebody who may see little. A scene brings the window to its page.
  */
 import type { Page } from 'playwright-core';
-import { PASSWORD } from '../support/browser.ts';
+import { PASSWORD } from '../support/harness/browser.ts';
 
 export interface Scene {
   name: string;

@@ -10,9 +10,9 @@ import { chromium, type BrowserContext, type Page } from 'playwright-core';
 import { startApp } from '../../src/app.ts';
 import { createLog } from '../../src/base/log.ts';
 import { reachOperator } from '../../src/operator/operator.ts';
-import { configFor } from '../support/app.ts';
-import { PASSWORD } from '../support/browser.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
+import { configFor } from '../support/harness/app.ts';
+import { PASSWORD } from '../support/harness/browser.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
 import { scenes, type Scene } from './scenes.ts';
 
 const { values } = parseArgs({

@@ -1,8 +1,15 @@
 /** One seeded message: its rows as acceptance would write them, and what became of it folded in as the recorder does it. */
 import { newId } from '../../src/base/id.ts';
 import { addToStats } from '../../src/events/stats.ts';
-import { decide } from '../../src/messages/decide.ts';
-import { beginFolding, count, fold, type Folding, type Gathered, type Loaded } from '../../src/messages/record.ts';
+import { decide } from '../../src/messages/delivery/decide.ts';
+import {
+  beginFolding,
+  count,
+  fold,
+  type Folding,
+  type Gathered,
+  type Loaded,
+} from '../../src/messages/delivery/record.ts';
 import type { ContentRow, DeliveryRow, DeliveryStatus, EventRow, MessageRow } from '../../src/storage/tables.ts';
 import type { Person } from './people.ts';
 import { GIVE_UP_MS, type Turn } from './story.ts';

@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openKeyring } from '../../src/base/keyring.ts';
-import { balance } from '../../src/messages/books.ts';
+import { balance } from '../../src/messages/store/books.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { deliveryStatuses } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { startTestApp, type SeenMessage } from '../support/app.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { startTestApp, type SeenMessage } from '../support/harness/app.ts';
 import { seedData, type Seeded } from './seed-data.ts';
 
 const MESSAGES = 1500;

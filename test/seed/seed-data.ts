@@ -3,8 +3,8 @@
  * and webhooks leave behind, with books that balance. Nothing is sent; mail that still waits is for domains that do not exist.
  */
 import { newId } from '../../src/base/id.ts';
-import type { Gathered } from '../../src/messages/record.ts';
-import { wordRows } from '../../src/messages/subject-words.ts';
+import type { Gathered } from '../../src/messages/delivery/record.ts';
+import { wordRows } from '../../src/messages/list/subject-words.ts';
 import type { Rows } from '../../src/storage/rows.ts';
 import type { AuditRow, EventRow } from '../../src/storage/tables.ts';
 import { chanceOf, type Chance } from './chance.ts';

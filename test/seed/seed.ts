@@ -7,7 +7,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../../src/base/clock.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
-import { balance } from '../../src/messages/books.ts';
+import { balance } from '../../src/messages/store/books.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { lockFolder } from '../../src/storage/folder-lock.ts';
 import { seedData } from './seed-data.ts';

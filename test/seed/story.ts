@@ -1,8 +1,8 @@
 /**
- * What happens to one delivery, in the words of messages/delivery.ts with times. Only the plot is thought up here; what each
+ * What happens to one delivery, in the words of messages/delivery/delivery.ts with times. Only the plot is thought up here; what each
  * turn of it means is for decide() to say, as with mail that is really sent. Pure.
  */
-import type { AttemptFacts, Happening } from '../../src/messages/delivery.ts';
+import type { AttemptFacts, Happening } from '../../src/messages/delivery/delivery.ts';
 import { readAgent } from '../../src/tracking/user-agent.ts';
 import type { Chance } from './chance.ts';
 import { blocks, browsers, delays, hard, links, machines, type Refusal } from './words.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { createCommitter, StorageClosed, StorageUnavailable, type Work } from '../../src/storage/commit.ts';
 import type { Connection } from '../../src/storage/connection.ts';
-import { NOW, acceptedCounter, deliveryRow, messageRow } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { NOW, acceptedCounter, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 /** A connection that runs nothing and notes what it was asked; `fails` says which statements go wrong. */
 function notingConnection(fails: (sql: string) => boolean = () => false): Connection & { ran: string[] } {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 describe('storage/connection', () => {
   let temp: TempDatabase;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createLog } from '../../src/base/log.ts';
 import { createDiskGuard } from '../../src/storage/disk-guard.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 describe('disk guard', () => {
   const lines: string[] = [];

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { sha256Hex } from '../../src/base/secret.ts';
 import { createIdempotencyStore, PURGE_STEP, type IdempotencyStore } from '../../src/storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const DAY = 24 * 60 * 60 * 1000;
 

@@ -6,13 +6,13 @@ import assert from 'node:assert/strict';
 import { pageOfAudit } from '../../src/accounts/audit-list.ts';
 import { eventsAfter, eventsBefore, type EventFilter } from '../../src/events/event-log.ts';
 import { readStats } from '../../src/events/stats-store.ts';
-import type { MessageFilter } from '../../src/messages/message-filter.ts';
-import { listMessages } from '../../src/messages/message-list.ts';
-import { wordRows } from '../../src/messages/subject-words.ts';
+import type { MessageFilter } from '../../src/messages/list/message-filter.ts';
+import { listMessages } from '../../src/messages/list/message-list.ts';
+import { wordRows } from '../../src/messages/list/subject-words.ts';
 import { pageOfSuppressions } from '../../src/suppressions/suppression-store.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT, NOW, acceptedMail } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, NOW, acceptedMail } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const messageFilters: readonly Partial<MessageFilter>[] = [
   {},

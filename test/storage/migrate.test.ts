@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { migrationNames, migrationState } from '../../src/storage/migrate.ts';
-import { documentedTables } from '../support/database-manual.ts';
-import { openTempDatabase } from '../support/temp-database.ts';
+import { documentedTables } from '../support/tools/database-manual.ts';
+import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 describe('storage/migrate', () => {
   it('names its steps without a file’s ending, and knows which were taken', async () => {

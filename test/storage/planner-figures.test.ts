@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Connection, Value } from '../../src/storage/connection.ts';
 import { freshenFigures } from '../../src/storage/planner-figures.ts';
-import { openTempDatabase } from '../support/temp-database.ts';
+import { openTempDatabase } from '../support/harness/temp-database.ts';
 
 /** A database of this many pages whose tables SQLite would look at; what is run is noted, a transaction a line. */
 async function ranOn(pages: number, stale: readonly string[]): Promise<string[]> {

@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import { noCounts } from '../../src/events/stats.ts';
 import { insertRows, type Rows } from '../../src/storage/rows.ts';
 import { columnsOf, type TableName, type Tables } from '../../src/storage/tables.ts';
-import { ACCOUNT, NOW, acceptedCounter, contentRow, deliveryRow, messageRow } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { ACCOUNT, NOW, acceptedCounter, contentRow, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const odd = `"'\`;-- \\ ž 💌 \u202e \u2028 \u0000 \u001f\r\n\t{}[] %_`;
 

@@ -10,7 +10,7 @@ import { addToStats, statTypesOf } from '../../src/events/stats.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { migrateTo } from '../../src/storage/migrate.ts';
 import type { EventRow, StatRow } from '../../src/storage/tables.ts';
-import { ACCOUNT, deliveryRow, messageRow, NOW } from '../support/mail-rows.ts';
+import { ACCOUNT, deliveryRow, messageRow, NOW } from '../support/harness/mail-rows.ts';
 
 describe('migrations/022-template-stats', () => {
   it('counts what the program would have counted', async () => {

@@ -11,8 +11,8 @@ import { openDatabase } from '../../src/storage/database.ts';
 import { statTypes } from '../../src/storage/tables.ts';
 import { migrateTo, migrationNames, NewerDatabase } from '../../src/storage/migrate.ts';
 import { ran } from '../cli/ran.ts';
-import { newFolder, startTestApp, zonesFor } from '../support/app.ts';
-import { startMailServer } from '../support/fake-mail-server.ts';
+import { newFolder, startTestApp, zonesFor } from '../support/harness/app.ts';
+import { startMailServer } from '../support/fakes/fake-mail-server.ts';
 
 interface Column {
   name: string;

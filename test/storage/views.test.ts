@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import knexPackage, { type Knex } from 'knex';
 import { renewViews, views, viewStatement, withoutViews } from '../../src/storage/views.ts';
-import { startTestApp } from '../support/app.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { startTestApp } from '../support/harness/app.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 describe('storage/views', () => {
   let temp: TempDatabase;

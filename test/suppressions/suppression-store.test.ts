@@ -9,8 +9,8 @@ import {
   type NewSuppression,
 } from '../../src/suppressions/suppression-store.ts';
 import type { SuppressionRow } from '../../src/storage/tables.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const has =
   (code: ProblemCode) =>

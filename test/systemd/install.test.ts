@@ -18,7 +18,7 @@ import {
 } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { assertRuns, whyNotBuilt } from '../support/installed.ts';
+import { assertRuns, whyNotBuilt } from '../support/harness/installed.ts';
 
 const project = path.resolve(import.meta.dirname, '../..');
 

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { missingForNotify, openNotifySocket } from '../support/notify-socket.ts';
+import { missingForNotify, openNotifySocket } from '../support/fakes/notify-socket.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createRenderer, type Renderer } from '../../src/templates/renderer.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { hostileTemplates } from './hostile.ts';
 
 /** Each look at it takes so many milliseconds: how much is done here is counted, and not how fast. */

@@ -13,8 +13,8 @@ import {
   type Template,
   type TemplateBody,
 } from '../../src/templates/template-store.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const BODY: TemplateBody = {
   subject: 'Hello {{ name }}',

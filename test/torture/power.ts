@@ -11,7 +11,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { openReader } from '../../src/storage/database.ts';
-import { balance } from '../../src/messages/books.ts';
+import { balance } from '../../src/messages/store/books.ts';
 import { benchKey, startAppliance, type Appliance } from '../bench/appliance.ts';
 import { Disk } from './disk.ts';
 import { startReceiver } from './receiver.ts';

@@ -22,7 +22,7 @@ describe('torture (short)', () => {
     const script = path.join(root, 'test/torture/power.ts');
     const args = [
       '--import',
-      './test/support/as-esm.mjs',
+      './test/support/harness/as-esm.mjs',
       '--import',
       'tsx',
       script,

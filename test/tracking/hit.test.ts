@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import type { Happening } from '../../src/messages/delivery.ts';
-import type { Occurrence, Recorded } from '../../src/messages/record.ts';
+import type { Happening } from '../../src/messages/delivery/delivery.ts';
+import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
 import type { Bot, Visitor } from '../../src/tracking/bots.ts';
 import { createHits, truncated, type HitDeps, type Hits } from '../../src/tracking/hit.ts';
 import type { LinkPlace } from '../../src/tracking/token.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const ONE = 'dlv_00000000000000000000000001';
 const TWO = 'dlv_00000000000000000000000002';

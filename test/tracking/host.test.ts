@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { trackingBase, trackingTargetOf, type HostRule } from '../../src/tracking/host.ts';
-import { configFor } from '../support/app.ts';
+import { configFor } from '../support/harness/app.ts';
 
 const ruleOf = (publicUrl: string | null, domainHosts: boolean | null = null): HostRule =>
   configFor('/tmp', 25, { http: publicUrl === null ? {} : { publicUrl }, tracking: { domainHosts } });

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { Parser } from 'htmlparser2';
 import { simpleParser } from 'mailparser';
 import { markHtml, MOST_LINKS, planHtml } from '../../src/tracking/rewrite.ts';
-import { corpus } from '../support/corpora.ts';
+import { corpus } from '../support/harness/corpora.ts';
 
 const marked = (html: string): string =>
   markHtml(html, planHtml(html), { linkUrl: (_, number) => `T${String(number)}`, pixelUrl: null });

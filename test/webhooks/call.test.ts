@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import type { Fetched, SafeFetch, SafeRequest } from '../../src/base/safe-fetch.ts';
+import type { Fetched, SafeFetch, SafeRequest } from '../../src/net/safe-fetch.ts';
 import { callEndpoint } from '../../src/webhooks/call.ts';
 import type { Endpoint } from '../../src/webhooks/endpoint.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const clock = new FakeClock();
 const endpoint: Endpoint = {

@@ -5,10 +5,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { createBell } from '../../src/base/bell.ts';
+import { createBell } from '../../src/scheduling/bell.ts';
 import { newId } from '../../src/base/id.ts';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
-import type { Fetched, SafeFetch, SafeRequest } from '../../src/base/safe-fetch.ts';
+import type { Fetched, SafeFetch, SafeRequest } from '../../src/net/safe-fetch.ts';
 import { eventTypes, type EventType } from '../../src/events/event.ts';
 import { createWebhooks, type Webhooks } from '../../src/webhooks/dispatcher.ts';
 import {
@@ -19,9 +19,9 @@ import {
 } from '../../src/webhooks/endpoint-store.ts';
 import { purgeDeliveries, purgeOldCalls } from '../../src/webhooks/call-store.ts';
 import { createReplay } from '../../src/webhooks/replay.ts';
-import { FakeClock } from '../support/fake-clock.ts';
-import { ACCOUNT, deliveryRow, messageRow, NOW } from '../support/mail-rows.ts';
-import { openTempDatabase, type TempDatabase } from '../support/temp-database.ts';
+import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { ACCOUNT, deliveryRow, messageRow, NOW } from '../support/harness/mail-rows.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const MIN = 60_000;
 const DAY = 86_400_000;

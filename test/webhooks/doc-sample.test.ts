@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { RETRY_WAITS_MS } from '../../src/webhooks/retry.ts';
 import { sign, writeSecret } from '../../src/webhooks/signature.ts';
-import { docBlocks } from '../support/doc-blocks.ts';
+import { docBlocks } from '../support/tools/doc-blocks.ts';
 
 const manual = readFileSync(path.resolve(import.meta.dirname, '../../docs/webhooks.md'), 'utf8');
 const sampleIn = (language: string): string =>

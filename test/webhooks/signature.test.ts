@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { sign, writeSecret } from '../../src/webhooks/signature.ts';
-import { verifyCall } from '../support/webhook-receiver.ts';
+import { verifyCall } from '../support/fakes/webhook-receiver.ts';
 
 describe('webhooks/signature', () => {
   it('is what other implementations make of the published example', () => {

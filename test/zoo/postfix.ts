@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import nodemailer from 'nodemailer';
-import { startPostfix } from '../support/postfix.ts';
+import { startPostfix } from '../support/harness/postfix.ts';
 import type { Sender } from './sender.ts';
 
 /** `relay` is an address with a port: Postfix asks the system's DNS, not ours, so it is told where to go. */

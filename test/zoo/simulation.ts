@@ -2,8 +2,8 @@
  * The zoo in simulated time: the whole program in this process on a test's clock, so that an hour among receivers takes seconds
  * and no figure depends on the machine. The sockets are real.
  */
-import { startTestApp, TestClock, type TestApp } from '../support/app.ts';
-import { FakeResolver } from '../support/fake-resolver.ts';
+import { startTestApp, TestClock, type TestApp } from '../support/harness/app.ts';
+import { FakeResolver } from '../support/fakes/fake-resolver.ts';
 import type { Names } from './names.ts';
 import { Play, type Pass, type Scenario } from './play.ts';
 import { startReceiver, type Receiver } from './receiver.ts';

@@ -7,7 +7,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { missing } from '../support/peer.ts';
+import { missing } from '../support/harness/peer.ts';
 import { startNames } from './names.ts';
 import { Play, type Scenario } from './play.ts';
 import { startPosthorn } from './posthorn.ts';

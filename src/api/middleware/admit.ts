@@ -9,7 +9,7 @@ import type { Exchange } from '../exchange.ts';
 import { forbids } from '../negotiate.ts';
 import type { Route } from '../route.ts';
 import type { Middleware, Stop } from '../shell.ts';
-import { secondsLeft } from '../../base/windows.ts';
+import { secondsLeft } from '../../scheduling/windows.ts';
 
 /** `methodsOf` names the methods a path has; none = no such path. */
 export function admit(deps: { stop: Stop; methodsOf(path: string): readonly string[] }): Middleware {

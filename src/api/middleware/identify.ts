@@ -4,11 +4,11 @@
  */
 import type { Caller } from '../../keys/caller.ts';
 import { isIpAllowed } from '../../keys/ip-list.ts';
-import { addressBucket } from '../../base/ip.ts';
+import { addressBucket } from '../../net/ip.ts';
 import { ownerOf, type Exchange, type KeyUse } from '../exchange.ts';
 import type { Newcomers } from '../newcomers.ts';
 import type { ApiDeps, Middleware } from '../shell.ts';
-import type { Rate, Windows } from '../../base/windows.ts';
+import type { Rate, Windows } from '../../scheduling/windows.ts';
 
 export interface Buckets {
   accounts: Windows;

@@ -1,6 +1,6 @@
 /** DANE for SMTP (RFC 7672, RFC 6698): does a certificate chain match one of the TLSA records? Pure. */
 import { X509Certificate, createHash } from 'node:crypto';
-import type { TlsaRecord } from '../../base/resolver.ts';
+import type { TlsaRecord } from '../../net/resolver.ts';
 
 const DANE_TA = 2;
 

@@ -3,7 +3,7 @@
  * DANE (RFC 7672), MTA-STS (RFC 8461), and otherwise opportunistic STARTTLS (RFC 7435). Pure.
  */
 import { createHash } from 'node:crypto';
-import type { TlsaRecord } from '../../base/resolver.ts';
+import type { TlsaRecord } from '../../net/resolver.ts';
 
 export type PolicyName = 'none' | 'opportunistic' | 'operator' | 'mta-sts' | 'dane' | 'requiretls';
 

@@ -2,7 +2,7 @@
  * DANE for SMTP (RFC 7672): which mail hosts of a domain publish TLSA records that can be trusted. Asks only where the whole way
  * to the host was validated by the resolver (`delivery.dnssecResolver`); where it was not, nobody could know who wrote the records.
  */
-import type { DnsAnswer, Resolver, TlsaRecord } from '../../base/resolver.ts';
+import type { DnsAnswer, Resolver, TlsaRecord } from '../../net/resolver.ts';
 import type { HostDane } from '../connection/tls-policy.ts';
 import type { MailHost, MailRoute } from './mx.ts';
 

@@ -4,9 +4,9 @@
  * `byPreference` orders, `siteOf` names the lane. Only the first touches the resolver it is handed.
  */
 import { createHash } from 'node:crypto';
-import { isPublicAddress } from '../../base/ip.ts';
+import { isPublicAddress } from '../../net/ip.ts';
 import type { HostDane } from '../connection/tls-policy.ts';
-import type { DnsAnswer, LookupOptions, MxRecord, Resolver } from '../../base/resolver.ts';
+import type { DnsAnswer, LookupOptions, MxRecord, Resolver } from '../../net/resolver.ts';
 
 export interface MailHost {
   /** As in the MX record: for SNI and certificate checks. */

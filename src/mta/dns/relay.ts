@@ -1,6 +1,6 @@
 /** Where a smarthost of `delivery.routes` is: no MX is asked for, and its network may be private. */
 import { isIP } from 'node:net';
-import type { DnsAnswer, Resolver } from '../../base/resolver.ts';
+import type { DnsAnswer, Resolver } from '../../net/resolver.ts';
 import type { HostAddress, MailRoute } from './mx.ts';
 
 const LITERAL_TTL_S = 3600;

@@ -7,8 +7,8 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { connect, rootCertificates } from 'node:tls';
 import type { Clock } from '../../base/clock.ts';
-import { isPublicAddress } from '../../base/ip.ts';
-import type { Resolver } from '../../base/resolver.ts';
+import { isPublicAddress } from '../../net/ip.ts';
+import type { Resolver } from '../../net/resolver.ts';
 import { connectFirst } from '../connection/connect.ts';
 import { checkAlternativeNames } from '../connection/tls.ts';
 

@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
-import type { Resolver } from '../../base/resolver.ts';
+import type { Resolver } from '../../net/resolver.ts';
 import { readStsPolicy, readStsRecord, type StsFault, type StsPolicy } from '../../mail/sts-policy.ts';
 import type { Database } from '../../storage/database.ts';
 import type { StsPolicyRow } from '../../storage/tables.ts';

@@ -3,7 +3,7 @@
  * (RFC 5321 section 4.1.4, RFC 1912 section 2.1), and many take no mail where they do not.
  */
 import { isIPv6 } from 'node:net';
-import { expandIPv6, isPublicAddress } from '../../base/ip.ts';
+import { expandIPv6, isPublicAddress } from '../../net/ip.ts';
 import { failed, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 

@@ -1,6 +1,6 @@
 /** Real probes: for the running server, and for a command without one. */
 import { systemClock, type Clock } from '../../base/clock.ts';
-import { createResolver } from '../../base/resolver.ts';
+import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import { openReader, sqliteFile } from '../../storage/database.ts';
 import { checkFiles } from '../direct.ts';

@@ -1,10 +1,10 @@
 /** What the doctor can look at. Checks get these handed in and judge; machine.ts, network.ts and store.ts look for real. */
 import type { BackupState } from '../../backup/newest.ts';
 import type { Clock } from '../../base/clock.ts';
-import type { Resolver } from '../../base/resolver.ts';
+import type { Resolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import type { DomainWithKeys } from '../../domains/domain-record.ts';
-import type { Books } from '../../messages/books.ts';
+import type { Books } from '../../messages/store/books.ts';
 import type { HoldRow, WebhookRow } from '../../storage/tables.ts';
 
 export interface Probes {

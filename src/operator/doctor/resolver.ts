@@ -1,6 +1,6 @@
 /** Does DNS answer, does it tell the truth about what is not there, and does it validate where that is counted on? */
 import { isIP } from 'node:net';
-import type { DnsAnswer } from '../../base/resolver.ts';
+import type { DnsAnswer } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import { mailHostOf } from './outbound.ts';

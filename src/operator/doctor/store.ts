@@ -1,6 +1,6 @@
 /** The doctor's looks at the database: reading only. */
 import { listDomains } from '../../domains/domain-store.ts';
-import { balance } from '../../messages/books.ts';
+import { balance } from '../../messages/store/books.ts';
 import type { Database } from '../../storage/database.ts';
 import type { HoldRow, WebhookRow } from '../../storage/tables.ts';
 import { sealedSecrets } from '../sealed-secrets.ts';

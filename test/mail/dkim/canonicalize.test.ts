@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { relaxedBody, relaxedBodyHash, relaxedHeader, simpleBody } from '../../../src/mail/dkim/canonicalize.ts';
-import { corpus } from '../../support/corpora.ts';
-import { cpuNow } from '../../support/cpu-now.ts';
+import { corpus } from '../../support/harness/corpora.ts';
+import { cpuNow } from '../../support/harness/cpu-now.ts';
 
 const body = (text: string): string => relaxedBody(Buffer.from(text, 'latin1')).toString('latin1');
 

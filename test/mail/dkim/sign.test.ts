@@ -9,7 +9,7 @@ import { relaxedBodyHash, relaxedHeader } from '../../../src/mail/dkim/canonical
 import { dkimRecord } from '../../../src/mail/dkim/key-record.ts';
 import { signHeaders } from '../../../src/mail/dkim/sign.ts';
 import type { DkimSigner } from '../../../src/mail/dkim/sign.ts';
-import { corpus } from '../../support/corpora.ts';
+import { corpus } from '../../support/harness/corpora.ts';
 
 interface Verified {
   results: { status: { result: string; comment?: string }; algo: string; signingDomain: string }[];

@@ -3,9 +3,9 @@ import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { connectFirst } from '../../../src/mta/connection/connect.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
-import { startMailServer } from '../../support/fake-mail-server.ts';
-import type { FakeMailServer } from '../../support/fake-mail-server.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
+import type { FakeMailServer } from '../../support/fakes/fake-mail-server.ts';
 
 /** Listens and never accepts: once its queue is full, the kernel drops what comes, as a firewall would. */
 const silent = `

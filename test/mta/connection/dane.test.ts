@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { X509Certificate, createHash } from 'node:crypto';
-import type { TlsaRecord } from '../../../src/base/resolver.ts';
+import type { TlsaRecord } from '../../../src/net/resolver.ts';
 import { daneFault } from '../../../src/mta/connection/dane.ts';
-import { expired, server as certificate, testCa } from '../../support/certificate.ts';
-import { startMailServer } from '../../support/fake-mail-server.ts';
+import { expired, server as certificate, testCa } from '../../support/harness/certificate.ts';
+import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
 import { notOpened, openDeps, opened, targetOf } from './helpers.ts';
 
 const leaf = new X509Certificate(certificate.cert);

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { connectionKey, createTlsMemory, dial } from '../../../src/mta/connection/dial.ts';
 import type { OpenResult } from '../../../src/mta/connection/open-session.ts';
 import type { DialTarget } from '../../../src/mta/connection/dial.ts';
-import { server as certificate, testCa } from '../../support/certificate.ts';
-import { startMailServer } from '../../support/fake-mail-server.ts';
-import type { FakeMailServer, MailServerOptions } from '../../support/fake-mail-server.ts';
+import { server as certificate, testCa } from '../../support/harness/certificate.ts';
+import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
+import type { FakeMailServer, MailServerOptions } from '../../support/fakes/fake-mail-server.ts';
 import { openDeps, required, targetOf } from './helpers.ts';
 
 /** More than the 100 KiB that OpenSSL reads: the same certificate many times over. */

@@ -6,8 +6,8 @@ import type { PhaseTimeouts } from '../../../src/mta/connection/phases.ts';
 import type { Mail, Session } from '../../../src/mta/connection/session.ts';
 import { createTlsClient } from '../../../src/mta/connection/tls.ts';
 import type { TlsNeed } from '../../../src/mta/connection/tls-policy.ts';
-import { testCa } from '../../support/certificate.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
+import { testCa } from '../../support/harness/certificate.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
 export const opportunistic: TlsNeed = { mode: 'opportunistic', verify: 'no', tlsa: [], policy: 'opportunistic' };
 export const required: TlsNeed = { mode: 'required', verify: 'no', tlsa: [], policy: 'operator' };

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { once } from 'node:events';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createTlsClient, handshake, type Handshake, type Hello } from '../../../src/mta/connection/tls.ts';
-import { canConnect, freePort, missing, stoppedWithUs, until } from '../../support/peer.ts';
+import { canConnect, freePort, missing, stoppedWithUs, until } from '../../support/harness/peer.ts';
 import { opportunistic } from './helpers.ts';
 
 const certificates = path.join(import.meta.dirname, '../../fixtures/tls');

@@ -3,10 +3,10 @@ import { X509Certificate, createHash } from 'node:crypto';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import type { OpenDeps, SessionTarget } from '../../../src/mta/connection/open-session.ts';
-import { expired, server as certificate } from '../../support/certificate.ts';
-import type { FakeClock } from '../../support/fake-clock.ts';
-import { startMailServer } from '../../support/fake-mail-server.ts';
-import type { FakeMailServer, MailServerOptions } from '../../support/fake-mail-server.ts';
+import { expired, server as certificate } from '../../support/harness/certificate.ts';
+import type { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
+import type { FakeMailServer, MailServerOptions } from '../../support/fakes/fake-mail-server.ts';
 import {
   mailOf,
   notOpened,

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { createPool, defaultPoolLimits } from '../../../src/mta/connection/pool.ts';
 import type { Lease, LeaseRequest, LeaseResult, Pool } from '../../../src/mta/connection/pool.ts';
 import { openSession, type OpenResult } from '../../../src/mta/connection/open-session.ts';
-import type { FakeClock } from '../../support/fake-clock.ts';
-import { startMailServer } from '../../support/fake-mail-server.ts';
-import type { FakeMailServer } from '../../support/fake-mail-server.ts';
+import type { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
+import type { FakeMailServer } from '../../support/fakes/fake-mail-server.ts';
 import { mailOf, openDeps, targetOf } from './helpers.ts';
 
 describe('mta/connection/pool', () => {

@@ -3,9 +3,9 @@ import { defaultTimeouts } from '../../../src/mta/connection/phases.ts';
 import type { Phase } from '../../../src/mta/connection/phases.ts';
 import type { OpenDeps } from '../../../src/mta/connection/open-session.ts';
 import type { Session, Transfer } from '../../../src/mta/connection/session.ts';
-import type { FakeClock } from '../../support/fake-clock.ts';
-import { startMailServer } from '../../support/fake-mail-server.ts';
-import type { Action, FakeMailServer, MailServerOptions, Script, Stage } from '../../support/fake-mail-server.ts';
+import type { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
+import type { Action, FakeMailServer, MailServerOptions, Script, Stage } from '../../support/fakes/fake-mail-server.ts';
 import { mailOf, openDeps, opened, targetOf, timeouts } from './helpers.ts';
 
 const plainOffers = ['8BITMIME', 'SMTPUTF8', 'SIZE 1000000'];

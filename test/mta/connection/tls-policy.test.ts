@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { TlsaRecord } from '../../../src/base/resolver.ts';
+import type { TlsaRecord } from '../../../src/net/resolver.ts';
 import { needKey, satisfies, tlsNeed, usableTlsa } from '../../../src/mta/connection/tls-policy.ts';
 import type { TlsFacts, TlsNeed, TlsResult } from '../../../src/mta/connection/tls-policy.ts';
 

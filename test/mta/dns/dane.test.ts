@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { tlsaText } from '../../../src/mta/connection/tls-policy.ts';
 import { withDane } from '../../../src/mta/dns/dane.ts';
 import { findMailHosts, type MailHostOptions } from '../../../src/mta/dns/mx.ts';
-import { FakeResolver } from '../../support/fake-resolver.ts';
-import type { Zones } from '../../support/zones.ts';
+import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
+import type { Zones } from '../../support/fakes/zones.ts';
 
 const options: MailHostOptions = {
   ownHostname: 'mail.posthorn.test',

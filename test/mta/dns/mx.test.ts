@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { byPreference, findMailHosts, siteOf } from '../../../src/mta/dns/mx.ts';
 import type { MailHostOptions, MailRoute } from '../../../src/mta/dns/mx.ts';
-import { FakeResolver } from '../../support/fake-resolver.ts';
-import type { Zones } from '../../support/zones.ts';
+import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
+import type { Zones } from '../../support/fakes/zones.ts';
 
 const options: MailHostOptions = {
   ownHostname: 'mail.posthorn.test',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { findRelay } from '../../../src/mta/dns/relay.ts';
-import { FakeResolver } from '../../support/fake-resolver.ts';
-import type { Zones } from '../../support/zones.ts';
+import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
+import type { Zones } from '../../support/fakes/zones.ts';
 
 describe('mta/dns/relay', () => {
   const both: Zones = { 'relay.test A': ['10.0.0.1', '10.0.0.2'], 'relay.test AAAA': ['fd00::1'] };

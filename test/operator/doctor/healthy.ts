@@ -1,7 +1,7 @@
 /** A healthy installation, as the doctor looks at it: real folder, database and certificate; DNS and the network are made up. */
 import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { makeSelfSigned } from '../../../src/base/self-signed.ts';
+import { makeSelfSigned } from '../../../src/config/self-signed.ts';
 import type { Config } from '../../../src/config/schema.ts';
 import { readSettings } from '../../../src/config/validate.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
@@ -12,8 +12,8 @@ import type { BackupState } from '../../../src/backup/newest.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';
 import type { Greeting, Machine, Probes, SelfTest, SignIn } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
-import { FakeResolver } from '../../support/fake-resolver.ts';
-import type { Zones } from '../../support/zones.ts';
+import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
+import type { Zones } from '../../support/fakes/zones.ts';
 import { Office } from '../office.ts';
 
 export const HOST = 'mail.posthorn.example';

@@ -5,9 +5,9 @@ import net from 'node:net';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createNetwork } from '../../../src/operator/doctor/network.ts';
 import type { Greeting } from '../../../src/operator/doctor/probes.ts';
-import { server as certificate } from '../../support/certificate.ts';
-import { startMailServer } from '../../support/fake-mail-server.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
+import { server as certificate } from '../../support/harness/certificate.ts';
+import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
 async function listen(answer: (socket: net.Socket) => void): Promise<{ port: number; close(): Promise<void> }> {
   const sockets = new Set<net.Socket>();

@@ -3,7 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import Handlebars from 'handlebars';
 import { compile, render, type Part } from '../../../src/templates/mixed/index.ts';
-import { corpus } from '../../support/corpora.ts';
+import { corpus } from '../../support/harness/corpora.ts';
 import { handlebarsCases } from './handlebars-cases.ts';
 
 export interface Group {

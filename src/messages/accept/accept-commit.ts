@@ -1,0 +1,125 @@
+/** Makes an acceptance durable: room in the quota and on the disk, one transaction, then the bells. */
+import type { Bell } from '../../scheduling/bell.ts';
+import type { Gate } from '../../scheduling/gate.ts';
+import { Problem } from '../../base/problem.ts';
+import { isStorageTrouble, type Committer } from '../../storage/commit.ts';
+import type { Rows } from '../../storage/rows.ts';
+import type { DeliveryRow } from '../../storage/tables.ts';
+import type { Plan } from './accept-rows.ts';
+import { hintsOf, type DueHint } from '../delivery/due-hint.ts';
+import type { Sender } from './may-send.ts';
+import type { OwnMailRows } from './own-mail.ts';
+
+export interface AcceptCommitDeps {
+  commit: Committer;
+  bells: { deliveries: Bell<readonly DueHint[]>; events: Bell };
+  /**
+   * Takes room for so many mails in what the plan allows; the returned function gives it back. Throws `quota_exceeded`.
+   */
+  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<() => void>;
+  /** False while the disk is too full for new mail. */
+  hasRoom(): boolean;
+  /** Lets so many acceptances be written at once. */
+  intake?: Gate;
+}
+
+export async function commitPlan(
+  deps: AcceptCommitDeps,
+  sender: Sender,
+  plan: Plan,
+  together: Rows,
+  notice: OwnMailRows | null = null,
+): Promise<void> {
+  const {
+    batches,
+    contents,
+    attachments,
+    messages,
+    deliveries,
+    events,
+    tags,
+    metadata,
+    words,
+    counters,
+    stats,
+    hints,
+    bytes,
+  } = plan;
+  const bases = plan.bodies.bases();
+  const own: Rows = {
+    batches,
+    contents,
+    ...(bases.length === 0 ? {} : { content_bases: bases }),
+    attachments,
+    messages,
+    deliveries,
+    events,
+    message_tags: tags,
+    message_metadata: metadata,
+    message_words: words,
+    counters: [...counters.values()],
+    ...(stats.size === 0 ? {} : { event_counts: [...stats.values()] }),
+  };
+  if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
+  const giveBack = await takeQuota(deps, sender, deliveries);
+  try {
+    await store(deps, { ...withNotice(own, notice), ...together }, bytes);
+  } catch (error) {
+    giveBack();
+    throw error;
+  }
+  deps.bells.deliveries.ring([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
+  if (events.length > 0) deps.bells.events.ring();
+}
+
+const withNotice = (own: Rows, notice: OwnMailRows | null): Rows =>
+  notice === null
+    ? own
+    : {
+        ...own,
+        contents: [...(own.contents ?? []), ...notice.contents],
+        messages: [...(own.messages ?? []), ...notice.messages],
+        deliveries: [...(own.deliveries ?? []), ...notice.deliveries],
+        counters: [...(own.counters ?? []), ...notice.counters],
+      };
+
+const nothing = (): void => undefined;
+
+/** What is suppressed is not mailed, so it does not count. */
+function takeQuota(
+  { takeQuota: take }: AcceptCommitDeps,
+  { accountId, plan }: Sender,
+  deliveries: readonly DeliveryRow[],
+): Promise<() => void> | (() => void) {
+  if (take === undefined || plan === undefined) return nothing;
+  return take(accountId, plan, deliveries.filter(({ status }) => status !== 'suppressed').length);
+}
+
+/** Waiting seconds for a client whose mail found no room or no database. */
+const RETRY_AFTER_S = 10;
+/** For a client that came at a time of too many others. */
+const OVERLOAD_RETRY_AFTER_S = 1;
+
+async function store(deps: AcceptCommitDeps, rows: Rows, bytes: number): Promise<void> {
+  if (!deps.hasRoom())
+    throw new Problem('service_unavailable', 'The disk is too full for new mail. Try again later.', {
+      retryAfter: RETRY_AFTER_S,
+    });
+  // Without a limit intake would take turns of the writer and of the loop that deliveries need.
+  const leave = await deps.intake?.enter();
+  if (leave === null)
+    throw new Problem('service_unavailable', 'Too much mail came at once. Try again.', {
+      retryAfter: OVERLOAD_RETRY_AFTER_S,
+    });
+  try {
+    await deps.commit.insert(rows, bytes);
+  } catch (error) {
+    if (!isStorageTrouble(error)) throw error;
+    throw new Problem('service_unavailable', 'The mail could not be stored now. Try again.', {
+      retryAfter: RETRY_AFTER_S,
+      cause: error,
+    });
+  } finally {
+    leave?.();
+  }
+}

@@ -1,0 +1,285 @@
+/** The rows of an acceptance: bodies, messages, deliveries, what they are found by, the books and the numbers. */
+import { newId } from '../../base/id.ts';
+import { addToStats } from '../../events/stats.ts';
+import { addressKey, type Mailbox } from '../../mail/address.ts';
+import type {
+  AttachmentRow,
+  BatchRow,
+  ContentRow,
+  CounterRow,
+  DeliveryRow,
+  EventRow,
+  MessageMetadataRow,
+  MessageRow,
+  MessageTagRow,
+  MessageWordRow,
+  StatRow,
+} from '../../storage/tables.ts';
+import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
+import type { DueHint } from '../delivery/due-hint.ts';
+import {
+  everyRecipient,
+  isSimulated,
+  isSimulatedAddress,
+  type Sender,
+  type Stream,
+  type Suppressed,
+} from './may-send.ts';
+import { count } from '../delivery/record.ts';
+import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
+import type { MessageContent, MessageDraft } from '../request/send-request.ts';
+import type { BodyStore } from '../store/stored-content.ts';
+import { wordRows } from '../list/subject-words.ts';
+import { tlsWishOf } from '../request/tls-wish.ts';
+import type { TrackingRule } from '../request/tracking-rule.ts';
+import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/untouched.ts';
+import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
+
+export interface AcceptRowsDeps {
+  retry: Pick<RetryRule, 'maxAge'>;
+  simulatorDomain: string;
+}
+
+/** The rows of one acceptance. */
+export interface Plan {
+  batches: BatchRow[];
+  contents: ContentRow[];
+  bodies: BodyStore;
+  attachments: AttachmentRow[];
+  messages: MessageRow[];
+  deliveries: DeliveryRow[];
+  events: EventRow[];
+  tags: MessageTagRow[];
+  metadata: MessageMetadataRow[];
+  words: MessageWordRow[];
+  counters: Map<string, CounterRow>;
+  stats: Map<string, StatRow>;
+  contentIds: Map<MessageContent, string>;
+  hints: Map<string, DueHint>;
+  bytes: number;
+}
+
+export const newPlan = (bodies: BodyStore): Plan => ({
+  bodies,
+  batches: [],
+  contents: [],
+  attachments: [],
+  messages: [],
+  deliveries: [],
+  events: [],
+  tags: [],
+  metadata: [],
+  words: [],
+  counters: new Map(),
+  stats: new Map(),
+  contentIds: new Map(),
+  hints: new Map(),
+  bytes: 0,
+});
+
+interface NewMessage {
+  sender: Sender;
+  draft: MessageDraft;
+  stream: Stream;
+  tracking: TrackingRule;
+  suppressed: Suppressed;
+  now: number;
+  batchId: string | null;
+}
+
+export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): MessageRow {
+  const { draft, now, sender } = message;
+  const row = messageRow(deps, plan, message);
+  const sendAt = row.send_at ?? now;
+  const giveUp = giveUpAt(deps.retry, now, row.send_at, row.expires_at);
+  for (const [place, { type, mailbox }] of everyRecipient(draft).entries()) {
+    const delivery = deliveryRow(deps, message, row, { type, mailbox, lead: place === 0, sendAt, giveUp });
+    addDelivery(plan, message, row, delivery);
+    if (delivery.lead === 1) row.status = delivery.status;
+    if (delivery.status === 'suppressed') {
+      row.last_event_type = 'suppressed';
+      row.last_event_at = now;
+    }
+  }
+  plan.messages.push(row);
+  for (const tag of draft.tags) plan.tags.push({ account_id: sender.accountId, tag, message_id: row.id });
+  for (const [name, value] of Object.entries(draft.metadata)) {
+    plan.metadata.push({ account_id: sender.accountId, name, value, message_id: row.id });
+  }
+  plan.words.push(...wordRows(sender.accountId, row.id, row.subject));
+  plan.bytes += 2048;
+  return row;
+}
+
+function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): MessageRow {
+  const { sender, draft, stream, tracking, now, batchId } = message;
+  const id = draft.source?.id ?? newId('msg', now);
+  const unsubscribe = unsubscribeOf(draft, stream);
+  const opens = draft.trackOpens ?? tracking.opens;
+  const clicks = draft.trackClicks ?? tracking.clicks;
+  const mailboxes = (list: readonly Mailbox[]): string =>
+    list.length === 0 ? '[]' : JSON.stringify(list.map(({ name, address }) => [name, address]));
+  return {
+    id,
+    account_id: sender.accountId,
+    key_id: sender.keyId,
+    batch_id: batchId,
+    content_id: addContent(plan, draft, sender.accountId, now),
+    from_name: draft.from.name,
+    from_address: draft.from.address,
+    from_domain: draft.from.domain,
+    to_name: draft.to.name,
+    to_address: draft.to.address,
+    cc_json: mailboxes(draft.cc),
+    bcc_json: mailboxes(draft.bcc),
+    reply_to_json: mailboxes(draft.replyTo),
+    subject: draft.subject,
+    headers_json: draft.headers.length === 0 ? '[]' : JSON.stringify(draft.headers),
+    stream: stream.slug,
+    template_id: draft.template?.id ?? null,
+    template_version: draft.template?.version ?? null,
+    tags_json: JSON.stringify(draft.tags),
+    metadata_json: JSON.stringify(draft.metadata),
+    send_at: draft.sendAt !== null && draft.sendAt > now ? draft.sendAt : null,
+    expires_at: draft.expiresAt,
+    track_opens: opens ? 1 : 0,
+    track_clicks: clicks ? 1 : 0,
+    test: isSimulated(deps, sender, draft) ? 1 : 0,
+    test_outcome: draft.test?.outcome ?? null,
+    rfc_message_id: draft.source?.rfcMessageId ?? `<${id}@${draft.from.domain}>`,
+    request_id: sender.requestId,
+    created_at: now,
+    ...UNTOUCHED_MESSAGE,
+    status_at: now,
+    tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
+    unsubscribe_json: unsubscribeJson(unsubscribe),
+    require_tls: tlsWishOf(draft),
+    notice_to: draft.source?.noticeTo ?? null,
+    null_sender: 0,
+  };
+}
+
+/** Null is off. Throws `header_not_allowed` where the caller writes himself what this would write. */
+export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Unsubscribe | null {
+  const wish = draft.unsubscribe ?? (isBroadcast ? hostedUnsubscribe : false);
+  if (wish === false) return null;
+  refuseListHeaders(draft.headers);
+  return wish;
+}
+
+/** Entries that share their content share one row of it. */
+function addContent(
+  plan: Plan,
+  { content, source: whole, renderedFrom: source }: MessageDraft,
+  accountId: string,
+  now: number,
+): string {
+  const raw = whole?.bytes ?? null;
+  const known = plan.contentIds.get(content);
+  if (known !== undefined) return known;
+  const id = newId('cnt', now);
+  const { html, text, autoText, attachments } = content;
+  const body = plan.bodies.store({ html, text }, source);
+  plan.contentIds.set(content, id);
+  plan.contents.push({
+    id,
+    account_id: accountId,
+    ...body,
+    auto_text: autoText ? 1 : 0,
+    attachment_count: attachments.length,
+    created_at: now,
+    raw,
+  });
+  plan.bytes += (body.html?.length ?? 0) + (body.text?.length ?? 0) + (raw?.length ?? 0);
+  attachments.forEach(({ filename, contentType, contentId, disposition, content: bytes }, position) => {
+    plan.attachments.push({
+      content_id: id,
+      position,
+      filename,
+      content_type: contentType,
+      cid: contentId,
+      disposition,
+      bytes,
+    });
+    plan.bytes += bytes.length;
+  });
+  return id;
+}
+
+interface NewDelivery {
+  type: 'to' | 'cc' | 'bcc';
+  mailbox: Mailbox;
+  lead: boolean;
+  sendAt: number;
+  giveUp: number;
+}
+
+function deliveryRow(
+  deps: AcceptRowsDeps,
+  message: NewMessage,
+  row: MessageRow,
+  { type, mailbox, lead, sendAt, giveUp }: NewDelivery,
+): DeliveryRow {
+  const { now, stream, suppressed } = message;
+  const key = addressKey(mailbox.address);
+  const simulated = row.test === 1 || isSimulatedAddress(deps, mailbox);
+  const status = suppressed.has(key) ? 'suppressed' : sendAt > now ? 'scheduled' : 'queued';
+  return {
+    id: newId('dlv', now),
+    message_id: row.id,
+    account_id: row.account_id,
+    type,
+    lead: lead ? 1 : 0,
+    name: mailbox.name,
+    address: mailbox.address,
+    address_key: key,
+    domain: simulated ? SIMULATOR_DOMAIN : mailbox.domain,
+    class: stream.class,
+    test: simulated ? 1 : 0,
+    status,
+    status_at: now,
+    due_at: status === 'suppressed' ? null : sendAt,
+    queued_at: sendAt,
+    give_up_at: giveUp,
+    ...UNTRIED_DELIVERY,
+  };
+}
+
+function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: MessageRow, delivery: DeliveryRow): void {
+  plan.deliveries.push(delivery);
+  count(plan.counters, delivery.account_id, now, 'none', delivery.status);
+  const hit = suppressed.get(delivery.address_key);
+  if (delivery.status === 'suppressed' && hit !== undefined) {
+    plan.events.push({
+      id: newId('evt', now),
+      account_id: delivery.account_id,
+      type: 'suppressed',
+      at: now,
+      test: delivery.test,
+      message_id: delivery.message_id,
+      delivery_id: delivery.id,
+      status: 'suppressed',
+      machine: 0,
+      detail_json: JSON.stringify({ reason: hit.reason, suppression_id: hit.id }),
+    });
+    const facts = {
+      accountId: row.account_id,
+      at: now,
+      test: delivery.test === 1,
+      stream: row.stream,
+      domain: row.from_domain,
+      recipient: delivery.address,
+      tags: draft.tags,
+      template: row.template_id,
+    };
+    addToStats(plan.stats, facts, ['suppressed']);
+  }
+  if (delivery.due_at !== null) addHint(plan, delivery, delivery.due_at);
+}
+
+function addHint(plan: Plan, { id, domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
+  const key = `${domain} ${String(order)} ${accountId}`;
+  const known = plan.hints.get(key);
+  if (known === undefined) plan.hints.set(key, { domain, class: order, accountId, dueAt, id });
+  else plan.hints.set(key, { domain, class: order, accountId, dueAt: Math.min(dueAt, known.dueAt) });
+}

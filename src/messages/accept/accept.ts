@@ -1,0 +1,218 @@
+/**
+ * Takes a checked send request. Then one transaction stores content, messages, deliveries, the books' entries and whatever the
+ * caller must have committed with them (idempotency record, audit line). When the promise resolves, the mail is durable and its
+ * delivery has been rung for.
+ *
+ * The order of the steps: sender (domain verified, allowed for the key), stream, suppression list (may-send.ts), rows
+ * (accept-rows.ts), commit and bell (accept-commit.ts).
+ */
+import type { Clock } from '../../base/clock.ts';
+import { newId } from '../../base/id.ts';
+import { Problem } from '../../base/problem.ts';
+import { turnOfTheLoop } from '../../base/slices.ts';
+import type { Rows } from '../../storage/rows.ts';
+import type { BatchRow, MessageRow } from '../../storage/tables.ts';
+import { commitPlan, type AcceptCommitDeps } from './accept-commit.ts';
+import { addMessage, newPlan, unsubscribeOf, type AcceptRowsDeps, type Plan } from './accept-rows.ts';
+import { failureNotice, type NoticeRule } from '../delivery/failure-notice.ts';
+import {
+  checkAll,
+  checkSender,
+  checkStream,
+  DEFAULT_STREAM,
+  isSimulated,
+  refuseSuppressed,
+  suppressedByStream,
+  suppressedOf,
+  within,
+  type MaySendDeps,
+  type Sender,
+  type Stream,
+  type Suppressed,
+} from './may-send.ts';
+import { messageRecord, type MessageRecord } from '../store/message.ts';
+import { ownMailRows, type OwnMailRows } from './own-mail.ts';
+import type { BulkDraft, MessageDraft } from '../request/send-request.ts';
+import { createBodyStore } from '../store/stored-content.ts';
+import type { TrackingRule } from '../request/tracking-rule.ts';
+
+export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps, AcceptCommitDeps {
+  clock: Clock;
+  /** How senders by SMTP are told of recipients who are not mailed; without it they are not. */
+  notices?: NoticeRule;
+}
+
+/** Rows of other tables that must be committed together with the mail, made once the answer is known. */
+export type Together<Answer> = (answer: Answer) => Rows;
+
+/** What an answer to a bulk send says of one entry. */
+export interface BatchEntry {
+  index: number;
+  to: string | null;
+  id: string | null;
+  status: string;
+  error: { code: string; message: string; field: string | null; request_id: string | null } | null;
+}
+
+export interface BatchRecord {
+  object: 'batch';
+  id: string;
+  accepted: number;
+  rejected: number;
+  created_at: string;
+  data: BatchEntry[];
+}
+
+/** Accepts one message. Throws Problem where the caller may not send it. */
+export async function acceptSingle(
+  deps: AcceptDeps,
+  sender: Sender,
+  draft: MessageDraft,
+  together: Together<MessageRecord>,
+): Promise<MessageRecord> {
+  const now = deps.clock.now();
+  const simulated = isSimulated(deps, sender, draft);
+  await checkSender(deps, sender, draft, simulated);
+  const stream = await checkStream(deps, sender, draft);
+  const suppressed = await suppressedOf(deps, sender, stream.slug, [draft]);
+  refuseSuppressed(draft, suppressed);
+  const tracking = await deps.trackingRule(sender.accountId, draft.from.domain);
+  const plan = newPlan(createBodyStore([], now));
+  const message = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed, now, batchId: null });
+  const record = messageRecord(message);
+  await commitPlan(deps, sender, plan, together(record), suppressionNotice(deps, plan, message, now));
+  return record;
+}
+
+/** Tells who submitted it of the recipients on the suppression list; null where there are none, or nobody is to be told. */
+function suppressionNotice(deps: AcceptDeps, plan: Plan, message: MessageRow, now: number): OwnMailRows | null {
+  const { notice_to: noticeTo } = message;
+  if (deps.notices === undefined || noticeTo === null) return null;
+  const failures = plan.events.flatMap(({ type, test, delivery_id: id, detail_json: detail }) => {
+    const address = plan.deliveries.find((delivery) => delivery.id === id)?.address;
+    if (type !== 'suppressed' || test === 1 || address === undefined) return [];
+    return [{ messageId: message.id, address, event: { type, detail: JSON.parse(detail) as Record<string, unknown> } }];
+  });
+  if (failures.length === 0) return null;
+  const mail = { ...message, notice_to: noticeTo, front: plan.contents[0]?.raw ?? null };
+  const notice = failureNotice(deps.notices, mail, failures, now);
+  return notice === null ? null : ownMailRows(notice, now, deps.notices.retry);
+}
+
+/** Accepts a bulk send: each entry is a message of its own. Throws Problem where the whole request is refused. */
+export async function acceptBulk(
+  deps: AcceptDeps,
+  sender: Sender,
+  bulk: BulkDraft,
+  together: Together<BatchRecord>,
+): Promise<BatchRecord> {
+  const now = deps.clock.now();
+  const batchId = newId('bat', now);
+  const good = bulk.entries.filter((entry) => entry.kind === 'ok');
+  const { streams, rules, faulty } = await checkAll(deps, sender, good);
+  const drafts = good.filter(({ index }) => !faulty.has(index)).map(({ draft }) => draft);
+  const suppressed = await suppressedByStream(deps, sender, drafts, streams);
+  const sources = drafts.map(({ renderedFrom }) => renderedFrom);
+  const plan = newPlan(createBodyStore(sources, now));
+  const data: BatchEntry[] = [];
+  for (const entry of bulk.entries) {
+    const result =
+      entry.kind === 'rejected'
+        ? rejected(entry.index, entry.to, entry.problem, sender)
+        : addEntry(deps, plan, {
+            sender,
+            draft: entry.draft,
+            index: entry.index,
+            now,
+            batchId,
+            streams,
+            rules,
+            suppressed,
+            fault: faulty.get(entry.index) ?? null,
+          });
+    if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
+    data.push(result.entry);
+    const most = entry.kind === 'ok' && entry.draft.renderedFrom !== undefined ? RENDERED_AT_A_TIME : ENTRIES_AT_A_TIME;
+    if (data.length % most === 0) await turnOfTheLoop();
+  }
+  const accepted = data.filter(({ error }) => error === null).length;
+  const first = data.find(({ error }) => error !== null)?.error;
+  if (accepted === 0) {
+    throw new Problem('no_valid_recipients', `Every entry was refused; the first: ${first?.message ?? 'no entries.'}`, {
+      field: 'recipients',
+    });
+  }
+  const row: BatchRow = {
+    id: batchId,
+    account_id: sender.accountId,
+    accepted,
+    rejected: data.length - accepted,
+    created_at: now,
+    test: plan.messages.every(({ test }) => test === 1) ? 1 : 0,
+  };
+  plan.batches.push(row);
+  const record: BatchRecord = {
+    object: 'batch',
+    id: batchId,
+    accepted,
+    rejected: row.rejected,
+    created_at: new Date(now).toISOString(),
+    data,
+  };
+  await commitPlan(deps, sender, plan, together(record));
+  return record;
+}
+
+/** Building an entry costs about 15 us; other requests get their turn in between. */
+const ENTRIES_AT_A_TIME = 50;
+/** Telling what a rendered body has in common with its source takes up to a millisecond. */
+const RENDERED_AT_A_TIME = 5;
+
+interface NewEntry {
+  sender: Sender;
+  draft: MessageDraft;
+  index: number;
+  now: number;
+  batchId: string;
+  streams: ReadonlyMap<string, Stream>;
+  /** By sending domain. */
+  rules: ReadonlyMap<string, TrackingRule>;
+  suppressed: ReadonlyMap<string, Suppressed>;
+  /** What is wrong with its own sender or stream. */
+  fault: Problem | null;
+}
+
+interface EntryResult {
+  entry: BatchEntry;
+  problem: Problem | null;
+}
+
+function addEntry(
+  deps: AcceptDeps,
+  plan: Plan,
+  { sender, draft, index, now, batchId, streams, rules, suppressed, fault }: NewEntry,
+): EntryResult {
+  if (fault !== null) return rejected(index, draft.to.address, fault, sender);
+  const slug = draft.stream ?? DEFAULT_STREAM;
+  const stream = streams.get(slug);
+  const tracking = rules.get(draft.from.domain);
+  if (stream === undefined || tracking === undefined) throw new Error(`${slug} or its sender was not looked up`);
+  const hits: Suppressed = suppressed.get(slug) ?? new Map();
+  try {
+    refuseSuppressed(draft, hits);
+    unsubscribeOf(draft, stream);
+  } catch (error) {
+    if (error instanceof Problem) return rejected(index, draft.to.address, within(error, index), sender);
+    throw error;
+  }
+  const row = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed: hits, now, batchId });
+  return { entry: { index, to: draft.to.address, id: row.id, status: row.status, error: null }, problem: null };
+}
+
+function rejected(index: number, to: string | null, problem: Problem, sender: Sender): EntryResult {
+  const { code, message, field } = problem;
+  return {
+    entry: { index, to, id: null, status: 'rejected', error: { code, message, field, request_id: sender.requestId } },
+    problem,
+  };
+}

@@ -1,0 +1,155 @@
+/**
+ * A mail of our own, as the rows it comes to: it goes the way of any other mail, in an account of its own, with the null
+ * sender, so that nothing ever answers it (RFC 5321 section 4.5.5). The rows are committed together with what causes it.
+ */
+import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
+import { newId } from '../../base/id.ts';
+import { addressKey, type Mailbox } from '../../mail/address.ts';
+import type { Attachment } from '../../mail/mime-write.ts';
+import type { Rows } from '../../storage/rows.ts';
+import type { ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
+import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
+import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/untouched.ts';
+
+export interface OwnMail {
+  /** The message's id; a raw mail names it in its header. */
+  id: string;
+  from: Mailbox;
+  to: Mailbox;
+  subject: string;
+  content:
+    | {
+        kind: 'text';
+        text: string;
+        headers: readonly (readonly [string, string])[];
+        attachments: readonly Attachment[];
+      }
+    /** Header and body as they are sent, line ends CRLF. */
+    | { kind: 'raw'; bytes: Buffer };
+  /** It must have TLS all the way (RFC 8689). */
+  requireTls?: boolean;
+}
+
+/** Due at once. `Required` of the tables it touches, so that a caller can put the rows of several mails together. */
+export type OwnMailRows = Required<Pick<Rows, 'contents' | 'attachments' | 'messages' | 'deliveries' | 'counters'>>;
+
+/** `isSimulated`: it goes to the simulator and leaves nothing outside. */
+export function ownMailRows(
+  mail: OwnMail,
+  now: number,
+  retry: Pick<RetryRule, 'maxAge'>,
+  { isSimulated = false } = {},
+): OwnMailRows {
+  const content = contentRow(mail, now);
+  return {
+    contents: [content],
+    attachments:
+      mail.content.kind === 'raw'
+        ? []
+        : mail.content.attachments.map((one, position) => ({
+            content_id: content.id,
+            position,
+            filename: one.filename,
+            content_type: one.contentType,
+            cid: one.contentId,
+            disposition: one.disposition,
+            bytes: one.content,
+          })),
+    messages: [{ ...messageRow(mail, content.id, now), ...(isSimulated ? { test: 1 } : {}) }],
+    deliveries: [
+      {
+        ...deliveryRow(mail, now, giveUpAt(retry, now, null, null)),
+        ...(isSimulated ? { test: 1, domain: SIMULATOR_DOMAIN } : {}),
+      },
+    ],
+    counters: [
+      {
+        account_id: OWN_ACCOUNT,
+        day: new Date(now).toISOString().slice(0, 10),
+        from_status: 'none',
+        to_status: 'queued',
+        n: 1,
+      },
+    ],
+  };
+}
+
+const STREAM = 'transactional';
+
+function contentRow({ content }: OwnMail, now: number): ContentRow {
+  const isRaw = content.kind === 'raw';
+  return {
+    id: newId('cnt', now),
+    account_id: OWN_ACCOUNT,
+    html: null,
+    text: isRaw ? null : content.text,
+    auto_text: 0,
+    base_id: null,
+    attachment_count: isRaw ? 0 : content.attachments.length,
+    created_at: now,
+    raw: isRaw ? content.bytes : null,
+  };
+}
+
+function messageRow(mail: OwnMail, contentId: string, now: number): MessageRow {
+  const { id, from, to, subject, content, requireTls = false } = mail;
+  return {
+    id,
+    account_id: OWN_ACCOUNT,
+    key_id: null,
+    batch_id: null,
+    content_id: contentId,
+    from_name: from.name,
+    from_address: from.address,
+    from_domain: from.domain,
+    to_name: to.name,
+    to_address: to.address,
+    cc_json: '[]',
+    bcc_json: '[]',
+    reply_to_json: '[]',
+    subject,
+    headers_json: content.kind === 'raw' ? '[]' : JSON.stringify(content.headers),
+    stream: STREAM,
+    template_id: null,
+    template_version: null,
+    tags_json: '[]',
+    metadata_json: '{}',
+    send_at: null,
+    expires_at: null,
+    track_opens: 0,
+    track_clicks: 0,
+    test: 0,
+    test_outcome: null,
+    rfc_message_id: `<${id}@${from.domain}>`,
+    request_id: null,
+    created_at: now,
+    ...UNTOUCHED_MESSAGE,
+    status_at: now,
+    tracking_url: null,
+    unsubscribe_json: null,
+    notice_to: null,
+    null_sender: 1,
+    require_tls: requireTls ? 1 : null,
+  };
+}
+
+const deliveryRow = ({ id, to }: OwnMail, now: number, giveUp: number): DeliveryRow => ({
+  id: newId('dlv', now),
+  message_id: id,
+  account_id: OWN_ACCOUNT,
+  type: 'to',
+  lead: 1,
+  name: to.name,
+  address: to.address,
+  address_key: addressKey(to.address),
+  domain: to.domain,
+  class: 0,
+  test: 0,
+  status: 'queued',
+  status_at: now,
+  due_at: now,
+  queued_at: now,
+  give_up_at: giveUp,
+  ...UNTRIED_DELIVERY,
+});

@@ -1,0 +1,135 @@
+/**
+ * What may still be done to mail that was accepted: cancel it, or move its time. Both go through record() like everything else
+ * that changes a delivery; mail that is on the wire, or past it, cannot be called back.
+ */
+import type { Bell } from '../../scheduling/bell.ts';
+import type { Clock } from '../../base/clock.ts';
+import { Problem } from '../../base/problem.ts';
+import type { Connection } from '../../storage/connection.ts';
+import type { Rows } from '../../storage/rows.ts';
+import type { DeliveryRow, DeliveryStatus, MessageRow } from '../../storage/tables.ts';
+import type { DueHint } from './due-hint.ts';
+import { isWaiting } from './decide.ts';
+import type { Occurrence, Recorded, Recorder, RowsAfter } from './record.ts';
+import { giveUpAt, type RetryRule } from './retry.ts';
+
+export interface ChangeDeps {
+  db: { fast: Connection };
+  clock: Clock;
+  recorder: Recorder;
+  bells: { deliveries: Bell<readonly DueHint[]> };
+  retry: Pick<RetryRule, 'maxAge'>;
+}
+
+const deliveriesOf = ({ db }: Pick<ChangeDeps, 'db'>, messageId: string): Promise<DeliveryRow[]> =>
+  db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [messageId]);
+
+/** The rows that are committed with a change, made of what it has left: of the message, or of the messages of a batch by status. */
+type Together<Changed> = (changed: Changed) => Rows;
+
+/** Writes them where the change was one. */
+const withMessage =
+  (messageId: string, together: Together<MessageRow>): RowsAfter =>
+  async (tx, recorded) => {
+    if (!recorded.some(({ applied }) => applied)) return {};
+    const [row] = await tx.all<MessageRow>('SELECT * FROM messages WHERE id = ?', [messageId]);
+    return row === undefined ? {} : together(row);
+  };
+
+/** Cancels every recipient that still waits. Throws `invalid_state` where none does, or one is being sent right now. */
+export async function cancelMessage(
+  deps: ChangeDeps,
+  messageId: string,
+  together: Together<MessageRow> = nothingMore,
+): Promise<void> {
+  const waiting = (await deliveriesOf(deps, messageId)).filter(({ status }) => isWaiting(status));
+  const changed = await cancel(deps, waiting, withMessage(messageId, together));
+  if (changed === 0)
+    throw new Problem(
+      'invalid_state',
+      waiting.length === 0 ? 'the message is finished' : 'the message is being sent now',
+    );
+}
+
+const nothingMore = (): Rows => ({});
+
+/** How many messages of a batch there are in each status. */
+export type StatusCounts = readonly { status: DeliveryStatus; n: number }[];
+
+export const batchCounts = (db: Connection, batchId: string): Promise<StatusCounts> =>
+  db.all('SELECT status, COUNT(*) AS n FROM messages WHERE batch_id = ? GROUP BY status', [batchId]);
+
+/** Cancels what still waits of a batch; returns how many recipients that were. */
+export async function cancelBatch(
+  deps: ChangeDeps,
+  batchId: string,
+  together: Together<StatusCounts> = nothingMore,
+): Promise<number> {
+  const rows = await waitingOf(deps, batchId);
+  let canceled = 0;
+  for (let at = 0; at < rows.length; at += AT_ONCE) {
+    const before = canceled;
+    // The last commit carries the answer: who was cut off before it finds something left to cancel when asking again.
+    const isLast = at + AT_ONCE >= rows.length;
+    canceled += await cancel(deps, rows.slice(at, at + AT_ONCE), async (tx, recorded) =>
+      isLast && before + countOf(recorded) > 0 ? together(await batchCounts(tx, batchId)) : {},
+    );
+  }
+  return canceled;
+}
+
+const AT_ONCE = 200;
+
+async function waitingOf({ db }: Pick<ChangeDeps, 'db'>, batchId: string): Promise<Pick<DeliveryRow, 'id'>[]> {
+  const waiting: Pick<DeliveryRow, 'id'>[] = [];
+  let after = '';
+  for (;;) {
+    const rows = await db.fast.all<Pick<DeliveryRow, 'id' | 'status'>>(
+      `SELECT d.id, d.status FROM messages m JOIN deliveries d ON d.message_id = m.id WHERE m.batch_id = ? AND d.id > ? ORDER BY d.id LIMIT ?`,
+      [batchId, after, AT_ONCE],
+    );
+    for (const { id, status } of rows) if (isWaiting(status)) waiting.push({ id });
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < AT_ONCE) return waiting;
+    after = last.id;
+  }
+}
+
+async function cancel(
+  { recorder }: ChangeDeps,
+  rows: readonly Pick<DeliveryRow, 'id'>[],
+  after: RowsAfter,
+): Promise<number> {
+  if (rows.length === 0) return 0;
+  const occurrences = rows.map(({ id }): Occurrence => ({ deliveryId: id, happening: { kind: 'canceled' } }));
+  return countOf(await recorder.record(occurrences, after));
+}
+
+const countOf = (recorded: readonly Recorded[]): number => recorded.filter(({ applied }) => applied).length;
+
+/** Moves the time of sending of mail that nobody has tried yet. Throws `invalid_state` and `invalid_field`. */
+export async function rescheduleMessage(
+  deps: ChangeDeps,
+  message: Pick<MessageRow, 'id' | 'created_at' | 'expires_at'>,
+  sendAt: number,
+  together: Together<MessageRow> = nothingMore,
+): Promise<void> {
+  const now = deps.clock.now();
+  const at = Math.max(sendAt, now);
+  if (message.expires_at !== null && message.expires_at <= at)
+    throw new Problem('invalid_field', '`send_at` must be before `expires_at`.', { field: 'send_at' });
+  const giveUp = giveUpAt(deps.retry, message.created_at, at, message.expires_at);
+  const rows = (await deliveriesOf(deps, message.id)).filter(({ status }) => isWaiting(status));
+  const recorded =
+    rows.length === 0
+      ? []
+      : await deps.recorder.record(
+          rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'rescheduled', sendAt: at, giveUpAt: giveUp } })),
+          withMessage(message.id, together),
+        );
+  if (!recorded.some(({ applied }) => applied))
+    throw new Problem('invalid_state', 'The message is on its way, or finished: its time cannot be moved any more.');
+  deps.bells.deliveries.ring(
+    rows.map(({ domain, class: order, account_id: accountId }) => ({ domain, class: order, accountId, dueAt: at })),
+  );
+}

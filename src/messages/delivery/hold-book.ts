@@ -1,0 +1,156 @@
+/**
+ * What the operator has set for parts of the queue: holds, and limits of lanes. Rows in the table `holds`, so that they survive
+ * a restart; kept in memory whole, since every mail asks. What has reached its end counts no more; `prune` removes it.
+ */
+import type { Clock } from '../../base/clock.ts';
+import { Problem } from '../../base/problem.ts';
+import type { Database } from '../../storage/database.ts';
+import { insertRows, type Rows } from '../../storage/rows.ts';
+import type { HoldRow } from '../../storage/tables.ts';
+
+/** What a hold may be about, of one mail. */
+export interface MailFacts {
+  accountId: string;
+  stream: string;
+  /** The sending domain. */
+  fromDomain: string;
+  /** The recipient's domain. */
+  domain: string;
+  messageId: string;
+  createdAt: number;
+}
+
+/** A lane's limits as the operator has set them; null where he has not. */
+export interface LaneLimits {
+  connections: number | null;
+  perMinute: number | null;
+  until: number | null;
+  since: number;
+  /** What the operator noted beside it. */
+  note: string | null;
+}
+
+export interface HoldBook {
+  /** Reads what there is. Once, before anything asks. */
+  load(): Promise<void>;
+  /** The hold that this mail is under, or null. */
+  find(mail: MailFacts): HoldRow | null;
+  /** The hold of a lane, or null. Lanes are held as a whole: what comes later too. */
+  ofLane(lane: string): HoldRow | null;
+  /** The pause of a source, or null. */
+  ofSource(source: string): HoldRow | null;
+  limitsOf(lane: string): LaneLimits | null;
+  /** Whether a hold with this id is in force. */
+  stands(id: string): boolean;
+  /** What is in force, oldest first. */
+  list(): HoldRow[];
+  /** Writes it together with `rows`; a limit takes the place of the lane's last one. Throws `invalid_state` when there are too many. */
+  add(row: HoldRow, rows?: Rows): Promise<void>;
+  /** Ends these, together with `rows`. */
+  end(ids: readonly string[], rows?: Rows): Promise<void>;
+  /** Forgets what has reached its end; gives it. */
+  prune(): Promise<HoldRow[]>;
+}
+
+/** In force at once: all are kept in memory, and the operator has to find his way among them. */
+const MOST_HOLDS = 10_000;
+
+/** `changed` is called when something else holds from now on. */
+export function createHoldBook(deps: {
+  db: Pick<Database, 'fast' | 'commit'>;
+  clock: Clock;
+  changed: () => void;
+}): HoldBook {
+  const { db, clock, changed } = deps;
+  const rows = new Map<string, HoldRow>();
+  /** By scope and target. */
+  const index = new Map<string, HoldRow[]>();
+
+  const isInForce = (row: HoldRow): boolean => row.until === null || row.until > clock.now();
+
+  function put(row: HoldRow): void {
+    rows.set(row.id, row);
+    const key = keyOf(row);
+    index.set(key, [...(index.get(key) ?? []), row]);
+  }
+
+  function drop(id: string): void {
+    const row = rows.get(id);
+    if (row === undefined) return;
+    rows.delete(id);
+    const left = (index.get(keyOf(row)) ?? []).filter((other) => other.id !== id);
+    if (left.length > 0) index.set(keyOf(row), left);
+    else index.delete(keyOf(row));
+  }
+
+  const inForce = (key: string): readonly HoldRow[] => (index.get(key) ?? []).filter(isInForce);
+
+  return {
+    async load() {
+      for (const row of await db.fast.all<HoldRow>('SELECT * FROM holds ORDER BY id')) put(row);
+    },
+    find(mail) {
+      if (index.size === 0) return null;
+      for (const key of keysOf(mail)) {
+        const found = inForce(key).find((row) => row.catches_new === 1 || mail.createdAt <= row.created_at);
+        if (found !== undefined) return found;
+      }
+      return null;
+    },
+    ofLane: (lane) => inForce(`hold lane ${lane}`)[0] ?? null,
+    ofSource: (source) => inForce(`hold source ${source}`)[0] ?? null,
+    limitsOf(lane) {
+      const row = inForce(`limit lane ${lane}`).at(-1);
+      if (row === undefined) return null;
+      const { connections, per_minute: perMinute, until, created_at: since, note } = row;
+      return { connections, perMinute, until, since, note };
+    },
+    stands(id) {
+      const row = rows.get(id);
+      return row !== undefined && isInForce(row);
+    },
+    list: () => [...rows.values()].filter(isInForce),
+    async add(row, others = {}) {
+      if (rows.size >= MOST_HOLDS)
+        throw new Problem('invalid_state', `There are ${String(MOST_HOLDS)} holds already: release some first.`);
+      const before = row.kind === 'limit' ? (index.get(keyOf(row)) ?? []).map(({ id }) => id) : [];
+      await db.commit.transact(async (tx) => {
+        if (before.length > 0)
+          await tx.run('DELETE FROM holds WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(before)]);
+        await insertRows(tx, [{ holds: [row] }, others]);
+      });
+      for (const id of before) drop(id);
+      put(row);
+      changed();
+    },
+    async end(ids, others = {}) {
+      await db.commit.transact(async (tx) => {
+        await tx.run('DELETE FROM holds WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(ids)]);
+        await insertRows(tx, [others]);
+      });
+      for (const id of ids) drop(id);
+      changed();
+    },
+    async prune() {
+      const over = [...rows.values()].filter((row) => !isInForce(row));
+      if (over.length === 0) return [];
+      const ids = over.map(({ id }) => id);
+      await db.commit.transact((tx) =>
+        tx.run('DELETE FROM holds WHERE id IN (SELECT value FROM json_each(?))', [JSON.stringify(ids)]),
+      );
+      for (const id of ids) drop(id);
+      return over;
+    },
+  };
+}
+
+const keyOf = ({ kind, scope, target, account_id: account }: HoldRow): string =>
+  scope === 'stream' ? `${kind} stream ${account ?? ''} ${target}` : `${kind} ${scope} ${target}`;
+
+/** Where a hold on this mail stands, from the narrowest to the widest. */
+const keysOf = ({ messageId, accountId, stream, domain }: MailFacts): string[] => [
+  `hold message ${messageId}`,
+  `hold stream ${accountId} ${stream}`,
+  `hold domain ${domain}`,
+  `hold account ${accountId}`,
+];

@@ -1,0 +1,158 @@
+/**
+ * Why a delivery waits: one function for the API, the command line, the pages and the metrics. It composes what is about the
+ * delivery itself (its schedule, its holds) with what the engine knows about the way of its mail (`LaneWait`), so that nobody
+ * is told a reason which is not the one that keeps the mail back.
+ */
+import { rfc3339 } from '../../base/rfc3339.ts';
+import type { Connection } from '../../storage/connection.ts';
+import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import { HELD_WITHOUT_END } from './delivery.ts';
+import type { MailFacts } from './hold-book.ts';
+import type { Hold, HoldOf } from './holds.ts';
+
+export const waitReasons = [
+  'finished',
+  'scheduled',
+  'held',
+  'being_sent',
+  'waiting_for_retry',
+  'dns_trouble',
+  'resolving',
+  'receiver_refuses_us',
+  'receiver_overloaded',
+  'receiver_resting',
+  'tls_required',
+  'destination_parked',
+  'connections_in_use',
+  'rate_limited',
+  'queued',
+] as const;
+export type WaitReason = (typeof waitReasons)[number];
+
+/** Who set what a mail waits for: the receiver by its answers, its DNS, the operator, we ourselves, or the sender. */
+export const settersOfWaits = ['receiver', 'dns', 'operator', 'us', 'sender'] as const;
+export type SetBy = (typeof settersOfWaits)[number];
+
+/** What mail on one way waits for; times in ms since the epoch. */
+export interface LaneWait {
+  reason: WaitReason;
+  /** A whole sentence. */
+  message: string;
+  since: number | null;
+  /** When it is looked at again, or null where that depends on something else. */
+  until: number | null;
+  by: SetBy;
+  /** Nothing goes meanwhile; false where mail goes, but not all of it at once. */
+  stops: boolean;
+}
+
+export interface Reason {
+  reason: WaitReason;
+  message: string;
+  /** Since when, or null where nobody knows. */
+  since: string | null;
+  /** When it is looked at again, or null. */
+  until: string | null;
+  /** Who set it; null where nothing waits. */
+  set_by: SetBy | null;
+}
+
+/** What is known around a delivery. */
+export interface Around {
+  held: Hold | null;
+  now: number;
+  /** What mail on its way waits for, the most telling first. */
+  waits: readonly LaneWait[];
+}
+
+export function reasonOf(delivery: DeliveryRow, { held, now, waits }: Around): Reason {
+  const { due_at: dueAt, status } = delivery;
+  if (dueAt === null) return told('finished', `It is finished: ${status}.`);
+  if (delivery.claim_epoch !== null) return told('being_sent', 'It is being sent now.');
+  // Mail that is held when its time comes keeps the status and gets another due time.
+  if (status === 'scheduled' && dueAt > now && delivery.held_by === null)
+    return told('scheduled', 'Its time of sending has not come.', { until: timeOf(dueAt), by: 'sender' });
+  if (held !== null) {
+    const by = held.setBy ?? 'operator';
+    return told('held', `It is held: ${held.why}.`, { since: held.since, until: held.until, by });
+  }
+  if (delivery.held_by !== null)
+    return told('held', 'What held it has ended; it goes on within half a minute.', { until: now, by: 'us' });
+  const [first] = waits;
+  const outlasts = first?.stops === true && (first.until ?? Infinity) > dueAt;
+  if (dueAt > now && !outlasts) return retryReason(delivery, dueAt, first);
+  if (first !== undefined) return told(first.reason, `${first.message}${lastAnswer(delivery)}`, first);
+  return told('queued', 'It is due and waits for its turn.', { by: 'us' });
+}
+
+function retryReason(delivery: DeliveryRow, dueAt: number, wait: LaneWait | undefined): Reason {
+  const also = wait?.stops === true ? ` Besides: ${wait.message}` : '';
+  const message = `It waits for attempt ${String(delivery.attempt_count + 1)}.${lastAnswer(delivery)}${also}`;
+  return told('waiting_for_retry', message, { until: timeOf(dueAt), by: 'receiver' });
+}
+
+function lastAnswer({ smtp_code: code, smtp_reply: reply }: DeliveryRow): string {
+  if (reply === null) return '';
+  const words = code === null || reply.startsWith(String(code)) ? reply : `${String(code)} ${reply}`;
+  return ` The last answer to it was: ${words}`;
+}
+
+const timeOf = (at: number): number | null => (at >= HELD_WITHOUT_END ? null : at);
+
+function told(
+  reason: WaitReason,
+  message: string,
+  { since = null, until = null, by = null }: { since?: number | null; until?: number | null; by?: SetBy | null } = {},
+): Reason {
+  return { reason, message, since: rfc3339(since), until: rfc3339(until), set_by: by };
+}
+
+/** Of the way of a recipient's domain: what its mail waits for, and what of the operator's holds it. */
+export type LaneFactsOf = (mail: {
+  domain: string;
+  account: string;
+  /** What the mail was marked with as held. */
+  mark?: string | null;
+}) => { waits: readonly LaneWait[]; held: Hold | null };
+
+export interface WhyDeps {
+  db: { fast: Connection };
+  holdOf: HoldOf;
+  laneFacts: LaneFactsOf;
+}
+
+export interface Waiting extends Reason {
+  email: string;
+  status: DeliveryRow['status'];
+}
+
+/** What each recipient of a message waits for. */
+export async function whyWaiting(
+  { db, holdOf, laneFacts }: WhyDeps,
+  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at'>,
+  now: number,
+): Promise<Waiting[]> {
+  const deliveries = await db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [
+    message.id,
+  ]);
+  return Promise.all(
+    deliveries.map(async (delivery): Promise<Waiting> => {
+      const lane = laneFacts({ domain: delivery.domain, account: message.account_id, mark: delivery.held_by });
+      const held = delivery.test === 1 ? null : ((await holdOf(factsOf(message, delivery.domain))) ?? lane.held);
+      const { address: email, status } = delivery;
+      return { email, status, ...reasonOf(delivery, { held, now, waits: lane.waits }) };
+    }),
+  );
+}
+
+const factsOf = (
+  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at'>,
+  domain: string,
+): MailFacts => ({
+  accountId: message.account_id,
+  stream: message.stream,
+  fromDomain: message.from_domain,
+  domain,
+  messageId: message.id,
+  createdAt: message.created_at,
+});

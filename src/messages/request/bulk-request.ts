@@ -1,0 +1,129 @@
+/**
+ * The bulk form of a send request: shared defaults, and one message for each entry of `recipients`.
+ *
+ * What is wrong outside the entries refuses the request. What is wrong within an entry - be it its address or a
+ * misspelt member - is that entry's own fault, which `on_error` decides about: a list with one bad line still goes out.
+ */
+import { check } from '../../base/check.ts';
+import { Problem } from '../../base/problem.ts';
+import { addressKey } from '../../mail/address.ts';
+import { contentOf, draftOf, mergeParts } from './message-draft.ts';
+import type { SizedContent } from './message-draft.ts';
+import type { BulkDraft, BulkEntryDraft, MessageDraft, SendRules } from './send-draft.ts';
+import { partsOf, refuseLongLists } from './send-parts.ts';
+import type { Parts } from './send-parts.ts';
+import { BulkEntry, BulkShared } from './send-schema.ts';
+
+/** Entries between two breaths: small ones take 10 us each, refused ones 20 (a Problem records its stack). */
+const ENTRIES_A_STEP = 25;
+
+/** Checks a bulk send, pausing (`yield`) every few entries. Throws the fault that refuses all of it. */
+export function* bulkSteps(body: Readonly<Record<string, unknown>>, rules: SendRules): Generator<void, BulkDraft> {
+  refuseSingleMembers(body);
+  const wire = readShared(body, rules);
+  const parts = partsOf(wire, rules, '');
+  const shared: Shared = { parts, content: parts.body === null ? null : contentOf(parts, '') };
+  const abort = wire.on_error === 'abort';
+  const seen = wire.allow_duplicates === true ? null : new Set<string>();
+
+  const entries: BulkEntryDraft[] = [];
+  for (const [index, entry] of wire.recipients.entries()) {
+    if (index % ENTRIES_A_STEP === ENTRIES_A_STEP - 1) yield;
+    const result = entryDraft(entry, index, shared, seen, rules);
+    if (abort && result.kind === 'rejected') throw result.problem;
+    entries.push(result);
+  }
+  const none = noValidRecipients(entries);
+  if (none !== null) throw none;
+  return { kind: 'bulk', onError: abort ? 'abort' : 'skip', allowDuplicates: seen === null, entries };
+}
+
+/** The problem to answer where no entry is left to send, or null. */
+function noValidRecipients(entries: readonly BulkEntryDraft[]): Problem | null {
+  if (entries.some((entry) => entry.kind === 'ok')) return null;
+  const first = entries.find((entry) => entry.kind === 'rejected');
+  const why =
+    first === undefined
+      ? '`recipients` is empty.'
+      : `Every entry was refused, the first because: ${first.problem.message}`;
+  return new Problem('no_valid_recipients', why, { field: 'recipients' });
+}
+
+/** What the entries share; the content is null where each has to bring its own. */
+interface Shared {
+  parts: Parts;
+  content: SizedContent | null;
+}
+
+function refuseSingleMembers(body: Readonly<Record<string, unknown>>): void {
+  for (const field of ['to', 'cc', 'bcc']) {
+    if (body[field] == null) continue;
+    const why = `\`${field}\` and \`recipients\` exclude each other: put \`${field}\` into the entries.`;
+    throw new Problem('mutually_exclusive_fields', why, { field });
+  }
+}
+
+function readShared(body: Readonly<Record<string, unknown>>, rules: SendRules) {
+  const { recipients, to: _to, cc: _cc, bcc: _bcc, ...rest } = body;
+  const most = rules.limits.bulkRecipients;
+  if (Array.isArray(recipients) && recipients.length > most) {
+    throw new Problem('too_many_recipients', `\`recipients\` must have at most ${String(most)} entries.`, {
+      field: 'recipients',
+    });
+  }
+  refuseLongLists(rest, rules, '');
+  return check(BulkShared, { ...rest, recipients });
+}
+
+function entryDraft(
+  entry: unknown,
+  index: number,
+  shared: Shared,
+  seen: Set<string> | null,
+  rules: SendRules,
+): BulkEntryDraft {
+  const known = rules.refused?.get(index);
+  if (known !== undefined) return { kind: 'rejected', index, to: sentTo(entry), problem: known };
+  try {
+    const { draft, own } = readEntry(entry, `recipients[${String(index)}]`, shared, rules);
+    if (seen !== null) refuseDouble(draft, seen, index);
+    return { kind: 'ok', index, draft, ...(own.length === 0 ? {} : { own }) };
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    return { kind: 'rejected', index, to: sentTo(entry), problem };
+  }
+}
+
+function readEntry(
+  entry: unknown,
+  place: string,
+  shared: Shared,
+  rules: SendRules,
+): { draft: MessageDraft; own: string[] } {
+  const prefix = `${place}.`;
+  if (typeof entry === 'object' && entry !== null) refuseLongLists(entry as Record<string, unknown>, rules, prefix);
+  const own = partsOf(check(BulkEntry, entry, { prefix: place }), rules, prefix);
+  const parts = mergeParts(shared.parts, own);
+  const sameContent = own.body === null && own.autoText === null && own.attachments === null;
+  const content = sameContent && shared.content !== null ? shared.content : contentOf(parts, prefix);
+  const overridden = (['from', 'stream'] as const).filter((member) => own[member] !== null);
+  return { draft: draftOf(parts, content, rules, prefix), own: overridden };
+}
+
+function refuseDouble(draft: MessageDraft, seen: Set<string>, index: number): void {
+  const key = addressKey(draft.to.address);
+  if (seen.has(key)) {
+    const why = `${draft.to.address} is in an earlier entry too. Leave one out, or set \`allow_duplicates\` if that is meant.`;
+    throw new Problem('duplicate_recipient', why, { field: `recipients[${String(index)}].to` });
+  }
+  seen.add(key);
+}
+
+/** The longest text that is given back to the caller as an entry's `to`. */
+const LONGEST_TO = 1000;
+
+function sentTo(entry: unknown): string | null {
+  if (typeof entry !== 'object' || entry === null) return null;
+  const { to } = entry as { to?: unknown };
+  return typeof to === 'string' ? to.slice(0, LONGEST_TO) : null;
+}

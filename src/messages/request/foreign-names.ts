@@ -1,0 +1,71 @@
+/**
+ * What other services call the members of a send request: Resend, Postmark, SendGrid and Mailgun. A request that was written for
+ * one of them is told where its data goes here, instead of only that a member is not known.
+ */
+import type { FaultNote } from '../../base/check.ts';
+
+type Hints = NonNullable<FaultNote['hints']>;
+
+const meant = (name: string): string => `did you mean \`${name}\`?`;
+
+/** By the name in lower case without `-` and `_`; a name with a colon at its end stands for all that begin with it. */
+export const messageHints: Hints = {
+  scheduledat: meant('send_at'),
+  delivertime: meant('send_at'),
+  template: meant('template_id'),
+  templatealias: meant('template_id'),
+  templatemodel: meant('variables'),
+  templatedata: meant('variables'),
+  dynamictemplatedata: meant('variables'),
+  substitutions: meant('variables'),
+  globalsubstitutions: meant('variables'),
+  htmlbody: meant('html'),
+  textbody: meant('text'),
+  plainbody: meant('text'),
+  body: 'give `html`, `text` or both.',
+  content: 'give `html`, `text` or both.',
+  message: 'give `html`, `text` or both.',
+  react: 'render it to HTML and send that as `html`.',
+  amphtml: 'AMP is not supported; give `html` and `text`.',
+  personalizations: 'give `recipients`, with one entry for each mail.',
+  recipientvariables: 'give `recipients`, with `variables` in each entry.',
+  messages: 'give `recipients`, with one entry for each mail.',
+  recipient: meant('to'),
+  sender: meant('from'),
+  replytolist: meant('reply_to'),
+  category: meant('tags'),
+  categories: meant('tags'),
+  customargs: meant('metadata'),
+  uniqueargs: meant('metadata'),
+  messagestream: meant('stream'),
+  messagestreamid: meant('stream'),
+  ippoolname: meant('stream'),
+  tracklinks: meant('track_clicks'),
+  trackingsettings: 'give `track_opens` and `track_clicks`.',
+  tracking: 'give `track_opens` and `track_clicks`.',
+  mailsettings: 'give `test: true` instead of a sandbox mode.',
+  testmode: meant('test'),
+  asm: meant('unsubscribe'),
+  inline: 'give `attachments`, with a `content_id` for each inline file.',
+  attachment: meant('attachments'),
+  idempotencykey: 'send it as the header `Idempotency-Key`.',
+  'h:': 'give `headers`, without the `h:`.',
+  'v:': 'give `variables` for templates or `metadata` for events, without the `v:`.',
+  't:': 'give `variables`, `template_version` or `auto_text`.',
+  'o:': 'options are members of their own: `tags`, `send_at`, `test`, `track_opens`, `track_clicks`.',
+};
+
+/** The same for attachments. */
+export const attachmentHints: Hints = {
+  name: meant('filename'),
+  path: 'files are not fetched from addresses: give their base64 as `content`.',
+  url: 'files are not fetched from addresses: give their base64 as `content`.',
+  type: meant('content_type'),
+  mimetype: meant('content_type'),
+  data: meant('content'),
+  inlinecontentid: meant('content_id'),
+  cid: meant('content_id'),
+};
+
+/** Said where a recipient has another type than it must have, or is several. */
+export const ONE_RECIPIENT = 'Several people go into `cc` and `bcc`, or into `recipients` for a mail each';

@@ -1,0 +1,165 @@
+/** Puts a message's parts together: what must be there, what the parts may be in sum, how large the mail gets. */
+import { Problem } from '../../base/problem.ts';
+import { addressKey } from '../../mail/address.ts';
+import { encodedSize, textFromHtml, writeHead } from '../../mail/mime-write.ts';
+import { MOST_HEADERS, mergeHeaders } from './header-rule.ts';
+import type { MessageContent, MessageDraft, SendRules } from './send-draft.ts';
+import type { Parts } from './send-parts.ts';
+import { MOST_METADATA_KEYS, MOST_TAGS } from './send-limits.ts';
+import { checkExpiry } from './send-time.ts';
+
+/** Keys and values of `metadata` together, in UTF-8. */
+const METADATA_MOST_BYTES = 10 * 1024;
+
+/** A content and how many bytes it has in the mail at the most; counted once however many messages share it. */
+export interface SizedContent {
+  content: MessageContent;
+  bytes: number;
+}
+
+/** The content that the parts give. Throws `missing_content` where there is neither html nor text. */
+export function contentOf(parts: Parts, prefix: string): SizedContent {
+  const { html, text } = parts.body ?? { html: null, text: null };
+  if (html === null && text === null) {
+    throw new Problem('missing_content', 'The message has no content: give it `html` or `text`.', {
+      field: `${prefix}html`,
+    });
+  }
+  const autoText = html !== null && text === null && parts.autoText !== false;
+  const content = { html, text, autoText, attachments: parts.attachments ?? [] };
+  return { content, bytes: mostBytes(content) };
+}
+
+/** Puts the draft together. Throws the first fault; `prefix` is where the message stands: `''` or `recipients[3].`. */
+export function draftOf(
+  parts: Parts,
+  { content, bytes }: SizedContent,
+  rules: SendRules,
+  prefix: string,
+): MessageDraft {
+  const { now } = rules;
+  const sendAt = parts.sendAt !== null && parts.sendAt > now ? parts.sendAt : null;
+  const draft: MessageDraft = {
+    from: required(parts.from, `${prefix}from`),
+    to: required(parts.to, `${prefix}to`),
+    cc: parts.cc ?? [],
+    bcc: parts.bcc ?? [],
+    replyTo: parts.replyTo ?? [],
+    subject: required(parts.subject, `${prefix}subject`),
+    content,
+    headers: parts.headers ?? [],
+    tags: parts.tags ?? [],
+    metadata: parts.metadata ?? {},
+    sendAt,
+    expiresAt: parts.expiresAt,
+    stream: parts.stream,
+    trackOpens: parts.trackOpens,
+    trackClicks: parts.trackClicks,
+    unsubscribe: parts.unsubscribe,
+    onSuppressed: parts.onSuppressed ?? 'accept',
+    test: parts.test === false ? null : parts.test,
+  };
+  refuseTooMany(draft, rules.limits.recipients, prefix);
+  if (parts.metadata !== null) checkMetadata(parts.metadata, `${prefix}metadata`);
+  if (draft.expiresAt !== null) checkExpiry(draft.expiresAt, sendAt ?? now, `${prefix}expires_at`);
+  checkSize(draft, bytes, rules, prefix);
+  return draft;
+}
+
+/** A bulk entry's parts over the shared ones: headers and metadata merge, tags add up, all else replaces. */
+export function mergeParts(shared: Parts, own: Parts): Parts {
+  return {
+    from: own.from ?? shared.from,
+    to: own.to,
+    cc: own.cc,
+    bcc: own.bcc,
+    replyTo: own.replyTo ?? shared.replyTo,
+    subject: own.subject ?? shared.subject,
+    body: own.body ?? shared.body,
+    autoText: own.autoText ?? shared.autoText,
+    attachments: own.attachments ?? shared.attachments,
+    headers: both(shared.headers, own.headers, mergeHeaders),
+    tags: both(shared.tags, own.tags, (a, b) => [...new Set([...a, ...b])]),
+    metadata: both(shared.metadata, own.metadata, (a, b) => ({ ...a, ...b })),
+    sendAt: own.sendAt ?? shared.sendAt,
+    expiresAt: own.expiresAt ?? shared.expiresAt,
+    stream: own.stream ?? shared.stream,
+    trackOpens: own.trackOpens ?? shared.trackOpens,
+    trackClicks: own.trackClicks ?? shared.trackClicks,
+    unsubscribe: own.unsubscribe ?? shared.unsubscribe,
+    onSuppressed: own.onSuppressed ?? shared.onSuppressed,
+    test: own.test ?? shared.test,
+  };
+}
+
+const both = <T>(shared: T | null, own: T | null, merge: (shared: T, own: T) => T): T | null =>
+  shared === null || own === null ? (own ?? shared) : merge(shared, own);
+
+function required<T>(value: T | null, field: string): T {
+  if (value !== null) return value;
+  throw new Problem('missing_field', `\`${field}\` is missing.`, { field });
+}
+
+function refuseTooMany(draft: MessageDraft, mostRecipients: number, prefix: string): void {
+  refuseOver(draft.tags.length, MOST_TAGS, `${prefix}tags`);
+  refuseOver(draft.headers.length, MOST_HEADERS, `${prefix}headers`);
+  if (draft.cc.length + draft.bcc.length < mostRecipients || distinct(draft) <= mostRecipients) return;
+  const why = `A message can have at most ${String(mostRecipients)} recipients, \`to\`, \`cc\` and \`bcc\` together.`;
+  throw new Problem('too_many_recipients', why, {
+    field: `${prefix}${draft.cc.length >= draft.bcc.length ? 'cc' : 'bcc'}`,
+  });
+}
+
+const distinct = (draft: MessageDraft): number =>
+  new Set([draft.to, ...draft.cc, ...draft.bcc].map((mailbox) => addressKey(mailbox.address))).size;
+
+function refuseOver(count: number, most: number, field: string): void {
+  if (count > most)
+    throw new Problem('too_many_items', `\`${field}\` must have at most ${String(most)} entries.`, { field });
+}
+
+function checkMetadata(metadata: Readonly<Record<string, string>>, field: string): void {
+  let keys = 0;
+  let bytes = 0;
+  for (const [key, value] of Object.entries(metadata)) {
+    keys += 1;
+    bytes += key.length + Buffer.byteLength(value);
+  }
+  if (keys <= MOST_METADATA_KEYS && bytes <= METADATA_MOST_BYTES) return;
+  const why = keys > MOST_METADATA_KEYS ? `${String(MOST_METADATA_KEYS)} keys` : `${String(METADATA_MOST_BYTES)} bytes`;
+  throw new Problem('invalid_field', `\`${field}\` must have at most ${why}.`, { field });
+}
+
+/** Bodies below this need no measuring: even if every byte becomes three, they are far from any sensible limit. */
+const SMALL_BODY = 64 * 1024;
+
+/** Encoded bytes at the most. A derived text part says less than its html, but is only derived where that decides. */
+function mostBytes(content: MessageContent): number {
+  const { html, text, attachments, autoText } = content;
+  const characters = (html?.length ?? 0) * (autoText ? 2 : 1) + (text?.length ?? 0);
+  // Three bytes of UTF-8 at most a UTF-16 unit, three of quoted-printable a byte, and soft line breaks.
+  if (attachments.length === 0 && characters < SMALL_BODY) return characters * 10 + 2000;
+  return encodedSize(content) + (autoText ? encodedSize({ html: null, text: html, attachments: [] }) : 0);
+}
+
+/** What the service adds: Received and DKIM lines, ids, list headers. */
+const OWN_HEADERS = 4 * 1024;
+/** More than any header we accept: 50 fields, 50 recipients. */
+const LARGEST_HEAD = 2 * 1024 * 1024;
+
+/** The limit is checked by arithmetic, and exactly only near to it. */
+function checkSize(draft: MessageDraft, contentBytes: number, rules: SendRules, prefix: string): void {
+  const most = rules.limits.messageBytes;
+  if (contentBytes + LARGEST_HEAD <= most) return;
+  const { content } = draft;
+  const head =
+    writeHead({ ...draft, to: [draft.to], extra: draft.headers, date: new Date(rules.now), messageId: '' }).length +
+    OWN_HEADERS;
+  if (contentBytes + head <= most || exactBytes(content) + head <= most) return;
+  const part = content.attachments.length > 0 ? 'attachments' : content.html !== null ? 'html' : 'text';
+  const why = `The encoded message would be larger than ${String(most)} bytes.`;
+  throw new Problem('message_too_large', why, { field: prefix + part });
+}
+
+const exactBytes = (content: MessageContent): number =>
+  encodedSize(content.autoText && content.html !== null ? { ...content, text: textFromHtml(content.html) } : content);

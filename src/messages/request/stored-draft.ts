@@ -1,0 +1,98 @@
+/** A message as a draft once more, from what is stored of it: for sending it again. */
+import { newId } from '../../base/id.ts';
+import { Problem } from '../../base/problem.ts';
+import type { Mailbox } from '../../mail/address.ts';
+import { renewSubmitted } from '../../mail/submitted.ts';
+import type { Database } from '../../storage/database.ts';
+import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import { storedMailboxes, type StoredMailbox } from '../store/message.ts';
+import { attachmentsOf, contentOf } from '../store/message-store.ts';
+import type { MessageDraft } from './send-request.ts';
+import { storedUnsubscribe } from './unsubscribe.ts';
+
+/** The whole message, to all its recipients. Throws `invalid_state` where its content is not stored any more. */
+export async function storedDraft(db: Pick<Database, 'read'>, row: MessageRow, now: number): Promise<MessageDraft> {
+  const content = await contentOf(db.read, row.content_id);
+  const isEmpty = content?.html == null && content?.text == null && content?.attachment_count === 0;
+  if (content === undefined || (isEmpty && content.raw === null))
+    throw new Problem('invalid_state', 'The content of this message is not stored any more.');
+  const whole = content.raw === null ? {} : await sourceOf(db.read, row, content.raw, now);
+  const files = await attachmentsOf(db.read, row.content_id);
+  return {
+    from: mailbox([row.from_name, row.from_address]),
+    to: mailbox([row.to_name, row.to_address]),
+    cc: storedMailboxes(row.cc_json).map(mailbox),
+    bcc: storedMailboxes(row.bcc_json).map(mailbox),
+    replyTo: storedMailboxes(row.reply_to_json).map(mailbox),
+    subject: row.subject,
+    content: {
+      html: content.html,
+      text: content.text,
+      autoText: content.auto_text === 1,
+      attachments: files.map(({ filename, content_type, cid, disposition, bytes }) => ({
+        filename,
+        contentType: content_type,
+        contentId: cid,
+        disposition,
+        content: bytes,
+      })),
+    },
+    headers: JSON.parse(row.headers_json) as [string, string][],
+    tags: JSON.parse(row.tags_json) as string[],
+    metadata: JSON.parse(row.metadata_json) as Record<string, string>,
+    sendAt: null,
+    expiresAt: null,
+    stream: row.stream,
+    trackOpens: row.track_opens === 1,
+    trackClicks: row.track_clicks === 1,
+    unsubscribe: storedUnsubscribe(row) ?? false,
+    onSuppressed: 'accept',
+    test: row.test === 1 ? { outcome: row.test_outcome as NonNullable<MessageDraft['test']>['outcome'] } : null,
+    ...whole,
+    ...(row.template_id === null ? {} : { template: { id: row.template_id, version: row.template_version ?? 1 } }),
+  };
+}
+
+/** A mail that was submitted whole by SMTP leaves as it came once more, under the id of the new message. */
+async function sourceOf(
+  read: Database['read'],
+  row: MessageRow,
+  raw: Buffer,
+  now: number,
+): Promise<Pick<MessageDraft, 'source' | 'requireTls'>> {
+  const id = newId('msg', now);
+  const rfcMessageId = `<${id}@${row.from_domain}>`;
+  const rows = await read<DeliveryRow>('deliveries').where({ message_id: row.id }).orderBy('id');
+  const recipients = rows.map(({ type, name, address }) => ({ type, mailbox: mailbox([name, address]) }));
+  const bytes = renewSubmitted(raw, { messageId: rfcMessageId, date: new Date(now) });
+  return {
+    source: { id, rfcMessageId, bytes, recipients, noticeTo: row.notice_to },
+    requireTls: row.require_tls === null ? null : row.require_tls === 1,
+  };
+}
+
+function mailbox([name, address]: StoredMailbox): Mailbox {
+  const at = address.lastIndexOf('@');
+  return { name, address, local: address.slice(0, at), domain: address.slice(at + 1) };
+}
+
+/** Of these recipients only, in the same order. The first of those in `To` leads; where there is none of those, the first of all. */
+export function narrowed(draft: MessageDraft, addresses: ReadonlySet<string>): MessageDraft {
+  const isMeant = ({ address }: { address: string }): boolean => addresses.has(address);
+  const cc = draft.cc.filter(isMeant);
+  const bcc = draft.bcc.filter(isMeant);
+  const { source } = draft;
+  const narrow =
+    source === undefined
+      ? {}
+      : { source: { ...source, recipients: source.recipients.filter(({ mailbox: one }) => isMeant(one)) } };
+  if (isMeant(draft.to)) return { ...draft, cc, bcc, ...narrow };
+  const [first = draft.to, ...others] = [...cc, ...bcc];
+  return {
+    ...draft,
+    to: first,
+    cc: cc.filter((one) => others.includes(one)),
+    bcc: bcc.filter((one) => others.includes(one)),
+    ...narrow,
+  };
+}

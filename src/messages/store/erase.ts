@@ -1,0 +1,222 @@
+/**
+ * Taking back what is known: the body of one message, or a person. What remains are the facts that the books and the numbers
+ * rest on (that a mail was sent then and what became of it), without anything that says to whom or what.
+ *
+ * What is still waiting is never erased from under the delivery engine: a message's body can go when it is finished, and a
+ * person's waiting mail is canceled first.
+ */
+import { Problem } from '../../base/problem.ts';
+import { addressKey, soughtAddress } from '../../mail/address.ts';
+import type { Connection } from '../../storage/connection.ts';
+import type { Committer } from '../../storage/commit.ts';
+import { insertRows, type Rows } from '../../storage/rows.ts';
+import type { DeliveryRow, EventRow, MessageRow } from '../../storage/tables.ts';
+import type { ChangeDeps } from '../delivery/change-message.ts';
+import type { MailReach } from './message-store.ts';
+import { metadataName, recipientName } from '../list/message-facts.ts';
+import { storedMailboxes } from './message.ts';
+import { removeContents } from './stored-content.ts';
+import { subjectWords } from '../list/subject-words.ts';
+
+export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
+  db: { commit: Committer; fast: Connection };
+}
+
+/** What stands where an address was. It sorts with nobody's, and `.invalid` is never mail's (RFC 6761). */
+export const ERASED_ADDRESS = 'erased@erased.invalid';
+
+/** Messages of one step: each takes well under a millisecond of the writer. */
+const AT_ONCE = 25;
+
+/**
+ * Removes the stored body and files of a message. Throws `invalid_state` while a recipient waits. A bulk send's shared body goes
+ * with the last of its messages; the others' link to it is not touched.
+ */
+export async function eraseContent(
+  { db }: Pick<EraseDeps, 'db'>,
+  message: Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>,
+  together: () => Rows = () => ({}),
+): Promise<void> {
+  await db.commit.transact(async (tx) => {
+    const [waiting] = await tx.all('SELECT 1 FROM deliveries WHERE message_id = ? AND due_at IS NOT NULL LIMIT 1', [
+      message.id,
+    ]);
+    if (waiting !== undefined)
+      throw new Problem('invalid_state', 'The message is not finished: cancel it first, or wait until it is.');
+    await cutContents(tx, [message]);
+    await insertRows(tx, [together()]);
+  });
+}
+
+/** Cuts messages off from their bodies, and removes bodies that nobody is left for. */
+async function cutContents(
+  tx: Connection,
+  messages: readonly Pick<MessageRow, 'id' | 'content_id' | 'batch_id'>[],
+): Promise<void> {
+  await tx.run("UPDATE messages SET content_id = '' WHERE id IN (SELECT value FROM json_each(?))", [
+    JSON.stringify(messages.map(({ id }) => id)),
+  ]);
+  await removeContents(tx, messages);
+}
+
+/** How many messages and recipients had to do with the person. */
+export interface Erased {
+  recipients: number;
+}
+
+/**
+ * Erases a person from all mail within reach. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
+ * wire: ask again when it is over. Entries of the suppression list stay, since without them the person would be mailed again.
+ */
+export async function erasePerson(
+  deps: EraseDeps,
+  reach: MailReach,
+  email: string,
+  together: () => Rows = () => ({}),
+): Promise<Erased> {
+  const key = soughtAddress(email);
+  await cancelWaiting(deps, reach, key);
+  let recipients = 0;
+  for (;;) {
+    const before = recipients;
+    const done = await deps.db.commit.transact(async (tx) => {
+      const some = await eraseSome(tx, reach, key);
+      // With the last step: whoever is cut off before it asks again for what is left.
+      if (some < AT_ONCE && before + some > 0) await insertRows(tx, [together()]);
+      return some;
+    });
+    recipients += done;
+    if (done < AT_ONCE) return { recipients };
+  }
+}
+
+async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key: string): Promise<void> {
+  const waiting = await db.fast.all<Pick<DeliveryRow, 'id'>>(
+    `SELECT id FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NOT NULL${within(reach)}`,
+    [key, reach.accountId],
+  );
+  const AT_A_TIME = 200;
+  for (let at = 0; at < waiting.length; at += AT_A_TIME) {
+    const part = waiting.slice(at, at + AT_A_TIME);
+    const recorded = await recorder.record(part.map(({ id }) => ({ deliveryId: id, happening: { kind: 'canceled' } })));
+    if (recorded.some(({ applied, state }) => !applied && state !== null && state.dueAt !== null))
+      throw new Problem('invalid_state', 'Mail to this address is being sent right now: ask again in a moment.');
+  }
+}
+
+type Held = Pick<DeliveryRow, 'id' | 'message_id' | 'type'>;
+
+const within = ({ onlyTest }: MailReach): string => (onlyTest ? ' AND test = 1' : '');
+
+async function eraseSome(tx: Connection, reach: MailReach, key: string): Promise<number> {
+  const held = await tx.all<Held>(
+    `SELECT id, message_id, type FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NULL${within(reach)} LIMIT ?`,
+    [key, reach.accountId, AT_ONCE],
+  );
+  if (held.length === 0) return 0;
+  const ids = JSON.stringify(held.map(({ id }) => id));
+  const listed = 'IN (SELECT value FROM json_each(?))';
+  await tx.run(
+    `UPDATE deliveries SET name = NULL, address = ?, address_key = ?, smtp_reply = NULL WHERE id ${listed}`,
+    [ERASED_ADDRESS, ERASED_ADDRESS, ids],
+  );
+  await tx.run(`UPDATE attempts SET smtp_reply = NULL WHERE delivery_id ${listed}`, [ids]);
+  await eraseEvents(tx, held);
+  // A bounce brings the mail back, a complaint names who complains.
+  await tx.run(`DELETE FROM reports WHERE delivery_id ${listed}`, [ids]);
+  await eraseMessages(tx, held, key);
+  return held.length;
+}
+
+/** Words of mail servers, which like to repeat the address, and what a browser told of its user. */
+const personal = ['smtp_reply', 'ip', 'user_agent', 'client', 'os', 'device', 'url', 'message'];
+
+async function eraseEvents(tx: Connection, held: readonly Held[]): Promise<void> {
+  const messages = JSON.stringify([...new Set(held.map(({ message_id }) => message_id))]);
+  const own = new Set(held.map(({ id }) => id));
+  const events = await tx.all<Pick<EventRow, 'id' | 'delivery_id' | 'type' | 'detail_json'>>(
+    'SELECT id, delivery_id, type, detail_json FROM events WHERE message_id IN (SELECT value FROM json_each(?))',
+    [messages],
+  );
+  const changed = events
+    .filter(({ delivery_id }) => own.has(delivery_id))
+    .map(({ id, type, detail_json }) => [id, erasedDetail(type, detail_json)]);
+  await tx.run(
+    `UPDATE events SET detail_json = j.detail FROM (SELECT value->>0 AS id, value->>1 AS detail FROM json_each(?)) AS j
+     WHERE events.id = j.id`,
+    [JSON.stringify(changed)],
+  );
+}
+
+function erasedDetail(type: string, detailJson: string): string {
+  const detail = JSON.parse(detailJson) as Record<string, unknown>;
+  // A delivery's `ip` is the mail host's: only a person's is personal.
+  const names = type === 'opened' || type === 'clicked' || type === 'complained' ? personal : ['smtp_reply', 'message'];
+  for (const name of names) if (name in detail) detail[name] = null;
+  return JSON.stringify(detail);
+}
+
+type Named = Pick<
+  MessageRow,
+  'id' | 'account_id' | 'batch_id' | 'content_id' | 'cc_json' | 'bcc_json' | 'metadata_json' | 'subject'
+> & { waits: number };
+
+async function eraseMessages(tx: Connection, held: readonly Held[], key: string): Promise<void> {
+  const asTo = new Set(held.filter(({ type }) => type === 'to').map(({ message_id }) => message_id));
+  const rows = await tx.all<Named>(
+    `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json, m.subject,
+       EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
+     FROM json_each(?) AS w JOIN messages m ON m.id = w.value`,
+    [JSON.stringify([...new Set(held.map(({ message_id }) => message_id))])],
+  );
+  for (const row of rows) {
+    const [cc, bcc] = [without(row.cc_json, key), without(row.bcc_json, key)];
+    await tx.run('UPDATE messages SET cc_json = ?, bcc_json = ? WHERE id = ?', [cc, bcc, row.id]);
+    if (!asTo.has(row.id)) continue;
+    await tx.run(
+      "UPDATE messages SET to_name = NULL, to_address = ?, subject = '', headers_json = '[]', metadata_json = '{}' WHERE id = ?",
+      [ERASED_ADDRESS, row.id],
+    );
+    for (const word of subjectWords(row.subject))
+      await tx.run('DELETE FROM message_words WHERE account_id = ? AND word = ? AND message_id = ?', [
+        row.account_id,
+        word,
+        row.id,
+      ]);
+    const names = Object.entries(JSON.parse(row.metadata_json) as Record<string, string>);
+    for (const [name, value] of names)
+      await tx.run('DELETE FROM message_metadata WHERE account_id = ? AND name = ? AND value = ? AND message_id = ?', [
+        row.account_id,
+        name,
+        value,
+        row.id,
+      ]);
+  }
+  await eraseNames(tx, rows, key);
+  // What others still wait for keeps its body until they have it; retention takes it then.
+  await cutContents(
+    tx,
+    rows.filter(({ id, waits }) => asTo.has(id) && waits === 0),
+  );
+}
+
+/** Sets of blocks have names too; without them a block's messages are asked themselves. */
+async function eraseNames(tx: Connection, rows: readonly Named[], key: string): Promise<void> {
+  const names = rows.flatMap(({ account_id, metadata_json }) =>
+    Object.entries(JSON.parse(metadata_json) as Record<string, string>).map(([name, value]) => [
+      account_id,
+      metadataName(name, value),
+    ]),
+  );
+  const accounts = [...new Set(rows.map(({ account_id }) => account_id))];
+  await tx.run('DELETE FROM message_sets WHERE (account_id, name) IN (SELECT value->>0, value->>1 FROM json_each(?))', [
+    JSON.stringify([...names, ...accounts.map((accountId) => [accountId, recipientName(key)])]),
+  ]);
+}
+
+/** The mailboxes as they are stored, with the person's replaced. */
+function without(mailboxesJson: string, key: string): string {
+  const all = storedMailboxes(mailboxesJson);
+  if (!all.some(([, address]) => addressKey(address) === key)) return mailboxesJson;
+  return JSON.stringify(all.map((one) => (addressKey(one[1]) === key ? [null, ERASED_ADDRESS] : one)));
+}

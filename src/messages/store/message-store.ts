@@ -1,0 +1,152 @@
+/** Reading a message with what belongs to it; lists of messages are message-list.ts. */
+import type { Knex } from 'knex';
+import type {
+  AttachmentRow,
+  AttemptRow,
+  ContentRow,
+  DeliveryRow,
+  DeliveryStatus,
+  MessageRow,
+} from '../../storage/tables.ts';
+import { timestamp } from './message.ts';
+import { bodyOf } from './stored-content.ts';
+
+/** Whose mail somebody may see and change: that of an account, or only what of it is simulated (for test keys). */
+export interface MailReach {
+  accountId: string;
+  onlyTest: boolean;
+}
+
+/** A message within reach, or undefined. */
+export function findMessage(
+  read: Knex,
+  { accountId, onlyTest }: MailReach,
+  id: string,
+): Promise<MessageRow | undefined> {
+  const own = { id, account_id: accountId, ...(onlyTest ? { test: 1 } : {}) };
+  return read('messages').where(own).first() as Promise<MessageRow | undefined>;
+}
+
+/** A message whoever it belongs to: for the operator. */
+export function findAnyMessage(read: Knex, id: string): Promise<MessageRow | undefined> {
+  return read('messages').where({ id }).first() as Promise<MessageRow | undefined>;
+}
+
+/** How many recipients and attempts a message shows. */
+const SHOWN = 20;
+
+export interface RecipientRecord {
+  email: string;
+  type: 'to' | 'cc' | 'bcc';
+  status: DeliveryStatus;
+  status_at: string;
+  attempt_count: number;
+  next_attempt_at: string | null;
+  smtp: {
+    code: number | null;
+    enhanced: string | null;
+    reply: string | null;
+    mx: string | null;
+    tls: string | null;
+  } | null;
+}
+
+/** The recipients, `to` first. */
+export async function recipientsOf(read: Knex, messageId: string, limit: number = SHOWN): Promise<RecipientRecord[]> {
+  const rows = (await read('deliveries').where({ message_id: messageId }).orderBy('id').limit(limit)) as DeliveryRow[];
+  return rows.map(recipientRecord);
+}
+
+function recipientRecord(row: DeliveryRow): RecipientRecord {
+  const answered = row.smtp_code !== null || row.smtp_reply !== null;
+  return {
+    email: row.address,
+    type: row.type,
+    status: row.status,
+    status_at: timestamp(row.status_at),
+    attempt_count: row.attempt_count,
+    next_attempt_at: nextAttemptAt(row),
+    smtp: answered
+      ? { code: row.smtp_code, enhanced: row.enhanced_code, reply: row.smtp_reply, mx: row.mx, tls: row.tls }
+      : null,
+  };
+}
+
+/** Null while it is being tried, and while it is held: then what holds it decides (messages/delivery/why.ts). */
+export const nextAttemptAt = (row: Pick<DeliveryRow, 'claim_epoch' | 'due_at' | 'held_by'>): string | null =>
+  row.claim_epoch !== null || row.held_by !== null ? null : timestamp(row.due_at);
+
+export interface AttemptRecord {
+  object: 'attempt';
+  id: string;
+  recipient: string;
+  number: number;
+  started_at: string;
+  ended_at: string;
+  mx: string | null;
+  ip: string | null;
+  source: string | null;
+  tls: { protocol: string; cipher: string; verified: boolean; policy: string } | null;
+  timings_ms: Record<'dns' | 'connect' | 'banner' | 'tls' | 'mail' | 'rcpt' | 'data' | 'dot', number>;
+  outcome: AttemptRow['outcome'];
+  smtp_code: number | null;
+  enhanced_code: string | null;
+  smtp_reply: string | null;
+  class: string | null;
+  reason: string | null;
+  next_attempt_at: string | null;
+}
+
+/** The last attempts, oldest first. */
+export async function attemptsOf(read: Knex, messageId: string, limit: number = SHOWN): Promise<AttemptRecord[]> {
+  const rows = (await read('attempts as a')
+    .join('deliveries as d', 'd.id', 'a.delivery_id')
+    .select('a.*', 'd.address')
+    .where('a.message_id', messageId)
+    .orderBy('a.id', 'desc')
+    .limit(limit)) as (AttemptRow & { address: string })[];
+  return rows.reverse().map(attemptRecord);
+}
+
+const noTimings = { dns: 0, connect: 0, banner: 0, tls: 0, mail: 0, rcpt: 0, data: 0, dot: 0 };
+
+function attemptRecord(row: AttemptRow & { address: string }): AttemptRecord {
+  return {
+    object: 'attempt',
+    id: row.id,
+    recipient: row.address,
+    number: row.number,
+    started_at: timestamp(row.started_at),
+    ended_at: timestamp(row.ended_at),
+    mx: row.mx,
+    ip: row.ip,
+    source: row.source,
+    tls: row.tls_json === null ? null : (JSON.parse(row.tls_json) as AttemptRecord['tls']),
+    timings_ms: { ...noTimings, ...(JSON.parse(row.timings_json) as Partial<typeof noTimings>) },
+    outcome: row.outcome,
+    smtp_code: row.smtp_code,
+    enhanced_code: row.enhanced_code,
+    smtp_reply: row.smtp_reply,
+    class: row.class,
+    reason: row.reason,
+    next_attempt_at: timestamp(row.next_attempt_at),
+  };
+}
+
+/** The stored body of a message. */
+export async function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
+  const row: (ContentRow & { base_html: string | null; base_text: string | null }) | undefined = await read(
+    'contents as c',
+  )
+    .leftJoin('content_bases as b', 'b.id', 'c.base_id')
+    .where({ 'c.id': contentId })
+    .first('c.*', 'b.html as base_html', 'b.text as base_text');
+  if (row === undefined) return undefined;
+  const { base_html: _html, base_text: _text, ...content } = row;
+  return { ...content, ...bodyOf(row) };
+}
+
+/** The files of a content, in their order. */
+export function attachmentsOf(read: Knex, contentId: string): Promise<AttachmentRow[]> {
+  return read('attachments').where({ content_id: contentId }).orderBy('position') as Promise<AttachmentRow[]>;
+}

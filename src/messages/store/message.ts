@@ -1,0 +1,100 @@
+/** A message as the API shows it. */
+import { formatMailbox } from '../../mail/address.ts';
+import type { MessageRow } from '../../storage/tables.ts';
+
+/** A mailbox as stored in `*_json` columns. */
+export type StoredMailbox = readonly [name: string | null, address: string];
+
+export interface MessageRecord {
+  object: 'message';
+  id: string;
+  batch_id: string | null;
+  status: MessageRow['status'];
+  status_at: string;
+  from: string;
+  to: string;
+  cc: string[];
+  bcc: string[];
+  reply_to: string[];
+  subject: string;
+  stream: string;
+  template_id: string | null;
+  template_version: number | null;
+  tags: string[];
+  metadata: Record<string, string>;
+  send_at: string | null;
+  expires_at: string | null;
+  track_opens: boolean;
+  track_clicks: boolean;
+  test: boolean;
+  rfc_message_id: string;
+  last_event: { type: string; timestamp: string } | null;
+  engagement: {
+    opens: number;
+    clicks: number;
+    first_opened_at: string | null;
+    last_opened_at: string | null;
+    first_clicked_at: string | null;
+    bot_opens: number;
+    bot_clicks: number;
+  };
+  created_at: string;
+}
+
+/** Milliseconds as the API writes times: RFC 3339, UTC, milliseconds, `Z`. */
+export function timestamp(ms: number): string;
+export function timestamp(ms: number | null): string | null;
+export function timestamp(ms: number | null): string | null {
+  return ms === null ? null : new Date(ms).toISOString();
+}
+
+export function messageRecord(row: MessageRow): MessageRecord {
+  return {
+    object: 'message',
+    id: row.id,
+    batch_id: row.batch_id,
+    status: row.status,
+    status_at: timestamp(row.status_at),
+    from: mailboxText([row.from_name, row.from_address]),
+    to: mailboxText([row.to_name, row.to_address]),
+    cc: mailboxes(row.cc_json),
+    bcc: mailboxes(row.bcc_json),
+    reply_to: mailboxes(row.reply_to_json),
+    subject: row.subject,
+    stream: row.stream,
+    template_id: row.template_id,
+    template_version: row.template_version,
+    tags: JSON.parse(row.tags_json) as string[],
+    metadata: JSON.parse(row.metadata_json) as Record<string, string>,
+    send_at: timestamp(row.send_at),
+    expires_at: timestamp(row.expires_at),
+    track_opens: row.track_opens === 1,
+    track_clicks: row.track_clicks === 1,
+    test: row.test === 1,
+    rfc_message_id: row.rfc_message_id,
+    last_event:
+      row.last_event_type === null || row.last_event_at === null
+        ? null
+        : { type: row.last_event_type, timestamp: timestamp(row.last_event_at) },
+    engagement: {
+      opens: row.opens,
+      clicks: row.clicks,
+      first_opened_at: timestamp(row.first_opened_at),
+      last_opened_at: timestamp(row.last_opened_at),
+      first_clicked_at: timestamp(row.first_clicked_at),
+      bot_opens: row.bot_opens,
+      bot_clicks: row.bot_clicks,
+    },
+    created_at: timestamp(row.created_at),
+  };
+}
+
+export const storedMailboxes = (json: string): StoredMailbox[] => JSON.parse(json) as StoredMailbox[];
+
+const mailboxes = (json: string): string[] => (json === '[]' ? [] : storedMailboxes(json).map(mailboxText));
+
+export function mailboxText([name, address]: StoredMailbox): string {
+  if (name === null) return address;
+  const at = address.lastIndexOf('@');
+  return formatMailbox({ name, address, local: address.slice(0, at), domain: address.slice(at + 1) });
+}

@@ -1,0 +1,132 @@
+/**
+ * Finished messages that are old enough go with all that belongs to them. The books count what goes, so that they still balance.
+ */
+import { idFloor } from '../../base/id.ts';
+import type { Connection, Value } from '../../storage/connection.ts';
+import { insertRows } from '../../storage/rows.ts';
+import type { CounterRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import type { Purge, Reader } from './purge.ts';
+import { count } from '../delivery/record.ts';
+import { lookAtContents, removeContents } from './stored-content.ts';
+import { subjectWords } from '../list/subject-words.ts';
+
+/** In the books: accepted attempts that went, and statuses of recipients that went. */
+export const PURGED = 'purged';
+export const PURGED_ATTEMPTS = 'accepted_attempt';
+
+/** Oldest first; one that is not finished is passed over. */
+export const oldMessages: Purge<Leaving> = {
+  choose(reader, { accountId, before, after, most }) {
+    return reader.all<Leaving>(
+      `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.subject, m.tags_json, m.metadata_json
+       FROM messages m WHERE m.account_id = ? AND m.id > ? AND m.id < ?
+         AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)
+       ORDER BY m.id LIMIT ?`,
+      [accountId, after?.id ?? '', idFloor('msg', before), most],
+    );
+  },
+  lookAt,
+  remove: removeMessages,
+};
+
+/** What has to be known of a message to find all that belongs to it. */
+type Leaving = Pick<
+  MessageRow,
+  'id' | 'account_id' | 'batch_id' | 'content_id' | 'subject' | 'tags_json' | 'metadata_json'
+>;
+
+/** Some rows of a table, as a statement names them behind FROM. */
+interface Rows {
+  from: string;
+  values: readonly Value[];
+}
+
+const idsOf = (rows: readonly Leaving[]): string => JSON.stringify(rows.map(({ id }) => id));
+
+const rowsWithin = (table: string, rows: readonly Leaving[]): Rows => ({
+  from: `${table} WHERE message_id IN (SELECT value FROM json_each(?))`,
+  values: [idsOf(rows)],
+});
+
+/**
+ * Tags, metadata and words are indexed by themselves, not by message: their keys stand in the message's row. What is asked for is
+ * their rows from the oldest to the newest of these messages: without that range the planner takes the tag or word alone for
+ * choice enough, and reads all that the account ever sent with it.
+ */
+function marksOf(rows: readonly Leaving[]): Rows[] {
+  const ids = rows.map(({ id }) => id).sort();
+  const accountId = rows[0]?.account_id ?? '';
+  const tags = new Set(rows.flatMap(({ tags_json }) => JSON.parse(tags_json) as string[]));
+  const words = new Set(rows.flatMap(({ subject }) => subjectWords(subject)));
+  const metadata = rows.flatMap(({ metadata_json }) =>
+    Object.entries(JSON.parse(metadata_json) as Record<string, string>),
+  );
+  const marks = (table: string, is: string, keys: readonly unknown[]): Rows[] =>
+    keys.length === 0
+      ? []
+      : [
+          {
+            from: `${table} WHERE account_id = ? AND ${is} AND message_id BETWEEN ? AND ? AND +message_id IN (SELECT value FROM json_each(?))`,
+            values: [accountId, JSON.stringify(keys), ids[0] ?? '', ids.at(-1) ?? '', JSON.stringify(ids)],
+          },
+        ];
+  return [
+    ...marks('message_tags', 'tag IN (SELECT value FROM json_each(?))', [...tags]),
+    ...marks('message_words', 'word IN (SELECT value FROM json_each(?))', [...words]),
+    ...marks('message_metadata', '(name, value) IN (SELECT value->>0, value->>1 FROM json_each(?))', metadata),
+  ];
+}
+
+/** Reads what will go, the entries of indexes that lie all over the file included. */
+async function lookAt(reader: Reader, rows: readonly Leaving[]): Promise<void> {
+  const deliveries = rowsWithin('deliveries', rows);
+  const addresses = await reader.all<Pick<DeliveryRow, 'address_key' | 'message_id'>>(
+    `SELECT address_key, message_id FROM ${deliveries.from}`,
+    deliveries.values,
+  );
+  await reader.all(
+    `SELECT COUNT(d.message_id) FROM json_each(?) x CROSS JOIN deliveries d INDEXED BY deliveries_by_address
+     ON d.address_key = x.value->>0 AND d.message_id = x.value->>1`,
+    [JSON.stringify(addresses.map(({ address_key, message_id }) => [address_key, message_id]))],
+  );
+  const attempts = rowsWithin('attempts', rows);
+  await reader.all(`SELECT COUNT(outcome) FROM ${attempts.from}`, attempts.values);
+  for (const { from, values } of marksOf(rows)) await reader.all(`SELECT COUNT(*) FROM ${from}`, values);
+  await lookAtContents(reader, rows);
+}
+
+async function removeMessages(tx: Connection, rows: readonly Leaving[], now: number): Promise<void> {
+  const counters = new Map<string, CounterRow>();
+  const remove = <Row>({ from, values }: Rows, returned: string): Promise<Row[]> =>
+    tx.all(`DELETE FROM ${from} RETURNING ${returned}`, values);
+  const deliveries = await remove<Pick<DeliveryRow, 'account_id' | 'status' | 'due_at'>>(
+    rowsWithin('deliveries', rows),
+    'account_id, status, due_at',
+  );
+  for (const { account_id, status, due_at } of deliveries) {
+    if (due_at !== null) throw new Error('mail that was finished waits again');
+    count(counters, account_id, now, status, PURGED);
+  }
+  const attempts = await remove<{ outcome: string }>(rowsWithin('attempts', rows), 'outcome');
+  const accountId = rows[0]?.account_id ?? '';
+  for (const { outcome } of attempts)
+    if (outcome === 'accepted') count(counters, accountId, now, PURGED_ATTEMPTS, PURGED);
+  for (const { from, values } of marksOf(rows)) await tx.run(`DELETE FROM ${from}`, values);
+  const resends = rowsWithin('resends', rows);
+  await tx.run(`DELETE FROM ${resends.from}`, resends.values);
+  await tx.run('DELETE FROM messages WHERE id IN (SELECT value FROM json_each(?))', [idsOf(rows)]);
+  await removeContents(tx, rows);
+  await removeBatches(tx, rows);
+  await insertRows(tx, [{ counters: [...counters.values()] }]);
+}
+
+/** A bulk send is forgotten with the last of its messages. */
+async function removeBatches(tx: Connection, rows: readonly Leaving[]): Promise<void> {
+  const ids = new Set(rows.flatMap(({ batch_id }) => batch_id ?? []));
+  if (ids.size === 0) return;
+  await tx.run(
+    `DELETE FROM batches WHERE id IN (SELECT value FROM json_each(?))
+       AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = batches.id)`,
+    [JSON.stringify([...ids])],
+  );
+}

@@ -1,0 +1,137 @@
+/**
+ * What goes when it is old enough: bodies, events, reports, audit lines; of whole messages purge-messages.ts takes care. Mail that is
+ * not finished is never touched.
+ *
+ * What is old may have left memory long ago. So the rows that will go are chosen and looked at on a reader: others write meanwhile,
+ * and the writer finds them in memory.
+ */
+import { idFloor } from '../../base/id.ts';
+import { allEventTypes } from '../../events/event.ts';
+import type { Connection } from '../../storage/connection.ts';
+import type { AuditRow, EventRow, MessageRow, ReportRow } from '../../storage/tables.ts';
+import { lookAtContents, removeContents } from './stored-content.ts';
+
+export type Reader = Pick<Connection, 'all'>;
+
+/** Of what to choose the oldest. */
+export interface Range<Row> {
+  /** What came in before this time. */
+  before: number;
+  /** Whose; what is not of one account alone does not look at it. */
+  accountId: string;
+  /** The last row that was chosen before, and may not have gone yet. */
+  after: Row | null;
+  most: number;
+}
+
+/** One way of going. Between the two steps others write; what is finished stays finished, and what went meanwhile is no fault. */
+export interface Purge<Row> {
+  /** The oldest that are to go, none where there are none. */
+  choose(reader: Reader, range: Range<Row>): Promise<Row[]>;
+  /** Reads what goes with them and does not lie beside them. It costs a third of removing them, which nobody but housekeeping waits for. */
+  lookAt?(reader: Reader, rows: readonly Row[]): Promise<void>;
+  remove(tx: Connection, rows: readonly Row[], now: number): Promise<void>;
+}
+
+const CONTENT_MARK = 'purge.content.';
+
+/** Messages are passed in the order of acceptance, from where the last step ended up to the first that is not finished. */
+export const oldContents: Purge<Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'>> = {
+  async choose(reader, { accountId, before, after, most }) {
+    const [mark] = await reader.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [
+      CONTENT_MARK + accountId,
+    ]);
+    const rows = await reader.all<
+      Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'> & { waits: number }
+    >(
+      `SELECT m.id, m.account_id, m.content_id, m.batch_id,
+         EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
+       FROM messages m WHERE m.account_id = ? AND m.id > ? AND m.id < ? ORDER BY m.id LIMIT ?`,
+      [accountId, after?.id ?? mark?.value ?? '', idFloor('msg', before), most],
+    );
+    const end = rows.findIndex(({ waits }) => waits === 1);
+    return end < 0 ? rows : rows.slice(0, end);
+  },
+  lookAt: lookAtContents,
+  async remove(tx, rows) {
+    const newest = rows.at(-1);
+    if (newest === undefined) return;
+    const mark = CONTENT_MARK + newest.account_id;
+    await removeContents(tx, rows, newest.id);
+    await tx.run('DELETE FROM settings WHERE name = ?', [mark]);
+    await tx.run('INSERT INTO settings (name, value) VALUES (?, ?)', [mark, newest.id]);
+  },
+};
+
+interface Numbered {
+  sequence: number;
+}
+
+async function removeEvents(tx: Connection, rows: readonly Numbered[]): Promise<void> {
+  await tx.run('DELETE FROM events WHERE sequence IN (SELECT value FROM json_each(?))', [
+    JSON.stringify(rows.map(({ sequence }) => sequence)),
+  ]);
+}
+
+/** Numbers are never given twice, so cursors stay good. */
+export const oldEvents: Purge<Numbered> = {
+  async choose(reader, { before, after, most }) {
+    const rows = await reader.all<Numbered & Pick<EventRow, 'at'>>(
+      'SELECT sequence, at FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?',
+      [after?.sequence ?? 0, most],
+    );
+    const young = rows.findIndex(({ at }) => at >= before);
+    return young < 0 ? rows : rows.slice(0, young);
+  },
+  remove: removeEvents,
+};
+
+/** Type by type, in the order of the index: in any other all of the account's old events would be read for each step. */
+export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbered> = {
+  async choose(reader, { accountId, before, after, most }) {
+    // Numbers and ids ascend together: the first that is young enough ends the old ones.
+    const [young] = await reader.all<Numbered>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [
+      idFloor('evt', before),
+    ]);
+    const end = young?.sequence ?? Number.MAX_SAFE_INTEGER;
+    const kinds = [0, 1].flatMap((test) => allEventTypes.map((type) => ({ test, type })));
+    const begin = after === null ? 0 : kinds.findIndex(({ test, type }) => test === after.test && type === after.type);
+    for (const [place, { test, type }] of kinds.slice(begin).entries()) {
+      const rows = await reader.all<Pick<EventRow, 'test' | 'type'> & Numbered>(
+        `SELECT test, type, sequence FROM events INDEXED BY events_by_account
+         WHERE account_id = ? AND test = ? AND type = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?`,
+        [accountId, test, type, place === 0 ? (after?.sequence ?? 0) : 0, end, most],
+      );
+      if (rows.length > 0) return rows;
+    }
+    return [];
+  },
+  remove: removeEvents,
+};
+
+/** One that nobody has read yet stays. */
+export const oldReports: Purge<Pick<ReportRow, 'id' | 'received_at'>> = {
+  choose: (reader, { before, after, most }) =>
+    reader.all(
+      `SELECT id, received_at FROM reports WHERE (received_at, id) > (?, ?) AND received_at < ? AND kind IS NOT NULL
+       ORDER BY received_at, id LIMIT ?`,
+      [after?.received_at ?? 0, after?.id ?? '', before, most],
+    ),
+  async remove(tx, rows) {
+    await tx.run('DELETE FROM reports WHERE id IN (SELECT value FROM json_each(?))', [idsOf(rows)]);
+  },
+};
+
+export const oldAuditLines: Purge<Pick<AuditRow, 'id'>> = {
+  choose: (reader, { before, after, most }) =>
+    reader.all('SELECT id FROM audit WHERE id > ? AND id < ? ORDER BY id LIMIT ?', [
+      after?.id ?? '',
+      idFloor('aud', before),
+      most,
+    ]),
+  async remove(tx, rows) {
+    await tx.run('DELETE FROM audit WHERE id IN (SELECT value FROM json_each(?))', [idsOf(rows)]);
+  },
+};
+
+const idsOf = (rows: readonly { id: string }[]): string => JSON.stringify(rows.map(({ id }) => id));

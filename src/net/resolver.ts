@@ -1,0 +1,245 @@
+/**
+ * DNS look-ups with a deadline, a cache and a bound. Node's own resolver gives neither TTL nor AD bit for MX, hence our own
+ * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn), dns-slots
+ * (who may ask now), dns-cache.
+ */
+import { getServers } from 'node:dns';
+import { isIPv4, isIPv6 } from 'node:net';
+import type { Clock } from '../base/clock.ts';
+import { createDnsCache } from './dns-cache.ts';
+import { parseServerAddress } from './dns-exchange.ts';
+import { isAskable } from './dns-message.ts';
+import type { MxRecord, RecordOf, RecordType, TlsaRecord } from './dns-message.ts';
+import { search } from './dns-search.ts';
+import type { Found, Search, Server, Trouble } from './dns-search.ts';
+import { createDnsSlots } from './dns-slots.ts';
+import type { Asking } from './dns-slots.ts';
+import { expandIPv6 } from './ip.ts';
+
+export type { MxRecord, TlsaRecord } from './dns-message.ts';
+
+export type DnsAnswer<T> =
+  | {
+      kind: 'found';
+      records: readonly T[];
+      /** The name the records stand at, after CNAMEs. */
+      name: string;
+      /** Seconds this answer is still good for. */
+      ttl: number;
+      /** The AD bit: the resolver says it validated the answer. Worth only what the way to that resolver is worth. */
+      secure: boolean;
+    }
+  /** `secure` as above: there certainly is none. */
+  | { kind: 'no_data'; secure?: true }
+  /** `fresh`: asked just now, not taken from the cache. */
+  | { kind: 'no_domain'; fresh: boolean }
+  | Trouble;
+
+export interface LookupOptions {
+  /** Do not take the answer from the cache. */
+  fresh?: boolean;
+}
+
+/** Look-ups by name (A-labels, any case). None of them rejects: DNS trouble is an answer. */
+export interface Resolver {
+  mx(name: string, options?: LookupOptions): Promise<DnsAnswer<MxRecord>>;
+  a(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
+  aaaa(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
+  txt(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
+  /** Names of an IPv4 or IPv6 address. Throws on text that is no address. */
+  ptr(ip: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
+  /** Where the name itself leads as an alias, not what stands there. */
+  cname(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
+  tlsa(name: string, options?: LookupOptions): Promise<DnsAnswer<TlsaRecord>>;
+  /** How many look-ups ask now, and how many wait for their turn. */
+  load(): ResolverLoad;
+  /** Ends what is under way with trouble and leaves nothing open. */
+  close(): Promise<void>;
+}
+
+export interface ResolverLoad {
+  inFlight: number;
+  waiting: number;
+}
+
+export interface ResolverOptions {
+  /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's. More than four are not used. */
+  servers?: readonly string[];
+  /** For a whole look-up, all servers and aliases included, from the moment it has a slot. */
+  timeoutMs?: number;
+  /** Answers kept; about half a kilobyte each. */
+  maxEntries?: number;
+  /** Look-ups that ask at the same time; the others wait. */
+  maxInFlight?: number;
+  /** Look-ups that wait, about half a kilobyte each; one more fails at once. */
+  maxWaiting?: number;
+  /**
+   * The servers validate DNSSEC, so SERVFAIL may mean that an answer is forged: it is the answer then, and no other server is
+   * asked for a better one.
+   */
+  validating?: boolean;
+}
+
+const MAX_SERVERS = 4;
+const MAX_ALIAS_QUESTIONS = 8;
+const LONGEST_SECONDS = 86_400;
+/** Answers with a TTL of 0 would be asked again for each message of a burst. */
+const SHORTEST_SECONDS = 5;
+const LONGEST_NEGATIVE_SECONDS = 60;
+/** RFC 9520 section 3.2: failures are remembered too, but briefly. */
+const TROUBLE_SECONDS = 5;
+/** Nearly every answer of a healthy server comes sooner, also where it has to ask others first. */
+const SLOW_MS = 1500;
+/** A name that timed out begins among the slow ones for so long. */
+const SILENT_MS = 600_000;
+const MOST_SILENT = 10_000;
+
+export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}): Resolver {
+  const { clock } = deps;
+  const { timeoutMs = 5000, maxEntries = 20_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
+  const servers = serversFrom(options.servers ?? []);
+  const cache = createDnsCache<DnsAnswer<RecordOf[RecordType]>>(maxEntries);
+  /** Names whose look-ups timed out. */
+  const silent = createDnsCache<true>(MOST_SILENT);
+  const flights = new Map<string, Promise<DnsAnswer<RecordOf[RecordType]>>>();
+  const slots = createDnsSlots<Kept<RecordOf[RecordType]>>(
+    { clock },
+    { max: maxInFlight, maxWaiting, slowMs: SLOW_MS },
+  );
+  let closed = false;
+
+  function lookUp<T extends RecordType>(
+    type: T,
+    rawName: string,
+    options?: LookupOptions,
+  ): Promise<DnsAnswer<RecordOf[T]>> {
+    const name = rawName.toLowerCase().replace(/\.$/, '');
+    const key = `${type} ${name}`;
+    const cached = options?.fresh === true ? null : cache.get(key, clock.monotonic());
+    // The key holds the type, so what lies under it is of that type; a Map cannot say so.
+    if (cached !== null) return Promise.resolve(aged(cached.value as DnsAnswer<RecordOf[T]>, cached.seconds));
+    const flying = flights.get(key) as Promise<DnsAnswer<RecordOf[T]>> | undefined;
+    if (flying !== undefined) return flying;
+    // A name that cannot be written into a question cannot exist.
+    if (!isAskable(name)) return Promise.resolve({ kind: 'no_domain', fresh: true });
+    if (closed) return Promise.resolve(trouble('the resolver is closed'));
+    const isSlow = silent.get(name, clock.monotonic()) !== null;
+    const asked = slots.run(() => followed(type, name), { kind: type, isSlow });
+    if (asked === null) return Promise.resolve(trouble('too many DNS look-ups wait'));
+    const flight = asked
+      .then((found) => remembered(name, key, found as Kept<RecordOf[T]>))
+      .finally(() => flights.delete(key));
+    flights.set(key, flight);
+    return flight;
+  }
+
+  function remembered<T>(name: string, key: string, { answer, seconds }: Kept<T>): DnsAnswer<T> {
+    const now = clock.monotonic();
+    if (seconds > 0) cache.set(key, answer as DnsAnswer<RecordOf[RecordType]>, seconds, now);
+    if (answer.kind === 'trouble' && answer.why === 'timeout') silent.set(name, true, SILENT_MS / 1000, now);
+    else silent.delete(name);
+    return answer;
+  }
+
+  /** Most servers follow aliases themselves; where one does not, the target is asked for here. */
+  function followed<T extends RecordType>(type: T, name: string): Asking<Kept<RecordOf[T]>> {
+    const deadline = clock.monotonic() + timeoutMs;
+    const put = trouble('the look-up was put back');
+    let current: Search<RecordOf[T]> | null = null;
+    let isAbandoned = false;
+    async function follow(): Promise<Kept<RecordOf[T]>> {
+      let at = name;
+      let ttl = LONGEST_SECONDS;
+      let secure = true;
+      for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
+        current = search({ clock, servers, validating }, { name: at, type }, deadline);
+        const found = await current.result;
+        if (isAbandoned) return { answer: put, seconds: 0 };
+        if (found.kind !== 'alias') return kept(found, ttl, secure);
+        at = found.name;
+        ttl = Math.min(ttl, found.ttl);
+        secure &&= found.secure;
+        if (!isAskable(at)) return { answer: { kind: 'no_domain', fresh: true }, seconds: SHORTEST_SECONDS };
+      }
+      const loop: Trouble = { kind: 'trouble', why: 'malformed', text: 'the aliases of the name go in a circle' };
+      return { answer: loop, seconds: TROUBLE_SECONDS };
+    }
+    const result = follow();
+    const abandon = (): void => {
+      isAbandoned = true;
+      current?.abort(put);
+    };
+    return { result, abandon };
+  }
+
+  return {
+    mx: (name, options) => lookUp('MX', name, options),
+    a: (name, options) => lookUp('A', name, options),
+    aaaa: (name, options) => lookUp('AAAA', name, options),
+    txt: (name, options) => lookUp('TXT', name, options),
+    ptr: (ip, options) => lookUp('PTR', reverseName(ip), options),
+    cname: (name, options) => lookUp('CNAME', name, options),
+    tlsa: (name, options) => lookUp('TLSA', name, options),
+    load: () => slots.load(),
+    async close() {
+      closed = true;
+      slots.close({ answer: trouble('the resolver is closed'), seconds: 0 });
+      await Promise.all(flights.values());
+    },
+  };
+}
+
+/** The name under which the names of an address are looked up (RFC 1035 section 3.5, RFC 3596 section 2.5). */
+export function reverseName(ip: string): string {
+  if (isIPv4(ip)) return `${ip.split('.').reverse().join('.')}.in-addr.arpa`;
+  if (!isIPv6(ip)) throw new Error(`"${ip}" is not an IP address`);
+  const digits = expandIPv6(ip)
+    .map((group) => group.toString(16).padStart(4, '0'))
+    .join('');
+  return `${Array.from(digits).reverse().join('.')}.ip6.arpa`;
+}
+
+function serversFrom(configured: readonly string[]): Server[] {
+  const texts = configured.length > 0 ? configured : getServers();
+  return texts
+    .slice(0, MAX_SERVERS)
+    .map((text) => ({ ...parseServerAddress(text), missed: 0, deadUntil: 0, edns: true, folded: 0 }));
+}
+
+interface Kept<T> {
+  answer: DnsAnswer<T>;
+  /** How long to remember it; 0 for not at all. */
+  seconds: number;
+}
+
+function kept<T>(found: Exclude<Found<T>, { kind: 'alias' }>, aliasTtl: number, aliasSecure: boolean): Kept<T> {
+  switch (found.kind) {
+    case 'records': {
+      const ttl = Math.max(SHORTEST_SECONDS, Math.min(found.ttl, aliasTtl, LONGEST_SECONDS));
+      const { records, name } = found;
+      return { answer: { kind: 'found', records, name, ttl, secure: found.secure && aliasSecure }, seconds: ttl };
+    }
+    case 'no_data':
+      return {
+        answer: { kind: 'no_data', ...(found.secure === true && aliasSecure ? { secure: true } : {}) },
+        seconds: negativeSeconds(found.ttl),
+      };
+    case 'no_domain':
+      return { answer: { kind: 'no_domain', fresh: true }, seconds: negativeSeconds(found.ttl) };
+    case 'trouble':
+      return { answer: found, seconds: TROUBLE_SECONDS };
+  }
+}
+
+function negativeSeconds(ttl: number): number {
+  return Math.max(SHORTEST_SECONDS, Math.min(ttl, LONGEST_NEGATIVE_SECONDS));
+}
+
+function aged<T>(answer: DnsAnswer<T>, seconds: number): DnsAnswer<T> {
+  if (answer.kind === 'found') return { ...answer, ttl: seconds };
+  return answer.kind === 'no_domain' ? { kind: 'no_domain', fresh: false } : answer;
+}
+
+function trouble(text: string): Trouble {
+  return { kind: 'trouble', why: 'network', text };
+}

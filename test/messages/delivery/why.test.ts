@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict';
+import { HELD_WITHOUT_END } from '../../../src/messages/delivery/delivery.ts';
+import type { Hold } from '../../../src/messages/delivery/holds.ts';
+import { reasonOf, whyWaiting, type LaneWait, type Reason } from '../../../src/messages/delivery/why.ts';
+import type { DeliveryRow } from '../../../src/storage/tables.ts';
+import { ACCOUNT, HOUR, NOW, deliveryRow } from '../../support/harness/mail-rows.ts';
+
+const MINUTE = 60_000;
+const rfc = (at: number): string => new Date(at).toISOString();
+const wait = (changes: Partial<LaneWait> = {}): LaneWait => ({
+  reason: 'receiver_overloaded',
+  message: 'It cannot take mail now.',
+  since: NOW - MINUTE,
+  until: NOW + MINUTE,
+  by: 'receiver',
+  stops: true,
+  ...changes,
+});
+const hold: Hold = { by: 'hold_1', since: NOW - HOUR, until: null, why: 'the operator holds the domain dest.test' };
+
+function why(row: Partial<DeliveryRow>, waits: LaneWait[] = [], held: Hold | null = null): Reason {
+  return reasonOf(deliveryRow(row), { held, now: NOW, waits });
+}
+
+describe('messages/why', () => {
+  it('of a mail that is finished, under way or scheduled says so, whatever its lane waits for', () => {
+    for (const [row, reason] of [
+      [{ due_at: null, status: 'delivered' }, 'finished'],
+      [{ claim_epoch: 3, status: 'sent', due_at: NOW + HOUR }, 'being_sent'],
+      [{ status: 'scheduled', due_at: NOW + HOUR }, 'scheduled'],
+    ] as const)
+      assert.equal(why(row, [wait()], hold).reason, reason);
+    const scheduled = why({ status: 'scheduled', due_at: NOW + HOUR });
+    assert.deepEqual([scheduled.until, scheduled.set_by], [rfc(NOW + HOUR), 'sender']);
+  });
+
+  it('a hold goes before all that the lane waits for, and says who set it', () => {
+    const told = why({ due_at: NOW }, [wait()], hold);
+    assert.deepEqual(told, {
+      reason: 'held',
+      message: 'It is held: the operator holds the domain dest.test.',
+      since: rfc(hold.since),
+      until: null,
+      set_by: 'operator',
+    });
+    assert.equal(why({ due_at: NOW }, [], { ...hold, setBy: 'receiver' }).set_by, 'receiver');
+  });
+
+  it('a mark whose hold has ended is told as that', () => {
+    assert.match(why({ held_by: 'hold_1', due_at: HELD_WITHOUT_END }).message, /has ended/);
+  });
+
+  it('of a mail that is due gives what its lane waits for, with since, until and by whom', () => {
+    const told = why({ due_at: NOW - 1 }, [wait(), wait({ reason: 'destination_parked' })]);
+    assert.deepEqual(told, {
+      reason: 'receiver_overloaded',
+      message: 'It cannot take mail now.',
+      since: rfc(NOW - MINUTE),
+      until: rfc(NOW + MINUTE),
+      set_by: 'receiver',
+    });
+  });
+
+  it('a mail that waits for its retry says so, and what else there is, unless that lasts longer', () => {
+    const row = {
+      due_at: NOW + HOUR,
+      status: 'deferred',
+      attempt_count: 2,
+      smtp_code: 450,
+      smtp_reply: '4.2.0 later',
+    } as const;
+    const told = why(row, [wait({ until: NOW + MINUTE })]);
+    assert.deepEqual([told.reason, told.until], ['waiting_for_retry', rfc(NOW + HOUR)]);
+    assert.match(
+      told.message,
+      /attempt 3\. The last answer to it was: 450 4\.2\.0 later Besides: It cannot take mail now\./,
+    );
+    assert.equal(why(row, [wait({ until: NOW + 2 * HOUR })]).reason, 'receiver_overloaded');
+    assert.equal(why(row, [wait({ until: null })]).reason, 'receiver_overloaded');
+    assert.equal(why(row, [wait({ until: NOW + 2 * HOUR, stops: false })]).reason, 'waiting_for_retry');
+  });
+
+  it('gives the last answer beside the reason of the lane, with its code once', () => {
+    const row = { due_at: NOW, smtp_code: 450, smtp_reply: '450 4.2.0 later' };
+    assert.match(why(row, [wait()]).message, /cannot take mail now\. The last answer to it was: 450 4\.2\.0 later$/);
+  });
+
+  it('of a mail that nothing keeps says that its turn will come', () => {
+    assert.deepEqual([why({ due_at: NOW }).reason, why({ due_at: NOW }).set_by], ['queued', 'us']);
+  });
+
+  it('asks for each recipient of a message by its own domain, and for simulated mail no hold', async () => {
+    const rows = [
+      deliveryRow({ domain: 'a.test', address: 'x@a.test', due_at: NOW }),
+      deliveryRow({ domain: 'b.test', address: 'x@b.test', due_at: NOW, test: 1 }),
+    ];
+    const asked: string[] = [];
+    const told = await whyWaiting(
+      {
+        db: { fast: { all: () => Promise.resolve(rows as never[]) } as never },
+        holdOf: ({ domain }) => Promise.resolve(domain === 'a.test' ? null : hold),
+        laneFacts: ({ domain, account }) => {
+          asked.push(`${domain} ${account}`);
+          return { waits: [], held: domain === 'a.test' ? { ...hold, why: 'its lane is held' } : hold };
+        },
+      },
+      { id: 'msg_1', account_id: ACCOUNT, stream: 'transactional', from_domain: 'acme.test', created_at: NOW },
+      NOW,
+    );
+    assert.deepEqual(asked, [`a.test ${ACCOUNT}`, `b.test ${ACCOUNT}`]);
+    assert.deepEqual(
+      told.map(({ email, reason, message }) => [email, reason, message]),
+      [
+        ['x@a.test', 'held', 'It is held: its lane is held.'],
+        ['x@b.test', 'queued', 'It is due and waits for its turn.'],
+      ],
+    );
+  });
+});

@@ -1,0 +1,189 @@
+import assert from 'node:assert/strict';
+import { addAccount } from '../../../src/accounts/account-store.ts';
+import { Problem } from '../../../src/base/problem.ts';
+import { expandSend, isTemplated, type ExpandedSend } from '../../../src/messages/request/templated-send.ts';
+import { createRenderer, type PartResult, type Renderer } from '../../../src/templates/renderer.ts';
+import { createTemplate } from '../../../src/templates/template-store.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
+import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
+
+describe('messages/templated-send', () => {
+  let temp: TempDatabase;
+  let clock: FakeClock;
+  let renderer: Renderer;
+  let accountId: string;
+  let breaths: number;
+
+  before(async () => {
+    temp = await openTempDatabase();
+    clock = new FakeClock();
+    renderer = createRenderer({ clock });
+    accountId = (await addAccount({ db: temp.db, clock }, { name: 'One', plan: 'standard' })).id;
+    const body = {
+      subject: '{{ n }}',
+      from: null,
+      replyTo: [],
+      html: '<p>{{ n }}{{ m }}</p>',
+      text: null,
+      variables: [],
+      locale: 'en',
+      timezone: 'UTC',
+      strict: false,
+    };
+    await createTemplate({ db: temp.db, clock }, { accountId, alias: 'a', name: 'a', body, publish: true });
+  });
+  after(async () => {
+    await renderer.close();
+    await temp.close();
+  });
+  beforeEach(() => {
+    breaths = 0;
+  });
+
+  const expand = (body: Record<string, unknown>, changes: { renderer?: Renderer; mostEntries?: number } = {}) =>
+    expandSend({ db: temp.db, renderer: changes.renderer ?? renderer }, body, {
+      accountId,
+      now: clock.now(),
+      mostEntries: changes.mostEntries ?? 1000,
+      faulty: new Map(),
+      monotonic: () => clock.monotonic(),
+      breathe: () => {
+        breaths++;
+        return Promise.resolve();
+      },
+    });
+  const entriesOf = ({ body }: ExpandedSend): Record<string, unknown>[] => {
+    const { recipients } = body;
+    assert.ok(Array.isArray(recipients));
+    return recipients as Record<string, unknown>[];
+  };
+
+  /** Renders nothing: each mail has so many characters, and takes so long. */
+  const costly = (characters: number, ms: number): Renderer & { calls: number } => ({
+    calls: 0,
+    render(parts) {
+      this.calls++;
+      clock.advance(ms);
+      const output = 'x'.repeat(characters);
+      return Promise.resolve(parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [] })));
+    },
+    read: () => Promise.reject(new Error('nothing is only read here')),
+    close: () => Promise.resolve(),
+  });
+  const entries = (count: number): { to: string }[] =>
+    Array.from({ length: count }, (_, n) => ({ to: `r${String(n)}@dest.test` }));
+
+  it('knows what is to be rendered', () => {
+    const rows: [body: Record<string, unknown>, is: boolean, why: string][] = [
+      [{ html: '{{ a }}' }, false, 'braces alone are text'],
+      [{ variables: {} }, true, 'variables turn rendering on'],
+      [{ variables: null }, false, 'null is absent'],
+      [{ template_id: 'a' }, true, 'a template'],
+      [{ template_version: 1 }, true, 'to be refused by us'],
+      [{ recipients: [{}, { variables: {} }] }, true, 'in an entry'],
+      [{ recipients: [null, 7, 'x', []] }, false, 'entries that are none'],
+      [{ recipients: 'x' }, false, 'no list'],
+    ];
+    for (const [body, is, why] of rows) assert.equal(isTemplated(body), is, why);
+  });
+
+  it('leaves what it was given as it was', async () => {
+    const shared = { m: 1 };
+    const own = { n: 2 };
+    const request = { template_id: 'a', variables: shared, recipients: [{ to: 'a@dest.test', variables: own }] };
+    const copy = structuredClone(request);
+    const [entry] = entriesOf(await expand(request));
+    assert.deepEqual(entry, {
+      to: 'a@dest.test',
+      subject: '2',
+      html: '<p>21</p>',
+      text: undefined,
+      reply_to: undefined,
+    });
+    assert.deepEqual(request, copy);
+  });
+
+  it('merges variables shallowly, an own one whole in place of the shared', async () => {
+    const html = '{{ o.a }}{{ o.b }}{{ p }}';
+    const expanded = await expand({
+      html,
+      subject: 's',
+      variables: { o: { a: 1, b: 2 }, p: 3 },
+      recipients: [
+        { to: 'a@dest.test', variables: { o: { a: 9 } } },
+        { to: 'b@dest.test' },
+        { to: 'c@dest.test', variables: { p: null } },
+      ],
+    });
+    assert.deepEqual(
+      entriesOf(expanded).map((entry) => entry['html']),
+      ['93', '123', '12'],
+    );
+  });
+
+  it('takes no name from where data has none', async () => {
+    const variables = JSON.parse('{"__proto__": {"x": 1}, "constructor": 2}') as Record<string, unknown>;
+    const { body } = await expand({ subject: 's', text: '[{{ x }}{{ toString }}{{ __proto__.x }}]', variables });
+    assert.equal(body['text'], '[]');
+    assert.equal(({} as Record<string, unknown>)['x'], undefined);
+  });
+
+  it('reads a template once for all entries, and breathes between them', async () => {
+    let reads = 0;
+    const fast: TempDatabase['db']['fast'] = {
+      ...temp.db.fast,
+      all: (sql, values) => {
+        reads++;
+        return temp.db.fast.all(sql, values);
+      },
+    };
+    const slow = costly(10, 1);
+    const expanded = await expandSend(
+      { db: { fast }, renderer: slow },
+      { template_id: 'a', recipients: entries(500) },
+      {
+        accountId,
+        now: clock.now(),
+        mostEntries: 1000,
+        faulty: new Map(),
+        monotonic: () => clock.monotonic(),
+        breathe: () => {
+          breaths++;
+          return Promise.resolve();
+        },
+      },
+    );
+    assert.equal(expanded.templates.size, 500);
+    assert.equal(reads, 2, 'the template and its version');
+    assert.equal(slow.calls, 500);
+    assert.ok(breaths >= 90, `${String(breaths)} breaths in 500 ms`);
+  });
+
+  it('does not render what is refused for its number of entries', async () => {
+    const slow = costly(10, 1);
+    const { body } = await expand({ template_id: 'a', recipients: entries(11) }, { renderer: slow, mostEntries: 10 });
+    assert.equal(slow.calls, 0);
+    assert.equal((body['recipients'] as unknown[]).length, 11);
+  });
+
+  it('refuses a request whose mails together are too much to hold, or to wait for', async () => {
+    const rows: [renderer: Renderer & { calls: number }, code: string, calls: number][] = [
+      // Subject and html: 8 MiB an entry, and 64 MiB are not more than the limit.
+      [costly(4 * 1024 * 1024, 1), 'message_too_large', 9],
+      [costly(10, 250), 'template_render_failed', 121],
+    ];
+    for (const [expensive, code, calls] of rows) {
+      const refused = expand({ template_id: 'a', recipients: entries(1000) }, { renderer: expensive });
+      await assert.rejects(
+        refused,
+        (error) => error instanceof Problem && error.code === code && error.field === 'recipients',
+      );
+      assert.equal(expensive.calls, calls, 'it stops there');
+    }
+    const expanded = await expand(
+      { template_id: 'a', recipients: entries(8) },
+      { renderer: costly(4 * 1024 * 1024, 1) },
+    );
+    assert.equal(expanded.refused.size, 0, 'exactly the limit');
+  });
+});

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { encode } from 'dns-packet';
+import fc from 'fast-check';
+import { readReply, writeQuery } from '../../src/net/dns-message.ts';
+
+const query = { id: 4711, name: 'dest.test', type: 'MX' as const, edns: true };
+
+describe('base/dns-message', () => {
+  it('never throws on any bytes, nor takes them for an answer to another question', () => {
+    const kinds = new Set(['foreign', 'failure', 'truncated', 'no_data', 'no_domain', 'records', 'alias']);
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
+        assert.ok(kinds.has(readReply(Buffer.from(bytes), query).kind));
+      }),
+    );
+  });
+
+  it('never throws on a damaged answer', () => {
+    const answer = encode({
+      type: 'response',
+      id: query.id,
+      questions: [{ type: 'MX', name: query.name }],
+      answers: [
+        { type: 'CNAME', name: query.name, ttl: 5, data: 'other.test' },
+        { type: 'MX', name: 'other.test', ttl: 5, data: { preference: 5, exchange: 'mx.other.test' } },
+      ],
+    });
+    fc.assert(
+      fc.property(fc.nat(answer.length - 3), fc.nat(255), fc.nat(answer.length), (at, byte, length) => {
+        const damaged = Buffer.from(answer.subarray(0, length));
+        if (at + 2 < damaged.length) damaged[at + 2] = byte;
+        readReply(damaged, query);
+      }),
+    );
+  });
+
+  it('counts a TTL with the top bit as zero, and passes over records of other names', () => {
+    const bytes = encode({
+      type: 'response',
+      id: query.id,
+      questions: [{ type: 'MX', name: 'DEST.test' }],
+      answers: [
+        { type: 'MX', name: 'dest.TEST', ttl: 0xffffffff, data: { preference: 5, exchange: 'mx.test' } },
+        { type: 'MX', name: 'victim.test', ttl: 9, data: { preference: 1, exchange: 'evil.test' } },
+      ],
+    });
+    assert.deepEqual(readReply(bytes, query), {
+      kind: 'records',
+      records: [{ preference: 5, exchange: 'mx.test' }],
+      name: 'dest.test',
+      ttl: 0,
+      secure: false,
+    });
+  });
+
+  it('does not take a query for its own answer', () => {
+    assert.equal(readReply(writeQuery(query), query).kind, 'foreign');
+  });
+});

@@ -1,0 +1,500 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { createLanes, type Lane, type LaneJob, type Lanes } from '../../src/scheduling/lanes.ts';
+
+interface Job extends LaneJob {
+  readonly to: string;
+}
+
+const job = (id: string, share = 'a', order = 0): Job => ({ id, class: order, share, to: id });
+const many = (count: number, prefix: string, share = 'a', order = 0): Job[] =>
+  Array.from({ length: count }, (_, at) => job(`${prefix}${at}`, share, order));
+/** Lets everything that can go on go on. */
+const settled = async (): Promise<void> => {
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+};
+
+/** Lanes whose jobs end when the test says so. */
+class Bench {
+  readonly done: string[] = [];
+  /** Jobs in a worker's hand, with what ends them. */
+  readonly inHand = new Map<string, () => void>();
+  readonly empties: string[] = [];
+  readonly failures: unknown[] = [];
+  limits = new Map<string, number>();
+  most = 1000;
+  readonly lanes: Lanes<Job>;
+
+  constructor() {
+    this.lanes = createLanes<Job>({
+      work: (lane) => this.work(lane),
+      slots: (name) => this.limits.get(name) ?? 1,
+      maxSlots: () => this.most,
+      failed: (_, error) => this.failures.push(error),
+      empty: (name) => this.empties.push(name),
+    });
+  }
+
+  offer(name: string, jobs: readonly Job[]): void {
+    for (const one of jobs) this.lanes.offer(name, one);
+  }
+
+  /** Ends the jobs in hand, one after the other, until none is left or so many are done. */
+  async finish(most = Infinity): Promise<string[]> {
+    const from = this.done.length;
+    for (let count = 0; count < most; count++) {
+      await settled();
+      const [next] = this.inHand;
+      if (next === undefined) break;
+      next[1]();
+    }
+    await settled();
+    return this.done.slice(from);
+  }
+
+  slotsOf(name: string): number {
+    return this.lanes.views().find((view) => view.name === name)?.slots ?? 0;
+  }
+
+  private async work(lane: Lane<Job>): Promise<void> {
+    for (let next = lane.take(); next !== null; next = lane.take()) {
+      const { id } = next;
+      await new Promise<void>((resolve) => this.inHand.set(id, resolve));
+      this.inHand.delete(id);
+      this.done.push(id);
+    }
+  }
+}
+
+describe('base/lanes', () => {
+  let bench: Bench;
+  beforeEach(() => {
+    bench = new Bench();
+  });
+
+  describe('inside a lane', () => {
+    it('works in the order of offers', async () => {
+      bench.offer('x', many(5, 'j'));
+      assert.deepEqual(await bench.finish(), ['j0', 'j1', 'j2', 'j3', 'j4']);
+      assert.deepEqual(bench.empties, ['x']);
+      assert.deepEqual(bench.lanes.views(), []);
+    });
+
+    it('has as many workers as it may, and no more than jobs', async () => {
+      bench.limits.set('x', 3);
+      bench.offer('x', many(2, 'j'));
+      assert.equal(bench.slotsOf('x'), 2);
+      bench.offer('x', many(5, 'k'));
+      assert.equal(bench.slotsOf('x'), 3);
+      assert.equal((await bench.finish()).length, 7);
+    });
+
+    it('gives shares their turns: one job of a small one waits for one of the large one, not for all', async () => {
+      bench.offer('x', [...many(50, 'big-', 'big'), job('small', 'small')]);
+      const order = await bench.finish();
+      assert.ok(order.indexOf('small') <= 2, `place ${order.indexOf('small')}`);
+    });
+
+    it('gives each of many shares the same', async () => {
+      for (const share of ['a', 'b', 'c', 'd']) bench.offer('x', many(30, `${share}-`, share));
+      const first = await bench.finish(80);
+      for (const share of ['a', 'b', 'c', 'd']) {
+        const count = first.filter((id) => id.startsWith(share)).length;
+        assert.ok(Math.abs(count - 20) <= 1, `${share}: ${count} of 80`);
+      }
+    });
+
+    it('puts class 0 before class 1, which keeps every fifth turn', async () => {
+      bench.offer('x', [...many(100, 'bulk-', 'a', 1), ...many(100, 'fast-', 'a', 0)]);
+      const first = (await bench.finish(51)).slice(1);
+      assert.equal(first.filter((id) => id.startsWith('bulk')).length, 10);
+    });
+
+    it('leaves no turn unused where one class has nothing', async () => {
+      bench.offer('x', many(10, 'bulk-', 'a', 1));
+      assert.equal((await bench.finish()).length, 10);
+    });
+  });
+
+  describe('limits', () => {
+    it('hold whatever is offered', async () => {
+      bench.limits.set('x', 2);
+      bench.offer('x', many(20, 'j'));
+      for (let round = 0; round < 5; round++) {
+        await settled();
+        assert.equal(bench.inHand.size, 2);
+        await bench.finish(1);
+      }
+      await bench.finish();
+    });
+
+    it('that fell send workers home after the job in their hand', async () => {
+      bench.limits.set('x', 4);
+      bench.offer('x', many(20, 'j'));
+      assert.equal(bench.slotsOf('x'), 4);
+      bench.limits.set('x', 1);
+      await bench.finish(4);
+      assert.equal(bench.slotsOf('x'), 1);
+      assert.equal((await bench.finish()).length, 16);
+    });
+
+    it('that grew are used at the next look', async () => {
+      bench.offer('x', many(20, 'j'));
+      bench.limits.set('x', 5);
+      bench.lanes.pump('x');
+      assert.equal(bench.slotsOf('x'), 5);
+      await bench.finish();
+    });
+
+    it('of 0 park the lane until it is looked at again', async () => {
+      bench.limits.set('x', 0);
+      bench.offer('x', many(3, 'j'));
+      await settled();
+      assert.deepEqual([bench.inHand.size, bench.slotsOf('x')], [0, 0]);
+      bench.limits.set('x', 1);
+      bench.lanes.pump('x');
+      assert.equal((await bench.finish()).length, 3);
+    });
+
+    it('park a lane that is at work as well', async () => {
+      bench.offer('x', many(3, 'j'));
+      await settled();
+      bench.limits.set('x', 0);
+      assert.deepEqual(await bench.finish(), ['j0']);
+      assert.deepEqual(bench.lanes.views(), [{ name: 'x', waiting: 2, slots: 0 }]);
+      bench.limits.set('x', 1);
+      bench.lanes.pump('x');
+      bench.lanes.pump('no such lane');
+      assert.deepEqual(await bench.finish(), ['j1', 'j2']);
+    });
+  });
+
+  describe('between lanes', () => {
+    it('a lane that hangs holds up no other', async () => {
+      bench.offer('hangs', [job('stuck')]);
+      await settled();
+      bench.offer('x', many(10, 'j'));
+      for (let count = 0; count < 10; count++) {
+        await settled();
+        bench.inHand.get(`j${count}`)?.();
+      }
+      await settled();
+      assert.equal(bench.done.length, 10);
+      await bench.finish();
+    });
+
+    it('one without any worker is served before one with several', async () => {
+      bench.most = 4;
+      bench.limits.set('big', 10);
+      bench.offer('big', many(100, 'b'));
+      assert.equal(bench.slotsOf('big'), 4);
+      bench.offer('small', [job('s')]);
+      assert.equal(bench.slotsOf('small'), 0);
+      await bench.finish(1);
+      assert.equal(bench.slotsOf('small'), 1, 'the first worker that ends makes room');
+      await bench.finish();
+      assert.equal(bench.done.length, 101);
+    });
+
+    it('one without any worker waits only for a turn of others that have but one', async () => {
+      bench.most = 2;
+      for (const name of ['x', 'y']) bench.offer(name, many(1000, name));
+      bench.offer('late', [job('late')]);
+      const order = await bench.finish(60);
+      assert.ok(order.includes('late'), 'served while others still have plenty');
+    });
+
+    it('many lanes on few slots share them', async () => {
+      bench.most = 3;
+      const names = Array.from({ length: 12 }, (_, at) => `lane${at}.`);
+      for (const name of names) bench.offer(name, many(100, name));
+      const first = await bench.finish(600);
+      for (const name of names) {
+        const count = first.filter((id) => id.startsWith(name)).length;
+        assert.ok(count >= 20, `${name} had ${count} of 600`);
+      }
+      await bench.finish();
+      assert.equal(bench.done.length, 1200);
+    });
+
+    it('never has more workers than allowed', async () => {
+      bench.most = 5;
+      for (const name of ['x', 'y', 'z']) {
+        bench.limits.set(name, 4);
+        bench.offer(name, many(20, name));
+      }
+      for (let round = 0; round < 60; round++) {
+        await settled();
+        assert.ok(bench.inHand.size <= 5);
+        await bench.finish(1);
+      }
+      assert.equal(bench.done.length, 60);
+    });
+  });
+
+  describe('a worker', () => {
+    /** Lanes whose workers are held by hand. */
+    function byHand(limit: number) {
+      const workers: { lane: Lane<Job>; end: () => void; fail: (error: Error) => void }[] = [];
+      const failures: unknown[] = [];
+      const limits = { slots: limit };
+      const lanes = createLanes<Job>({
+        work: (lane) => new Promise((end, fail) => workers.push({ lane, end, fail })),
+        slots: () => limits.slots,
+        maxSlots: () => 100,
+        failed: (_, error) => failures.push(error),
+      });
+      return { lanes, workers, failures, limits };
+    }
+
+    it('keeps what it took ahead, if nobody else was free for it', async () => {
+      const { lanes, workers } = byHand(1);
+      lanes.offer('x', job('1'));
+      lanes.offer('x', job('2'));
+      const { lane, end } = workers[0]!;
+      assert.equal(lane.take()?.id, '1');
+      const ahead = lane.takeAhead()!;
+      assert.equal(ahead.id, '2');
+      assert.deepEqual([lane.mine(ahead), lane.mine(ahead), lane.take()], [true, false, null]);
+      end();
+      await settled();
+    });
+
+    it('loses what it took ahead to one that is free', async () => {
+      const { lanes, workers } = byHand(2);
+      for (const id of ['1', '2', '3']) lanes.offer('x', job(id));
+      const [first, second] = workers;
+      assert.equal(first!.lane.take()?.id, '1');
+      const ahead = first!.lane.takeAhead()!;
+      assert.equal(second!.lane.take()?.id, '3');
+      assert.equal(second!.lane.take(), ahead, 'stolen');
+      assert.equal(first!.lane.mine(ahead), false);
+      for (const { end } of workers) end();
+      await settled();
+      assert.deepEqual(lanes.views(), []);
+    });
+
+    it('gives what it took ahead back where the limit fell', async () => {
+      const { lanes, workers, limits } = byHand(2);
+      for (const id of ['1', '2', '3', '4']) lanes.offer('x', job(id));
+      const [first, second] = workers;
+      first!.lane.take();
+      second!.lane.take();
+      const ahead = first!.lane.takeAhead()!;
+      limits.slots = 1;
+      assert.equal(first!.lane.mine(ahead), false);
+      assert.equal(first!.lane.take(), null);
+      first!.end();
+      await settled();
+      assert.equal(second!.lane.take(), ahead, 'and it is the next one');
+      second!.lane.take();
+      second!.end();
+      await settled();
+    });
+
+    it('gives up a job of class 1 that it took ahead for one of class 0, but not where class 1 had the turn', async () => {
+      const { lanes, workers } = byHand(1);
+      for (const id of ['1', '2', '3', '4', '5', '6']) lanes.offer('x', job(id, 'a', 1));
+      const { lane, end } = workers[0]!;
+      lane.take();
+      const ahead = lane.takeAhead()!;
+      lanes.offer('x', job('urgent'));
+      assert.equal(lane.mine(ahead), false);
+      assert.equal(lane.take()?.id, 'urgent');
+      assert.equal(lane.take(), ahead, 'it is the next one of its class');
+      const byRight = lane.takeAhead()!;
+      lanes.offer('x', job('later'));
+      assert.equal(lane.mine(byRight), true, 'the fifth turn is its own');
+      for (let left = 0; left < 5; left++) lane.take();
+      end();
+      await settled();
+    });
+
+    it('gives up a job of class 1 for one of class 0 that a busy worker took ahead', async () => {
+      const { lanes, workers } = byHand(2);
+      for (const id of ['1', '2', '3', '4']) lanes.offer('x', job(id, 'a', 1));
+      const [first, second] = workers;
+      first!.lane.take();
+      second!.lane.take();
+      const ahead = first!.lane.takeAhead()!;
+      lanes.offer('x', job('urgent'));
+      const held = second!.lane.takeAhead()!;
+      assert.equal(held.id, 'urgent');
+      assert.equal(first!.lane.mine(ahead), false, 'the second is still busy');
+      // The fifth turn would be that of class 1.
+      assert.equal(first!.lane.take(), ahead);
+      assert.equal(first!.lane.take(), held);
+      assert.equal(second!.lane.mine(held), false);
+      assert.equal(second!.lane.take()?.id, '4');
+      for (const { end } of workers) end();
+      await settled();
+      assert.deepEqual(lanes.views(), []);
+    });
+
+    it('leaves class 0 to the busy worker that took it ahead where it only takes ahead itself', async () => {
+      const { lanes, workers } = byHand(2);
+      for (const id of ['1', '2']) lanes.offer('x', job(id, 'a', 1));
+      const [first, second] = workers;
+      first!.lane.take();
+      second!.lane.take();
+      lanes.offer('x', job('urgent'));
+      lanes.offer('x', job('3', 'a', 1));
+      const held = first!.lane.takeAhead()!;
+      assert.equal(held.id, 'urgent');
+      assert.equal(second!.lane.takeAhead()?.id, '3');
+      assert.equal(first!.lane.mine(held), true);
+      for (const { end } of workers) end();
+      await settled();
+    });
+
+    it('can put a job back to the front', async () => {
+      const { lanes, workers } = byHand(1);
+      for (const id of ['1', '2']) lanes.offer('x', job(id));
+      const { lane, end } = workers[0]!;
+      const taken = lane.take()!;
+      lane.giveBack(taken);
+      assert.deepEqual([lane.take(), lane.take()?.id], [taken, '2']);
+      end();
+      await settled();
+    });
+
+    it('that ends with an exception is reported and replaced, and what it took ahead is not lost', async () => {
+      const { lanes, workers, failures } = byHand(1);
+      for (const id of ['1', '2']) lanes.offer('x', job(id));
+      const { lane, fail } = workers[0]!;
+      lane.take();
+      lane.takeAhead();
+      fail(new Error('a bug'));
+      await settled();
+      assert.deepEqual(failures.map(String), ['Error: a bug']);
+      assert.equal(workers.length, 2);
+      assert.equal(workers[1]!.lane.take()?.id, '2');
+      workers[1]!.end();
+      await settled();
+    });
+  });
+
+  describe('stopping', () => {
+    it('waits for the jobs in hand and hands out no other', async () => {
+      bench.limits.set('x', 3);
+      bench.offer('x', many(10, 'j'));
+      await settled();
+      let isStopped = false;
+      const stopped = bench.lanes.stop().then(() => (isStopped = true));
+      await settled();
+      assert.equal(isStopped, false);
+      bench.offer('x', [job('late')]);
+      assert.deepEqual((await bench.finish()).sort(), ['j0', 'j1', 'j2']);
+      await stopped;
+    });
+
+    it('is done at once where nothing is under way', async () => {
+      await bench.lanes.stop();
+      bench.offer('x', [job('late')]);
+      await settled();
+      assert.equal(bench.inHand.size, 0);
+    });
+
+    it('makes nobody’s what was taken ahead', async () => {
+      const ends: (() => void)[] = [];
+      const seen: (Lane<Job> | undefined)[] = [];
+      const lanes = createLanes<Job>({
+        work: (lane) =>
+          new Promise((resolve) => {
+            seen.push(lane);
+            ends.push(resolve);
+          }),
+        slots: () => 1,
+        maxSlots: () => 1,
+        failed: () => undefined,
+      });
+      for (const id of ['1', '2']) lanes.offer('x', job(id));
+      const [lane] = seen;
+      lane?.take();
+      const ahead = lane?.takeAhead();
+      const stopped = lanes.stop();
+      assert.equal(ahead != null && lane?.mine(ahead), false);
+      for (const end of ends) end();
+      await stopped;
+    });
+  });
+
+  it('does each job once, however limits, lanes and workers change', async () => {
+    const action = fc.oneof(
+      {
+        weight: 5,
+        arbitrary: fc.record({
+          do: fc.constant('offer' as const),
+          lane: fc.nat({ max: 4 }),
+          share: fc.nat({ max: 2 }),
+          order: fc.nat({ max: 1 }),
+          count: fc.integer({ min: 1, max: 8 }),
+        }),
+      },
+      {
+        weight: 2,
+        arbitrary: fc.record({
+          do: fc.constant('limit' as const),
+          lane: fc.nat({ max: 4 }),
+          slots: fc.nat({ max: 4 }),
+        }),
+      },
+      { weight: 1, arbitrary: fc.record({ do: fc.constant('most' as const), slots: fc.integer({ min: 1, max: 6 }) }) },
+      { weight: 4, arbitrary: fc.record({ do: fc.constant('turn' as const) }) },
+    );
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(action, { maxLength: 40 }),
+        fc.infiniteStream(fc.nat({ max: 9 })),
+        async (actions, dice) => {
+          const limits = [1, 2, 3, 1, 2];
+          const names = limits.map((_, at) => `lane${at}`);
+          let most = 3;
+          let next = 0;
+          const done: string[] = [];
+          const roll = (): number => dice.next().value as number;
+          const work = async (lane: Lane<Job>): Promise<void> => {
+            let current = lane.take();
+            while (current !== null) {
+              const ahead = roll() < 5 ? lane.takeAhead() : null;
+              for (let turns = roll(); turns > 0; turns--) await Promise.resolve();
+              if (roll() === 0) lane.giveBack(current);
+              else done.push(current.id);
+              current = ahead !== null && lane.mine(ahead) ? ahead : lane.take();
+            }
+          };
+          const lanes = createLanes<Job>({
+            work,
+            slots: (name) => limits[names.indexOf(name)]!,
+            maxSlots: () => most,
+            failed: (_, error) => {
+              throw error;
+            },
+          });
+          for (const one of actions) {
+            if (one.do === 'offer') {
+              for (let count = 0; count < one.count; count++)
+                lanes.offer(names[one.lane]!, job(String(next++), `s${one.share}`, one.order));
+            } else if (one.do === 'limit') {
+              limits[one.lane] = one.slots;
+              lanes.pump(names[one.lane]!);
+            } else if (one.do === 'most') most = one.slots;
+            else await new Promise((resolve) => setImmediate(resolve));
+          }
+          limits.fill(2);
+          most = 6;
+          for (let round = 0; round < 3; round++) {
+            for (const name of names) lanes.pump(name);
+            await settled();
+          }
+          assert.deepEqual(
+            done.map(Number).sort((a, b) => a - b),
+            Array.from({ length: next }, (_, id) => id),
+          );
+          await lanes.stop();
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+});

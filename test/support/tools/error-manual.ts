@@ -1,0 +1,35 @@
+/** Makes docs/errors.md from the error catalogue, so that neither can say something else. */
+import { catalogue, type ProblemCode } from '../../../src/base/problem.ts';
+
+const INTRODUCTION = `# Errors
+
+<!-- Made from src/base/problem.ts by \`npm run docs\`; do not edit by hand. -->
+
+Every error of the API is one JSON object with one member, \`error\`, which has exactly four members: \`code\`, \`message\`, \`field\` and \`request_id\`. \`field\` is null where no member of the request is at fault. A code always has the same status.
+
+- **4xx** is permanent: the same request gets the same answer. Mend it. The exception is 429, which ends by itself.
+- **429 and 5xx** are temporary and carry \`Retry-After\` in seconds: wait that long and send the same request again, with the same \`Idempotency-Key\`.
+
+Write programs against \`code\`, not against \`message\`: the words may change. New codes may come. The command line shows the same codes.
+`;
+
+/** The text of docs/errors.md. */
+export function errorManual(): string {
+  return [INTRODUCTION, ...statuses().map(statusSection)].join('\n');
+}
+
+const codes = Object.keys(catalogue) as ProblemCode[];
+
+const statuses = (): number[] => [...new Set(codes.map((code) => catalogue[code].status))].sort((a, b) => a - b);
+
+function statusSection(status: number): string {
+  const own = codes.filter((code) => catalogue[code].status === status);
+  return `## ${String(status)}\n\n${own.map(codeSection).join('\n')}`;
+}
+
+function codeSection(code: ProblemCode): string {
+  const entry = catalogue[code];
+  const wait =
+    'retryAfter' in entry ? ` \`Retry-After\` is ${String(entry.retryAfter)} unless the answer knows better.` : '';
+  return `### \`${code}\`\n\n${entry.cause}\n\n**Cure:** ${entry.cure}${wait}\n`;
+}
