@@ -3,7 +3,7 @@
  * that is opened is closed in the opposite order.
  */
 import type { AddressInfo } from 'node:net';
-import { Windows } from './scheduling/windows.ts';
+import { RateWindows } from './scheduling/rate-windows.ts';
 import { readCertificate } from './config/certificate.ts';
 import { watchCertificate } from './config/certificate-watch.ts';
 import type { Changes } from './config/changes.ts';
@@ -31,8 +31,8 @@ import { Unavailable } from './operator/unavailable.ts';
 import { buildAccept } from './app/accepting.ts';
 import { accountNotices } from './app/account-notice.ts';
 import { buildHousekeeping } from './app/chores.ts';
-import { buildDelivery } from './app/delivery.ts';
-import { openGround } from './app/ground.ts';
+import { buildDeliveryEngine } from './app/delivery-engine.ts';
+import { openAppContext } from './app/context.ts';
 import { buildInbound } from './app/listener.ts';
 import { buildOperator } from './app/operator.ts';
 import type { Overrides } from './app/overrides.ts';
@@ -78,10 +78,10 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
   const closed = closeToOthers(sqliteFile(config.storage.url));
-  const ground = await openGround(config, overrides, (deliveryId) => {
+  const ground = await openAppContext(config, overrides, (deliveryId) => {
     delivery.mta.complained(deliveryId);
   });
-  const { clock, log, db, keyring, bells, fetch, random, meters, live, usedUp } = ground;
+  const { clock, log, db, keyring, notifiers, fetch, random, meters, live, usedUp } = ground;
   if (closed.length > 0)
     log.warn(
       { event: 'files_closed', files: closed },
@@ -91,7 +91,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   let listening: InboundPorts | null = null;
 
   const accept = buildAccept(ground);
-  const delivery = await buildDelivery(ground);
+  const delivery = await buildDeliveryEngine(ground);
   const { mta, holds, tlsTally } = delivery;
   const notices = accountNotices(ground);
   const webhooks = createWebhooks({
@@ -100,12 +100,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     keyring,
     log,
     fetch,
-    bells,
+    notifiers,
     random,
     notice: disabledNotice(notices, config),
   });
   const metrics = buildMetrics(ground, mta);
-  const accountWindows = new Windows();
+  const accountWindows = new RateWindows();
   const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
   const isListening = (): boolean => listening !== null;

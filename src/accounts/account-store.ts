@@ -11,7 +11,7 @@ import { checkName } from './name.ts';
 import { firstStreams } from './stream-store.ts';
 
 export interface AccountDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
 }
 
@@ -44,12 +44,12 @@ export async function addAccount(
 
 /** Oldest first. */
 export async function listAccounts({ db }: Pick<AccountDeps, 'db'>): Promise<AccountRow[]> {
-  return await db.read<AccountRow>('accounts').orderBy('id');
+  return await db.reader<AccountRow>('accounts').orderBy('id');
 }
 
 /** By id or by name, or null. */
 export async function findAccount({ db }: Pick<AccountDeps, 'db'>, nameOrId: string): Promise<AccountRow | null> {
-  const rows = await db.read<AccountRow>('accounts').where({ id: nameOrId }).orWhere({ name: nameOrId });
+  const rows = await db.reader<AccountRow>('accounts').where({ id: nameOrId }).orWhere({ name: nameOrId });
   // A name may look like the id of another account; ids are what cannot be chosen.
   return rows.find(({ id }) => id === nameOrId) ?? rows[0] ?? null;
 }
@@ -87,9 +87,9 @@ const MOST_CACHED = 10_000;
 const PAUSE_FRESH_MS = 1000;
 
 /** Asked for every mail, hence cached. */
-export function createAccountPauses(deps: { db: Pick<Database, 'fast'>; clock: Clock }): AccountPauses {
+export function createAccountPauses(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): AccountPauses {
   const cache = createLookUpCache<boolean>(deps, { max: MOST_CACHED, freshMs: PAUSE_FRESH_MS }, async (id) => {
-    const [row] = await deps.db.fast.all<{ paused: number }>('SELECT paused FROM accounts WHERE id = ?', [id]);
+    const [row] = await deps.db.prepared.all<{ paused: number }>('SELECT paused FROM accounts WHERE id = ?', [id]);
     return row?.paused === 1;
   });
   return { isPaused: (accountId) => cache.get(accountId) };

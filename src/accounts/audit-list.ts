@@ -17,11 +17,11 @@ export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {
 
 /** One page, newest first, from an entry on (its id, exclusive), forwards or backwards. */
 export async function pageOfAudit(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   { accountId, by, since, until, ...exact }: AuditFilter,
   { limit, after, before }: { limit: number; after?: string; before?: string },
 ): Promise<{ rows: AuditRow[]; hasMore: boolean }> {
-  const query = db.read<AuditRow>('audit').where({ account_id: accountId });
+  const query = db.reader<AuditRow>('audit').where({ account_id: accountId });
   for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);
   if (by === 'person') query.whereNull('key_id');
   if (by === 'key') query.whereNotNull('key_id');

@@ -33,7 +33,7 @@ interface Count {
 const MOST_ACCOUNTS = 10_000;
 const nothing = (): void => undefined;
 
-export function createQuotas({ db, clock }: { db: Pick<Database, 'fast'>; clock: Clock }): Quotas {
+export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; clock: Clock }): Quotas {
   const counts = new Map<string, Promise<Count>>();
 
   function countOf(accountId: string, day: string): Promise<Count> {
@@ -78,8 +78,8 @@ export function createQuotas({ db, clock }: { db: Pick<Database, 'fast'>; clock:
   };
 }
 
-async function readCount(db: Pick<Database, 'fast'>, accountId: string, day: string): Promise<Count> {
-  const [row] = await db.fast.all<{ today: number | null; month: number | null }>(
+async function readCount(db: Pick<Database, 'prepared'>, accountId: string, day: string): Promise<Count> {
+  const [row] = await db.prepared.all<{ today: number | null; month: number | null }>(
     `SELECT SUM(CASE WHEN day = ? THEN n ELSE 0 END) AS today, SUM(n) AS month FROM counters
      WHERE account_id = ? AND day >= ? AND day <= ? AND from_status = 'none' AND to_status <> 'suppressed'`,
     [day, accountId, `${day.slice(0, 7)}-01`, day],

@@ -6,7 +6,7 @@ import { insertRows, type Rows } from '../storage/rows.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
 
 export interface SettingsDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
 }
 
@@ -16,10 +16,10 @@ type Setting = Exclude<keyof AccountSettingsRow, 'account_id' | 'updated_at'>;
 export type SettingsChanges = Partial<Pick<AccountSettingsRow, Setting>>;
 
 export async function accountSettings(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   accountId: string,
 ): Promise<AccountSettingsRow> {
-  const row = await db.read<AccountSettingsRow>('account_settings').where({ account_id: accountId }).first();
+  const row = await db.reader<AccountSettingsRow>('account_settings').where({ account_id: accountId }).first();
   return row ?? noSettings(accountId);
 }
 
@@ -35,12 +35,12 @@ const MOST_CACHED = 10_000;
 const FRESH_MS = 5000;
 
 /** Asked for every message, hence cached. */
-export function createAccountTracking(deps: { db: Pick<Database, 'fast'>; clock: Clock }): AccountTracking {
+export function createAccountTracking(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): AccountTracking {
   const cache = createLookUpCache<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS },
     async (id) => {
-      const [row] = await deps.db.fast.all<AccountSettingsRow>(
+      const [row] = await deps.db.prepared.all<AccountSettingsRow>(
         'SELECT track_opens, track_clicks FROM account_settings WHERE account_id = ?',
         [id],
       );

@@ -16,7 +16,7 @@ export interface Streams {
 }
 
 export interface StreamDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   /** Who keeps streams in memory. */
   changed?: (accountId: string, slug: string) => void;
@@ -54,13 +54,13 @@ const MOST_CACHED = 10_000;
 const FRESH_MS = 5000;
 
 /** Looked up for every message, hence cached. */
-export function createStreams(deps: { db: Pick<Database, 'fast'>; clock: Clock }): Streams {
+export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): Streams {
   const cache = createLookUpCache<StreamRow | null>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (row) => row !== null },
     async (key) => {
       const [accountId = '', slug = ''] = key.split(' ');
-      const [row] = await deps.db.fast.all<StreamRow>('SELECT * FROM streams WHERE account_id = ? AND slug = ?', [
+      const [row] = await deps.db.prepared.all<StreamRow>('SELECT * FROM streams WHERE account_id = ? AND slug = ?', [
         accountId,
         slug,
       ]);
@@ -110,7 +110,7 @@ export async function pageOfStreams(
   { db }: Pick<StreamDeps, 'db'>,
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: StreamRow[]; hasMore: boolean }> {
-  const query = db.read<StreamRow>('streams').where({ account_id: accountId });
+  const query = db.reader<StreamRow>('streams').where({ account_id: accountId });
   return readPage<StreamRow>(query, { limit, after, before }, 'oldest first');
 }
 

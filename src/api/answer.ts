@@ -5,7 +5,7 @@
 import type { Readable } from 'node:stream';
 import type { Problem, ProblemCode } from '../base/problem.ts';
 import type { Deprecation } from './route.ts';
-import type { Rate } from '../scheduling/windows.ts';
+import type { Rate } from '../scheduling/rate-windows.ts';
 
 export interface Answer {
   status: number;

@@ -10,7 +10,7 @@ import { integerParameter, timeParameter } from './query.ts';
 import { route, type Route } from './route.ts';
 
 export interface AuditListDeps {
-  db: Pick<Database, 'read'>;
+  db: Pick<Database, 'reader'>;
   cursors: Cursors;
 }
 

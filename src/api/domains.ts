@@ -23,7 +23,7 @@ import { route, type Call, type Reply, type Route } from './route.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
 
 export interface DomainsDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   keyring: Keyring;
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa'>;

@@ -29,7 +29,7 @@ export function eraseRoutes(deps: EraseRoutesDeps): Route[] {
 }
 
 async function known({ db }: EraseRoutesDeps, caller: Caller, id: string): Promise<MessageRow> {
-  const row = await findMessage(db.read, reachOf(caller), id);
+  const row = await findMessage(db.reader, reachOf(caller), id);
   if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
   return row;
 }
@@ -60,7 +60,7 @@ function rawRoute(deps: EraseRoutesDeps): Route {
     },
     async ({ params: { id }, caller }) => {
       const row = await known(deps, caller, id);
-      const [delivery] = await deps.db.fast.all<{ id: string }>(
+      const [delivery] = await deps.db.prepared.all<{ id: string }>(
         "SELECT id FROM deliveries WHERE message_id = ? AND type = 'to'",
         [row.id],
       );

@@ -4,7 +4,7 @@
  */
 import { Readable } from 'node:stream';
 import { z } from 'zod';
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { isId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
@@ -34,9 +34,9 @@ import { StreamSlots } from './stream-slots.ts';
 import { testFilter } from './test-mode.ts';
 
 export interface EventsDeps {
-  db: Pick<Database, 'read' | 'fast'>;
+  db: Pick<Database, 'reader' | 'prepared'>;
   clock: Clock;
-  bells: { events: Bell };
+  notifiers: { events: Notifier };
   cursors: Cursors;
 }
 
@@ -175,9 +175,9 @@ function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFil
 /** A cursor or an event id as a position. Throws `invalid_cursor`. */
 async function positionOf({ deps, call, list }: Reading, cursor: string, field: string): Promise<number> {
   if (cursor === START) return 0;
-  if (cursor === END) return (await lastSequence(deps.db.read)) + 1;
+  if (cursor === END) return (await lastSequence(deps.db.reader)) + 1;
   if (isId('evt', cursor)) {
-    const sequence = await sequenceOf(deps.db.read, call.caller.accountId, cursor);
+    const sequence = await sequenceOf(deps.db.reader, call.caller.accountId, cursor);
     if (sequence === null) throw new Problem('invalid_cursor', 'There is no such event.', { field });
     return sequence;
   }
@@ -191,7 +191,7 @@ async function page(reading: Reading): Promise<Reply> {
   const found =
     query.before === undefined
       ? await pageAfter(reading, limit)
-      : await eventsBefore(deps.db.read, filter, await positionOf(reading, query.before, 'before'), limit);
+      : await eventsBefore(deps.db.reader, filter, await positionOf(reading, query.before, 'before'), limit);
   const next = deps.cursors.write(list, String(found.position));
   const first = found.events[0];
   const path = `${PATH}${withoutCursors(call.search)}`;
@@ -214,7 +214,7 @@ async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
   const { deps, call, filter } = reading;
   const after = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
   const wait = call.query.wait ?? 0;
-  if (wait === 0) return eventsAfter(deps.db.read, filter, after, limit);
+  if (wait === 0) return eventsAfter(deps.db.reader, filter, after, limit);
   const deadline = deps.clock.monotonic() + wait * 1000;
   const follower = attend(reading);
   try {
@@ -242,11 +242,11 @@ async function lines(reading: Reading): Promise<Reply> {
   const { deps, call, filter } = reading;
   // Checked before the stream begins: afterwards there is no way to answer 400.
   const start = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
-  const end = await lastSequence(deps.db.read);
+  const end = await lastSequence(deps.db.reader);
   async function* generate(): AsyncGenerator<string> {
     let position = start;
     for (;;) {
-      const found = await eventsAfter(deps.db.read, filter, position, PAGE);
+      const found = await eventsAfter(deps.db.reader, filter, position, PAGE);
       const due = found.events.filter(({ sequence }) => sequence <= end);
       if (due.length > 0) yield due.map((event) => `${JSON.stringify(eventRecord(event, reading))}\n`).join('');
       if (!found.hasMore || due.length < found.events.length) return;
@@ -261,7 +261,7 @@ async function serverSentEvents(reading: Reading): Promise<Reply> {
   call.whenOver(reading.slots.take(call.caller));
   const from = call.header('last-event-id') ?? call.query.after;
   // As for NDJSON: a cursor that is wrong has to be told now.
-  const start = from === undefined ? await lastSequence(deps.db.read) : await positionOf(reading, from, 'after');
+  const start = from === undefined ? await lastSequence(deps.db.reader) : await positionOf(reading, from, 'after');
   return {
     status: 200,
     stream: Readable.from(follow(reading, start, from === undefined)),

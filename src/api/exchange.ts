@@ -7,7 +7,7 @@ import type { Answer } from './answer.ts';
 import type { JsonBody } from './json-reader.ts';
 import type { IdempotencyUse } from './idempotency.ts';
 import type { Route } from './route.ts';
-import type { Rate } from '../scheduling/windows.ts';
+import type { Rate } from '../scheduling/rate-windows.ts';
 
 /** What the Authorization header turned out to be. */
 export type KeyUse =

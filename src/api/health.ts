@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { openRoute } from './route.ts';
 import type { Route } from './route.ts';
-import type { ApiDeps } from './shell.ts';
+import type { ApiDeps } from './request-state.ts';
 
 const Health = z.strictObject({
   status: z.enum(['ok', 'unavailable']),

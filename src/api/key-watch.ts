@@ -2,7 +2,7 @@
  * What a key holds open (event streams, long polls) ends with the key: when it is revoked or changed in any way, and when
  * its time is over. A changed key may come back at once; the stream then goes on from its last event.
  */
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Authenticate, Caller } from '../keys/caller.ts';
 import { bearerToken, standing } from './middleware/identify.ts';
@@ -12,7 +12,7 @@ export interface KeyWatchDeps {
   clock: Clock;
   authenticate: Authenticate;
   /** Rings when some key has changed; `authenticate` must know of it by then. */
-  keyChanges: Bell;
+  keyChanges: Notifier;
 }
 
 /** Calls `over` once when the key is no longer what it was. The returned function ends the watch. */

@@ -18,7 +18,7 @@ import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
 export interface KeysDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
   /** Tells whoever keeps answers about the key with this public id. */
@@ -223,7 +223,7 @@ function createRoute(deps: KeysDeps): Route {
 
 /** A key that may do more than the one that asks is not replaced, since that ends it. One that is not there is told of later. */
 async function checkReplaced({ db }: KeysDeps, caller: Caller, id: string): Promise<void> {
-  const [row] = await db.read<ApiKeyRow>('api_keys').where({ id, account_id: caller.accountId });
+  const [row] = await db.reader<ApiKeyRow>('api_keys').where({ id, account_id: caller.accountId });
   if (row !== undefined) mayManage(caller, requestOf(row), 'replaces');
 }
 

@@ -35,7 +35,7 @@ import { reachOf } from './test-mode.ts';
 import { answerWith, rowsOfAnswer } from './together.ts';
 
 export interface MessageActionsDeps {
-  db: Pick<Database, 'read' | 'fast'>;
+  db: Pick<Database, 'reader' | 'prepared'>;
   clock: Clock;
   cursors: Cursors;
   accept: AcceptDeps;
@@ -64,7 +64,7 @@ export function messageActionRoutes(deps: MessageActionsDeps): Route[] {
 }
 
 async function known({ db }: Pick<MessageActionsDeps, 'db'>, caller: Caller, id: string): Promise<MessageRow> {
-  const row = await findMessage(db.read, reachOf(caller), id);
+  const row = await findMessage(db.reader, reachOf(caller), id);
   if (row === undefined) throw noMessage();
   return row;
 }
@@ -96,7 +96,7 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
     },
     async ({ params: { id }, caller }) => {
       const row = await known(deps, caller, id);
-      return { status: 200, body: { object: 'list', data: await attemptsOf(deps.db.read, row.id, MOST_ATTEMPTS) } };
+      return { status: 200, body: { object: 'list', data: await attemptsOf(deps.db.reader, row.id, MOST_ATTEMPTS) } };
     },
   );
 }
@@ -225,8 +225,8 @@ function contentRoute(deps: MessageActionsDeps): Route {
     },
     async ({ params: { id }, caller }) => {
       const row = await known(deps, caller, id);
-      const content = await contentOf(deps.db.read, row.content_id);
-      const files = await attachmentsOf(deps.db.read, row.content_id);
+      const content = await contentOf(deps.db.reader, row.content_id);
+      const files = await attachmentsOf(deps.db.reader, row.content_id);
       const attachments = files.map(({ filename, content_type, cid, disposition, bytes }) => ({
         filename,
         content_type,
@@ -382,7 +382,10 @@ const batchParams = z.object({ id: batchId() });
 
 async function batchOf({ db }: MessageActionsDeps, caller: Caller, id: string): Promise<BatchRow> {
   const { accountId, onlyTest } = reachOf(caller);
-  const [row] = await db.fast.all<BatchRow>('SELECT * FROM batches WHERE id = ? AND account_id = ?', [id, accountId]);
+  const [row] = await db.prepared.all<BatchRow>('SELECT * FROM batches WHERE id = ? AND account_id = ?', [
+    id,
+    accountId,
+  ]);
   if (row === undefined || (onlyTest && row.test === 0))
     throw new Problem('not_found', 'There is no such batch.', { field: 'id' });
   return row;
@@ -420,7 +423,7 @@ function batchListRoute({ db, cursors }: MessageActionsDeps): Route {
     async ({ query, caller, search }) => {
       const list = listName(`${BATCHES} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const asked = db.read<BatchRow>('batches').where({ account_id: caller.accountId });
+      const asked = db.reader<BatchRow>('batches').where({ account_id: caller.accountId });
       if (reachOf(caller).onlyTest) asked.andWhere({ test: 1 });
       const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
       return pageReply(cursors, list, `${BATCHES}${withoutCursors(search)}`, wanted, {
@@ -454,7 +457,7 @@ function batchRoute(deps: MessageActionsDeps): Route {
     },
     async ({ params: { id }, caller }) => {
       const row = await batchOf(deps, caller, id);
-      return { status: 200, body: batchStatus(row, await batchCounts(deps.db.fast, row.id)) };
+      return { status: 200, body: batchStatus(row, await batchCounts(deps.db.prepared, row.id)) };
     },
   );
 }

@@ -11,7 +11,7 @@ import { route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
 
 export interface MessageReportsDeps {
-  db: Pick<Database, 'read' | 'fast'>;
+  db: Pick<Database, 'reader' | 'prepared'>;
 }
 
 const PATH = '/v1/messages/{id}/reports';
@@ -63,7 +63,7 @@ export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
 }
 
 async function known({ db }: MessageReportsDeps, caller: Caller, id: string): Promise<void> {
-  const row = await findMessage(db.read, reachOf(caller), id);
+  const row = await findMessage(db.reader, reachOf(caller), id);
   if (row === undefined) throw new Problem('not_found', 'There is no such message.', { field: 'id' });
 }
 
@@ -89,7 +89,7 @@ function listRoute(deps: MessageReportsDeps): Route {
     },
     async ({ params: { id }, caller }) => {
       await known(deps, caller, id);
-      return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.read, id) } };
+      return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.reader, id) } };
     },
   );
 }
@@ -119,7 +119,7 @@ function rawRoute(deps: MessageReportsDeps): Route {
     },
     async ({ params: { id, report_id: report }, caller }) => {
       await known(deps, caller, id);
-      const bytes = await rawReport(deps.db.fast, id, report);
+      const bytes = await rawReport(deps.db.prepared, id, report);
       if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
       return { status: 200, bytes, type: 'message/rfc822' };
     },

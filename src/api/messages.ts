@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import { turnOfTheLoop } from '../base/slices.ts';
+import { yieldToEventLoop } from '../base/slices.ts';
 import type { Database } from '../storage/database.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
 import type { Sender } from '../messages/accept/may-send.ts';
@@ -34,7 +34,7 @@ import { draftFrom } from './send-check.ts';
 import { reachOf, testFilter } from './test-mode.ts';
 
 export interface MessagesDeps {
-  db: Pick<Database, 'read' | 'fast'>;
+  db: Pick<Database, 'reader' | 'prepared'>;
   renderer: Renderer;
   accept: AcceptDeps;
   cursors: Cursors;
@@ -169,14 +169,14 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   const { checked } = call;
   if (checked !== null && checked.kind !== 'templated') return draftFrom(checked);
   const json = checked === null ? call.json : checked.body;
-  if (!isTemplated(json)) return checkSendGently(json, rules, turnOfTheLoop);
+  if (!isTemplated(json)) return checkSendGently(json, rules, yieldToEventLoop);
   const { accountId } = call.caller;
   const monotonic = (): number => deps.accept.clock.monotonic();
   const mostEntries = deps.limits.bulkRecipients;
   const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
-  const wish = { accountId, now: call.now, mostEntries, faulty, monotonic, breathe: turnOfTheLoop };
+  const wish = { accountId, now: call.now, mostEntries, faulty, monotonic, breathe: yieldToEventLoop };
   const { body, refused, templates, sources } = await expandSend(deps, json, wish);
-  const draft = await checkSendGently(body, { ...rules, refused }, turnOfTheLoop);
+  const draft = await checkSendGently(body, { ...rules, refused }, yieldToEventLoop);
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);
     if (template !== undefined) one.template = template;
@@ -263,7 +263,7 @@ function listRoute({ db, cursors }: MessagesDeps): Route {
       const { query, caller } = call;
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const { messages, hasMore } = await listMessages(db.read, filterOf(call.now, caller, query), {
+      const { messages, hasMore } = await listMessages(db.reader, filterOf(call.now, caller, query), {
         newestFirst: query.sort !== 'created_at',
         ...wanted,
       });
@@ -339,15 +339,15 @@ function readRoute({ db }: MessagesDeps): Route {
       problems: ['invalid_parameter'],
     },
     async ({ params, query, caller }) => {
-      const row = await findMessage(db.read, reachOf(caller), params.id);
+      const row = await findMessage(db.reader, reachOf(caller), params.id);
       const mayReadAll = scopeAllows(caller.scopes, 'message:read');
       // What another key sent looks like nothing at all, as does another account's message.
       if (row === undefined || (!mayReadAll && row.key_id !== caller.keyId))
         throw new Problem('not_found', 'There is no such message.', { field: 'id' });
       const [recipients, attempts, events] = await Promise.all([
-        recipientsOf(db.read, row.id),
-        attemptsOf(db.read, row.id),
-        lastEventsOf(db.read, row.id),
+        recipientsOf(db.reader, row.id),
+        attemptsOf(db.reader, row.id),
+        lastEventsOf(db.reader, row.id),
       ]);
       const engagement = scopeAllows(caller.scopes, 'event:engagement');
       const body = {
@@ -367,7 +367,7 @@ function readRoute({ db }: MessagesDeps): Route {
 }
 
 async function expanded(
-  { read }: Pick<Database, 'read'>,
+  { reader: read }: Pick<Database, 'reader'>,
   scopes: readonly string[],
   contentId: string,
 ): Promise<{ html: string | null; text: string | null }> {

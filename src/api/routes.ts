@@ -1,5 +1,5 @@
 /** All endpoints of the API, in the order of its description. */
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Resolver } from '../net/resolver.ts';
@@ -31,7 +31,7 @@ import { webhookRoutes, type WebhooksDeps } from './webhooks.ts';
 export interface RoutesDeps {
   db: Database;
   clock: Clock;
-  bells: { events: Bell };
+  notifiers: { events: Notifier };
   keyring: Keyring;
   renderer: Renderer;
   change: MessageActionsDeps['change'];
@@ -64,7 +64,7 @@ export interface RoutesDeps {
 }
 
 export function apiRoutes(deps: RoutesDeps): Route[] {
-  const { db, clock, bells, keyring, renderer, accept, limits, smtputf8 } = deps;
+  const { db, clock, notifiers, keyring, renderer, accept, limits, smtputf8 } = deps;
   const cursors = createCursors(keyring.derive('cursors'));
   return [
     ...messageRoutes({ db, renderer, accept, cursors, limits, smtputf8 }),
@@ -74,7 +74,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...webhookRoutes({ ...deps, cursors, findStream: accept.findStream }),
     ...webhookDeliveryRoutes({ ...deps, cursors }),
-    ...eventRoutes({ db, clock, bells, cursors }),
+    ...eventRoutes({ db, clock, notifiers, cursors }),
     ...suppressionRoutes({ db, clock, cursors, findStream: accept.findStream }),
     ...domainRoutes({ ...deps, cursors }),
     ...keyRoutes({ ...deps, cursors }),

@@ -16,7 +16,7 @@ import http from 'node:http';
 import https from 'node:https';
 import Koa from 'koa';
 import { Router } from '@koa/router';
-import { answerBelow } from './below.ts';
+import { answerClientErrors } from './client-errors.ts';
 import { bodyLimits } from './body.ts';
 import { addressBucket } from '../net/ip.ts';
 import { clientAddress, networks } from './client-address.ts';
@@ -42,11 +42,11 @@ import { createPathTable } from './path-table.ts';
 import type { Route } from './route.ts';
 import { Running } from './running.ts';
 import { isSecure } from './secure.ts';
-import type { ApiDeps, Middleware, ShellState, Stop } from './shell.ts';
-import { hearAcceptFaults } from '../net/accept-faults.ts';
-import { Windows } from '../scheduling/windows.ts';
+import type { ApiDeps, Middleware, ShellState, Stop } from './request-state.ts';
+import { logAcceptErrors } from '../net/accept-errors.ts';
+import { RateWindows } from '../scheduling/rate-windows.ts';
 
-export type { ApiDeps, ApiLog, ApiSettings } from './shell.ts';
+export type { ApiDeps, ApiLog, ApiSettings } from './request-state.ts';
 
 export interface Api {
   /** Not listening yet. */
@@ -76,8 +76,8 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   const { settings, clock } = deps;
   const stop: Stop = { begun: false, listeners: new Set() };
   const buckets: Buckets = {
-    accounts: deps.accountWindows ?? new Windows(),
-    addresses: new Windows(),
+    accounts: deps.accountWindows ?? new RateWindows(),
+    addresses: new RateWindows(),
     anonymous: settings.anonymousPerMinute ?? ANONYMOUS_PER_MINUTE,
   };
   const reader = createJsonReader(deps);
@@ -91,9 +91,9 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
     if (sharing?.owns(req) === true) sharing.handle(req, res);
     else void handle(req, res);
   });
-  hearAcceptFaults(deps, server, 'api');
+  logAcceptErrors(deps, server, 'api');
   newcomers.watch(server);
-  answerBelow(
+  answerClientErrors(
     {
       clock,
       count: (remote) =>

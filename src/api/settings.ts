@@ -14,7 +14,7 @@ import { rowsOfAnswer } from './together.ts';
 export type PlanLimits = Config['plans'][string];
 
 export interface SettingsRoutesDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   /** How long the server keeps things, in milliseconds: the most an account can ask for. */
   retention: Pick<Config['retention'], 'content' | 'messages' | 'events'>;

@@ -19,7 +19,7 @@ import { route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 
 export interface StatsDeps {
-  db: Pick<Database, 'read'>;
+  db: Pick<Database, 'reader'>;
 }
 
 const PATH = '/v1/stats';
@@ -161,8 +161,8 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
       },
       async ({ query: asked, caller, now }) => {
         const wanted = wantedStats(caller, asked, now);
-        const whole = wanted.by === null ? null : readStats(db.read, { ...wanted, bucket: 'total', by: null });
-        const [lines, total] = await Promise.all([readStats(db.read, wanted), whole]);
+        const whole = wanted.by === null ? null : readStats(db.reader, { ...wanted, bucket: 'total', by: null });
+        const [lines, total] = await Promise.all([readStats(db.reader, wanted), whole]);
         return { status: 200, body: await statsRecord(wanted, lines, total ?? lines) };
       },
     ),

@@ -12,7 +12,7 @@ import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
 export interface StreamsDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   cursors: Cursors;
   /** Tells whoever keeps this stream in memory. */

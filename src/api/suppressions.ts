@@ -24,7 +24,7 @@ import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
 export interface SuppressionsDeps {
-  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   cursors: Cursors;
   /** The stream with this slug, or null. */

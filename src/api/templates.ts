@@ -34,7 +34,7 @@ import { route, type Call, type Reply, type Route } from './route.ts';
 import { rowsOfAnswer } from './together.ts';
 
 export interface TemplatesDeps {
-  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   renderer: Renderer;
   cursors: Cursors;

@@ -25,7 +25,7 @@ import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } fro
 import { PATH } from './webhooks.ts';
 
 export interface WebhookDeliveriesDeps {
-  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   cursors: Cursors;
   /** Calls the endpoint once with a sample, waits for its answer and writes its line of the log with the rows made of it. */
@@ -60,7 +60,7 @@ async function deliveryRecords(
 ): Promise<DeliveryRecord[]> {
   const engagement = endpoint.include_engagement === 1;
   const sequences = lines.flatMap(({ sequence }) => (sequence === null ? [] : [sequence]));
-  const events = await eventsNumbered(db.fast, sequences);
+  const events = await eventsNumbered(db.prepared, sequences);
   const bodies = new Map(events.map((event) => [event.sequence, JSON.stringify(eventRecord(event, { engagement }))]));
   const simulated = new Set(events.flatMap(({ sequence, test }) => (test === 1 ? [sequence] : [])));
   // What was told of live mail, and what came back for it, is live mail's.
@@ -188,7 +188,7 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
       needActive(endpoint);
       const { sequence } = line;
       if (sequence === null) throw new Problem('invalid_state', 'This was a test: test the endpoint again.');
-      if ((await eventsNumbered(deps.db.fast, [sequence])).length === 0)
+      if ((await eventsNumbered(deps.db.prepared, [sequence])).length === 0)
         throw new Problem('invalid_state', 'The event is older than what is kept.');
       const body = {
         object: 'webhook_resend',

@@ -4,7 +4,7 @@ import { createSuppressionLookUp } from '../suppressions/suppression-store.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { createTrackingRule } from '../messages/request/tracking-rule.ts';
 import { trackingBase } from '../tracking/host.ts';
-import type { Ground } from './ground.ts';
+import type { AppContext } from './context.ts';
 
 /** Acceptances written at once: enough to fill a group of commits, few beside the deliveries that wait for the same writer. */
 const MOST_ACCEPTED_AT_ONCE = 128;
@@ -14,12 +14,12 @@ const MOST_WAITING_TO_BE_ACCEPTED = 1024;
 /** Of a plan that is no more: it allows no requests, so there is nothing to count. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
 
-export function buildAccept(ground: Ground): AcceptDeps {
-  const { config, db, clock, bells, streams, directory, disk, quotas, planOf } = ground;
+export function buildAccept(ground: AppContext): AcceptDeps {
+  const { config, db, clock, notifiers, streams, directory, disk, quotas, planOf } = ground;
   return {
     commit: db.commit,
     clock,
-    bells,
+    notifiers,
     findStream: (accountId, slug) => streams.find(accountId, slug),
     trackingRule: createTrackingRule({ accounts: ground.accountTracking, directory, baseOf: trackingBase(config) }),
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),

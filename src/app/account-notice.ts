@@ -10,7 +10,7 @@ import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { ownMailRows, type OwnMail } from '../messages/accept/own-mail.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Rows } from '../storage/rows.ts';
-import type { Ground } from './ground.ts';
+import type { AppContext } from './context.ts';
 
 /** What a notice says. */
 export interface NoticeText {
@@ -34,11 +34,11 @@ export interface AccountNotices {
 
 export function accountNotices({
   clock,
-  bells,
+  notifiers,
   ownAccount,
   config,
   notices,
-}: Pick<Ground, 'clock' | 'bells' | 'ownAccount' | 'config' | 'notices'>): AccountNotices {
+}: Pick<AppContext, 'clock' | 'notifiers' | 'ownAccount' | 'config' | 'notices'>): AccountNotices {
   return {
     prepare: () => ownAccount.ensure(),
     async of(tx, accountId, text) {
@@ -49,7 +49,7 @@ export function accountNotices({
         rows: mails,
         told: mails.length,
         written() {
-          bells.deliveries.ring(mails.flatMap(hintsOf));
+          notifiers.deliveries.notify(mails.flatMap(hintsOf));
         },
       };
     },

@@ -21,10 +21,10 @@ import { webhookLogRules } from '../housekeeping/webhook-log.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
 import { domainNotice } from './domain-notice.ts';
-import type { Ground } from './ground.ts';
+import type { AppContext } from './context.ts';
 
 export function buildHousekeeping(
-  ground: Ground,
+  ground: AppContext,
   accept: AcceptDeps,
   tlsTally: TlsTally | null,
   notices: AccountNotices,
@@ -61,7 +61,7 @@ export function buildHousekeeping(
 
 /** Daily reports to those who ask for them; they need a sender, so an operator's address. */
 function tlsReports(
-  { config, db, clock, log, resolver, fetch, random, directory }: Ground,
+  { config, db, clock, log, resolver, fetch, random, directory }: AppContext,
   accept: AcceptDeps,
   tlsTally: TlsTally | null,
 ): ReturnType<typeof createTlsReports>[] {

@@ -1,26 +1,30 @@
 /** The ports for mail: what comes back to us, and what applications submit. */
-import { secondsLeft, type Windows } from '../scheduling/windows.ts';
+import { secondsLeft, type RateWindows } from '../scheduling/rate-windows.ts';
 import { readCertificate } from '../config/certificate.ts';
 import { ownCertificate } from '../config/own-certificate.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import { diskBytes } from '../storage/disk-guard.ts';
 import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
-import type { Ground } from './ground.ts';
+import type { AppContext } from './context.ts';
 
-export async function buildInbound(ground: Ground, accept: AcceptDeps, accountWindows: Windows): Promise<Inbound> {
+export async function buildInbound(
+  ground: AppContext,
+  accept: AcceptDeps,
+  accountWindows: RateWindows,
+): Promise<Inbound> {
   const size = await diskBytes(ground.config.dataDir);
   return createInbound(listenerDeps(ground, accept, accountWindows), listenerSettings(ground, size));
 }
 
-function listenerDeps(ground: Ground, accept: AcceptDeps, accountWindows: Windows): InboundDeps {
-  const { config, clock, log, db, bells, recorder, directory, disk, callers, meters, planOf } = ground;
+function listenerDeps(ground: AppContext, accept: AcceptDeps, accountWindows: RateWindows): InboundDeps {
+  const { config, clock, log, db, notifiers, recorder, directory, disk, callers, meters, planOf } = ground;
   const { submission } = config.smtp;
   return {
     clock,
     log,
     db,
-    bells,
+    notifiers,
     recorder,
     keys: returnPathKeys(ground.keyring),
     isOurHost: async (host) => host === config.smtp.hostname || (await directory.isReturnPath(host)),
@@ -29,7 +33,7 @@ function listenerDeps(ground: Ground, accept: AcceptDeps, accountWindows: Window
     resolver: ground.resolver,
     accept,
     authenticate: callers.authenticate,
-    keyChanges: bells.keys,
+    keyChanges: notifiers.keys,
     trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),
     noteUse: (keyId, ip, endpoint) => {
       callers.noteUse(keyId, ip, endpoint);
@@ -49,7 +53,7 @@ function listenerDeps(ground: Ground, accept: AcceptDeps, accountWindows: Window
   };
 }
 
-function listenerSettings({ config, clock }: Ground, disk: number): InboundSettings {
+function listenerSettings({ config, clock }: AppContext, disk: number): InboundSettings {
   const { submission, mx, hostname } = config.smtp;
   return {
     certificate:

@@ -4,19 +4,19 @@ import type { InboundPorts } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
 import type { OperatorDeps } from '../operator/operation.ts';
-import type { Delivery } from './delivery.ts';
-import { signingKey, type Ground } from './ground.ts';
+import type { DeliveryEngine } from './delivery-engine.ts';
+import { signingKey, type AppContext } from './context.ts';
 
 const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
 
 /** `listening`: the ports for mail, once they are there. */
 export function buildOperator(
-  ground: Ground,
-  { mta, holds, book }: Delivery,
+  ground: AppContext,
+  { mta, holds, book }: DeliveryEngine,
   accept: AcceptDeps,
   listening: () => InboundPorts | null,
 ): OperatorDeps {
-  const { db, clock, log, keyring, resolver, recorder, bells, config, ownAccount } = ground;
+  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = ground;
   return {
     db,
     clock,
@@ -25,7 +25,7 @@ export function buildOperator(
     resolver,
     accept,
     recorder,
-    bells,
+    notifiers,
     config,
     mta,
     holds,
@@ -38,7 +38,7 @@ export function buildOperator(
     selfTest() {
       const port = listening()?.mx ?? null;
       return selfTest(
-        { clock, db, bells, ownAccount, returnPathKey: signingKey(keyring) },
+        { clock, db, notifiers, ownAccount, returnPathKey: signingKey(keyring) },
         {
           mx: port === null ? null : { host: nearBy(config.smtp.mx.host), port },
           hostname: config.smtp.hostname,

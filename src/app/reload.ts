@@ -7,11 +7,11 @@ import type { Config } from '../config/schema.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import { createJudge } from '../messages/delivery/classify.ts';
 import type { Mta } from '../mta/mta.ts';
-import type { Ground } from './ground.ts';
+import type { AppContext } from './context.ts';
 
 /** Throws ConfigError for a bad certificate or bad bounce rules: nothing is changed then. */
 export function reload(
-  { config, live, log }: Ground,
+  { config, live, log }: AppContext,
   { api, inbound, mta }: { api: Api; inbound: Inbound; mta: Mta },
   next: Config,
 ): Changes {

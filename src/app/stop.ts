@@ -8,7 +8,7 @@ import type { Mta } from '../mta/mta.ts';
 import type { TlsTally } from '../mta/tls-tally.ts';
 import type { Control } from '../operator/control-server.ts';
 import type { MetricsServer } from '../operator/metrics.ts';
-import type { Ground } from './ground.ts';
+import type { AppContext } from './context.ts';
 
 /** What was started; what is null was not, or not yet. */
 export interface Running {
@@ -25,7 +25,7 @@ export interface Running {
   certificateWatch: CertificateWatch;
 }
 
-export async function stopAll(ground: Ground, running: Running): Promise<void> {
+export async function stopAll(ground: AppContext, running: Running): Promise<void> {
   running.certificateWatch.stop();
   ground.disk.stop();
   running.dashboard.stop();
@@ -38,7 +38,7 @@ export async function stopAll(ground: Ground, running: Running): Promise<void> {
   }
 }
 
-async function stopWork(ground: Ground, running: Running): Promise<void> {
+async function stopWork(ground: AppContext, running: Running): Promise<void> {
   await Promise.all([
     running.metrics?.close(),
     running.api.close(),

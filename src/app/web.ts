@@ -1,5 +1,5 @@
 /** What is asked over HTTP: the API with its routes, and the numbers for Prometheus beside it. */
-import type { Windows } from '../scheduling/windows.ts';
+import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Certificate } from '../config/certificate.ts';
 import type { Database } from '../storage/database.ts';
 import type { DiskGuard } from '../storage/disk-guard.ts';
@@ -15,17 +15,17 @@ import type { Newcomers } from '../api/newcomers.ts';
 import { createApi, type Api } from '../api/server.ts';
 import { metricsHandler, type MetricsHandler } from '../operator/metrics.ts';
 import { version } from '../version.ts';
-import type { Delivery } from './delivery.ts';
-import type { Ground } from './ground.ts';
+import type { DeliveryEngine } from './delivery-engine.ts';
+import type { AppContext } from './context.ts';
 
 export interface WebParts {
   accept: AcceptDeps;
   mta: Mta;
-  holds: Delivery['holds'];
+  holds: DeliveryEngine['holds'];
   webhooks: Webhooks;
   metrics: MetricsHandler | null;
   /** Requests of each account, counted for HTTP and submission together. */
-  accountWindows: Windows;
+  accountWindows: RateWindows;
   /** Shared with the dashboard. */
   held: HeldMemory;
   newcomers: Newcomers;
@@ -34,8 +34,8 @@ export interface WebParts {
   isListening: () => boolean;
 }
 
-export function buildApi(ground: Ground, parts: WebParts): Api {
-  const { config, clock, log, db, bells, meters, callers, disk, planOf } = ground;
+export function buildApi(ground: AppContext, parts: WebParts): Api {
+  const { config, clock, log, db, notifiers, meters, callers, disk, planOf } = ground;
   const { certificate, metrics } = parts;
   return createApi(
     {
@@ -47,7 +47,7 @@ export function buildApi(ground: Ground, parts: WebParts): Api {
       log,
       authenticate: callers.authenticate,
       callerById: (keyId) => callers.byId(keyId),
-      keyChanges: bells.keys,
+      keyChanges: notifiers.keys,
       noteUse: (keyId, ip, endpoint) => {
         callers.noteUse(keyId, ip, endpoint);
       },
@@ -75,17 +75,17 @@ export function buildApi(ground: Ground, parts: WebParts): Api {
   );
 }
 
-function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts): ReturnType<typeof apiRoutes> {
-  const { config, db, clock, bells, keyring, recorder, directory, streams, accountTracking, fetch } = ground;
+function buildRoutes(ground: AppContext, { accept, mta, holds, webhooks }: WebParts): ReturnType<typeof apiRoutes> {
+  const { config, db, clock, notifiers, keyring, recorder, directory, streams, accountTracking, fetch } = ground;
   return apiRoutes({
     db,
     clock,
-    bells,
+    notifiers,
     keyring,
     accept,
     renderer: ground.renderer,
     holdOf: holds.of,
-    change: { db, clock, recorder, bells, retry: accept.retry },
+    change: { db, clock, recorder, notifiers, retry: accept.retry },
     laneFacts: mta.laneFacts,
     wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
     limits: config.limits,
@@ -120,7 +120,10 @@ function buildRoutes(ground: Ground, { accept, mta, holds, webhooks }: WebParts)
 }
 
 /** The numbers for Prometheus, or null where nobody wants them. */
-export function buildMetrics({ config, db, clock, log, meters, resolver }: Ground, mta: Mta): MetricsHandler | null {
+export function buildMetrics(
+  { config, db, clock, log, meters, resolver }: AppContext,
+  mta: Mta,
+): MetricsHandler | null {
   if (meters === null) return null;
   const { dataDir, storage, backup } = config;
   return metricsHandler(
@@ -140,7 +143,7 @@ async function readiness(
   disk: DiskGuard,
   listeners: boolean,
 ): Promise<{ ok: boolean; checks: Record<string, boolean> }> {
-  const database = await db.fast.all('SELECT 1').then(
+  const database = await db.prepared.all('SELECT 1').then(
     () => true,
     () => false,
   );

@@ -2,7 +2,7 @@
  * Loads single things in batches: what is asked for while one batch is being loaded goes into the next, as one query.
  * An idle loader starts at once.
  */
-import { turnOfTheLoop } from './slices.ts';
+import { yieldToEventLoop } from './slices.ts';
 
 export interface BatchLoader<Item> {
   /** The item, or undefined where there is none. Rejects where loading failed. */
@@ -24,7 +24,7 @@ export function createBatchLoader<Item>(
 
   async function run(): Promise<void> {
     // Everything asked for in this turn of the loop belongs to the first batch.
-    await turnOfTheLoop();
+    await yieldToEventLoop();
     while (waiting.length > 0) {
       const batch = waiting.slice(0, most);
       waiting = waiting.slice(most);

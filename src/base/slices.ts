@@ -1,7 +1,7 @@
 /** Long lists a slice at a time: what would hold the main loop for tens of milliseconds lets others in every one or so. */
 
 /** Resolves when everything that was ready before has had its turn. */
-export const turnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** Entries that are no trouble at once: records of the API take 5 to 15 us to make and as long to write. */
 const SLICE = 100;
@@ -11,7 +11,7 @@ export async function mapInSlices<From, To>(items: readonly From[], one: (item: 
   const made: To[] = [];
   for (const slice of slicesOf(items)) {
     for (const item of slice) made.push(one(item));
-    await turnOfTheLoop();
+    await yieldToEventLoop();
   }
   return made;
 }
@@ -30,7 +30,7 @@ export async function jsonInSlices(record: object): Promise<Buffer> {
       for (const slice of slicesOf(value)) {
         parts.push(Buffer.from(open + JSON.stringify(slice).slice(1, -1)));
         open = ',';
-        await turnOfTheLoop();
+        await yieldToEventLoop();
       }
       open = '],';
     } else if (value !== undefined) open += `${JSON.stringify(name)}:${JSON.stringify(value)},`;

@@ -19,11 +19,11 @@ import { loadAssets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
 import { readForm, signInAgain, signInFirst } from './form-reading.ts';
-import { noSuchPage, type Context, type House, type Layer, type State } from './house.ts';
-import { createInside } from './inside.ts';
+import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
+import { createInside } from './local-api.ts';
 import type { Page } from './page.ts';
 import { pagesOf } from './pages.ts';
-import { put, showProblem } from './showing.ts';
+import { render, showProblem } from './render.ts';
 import { createFormTokens } from './tokens.ts';
 import { loadViews } from './views.ts';
 import { guestOf, visitOf } from './visit.ts';
@@ -48,7 +48,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
   const pages = pagesOf(deps);
   const firsts = new Set(['assets', ...pages.map(({ path }) => firstOf(path))]);
   const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstOf(path))]);
-  const house: House = {
+  const house: DashboardContext = {
     deps,
     views: loadViews(),
     assets: loadAssets(),
@@ -87,7 +87,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
 
 const firstOf = (url: string): string => url.split(/[/?]/, 2)[1] ?? '';
 
-function answer(house: House): Layer {
+function answer(house: DashboardContext): Layer {
   return async (ctx, next) => {
     const { deps, trusted } = house;
     Object.assign(ctx.state, {
@@ -126,7 +126,7 @@ function drainLater({ clock }: DashboardDeps, { req, res, state }: Context): voi
   });
 }
 
-function assetLayer({ assets }: House): Layer {
+function assetLayer({ assets }: DashboardContext): Layer {
   return async (ctx, next) => {
     const asset = ctx.method === 'GET' || ctx.method === 'HEAD' ? assets.at(ctx.path) : null;
     if (asset === null) {
@@ -155,7 +155,7 @@ function routerOf(pages: readonly Page[]): Router<State> {
 }
 
 /** To pages of administrators others are told that they do not exist; to guests only what is no place of ours. */
-function visitor(house: House): Layer {
+function visitor(house: DashboardContext): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
     state.sessionToken = readCookie(ctx.get('cookie'), 'session', state.isSecure);
@@ -175,7 +175,7 @@ function visitor(house: House): Layer {
   };
 }
 
-async function nowhere(house: House, ctx: Context): Promise<Error> {
+async function nowhere(house: DashboardContext, ctx: Context): Promise<Error> {
   const { state } = ctx;
   if (state.session?.row.stage === 'open') {
     // With the menu around it.
@@ -186,7 +186,7 @@ async function nowhere(house: House, ctx: Context): Promise<Error> {
   return house.firsts.has(firstOf(ctx.url)) ? signInFirst(ctx) : noSuchPage();
 }
 
-function form(house: House): Layer {
+function form(house: DashboardContext): Layer {
   return async (ctx, next) => {
     ctx.state.form = new URLSearchParams();
     const { page } = ctx.state;
@@ -196,12 +196,12 @@ function form(house: House): Layer {
   };
 }
 
-function show(house: House): Layer {
+function show(house: DashboardContext): Layer {
   return async (ctx) => {
     const { page } = ctx.state;
     if (page === null) throw noSuchPage();
     const guest = guestOf(house, ctx);
     if (page.who !== 'anyone') ctx.state.visit = await visitOf(house, ctx, guest);
-    put(house, ctx, await page.run(ctx.state.visit ?? guest));
+    render(house, ctx, await page.run(ctx.state.visit ?? guest));
   };
 }

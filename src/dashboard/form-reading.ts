@@ -5,7 +5,7 @@
 import { bodyLimits, readBody, readOpenForm } from '../api/body.ts';
 import { Problem } from '../base/problem.ts';
 import { readCookie } from './cookies.ts';
-import { boundTo, placeBack, type Context, type House } from './house.ts';
+import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
 import { lateForm, lateFormIn, TooLate } from './late.ts';
 import { placeWithin } from './links.ts';
 import type { Page } from './page.ts';
@@ -29,7 +29,7 @@ export function signInFirst(ctx: Context): SignInFirst {
 }
 
 /** What was typed when the session was over goes through the sign-in, where it was a form of ours. */
-export async function signInAgain(house: House, ctx: Context): Promise<Error> {
+export async function signInAgain(house: DashboardContext, ctx: Context): Promise<Error> {
   // Who wanted to sign out, or to look at another account, has lost nothing.
   if (ctx.method !== 'POST' || ctx.path === '/logout' || ctx.path === '/account') return signInFirst(ctx);
   // Without a cookie of ours there is nothing that a token could be of.
@@ -49,7 +49,7 @@ const badForm = (): Problem =>
   );
 
 /** The body is read last: what its sender lacks beforehand, or says about where it comes from, is enough to refuse it. */
-async function readFields({ deps }: House, ctx: Context): Promise<URLSearchParams> {
+async function readFields({ deps }: DashboardContext, ctx: Context): Promise<URLSearchParams> {
   // Fetch Metadata: a browser says where a request comes from, and another site has no business here.
   const site = ctx.get('sec-fetch-site');
   if (site !== '' && site !== 'same-origin' && site !== 'none') throw badForm();
@@ -69,14 +69,14 @@ async function readFields({ deps }: House, ctx: Context): Promise<URLSearchParam
  * Whose memory a form is read into: the account that is looked at; else the device, where somebody has signed in before (what was
  * typed when the session was over may be a whole template). Null for a stranger.
  */
-function ownerOf({ devices }: House['deps'], ctx: Context): string | null {
+function ownerOf({ devices }: DashboardContext['deps'], ctx: Context): string | null {
   const { session, isSecure } = ctx.state;
   if (session?.row.stage === 'open') return session.row.account_id ?? session.member.id;
   const device = devices.idOf(readCookie(ctx.get('cookie'), 'device', isSecure));
   return device === null ? null : `device:${device}`;
 }
 
-export async function readForm(house: House, ctx: Context): Promise<URLSearchParams> {
+export async function readForm(house: DashboardContext, ctx: Context): Promise<URLSearchParams> {
   if (boundTo(ctx) === '') throw badForm();
   const fields = await readFields(house, ctx);
   const { session, page } = ctx.state;
@@ -91,7 +91,7 @@ export async function readForm(house: House, ctx: Context): Promise<URLSearchPar
 }
 
 /** In another window: there is nothing left to do here, but for a form that the sign-in carries. */
-async function signedInMeanwhile(house: House, ctx: Context, fields: URLSearchParams): Promise<Error> {
+async function signedInMeanwhile(house: DashboardContext, ctx: Context, fields: URLSearchParams): Promise<Error> {
   const late = lateFormIn(fields);
   if (late === null) return new SignInFirst(placeWithin(fields.get('next')));
   ctx.state.visit = await visitOf(house, ctx, guestOf(house, ctx));

@@ -2,7 +2,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import type { Newcomers } from '../api/newcomers.ts';
-import { hearAcceptFaults } from '../net/accept-faults.ts';
+import { logAcceptErrors } from '../net/accept-errors.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Dashboard } from './dashboard.ts';
@@ -29,7 +29,7 @@ export async function listenApart(
     tls === null
       ? http.createServer(limits, listener)
       : https.createServer({ ...limits, ...tls, minVersion: 'TLSv1.2' }, listener);
-  hearAcceptFaults(deps, server, 'dashboard');
+  logAcceptErrors(deps, server, 'dashboard');
   deps.newcomers.watch(server);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);

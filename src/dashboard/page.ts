@@ -5,7 +5,7 @@
 import type { Readable } from 'node:stream';
 import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
-import type { Asked } from './inside.ts';
+import type { Asked } from './local-api.ts';
 
 /** What a handler answers. */
 export type Shown =

@@ -5,11 +5,11 @@ import { accountsOf } from '../members/member-store.ts';
 import { perform } from '../operator/operations.ts';
 import { actingAs } from './act.ts';
 import { readCookie } from './cookies.ts';
-import { noSuchPage, type Context, type House } from './house.ts';
-import { jsonOf, rawOf, type Asking } from './inside.ts';
+import { noSuchPage, type Context, type DashboardContext } from './context.ts';
+import { jsonOf, rawOf, type Asking } from './local-api.ts';
 import type { Guest, Visit } from './page.ts';
 
-export function guestOf({ deps, trusted }: House, ctx: Context): Guest {
+export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Guest {
   const { params, form: fields, session, sessionToken } = ctx.state;
   const forwarded = ctx.get('x-forwarded-for');
   return {
@@ -26,7 +26,7 @@ export function guestOf({ deps, trusted }: House, ctx: Context): Guest {
   };
 }
 
-export async function visitOf(house: House, ctx: Context, guest: Guest): Promise<Visit> {
+export async function visitOf(house: DashboardContext, ctx: Context, guest: Guest): Promise<Visit> {
   const { deps, ask } = house;
   const { session } = ctx.state;
   if (session === null) throw noSuchPage();
@@ -62,7 +62,7 @@ export async function visitOf(house: House, ctx: Context, guest: Guest): Promise
   };
 }
 
-function whenOver({ endings }: House, { res }: Context, listener: () => void): void {
+function whenOver({ endings }: DashboardContext, { res }: Context, listener: () => void): void {
   const once = (): void => {
     if (!endings.delete(once)) return;
     res.off('close', once);

@@ -34,7 +34,11 @@ const MOST_CACHED = 5000;
 /** A change by another process may take this long to be seen, in milliseconds: the old key's record is still published. */
 const FRESH_MS = 5000;
 
-export function createDkimSigners(deps: { db: Pick<Database, 'fast'>; keyring: Keyring; clock: Clock }): DkimSigners {
+export function createDkimSigners(deps: {
+  db: Pick<Database, 'prepared'>;
+  keyring: Keyring;
+  clock: Clock;
+}): DkimSigners {
   const slots = createSignSlots(availableParallelism());
   const cache = createLookUpCache<readonly Claim[]>(
     deps,
@@ -76,12 +80,12 @@ const activeKeys = `
   WHERE d.name = ? AND k.state = 'active' ORDER BY k.algorithm DESC, k.id`;
 
 async function load(
-  { db, keyring }: { db: Pick<Database, 'fast'>; keyring: Keyring },
+  { db, keyring }: { db: Pick<Database, 'prepared'>; keyring: Keyring },
   slots: SignSlots,
   domain: string,
   before: readonly Claim[] | undefined,
 ): Promise<readonly Claim[]> {
-  const rows = await db.fast.all<ClaimedKeyRow>(activeKeys, [domain]);
+  const rows = await db.prepared.all<ClaimedKeyRow>(activeKeys, [domain]);
   const accounts = new Map(rows.map((row) => [row.account_id, row.status === 'verified']));
   return [...accounts].map(([accountId, isVerified]) => {
     const own = rows.filter(({ account_id }) => account_id === accountId);

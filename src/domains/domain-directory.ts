@@ -45,12 +45,12 @@ const FRESH_MS = 1000;
 type Claim = Omit<SendingDomain, 'taken' | 'because' | 'tracking_host'> &
   Pick<DomainRow, 'records_json' | 'verified_at'>;
 
-export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock: Clock }): DomainDirectory {
+export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; clock: Clock }): DomainDirectory {
   const cache = createLookUpCache<readonly SendingDomain[]>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (domains) => domains.length > 0 },
     async (name) => {
-      const rows = await deps.db.fast.all<Claim>(
+      const rows = await deps.db.prepared.all<Claim>(
         `SELECT id, account_id, name, status, return_path, track_opens, track_clicks, refused_at, records_json, verified_at
          FROM domains WHERE name = ? ORDER BY ${PRINCIPAL_FIRST}`,
         [name],
@@ -70,7 +70,7 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'fast'>; clock:
       return domain === null ? null : refusalOf(domain);
     },
     async isReturnPath(host) {
-      const rows = await deps.db.fast.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
+      const rows = await deps.db.prepared.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
       return rows.length > 0;
     },
     forget(name) {

@@ -15,7 +15,7 @@ import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
 import type { DomainWithKeys } from './domain-record.ts';
 
 export interface DomainDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   /** Who keeps answers about domains, by name; a command that works on the database alone tells nobody. */
   changed?: (domainName: string) => void;
@@ -103,7 +103,7 @@ export async function findDomain(
   { db }: Pick<DomainDeps, 'db'>,
   { accountId, nameOrId }: DomainRef,
 ): Promise<DomainWithKeys> {
-  const query = db.read<DomainRow>('domains');
+  const query = db.reader<DomainRow>('domains');
   // No domain name can look like an id: those have a `_`.
   query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: spelled(nameOrId) });
   if (accountId !== null) query.andWhere({ account_id: accountId });
@@ -114,10 +114,10 @@ export async function findDomain(
 
 /** Newest first. `status`: only those, e.g. `verified`. `after`: the id of the last one seen. */
 export async function listDomains(
-  { db }: { db: Pick<DomainDeps['db'], 'read'> },
+  { db }: { db: Pick<DomainDeps['db'], 'reader'> },
   filter: { accountId: string | null; status?: DomainRow['status']; limit: number; after?: string },
 ): Promise<DomainWithKeys[]> {
-  const query = db.read<DomainRow>('domains');
+  const query = db.reader<DomainRow>('domains');
   if (filter.accountId !== null) query.where({ account_id: filter.accountId });
   if (filter.status !== undefined) query.andWhere({ status: filter.status });
   if (filter.after !== undefined) query.andWhere('id', '<', filter.after);
@@ -130,7 +130,7 @@ export async function pageOfDomains(
   page: { accountId: string; status?: DomainRow['status']; limit: number; after?: string; before?: string },
 ): Promise<{ domains: DomainWithKeys[]; hasMore: boolean }> {
   const { accountId, status, limit, after, before } = page;
-  const query = db.read<DomainRow>('domains').where({ account_id: accountId });
+  const query = db.reader<DomainRow>('domains').where({ account_id: accountId });
   if (status !== undefined) query.andWhere({ status });
   const { rows, hasMore } = await readPage<DomainRow>(query, { limit, after, before });
   return { domains: await withKeys(db, rows), hasMore };
@@ -270,12 +270,12 @@ export async function activateKeys(
 
 /** The domains of these rows. */
 export async function withKeys(
-  db: Pick<DomainDeps['db'], 'read'>,
+  db: Pick<DomainDeps['db'], 'reader'>,
   rows: readonly DomainRow[],
 ): Promise<DomainWithKeys[]> {
   if (rows.length === 0) return [];
   const keys = await db
-    .read<DkimKeyRow>('dkim_keys')
+    .reader<DkimKeyRow>('dkim_keys')
     .whereIn(
       'domain_id',
       rows.map(({ id }) => id),
@@ -290,10 +290,10 @@ export async function withKeys(
 }
 
 /** Which of these names some account has verified. */
-async function ownersOf(db: Pick<DomainDeps['db'], 'read'>, rows: readonly DomainRow[]): Promise<Set<string>> {
+async function ownersOf(db: Pick<DomainDeps['db'], 'reader'>, rows: readonly DomainRow[]): Promise<Set<string>> {
   const claimed = rows.filter(({ status }) => status !== 'verified').map(({ name }) => name);
   if (claimed.length === 0) return new Set();
-  const owners = await db.read<DomainRow>('domains').whereIn('name', claimed).andWhere({ status: 'verified' });
+  const owners = await db.reader<DomainRow>('domains').whereIn('name', claimed).andWhere({ status: 'verified' });
   return new Set(owners.map(({ name }) => name));
 }
 

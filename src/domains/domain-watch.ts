@@ -11,12 +11,12 @@ import { withKeys, type DomainDeps } from './domain-store.ts';
  * lost a record come sooner, and once more when their countdown has ended.
  */
 export async function domainsToCheck(
-  { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'read'> },
+  { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'reader'> },
   { every, brokenEvery, most }: { every: number; brokenEvery: number; most: number },
 ): Promise<DomainRow[]> {
   const now = clock.now();
   return await db
-    .read<DomainRow>('domains')
+    .reader<DomainRow>('domains')
     .where({ trusted: 0 })
     .whereRaw(
       `(checked_at IS NULL OR checked_at <= ? OR checked_at > ?
@@ -31,7 +31,7 @@ export async function domainsToCheck(
 /** Domains that have lost a record, of which their people have not been told yet. */
 export async function domainsToTellOf({ db }: Pick<DomainDeps, 'db'>, most: number): Promise<DomainWithKeys[]> {
   const rows = await db
-    .read<DomainRow>('domains')
+    .reader<DomainRow>('domains')
     .whereNotNull('failing_since')
     .whereNull('found_again_at')
     .whereNull('told_at')

@@ -70,7 +70,7 @@ const SETTLED_MS = 120_000;
 const AT_ONCE = 24;
 
 interface Deps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Pick<Clock, 'now'>;
 }
 
@@ -78,7 +78,7 @@ interface Deps {
 export async function sumUpNext({ db, clock }: Deps): Promise<boolean> {
   for (const span of ['hour', 'day'] as const) {
     const before = clock.now() - LENGTH_MS[span] - SETTLED_MS;
-    const [due] = await db.fast.all<{ id: string; test: number }>(dueSql(span), [before, before]);
+    const [due] = await db.prepared.all<{ id: string; test: number }>(dueSql(span), [before, before]);
     if (due === undefined) continue;
     await sumUp(db, { accountId: due.id, span, test: due.test === 1 }, before);
     return true;
@@ -108,14 +108,14 @@ async function sumUp(db: Deps['db'], of: SumsOf, before: number): Promise<void> 
       [...own, before],
     ),
   );
-  const due = await db.fast.all<{ at: number; version: number }>(
+  const due = await db.prepared.all<{ at: number; version: number }>(
     `SELECT at, version FROM event_sums INDEXED BY event_sums_due WHERE ${OWN} AND stream_json IS NULL AND at <= ?4 ORDER BY at LIMIT ${String(AT_ONCE)}`,
     [...own, before],
   );
   const made: (string | number)[][] = [];
   for (const { at, version } of due) {
     const texts: string[] = [];
-    for (const key of statKeys) texts.push(await linesIn(db.fast, of, key, at));
+    for (const key of statKeys) texts.push(await linesIn(db.prepared, of, key, at));
     made.push([at, version, ...texts]);
   }
   await db.commit.transact(async (tx) => {

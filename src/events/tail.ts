@@ -6,7 +6,7 @@
  * A position is served from memory only where memory has everything after it; all others read the log for themselves, a few
  * at a time. Nothing is read while nobody follows.
  */
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { createGate } from '../scheduling/gate.ts';
 import { addressKey } from '../mail/address.ts';
@@ -22,15 +22,15 @@ import {
 } from './event-log.ts';
 
 export interface TailDeps {
-  db: Pick<Database, 'read' | 'fast'>;
+  db: Pick<Database, 'reader' | 'prepared'>;
   clock: Clock;
-  bells: { events: Bell };
+  notifiers: { events: Notifier };
 }
 
 export interface Follower {
   /** Up to `limit` events after position `after`, from the log. */
   look(filter: EventFilter, after: number, limit: number): Promise<EventPage>;
-  /** The same, from memory where it is there: a bell that nobody rang is not heard this way. */
+  /** The same, from memory where it is there: a notifier that nobody rang is not heard this way. */
   hear(filter: EventFilter, after: number, limit: number): Promise<EventPage>;
   /** Resolves when there may be something new since the last time, or after `ms`, or when it is over; true where there may. */
   next(ms: number): Promise<boolean>;
@@ -57,7 +57,7 @@ interface Listener {
   wake(): void;
 }
 
-export function createEventTail({ db, clock, bells }: TailDeps): EventTail {
+export function createEventTail({ db, clock, notifiers }: TailDeps): EventTail {
   const listeners = new Set<Listener>();
   const gate = createGate({ most: LOOKS, waiting: Infinity });
   /** Of an account, everything in (its floor, head] that is after `dropped` is in `held`. */
@@ -103,10 +103,10 @@ export function createEventTail({ db, clock, bells }: TailDeps): EventTail {
     // Nobody can be served from memory yet: it begins where the log ends.
     if (floors.size === 0) {
       held = [];
-      head = await newestSequence(db.fast);
+      head = await newestSequence(db.prepared);
     }
     for (const account of accounts) if (!floors.has(account)) floors.set(account, head);
-    const page = await followEvents(db.fast, [...accounts], head, PAGE);
+    const page = await followEvents(db.prepared, [...accounts], head, PAGE);
     head = Math.max(head, page.position);
     held.push(...page.events);
     const out = held.splice(0, Math.max(0, held.length - HELD));
@@ -140,7 +140,7 @@ export function createEventTail({ db, clock, bells }: TailDeps): EventTail {
         },
       };
       listeners.add(listener);
-      unlisten ??= bells.events.listen(ring);
+      unlisten ??= notifiers.events.listen(ring);
       // Whoever comes is woken soon, with memory as new as its coming.
       ring();
 
@@ -149,7 +149,7 @@ export function createEventTail({ db, clock, bells }: TailDeps): EventTail {
         try {
           // Who has gone meanwhile needs no answer.
           if (isOver) return { events: [], position: after, hasMore: false };
-          return await eventsAfter(db.read, filter, after, limit);
+          return await eventsAfter(db.reader, filter, after, limit);
         } finally {
           leave?.();
         }

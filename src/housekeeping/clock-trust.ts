@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { lastNoted } from '../messages/delivery/last-noted.ts';
+import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule, SizedRule } from './housekeeping.ts';
 
@@ -25,7 +25,7 @@ export function createClockTrust({
   clock,
   log,
 }: {
-  db: Pick<Database, 'fast'>;
+  db: Pick<Database, 'prepared'>;
   clock: Clock;
   log: Pick<Log, 'warn'>;
 }): ClockTrust {
@@ -46,7 +46,7 @@ export function createClockTrust({
   }
 
   async function lookBack(): Promise<void> {
-    const rest = clock.now() - ((await lastNoted(db.fast)) ?? Infinity);
+    const rest = clock.now() - ((await latestEventTime(db.prepared)) ?? Infinity);
     if (rest > REST_MS) doubt(rest);
   }
 

@@ -9,7 +9,7 @@ const MINUTE_MS = 60_000;
 const OFTEN_MS = 10_000;
 
 interface Deps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
 }
 

@@ -8,7 +8,7 @@ import type { Rule } from './housekeeping.ts';
 const STEP = 500;
 
 export function oldSessions(deps: {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
   keptMs: number;
   usedUp: UsedUp;

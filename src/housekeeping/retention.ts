@@ -15,7 +15,7 @@ import type { SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
 
 export interface RetentionDeps {
-  db: Pick<Database, 'commit' | 'fast' | 'cold'>;
+  db: Pick<Database, 'commit' | 'prepared' | 'maintenance'>;
   clock: Clock;
   retention: Config['retention'];
 }
@@ -32,7 +32,7 @@ export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRu
   const ofAll = (keptMs: number) => () => Promise.resolve([{ accountId: '', before: clock.now() - keptMs }]);
   /** An account may keep things for less long than the server, not longer. Null: the server's own time is another rule's. */
   const ofEach = (setting: 'content_days' | 'messages_days' | 'events_days', keptMs: number | null) => async () => {
-    const accounts = await db.fast.all<{ id: string; days: number | null }>(
+    const accounts = await db.prepared.all<{ id: string; days: number | null }>(
       `SELECT a.id, s.${setting} AS days FROM accounts a LEFT JOIN account_settings s ON s.account_id = a.id
        WHERE ${keptMs === null ? `s.${setting} IS NOT NULL` : 'true'} ORDER BY a.id`,
     );
@@ -77,9 +77,9 @@ function purging<Row>(
   let ahead: { chosen: Chosen<Row> | null; at: number } | null = null;
 
   async function chooseOf(of: Since, most: number, after: Row | null): Promise<Chosen<Row> | null> {
-    const rows = await purge.choose(db.cold, { ...of, most, after });
+    const rows = await purge.choose(db.maintenance, { ...of, most, after });
     if (rows.length === 0) return null;
-    await purge.lookAt?.(db.cold, rows);
+    await purge.lookAt?.(db.maintenance, rows);
     return { of, rows };
   }
 

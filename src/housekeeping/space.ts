@@ -22,7 +22,7 @@ export function spaceRules({
   db,
   clock,
 }: {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
 }): (Rule | SizedRule)[] {
   return [
@@ -30,7 +30,7 @@ export function spaceRules({
       name: 'free pages',
       everyMs: HOURLY_MS,
       async sizedStep(most) {
-        const spare = await sparePages(db.fast);
+        const spare = await sparePages(db.prepared);
         if (spare < most) return { rows: 0, ms: 0 };
         const step = await timed({ clock, commit: db.commit }, (commit) =>
           commit.transact(async (tx) => {
@@ -62,7 +62,7 @@ export function spaceRules({
   ];
 }
 
-async function sparePages(fast: Database['fast']): Promise<number> {
+async function sparePages(fast: Database['prepared']): Promise<number> {
   const [pages] = await fast.all<{ page_count: number }>('PRAGMA page_count');
   const [free] = await fast.all<{ freelist_count: number }>('PRAGMA freelist_count');
   return (free?.freelist_count ?? 0) - Math.max(LEAST_FREE_PAGES, (pages?.page_count ?? 0) * FREE_SHARE);

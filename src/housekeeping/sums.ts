@@ -6,7 +6,7 @@ import type { Rule } from './housekeeping.ts';
 
 const FIVE_MINUTES_MS = 300_000;
 
-export function sumsOfNumbers(deps: { db: Pick<Database, 'commit' | 'fast'>; clock: Clock }): Rule {
+export function sumsOfNumbers(deps: { db: Pick<Database, 'commit' | 'prepared'>; clock: Clock }): Rule {
   return {
     name: 'sums of numbers',
     everyMs: FIVE_MINUTES_MS,

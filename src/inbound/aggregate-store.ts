@@ -12,7 +12,7 @@ import { aggregateRows, domainsOf, faultOfAggregate, type Aggregate, type Aggreg
 
 export interface AggregateStoreDeps {
   clock: Clock;
-  db: { commit: Committer; fast: Connection };
+  db: { commit: Committer; prepared: Connection };
   usedUp: UsedUp;
   /** Whether mail for this host is ours. */
   isOurHost(host: string): Promise<boolean>;
@@ -54,7 +54,7 @@ export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
   ): Promise<KeptAggregate> {
     const own = await ownDomains(deps, domainsOf(aggregate));
     const fault = faultOfAggregate(aggregate, clock.now());
-    const fresh = fault === null ? await uncounted(db.fast, reportId, aggregate, own) : [];
+    const fresh = fault === null ? await uncounted(db.prepared, reportId, aggregate, own) : [];
     const { granted, rows } = grantedOf(reportId, aggregate, fresh);
     for (let at = 0; at < rows.rows.length; at += SLICE) await insertSlice(rows, at);
     const refused = fault ?? (granted.length < fresh.length ? 'too many records for one day' : null);
@@ -111,7 +111,7 @@ export function createAggregateStore(deps: AggregateStoreDeps): AggregateStore {
   /** The oldest go where all together are too many. Counted once, and then kept count of. */
   async function removeOldest(table: Table, added: number): Promise<void> {
     const known = counts.get(table);
-    const count = known === undefined ? await countOf(db.fast, table) : known + added;
+    const count = known === undefined ? await countOf(db.prepared, table) : known + added;
     const over = count - budgets.aggregate_rows.most;
     counts.set(table, Math.min(count, budgets.aggregate_rows.most));
     if (over > 0) usedUp('aggregate_rows');
@@ -146,11 +146,10 @@ async function ownDomains(
   const own: string[] = [];
   for (const domain of about.slice(0, MOST_DOMAINS)) {
     if (!/^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,30}$/.test(domain)) continue;
-    const found = await db.fast.all('SELECT 1 FROM domains WHERE name = ? OR substr(name, -length(?)) = ? LIMIT 1', [
-      domain,
-      `.${domain}`,
-      `.${domain}`,
-    ]);
+    const found = await db.prepared.all(
+      'SELECT 1 FROM domains WHERE name = ? OR substr(name, -length(?)) = ? LIMIT 1',
+      [domain, `.${domain}`, `.${domain}`],
+    );
     if (found.length > 0 || (await isOurHost(domain))) own.push(domain);
   }
   return own;

@@ -1,4 +1,4 @@
-/** What the listener makes of a mail. `posthorn inbound parse` prints it; `receive` turns it into happenings. */
+/** What the listener makes of a mail. `posthorn inbound parse` prints it; `receive` turns it into changes. */
 import type { Aggregate } from './aggregate.ts';
 import type { LoopClaim } from './feedback-loops.ts';
 import type { ReportAction } from '../mail/delivery-report.ts';

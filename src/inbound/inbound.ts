@@ -1,5 +1,5 @@
 /** What listens for mail: reports and bounces (MX), submission by STARTTLS and by TLS from the start. Built, started and stopped here. */
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { budgets } from '../base/budgets.ts';
 import type { Log } from '../base/log.ts';
@@ -25,9 +25,9 @@ export interface InboundDeps
   extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db'>, Omit<ReceiveDeps, 'reader' | 'db' | 'budgets' | 'trim'> {
   clock: Clock;
   log: Log;
-  db: ReceiveDeps['db'] & { cold: Connection };
+  db: ReceiveDeps['db'] & { maintenance: Connection };
   /** Rings when a key was revoked or changed. */
-  keyChanges: Bell;
+  keyChanges: Notifier;
   /** A submission has ended with this code of SMTP. */
   submitted?: (code: number) => void;
 }

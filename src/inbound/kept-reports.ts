@@ -38,7 +38,7 @@ const LOOSE = "(delivery_id IS NULL OR state = 'unverified')";
 
 /** `diskBytes`: the size of the disk. */
 export function createKeptReports(
-  { db, log, usedUp }: { db: { commit: Committer; cold: Connection }; log: Log; usedUp: UsedUp },
+  { db, log, usedUp }: { db: { commit: Committer; maintenance: Connection }; log: Log; usedUp: UsedUp },
   diskBytes: number,
 ): KeptReports {
   const store = (name: 'kept_loose' | 'kept_matched', share: number, where: string): Store => ({
@@ -64,7 +64,7 @@ export function createKeptReports(
   }
 
   async function trimOne(one: Store): Promise<void> {
-    one.used = await sizeOf(db.cold, one);
+    one.used = await sizeOf(db.maintenance, one);
     if (one.used <= one.most) return;
     usedUp(one.name);
     for (let gone = -1; one.used > one.most && gone !== 0;) {

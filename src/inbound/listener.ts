@@ -5,7 +5,7 @@
  */
 import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerSession } from 'smtp-server';
-import { hearAcceptFaults } from '../net/accept-faults.ts';
+import { logAcceptErrors } from '../net/accept-errors.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import { Crowds } from '../net/crowds.ts';
 import { addressBucket, networkOf, siteOf } from '../net/ip.ts';
@@ -13,7 +13,7 @@ import { isStorageTrouble } from '../storage/commit.ts';
 import type { Log } from '../base/log.ts';
 import { LOOKS, Patience } from '../net/patience.ts';
 import { Tally } from './tally.ts';
-import { Windows } from '../scheduling/windows.ts';
+import { RateWindows } from '../scheduling/rate-windows.ts';
 import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
@@ -185,7 +185,7 @@ export function createListener<User>(
   const perNetwork = new Tally();
   const unproven = new Crowds<string>();
   const proofs = new Set<string>();
-  const arrivals = new Windows();
+  const arrivals = new RateWindows();
   let closing = false;
 
   const server = new SMTPServer({
@@ -247,7 +247,7 @@ export function createListener<User>(
     },
   });
   // smtp-server passes what its own server hears on to here, where single connections are told of as well.
-  hearAcceptFaults({ clock, log }, server.server, 'smtp');
+  logAcceptErrors({ clock, log }, server.server, 'smtp');
   server.on('error', (error) => {
     log.debug({ event: 'smtp_connection_failed', err: error }, 'an SMTP connection failed');
   });

@@ -1,6 +1,6 @@
 /**
  * What came to our addresses, from the row that the listener left to what it means: read it (in a thread), find whose it is,
- * record what happened. A row is done when what it says is written; after a crash it is read again, and a happening that was
+ * record what happened. A row is done when what it says is written; after a crash it is read again, and a change that was
  * recorded already changes nothing a second time.
  *
  *   unread      whose turn is it? mail with a token of ours first, networks in turn
@@ -8,7 +8,7 @@
  *   matched     whose is it, and what proves that? (report-owner.ts)
  *   meaning     what happened to the delivery (report-meaning.ts)
  */
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -36,9 +36,9 @@ import { Unread } from './unread.ts';
 export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   clock: Clock;
   log: Log;
-  db: { commit: Committer; fast: Connection };
+  db: { commit: Committer; prepared: Connection };
   recorder: Pick<Recorder, 'record'>;
-  bells: { deliveries: Bell<readonly DueHint[]> };
+  notifiers: { deliveries: Notifier<readonly DueHint[]> };
   reader: ReportReader;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack'>;
   /** Where mail of people goes. */
@@ -120,7 +120,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     };
     if (next.row !== null) held -= next.row.raw.length;
     try {
-      const row = next.row ?? (await load(db.fast, next.id));
+      const row = next.row ?? (await load(db.prepared, next.id));
       const result = row === null ? null : await deps.reader.read(row.raw, JSON.parse(row.recipients_json) as string[]);
       read();
       work();
@@ -167,9 +167,8 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
     if (finding.aggregate !== undefined) return keep(row, finding, finding.aggregate);
     if (isForOperator(row, finding)) return forward(row, finding);
     const match = await matched(deps, finding);
-    const { happening, state } = await meaningOf(deps.db.fast, row, finding, match);
-    if (match?.proof != null && happening !== null)
-      await deps.recorder.record([{ deliveryId: match.owner.id, happening }]);
+    const { change, state } = await meaningOf(deps.db.prepared, row, finding, match);
+    if (match?.proof != null && change !== null) await deps.recorder.record([{ deliveryId: match.owner.id, change }]);
     log.info(
       {
         event: 'report',
@@ -179,7 +178,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
         message_id: match?.owner.message_id ?? null,
         delivery_id: match?.owner.id ?? null,
         proof: match?.proof ?? null,
-        recorded: state === 'done' ? (happening?.kind ?? null) : null,
+        recorded: state === 'done' ? (change?.kind ?? null) : null,
       },
       'a mail to one of our addresses',
     );
@@ -214,7 +213,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
       { event: 'report', report_id: row.id, kind: finding.kind, state: sent === null ? 'kept' : 'forwarded' },
       'a mail to one of our addresses',
     );
-    if (sent !== null) deps.bells.deliveries.ring(hintsOf(sent));
+    if (sent !== null) deps.notifiers.deliveries.notify(hintsOf(sent));
     await deps.trim();
     return beginningOf(row);
   }
@@ -281,7 +280,7 @@ export function createReceiver(deps: ReceiveDeps): Receiver {
   /** What an earlier run has left. */
   async function loadUnread(): Promise<void> {
     try {
-      const rows = await db.fast.all<Omit<NewReport, 'raw'>>(
+      const rows = await db.prepared.all<Omit<NewReport, 'raw'>>(
         'SELECT id, received_at, client_ip, sender, recipients_json, size FROM reports WHERE kind IS NULL ORDER BY id',
       );
       for (const row of rows) wait({ ...row, raw: Buffer.alloc(0) }, false);

@@ -1,5 +1,5 @@
 /** What a report means for its delivery, and what is noted of it. */
-import type { Happening } from '../messages/delivery/delivery.ts';
+import type { DeliveryChange } from '../messages/delivery/delivery.ts';
 import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { ReportRow } from '../storage/tables.ts';
@@ -8,7 +8,7 @@ import type { Match, Owner } from './report-owner.ts';
 
 export interface Meaning {
   /** Null where it means nothing. Of an `unverified` report: what it would mean if it were true. */
-  happening: Happening | null;
+  change: DeliveryChange | null;
   state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified'>;
 }
 
@@ -23,12 +23,17 @@ export async function meaningOf(
   finding: Finding,
   match: Match | null,
 ): Promise<Meaning> {
-  if (match === null) return { happening: null, state: needsOwner(finding) ? 'unmatched' : 'done' };
-  const happening = await happeningOf(db, sender, finding, match.owner);
-  return { happening, state: happening !== null && match.proof === null ? 'unverified' : 'done' };
+  if (match === null) return { change: null, state: needsOwner(finding) ? 'unmatched' : 'done' };
+  const change = await changeOf(db, sender, finding, match.owner);
+  return { change, state: change !== null && match.proof === null ? 'unverified' : 'done' };
 }
 
-async function happeningOf(db: Connection, sender: string, finding: Finding, owner: Owner): Promise<Happening | null> {
+async function changeOf(
+  db: Connection,
+  sender: string,
+  finding: Finding,
+  owner: Owner,
+): Promise<DeliveryChange | null> {
   switch (finding.kind) {
     case 'bounce':
       return countsAsReport(sender, finding)

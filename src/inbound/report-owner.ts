@@ -34,7 +34,7 @@ export interface Match {
 }
 
 export interface MatchDeps {
-  db: { fast: Connection };
+  db: { prepared: Connection };
   log: Log;
   keys: readonly ReturnPathKey[];
   resolver: Pick<Resolver, 'txt'>;
@@ -52,11 +52,11 @@ export async function matched(deps: MatchDeps, finding: Finding): Promise<Match 
   const { db, keys } = deps;
   const proven = provenDelivery(keys, finding);
   if (proven !== null) {
-    const [owner] = await db.fast.all<Owner>(`${OWNER} WHERE d.id = ?`, [proven.deliveryId]);
+    const [owner] = await db.prepared.all<Owner>(`${OWNER} WHERE d.id = ?`, [proven.deliveryId]);
     return owner === undefined ? null : { owner, proof: proven.proof, loop: null };
   }
   if (finding.kind !== 'complaint' && finding.kind !== 'bounce') return null;
-  const owner = await byMessage(db.fast, finding);
+  const owner = await byMessage(db.prepared, finding);
   if (owner === null) return null;
   const loop = finding.kind === 'complaint' && finding.loop != null ? await signedBy(deps, finding.loop) : null;
   return { owner, proof: loop === null ? null : 'feedback_loop', loop };

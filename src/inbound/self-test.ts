@@ -4,7 +4,7 @@
  * own mail, so nobody's numbers change.
  */
 import { newId } from '../base/id.ts';
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { writeDeliveryReport } from '../mail/delivery-report-write.ts';
@@ -18,8 +18,8 @@ import { handIn } from './hand-in.ts';
 
 export interface SelfTestDeps {
   clock: Clock;
-  db: { commit: Committer; fast: Connection };
-  bells: { deliveries: Bell<readonly DueHint[]>; events: Bell };
+  db: { commit: Committer; prepared: Connection };
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
   ownAccount: { ensure(): Promise<void> };
   /** The one that signs now. */
   returnPathKey: ReturnPathKey;
@@ -75,7 +75,7 @@ async function send(deps: SelfTestDeps, from: Mailbox, to: Mailbox): Promise<str
   } as const;
   const rows = ownMailRows(mail, now, { maxAge: 10 * PATIENCE_MS }, { isSimulated: true });
   await deps.db.commit.insert(rows);
-  deps.bells.deliveries.ring(hintsOf(rows));
+  deps.notifiers.deliveries.notify(hintsOf(rows));
   return rows.deliveries[0]?.id ?? '';
 }
 
@@ -104,10 +104,10 @@ function bounceOf(from: Mailbox, { address, domain }: Mailbox, now: number): Buf
 }
 
 /** Looks at each ring for news of the event log, until its patience ends. */
-async function isReached({ db, clock, bells }: SelfTestDeps, deliveryId: string, status: string): Promise<boolean> {
+async function isReached({ db, clock, notifiers }: SelfTestDeps, deliveryId: string, status: string): Promise<boolean> {
   let wake: () => void = () => undefined;
   const patience = { isOver: false };
-  const unlisten = bells.events.listen(() => {
+  const unlisten = notifiers.events.listen(() => {
     wake();
   });
   const timer = clock.after(PATIENCE_MS, () => {
@@ -117,7 +117,9 @@ async function isReached({ db, clock, bells }: SelfTestDeps, deliveryId: string,
   try {
     for (;;) {
       const rung = new Promise<void>((resolve) => (wake = resolve));
-      const [row] = await db.fast.all<{ status: string }>('SELECT status FROM deliveries WHERE id = ?', [deliveryId]);
+      const [row] = await db.prepared.all<{ status: string }>('SELECT status FROM deliveries WHERE id = ?', [
+        deliveryId,
+      ]);
       if (row?.status === status) return true;
       if (patience.isOver) return false;
       await rung;

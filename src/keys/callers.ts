@@ -30,7 +30,7 @@ const unknown: Promise<Authentication> = Promise.resolve({ kind: 'unknown' });
 
 /** `report` hears of uses that could not be noted; they are tried again. */
 export function createCallers(deps: {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
   report: (error: unknown) => void;
 }): Callers {
@@ -50,7 +50,7 @@ export function createCallers(deps: {
       return known.found;
     },
     async byId(keyId) {
-      const [row] = await deps.db.fast.all<Pick<ApiKeyRow, 'public_id'>>(
+      const [row] = await deps.db.prepared.all<Pick<ApiKeyRow, 'public_id'>>(
         'SELECT public_id FROM api_keys WHERE id = ?',
         [keyId],
       );
@@ -90,8 +90,8 @@ const findByPublicId = `
   SELECT k.id, k.account_id, k.name, k.mode, k.hash, k.scopes_json, k.domains_json, k.allowed_ips_json, k.expires_at, k.revoked_at,
     a.plan, a.paused FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.public_id = ?`;
 
-async function load(db: Pick<Database, 'fast'>, publicId: string, before: Known | null): Promise<Known | null> {
-  const [row] = await db.fast.all<KnownRow>(findByPublicId, [publicId]);
+async function load(db: Pick<Database, 'prepared'>, publicId: string, before: Known | null): Promise<Known | null> {
+  const [row] = await db.prepared.all<KnownRow>(findByPublicId, [publicId]);
   if (row === undefined) return null;
   // An unchanged key keeps its caller: what others have built from its lists stays good.
   if (before !== null && isSame(before.row, row)) return before;

@@ -16,7 +16,7 @@ import { KEY_RANDOM_BYTES, keyPrefix, makeKey, type KeyMode } from './key-format
 import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
 
 export interface KeyDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   /** The cache to tell of changes; a command that works on the database alone has none. */
   callers?: Pick<Callers, 'forget'>;
@@ -126,7 +126,7 @@ export async function updateKey(
 
 /** Throws `not_found`. */
 export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: KeyRef): Promise<ApiKeyRow> {
-  const query = db.read<ApiKeyRow>('api_keys').where({ id });
+  const query = db.reader<ApiKeyRow>('api_keys').where({ id });
   if (accountId !== null) query.andWhere({ account_id: accountId });
   const [row] = await query;
   if (row === undefined) throw notFound();
@@ -135,10 +135,10 @@ export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: Ke
 
 /** One page, newest first, revoked ones too; from a key on (its id, exclusive), forwards or backwards. */
 export async function pageOfKeys(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: ApiKeyRow[]; hasMore: boolean }> {
-  const query = db.read<ApiKeyRow>('api_keys').where({ account_id: accountId });
+  const query = db.reader<ApiKeyRow>('api_keys').where({ account_id: accountId });
   return readPage<ApiKeyRow>(query, { limit, after, before });
 }
 
@@ -147,7 +147,7 @@ export async function listKeys(
   { db }: Pick<KeyDeps, 'db'>,
   { accountId, limit, after }: { accountId: string; limit: number; after?: string },
 ): Promise<ApiKeyRow[]> {
-  const query = db.read<ApiKeyRow>('api_keys').where({ account_id: accountId });
+  const query = db.reader<ApiKeyRow>('api_keys').where({ account_id: accountId });
   if (after !== undefined) query.andWhere('id', '<', after);
   return await query.orderBy('id', 'desc').limit(Math.min(limit, LONGEST_LIST));
 }

@@ -11,7 +11,7 @@ import { endSessions } from './session-store.ts';
 import type { AccountRow, MemberRow, MembershipRow } from '../storage/tables.ts';
 
 export interface MemberDeps {
-  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
 }
 
@@ -94,8 +94,8 @@ const membershipsFor = (memberId: string, accountIds: readonly string[]): Member
 
 /** Oldest first, each with the ids of its accounts. */
 export async function listMembers({ db }: Pick<MemberDeps, 'db'>): Promise<(MemberRow & { accountIds: string[] })[]> {
-  const members = await db.read<MemberRow>('members').orderBy('id').limit(MOST_MEMBERS);
-  const memberships = await db.read<MembershipRow>('memberships');
+  const members = await db.reader<MemberRow>('members').orderBy('id').limit(MOST_MEMBERS);
+  const memberships = await db.reader<MembershipRow>('memberships');
   return members.map((row) => ({
     ...row,
     accountIds: memberships.filter(({ member_id }) => member_id === row.id).map(({ account_id }) => account_id),
@@ -103,25 +103,25 @@ export async function listMembers({ db }: Pick<MemberDeps, 'db'>): Promise<(Memb
 }
 
 export async function findMember({ db }: Pick<MemberDeps, 'db'>, id: string): Promise<MemberRow | null> {
-  const [row] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE id = ?', [id]);
+  const [row] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE id = ?', [id]);
   return row ?? null;
 }
 
 export async function findMemberByEmail({ db }: Pick<MemberDeps, 'db'>, email: string): Promise<MemberRow | null> {
-  const [row] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE email_key = ?', [addressKey(email)]);
+  const [row] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE email_key = ?', [addressKey(email)]);
   return row ?? null;
 }
 
 /** Those who can let others in; without one the first set-up link is needed. */
 export async function listAdmins({ db }: Pick<MemberDeps, 'db'>): Promise<MemberRow[]> {
-  return await db.fast.all<MemberRow>('SELECT * FROM members WHERE is_admin = 1 ORDER BY id');
+  return await db.prepared.all<MemberRow>('SELECT * FROM members WHERE is_admin = 1 ORDER BY id');
 }
 
 /** The accounts a member may look at, oldest first. */
 export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberRow): Promise<AccountRow[]> {
   if (member.is_admin === 1)
-    return await db.fast.all<AccountRow>("SELECT * FROM accounts ORDER BY created_at, name <> 'default', id");
-  return await db.fast.all<AccountRow>(
+    return await db.prepared.all<AccountRow>("SELECT * FROM accounts ORDER BY created_at, name <> 'default', id");
+  return await db.prepared.all<AccountRow>(
     'SELECT a.* FROM memberships m JOIN accounts a ON a.id = m.account_id WHERE m.member_id = ? ORDER BY a.created_at, a.id',
     [member.id],
   );

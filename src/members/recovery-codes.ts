@@ -17,7 +17,7 @@ const CODE_BYTES = 10;
 const LONGEST_TYPED = 64;
 
 interface Deps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
 }
 
@@ -72,7 +72,7 @@ export async function recoveryCodesOf(
   { db }: Pick<Deps, 'db'>,
   memberId: string,
 ): Promise<{ left: number; madeAt: number } | null> {
-  const rows = await db.fast.all<RecoveryCodeRow>('SELECT * FROM recovery_codes WHERE member_id = ?', [memberId]);
+  const rows = await db.prepared.all<RecoveryCodeRow>('SELECT * FROM recovery_codes WHERE member_id = ?', [memberId]);
   const [first] = rows;
   if (first === undefined) return null;
   return { left: rows.filter(({ used_at }) => used_at === null).length, madeAt: first.created_at };

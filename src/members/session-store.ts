@@ -12,7 +12,7 @@ import type { Database } from '../storage/database.ts';
 import type { MemberRow, SessionRow } from '../storage/tables.ts';
 
 export interface SessionDeps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
 }
 
@@ -67,11 +67,11 @@ export async function findSession(
 ): Promise<Session | null> {
   if (!tokenForm.test(token)) return null;
   const hash = sha256Hex(token);
-  const [row] = await db.fast.all<SessionRow>('SELECT * FROM sessions WHERE token_hash = ?', [hash]);
+  const [row] = await db.prepared.all<SessionRow>('SELECT * FROM sessions WHERE token_hash = ?', [hash]);
   const now = clock.now();
   if (row === undefined || row.seen_at + (row.stage === 'code' ? CODE_MS : IDLE_MS) <= now) return null;
   if (row.created_at + LIFE_MS <= now) return null;
-  const [member] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE id = ?', [row.member_id]);
+  const [member] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE id = ?', [row.member_id]);
   if (member === undefined) return null;
   if (!isPoll && row.stage === 'open' && row.seen_at + NOTE_MS <= now) await note({ db, clock }, hash, now);
   return { row, member };
@@ -99,7 +99,7 @@ export async function closeSession({ db }: SessionDeps, memberId: string, id: st
 
 /** The open sessions of a member, the newest first. */
 export async function sessionsOf({ db, clock }: SessionDeps, memberId: string): Promise<SessionRow[]> {
-  return await db.fast.all<SessionRow>(
+  return await db.prepared.all<SessionRow>(
     "SELECT * FROM sessions WHERE member_id = ? AND stage = 'open' AND seen_at > ? AND created_at > ? ORDER BY created_at DESC LIMIT 50",
     [memberId, clock.now() - IDLE_MS, clock.now() - LIFE_MS],
   );

@@ -11,7 +11,7 @@ import { insertRows } from '../storage/rows.ts';
 import type { MemberRow, SetUpLinkRow } from '../storage/tables.ts';
 
 export interface LinkDeps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
 }
 
@@ -45,17 +45,17 @@ export async function findSetUpLink(
   { db, clock }: LinkDeps,
   token: string,
 ): Promise<{ member: MemberRow | null } | null> {
-  const [link] = await db.fast.all<SetUpLinkRow>('SELECT * FROM setup_links WHERE token_hash = ? AND expires_at > ?', [
-    sha256Hex(token),
-    clock.now(),
-  ]);
+  const [link] = await db.prepared.all<SetUpLinkRow>(
+    'SELECT * FROM setup_links WHERE token_hash = ? AND expires_at > ?',
+    [sha256Hex(token), clock.now()],
+  );
   if (link === undefined) return null;
   if (link.member_id === null) {
     // Who made the first administrator has shut the door behind them.
-    const admins = await db.fast.all('SELECT 1 FROM members WHERE is_admin = 1 LIMIT 1');
+    const admins = await db.prepared.all('SELECT 1 FROM members WHERE is_admin = 1 LIMIT 1');
     return admins.length === 0 ? { member: null } : null;
   }
-  const [member] = await db.fast.all<MemberRow>('SELECT * FROM members WHERE id = ?', [link.member_id]);
+  const [member] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE id = ?', [link.member_id]);
   return member === undefined ? null : { member };
 }
 

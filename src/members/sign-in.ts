@@ -18,7 +18,7 @@ import { stepOfCode } from './totp.ts';
 import { noteTry, sessionSource, sourceOf, waitFor, waitForCode } from './tries.ts';
 
 export interface SignInDeps {
-  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   keyring: Keyring;
   passwords: Passwords;
@@ -187,7 +187,8 @@ export async function signInAfterSetUp(
 
 /** The last tries for a login, newest first: for its owner to look through. */
 export async function signInsOf({ db }: Pick<SignInDeps, 'db'>, emailKey: string): Promise<SignInRow[]> {
-  return await db.fast.all<SignInRow>('SELECT * FROM sign_ins WHERE email_key = ? ORDER BY at DESC, id DESC LIMIT 20', [
-    emailKey,
-  ]);
+  return await db.prepared.all<SignInRow>(
+    'SELECT * FROM sign_ins WHERE email_key = ? ORDER BY at DESC, id DESC LIMIT 20',
+    [emailKey],
+  );
 }

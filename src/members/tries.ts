@@ -16,7 +16,7 @@ import type { Visitor } from './session-store.ts';
 import type { Share } from './turns.ts';
 
 export interface TryDeps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
   /** Hears of each limit that is reached. */
   usedUp?: UsedUp;
@@ -50,7 +50,7 @@ export async function waitFor(
   const now = clock.now();
   const span = [now - SPAN_MS, now] as const;
   // Tries that a clock noted which has been set back since count neither against the login nor for it.
-  const mine = await db.fast.all<Tried>(
+  const mine = await db.prepared.all<Tried>(
     'SELECT at, result FROM sign_ins WHERE email_key = ? AND at > ? AND at <= ? AND source = ? ORDER BY at DESC, id DESC LIMIT ?',
     [emailKey, ...span, source.name, budgets.sign_in_login_network.most],
   );
@@ -59,7 +59,7 @@ export async function waitFor(
   const untils = [paced, lockedUntil(failures, budgets.sign_in_login_network.most)];
   if ((untils[1] ?? 0) > now) usedUp('sign_in_login_network');
   if (!source.isKnown) {
-    const fromHere = await db.fast.all<Tried>(
+    const fromHere = await db.prepared.all<Tried>(
       `SELECT at, result FROM sign_ins WHERE source = ? AND at > ? AND at <= ? AND ${FAILED} ORDER BY at DESC LIMIT ?`,
       [source.name, ...span, budgets.sign_in_network.most],
     );
@@ -103,7 +103,7 @@ async function failuresOfStrangers(
   condition: string,
   most: number,
 ): Promise<number | null> {
-  const rows = await db.fast.all<{ at: number }>(
+  const rows = await db.prepared.all<{ at: number }>(
     `SELECT at FROM sign_ins WHERE email_key = ? AND at > ? AND at <= ? AND ${condition}
        AND source NOT LIKE '${DEVICE}%' AND source NOT LIKE '${SESSION}%' ORDER BY at DESC LIMIT 1 OFFSET ?`,
     [emailKey, ...span, most - 1],

@@ -4,7 +4,7 @@
  * that they need, and come back to the lane when one of these hosts may have a connection, and at the latest when its gate opens.
  */
 import type { Clock, Timer } from '../base/clock.ts';
-import type { Job } from './windows.ts';
+import type { Job } from './due-queue.ts';
 
 /** Looked at again after so long even where nobody calls. */
 const LOOK_AGAIN_MS = 2_000;

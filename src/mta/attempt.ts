@@ -22,7 +22,7 @@ import type { Destination, Site, Sites } from './sites.ts';
 import { laneName, type Source, type Sources } from './sources.ts';
 import type { TlsSeen } from './tls-seen.ts';
 import type { Transcripts } from './transcripts.ts';
-import type { Job } from './windows.ts';
+import type { Job } from './due-queue.ts';
 import type { Attempted } from './worker.ts';
 
 export interface AttemptDeps {

@@ -22,7 +22,7 @@ const DAY_MS = 86_400_000;
 const EXPECTED_MS = 30 * DAY_MS;
 const MOST_HOSTS = 10_000;
 
-export function createHostTls(deps: { db: Pick<Database, 'fast' | 'commit'>; clock: Clock; log: Log }): HostTls {
+export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log }): HostTls {
   const { db, clock, log } = deps;
   const inner = createTlsMemory();
   const offered = new Map<string, number>();
@@ -83,7 +83,7 @@ export function createHostTls(deps: { db: Pick<Database, 'fast' | 'commit'>; clo
     },
     async load() {
       const now = clock.now();
-      const rows = await db.fast.all<HostTlsRow>(
+      const rows = await db.prepared.all<HostTlsRow>(
         'SELECT * FROM host_tls WHERE workaround_until > ? OR offered_at > ? ORDER BY offered_at DESC LIMIT ?',
         [now, now - EXPECTED_MS, MOST_HOSTS],
       );

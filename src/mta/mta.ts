@@ -1,10 +1,10 @@
 /**
- * The outbound engine. A bell or a timer brings due deliveries into windows; each goes to the lane of its destination; a
+ * The outbound engine. A notifier or a timer brings due deliveries into windows; each goes to the lane of its destination; a
  * lane's workers try them and record what happened. start() also takes back what an earlier run left in the middle, stop()
  * lets attempts in flight finish.
  */
 import type { Clock, Timer } from '../base/clock.ts';
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Log } from '../base/log.ts';
 import { createLanes, type Lanes, type LaneView } from '../scheduling/lanes.ts';
 import type { Database } from '../storage/database.ts';
@@ -36,16 +36,16 @@ import { createSweeper } from './sweeper.ts';
 import type { TlsSeen } from './tls-seen.ts';
 import type { ThrottleLimits } from './throttle.ts';
 import { createTranscripts, type Transcripts } from './transcripts.ts';
-import { createWindows, type Job } from './windows.ts';
+import { createDueQueue, type Job } from './due-queue.ts';
 import { workLane, type WorkerDeps } from './worker.ts';
 
 export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
-  db: Pick<Database, 'fast' | 'commit'>;
+  db: Pick<Database, 'prepared' | 'commit'>;
   clock: Clock;
   log: Log;
   recorder: Recorder;
   /** `holds` rings when the operator has set or ended a hold or limit. */
-  bells: { deliveries: Bell<readonly DueHint[]>; holds: Bell };
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   holds: Holds;
   /** What the operator allows a lane. */
   limitsOf: (lane: string) => LaneLimits | null;
@@ -154,7 +154,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   });
   const transcripts = createTranscripts({ clock });
   const { sources } = deps;
-  const windows = createWindows({
+  const windows = createDueQueue({
     db: deps.db,
     clock,
     offer: (job) => {
@@ -360,7 +360,7 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
   /** A complaint counts against the source that the mail left from. */
   async function noteComplaint(deliveryId: string): Promise<void> {
     if (!sources.named) return;
-    const [row] = await deps.db.fast.all<{ source: string | null; domain: string }>(
+    const [row] = await deps.db.prepared.all<{ source: string | null; domain: string }>(
       `SELECT a.source, d.domain FROM deliveries d JOIN attempts a ON a.message_id = d.message_id AND a.delivery_id = d.id
        WHERE d.id = ? AND a.outcome = 'accepted' ORDER BY a.id DESC LIMIT 1`,
       [deliveryId],
@@ -376,10 +376,10 @@ export function createMta(deps: MtaDeps, options: MtaOptions): Mta {
       await hostTls.load();
       await sources.load();
       unlisten = [
-        deps.bells.deliveries.listen((hints) => {
+        deps.notifiers.deliveries.listen((hints) => {
           windows.hint(hints);
         }),
-        deps.bells.holds.listen(holdsChanged),
+        deps.notifiers.holds.listen(holdsChanged),
       ];
       await sweeper.start();
     },

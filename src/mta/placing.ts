@@ -18,11 +18,11 @@ import type { Destination, Site, Sites } from './sites.ts';
 import { DEFAULT_POOL, laneName, type Sources, type Wish } from './sources.ts';
 import { SWEEP_MS } from './sweeper.ts';
 import { loadWishes } from './wishes.ts';
-import type { Job, Windows } from './windows.ts';
+import type { Job, DueQueue } from './due-queue.ts';
 import type { Elsewhere } from './worker.ts';
 
 export interface PlacingDeps {
-  db: Pick<Database, 'fast'>;
+  db: Pick<Database, 'prepared'>;
   clock: Clock;
   log: Log;
   sites: Pick<Sites, 'known' | 'find'>;
@@ -32,7 +32,7 @@ export interface PlacingDeps {
   control: Pick<LaneControl, 'meet' | 'wayOf' | 'slots' | 'restUntil' | 'foundNone' | 'take' | 'putBack'>;
   pool: Pick<Pool, 'waitOf'>;
   aside: Pick<Aside, 'add'>;
-  windows: Pick<Windows, 'done' | 'rest'>;
+  windows: Pick<DueQueue, 'done' | 'rest'>;
   lanes: Pick<Lanes<Job>, 'offer' | 'view'>;
   /** A job came into a lane. */
   offered(): void;

@@ -27,7 +27,7 @@ import { listHeaders, trackingOf } from './tracking.ts';
 export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
 
 export interface PrepareDeps {
-  db: { fast: Connection };
+  db: { prepared: Connection };
   clock: Clock;
   /** The DKIM signers of a sending domain of an account, urgent mail first. */
   signersFor(accountId: string, domain: string, order: number): Promise<Signing>;
@@ -137,8 +137,8 @@ export interface Prepare {
 
 export function createPrepare(deps: PrepareDeps): Prepare {
   const composer = createComposer(deps);
-  const deliveries = createBatchLoader<Loaded>((ids) => loadDeliveries(deps.db.fast, ids));
-  const contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.fast, ids));
+  const deliveries = createBatchLoader<Loaded>((ids) => loadDeliveries(deps.db.prepared, ids));
+  const contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
   const cache = new Map<string, { encoded: Promise<Composed>; bytes: number }>();
   let cached = 0;
 
@@ -174,11 +174,11 @@ export function createPrepare(deps: PrepareDeps): Prepare {
     try {
       return await composer.compose({
         id: contentId,
-        ...(row.is_raw === 0 ? {} : { raw: await loadRaw(deps.db.fast, contentId) }),
+        ...(row.is_raw === 0 ? {} : { raw: await loadRaw(deps.db.prepared, contentId) }),
         html: row.html,
         text: row.text,
         autoText: row.auto_text === 1,
-        attachments: row.attachment_count === 0 ? [] : await loadAttachments(deps.db.fast, contentId),
+        attachments: row.attachment_count === 0 ? [] : await loadAttachments(deps.db.prepared, contentId),
         ...(tracking === null ? {} : { tracking }),
       });
     } catch (error) {

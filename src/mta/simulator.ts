@@ -2,7 +2,7 @@
  * The simulated far end: mail of test keys and to the simulator's domain runs the whole path but for the network, and ends
  * as its address (or `test.outcome`) says. What happens after delivery is written in the same transaction as the delivery.
  */
-import type { AttemptFacts, Happening, Outcome } from '../messages/delivery/delivery.ts';
+import type { AttemptFacts, DeliveryChange, Outcome } from '../messages/delivery/delivery.ts';
 
 export type SimulatedEnd = 'delivered' | 'bounced' | 'deferred' | 'complained' | 'opened' | 'clicked';
 const ends: readonly string[] = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'];
@@ -27,7 +27,7 @@ export function simulate(
   end: SimulatedEnd,
   attempt: number,
   now: number,
-): { outcome: Outcome; followUps: readonly Happening[] } {
+): { outcome: Outcome; followUps: readonly DeliveryChange[] } {
   if (end === 'bounced') {
     const facts = said(now, 550, '5.1.1', '5.1.1 The simulator knows no such mailbox');
     return {
@@ -46,7 +46,7 @@ export function simulate(
   return { outcome: { kind: 'accepted', facts, viaRelay: false }, followUps: after(end, now) };
 }
 
-function after(end: SimulatedEnd, now: number): readonly Happening[] {
+function after(end: SimulatedEnd, now: number): readonly DeliveryChange[] {
   const hit = { at: now, ip: '192.0.2.1', userAgent: AGENT, bot: null };
   if (end === 'complained')
     return [{ kind: 'complained', feedbackType: 'abuse', source: 'arf', arrivalDate: now, userAgent: AGENT }];

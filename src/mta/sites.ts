@@ -118,7 +118,7 @@ export interface Sites {
 const MOST_DOMAINS = 50_000;
 const LEAST_TTL_MS = 5_000;
 const MOST_TTL_MS = 3_600_000;
-/** How long an answer that leads nowhere is good: about as long as the mail of one bell needs to hear it. */
+/** How long an answer that leads nowhere is good: about as long as the mail of one notifier needs to hear it. */
 const NOWHERE_MS = 1_000;
 /** Until a domain is asked for again, after the first, second ... failed look-up. */
 const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;

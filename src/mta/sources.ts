@@ -86,7 +86,7 @@ export const isBlockListed = (outcome: Outcome): boolean =>
   (outcome.kind === 'refused' || outcome.kind === 'deferred') && outcome.grounds?.about === 'block_list';
 
 export interface SourcesDeps {
-  db: Pick<Database, 'fast' | 'commit'>;
+  db: Pick<Database, 'prepared' | 'commit'>;
   clock: Clock;
   log: Log;
   book: Pick<HoldBook, 'ofSource' | 'ofLane'>;
@@ -211,7 +211,9 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
     poolOf,
     async load() {
       await warmUp.load();
-      for (const row of await db.fast.all<SourceBlockRow>('SELECT * FROM source_blocks WHERE until > ?', [clock.now()]))
+      for (const row of await db.prepared.all<SourceBlockRow>('SELECT * FROM source_blocks WHERE until > ?', [
+        clock.now(),
+      ]))
         blocks.set(`${row.source} ${row.site}`, row);
     },
     find: (name) => all.get(name) ?? system,

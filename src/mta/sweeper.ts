@@ -1,5 +1,5 @@
 /**
- * Works whatever became of bells and timers: finds what waits, gives up what is too old, notices a clock that was set, and tells of
+ * Works whatever became of notifiers and timers: finds what waits, gives up what is too old, notices a clock that was set, and tells of
  * lanes that stand still. At the start it takes back what an earlier run left in the middle.
  */
 import type { Clock, Timer } from '../base/clock.ts';
@@ -8,7 +8,7 @@ import type { LaneView } from '../scheduling/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { MailFacts } from '../messages/delivery/hold-book.ts';
-import { lastNoted } from '../messages/delivery/last-noted.ts';
+import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
@@ -16,7 +16,7 @@ import type { Database } from '../storage/database.ts';
 import type { LaneControl } from './lane-state.ts';
 
 export interface SweeperDeps {
-  db: Pick<Database, 'fast'>;
+  db: Pick<Database, 'prepared'>;
   clock: Clock;
   log: Log;
   recorder: Recorder;
@@ -73,7 +73,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
 
   async function takeBack(): Promise<void> {
     for (;;) {
-      const rows = await db.fast.all<{ id: string; claim_epoch: number; attempt_count: number }>(
+      const rows = await db.prepared.all<{ id: string; claim_epoch: number; attempt_count: number }>(
         'SELECT id, claim_epoch, attempt_count FROM deliveries WHERE claim_epoch IS NOT NULL AND claim_epoch < ? LIMIT ?',
         [epoch, BATCH],
       );
@@ -82,7 +82,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
       await recorder.record(
         rows.map(({ id, claim_epoch, attempt_count }) => ({
           deliveryId: id,
-          happening: {
+          change: {
             kind: 'orphaned',
             epoch: claim_epoch,
             retryAt: nextTryAt(retry, attempt_count, now, deps.random()),
@@ -128,21 +128,21 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
 
   /** How far the clock is behind the newest of what an earlier run noted, as less than 0: it may have been set back between the runs. */
   async function setBackBefore(): Promise<number> {
-    return Math.min(0, clock.now() - ((await lastNoted(db.fast)) ?? 0));
+    return Math.min(0, clock.now() - ((await latestEventTime(db.prepared)) ?? 0));
   }
 
   async function bringForward(): Promise<void> {
     const longest = Math.max(...retry.schedule, LONGEST_ASKED_MS) * LONGEST_JITTER;
     let after = '';
     for (;;) {
-      const rows = await db.fast.all<{ id: string }>(
+      const rows = await db.prepared.all<{ id: string }>(
         `SELECT id FROM deliveries WHERE due_at > ? AND due_at < ? AND id > ? AND held_by IS NULL AND claim_epoch IS NULL
          AND status <> 'scheduled' ORDER BY id LIMIT ?`,
         [clock.now() + longest, HELD_WITHOUT_END, after, BATCH],
       );
       if (rows.length === 0) return;
       after = rows.at(-1)?.id ?? after;
-      await recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'flushed' } })));
+      await recorder.record(rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'flushed' } })));
     }
   }
 
@@ -150,7 +150,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
   async function giveUpOld(): Promise<void> {
     const now = clock.now();
     if (!deps.someWaits()) return;
-    const rows = await db.fast.all<Aged>(
+    const rows = await db.prepared.all<Aged>(
       `SELECT d.id, d.domain, d.message_id AS messageId, d.account_id AS accountId, m.stream, m.from_domain AS fromDomain, m.created_at AS createdAt
        FROM deliveries d JOIN messages m ON m.id = d.message_id
        WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.give_up_at <= ? AND d.claim_epoch IS NULL LIMIT ?`,
@@ -168,10 +168,10 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
     if (hold === null)
       return {
         deliveryId: id,
-        happening: { kind: 'aged', ...(wait === undefined ? {} : { waitedFor: wait.message }) },
+        change: { kind: 'aged', ...(wait === undefined ? {} : { waitedFor: wait.message }) },
       };
     const { by, since, until } = hold;
-    return { deliveryId: id, happening: { kind: 'held', by, since, until } };
+    return { deliveryId: id, change: { kind: 'held', by, since, until } };
   }
 
   function tellStalled(): void {

@@ -2,7 +2,7 @@
  * How many connections a lane may have: a few to begin with, one more for each stretch of successes, half after a reply that
  * asks for less. What was too many is remembered: up to there the lane grows back quickly, beyond it by one connection
  * after each quiet while, so that it settles under the other side's limit and finds out when that is lifted. Pure: time
- * and happenings are handed in. Each change says why, for the operator.
+ * and changes are handed in. Each change says why, for the operator.
  */
 
 export interface ThrottleLimits {

@@ -20,7 +20,7 @@ import type { Database } from '../storage/database.ts';
 import type { TlsPolicyRow, TlsReportRow, TlsSessionRow } from '../storage/tables.ts';
 
 export interface TlsReportsDeps {
-  db: Pick<Database, 'fast' | 'commit'>;
+  db: Pick<Database, 'prepared' | 'commit'>;
   clock: Clock;
   log: Log;
   resolver: Pick<Resolver, 'txt'>;
@@ -58,7 +58,7 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
   async function step(): Promise<number> {
     const removed = await removeOld(db, dayOf(clock.now() - KEPT_DAYS * DAY_MS));
     const planned = await plan();
-    const [due] = await db.fast.all<TlsReportRow>(
+    const [due] = await db.prepared.all<TlsReportRow>(
       "SELECT * FROM tls_reports WHERE state = 'planned' AND due_at <= ? ORDER BY due_at LIMIT 1",
       [clock.now()],
     );
@@ -69,7 +69,7 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
 
   async function plan(): Promise<number> {
     const now = clock.now();
-    const found = await db.fast.all<Pick<TlsReportRow, 'day' | 'domain'>>(
+    const found = await db.prepared.all<Pick<TlsReportRow, 'day' | 'domain'>>(
       `SELECT DISTINCT s.day, s.domain FROM tls_sessions s WHERE s.day >= ? AND s.day < ?
        AND NOT EXISTS (SELECT 1 FROM tls_reports r WHERE r.day = s.day AND r.domain = s.domain) LIMIT ?`,
       [dayOf(now - OLDEST_DAYS * DAY_MS), dayOf(now), PLANNED_AT_ONCE],
@@ -225,11 +225,11 @@ async function reportOf(
   { day, domain }: Pick<TlsReportRow, 'day' | 'domain'>,
   { from: contact, submitter }: TlsReportsOptions,
 ): Promise<TlsReport> {
-  const sessions = await db.fast.all<TlsSessionRow>(
+  const sessions = await db.prepared.all<TlsSessionRow>(
     'SELECT * FROM tls_sessions WHERE day = ? AND domain = ? ORDER BY sessions DESC LIMIT ?',
     [day, domain, MOST_KINDS],
   );
-  const policies = await db.fast.all<TlsPolicyRow>(
+  const policies = await db.prepared.all<TlsPolicyRow>(
     'SELECT * FROM tls_policies WHERE day = ? AND domain = ? ORDER BY policy, base',
     [day, domain],
   );
@@ -265,7 +265,7 @@ async function reportOf(
 
 const total = (rows: readonly TlsSessionRow[]): number => rows.reduce((sum, { sessions }) => sum + sessions, 0);
 
-async function removeOld({ commit, fast }: TlsReportsDeps['db'], before: string): Promise<number> {
+async function removeOld({ commit, prepared: fast }: TlsReportsDeps['db'], before: string): Promise<number> {
   const [old] = await fast.all('SELECT 1 FROM tls_sessions WHERE day < ? LIMIT 1', [before]);
   if (old === undefined) return 0;
   await commit.transact(async (tx) => {

@@ -47,7 +47,7 @@ export interface WarmUp {
 }
 
 export function createWarmUp(
-  deps: { db: Pick<Database, 'fast' | 'commit'>; clock: Clock; log: Log },
+  deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log },
   /** Sources that are warmed up, with the day it began where the operator says so. */
   sources: ReadonlyMap<string, { since: number | null }>,
 ): WarmUp {
@@ -110,7 +110,7 @@ export function createWarmUp(
   return {
     async load() {
       const from = dayOf(clock.now() - KEPT_DAYS * DAY_MS);
-      for (const row of await db.fast.all<WarmUpRow>('SELECT * FROM warm_up WHERE day >= ? ORDER BY day', [from]))
+      for (const row of await db.prepared.all<WarmUpRow>('SELECT * FROM warm_up WHERE day >= ? ORDER BY day', [from]))
         if (sources.has(row.source)) rows.set(`${row.source} ${row.site}`, row);
     },
     today(source, site) {

@@ -5,18 +5,18 @@
  */
 import type { Clock } from '../base/clock.ts';
 import type { Lane } from '../scheduling/lanes.ts';
-import type { DeliveryState, Happening, Outcome } from '../messages/delivery/delivery.ts';
+import type { DeliveryState, DeliveryChange, Outcome } from '../messages/delivery/delivery.ts';
 import type { Hold } from '../messages/delivery/holds.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
 import type { Attempts, NoPassage, Passage } from './attempt.ts';
 import type { Held, Making, Prepared } from './prepare.ts';
-import type { Job, Windows } from './windows.ts';
+import type { Job, DueQueue } from './due-queue.ts';
 
 export interface WorkerDeps extends Attempts {
   clock: Clock;
   recorder: Recorder;
-  windows: Pick<Windows, 'done'>;
+  windows: Pick<DueQueue, 'done'>;
   /** Which run of the program this is. */
   epoch: number;
   /** How long a claim lasts: longer than any attempt. */
@@ -36,7 +36,7 @@ export interface WorkerDeps extends Attempts {
 }
 
 export type Attempted =
-  | { kind: 'done'; outcome: Outcome; followUps: readonly Happening[] }
+  | { kind: 'done'; outcome: Outcome; followUps: readonly DeliveryChange[] }
   /** Nothing was tried: it falls due again at `dueAt` and no attempt is spent. */
   | { kind: 'untried'; dueAt: number };
 
@@ -136,7 +136,7 @@ async function passageOrNot(deps: WorkerDeps, job: Job, { wanted }: Making): Pro
 
 const heldNow = ({ id }: Job, { by, since, until }: Hold): Occurrence => ({
   deliveryId: id,
-  happening: { kind: 'held', by, since, until },
+  change: { kind: 'held', by, since, until },
 });
 
 /** The lane's next job that may go. */
@@ -209,18 +209,18 @@ async function knownOrNot(deps: WorkerDeps, job: Job): Promise<Making | Held | E
 function occurrencesOf({ epoch }: WorkerDeps, job: Job, attempt: number, attempted: Attempted): Occurrence[] {
   const deliveryId = job.id;
   if (attempted.kind === 'untried') {
-    return [{ deliveryId, happening: { kind: 'released', epoch, attempt, dueAt: attempted.dueAt } }];
+    return [{ deliveryId, change: { kind: 'released', epoch, attempt, dueAt: attempted.dueAt } }];
   }
-  const happening: Happening = { kind: 'outcome', epoch, attempt, outcome: attempted.outcome };
-  return [{ deliveryId, happening }, ...attempted.followUps.map((followUp) => ({ deliveryId, happening: followUp }))];
+  const change: DeliveryChange = { kind: 'outcome', epoch, attempt, outcome: attempted.outcome };
+  return [{ deliveryId, change }, ...attempted.followUps.map((followUp) => ({ deliveryId, change: followUp }))];
 }
 
 /** Writes the last outcome, if any, and the claim of `job` together; answers the claim, or null where there is nothing to try. */
 async function settleAndClaim(deps: WorkerDeps, finished: Finished | null, job: Job): Promise<DeliveryState | null> {
-  const claim: Happening = { kind: 'claimed', epoch: deps.epoch, leaseUntil: deps.clock.now() + deps.leaseMs };
+  const claim: DeliveryChange = { kind: 'claimed', epoch: deps.epoch, leaseUntil: deps.clock.now() + deps.leaseMs };
   const before = finished?.occurrences ?? [];
   try {
-    const recorded = await deps.recorder.record([...before, { deliveryId: job.id, happening: claim }]);
+    const recorded = await deps.recorder.record([...before, { deliveryId: job.id, change: claim }]);
     if (finished !== null) deps.windows.done(finished.job, recorded[before.length - 1]?.state?.dueAt ?? null);
     const result = recorded[before.length];
     if (result?.applied === true && result.state?.claimEpoch === deps.epoch) return result.state;

@@ -8,7 +8,7 @@ export const bookOperations = {
     acts: false,
     args: z.strictObject({}),
     async run({ db }) {
-      return await balance(db.read);
+      return await balance(db.reader);
     },
   }),
 };

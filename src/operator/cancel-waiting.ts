@@ -17,12 +17,12 @@ export async function cancelPages(
   let canceled = 0;
   let after = '';
   for (;;) {
-    const rows = await db.read.raw<{ id: string }[]>(sql, [...values, after, PAGE]);
+    const rows = await db.reader.raw<{ id: string }[]>(sql, [...values, after, PAGE]);
     if (rows.length === 0) return canceled;
     const audit = after === '' ? act.rows() : {};
     after = rows.at(-1)?.id ?? after;
     const recorded = await recorder.record(
-      rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'canceled' } })),
+      rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'canceled' } })),
       audit,
     );
     canceled += recorded.filter(({ applied }) => applied).length;

@@ -2,7 +2,7 @@
 import { chmodSync, rmSync } from 'node:fs';
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { hearAcceptFaults } from '../net/accept-faults.ts';
+import { logAcceptErrors } from '../net/accept-errors.ts';
 import { Problem } from '../base/problem.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { socketPath, lookAtSocket, type ControlAnswer } from './control-socket.ts';
@@ -40,7 +40,7 @@ export async function serveControl(deps: OperatorDeps, dataDir: string): Promise
     (request, response) => void answer(deps, request, response),
   );
   server.maxConnections = MOST_CONNECTIONS;
-  hearAcceptFaults(deps, server, 'control');
+  logAcceptErrors(deps, server, 'control');
   await listen(server, file);
   let closed: Promise<void> | null = null;
   return { path: file, close: () => (closed ??= close(deps, server)) };

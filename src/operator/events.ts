@@ -43,7 +43,7 @@ export const eventOperations = {
       const filter = { accountId, types: wanted, ...(since === undefined ? {} : { occurredAfter: since }) };
       if (after === undefined && since === undefined) return await newest(db, filter, limit);
       const from = after ?? (await sequenceBefore(db, since ?? 0));
-      const page = await eventsAfter(db.read, filter, from, limit);
+      const page = await eventsAfter(db.reader, filter, from, limit);
       return { data: page.events.map(toEventRecord), position: page.position, has_more: page.hasMore };
     },
   }),
@@ -60,8 +60,8 @@ async function newest(
   limit: number,
 ): Promise<EventsRecord> {
   // The position is read first: what comes in between is then shown by the next question instead of being missed.
-  const position = await lastSequence(db.read);
-  const { events } = await eventsBefore(db.read, filter, position + 1, limit);
+  const position = await lastSequence(db.reader);
+  const { events } = await eventsBefore(db.reader, filter, position + 1, limit);
   return { data: events.map(toEventRecord), position, has_more: false };
 }
 
@@ -71,7 +71,7 @@ const ID_DRIFT_MS = 60_000;
 /** The position before everything that happened since: ids sort by time, so it is found without reading what is older. */
 async function sequenceBefore(db: StoreDeps['db'], since: number): Promise<number> {
   const floor = idFloor('evt', since - ID_DRIFT_MS);
-  const row = (await db.read('events').select('sequence').where('id', '>=', floor).orderBy('id').first()) as
+  const row = (await db.reader('events').select('sequence').where('id', '>=', floor).orderBy('id').first()) as
     { sequence: number } | undefined;
-  return row === undefined ? await lastSequence(db.read) : Math.max(0, row.sequence - 1);
+  return row === undefined ? await lastSequence(db.reader) : Math.max(0, row.sequence - 1);
 }

@@ -34,7 +34,7 @@ const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
 /** From the books, so they go on over a restart. */
 export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
   const rows: { from_status: string; to_status: string; n: number }[] = await db
-    .read('counters')
+    .reader('counters')
     .select('from_status', 'to_status')
     .sum({ n: 'n' })
     .groupBy('from_status', 'to_status');
@@ -79,7 +79,7 @@ export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Fam
 /** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
 export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | 'clock' | 'mta'>): Promise<Family[]> {
   const now = clock.now();
-  const rows = await db.read.raw<(Waiting & { domain: string })[]>(
+  const rows = await db.reader.raw<(Waiting & { domain: string })[]>(
     `SELECT domain, COUNT(*) AS waiting, SUM(CASE WHEN due_at <= ? THEN 1 ELSE 0 END) AS due, MIN(due_at) AS oldest
      FROM deliveries WHERE due_at IS NOT NULL GROUP BY domain`,
     [now],

@@ -27,12 +27,12 @@ export async function flushPages(deps: OperatorDeps, filter: FlushFilter, act: A
     const audit = last === null ? act.rows() : {};
     last = page.at(-1) ?? null;
     const recorded = await deps.recorder.record(
-      page.map(({ id }) => ({ deliveryId: id, happening: { kind: 'flushed' } })),
+      page.map(({ id }) => ({ deliveryId: id, change: { kind: 'flushed' } })),
       audit,
     );
     const due = page.filter((_, i) => recorded[i]?.applied === true);
     flushed += due.length;
-    deps.bells.deliveries.ring(hintsOf(due, deps.clock.now()));
+    deps.notifiers.deliveries.notify(hintsOf(due, deps.clock.now()));
   }
   // What else keeps the mail back (a rest, a host that is left alone, DNS) would outlast its new time.
   for (const domain of await domainsOf(deps, filter)) await deps.mta.tryNow(domain);
@@ -45,7 +45,7 @@ async function domainsOf(
   { domain, messageId }: FlushFilter,
 ): Promise<(string | null)[]> {
   if (messageId === undefined) return [domain ?? null];
-  const rows = (await db.read('deliveries').distinct('domain').where({ message_id: messageId })) as {
+  const rows = (await db.reader('deliveries').distinct('domain').where({ message_id: messageId })) as {
     domain: string;
   }[];
   return rows.map((row) => row.domain);
@@ -78,7 +78,7 @@ async function waitingAfter(
   const from = messageId === undefined ? 'deliveries INDEXED BY deliveries_due' : 'deliveries';
   const sql = `SELECT id, domain, class, account_id, due_at FROM ${from} WHERE ${where.join(' AND ')}
     ORDER BY domain, class, account_id, due_at, id LIMIT ${String(PAGE)}`;
-  return await db.read.raw<Waiting[]>(sql, values);
+  return await db.reader.raw<Waiting[]>(sql, values);
 }
 
 /** One hint for each group that the engine keeps a window of. */

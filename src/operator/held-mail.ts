@@ -4,7 +4,7 @@
  */
 import type { Family } from './exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { turnOfTheLoop } from '../base/slices.ts';
+import { yieldToEventLoop } from '../base/slices.ts';
 import type { LaneWait, SetBy, WaitReason } from '../messages/delivery/why.ts';
 import type { OperatorDeps } from './operation.ts';
 
@@ -71,7 +71,7 @@ interface Mark {
 
 /** Mail marked with what holds it (messages/delivery/holds.ts). The counts come from the index alone. */
 async function markedMail(deps: Deps): Promise<HeldMail[]> {
-  const marks = await deps.db.read.raw<Mark[]>(
+  const marks = await deps.db.reader.raw<Mark[]>(
     `SELECT m.mark, m.waiting, d.held_at AS since, d.domain FROM (
        SELECT held_by AS mark, COUNT(*) AS waiting, MIN(id) AS id FROM deliveries
        WHERE held_by IS NOT NULL GROUP BY held_by ORDER BY waiting DESC, held_by LIMIT ?) m
@@ -134,7 +134,7 @@ interface Waiting {
 }
 
 async function waitingMail(deps: Pick<Deps, 'db'>): Promise<Waiting[]> {
-  return await deps.db.read.raw<Waiting[]>(
+  return await deps.db.reader.raw<Waiting[]>(
     `SELECT domain, COUNT(*) AS waiting, MIN(due_at) AS oldest FROM deliveries WHERE due_at IS NOT NULL
      GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
     [MOST],
@@ -165,7 +165,7 @@ async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<Hel
   );
   if (resting.size === 0) return [];
   const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(mta.laneOf(domain)));
-  const parts = await db.read.raw<{ domain: string; account: string; waiting: number }[]>(
+  const parts = await db.reader.raw<{ domain: string; account: string; waiting: number }[]>(
     `SELECT domain, account_id AS account, COUNT(*) AS waiting FROM deliveries
      WHERE due_at IS NOT NULL AND held_by IS NULL AND domain IN (SELECT value FROM json_each(?))
      GROUP BY domain, account_id ORDER BY waiting DESC LIMIT ?`,
@@ -173,7 +173,7 @@ async function restingMail(deps: Deps, waiting: readonly Waiting[]): Promise<Hel
   );
   const found = new Map<string, HeldMail>();
   for (const [at, part] of parts.entries()) {
-    if (at % AT_ONCE === 0) await turnOfTheLoop();
+    if (at % AT_ONCE === 0) await yieldToEventLoop();
     const rest = mta.laneFacts(part).waits.find(isRest);
     if (rest === undefined) continue;
     const target = mta.laneOf(part.domain);

@@ -23,7 +23,7 @@ export interface History {
 }
 
 export interface HistoryDeps {
-  db: Pick<Database, 'read'>;
+  db: Pick<Database, 'reader'>;
   clock: Clock;
   mta: { lanes(): readonly { slots: number }[] };
   /** The figures that are counted in memory, or null where none are. */
@@ -79,7 +79,7 @@ export function createHistory(deps: HistoryDeps): History {
 /** Recipients that came to wait less those that left: one sum over a few rows a day. */
 async function waitingNow({ db }: Pick<HistoryDeps, 'db'>): Promise<number> {
   const waiting = ['scheduled', 'queued', 'sent', 'deferred'];
-  const [row] = await db.read.raw<{ n: number | null }[]>(
+  const [row] = await db.reader.raw<{ n: number | null }[]>(
     `SELECT SUM(CASE WHEN to_status IN (?, ?, ?, ?) THEN n ELSE 0 END) - SUM(CASE WHEN from_status IN (?, ?, ?, ?) THEN n ELSE 0 END) AS n FROM counters`,
     [...waiting, ...waiting],
   );

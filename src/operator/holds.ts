@@ -149,7 +149,7 @@ async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, na
     return { scope: 'source', target: source, account_id: null };
   }
   if (messageId !== undefined) {
-    const row = (await db.read('messages').select('account_id').where({ id: messageId }).first()) as
+    const row = (await db.reader('messages').select('account_id').where({ id: messageId }).first()) as
       { account_id: string } | undefined;
     if (row === undefined)
       throw new Problem('not_found', `there is no message ${JSON.stringify(messageId)}`, { field: 'message_id' });
@@ -157,7 +157,7 @@ async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, na
   }
   const { id } = await accountNamed({ db }, account);
   if (stream === undefined) return { scope: 'account', target: id, account_id: id };
-  const known = (await db.read('streams').where({ account_id: id, slug: stream }).first()) as object | undefined;
+  const known = (await db.reader('streams').where({ account_id: id, slug: stream }).first()) as object | undefined;
   if (known === undefined)
     throw new Problem('not_found', `there is no stream ${JSON.stringify(stream)}`, { field: 'stream' });
   return { scope: 'stream', target: stream, account_id: id };

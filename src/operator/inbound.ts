@@ -1,7 +1,7 @@
 /** Operations about mail that comes back: whether it is recognised, what came without proof, and believing such a report by hand. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import type { Happening, Verdict } from '../messages/delivery/delivery.ts';
+import type { DeliveryChange, Verdict } from '../messages/delivery/delivery.ts';
 import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
 import { onServer, onStore } from './operation.ts';
@@ -63,7 +63,7 @@ export const inboundOperations = {
     acts: false,
     args: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
     async run({ db }, { limit = 100 }): Promise<{ data: UnverifiedReport[] }> {
-      const rows = await db.fast.all<Unverified>(
+      const rows = await db.prepared.all<Unverified>(
         `SELECT r.id, r.kind, r.received_at, r.client_ip, r.sender, r.account_id, r.message_id, d.address
          FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.state = 'unverified' AND (r.delivery_id IS NULL OR r.state = 'unverified')
          ORDER BY r.id DESC LIMIT ?`,
@@ -77,18 +77,18 @@ export const inboundOperations = {
     acts: true,
     args: z.strictObject({ id: z.string().max(100) }),
     async run({ db, recorder }, { id }, act): Promise<{ object: 'confirmed_report'; id: string; delivery_id: string }> {
-      const [row] = await db.fast.all<
+      const [row] = await db.prepared.all<
         Pick<ReportRow, 'kind' | 'account_id' | 'delivery_id' | 'detail_json'> & Pick<DeliveryRow, 'address_key'>
       >(
         `SELECT r.kind, r.account_id, r.delivery_id, r.detail_json, d.address_key
          FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.id = ? AND r.state = 'unverified'`,
         [id],
       );
-      const happening = row === undefined ? null : happeningOf(row);
-      if (row?.delivery_id == null || happening === null)
+      const change = row === undefined ? null : changeOf(row);
+      if (row?.delivery_id == null || change === null)
         throw new Problem('not_found', 'There is no unverified report with this id.', { field: 'id' });
       act.concerns(row.account_id ?? '');
-      await recorder.record([{ deliveryId: row.delivery_id, happening }]);
+      await recorder.record([{ deliveryId: row.delivery_id, change }]);
       await db.commit.transact((tx) => tx.run("UPDATE reports SET state = 'done' WHERE id = ?", [id]));
       return { object: 'confirmed_report', id, delivery_id: row.delivery_id };
     },
@@ -107,7 +107,7 @@ const recordOf = (row: Unverified): UnverifiedReport => ({
   recipient: row.address,
 });
 
-function happeningOf({
+function changeOf({
   kind,
   detail_json: json,
   address_key: key,
@@ -115,7 +115,7 @@ function happeningOf({
   kind: string | null;
   detail_json: string;
   address_key: string;
-}): Happening | null {
+}): DeliveryChange | null {
   const { feedback_type: type = null, recipients = [] } = JSON.parse(json) as Detail;
   if (kind === 'complaint') return complainedBy({ type, userAgent: null, arrivalDate: null });
   if (kind !== 'bounce') return null;

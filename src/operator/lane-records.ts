@@ -66,7 +66,7 @@ const MOST_DOMAINS = 1000;
 
 /** One pass over the partial index of what waits: about 0.1 s for a million, on a reader. */
 export async function waitingDomains({ db, clock, mta }: Deps): Promise<WaitingDomain[]> {
-  const rows = await db.read.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
+  const rows = await db.reader.raw<{ domain: string; waiting: number; due: number; oldest: number; held: number }[]>(
     `SELECT domain, COUNT(*) AS waiting, SUM(due_at <= ?) AS due, MIN(due_at) AS oldest, SUM(held_by IS NOT NULL) AS held FROM deliveries
      WHERE due_at IS NOT NULL GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
     [clock.now(), MOST_DOMAINS],

@@ -13,7 +13,7 @@ import { createMachine } from './doctor/machine.ts';
 import type { Machine } from './doctor/probes.ts';
 
 export interface ListingDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   log: Pick<Log, 'warn' | 'info'>;
   resolver: Resolver;
@@ -39,7 +39,7 @@ export function listingRule(deps: ListingDeps, machine: Pick<Machine, 'addresses
 /** Listings that begin and end, and what each list said last. Of an address that is not ours any more nothing is known: its listings end. */
 async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]): Promise<void> {
   const now = clock.now();
-  const open = await db.read<ListingRow>('listings').whereNull('until');
+  const open = await db.reader<ListingRow>('listings').whereNull('until');
   const isSame = (a: { ip: string; list: string }) => (b: { ip: string; list: string }) =>
     a.ip === b.ip && a.list === b.list;
   const begun = found.filter((one) => one.state === 'listed' && !open.some(isSame(one)));
@@ -73,7 +73,7 @@ async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[]):
 
 /** Listings that were there at or after `since`, in the order of time, and what each list said last. */
 export async function readListings(
-  { read }: Pick<Database, 'read'>,
+  { reader: read }: Pick<Database, 'reader'>,
   since: number,
 ): Promise<{ listings: ListingRow[]; checks: ListCheckRow[] }> {
   const [listings, checks] = await Promise.all([

@@ -77,20 +77,20 @@ export const messageOperations = {
         ...(from === undefined ? {} : { from }),
         ...(to === undefined ? {} : { to }),
       };
-      const { messages, hasMore } = await listMessages(db.read, filter, { newestFirst: true, limit });
+      const { messages, hasMore } = await listMessages(db.reader, filter, { newestFirst: true, limit });
       return { data: messages.map(messageRecord), has_more: hasMore };
     },
   }),
 };
 
 async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string, shown: number): Promise<WholeMessage> {
-  const row = await findAnyMessage(db.read, id);
+  const row = await findAnyMessage(db.reader, id);
   if (row === undefined) throw notThere(id);
   const filter = { accountId: row.account_id, messageId: id, types: allEventTypes };
   const [recipients, attempts, { events }] = await Promise.all([
-    recipientsOf(db.read, id, shown),
-    attemptsOf(db.read, id, shown),
-    eventsBefore(db.read, filter, Number.MAX_SAFE_INTEGER, shown),
+    recipientsOf(db.reader, id, shown),
+    attemptsOf(db.reader, id, shown),
+    eventsBefore(db.reader, filter, Number.MAX_SAFE_INTEGER, shown),
   ]);
   return { ...messageRecord(row), request_id: row.request_id, recipients, attempts, events: events.map(toEventRecord) };
 }
@@ -99,7 +99,7 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string, shown: nu
 const isServer = (deps: StoreDeps): deps is OperatorDeps => 'mta' in deps;
 
 async function whyOf({ db, clock, holds, mta }: OperatorDeps, id: string): Promise<Waiting[]> {
-  const row = await findAnyMessage(db.read, id);
+  const row = await findAnyMessage(db.reader, id);
   if (row === undefined) throw notThere(id);
   return await whyWaiting({ db, holdOf: holds.of, laneFacts: mta.laneFacts }, row, clock.now());
 }

@@ -5,7 +5,7 @@
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { hearAcceptFaults } from '../net/accept-faults.ts';
+import { logAcceptErrors } from '../net/accept-errors.ts';
 import type { Clock } from '../base/clock.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import type { Log } from '../base/log.ts';
@@ -159,7 +159,7 @@ export async function serveMetrics(
     },
   );
   server.maxConnections = 64;
-  hearAcceptFaults(deps, server, 'metrics');
+  logAcceptErrors(deps, server, 'metrics');
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {

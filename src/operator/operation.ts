@@ -3,7 +3,7 @@
  * through the control socket of the running server, or, where an operation needs only the store, on the database itself.
  */
 import type { z } from 'zod';
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
@@ -39,7 +39,7 @@ export interface OperatorDeps extends StoreDeps {
   log: Log;
   accept: AcceptDeps;
   recorder: Recorder;
-  bells: { deliveries: Bell<readonly DueHint[]>; holds: Bell };
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   mta: {
     resolve(domain: string): Promise<ResolvedDomain>;
     lanes(): readonly LaneState[];

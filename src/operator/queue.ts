@@ -61,7 +61,7 @@ export const queueOperations = {
       limit: z.int().min(1).max(1000).optional(),
     }),
     async run({ db }, { domain, account, status, limit = 100 }) {
-      const query = db.read<DeliveryRow>('deliveries').whereNotNull('due_at');
+      const query = db.reader<DeliveryRow>('deliveries').whereNotNull('due_at');
       if (domain !== undefined) query.andWhere({ domain });
       if (account !== undefined) query.andWhere({ account_id: (await accountNamed({ db }, account)).id });
       if (status !== undefined) query.whereIn('status', status);
@@ -96,7 +96,7 @@ export const queueOperations = {
 };
 
 async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: Act): Promise<void> {
-  const row = (await db.read('messages').select('account_id').where({ id }).first()) as
+  const row = (await db.reader('messages').select('account_id').where({ id }).first()) as
     { account_id: string } | undefined;
   if (row === undefined) {
     throw new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field: 'message_id' });

@@ -55,9 +55,9 @@ async function reclassify(
   const floor = idFloor('att', deps.clock.now() - past);
   const result: Reclassified = { object: 'reclassification', attempts: 0, unsuppressed: 0, dry_run: dryRun };
   // Attempts are written in the order of time, so the newest lie at the end.
-  const [newest] = await deps.db.fast.all<{ place: number | null }>('SELECT MAX(rowid) AS place FROM attempts');
+  const [newest] = await deps.db.prepared.all<{ place: number | null }>('SELECT MAX(rowid) AS place FROM attempts');
   for (let top = newest?.place ?? 0; top > 0; top -= STEP) {
-    const rows = await deps.db.fast.all<Read>(
+    const rows = await deps.db.prepared.all<Read>(
       `SELECT rowid AS place, id, delivery_id, message_id, smtp_code, enhanced_code, smtp_reply, mx, class, reason
          FROM attempts WHERE rowid <= ? AND rowid > ?`,
       [top, top - STEP],

@@ -41,9 +41,9 @@ export const reputationMomentOperations = {
       const since = clock.now() - days * DAY_MS;
       const [{ listings, checks }, blocks, changes, ours] = await Promise.all([
         readListings(db, since),
-        server ? db.read<SourceBlockRow>('source_blocks').where('since', '>=', since).limit(MOST) : [],
-        changesOf(db.read, id, since),
-        server ? changesOf(db.read, null, since) : [],
+        server ? db.reader<SourceBlockRow>('source_blocks').where('since', '>=', since).limit(MOST) : [],
+        changesOf(db.reader, id, since),
+        server ? changesOf(db.reader, null, since) : [],
       ]);
       const data = [
         ...listings.flatMap((row) => listingMoments(row, since)),

@@ -80,7 +80,7 @@ export const reputationOperations = {
     args: z.strictObject({ account: accountArgument, days: z.int().min(1).max(400).optional() }),
     async run({ db, clock }, { account, days = 30 }): Promise<ReputationRecord> {
       const { id } = await accountNamed({ db }, account);
-      return readReputation(db.read, { accountId: id, now: clock.now(), days });
+      return readReputation(db.reader, { accountId: id, now: clock.now(), days });
     },
   }),
 };

@@ -109,7 +109,7 @@ async function resendBounced(deps: OperatorDeps, wish: Wish, act: Act): Promise<
 }
 
 async function newestPlace({ db }: Pick<OperatorDeps, 'db'>): Promise<number> {
-  const [row] = await db.read.raw<{ place: number | null }[]>('SELECT MAX(rowid) AS place FROM attempts');
+  const [row] = await db.reader.raw<{ place: number | null }[]>('SELECT MAX(rowid) AS place FROM attempts');
   return row?.place ?? 0;
 }
 
@@ -118,7 +118,7 @@ async function placeOf({ db }: Pick<OperatorDeps, 'db'>, floor: string, top: num
   let [low, high] = [1, top + 1];
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
-    const [row] = await db.read.raw<{ id: string; place: number }[]>(
+    const [row] = await db.reader.raw<{ id: string; place: number }[]>(
       'SELECT id, rowid AS place FROM attempts WHERE rowid >= ? ORDER BY rowid LIMIT 1',
       [middle],
     );
@@ -145,7 +145,7 @@ async function bouncedBetween(
     where.push(`${column} = ?`);
     values.push(value);
   }
-  const rows = await db.read.raw<Bounced[]>(
+  const rows = await db.reader.raw<Bounced[]>(
     `SELECT a.message_id, a.delivery_id, d.address, d.domain, a.source FROM attempts a CROSS JOIN deliveries d ON d.id = a.delivery_id
      WHERE ${where.join(' AND ')} AND d.status = 'bounced' AND d.test = 0
        AND NOT EXISTS (SELECT 1 FROM resends r WHERE r.message_id = a.message_id AND r.delivery_id = a.delivery_id)
@@ -179,7 +179,7 @@ async function again(
   rows: readonly Bounced[],
 ): Promise<void> {
   const { db, clock } = deps;
-  const message = (await db.read('messages').where({ id }).first()) as MessageRow | undefined;
+  const message = (await db.reader('messages').where({ id }).first()) as MessageRow | undefined;
   // Our own notices are about mail that has moved on since.
   if (message === undefined || message.null_sender === 1) return;
   try {
@@ -217,7 +217,7 @@ async function sendAgain(
   } catch (error) {
     if (error instanceof Problem) throw error;
     const done = (await db
-      .read('resends')
+      .reader('resends')
       .where({ message_id: message.id, delivery_id: rows[0]?.delivery_id })
       .first()) as object | undefined;
     if (done === undefined) throw error;

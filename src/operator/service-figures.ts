@@ -5,14 +5,14 @@ import { balance } from '../messages/store/books.ts';
 import type { Database } from '../storage/database.ts';
 
 interface Deps {
-  db: Pick<Database, 'read'>;
+  db: Pick<Database, 'reader'>;
   clock: Clock;
 }
 
 const ENDPOINT_STATES = ['active', 'paused', 'disabled'];
 
 export async function webhookFigures({ db, clock }: Deps): Promise<Family[]> {
-  const { read } = db;
+  const { reader: read } = db;
   const states: { status: string; n: number }[] = await read('webhooks')
     .select('status')
     .count({ n: '*' })
@@ -55,7 +55,7 @@ const DOMAIN_STATES = ['verified', 'failing', 'refused', 'unverified'];
 
 /** `failing` sends until its countdown ends, `refused` lost a record for longer; a domain that was never verified, or that another account has, is neither. */
 export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
-  const rows = await db.read.raw<{ state: string; n: number }[]>(
+  const rows = await db.reader.raw<{ state: string; n: number }[]>(
     `SELECT CASE WHEN status = 'verified' AND (failing_since IS NULL OR found_again_at IS NOT NULL) THEN 'verified'
        WHEN status = 'verified' THEN 'failing' WHEN status = 'failed' AND verified_at IS NOT NULL
          AND NOT EXISTS (SELECT 1 FROM domains o WHERE o.name = domains.name AND o.status = 'verified') THEN 'refused' ELSE 'unverified' END AS state,
@@ -78,7 +78,7 @@ export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
 /** A pass over at most `retention.reports` of rows: seldom. */
 export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
   const rows: { kind: string | null; state: string; n: number }[] = await db
-    .read('reports')
+    .reader('reports')
     .select('kind', 'state')
     .count({ n: '*' })
     .groupBy('kind', 'state');
@@ -101,7 +101,7 @@ export async function reportFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
 
 /** Counts every recipient: once an hour. */
 export async function balanceFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
-  const { balanced } = await balance(db.read);
+  const { balanced } = await balance(db.reader);
   return [
     single(
       'posthorn_books_balanced',

@@ -29,14 +29,14 @@ export const sourceOperations = {
   'queue.unblock': onServer({
     acts: true,
     args: z.strictObject({ source: z.string().min(1).max(100).optional() }),
-    async run({ mta, bells, log }, { source: name = null }) {
+    async run({ mta, notifiers, log }, { source: name = null }) {
       if (!mta.sources.list().some((source) => source.name === name))
         throw new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
           field: 'source',
         });
       const unblocked = await mta.sources.unblock(name);
       log.info({ event: 'source_unblocked', source: name, sites: unblocked }, 'the operator uses a source again');
-      bells.holds.ring();
+      notifiers.holds.notify();
       return { unblocked };
     },
   }),

@@ -34,8 +34,8 @@ export const statsOperations = {
       const since = until - (hours ?? days) * step;
       const bucket = by !== undefined ? 'total' : hours === undefined ? 'day' : 'hour';
       const query: StatsQuery = { accountId, since, until, bucket, by: by ?? null, only: {}, test };
-      const lines = await readStats(db.read, query);
-      const simulated = lines.length > 0 || test ? 0 : await recipientsSent(db.read, { ...query, test: true });
+      const lines = await readStats(db.reader, query);
+      const simulated = lines.length > 0 || test ? 0 : await recipientsSent(db.reader, { ...query, test: true });
       const data = lines.map(({ at, key, counts }) => ({ at: rfc3339(at), key, counts }));
       return {
         object: 'stats' as const,

@@ -95,7 +95,7 @@ export const suppressionOperations = {
 };
 
 async function streamsOf({ db }: Pick<StoreDeps, 'db'>, accountId: string): Promise<ReadonlySet<string>> {
-  const rows = (await db.read('streams').select('slug').where({ account_id: accountId })) as { slug: string }[];
+  const rows = (await db.reader('streams').select('slug').where({ account_id: accountId })) as { slug: string }[];
   return new Set(rows.map(({ slug }) => slug));
 }
 

@@ -6,7 +6,7 @@
  * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
  * back and its units run again one by one, so that only the guilty one fails.
  */
-import { turnOfTheLoop } from '../base/slices.ts';
+import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
 import { allDone, insertRows, type Rows } from './rows.ts';
 
@@ -126,7 +126,7 @@ export function createCommitter(connection: Connection, order: readonly string[]
 
   async function loop(): Promise<void> {
     // One turn of the loop lets everything that arrived in the same burst of input into the same group.
-    await turnOfTheLoop();
+    await yieldToEventLoop();
     while (queue.length > 0) {
       const group = takeGroup();
       stats.groups++;

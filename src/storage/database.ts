@@ -14,11 +14,11 @@ export interface Database {
   /** All writes. */
   readonly commit: Committer;
   /** Readers for queries built at run time. They cannot write. */
-  readonly read: Knex;
+  readonly reader: Knex;
   /** One more reader, for the fixed statements of the hot path. */
-  readonly fast: Connection;
+  readonly prepared: Connection;
   /** And one for housekeeping: what it looks for is old, and comes from the disk. */
-  readonly cold: Connection;
+  readonly maintenance: Connection;
   /** The migrations that opening took. */
   readonly migrated: readonly string[];
   close(): Promise<void>;
@@ -56,9 +56,9 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
   const commit = createCommitter(connection, workOrder);
   return {
     commit,
-    read,
-    fast,
-    cold,
+    reader: read,
+    prepared: fast,
+    maintenance: cold,
     migrated,
     async close() {
       await commit.close();
@@ -75,7 +75,7 @@ export async function openDatabase({ url, workOrder, beforeMigration, migrating 
 
 /** A database that is only looked at, beside a server or without one: nothing is written, nothing migrated. */
 export interface Reader {
-  readonly read: Knex;
+  readonly reader: Knex;
   /** Migrations that it has not taken yet. */
   readonly waiting: readonly string[];
   close(): Promise<void>;
@@ -88,7 +88,7 @@ export async function openReader({ url }: Pick<DatabaseOptions, 'url'>): Promise
   const read = connect(`file:${name}?mode=ro`, READERS, readOnly, ['OPEN_URI']);
   try {
     const waiting = (await migrationState(read)).filter(({ taken }) => !taken).map(({ name }) => name);
-    return { read, waiting, close: () => read.destroy() };
+    return { reader: read, waiting, close: () => read.destroy() };
   } catch (error) {
     await read.destroy();
     throw error;

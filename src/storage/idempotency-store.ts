@@ -50,7 +50,7 @@ export function createIdempotencyStore({
   db,
   clock,
 }: {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
 }): IdempotencyStore {
   let asked = new Map<string, Asked[]>();
@@ -60,7 +60,7 @@ export function createIdempotencyStore({
     asked = new Map();
     const keys = JSON.stringify([...batch.keys()]);
     try {
-      const found = await db.fast.all<IdempotencyRow>(
+      const found = await db.prepared.all<IdempotencyRow>(
         'SELECT * FROM idempotency WHERE key IN (SELECT value FROM json_each(?))',
         [keys],
       );

@@ -11,7 +11,7 @@ import { insertRows, type Rows } from '../storage/rows.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
 
 export interface SuppressionDeps {
-  db: Pick<Database, 'commit' | 'fast' | 'read'>;
+  db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
   clock: Clock;
 }
 
@@ -44,9 +44,15 @@ export type FindSuppressed = (
 ) => Promise<Map<string, SuppressionHit>>;
 
 /** Looks in batches: what many requests ask at the same time is one statement. */
-export function createSuppressionLookUp({ db, clock }: { db: Pick<Database, 'fast'>; clock: Clock }): FindSuppressed {
+export function createSuppressionLookUp({
+  db,
+  clock,
+}: {
+  db: Pick<Database, 'prepared'>;
+  clock: Clock;
+}): FindSuppressed {
   const loader = createBatchLoader<SuppressionHit>(
-    (questions) => lookUp(db.fast, clock.now(), questions),
+    (questions) => lookUp(db.prepared, clock.now(), questions),
     QUESTIONS_AT_ONCE,
   );
   return async (accountId, stream, addressKeys) => {
@@ -166,10 +172,10 @@ export async function removeUnsubscription(
 
 /** The entries of an address that hold now: the account's before those of streams. */
 export async function suppressionsOf(
-  { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'fast'> },
+  { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'prepared'> },
   { accountId, email }: { accountId: string; email: string },
 ): Promise<SuppressionRow[]> {
-  const rows = await ofAddress(db.fast, accountId, soughtAddress(email));
+  const rows = await ofAddress(db.prepared, accountId, soughtAddress(email));
   return rows.filter(({ expires_at }) => expires_at === null || expires_at > clock.now());
 }
 
@@ -198,11 +204,11 @@ export interface SuppressionFilter {
 
 /** One page, newest first, without those that have ended; from an entry on (its id, exclusive), forwards or backwards. */
 export async function pageOfSuppressions(
-  { db, clock }: { db: Pick<Database, 'read'>; clock: Clock },
+  { db, clock }: { db: Pick<Database, 'reader'>; clock: Clock },
   filter: SuppressionFilter,
   { limit, after, before }: { limit: number; after?: string; before?: string },
 ): Promise<{ rows: SuppressionRow[]; hasMore: boolean }> {
-  const query = db.read<SuppressionRow>('suppressions').where({ account_id: filter.accountId });
+  const query = db.reader<SuppressionRow>('suppressions').where({ account_id: filter.accountId });
   query.whereRaw('(expires_at IS NULL OR expires_at > ?)', [clock.now()]);
   if (filter.reason !== undefined) query.andWhere({ reason: filter.reason });
   if (filter.stream !== undefined) query.andWhere({ scope: scopeOf(filter.stream) });

@@ -8,7 +8,7 @@ import { insertRows, type Rows } from '../storage/rows.ts';
 import { columnsOf, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 
 export interface TemplateDeps {
-  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
 }
 
@@ -127,31 +127,31 @@ export async function deleteTemplate(
 
 /** The latest version, or the one asked for. Throws `not_found`. */
 export async function findTemplate(
-  { db }: { db: Pick<Database, 'fast'> },
+  { db }: { db: Pick<Database, 'prepared'> },
   { accountId, idOrAlias, version }: { accountId: string; idOrAlias: string; version?: number | undefined },
 ): Promise<Template> {
-  const row = await load(db.fast, accountId, idOrAlias);
-  return loadVersion(db.fast, row, version ?? row.latest_version);
+  const row = await load(db.prepared, accountId, idOrAlias);
+  return loadVersion(db.prepared, row, version ?? row.latest_version);
 }
 
 /** What a send uses: the version it names, else the published one; null where there is none. */
 export async function templateToSend(
-  { db }: { db: Pick<Database, 'fast'> },
+  { db }: { db: Pick<Database, 'prepared'> },
   { accountId, idOrAlias, version }: { accountId: string; idOrAlias: string; version: number | null },
 ): Promise<Template | null> {
-  const row = await lookUp(db.fast, accountId, idOrAlias);
+  const row = await lookUp(db.prepared, accountId, idOrAlias);
   const wanted = version ?? row?.published_version ?? null;
   if (row === null || wanted === null) return null;
-  const found = await versionOf(db.fast, row.id, wanted);
+  const found = await versionOf(db.prepared, row.id, wanted);
   return found === null ? null : { row, version: wanted, body: bodyOf(found) };
 }
 
 /** Newest first, the latest version of each, its `html` and `text` null. */
 export async function pageOfTemplates(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ templates: Template[]; hasMore: boolean }> {
-  const query = db.read<TemplateRow>('templates').where({ account_id: accountId });
+  const query = db.reader<TemplateRow>('templates').where({ account_id: accountId });
   if (after !== undefined) query.andWhere('id', '<', after);
   if (before !== undefined) query.andWhere('id', '>', before);
   const rows: TemplateRow[] = await query.orderBy('id', before === undefined ? 'desc' : 'asc').limit(limit + 1);
@@ -165,7 +165,7 @@ export async function pageOfTemplates(
     wanted.length === 0
       ? []
       : await db
-          .read('template_versions')
+          .reader('template_versions')
           .whereIn(['template_id', 'version'], wanted)
           .select(...columns);
   const latest = new Map(versions.map((version) => [version.template_id, { ...version, html: null, text: null }]));
@@ -180,12 +180,12 @@ const MOST_VERSIONS_SHOWN = 100;
 
 /** Newest first, the last hundred. Throws `not_found`. */
 export async function versionsOf(
-  { db }: { db: Pick<Database, 'fast' | 'read'> },
+  { db }: { db: Pick<Database, 'prepared' | 'reader'> },
   { accountId, idOrAlias }: { accountId: string; idOrAlias: string },
 ): Promise<{ row: TemplateRow; versions: { version: number; created_at: number }[] }> {
-  const row = await load(db.fast, accountId, idOrAlias);
+  const row = await load(db.prepared, accountId, idOrAlias);
   const versions = await db
-    .read<TemplateVersionRow>('template_versions')
+    .reader<TemplateVersionRow>('template_versions')
     .where({ template_id: row.id })
     .orderBy('version', 'desc')
     .limit(MOST_VERSIONS_SHOWN)

@@ -9,7 +9,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';
 import { expandIPv6 } from '../net/ip.ts';
-import type { Happening, Hit } from '../messages/delivery/delivery.ts';
+import type { DeliveryChange, Hit } from '../messages/delivery/delivery.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import type { BotOf, Visitor } from './bots.ts';
 import type { LinkPlace } from './token.ts';
@@ -72,8 +72,8 @@ export function createHits(deps: HitDeps): Hits {
     return count > MOST_A_MINUTE;
   }
 
-  function write(deliveryId: string, happenings: readonly Happening[]): void {
-    gathered.push(happenings.map((happening) => ({ deliveryId, happening })));
+  function write(deliveryId: string, changes: readonly DeliveryChange[]): void {
+    gathered.push(changes.map((change) => ({ deliveryId, change })));
     if (gathering !== null) return;
     flush();
     gathering = clock.after(GATHER_MS, () => {
@@ -97,10 +97,8 @@ export function createHits(deps: HitDeps): Hits {
     watches.delete(deliveryId);
     waiting -= watch.clicks.length;
     const isSweep = watch.clicks.some(({ place }) => watch.seen.size >= place.links);
-    const happenings = watch.clicks.map(({ place, hit }) =>
-      clickedBy(place, isSweep ? { ...hit, bot: 'scanner' } : hit),
-    );
-    write(deliveryId, happenings);
+    const changes = watch.clicks.map(({ place, hit }) => clickedBy(place, isSweep ? { ...hit, bot: 'scanner' } : hit));
+    write(deliveryId, changes);
   }
 
   function wait(deliveryId: string, click: Click): void {
@@ -148,7 +146,7 @@ export function createHits(deps: HitDeps): Hits {
   };
 }
 
-const clickedBy = ({ link, part, url }: LinkPlace, hit: Hit): Happening => ({
+const clickedBy = ({ link, part, url }: LinkPlace, hit: Hit): DeliveryChange => ({
   kind: 'clicked',
   hit,
   url,

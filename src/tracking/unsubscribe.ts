@@ -9,7 +9,7 @@ import { addSuppression, removeUnsubscription, suppressionsOf } from '../suppres
 import type { Unsubscription } from './unsubscribe-link.ts';
 
 export interface UnsubscribeDeps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
   recorder: Pick<Recorder, 'record'>;
 }
@@ -22,7 +22,7 @@ export async function unsubscribe(
 ): Promise<void> {
   if (await isUnsubscribed(deps, wish)) return;
   const { deliveryId, accountId, email, stream } = wish;
-  const [recorded] = await deps.recorder.record([{ deliveryId, happening: { kind: 'unsubscribed', method } }]);
+  const [recorded] = await deps.recorder.record([{ deliveryId, change: { kind: 'unsubscribed', method } }]);
   if (recorded?.state !== null) return;
   await addSuppression(deps, { accountId, email, stream, reason: 'unsubscribe', createdBy: 'recipient' });
 }

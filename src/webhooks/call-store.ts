@@ -188,11 +188,11 @@ export async function noteWarned(commit: Committer, webhookId: string, now: numb
 
 /** One page of an endpoint's delivery log, newest first, from a line on (its id, exclusive), forwards or backwards. */
 export async function pageOfDeliveries(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   page: { webhookId: string; status?: WebhookDeliveryRow['status']; limit: number; after?: string; before?: string },
 ): Promise<{ rows: WebhookDeliveryRow[]; hasMore: boolean }> {
   const { webhookId, status, limit, after, before } = page;
-  const query = db.read<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId });
+  const query = db.reader<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId });
   // An attempt that failed has an error, and only those are in the index of failures.
   if (status === 'failed') query.whereNotNull('error');
   if (status === 'delivered') query.whereNull('error');
@@ -201,11 +201,13 @@ export async function pageOfDeliveries(
 
 /** A line of the log, or null. */
 export async function findDelivery(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   webhookId: string,
   id: string,
 ): Promise<WebhookDeliveryRow | null> {
-  return (await db.read<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId, id }).first()) ?? null;
+  return (
+    (await db.reader<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId, id }).first()) ?? null
+  );
 }
 
 /** Removes the oldest lines of the delivery log from before `before`; returns how many. */

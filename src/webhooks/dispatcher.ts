@@ -3,7 +3,7 @@
  * call of its lane, makes it, and has its end written before it takes another. What is not written has not happened: after a
  * crash the cursor still stands before it, and it is sent again.
  */
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
@@ -25,13 +25,13 @@ import { nextTryAt, PROBE_EVERY_MS, verdictOn } from './retry.ts';
 import { sampleEvent } from './sample-event.ts';
 
 export interface WebhookDeps {
-  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   keyring: Keyring;
   log: Pick<Log, 'debug' | 'info' | 'warn' | 'error'>;
   fetch: SafeFetch;
   /** `webhooks` rings with the id of an endpoint that was changed, or has something new to be told. */
-  bells: { events: Bell; webhooks: Bell<string> };
+  notifiers: { events: Notifier; webhooks: Notifier<string> };
   /** In [0, 1). */
   random: () => number;
   notice?: DisabledNotice;

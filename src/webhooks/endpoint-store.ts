@@ -13,7 +13,7 @@ import type { Endpoint, EndpointSecret } from './endpoint.ts';
 import { SECRET_BYTES } from './signature.ts';
 
 export interface EndpointDeps {
-  db: Pick<Database, 'commit' | 'read'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
   keyring: Keyring;
   /** Whoever calls endpoints: it looks at this one anew. */
@@ -102,10 +102,10 @@ export async function createEndpoint(
 
 /** Throws `not_found`. */
 export async function findEndpoint(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   { accountId, id }: EndpointRef,
 ): Promise<WebhookRow> {
-  const query = db.read<WebhookRow>('webhooks').where({ id });
+  const query = db.reader<WebhookRow>('webhooks').where({ id });
   if (accountId !== null) query.andWhere({ account_id: accountId });
   const row = await query.first();
   if (row === undefined) throw noSuchEndpoint();
@@ -114,10 +114,10 @@ export async function findEndpoint(
 
 /** One page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
 export async function pageOfEndpoints(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: WebhookRow[]; hasMore: boolean }> {
-  const query = db.read<WebhookRow>('webhooks').where({ account_id: accountId });
+  const query = db.reader<WebhookRow>('webhooks').where({ account_id: accountId });
   return readPage<WebhookRow>(query, { limit, after, before });
 }
 

@@ -3,9 +3,9 @@
  * and hands it to those who want it; one that lags behind reads for itself, as far as it has room, until it is in step again.
  * Nothing is written for an event that is only waiting: what an endpoint was not told of is the log beyond its cursor.
  *
- * It is woken by the bell of new events, by the end of calls and by one timer an endpoint; an idle system is not looked at.
+ * It is woken by the notifier of new events, by the end of calls and by one timer an endpoint; an idle system is not looked at.
  */
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
@@ -20,11 +20,11 @@ import { stepReplay } from './replay.ts';
 import { LONGEST_WAIT_MS, PROBE_EVERY_MS } from './retry.ts';
 
 export interface FanOutDeps {
-  db: Pick<Database, 'commit' | 'read' | 'fast'>;
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   keyring: Keyring;
   log: Pick<Log, 'error'>;
-  bells: { events: Bell; webhooks: Bell<string> };
+  notifiers: { events: Notifier; webhooks: Notifier<string> };
   /** A call to be made. */
   offer: (job: CallJob) => void;
   /** The endpoint's number of calls at once may have changed. */
@@ -53,7 +53,7 @@ const STRIDE = 10_000;
 const LATER_MS = 1000;
 
 export function createFanOut(deps: FanOutDeps): FanOut {
-  const { db, clock, keyring, log, bells } = deps;
+  const { db, clock, keyring, log, notifiers } = deps;
   const feeds = new Map<string, Feed>();
   const working = new Map<string, Promise<void>>();
   /** Feeds to look at once more after the look that is under way. */
@@ -94,7 +94,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
       if (followers.size === 0) return;
       heard = false;
       const accounts = [...followers].flatMap(({ endpoint }) => endpoint?.accountId ?? []);
-      const page = await followEvents(db.fast, [...new Set(accounts)], tail, PAGE);
+      const page = await followEvents(db.prepared, [...new Set(accounts)], tail, PAGE);
       tail = Math.max(tail, page.position);
       for (const feed of inStep()) {
         if (followers.has(feed)) hear(feed, page.events, page.position);
@@ -155,7 +155,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
 
   async function lookAll(feed: Feed): Promise<void> {
     while (rung.delete(feed.id) && !stopped && feed.active && feed.endpoint !== null) {
-      feed.tried ??= await callsBeyond(db.fast, feed.id, feed.position);
+      feed.tried ??= await callsBeyond(db.prepared, feed.id, feed.position);
       await readRetries(feed);
       await readLog(feed);
       arm(feed);
@@ -168,7 +168,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
       const { generation } = feed;
       const limit = HELD + feed.retriesInHand + feed.freshInHand;
       feed.beginReading();
-      const rows = await nextCalls(db.fast, feed.id, limit);
+      const rows = await nextCalls(db.prepared, feed.id, limit);
       const now = clock.now();
       // What is due later than any wait lasts was noted by a clock that has been set back.
       const isDue = ({ due_at: at }: WebhookCallRow): boolean =>
@@ -178,7 +178,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
         due.length === 0
           ? []
           : await eventsNumbered(
-              db.fast,
+              db.prepared,
               due.map(({ sequence }) => sequence),
             );
       if (feed.generation !== generation) continue;
@@ -204,7 +204,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
   async function readLog(feed: Feed): Promise<void> {
     while (!stopped && !feed.inStep && feed.endpoint !== null && feed.takesFresh(clock.now())) {
       const { generation } = feed;
-      const page = await followEvents(db.fast, [feed.endpoint.accountId], feed.position, PAGE);
+      const page = await followEvents(db.prepared, [feed.endpoint.accountId], feed.position, PAGE);
       if (feed.generation !== generation) continue;
       if (!readPage(feed, page.events)) return;
       feed.position = page.position;
@@ -266,7 +266,7 @@ export function createFanOut(deps: FanOutDeps): FanOut {
 
   /** The endpoint's row as it is now: new, changed or gone. */
   async function reload(id: string): Promise<void> {
-    const row = await db.read<WebhookRow>('webhooks').where({ id }).first();
+    const row = await db.reader<WebhookRow>('webhooks').where({ id }).first();
     if (stopped) return;
     const known = feeds.get(id);
     if (row === undefined) {
@@ -332,9 +332,9 @@ export function createFanOut(deps: FanOutDeps): FanOut {
 
   return {
     async start() {
-      tail = await lastSequence(db.read);
-      unlisten = [bells.events.listen(follow), bells.webhooks.listen(heardOf)];
-      for (const row of await db.read<WebhookRow>('webhooks')) if (!feeds.has(row.id)) open(row);
+      tail = await lastSequence(db.reader);
+      unlisten = [notifiers.events.listen(follow), notifiers.webhooks.listen(heardOf)];
+      for (const row of await db.reader<WebhookRow>('webhooks')) if (!feeds.has(row.id)) open(row);
     },
     settled(job) {
       const { feed } = job;

@@ -15,7 +15,7 @@ import { queueCalls } from './call-store.ts';
 import { wants, type Endpoint } from './endpoint.ts';
 
 export interface ReplayDeps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
   clock: Clock;
 }
 
@@ -79,12 +79,12 @@ async function firstFrom(tx: Connection, ms: number): Promise<number | undefined
 
 /** Takes the endpoint's oldest replay a step further. False where none is running. */
 export async function stepReplay({ db, clock }: ReplayDeps, endpoint: Endpoint): Promise<boolean> {
-  const [replay] = await db.fast.all<WebhookReplayRow>(
+  const [replay] = await db.prepared.all<WebhookReplayRow>(
     `SELECT * FROM webhook_replays WHERE webhook_id = ? AND status = 'running' ORDER BY id LIMIT 1`,
     [endpoint.id],
   );
   if (replay === undefined) return false;
-  const { events, position } = await candidatesOf(db.fast, replay);
+  const { events, position } = await candidatesOf(db.prepared, replay);
   const types = JSON.parse(replay.types_json) as string[];
   const sequences = events
     .filter((event) => event.at >= replay.since && event.at < replay.until && event.sequence <= replay.end_position)
@@ -136,10 +136,10 @@ async function owedAfter(fast: Connection, { webhook_id: webhookId, position }: 
 
 /** One page of an endpoint's replays, newest first. */
 export async function pageOfReplays(
-  { db }: { db: Pick<Database, 'read'> },
+  { db }: { db: Pick<Database, 'reader'> },
   { webhookId, limit, after, before }: { webhookId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: WebhookReplayRow[]; hasMore: boolean }> {
-  const query = db.read<WebhookReplayRow>('webhook_replays').where({ webhook_id: webhookId });
+  const query = db.reader<WebhookReplayRow>('webhook_replays').where({ webhook_id: webhookId });
   return readPage<WebhookReplayRow>(query, { limit, after, before });
 }
 

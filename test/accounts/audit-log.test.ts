@@ -34,7 +34,7 @@ describe('accounts/audit-log', () => {
   const written = async (): Promise<string[]> => {
     // An empty unit is committed after all that was handed in before it.
     await temp.db.commit.insert({});
-    const rows: AuditRow[] = await temp.db.read<AuditRow>('audit').orderBy('id');
+    const rows: AuditRow[] = await temp.db.reader<AuditRow>('audit').orderBy('id');
     return rows.map(({ endpoint }) => endpoint);
   };
   const turns = async (): Promise<void> => {
@@ -62,7 +62,7 @@ describe('accounts/audit-log', () => {
   it('has a line on disk when write resolves', async () => {
     const row = line('/v1/messages');
     await audit.write(row);
-    assert.deepEqual(await temp.db.read('audit'), [row]);
+    assert.deepEqual(await temp.db.reader('audit'), [row]);
   });
 
   it('writes later lines together within 100 ms', async () => {

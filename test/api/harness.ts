@@ -13,7 +13,7 @@ import { route } from '../../src/api/route.ts';
 import type { Route } from '../../src/api/route.ts';
 import { createApi } from '../../src/api/server.ts';
 import type { ApiDeps, ApiSettings } from '../../src/api/server.ts';
-import { createBell } from '../../src/scheduling/bell.ts';
+import { createNotifier } from '../../src/scheduling/notifier.ts';
 import { Problem } from '../../src/base/problem.ts';
 import type { Caller } from '../../src/keys/caller.ts';
 import { contractOf, type Contract } from '../support/harness/contract.ts';
@@ -94,7 +94,7 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
       },
       callerById: (keyId) => Promise.resolve([...callers.values()].find((caller) => caller.keyId === keyId) ?? null),
       noteUse: (keyId, ip) => void uses.push(`${keyId} ${ip}`),
-      keyChanges: createBell(),
+      keyChanges: createNotifier(),
       planLimit: (plan) => ({ tiny: 3, standard: 600 })[plan] ?? 1_000_000,
       audit: {
         write: (row) => {

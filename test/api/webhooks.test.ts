@@ -220,7 +220,7 @@ describe('api/webhooks', () => {
     const turned = await app.request('POST', path, undefined, { headers });
     const again = await app.request('POST', path, undefined, { headers });
     assert.equal(again.text, turned.text);
-    const kept = JSON.stringify(await app.app.db.fast.all('SELECT body FROM idempotency'));
+    const kept = JSON.stringify(await app.app.db.prepared.all('SELECT body FROM idempotency'));
     assert.ok(!kept.includes('whsec_'));
     assert.equal(
       (await app.get(`/v1/webhooks/${String(first.body['id'])}/secret`)).body['secret'],

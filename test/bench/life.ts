@@ -78,7 +78,7 @@ async function runToItsEnd(rule: Rule | SizedRule): Promise<void> {
 
 async function look(db: Database, day: number): Promise<Day> {
   const one = async (sql: string): Promise<number> =>
-    Object.values((await db.fast.all<Record<string, number>>(sql))[0] ?? {})[0] ?? 0;
+    Object.values((await db.prepared.all<Record<string, number>>(sql))[0] ?? {})[0] ?? 0;
   const page = await one('PRAGMA page_size');
   return {
     day,

@@ -158,7 +158,7 @@ watch.close();
 letSleep();
 const slowest = [...watch.writes].sort((a, b) => b.ms - a.ms);
 const balanced =
-  values.seconds === undefined ? ((await balance(db.read)).balanced ? 'balance' : 'do NOT balance') : 'not asked';
+  values.seconds === undefined ? ((await balance(db.reader)).balanced ? 'balance' : 'do NOT balance') : 'not asked';
 await db.close();
 console.log(
   `writes alone ${waits(alone.map(tookMs))}; beside it ${waits(watch.writes.map(tookMs))}; ` +

@@ -169,7 +169,7 @@ describe('the posthorn command beside a running server', () => {
       ['some ', 'text'],
     );
     assert.deepEqual([piped.code, /^(msg_\w{26}) is queued$/.test(piped.out)], [0, true]);
-    const texts = (await office.deps.db.read('contents').orderBy('id')) as { text: string }[];
+    const texts = (await office.deps.db.reader('contents').orderBy('id')) as { text: string }[];
     assert.deepEqual(
       texts.map(({ text }) => text),
       ['x', 'some text'],

@@ -38,12 +38,12 @@ describe('events/event-log', () => {
     return temp.db.commit.insert({ events });
   };
   const after = async (position: number, limit = 100, filter: Partial<EventFilter> = {}) => {
-    const page = await eventsAfter(temp.db.read, { accountId: ACCOUNT, ...filter }, position, limit);
+    const page = await eventsAfter(temp.db.reader, { accountId: ACCOUNT, ...filter }, position, limit);
     return { ids: page.events.map(({ id }) => id), position: page.position, hasMore: page.hasMore };
   };
 
   it('is empty at first', async () => {
-    assert.equal(await lastSequence(temp.db.read), 0);
+    assert.equal(await lastSequence(temp.db.reader), 0);
     assert.deepEqual(await after(0), { ids: [], position: 0, hasMore: false });
   });
 
@@ -70,22 +70,22 @@ describe('events/event-log', () => {
 
   it('is read backwards, still in order', async () => {
     await add('sent', 'delivered', 'opened', 'clicked');
-    const page = await eventsBefore(temp.db.read, { accountId: ACCOUNT }, 4, 2);
+    const page = await eventsBefore(temp.db.reader, { accountId: ACCOUNT }, 4, 2);
     assert.deepEqual([page.events.map(({ id }) => id), page.hasMore], [['evt_2', 'evt_3'], true]);
-    const rest = await eventsBefore(temp.db.read, { accountId: ACCOUNT }, 2, 2);
+    const rest = await eventsBefore(temp.db.reader, { accountId: ACCOUNT }, 2, 2);
     assert.deepEqual([rest.events.map(({ id }) => id), rest.hasMore], [['evt_1'], false]);
   });
 
   it('knows an event’s number, for its own account only', async () => {
     await add('sent', 'delivered');
-    assert.equal(await sequenceOf(temp.db.read, ACCOUNT, 'evt_2'), 2);
-    assert.equal(await sequenceOf(temp.db.read, 'acc_2', 'evt_2'), null);
-    assert.equal(await sequenceOf(temp.db.read, ACCOUNT, 'evt_9'), null);
+    assert.equal(await sequenceOf(temp.db.reader, ACCOUNT, 'evt_2'), 2);
+    assert.equal(await sequenceOf(temp.db.reader, 'acc_2', 'evt_2'), null);
+    assert.equal(await sequenceOf(temp.db.reader, ACCOUNT, 'evt_9'), null);
   });
 
   it('says of each event what its message says', async () => {
     await add('sent');
-    const page = await eventsAfter(temp.db.read, { accountId: ACCOUNT }, 0, 1);
+    const page = await eventsAfter(temp.db.reader, { accountId: ACCOUNT }, 0, 1);
     assert.deepEqual(page.events[0], {
       sequence: 1,
       id: 'evt_1',

@@ -122,7 +122,7 @@ describe('events/stats-store', () => {
         // Days are asked for whole.
         const whole = (ms: number): number => (wish.bucket === 'day' ? Math.floor(ms / DAY) * DAY : ms);
         const query = { ...wish, since: whole(wish.since), until: whole(wish.until) };
-        const lines = await readStats(temp.db.read, query);
+        const lines = await readStats(temp.db.reader, query);
         assert.deepEqual(new Map([...flat(lines)].sort()), new Map([...byHand(events, query)].sort()));
         assert.deepEqual(
           lines.map(({ at }) => at),
@@ -152,12 +152,14 @@ describe('events/stats-store', () => {
       return steps;
     };
     const due = async (): Promise<number> =>
-      (await temp.db.fast.all('SELECT 1 FROM event_sums WHERE stream_json IS NULL')).length;
+      (await temp.db.prepared.all('SELECT 1 FROM event_sums WHERE stream_json IS NULL')).length;
     const events = fc.sample(counted, { numRuns: 900, seed: 2 });
     await count(events.slice(0, 300));
     moveTo(BEGIN + 2 * DAY + 61_000);
     assert.ok((await sumUp()) > 2);
-    const [newest] = await temp.db.fast.all<{ at: number }>("SELECT MAX(at) AS at FROM event_sums WHERE span = 'hour'");
+    const [newest] = await temp.db.prepared.all<{ at: number }>(
+      "SELECT MAX(at) AS at FROM event_sums WHERE span = 'hour'",
+    );
     assert.equal(newest?.at, BEGIN + 2 * DAY - 2 * HOUR, 'an hour is over two minutes after its end');
     await agree(events.slice(0, 300));
 
@@ -207,16 +209,16 @@ describe('events/stats-store', () => {
       only: {},
       test: false,
     };
-    const most = await readStats(temp.db.read, query);
+    const most = await readStats(temp.db.reader, query);
     assert.deepEqual([most.length, most[0]?.key, most[0]?.counts.sent, most[1]?.key], [MOST_KEYS, 't41', 3, 't100']);
-    const byDay = await readStats(temp.db.read, { ...query, bucket: 'day' });
+    const byDay = await readStats(temp.db.reader, { ...query, bucket: 'day' });
     assert.deepEqual([byDay.length, byDay.at(-1)?.key, byDay.at(-1)?.at], [201, 't41', BEGIN + 2 * DAY]);
     assert.deepEqual(
-      await readStats(temp.db.read, { ...query, since: BEGIN + DAY, until: BEGIN + 2 * DAY, only: { tag: 't50' } }),
+      await readStats(temp.db.reader, { ...query, since: BEGIN + DAY, until: BEGIN + 2 * DAY, only: { tag: 't50' } }),
       [{ at: BEGIN + DAY, key: 't50', counts: { ...most[1]?.counts, sent: 1 } }],
     );
 
     await removeOldStats(temp.db.commit, BEGIN + 500 * DAY, 1000);
-    assert.deepEqual(await readStats(temp.db.read, query), [], 'tags go after 400 days, from the sums as well');
+    assert.deepEqual(await readStats(temp.db.reader, query), [], 'tags go after 400 days, from the sums as well');
   }).timeout(60_000);
 });

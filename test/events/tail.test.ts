@@ -1,7 +1,7 @@
 /** Many who follow the log cost it one reading, and each gets what the log would have given it, once and in order. */
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
-import { createBell } from '../../src/scheduling/bell.ts';
+import { createNotifier } from '../../src/scheduling/notifier.ts';
 import { eventsAfter, type EventFilter } from '../../src/events/event-log.ts';
 import type { EventType } from '../../src/events/event.ts';
 import { createEventTail, type EventTail, type Follower } from '../../src/events/tail.ts';
@@ -19,19 +19,19 @@ describe('events/tail', () => {
   let queries: number;
   let messages: { message: MessageRow; delivery: DeliveryRow }[];
   let made = 0;
-  const events = createBell();
+  const events = createNotifier();
 
   beforeEach(async () => {
     temp = await openTempDatabase();
     clock = new FakeClock(NOW);
     queries = 0;
-    const read = new Proxy(temp.db.read, {
+    const read = new Proxy(temp.db.reader, {
       apply(target, self, args: [string]) {
         queries++;
         return Reflect.apply(target, self, args) as unknown;
       },
     });
-    tail = createEventTail({ db: { read, fast: temp.db.fast }, clock, bells: { events } });
+    tail = createEventTail({ db: { reader: read, prepared: temp.db.prepared }, clock, notifiers: { events } });
     messages = [ACCOUNT, OTHER, ACCOUNT].map((account_id, i) => {
       const message = messageRow({ account_id, ...(i === 2 ? { batch_id: 'bat_1', tags_json: '["news"]' } : {}) });
       const address = i === 2 ? 'Bo@dest.test' : 'ana@dest.test';
@@ -65,7 +65,7 @@ describe('events/tail', () => {
       ...changes,
     }));
     await temp.db.commit.insert({ events: rows });
-    events.ring();
+    events.notify();
   };
 
   /** Follows until so many were seen. */
@@ -149,7 +149,7 @@ describe('events/tail', () => {
       ] as const)
         assert.deepEqual(
           bare(await follower.hear(filter, from, limit)),
-          bare(await eventsAfter(temp.db.read, filter, from, limit)),
+          bare(await eventsAfter(temp.db.reader, filter, from, limit)),
         );
       assert.equal(queries, 0);
       follower.leave();
@@ -174,7 +174,7 @@ describe('events/tail', () => {
     await writing;
     for (const [i, ids] of seen.entries()) {
       const accountId = i % 2 === 0 ? ACCOUNT : OTHER;
-      const { events: all } = await eventsAfter(temp.db.read, { accountId }, 0, 1000);
+      const { events: all } = await eventsAfter(temp.db.reader, { accountId }, 0, 1000);
       assert.deepEqual(
         ids,
         all.map(({ id }) => id),
@@ -213,11 +213,11 @@ describe('events/tail', () => {
   it('a log that cannot be read wakes those who wait, and they hear of it', async () => {
     let broken = false;
     const fast = {
-      ...temp.db.fast,
+      ...temp.db.prepared,
       all: <Row>(sql: string, values: readonly (string | number)[] = []) =>
-        broken ? Promise.reject<Row[]>(new Error('disk')) : temp.db.fast.all<Row>(sql, values),
+        broken ? Promise.reject<Row[]>(new Error('disk')) : temp.db.prepared.all<Row>(sql, values),
     };
-    tail = createEventTail({ db: { read: temp.db.read, fast }, clock, bells: { events } });
+    tail = createEventTail({ db: { reader: temp.db.reader, prepared: fast }, clock, notifiers: { events } });
     const [follower] = await inStep(1);
     assert.ok(follower !== undefined);
     broken = true;

@@ -84,7 +84,7 @@ describe('housekeeping/clock-trust', () => {
 
   it('doubts one of which it cannot be told', async () => {
     const err = new Error('the disk is away');
-    const db = { fast: { ...temp.db.fast, all: () => Promise.reject(err) } };
+    const db = { prepared: { ...temp.db.prepared, all: () => Promise.reject(err) } };
     const { isTrusted } = createClockTrust({ db, clock, log: { warn: (fields: object) => void warned.push(fields) } });
     assert.equal(await isTrusted(), false);
     assert.deepEqual(warned, [{ event: 'retention_waits', err }]);

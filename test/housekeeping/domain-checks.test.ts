@@ -37,7 +37,7 @@ describe('housekeeping/domain-checks', () => {
     await addDomain(deps, { accountId, name: 'trusted.test', trusted: true });
     const rule = domainChecks(deps);
     const status = async (): Promise<string | undefined> =>
-      (await db.read<DomainRow>('domains').where('name', 'acme.test').first())?.status;
+      (await db.reader<DomainRow>('domains').where('name', 'acme.test').first())?.status;
     const zones = Object.fromEntries(
       recordsOf(domain, hostname).map(({ host, type, value }) => [`${host} ${type}`, [value]]),
     );
@@ -85,7 +85,7 @@ describe('housekeeping/domain-checks', () => {
     const checkedAfter = async (minutes: number): Promise<boolean> => {
       clock.advance(minutes * 60_000);
       await rule.step();
-      const row = await db.read<DomainRow>('domains').first();
+      const row = await db.reader<DomainRow>('domains').first();
       return row?.checked_at === clock.now();
     };
     resolver.zones = Object.fromEntries(
@@ -96,6 +96,6 @@ describe('housekeeping/domain-checks', () => {
     assert.deepEqual([await checkedAfter(359), await checkedAfter(1)], [false, true]);
     assert.deepEqual([await checkedAfter(29), await checkedAfter(1)], [false, true]);
     assert.deepEqual([await checkedAfter(14), await checkedAfter(1), await checkedAfter(1)], [false, true, false]);
-    assert.equal((await db.read<DomainRow>('domains').first())?.status, 'failed');
+    assert.equal((await db.reader<DomainRow>('domains').first())?.status, 'failed');
   });
 });

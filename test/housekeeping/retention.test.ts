@@ -43,7 +43,7 @@ describe('housekeeping/retention', () => {
     return { rows: done?.rows ?? -1, more: done?.more };
   };
   const left = async (table: string, where = 'true'): Promise<number> =>
-    (await temp.db.fast.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table} WHERE ${where}`))[0]?.n ?? -1;
+    (await temp.db.prepared.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table} WHERE ${where}`))[0]?.n ?? -1;
 
   /** Finished messages of an account, each with a body of its own unless one is given. Returns their ids, oldest first. */
   async function finished(accountId: string, count: number, shared?: string): Promise<string[]> {
@@ -72,7 +72,7 @@ describe('housekeeping/retention', () => {
     assert.deepEqual(await step('old messages', 5), { rows: 2, more: true });
     assert.deepEqual(await step('old messages', 5), { rows: 3, more: false });
     assert.deepEqual([await left('messages'), await left('contents'), await left('deliveries')], [0, 0, 0]);
-    const books = await balance(temp.db.read);
+    const books = await balance(temp.db.reader);
     assert.ok(books.balanced, books.faults.join());
   });
 
@@ -115,7 +115,7 @@ describe('housekeeping/retention', () => {
   it('finds messages that were erased after they were chosen, and counts only what it removed', async () => {
     const ids = await finished(ACCOUNT, 4);
     const range = { accountId: ACCOUNT, before: NOW + DAY, after: null, most: 10 };
-    const chosen = await oldMessages.choose(temp.db.cold, range);
+    const chosen = await oldMessages.choose(temp.db.maintenance, range);
     assert.deepEqual(
       chosen.map(({ id }) => id),
       ids,
@@ -123,17 +123,17 @@ describe('housekeeping/retention', () => {
     await temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen.slice(0, 2), NOW));
     await temp.db.commit.transact((tx) => oldMessages.remove(tx, chosen, NOW));
     assert.equal(await left('messages'), 0);
-    const books = await balance(temp.db.read);
+    const books = await balance(temp.db.reader);
     assert.ok(books.balanced, books.faults.join());
   });
 
   it('looks at what will go without changing any of it', async () => {
     await finished(ACCOUNT, 3);
     const range = { accountId: ACCOUNT, before: NOW + DAY, after: null, most: 10 };
-    const messages = await oldMessages.choose(temp.db.cold, range);
-    const contents = await oldContents.choose(temp.db.cold, range);
-    await oldMessages.lookAt?.(temp.db.cold, messages);
-    await oldContents.lookAt?.(temp.db.cold, contents);
+    const messages = await oldMessages.choose(temp.db.maintenance, range);
+    const contents = await oldContents.choose(temp.db.maintenance, range);
+    await oldMessages.lookAt?.(temp.db.maintenance, messages);
+    await oldContents.lookAt?.(temp.db.maintenance, contents);
     assert.deepEqual([messages.length, contents.length, await left('messages'), await left('contents')], [3, 3, 3, 3]);
   });
 
@@ -142,14 +142,14 @@ describe('housekeeping/retention', () => {
     clock.advance(91 * DAY);
     const asked: string[] = [];
     const cold = {
-      ...temp.db.cold,
+      ...temp.db.maintenance,
       all: <Row>(sql: string, values?: readonly Value[]): Promise<Row[]> => {
         asked.push(sql);
-        return temp.db.cold.all<Row>(sql, values);
+        return temp.db.maintenance.all<Row>(sql, values);
       },
     };
     const retention = { content: 30 * DAY, messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 90 * DAY };
-    const rule = retentionRules({ db: { ...temp.db, cold }, clock, retention }).find(
+    const rule = retentionRules({ db: { ...temp.db, maintenance: cold }, clock, retention }).find(
       ({ name }) => name === 'old messages',
     );
     const looks = (): number => asked.filter((sql) => sql.includes('deliveries_by_address')).length;
@@ -162,7 +162,7 @@ describe('housekeeping/retention', () => {
   it('does not remove what waits again, whatever was chosen', async () => {
     const ids = await finished(ACCOUNT, 2);
     const range = { accountId: ACCOUNT, before: NOW + DAY, after: null, most: 10 };
-    const chosen = await oldMessages.choose(temp.db.cold, range);
+    const chosen = await oldMessages.choose(temp.db.maintenance, range);
     await temp.db.commit.transact((tx) =>
       tx.run('UPDATE deliveries SET due_at = ? WHERE message_id = ?', [NOW, ids[1] ?? '']),
     );

@@ -14,7 +14,7 @@ describe('housekeeping/space', () => {
     await db.commit.transact((tx) => tx.run('DELETE FROM contents'));
     const size = async (): Promise<number> => {
       await db.commit.transact(() => Promise.resolve());
-      const [row] = await db.fast.all<{ n: number }>(
+      const [row] = await db.prepared.all<{ n: number }>(
         'SELECT page_count * page_size AS n FROM pragma_page_count, pragma_page_size',
       );
       return row?.n ?? 0;
@@ -44,7 +44,7 @@ describe('housekeeping/space', () => {
     const [rule] = spaceRules({ db: temp.db, clock });
     assert.ok(rule !== undefined && 'sizedStep' in rule);
     const free = async (): Promise<number> => {
-      const [row] = await temp.db.fast.all<{ freelist_count: number }>('PRAGMA freelist_count');
+      const [row] = await temp.db.prepared.all<{ freelist_count: number }>('PRAGMA freelist_count');
       return row?.freelist_count ?? 0;
     };
     const before = await free();

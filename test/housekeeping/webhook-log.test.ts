@@ -35,11 +35,11 @@ describe('housekeeping/webhook-log', () => {
     });
     for (const rule of webhookLogRules({ db: temp.db, clock }))
       assert.equal((await rule.sizedStep(20)).rows, 1, rule.name);
-    assert.deepEqual(await temp.db.fast.all('SELECT id FROM webhook_deliveries ORDER BY position'), [
+    assert.deepEqual(await temp.db.prepared.all('SELECT id FROM webhook_deliveries ORDER BY position'), [
       { id: 'whd_30' },
       { id: 'whd_29' },
     ]);
-    assert.deepEqual(await temp.db.fast.all('SELECT sequence FROM webhook_calls'), [{ sequence: 29 }]);
+    assert.deepEqual(await temp.db.prepared.all('SELECT sequence FROM webhook_calls'), [{ sequence: 29 }]);
     await temp.close();
   });
 });

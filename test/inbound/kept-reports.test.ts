@@ -44,7 +44,9 @@ describe('mails that came to us', () => {
       })),
     });
   const ids = async (where: string): Promise<string[]> =>
-    (await temp.db.fast.all<{ id: string }>(`SELECT id FROM reports WHERE ${where} ORDER BY id`)).map(({ id }) => id);
+    (await temp.db.prepared.all<{ id: string }>(`SELECT id FROM reports WHERE ${where} ORDER BY id`)).map(
+      ({ id }) => id,
+    );
 
   it('go when there are too many, the oldest first, those about deliveries apart', async () => {
     await add(15, {});
@@ -89,11 +91,11 @@ describe('mails that came to us', () => {
   });
 
   it('are summed along an index', async () => {
-    const plan = await temp.db.fast.all<{ detail: string }>(
+    const plan = await temp.db.prepared.all<{ detail: string }>(
       "EXPLAIN QUERY PLAN SELECT SUM(length(raw) + 1000) FROM reports WHERE (delivery_id IS NULL OR state = 'unverified')",
     );
     assert.match(plan[0]?.detail ?? '', /USING INDEX reports_loose/);
-    const rest = await temp.db.fast.all<{ detail: string }>(
+    const rest = await temp.db.prepared.all<{ detail: string }>(
       "EXPLAIN QUERY PLAN SELECT SUM(length(raw) + 1000) FROM reports WHERE NOT (delivery_id IS NULL OR state = 'unverified')",
     );
     assert.match(rest[0]?.detail ?? '', /USING INDEX reports_matched/);

@@ -24,7 +24,7 @@ describe('the self-test of bounces', () => {
     assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/events?type=sent,delivered,bounced')).body.data, []);
     assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/suppressions')).body.data, []);
     const events = await app.app.db
-      .read<{ type: string; test: number }>('events')
+      .reader<{ type: string; test: number }>('events')
       .select('type', 'test')
       .orderBy('sequence');
     assert.deepEqual(

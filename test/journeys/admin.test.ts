@@ -99,7 +99,7 @@ describe('journey: administration', () => {
       const again = await call<Key>('POST', '/v1/keys', body, admin, headers);
       assert.equal(again.headers.get('idempotency-replayed'), 'true');
       assert.equal(again.text, first.text);
-      const rows = JSON.stringify(await app.app.db.read('idempotency'));
+      const rows = JSON.stringify(await app.app.db.reader('idempotency'));
       assert.ok(!rows.includes(first.body.key));
     });
 

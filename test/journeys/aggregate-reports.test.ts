@@ -80,12 +80,12 @@ describe('journey: aggregate reports', () => {
   }
   async function read(count: number): Promise<Row[]> {
     for (;;) {
-      const rows = await app.app.db.fast.all<Row>('SELECT kind, state, detail_json FROM reports ORDER BY id');
+      const rows = await app.app.db.prepared.all<Row>('SELECT kind, state, detail_json FROM reports ORDER BY id');
       if (rows.length === count && rows.every(({ kind }) => kind !== null)) return rows;
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
-  const rows = <Found>(sql: string): Promise<Found[]> => app.app.db.fast.all<Found & object>(sql);
+  const rows = <Found>(sql: string): Promise<Found[]> => app.app.db.prepared.all<Found & object>(sql);
 
   for (const [how, name, content, type] of [
     ['zip', 'isp.test!acme.test!1769817600!1769903999.zip', zip(Buffer.from(xml)), 'application/zip'],

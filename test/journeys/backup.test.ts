@@ -70,7 +70,7 @@ describe('journey: backup', () => {
   async function untilAllEnded(app: TestApp): Promise<void> {
     for (let round = 0; round < 20; round++) {
       await app.settled();
-      const [row] = await app.app.db.fast.all<{ n: number }>(
+      const [row] = await app.app.db.prepared.all<{ n: number }>(
         'SELECT COUNT(*) AS n FROM deliveries WHERE due_at IS NOT NULL',
       );
       if (row?.n === 0) return;

@@ -448,8 +448,9 @@ async function assertAudited(app: TestApp, code: ProblemCode, requestId: string)
     // The next commit has the lines with it.
     await app.app.db.commit.transact(() => Promise.resolve());
   }
-  const lines = await app.app.db.fast.all<{ error_code: string }>('SELECT error_code FROM audit WHERE request_id = ?', [
-    requestId,
-  ]);
+  const lines = await app.app.db.prepared.all<{ error_code: string }>(
+    'SELECT error_code FROM audit WHERE request_id = ?',
+    [requestId],
+  );
   assert.deepEqual(lines, [{ error_code: code }]);
 }

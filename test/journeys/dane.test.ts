@@ -120,7 +120,7 @@ describe('journey: DANE with real DNSSEC', function () {
         text: 't',
       });
       await ended(id, end);
-      const [attempt] = await app.db.fast.all<{ tls_json: string | null; smtp_reply: string }>(
+      const [attempt] = await app.db.prepared.all<{ tls_json: string | null; smtp_reply: string }>(
         'SELECT tls_json, smtp_reply FROM attempts WHERE message_id = ?',
         [id],
       );

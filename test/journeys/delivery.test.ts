@@ -91,7 +91,9 @@ describe('journey: delivery', () => {
     assert.equal(domain, 'rp.acme.test');
     const keyring = openKeyring(app.folder);
     const named = deliveryOf([{ id: keyring.keyIds.length % 32, secret: keyring.derive('return path') }], local);
-    const rows = await app.app.db.fast.all<{ id: string }>('SELECT id FROM deliveries WHERE message_id = ?', [sent.id]);
+    const rows = await app.app.db.prepared.all<{ id: string }>('SELECT id FROM deliveries WHERE message_id = ?', [
+      sent.id,
+    ]);
     assert.equal(named, rows[0]?.id);
   });
 
@@ -157,7 +159,7 @@ describe('journey: delivery', () => {
     assert.equal(new Set(mails().map(({ to }) => to.join())).size, 300);
     assert.equal(mails().length, 300);
     for (const mail of mails()) assert.equal(/^To: (\S+)/m.exec(mail.data)?.[1], mail.to[0]);
-    const [contents] = await app.app.db.fast.all<{ n: number }>('SELECT COUNT(*) AS n FROM contents');
+    const [contents] = await app.app.db.prepared.all<{ n: number }>('SELECT COUNT(*) AS n FROM contents');
     assert.equal(contents?.n, 1);
   });
 

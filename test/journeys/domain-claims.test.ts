@@ -44,7 +44,7 @@ describe('journey: a domain that two accounts claim', () => {
     app.resolver.zones = { ...zonesFor('dest.test'), ...zones };
   };
   const heldBy = async (id: string): Promise<string | null> => {
-    const [row] = await app.app.db.fast.all<{ held_by: string | null }>(
+    const [row] = await app.app.db.prepared.all<{ held_by: string | null }>(
       'SELECT held_by FROM deliveries WHERE message_id = ?',
       [id],
     );

@@ -49,7 +49,7 @@ describe('journey: a domain that loses a record', () => {
     await server.close();
   });
 
-  const rows = () => app.app.db.fast.all<DomainRow>(`SELECT * FROM domains WHERE name = 'shop.test'`);
+  const rows = () => app.app.db.prepared.all<DomainRow>(`SELECT * FROM domains WHERE name = 'shop.test'`);
   const domain = async (): Promise<DomainRecord> => (await app.get<DomainRecord>('/v1/domains/shop.test')).body;
   const verify = async () => (await app.request<DomainRecord>('POST', '/v1/domains/shop.test/verify')).body;
   const lose = (what = SPF): void => {
@@ -65,7 +65,7 @@ describe('journey: a domain that loses a record', () => {
   const told = (event: string) => app.logged.filter((line) => line['event'] === event);
   const untilHeld = async (id: string): Promise<void> => {
     for (;;) {
-      const [row] = await app.app.db.fast.all<{ held_by: string | null }>(
+      const [row] = await app.app.db.prepared.all<{ held_by: string | null }>(
         'SELECT held_by FROM deliveries WHERE message_id = ?',
         [id],
       );

@@ -35,7 +35,7 @@ describe('journey: erase', () => {
   };
   /** Every text of every table, but that of idempotency records, which go by themselves in a day. */
   const everything = async (): Promise<string> => {
-    const { read } = app.app.db;
+    const { reader: read } = app.app.db;
     const tables: { name: string }[] = await read('sqlite_master').where({ type: 'table' }).select('name');
     const kept = tables.filter(({ name }) => name !== 'idempotency' && name !== 'suppressions');
     const rows = await Promise.all(kept.map(({ name }) => read(name)));

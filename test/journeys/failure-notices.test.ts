@@ -121,7 +121,7 @@ describe('journey: failure notices', () => {
       ],
     );
     const own = await app.app.db
-      .read('messages')
+      .reader('messages')
       .where({ account_id: OWN_ACCOUNT })
       .select('null_sender', 'notice_to', 'status');
     assert.deepEqual(own, [{ null_sender: 1, notice_to: null, status: 'delivered' }]);
@@ -200,7 +200,7 @@ describe('journey: failure notices', () => {
     await app.app.db.commit.transact((tx) => tx.run('UPDATE messages SET require_tls = 1 WHERE id = ?', [id]));
     app.clock.advance(73 * 3_600_000);
     await app.follow().of(id, 'bounced');
-    const own = await app.app.db.read<MessageRow>('messages').where({ account_id: OWN_ACCOUNT });
+    const own = await app.app.db.reader<MessageRow>('messages').where({ account_id: OWN_ACCOUNT });
     assert.deepEqual(
       own.map(({ require_tls: wish }) => wish),
       [1],
@@ -240,7 +240,7 @@ describe('journey: failure notices', () => {
         (await arrived(expected.length)).flatMap(({ to }) => to),
         expected,
       );
-      assert.equal((await app.app.db.read('messages').select('id')).length, 1 + expected.length);
+      assert.equal((await app.app.db.reader('messages').select('id')).length, 1 + expected.length);
     });
 
   it('tells nobody of simulated mail, nor of mail sent over HTTP', async () => {
@@ -258,11 +258,11 @@ describe('journey: failure notices', () => {
     await begin();
     await submit('nobody@acme.test', 'nobody@dest.test');
     for (;;) {
-      const own = await app.app.db.read<MessageRow>('messages').where({ account_id: OWN_ACCOUNT, status: 'bounced' });
+      const own = await app.app.db.reader<MessageRow>('messages').where({ account_id: OWN_ACCOUNT, status: 'bounced' });
       if (own.length > 0) break;
       await new Promise((resolve) => setImmediate(resolve));
     }
-    assert.equal((await app.app.db.read('messages').select('id')).length, 2);
+    assert.equal((await app.app.db.reader('messages').select('id')).length, 2);
     await balanced();
   });
 });

@@ -27,7 +27,7 @@ describe('journey: holds', () => {
 
   const hold = (args: ArgsOf<'queue.hold'>) => app.operator.call('queue.hold', args);
   const rowOf = async (id: string): Promise<DeliveryRow> => {
-    const [row] = await app.app.db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [id]);
+    const [row] = await app.app.db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [id]);
     assert.ok(row);
     return row;
   };
@@ -46,7 +46,7 @@ describe('journey: holds', () => {
     assert.ok(books.balanced, books.faults.join());
   };
   const lastOf = (endpoint: string) =>
-    app.app.db.fast.all<{ actor: string; result: string }>(
+    app.app.db.prepared.all<{ actor: string; result: string }>(
       'SELECT actor, result FROM audit WHERE endpoint = ? ORDER BY id DESC LIMIT 1',
       [endpoint],
     );
@@ -111,12 +111,12 @@ describe('journey: holds', () => {
     await hold({ domain: 'dest.test', new: true });
     const { id } = await app.send();
     await held(id);
-    const [before] = await app.app.db.fast.all('SELECT * FROM deliveries');
+    const [before] = await app.app.db.prepared.all('SELECT * FROM deliveries');
     const { groups } = app.app.db.commit.stats;
     for (let minute = 0; minute < 10; minute++) app.clock.advance(60_000);
     await app.settled();
     assert.equal((await app.operator.call('queue.flush', { all: true })).flushed, 0);
-    assert.deepEqual(await app.app.db.fast.all('SELECT * FROM deliveries'), [before]);
+    assert.deepEqual(await app.app.db.prepared.all('SELECT * FROM deliveries'), [before]);
     assert.ok(app.app.db.commit.stats.groups - groups <= 3, 'the flush and its audit line, but no mail');
   });
 

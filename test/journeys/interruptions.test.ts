@@ -189,7 +189,7 @@ describe('journey: interruptions', () => {
 
   it('mail whose DKIM key cannot be opened waits, is never sent unsigned, and goes out when the key is back', async () => {
     const app = await start();
-    const { commit, fast } = app.app.db;
+    const { commit, prepared: fast } = app.app.db;
     const keys = await fast.all<{ id: string; private_key_sealed: string }>(
       'SELECT id, private_key_sealed FROM dkim_keys',
     );
@@ -238,7 +238,7 @@ describe('journey: interruptions', () => {
       assert.equal(new Set(answers.map(({ headers }) => headers.get('x-request-id'))).size, 20);
       await app.settled();
       assert.equal(mails().length, 1);
-      const lines = await app.app.db.fast.all<{ idempotency_replayed: number; status: number }>(
+      const lines = await app.app.db.prepared.all<{ idempotency_replayed: number; status: number }>(
         `SELECT idempotency_replayed, status FROM audit WHERE endpoint = '/v1/messages' AND method = 'POST'`,
       );
       assert.deepEqual(lines.map((line) => line.idempotency_replayed).sort(), [
@@ -273,7 +273,7 @@ describe('journey: interruptions', () => {
       const other = await post(app, { ...body, subject: 'Twice' }, 'k');
       assert.equal(other.text, first.text);
       assert.equal(other.headers.get('idempotency-mismatch'), 'true');
-      const lines = await app.app.db.fast.all<{ result: string }>(
+      const lines = await app.app.db.prepared.all<{ result: string }>(
         `SELECT result FROM audit WHERE method = 'POST' ORDER BY rowid`,
       );
       assert.deepEqual(
@@ -320,7 +320,7 @@ describe('journey: interruptions', () => {
     await app.settled();
     await stop(app);
     const later = await start();
-    const lines = await later.app.db.fast.all<{
+    const lines = await later.app.db.prepared.all<{
       method: string;
       endpoint: string;
       status: number;

@@ -60,10 +60,11 @@ describe('journey: MTA-STS', () => {
     while (!holds()) await new Promise((resolve) => setImmediate(resolve));
   }
   const attemptOf = async (id: string) => {
-    const [attempt] = await app.app.db.fast.all<{ tls_json: string | null; reason: string | null; smtp_reply: string }>(
-      'SELECT tls_json, reason, smtp_reply FROM attempts WHERE message_id = ? ORDER BY id DESC',
-      [id],
-    );
+    const [attempt] = await app.app.db.prepared.all<{
+      tls_json: string | null;
+      reason: string | null;
+      smtp_reply: string;
+    }>('SELECT tls_json, reason, smtp_reply FROM attempts WHERE message_id = ? ORDER BY id DESC', [id]);
     assert.ok(attempt);
     return {
       ...attempt,

@@ -62,7 +62,7 @@ describe('journey: pressure', () => {
       // A group that cannot begin fails, but by then the pragma is done.
       .catch(() => undefined);
   const statusOf = async (id: string): Promise<string | undefined> =>
-    (await app.app.db.fast.all<{ status: string }>('SELECT status FROM deliveries WHERE message_id = ?', [id]))[0]
+    (await app.app.db.prepared.all<{ status: string }>('SELECT status FROM deliveries WHERE message_id = ?', [id]))[0]
       ?.status;
 
   /** The answer to a mail that is offered by SMTP, each command before it having been taken. */
@@ -124,7 +124,7 @@ describe('journey: pressure', () => {
     await app.app.stop();
     assert.ok(lines('background_write_failed').length > 0);
     const reader = await openReader({ url: `sqlite:${app.folder}/posthorn.db` });
-    assert.deepEqual(await reader.read('deliveries').pluck('status'), ['delivered']);
+    assert.deepEqual(await reader.reader('deliveries').pluck('status'), ['delivered']);
     await reader.close();
   });
 

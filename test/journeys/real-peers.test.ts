@@ -179,7 +179,7 @@ describe('journey: real peers', function () {
   }
 
   async function unfinished(): Promise<number> {
-    const [row] = await app.db.fast.all<{ n: number }>(
+    const [row] = await app.db.prepared.all<{ n: number }>(
       `SELECT COUNT(*) AS n FROM deliveries WHERE status <> 'delivered'`,
     );
     return row?.n ?? 0;

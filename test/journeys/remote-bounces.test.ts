@@ -37,7 +37,7 @@ async function handIn(app: TestApp, from: string, to: string, raw: string): Prom
 }
 
 const eventsOf = async (app: TestApp, id: string): Promise<string[]> => {
-  const rows = await app.app.db.read<EventRow>('events').where({ message_id: id }).orderBy('sequence');
+  const rows = await app.app.db.reader<EventRow>('events').where({ message_id: id }).orderBy('sequence');
   return rows.map(({ type }) => type);
 };
 
@@ -101,13 +101,13 @@ transport_maps = inline:{ {dest.test = smtp:[127.0.0.1]:${String(behind.port)}},
     );
     assert.equal((await app.message(id)).status, 'bounced');
     assert.equal(await isUnsuppressed('gone@dest.test'), false);
-    const [report] = await app.app.db.read<ReportRow>('reports').where({ message_id: id });
+    const [report] = await app.app.db.reader<ReportRow>('reports').where({ message_id: id });
     assert.deepEqual([report?.sender, report?.kind, report?.state], ['', 'bounce', 'done']);
     assert.match(report?.raw.toString('latin1') ?? '', /Postfix/);
     // The same report again.
     const [envelopeTo = ''] = JSON.parse(report?.recipients_json ?? '[]') as string[];
     await handIn(app, '', envelopeTo, report?.raw.toString('latin1') ?? '');
-    while ((await app.app.db.read<ReportRow>('reports').where({ message_id: id })).length < 2)
+    while ((await app.app.db.reader<ReportRow>('reports').where({ message_id: id })).length < 2)
       await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(await eventsOf(app, id), ['sent', 'delivered', 'bounced']);
   });
@@ -204,7 +204,7 @@ describe('journey: reports at awkward moments', () => {
     ])
       await handIn(app, 'eve@evil.test', path, raw);
     for (;;) {
-      const rows = await app.app.db.read<ReportRow>('reports').select('kind');
+      const rows = await app.app.db.reader<ReportRow>('reports').select('kind');
       if (rows.length === 2 && rows.every(({ kind }) => kind !== null)) break;
       await new Promise((resolve) => setImmediate(resolve));
     }

@@ -29,7 +29,7 @@ describe('journey: reports', () => {
 
   const port = (): number => app.app.ports.mx ?? 0;
   const rows = (): Promise<ReportRow[]> =>
-    app.app.db.read('reports').select('kind', 'state', 'delivery_id', 'message_id').orderBy('id');
+    app.app.db.reader('reports').select('kind', 'state', 'delivery_id', 'message_id').orderBy('id');
   /** Until every report was read. */
   const read = async (count: number): Promise<ReportRow[]> => {
     for (;;) {

@@ -21,14 +21,14 @@ describe('journey: retention', function () {
   });
 
   const rowsIn = async (table: string): Promise<number> =>
-    (await app.app.db.fast.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.n ?? -1;
+    (await app.app.db.prepared.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.n ?? -1;
   /** Lets every rule run to its end: rules run hourly, steps follow each other after a pause. */
   async function keepHouse(): Promise<void> {
     for (let round = 0; round < 300; round++) {
       app.clock.advance(round < 3 ? 3_600_000 : 1000);
       // A turn of each reader and then of the writer: a step that has begun has ended after both.
-      await app.app.db.fast.all('SELECT 1');
-      await Promise.all([app.app.db.read.raw('SELECT 1'), app.app.db.read.raw('SELECT 1')]);
+      await app.app.db.prepared.all('SELECT 1');
+      await Promise.all([app.app.db.reader.raw('SELECT 1'), app.app.db.reader.raw('SELECT 1')]);
       await app.app.db.commit.transact(() => Promise.resolve());
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -108,7 +108,7 @@ describe('journey: retention', function () {
     app.clock.advance(3 * DAY);
     await keepHouse();
     for (const table of tables) {
-      const rows = await app.app.db.fast.all<{ message_id: string }>(`SELECT DISTINCT message_id FROM ${table}`);
+      const rows = await app.app.db.prepared.all<{ message_id: string }>(`SELECT DISTINCT message_id FROM ${table}`);
       assert.deepEqual(rows, [{ message_id: waiting.id }], table);
     }
     await balanced();

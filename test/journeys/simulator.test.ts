@@ -36,7 +36,7 @@ describe('journey: simulator', () => {
       const message = await app.message(id);
       assert.equal(message.status, status);
       assert.equal(message.test, true);
-      const [suppressions] = await app.app.db.fast.all<{ n: number }>('SELECT COUNT(*) AS n FROM suppressions');
+      const [suppressions] = await app.app.db.prepared.all<{ n: number }>('SELECT COUNT(*) AS n FROM suppressions');
       assert.equal(suppressions?.n, 0, 'nothing simulated is suppressed');
     });
   }

@@ -149,8 +149,8 @@ describe('journey: SMTP security', function () {
     assert.ok(relayForms.length >= 40);
     await refusesAll(mx(), permutations, /^5\d\d /);
     await refusesAll(app.app.ports.submission ?? 0, permutations.slice(0, relayForms.length), /^5\d\d /);
-    assert.deepEqual(await app.app.db.read('reports').select('id'), []);
-    assert.deepEqual(await app.app.db.read('messages').select('id'), []);
+    assert.deepEqual(await app.app.db.reader('reports').select('id'), []);
+    assert.deepEqual(await app.app.db.reader('messages').select('id'), []);
     assert.deepEqual(server.sessions, []);
   });
 
@@ -211,7 +211,7 @@ describe('journey: SMTP security', function () {
       );
       client.end();
     }
-    const rows = await app.app.db.read<{ recipients_json: string }>('reports').select('recipients_json');
+    const rows = await app.app.db.reader<{ recipients_json: string }>('reports').select('recipients_json');
     assert.deepEqual(new Set(rows.map((row) => row.recipients_json)), new Set(['["postmaster@rp.acme.test"]']));
     assert.equal(rows.length, ends.size);
   });

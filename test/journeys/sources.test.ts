@@ -54,7 +54,7 @@ describe('journey: sources', () => {
     return ids;
   };
   const rowOf = async (id: string): Promise<DeliveryRow> => {
-    const [row] = await app.app.db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [id]);
+    const [row] = await app.app.db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [id]);
     assert.ok(row);
     return row;
   };
@@ -236,7 +236,7 @@ describe('journey: sources', () => {
     await start([{ ...sources[0], warmUp: true }, sources[1] ?? {}]);
     await Promise.all(Array.from({ length: 120 }, () => app.send()));
     await app.settled();
-    const used = await app.app.db.fast.all<{ source: string; n: number }>(
+    const used = await app.app.db.prepared.all<{ source: string; n: number }>(
       "SELECT source, COUNT(*) AS n FROM attempts WHERE outcome = 'accepted' GROUP BY source ORDER BY source",
     );
     assert.deepEqual(
@@ -254,7 +254,7 @@ describe('journey: sources', () => {
     const row = await rowOf(id);
     app.app.mta.complained(row.id);
     for (;;) {
-      const [counted] = await app.app.db.fast.all<{ complained: number }>('SELECT complained FROM warm_up');
+      const [counted] = await app.app.db.prepared.all<{ complained: number }>('SELECT complained FROM warm_up');
       if (counted?.complained === 1) break;
       await new Promise((resolve) => setImmediate(resolve));
     }

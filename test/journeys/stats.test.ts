@@ -168,7 +168,7 @@ describe('journey: stats', () => {
     const { id } = await app.send({ tags: ['a'] });
     await events.of(id, 'delivered');
     const rows = async (): Promise<number> =>
-      ((await app.app.db.read('event_counts').count({ n: '*' }).first()) as { n: number }).n;
+      ((await app.app.db.reader('event_counts').count({ n: '*' }).first()) as { n: number }).n;
     assert.equal(await rows(), 6);
     const now = app.clock.now();
     assert.equal(await removeOldStats(app.app.db.commit, now + 30 * DAY, 100), 0);

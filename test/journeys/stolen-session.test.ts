@@ -14,7 +14,7 @@ describe('dashboard: a stolen session of an administrator', () => {
     const owner = await signedIn(app.url, app.operator);
     await owner.open('/team');
     await owner.submit('/team', { email: 'bo@example.net', role: 'member', password_now: PASSWORD });
-    const rows = await app.app.db.fast.all<{ id: string; email: string }>('SELECT id, email FROM members');
+    const rows = await app.app.db.prepared.all<{ id: string; email: string }>('SELECT id, email FROM members');
     const idOf = (email: string): string => rows.find((row) => row.email === email)?.id ?? assert.fail(email);
     own = idOf('ana@example.net');
     bo = idOf('bo@example.net');
@@ -33,9 +33,9 @@ describe('dashboard: a stolen session of an administrator', () => {
   ];
   const state = async (): Promise<string> => {
     const tables = ['members', 'memberships', 'setup_links'].map((table) =>
-      app.app.db.fast.all(`SELECT * FROM ${table} ORDER BY 1`),
+      app.app.db.prepared.all(`SELECT * FROM ${table} ORDER BY 1`),
     );
-    const acts = app.app.db.fast.all("SELECT endpoint FROM audit WHERE endpoint LIKE 'team.%'");
+    const acts = app.app.db.prepared.all("SELECT endpoint FROM audit WHERE endpoint LIKE 'team.%'");
     return JSON.stringify(await Promise.all([...tables, acts]));
   };
 
@@ -87,7 +87,7 @@ describe('dashboard: a stolen session of an administrator', () => {
       const { status } = await thief.submit(where, { ...fields, password_now: PASSWORD });
       assert.equal(status, where === '/team' || where.endsWith('/link') ? 201 : 200, where);
     }
-    const rows = await app.app.db.fast.all<{ email: string }>('SELECT email FROM members ORDER BY email');
+    const rows = await app.app.db.prepared.all<{ email: string }>('SELECT email FROM members ORDER BY email');
     assert.deepEqual(rows, [{ email: 'ana@example.net' }, { email: 'eve@evil.test' }]);
   });
 });

@@ -36,7 +36,7 @@ describe('journey: strangers', () => {
 
   const port = (): number => app.app.ports.mx ?? 0;
   const rows = (): Promise<Row[]> =>
-    app.app.db.fast.all<Row>('SELECT id, kind, state, length(raw) AS bytes FROM reports ORDER BY id');
+    app.app.db.prepared.all<Row>('SELECT id, kind, state, length(raw) AS bytes FROM reports ORDER BY id');
   const read = async (count: number): Promise<Row[]> => {
     for (;;) {
       const all = await rows();
@@ -113,7 +113,7 @@ describe('journey: strangers', () => {
         assert.equal((await app.get('/v1/suppressions/ana%40dest.test')).status, 200);
         assert.deepEqual((await app.operator.call('inbound.unverified', {})).data, []);
         await assert.rejects(app.operator.call('inbound.confirm', { id: row?.id ?? '' }), /no unverified report/);
-        const [audit] = await app.app.db.fast.all<{ endpoint: string }>(
+        const [audit] = await app.app.db.prepared.all<{ endpoint: string }>(
           "SELECT endpoint FROM audit WHERE endpoint = 'inbound.confirm'",
         );
         assert.ok(audit);
@@ -269,7 +269,7 @@ describe('journey: strangers', () => {
       await session.reply();
       await session.say('EHLO evil.test');
     }
-    const [row] = await app.app.db.fast.all<{ n: number }>("SELECT COUNT(*) AS n FROM audit WHERE method = 'SMTP'");
+    const [row] = await app.app.db.prepared.all<{ n: number }>("SELECT COUNT(*) AS n FROM audit WHERE method = 'SMTP'");
     assert.ok((row?.n ?? 0) <= most, String(row?.n));
     assert.ok((row?.n ?? 0) > 20);
   });
@@ -285,7 +285,7 @@ describe('journey: strangers', () => {
     const whole = Math.floor(budgets.forwarded_bytes.most / (512 * 1024));
     for (let n = 0; n <= whole; n++) await sendByHand(port(), 'pat@people.test', 'postmaster@mail.posthorn.test', mail);
     await read(whole + 1);
-    const sent = await app.app.db.fast.all<{ bytes: number }>(
+    const sent = await app.app.db.prepared.all<{ bytes: number }>(
       'SELECT length(bytes) AS bytes FROM attachments ORDER BY bytes',
     );
     assert.deepEqual([sent.length, sent[0]?.bytes, sent[1]?.bytes], [whole + 1, budgets.kept_of_mail.most, 512 * 1024]);

@@ -89,7 +89,7 @@ describe('journey: submission', () => {
   /** The audit lines of SMTP, once there are so many. */
   const audited = async (count = 1): Promise<string[]> => {
     for (;;) {
-      const lines = await app.app.db.read<AuditRow>('audit').where({ method: 'SMTP' }).orderBy('id');
+      const lines = await app.app.db.reader<AuditRow>('audit').where({ method: 'SMTP' }).orderBy('id');
       if (lines.length >= count) return lines.map(({ endpoint, status }) => `${endpoint} ${String(status)}`);
       await new Promise((resolve) => setImmediate(resolve));
     }

@@ -329,7 +329,7 @@ describe('journey: templates', () => {
     const html = `<table>${rows.slice(0, 300).join('\n').replaceAll(' for {{ name }}', '')}{% for i in items %}<p class="item">{{ i }}</p>{% endfor %}${rows.slice(300, 320).join('\n')}</table>${'<!-- the same for all -->'.repeat(1000)}`;
     await create({ alias: 'large', subject: 'S', from: 'hi@acme.test', html, variables: [] });
     const size = async (): Promise<number> => {
-      const [row] = await app.app.db.fast.all<{ n: number }>(
+      const [row] = await app.app.db.prepared.all<{ n: number }>(
         "SELECT coalesce(sum(length(coalesce(html, '')) + length(coalesce(text, ''))), 0) AS n FROM (SELECT html, text FROM contents UNION ALL SELECT html, text FROM content_bases)",
       );
       return row?.n ?? 0;
@@ -354,7 +354,7 @@ describe('journey: templates', () => {
     const mail = await received(id);
     assert.equal(String(mail.html).trim(), expected);
     const left = async (): Promise<number | undefined> =>
-      (await app.app.db.fast.all<{ n: number }>('SELECT count(*) AS n FROM content_bases'))[0]?.n;
+      (await app.app.db.prepared.all<{ n: number }>('SELECT count(*) AS n FROM content_bases'))[0]?.n;
     await app.settled();
     const ids = body.data.map((one) => String(one.id));
     for (const one of ids.slice(1))

@@ -22,7 +22,7 @@ describe('journey: throttle', () => {
     assert.equal(status, 202, text);
   };
   const left = async (): Promise<number> => {
-    const [row] = await app.app.db.fast.all<{ n: number }>(
+    const [row] = await app.app.db.prepared.all<{ n: number }>(
       'SELECT COUNT(*) AS n FROM deliveries WHERE due_at IS NOT NULL',
     );
     return row?.n ?? 0;
@@ -30,7 +30,7 @@ describe('journey: throttle', () => {
   /** Turns the loop until nothing is claimed; what a lane keeps waiting stays due. */
   const idle = async (): Promise<void> => {
     for (let calm = 0; calm < 25; calm++) {
-      const [row] = await app.app.db.fast.all<{ n: number }>(
+      const [row] = await app.app.db.prepared.all<{ n: number }>(
         'SELECT COUNT(*) AS n FROM deliveries WHERE claim_epoch IS NOT NULL',
       );
       if (row?.n !== 0) calm = -1;
@@ -38,7 +38,9 @@ describe('journey: throttle', () => {
     }
   };
   const statuses = () =>
-    app.app.db.fast.all<{ status: string; n: number }>('SELECT status, COUNT(*) AS n FROM deliveries GROUP BY status');
+    app.app.db.prepared.all<{ status: string; n: number }>(
+      'SELECT status, COUNT(*) AS n FROM deliveries GROUP BY status',
+    );
 
   it('settles under "421 too many connections" above 3, and recovers to the cap when that is lifted', async () => {
     let most = 3;
@@ -92,7 +94,7 @@ describe('journey: throttle', () => {
       await idle();
     }
     assert.equal(await left(), 0);
-    const spent = await app.app.db.fast.all('SELECT 1 FROM attempts WHERE outcome <> ? ', ['accepted']);
+    const spent = await app.app.db.prepared.all('SELECT 1 FROM attempts WHERE outcome <> ? ', ['accepted']);
     assert.ok(spent.length <= 1, `${String(spent.length)} attempts were spent on being one connection too many`);
     assert.deepEqual(
       (await statuses()).map(({ status }) => status),

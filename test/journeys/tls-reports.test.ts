@@ -47,7 +47,7 @@ describe('journey: TLS reports', () => {
     await mail.close();
   });
 
-  const rows = <Row>(sql: string): Promise<Row[]> => app.app.db.fast.all<Row & object>(sql);
+  const rows = <Row>(sql: string): Promise<Row[]> => app.app.db.prepared.all<Row & object>(sql);
   /** Lets time pass, a minute at a time, until this holds. */
   async function until(holds: () => boolean | Promise<boolean>, minutes = 30 * 60): Promise<void> {
     for (let minute = 0; !(await holds()); minute++) {

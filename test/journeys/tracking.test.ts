@@ -168,7 +168,7 @@ describe('journey: tracking', () => {
       await visit(pixelOf(mail.html) ?? '');
       const detail = detailOf(await events.of(id, 'opened'), 'opened');
       assert.deepEqual([detail.ip, detail.user_agent, detail.client], [ip, agent, 'Firefox']);
-      const stored = await app.app.db.fast.all<{ detail_json: string }>(
+      const stored = await app.app.db.prepared.all<{ detail_json: string }>(
         "SELECT detail_json FROM events WHERE type = 'opened'",
       );
       assert.ok(!stored.some(({ detail_json }) => detail_json.includes('127.0.0.1')));
@@ -387,7 +387,7 @@ describe('journey: tracking', () => {
     // Lines of reads are written a little later than those of writes.
     app.clock.advance(1000);
     await app.send();
-    const lines = await app.app.db.fast.all("SELECT 1 FROM audit WHERE endpoint LIKE '/t/%'");
+    const lines = await app.app.db.prepared.all("SELECT 1 FROM audit WHERE endpoint LIKE '/t/%'");
     assert.equal(lines.length, 0);
     const document = await app.get<{ paths: object }>('/v1/openapi.json');
     assert.ok(!Object.keys(document.body.paths).some((path) => path.startsWith('/t/')));

@@ -83,7 +83,7 @@ describe('journey: unsubscribe', () => {
     assert.equal(domain, 'rp.acme.test');
     const keyring = openKeyring(app.folder);
     const key = { id: keyring.keyIds.length % 32, secret: keyring.derive('return path') };
-    const [row] = await app.app.db.fast.all<{ id: string }>('SELECT id FROM deliveries WHERE message_id = ?', [id]);
+    const [row] = await app.app.db.prepared.all<{ id: string }>('SELECT id FROM deliveries WHERE message_id = ?', [id]);
     assert.equal(unsubscribedDelivery([key], local), row?.id);
     const signed =
       /h=([^;]*);/
@@ -197,11 +197,11 @@ describe('journey: unsubscribe', () => {
   it('suppresses nothing that is simulated', async () => {
     const { id } = await app.send({ to: 'delivered@simulator.posthorn.test', stream: 'broadcast' });
     await events.of(id, 'delivered');
-    const [row] = await app.app.db.fast.all<{ id: string }>('SELECT id FROM deliveries WHERE message_id = ?', [id]);
+    const [row] = await app.app.db.prepared.all<{ id: string }>('SELECT id FROM deliveries WHERE message_id = ?', [id]);
     assert.ok(row !== undefined);
     const { trackingKeys } = await import('../../src/tracking/token.ts');
     const { unsubscribeToken } = await import('../../src/tracking/unsubscribe-link.ts');
-    const [{ account_id: accountId } = { account_id: '' }] = await app.app.db.fast.all<{ account_id: string }>(
+    const [{ account_id: accountId } = { account_id: '' }] = await app.app.db.prepared.all<{ account_id: string }>(
       'SELECT account_id FROM messages',
     );
     const token = unsubscribeToken(trackingKeys(openKeyring(app.folder))[0], {

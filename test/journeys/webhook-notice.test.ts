@@ -33,9 +33,10 @@ describe('journey: the notice of a disabled webhook', () => {
     );
 
   const accountOf = async (id: string): Promise<string> => {
-    const [row] = await app.app.db.fast.all<{ account_id: string }>('SELECT account_id FROM webhooks WHERE id = ?', [
-      id,
-    ]);
+    const [row] = await app.app.db.prepared.all<{ account_id: string }>(
+      'SELECT account_id FROM webhooks WHERE id = ?',
+      [id],
+    );
     return row?.account_id ?? assert.fail('there is no such endpoint');
   };
 

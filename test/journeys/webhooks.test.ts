@@ -153,7 +153,7 @@ describe('webhooks', () => {
     );
     for (const call of receiver.calls.slice(-1)) assert.equal(verifyCall(call, hook.secret, app.clock.now()), null);
     assert.equal(verifyCall(receiver.calls[0] ?? assert.fail(), hook.secret, app.clock.now()), 'timestamp');
-    assert.deepEqual(await app.app.db.fast.all('SELECT * FROM webhook_calls'), []);
+    assert.deepEqual(await app.app.db.prepared.all('SELECT * FROM webhook_calls'), []);
   });
 
   it('wait 15 s for an answer, and call that a failure', async () => {
@@ -304,7 +304,7 @@ describe('webhooks', () => {
       assert.deepEqual(again.map(({ attempt }) => attempt).toSorted(), [1, 2]);
       assert.equal(receiver.calls.length, 5);
       assert.equal(new Set(receiver.calls.map(({ event }) => event.id)).size, 3);
-      const [row] = await next.app.db.fast.all<{ cursor: number; last: number }>(
+      const [row] = await next.app.db.prepared.all<{ cursor: number; last: number }>(
         'SELECT cursor, (SELECT MAX(sequence) FROM events) AS last FROM webhooks',
       );
       assert.equal(row?.cursor, row?.last);
@@ -426,7 +426,7 @@ describe('webhooks', () => {
     assert.ok(command.includes('X-Gateway-Token: <hidden>'));
     assert.ok(!command.includes('very secret'));
     assert.ok(command.endsWith(`--data-raw '${call.body.replaceAll("'", String.raw`'\''`)}'`));
-    const stored = JSON.stringify(await app.app.db.fast.all('SELECT * FROM webhooks'));
+    const stored = JSON.stringify(await app.app.db.prepared.all('SELECT * FROM webhooks'));
     assert.ok(!stored.includes('very secret') && !stored.includes(hook.secret.slice(6)));
   });
 
@@ -459,7 +459,7 @@ describe('webhooks', () => {
     await mail();
     await app.settled();
     assert.equal(receiver.calls.length, 1);
-    assert.deepEqual(await app.app.db.fast.all('SELECT * FROM webhook_calls'), []);
+    assert.deepEqual(await app.app.db.prepared.all('SELECT * FROM webhook_calls'), []);
     assert.equal((await app.get(`/v1/webhooks/${hook.id}`)).status, 404);
   });
 

@@ -160,7 +160,7 @@ describe('keys/callers', () => {
         broken ? Promise.reject(new StorageUnavailable('disk full')) : temp.db.commit.submit(...args),
     } as typeof temp.db.commit;
     const own = createCallers({
-      db: { commit, fast: temp.db.fast },
+      db: { commit, prepared: temp.db.prepared },
       clock,
       report: (error) => void reported.push(error),
     });

@@ -94,7 +94,7 @@ describe('members', () => {
     deps.clock.advance(12 * HOUR);
     assert.equal(await findSession(deps, token), null);
     assert.ok((await purgeSessions(deps, 0, 100)) >= 1);
-    assert.deepEqual(await temp.db.fast.all('SELECT * FROM sessions'), []);
+    assert.deepEqual(await temp.db.prepared.all('SELECT * FROM sessions'), []);
   });
 
   it('end their own sessions only', async () => {
@@ -117,8 +117,8 @@ describe('members', () => {
     const { token } = await openSession(deps, { memberId, stage: 'open', ...visitor });
     const link = await makeSetUpLink(deps, memberId);
     const all = JSON.stringify([
-      await temp.db.fast.all('SELECT * FROM sessions'),
-      await temp.db.fast.all('SELECT * FROM setup_links'),
+      await temp.db.prepared.all('SELECT * FROM sessions'),
+      await temp.db.prepared.all('SELECT * FROM setup_links'),
     ]);
     assert.ok(!all.includes(token) && !all.includes(link.token));
   });

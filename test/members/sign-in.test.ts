@@ -68,7 +68,7 @@ describe('members/sign-in', () => {
   const from = (ip: string, device = ''): Browsing => ({ ip, userAgent: 'test', device });
   const tried = async (password: string, ip: string, device = '', email = ANA): Promise<string> =>
     (await signIn(deps, { email, password }, from(ip, device))).kind;
-  const rows = (): Promise<SignInRow[]> => deps.db.fast.all<SignInRow>('SELECT * FROM sign_ins ORDER BY id');
+  const rows = (): Promise<SignInRow[]> => deps.db.prepared.all<SignInRow>('SELECT * FROM sign_ins ORDER BY id');
   const fail = async (
     count: number,
     sourceOf: (n: number) => string,
@@ -218,7 +218,7 @@ describe('members/sign-in', () => {
     );
     assert.deepEqual([both[0].kind === 'in' && both[0].codesLeft, (await recoveryCodesOf(deps, ana.id))?.left], [9, 9]);
     assert.equal((await typed('')).kind, 'refused');
-    const stored = await deps.db.fast.all<{ code_hash: string }>('SELECT code_hash FROM recovery_codes');
+    const stored = await deps.db.prepared.all<{ code_hash: string }>('SELECT code_hash FROM recovery_codes');
     assert.ok(
       stored.every(({ code_hash }) => /^[0-9a-f]{64}$/.test(code_hash)),
       'no code is in the database',

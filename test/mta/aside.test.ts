@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createAside, type Aside } from '../../src/mta/aside.ts';
-import type { Job } from '../../src/mta/windows.ts';
+import type { Job } from '../../src/mta/due-queue.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const job = (id: string): Job => ({ id }) as Job;

@@ -23,7 +23,7 @@ import { partOf } from '../../src/mta/attempt.ts';
 import { createPlacing, type Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/operators.ts';
 import type { Site } from '../../src/mta/sites.ts';
-import type { Job } from '../../src/mta/windows.ts';
+import type { Job } from '../../src/mta/due-queue.ts';
 import { workLane, type WorkerDeps } from '../../src/mta/worker.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';
@@ -116,7 +116,7 @@ export class LaneWorld {
       { lane: { initial: 2, max: most }, rules: [], innerSlots: 1 },
     );
     this.placing = createPlacing({
-      db: { fast: { all: () => Promise.resolve([]) } as never },
+      db: { prepared: { all: () => Promise.resolve([]) } as never },
       clock,
       log: quietLog,
       sites: { known: (domain) => this.sites.get(domain) ?? null, find: () => Promise.reject(new Error('unknown')) },
@@ -211,14 +211,14 @@ export class LaneWorld {
       leaseMs: 3_600_000,
       recorder: {
         record: async (occurrences) => {
-          this.claims += occurrences.filter(({ happening }) => happening.kind === 'claimed').length;
+          this.claims += occurrences.filter(({ change }) => change.kind === 'claimed').length;
           await Promise.resolve();
-          return occurrences.map(({ happening }) => ({
+          return occurrences.map(({ change }) => ({
             applied: true,
             state: deliveryState({
               claimEpoch: EPOCH,
               attemptCount: 1,
-              dueAt: happening.kind === 'outcome' && 'retryAt' in happening.outcome ? happening.outcome.retryAt : null,
+              dueAt: change.kind === 'outcome' && 'retryAt' in change.outcome ? change.outcome.retryAt : null,
             }),
           }));
         },

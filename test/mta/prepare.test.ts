@@ -42,16 +42,16 @@ describe('mta/prepare', () => {
     temp = await openTempDatabase();
     statements = [];
     broken = null;
-    const fast: Connection = {
-      ...temp.db.fast,
+    const prepared: Connection = {
+      ...temp.db.prepared,
       all: (sql, values) => {
         statements.push(sql);
-        return broken?.(sql) === true ? Promise.reject(new Error('no disk')) : temp.db.fast.all(sql, values);
+        return broken?.(sql) === true ? Promise.reject(new Error('no disk')) : temp.db.prepared.all(sql, values);
       },
     };
     deps = {
       clock: new FakeClock(),
-      db: { fast },
+      db: { prepared },
       signersFor: () => Promise.resolve({ kind: 'ready', signers: [signer] }),
       returnPathDomain: (_account, domain) => Promise.resolve(`rp.${domain}`),
       returnPathKey,
@@ -67,7 +67,7 @@ describe('mta/prepare', () => {
   ): Promise<DeliveryRow> {
     const row = messageRow({ content_id: content.id, ...message });
     const made = deliveryRow({ message_id: row.id, ...delivery });
-    const isNew = (await temp.db.fast.all('SELECT 1 FROM contents WHERE id = ?', [content.id])).length === 0;
+    const isNew = (await temp.db.prepared.all('SELECT 1 FROM contents WHERE id = ?', [content.id])).length === 0;
     await temp.db.commit.insert({ contents: isNew ? [content] : [], messages: [row], deliveries: [made] });
     return made;
   }

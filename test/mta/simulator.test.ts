@@ -33,9 +33,9 @@ describe('mta/simulator', () => {
       const { outcome, followUps } = simulate(end, attempt, now);
       state = claim.state;
       events.push(...claim.events.map(({ type }) => type));
-      for (const happening of [{ kind: 'outcome', epoch: 1, attempt, outcome } as const, ...followUps]) {
-        const decision = decide(state, happening, now);
-        assert.ok(decision.applied, happening.kind);
+      for (const change of [{ kind: 'outcome', epoch: 1, attempt, outcome } as const, ...followUps]) {
+        const decision = decide(state, change, now);
+        assert.ok(decision.applied, change.kind);
         assert.equal(decision.suppress, null, 'nothing simulated is suppressed');
         events.push(...decision.events.map(({ type }) => type));
         state = decision.state;

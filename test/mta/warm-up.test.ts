@@ -149,7 +149,7 @@ describe('mta/warm-up', () => {
     later.take('out1', 'yahoo');
     await later.close();
     assert.deepEqual(
-      (await temp.db.fast.all<{ site: string }>('SELECT site FROM warm_up')).map(({ site }) => site),
+      (await temp.db.prepared.all<{ site: string }>('SELECT site FROM warm_up')).map(({ site }) => site),
       ['yahoo'],
     );
   });

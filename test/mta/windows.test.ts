@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createWindows, type Job, type Windows } from '../../src/mta/windows.ts';
+import { createDueQueue, type Job, type DueQueue } from '../../src/mta/due-queue.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -10,7 +10,7 @@ import { cpuNow } from '../support/harness/cpu-now.ts';
 describe('mta/windows', () => {
   let temp: TempDatabase;
   let clock: FakeClock;
-  let windows: Windows;
+  let windows: DueQueue;
   let offered: Job[];
   let failures: unknown[];
   let statements: string[];
@@ -25,13 +25,13 @@ describe('mta/windows', () => {
     failures = [];
     statements = [];
     disturb = null;
-    const fast: Connection = {
-      ...temp.db.fast,
+    const prepared: Connection = {
+      ...temp.db.prepared,
       async all(sql, values) {
         statements.push(sql);
         underWay++;
         try {
-          const rows = await temp.db.fast.all<never>(sql, values);
+          const rows = await temp.db.prepared.all<never>(sql, values);
           await disturb?.();
           return rows;
         } finally {
@@ -39,8 +39,8 @@ describe('mta/windows', () => {
         }
       },
     };
-    windows = createWindows({
-      db: { fast },
+    windows = createDueQueue({
+      db: { prepared },
       clock,
       offer: (job) => offered.push(job),
       failed: (error) => failures.push(error),
@@ -65,7 +65,7 @@ describe('mta/windows', () => {
   async function idle(): Promise<void> {
     for (let calm = 0, seen = -1; calm < 5; calm = seen === statements.length && underWay === 0 ? calm + 1 : 0) {
       seen = statements.length;
-      await temp.db.fast.all('SELECT 1');
+      await temp.db.prepared.all('SELECT 1');
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -173,9 +173,12 @@ describe('mta/windows', () => {
   it('leaves a group alone whose mail is held, however much of it waits', async () => {
     await add(...Array.from({ length: 300 }, () => ({})));
     windows.stop();
-    const held = createWindows({
+    const held = createDueQueue({
       db: {
-        fast: { ...temp.db.fast, all: (sql, values) => (statements.push(sql), temp.db.fast.all<never>(sql, values)) },
+        prepared: {
+          ...temp.db.prepared,
+          all: (sql, values) => (statements.push(sql), temp.db.prepared.all<never>(sql, values)),
+        },
       },
       clock,
       offer: (job) => {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { createLanes, type Lane, type Lanes } from '../../src/scheduling/lanes.ts';
-import type { DeliveryState, Happening } from '../../src/messages/delivery/delivery.ts';
+import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
 import type { Prepared } from '../../src/mta/prepare.ts';
 import type { NoPassage, Passage } from '../../src/mta/attempt.ts';
-import type { Job, Windows } from '../../src/mta/windows.ts';
+import type { Job, DueQueue } from '../../src/mta/due-queue.ts';
 import { workLane, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -26,7 +26,7 @@ const ready: Prepared = {
   testOutcome: null,
 };
 const inner: Passage = { kind: 'inner', startedAt: NOW, destination: { kind: 'discard' } };
-const complaint: Happening = {
+const complaint: DeliveryChange = {
   kind: 'complained',
   feedbackType: 'abuse',
   source: 'arf',
@@ -69,7 +69,7 @@ class Bench {
   readonly lanes: Lanes<Job>;
 
   constructor() {
-    const windows: Windows = {
+    const windows: DueQueue = {
       scan: () => Promise.resolve(),
       hint: () => undefined,
       done: (job, dueAt) => this.done.push([job.id, dueAt]),
@@ -135,11 +135,11 @@ class Bench {
     await new Promise((resolve) => setImmediate(resolve));
     const error = this.storageErrors.shift();
     if (error !== undefined) throw error;
-    this.units.push(occurrences.map(({ deliveryId, happening }) => `${deliveryId}:${happening.kind}`));
-    return occurrences.map(({ deliveryId, happening }) => {
+    this.units.push(occurrences.map(({ deliveryId, change }) => `${deliveryId}:${change.kind}`));
+    return occurrences.map(({ deliveryId, change }) => {
       const state = this.states.get(deliveryId);
       if (state === undefined) return { applied: false, state: null };
-      const decision = decide(state, happening, this.clock.now());
+      const decision = decide(state, change, this.clock.now());
       this.states.set(deliveryId, decision.state);
       return { applied: decision.applied, state: decision.state };
     });

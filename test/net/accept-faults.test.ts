@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { hearAcceptFaults } from '../../src/net/accept-faults.ts';
+import { logAcceptErrors } from '../../src/net/accept-errors.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 describe('base/accept-faults', () => {
@@ -14,7 +14,7 @@ describe('base/accept-faults', () => {
   it('tells of connections that could not be accepted once a minute, and the server goes on', async () => {
     const clock = new FakeClock();
     const server = createServer();
-    hearAcceptFaults({ clock, log }, server, 'http');
+    logAcceptErrors({ clock, log }, server, 'http');
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const fault = Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' });
@@ -39,7 +39,7 @@ describe('base/accept-faults', () => {
     const address = first.address();
     assert.ok(typeof address === 'object' && address !== null);
     const second = createServer();
-    hearAcceptFaults({ clock: new FakeClock(), log }, second, 'http');
+    logAcceptErrors({ clock: new FakeClock(), log }, second, 'http');
     second.listen(address.port, '127.0.0.1');
     const [error] = (await once(second, 'error')) as [NodeJS.ErrnoException];
     assert.deepEqual([error.code, lines], ['EADDRINUSE', []]);

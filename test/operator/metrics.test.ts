@@ -121,9 +121,10 @@ describe('metrics', () => {
       assert.equal(response.headers.get('www-authenticate'), 'Bearer realm="metrics"');
     }
     assert.equal((await test.get('/v1/domains')).status, 200, 'the API is where it was');
-    const audited = await test.app.db.fast.all<{ n: number }>('SELECT COUNT(*) AS n FROM audit WHERE endpoint = ?', [
-      '/metrics',
-    ]);
+    const audited = await test.app.db.prepared.all<{ n: number }>(
+      'SELECT COUNT(*) AS n FROM audit WHERE endpoint = ?',
+      ['/metrics'],
+    );
     assert.deepEqual(audited, [{ n: 0 }]);
     await test.stop();
     const without = await startTestApp();

@@ -1,7 +1,7 @@
 /** Where the operator's operations work in a test: a real database, a clock and DNS that the test decides about. */
 import { createStreams } from '../../src/accounts/stream-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from '../../src/accounts/account-store.ts';
-import { createBell } from '../../src/scheduling/bell.ts';
+import { createNotifier } from '../../src/scheduling/notifier.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import type { Log, LogFields } from '../../src/base/log.ts';
 import { loadConfig } from '../../src/config/load.ts';
@@ -10,7 +10,7 @@ import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import type { DueHint } from '../../src/messages/delivery/due-hint.ts';
 import { createHoldBook } from '../../src/messages/delivery/hold-book.ts';
 import { createHolds } from '../../src/messages/delivery/holds.ts';
-import type { Happening } from '../../src/messages/delivery/delivery.ts';
+import type { DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { createRecorder } from '../../src/messages/delivery/record.ts';
 import {
   perform,
@@ -56,9 +56,9 @@ export class Office {
     this.folder = folder;
     this.close = () => temp.close();
     this.config = configOf(folder);
-    const deliveries = createBell<readonly DueHint[]>();
+    const deliveries = createNotifier<readonly DueHint[]>();
     deliveries.listen((hints) => this.hints.push(...hints));
-    const bells = { deliveries, events: createBell(), holds: createBell() };
+    const notifiers = { deliveries, events: createNotifier(), holds: createNotifier() };
     const streams = createStreams({ db, clock });
     const directory = createDomainDirectory({ db, clock });
     const note = (fields: LogFields): void => void this.logged.push(fields);
@@ -68,7 +68,7 @@ export class Office {
       db,
       clock,
       log,
-      bells,
+      notifiers,
       resolver: this.resolver,
       config: this.config,
       keyring: openKeyring(folder),
@@ -76,7 +76,7 @@ export class Office {
       accept: {
         commit: db.commit,
         clock,
-        bells,
+        notifiers,
         hasRoom: () => true,
         retry: { maxAge: this.config.delivery.maxAge },
         simulatorDomain: this.config.simulator.domain,
@@ -133,10 +133,10 @@ export class Office {
   }
 
   /** What happens to the deliveries of a message, one after the other. */
-  async happen(messageId: string, ...happenings: Happening[]): Promise<void> {
-    const rows = (await this.deps.db.read('deliveries').where({ message_id: messageId })) as { id: string }[];
-    for (const happening of happenings) {
-      await this.deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening })));
+  async happen(messageId: string, ...changes: DeliveryChange[]): Promise<void> {
+    const rows = (await this.deps.db.reader('deliveries').where({ message_id: messageId })) as { id: string }[];
+    for (const change of changes) {
+      await this.deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, change })));
     }
   }
 
@@ -172,7 +172,7 @@ export class Office {
   }
 
   async audit(): Promise<AuditRow[]> {
-    return (await this.deps.db.read('audit').orderBy('id')) as AuditRow[];
+    return (await this.deps.db.reader('audit').orderBy('id')) as AuditRow[];
   }
 }
 

@@ -107,7 +107,7 @@ describe('operator/operations', () => {
         ['operator', 'CLI', 'keys.revoke', 404, 'refused', 'not_found'],
       ],
     );
-    const [message] = await office.deps.db.read<MessageRow>('messages');
+    const [message] = await office.deps.db.reader<MessageRow>('messages');
     assert.equal(lines[2]?.request_id, message?.request_id);
     const { data } = await office.run('accounts.list', {});
     assert.deepEqual(
@@ -171,7 +171,7 @@ describe('operator: accounts, keys, domains', () => {
     );
     const { key, ...record } = made;
     assert.deepEqual((await office.run('keys.list', {})).data, [record]);
-    assert.ok(!JSON.stringify(await office.deps.db.read('api_keys')).includes(key));
+    assert.ok(!JSON.stringify(await office.deps.db.reader('api_keys')).includes(key));
     const revoked = await office.run('keys.revoke', { id: made.id });
     assert.deepEqual(revoked, { ...record, revoked_at: '2026-01-31T09:30:00.000Z' });
     assert.deepEqual(office.forgotten, [made.prefix.slice('ak_test_'.length)]);

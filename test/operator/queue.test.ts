@@ -164,7 +164,7 @@ describe('operator/queue', () => {
   it('flushes everything in pages, but not what is scheduled, claimed or done', async () => {
     const now = office.clock.now();
     const id = await office.mail('a@dest.test');
-    const [template] = await office.deps.db.read<DeliveryRow>('deliveries');
+    const [template] = await office.deps.db.reader<DeliveryRow>('deliveries');
     assert.ok(template !== undefined);
     const copies = Array.from({ length: 1203 }, (_, i): DeliveryRow => ({
       ...template,
@@ -183,7 +183,7 @@ describe('operator/queue', () => {
     office.hints.length = 0;
     office.clock.advance(1000);
     assert.deepEqual(await office.run('queue.flush', { all: true }), { flushed: 1203 });
-    const rows = (await office.deps.db.read('deliveries').whereNot({ message_id: '' })) as DeliveryRow[];
+    const rows = (await office.deps.db.reader('deliveries').whereNot({ message_id: '' })) as DeliveryRow[];
     assert.equal(rows.filter(({ status, due_at: at }) => status === 'deferred' && at === now + 1000).length, 1203);
     for (const before of kept)
       assert.deepEqual(

@@ -40,7 +40,7 @@ describe('operator: reclassify', () => {
     return id;
   };
   const suppressed = async (): Promise<string[]> =>
-    (await app.app.db.fast.all<{ email: string }>('SELECT email FROM suppressions ORDER BY email')).map(
+    (await app.app.db.prepared.all<{ email: string }>('SELECT email FROM suppressions ORDER BY email')).map(
       ({ email }) => email,
     );
   const labelOf = async (id: string): Promise<string> => {

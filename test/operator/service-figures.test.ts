@@ -18,7 +18,7 @@ describe('figures of the service', () => {
     office.deps.db.commit.transact((tx) => tx.run(sql, [...values]));
 
   async function endpoint(id: string, status: string, cursor: number): Promise<void> {
-    const account = (await office.deps.db.read('accounts').first()) as { id: string };
+    const account = (await office.deps.db.reader('accounts').first()) as { id: string };
     const columns =
       'id, account_id, url, description, events_json, streams_json, domains_json, include_machine_events, include_engagement, concurrency, header_names_json, secrets_sealed, status, cursor, failures, created_at, created_by, updated_at';
     await write(
@@ -33,7 +33,7 @@ describe('figures of the service', () => {
     const id = await office.mail('ana@dest.test');
     await office.happen(id, { kind: 'claimed', epoch: 1, leaseUntil: office.clock.now() + 60_000 });
     const newest =
-      ((await office.deps.db.read('events').max({ n: 'sequence' }).first()) as { n: number | null }).n ?? 0;
+      ((await office.deps.db.reader('events').max({ n: 'sequence' }).first()) as { n: number | null }).n ?? 0;
     const families = await webhookFigures(office.deps);
     assert.deepEqual(
       ['active', 'paused', 'disabled'].map((status) => valueOf(families, 'posthorn_webhook_endpoints', status)),
@@ -48,7 +48,7 @@ describe('figures of the service', () => {
     await endpoint('whk_a', 'active', 0);
     const due = office.clock.now() - 90_000;
     const { db } = office.deps;
-    const columns = Object.keys(await db.read('webhook_calls').columnInfo());
+    const columns = Object.keys(await db.reader('webhook_calls').columnInfo());
     const row: Record<string, string | number | null> = { webhook_id: 'whk_a', due_at: due };
     await write(
       `INSERT INTO webhook_calls (${columns.join()}) VALUES (${columns.map(() => '?').join()})`,

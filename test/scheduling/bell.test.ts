@@ -1,29 +1,29 @@
 import assert from 'node:assert/strict';
-import { createBell } from '../../src/scheduling/bell.ts';
+import { createNotifier } from '../../src/scheduling/notifier.ts';
 
-describe('base/bell', () => {
+describe('base/notifier', () => {
   it('calls everybody who listens, with the hint, until they stop', () => {
-    const bell = createBell<string>();
+    const notifier = createNotifier<string>();
     const heard: string[] = [];
-    bell.ring('nobody there');
-    const stop = bell.listen((hint) => heard.push(`one: ${hint}`));
-    bell.listen((hint) => heard.push(`two: ${hint}`));
-    bell.ring('a');
+    notifier.notify('nobody there');
+    const stop = notifier.listen((hint) => heard.push(`one: ${hint}`));
+    notifier.listen((hint) => heard.push(`two: ${hint}`));
+    notifier.notify('a');
     stop();
     stop();
-    bell.ring('b');
+    notifier.notify('b');
     assert.deepEqual(heard, ['one: a', 'two: a', 'two: b']);
   });
 
   it('lets a listener leave while it rings', () => {
-    const bell = createBell();
+    const notifier = createNotifier();
     let rings = 0;
-    const stop = bell.listen(() => {
+    const stop = notifier.listen(() => {
       rings++;
       stop();
     });
-    bell.ring();
-    bell.ring();
+    notifier.notify();
+    notifier.notify();
     assert.equal(rings, 1);
   });
 });

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { Windows, secondsLeft } from '../../src/scheduling/windows.ts';
+import { RateWindows, secondsLeft } from '../../src/scheduling/rate-windows.ts';
 
 const minute = Date.parse('2026-01-31T09:30:00.000Z');
 
 describe('Windows', () => {
   it('count down to nothing, then over, until the minute ends', () => {
-    const windows = new Windows();
+    const windows = new RateWindows();
     const rates = [1, 2, 3].map((n) => windows.take('a', 2, minute + n));
     assert.deepEqual(
       rates.map(({ remaining, over }) => [remaining, over]),
@@ -21,14 +21,14 @@ describe('Windows', () => {
   });
 
   it('keep names apart', () => {
-    const windows = new Windows();
+    const windows = new RateWindows();
     windows.take('a', 1, minute);
     assert.equal(windows.take('b', 1, minute).over, false);
     assert.equal(windows.take('a', 1, minute).over, true);
   });
 
   it('show without counting', () => {
-    const windows = new Windows();
+    const windows = new RateWindows();
     windows.take('a', 1, minute);
     windows.take('a', 1, minute);
     assert.deepEqual(windows.peek('a', 1, minute), { limit: 1, remaining: 0, reset: minute / 1000 + 60, over: false });
@@ -36,7 +36,7 @@ describe('Windows', () => {
   });
 
   it('share one count among newcomers when there are too many', () => {
-    const windows = new Windows(2);
+    const windows = new RateWindows(2);
     windows.take('a', 1, minute);
     windows.take('b', 1, minute);
     assert.equal(windows.take('c', 1, minute).over, false);
@@ -45,7 +45,7 @@ describe('Windows', () => {
   });
 
   it('say how long to wait, at least a second', () => {
-    const rate = new Windows().take('a', 1, minute);
+    const rate = new RateWindows().take('a', 1, minute);
     assert.equal(secondsLeft(rate, minute), 60);
     assert.equal(secondsLeft(rate, minute + 59_999), 1);
   });

@@ -12,16 +12,16 @@ type Logged = EventRow & { sequence: number };
 export async function calls({ db, clock }: SeedDeps, accountId: string): Promise<void> {
   const now = clock.now();
   const events = (await db
-    .read('events')
+    .reader('events')
     .where({ account_id: accountId, machine: 0 })
     .whereIn('type', ['delivered', 'bounced', 'complained'])
     .orderBy('sequence', 'desc')
     .limit(LOGGED)) as Logged[];
   events.reverse();
-  const rows = await db.read<WebhookRow>('webhooks').where({ account_id: accountId });
+  const rows = await db.reader<WebhookRow>('webhooks').where({ account_id: accountId });
   const idOf = (url: string): string => rows.find((row) => row.url === url)?.id ?? '';
   const [shop, crm, , broken] = endpoints.map(idOf);
-  const last = ((await db.read('events').max({ n: 'sequence' }).first()) as { n: number | null } | undefined)?.n ?? 0;
+  const last = ((await db.reader('events').max({ n: 'sequence' }).first()) as { n: number | null } | undefined)?.n ?? 0;
   await db.commit.transact(async (tx) => {
     await tx.run('UPDATE webhooks SET cursor = ?, last_success_at = ? WHERE account_id = ?', [last, now, accountId]);
     await tx.run(

@@ -3,11 +3,11 @@ import { newId } from '../../src/base/id.ts';
 import { addToStats } from '../../src/events/stats.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import {
-  beginFolding,
+  beginUpdate,
   count,
-  fold,
-  type Folding,
-  type Gathered,
+  applyDecision,
+  type PendingUpdate,
+  type RowsToWrite,
   type Loaded,
 } from '../../src/messages/delivery/record.ts';
 import type { ContentRow, DeliveryRow, DeliveryStatus, EventRow, MessageRow } from '../../src/storage/tables.ts';
@@ -47,14 +47,14 @@ export function writeMessage(
   letter: Letter,
   tell: (domain: string) => Turn[],
   now: number,
-  gathered: Gathered,
+  gathered: RowsToWrite,
 ): Written {
   const message = messageRow(letter);
   const people: { type: 'to' | 'cc'; person: Person }[] = [{ type: 'to', person: letter.to }];
   if (letter.cc !== null) people.push({ type: 'cc', person: letter.cc });
   const written = people.map(({ type, person }) => {
     const row = deliveryRow(letter, message.id, type, person);
-    const folding = beginFolding(loadedOf(letter, row));
+    const folding = beginUpdate(loadedOf(letter, row));
     accepted(letter, folding, gathered);
     if (folding.state.status !== 'suppressed') live(folding, tell(person.domain), now, gathered);
     return { row, folding };
@@ -63,18 +63,18 @@ export function writeMessage(
   return { message, deliveries: written.map(({ row, folding }) => ended(row, folding)) };
 }
 
-function live(folding: Folding, turns: readonly Turn[], now: number, gathered: Gathered): void {
-  for (const { happenings } of turns) {
-    if ((happenings.at(-1)?.at ?? 0) > now) continue;
-    for (const { at, happening } of happenings)
-      fold(folding, decide(folding.state, happening, at), happening, at, gathered);
+function live(folding: PendingUpdate, turns: readonly Turn[], now: number, gathered: RowsToWrite): void {
+  for (const { changes } of turns) {
+    if ((changes.at(-1)?.at ?? 0) > now) continue;
+    for (const { at, change } of changes)
+      applyDecision(folding, decide(folding.state, change, at), change, at, gathered);
   }
 }
 
 function accepted(
   { at, suppression, stream, fromDomain, tags, template }: Letter,
-  { row }: Folding,
-  gathered: Gathered,
+  { row }: PendingUpdate,
+  gathered: RowsToWrite,
 ): void {
   count(gathered.counters, row.account_id, at, 'none', row.status);
   if (suppression === null || row.status !== 'suppressed') return;
@@ -120,7 +120,7 @@ const loadedOf = ({ stream, fromDomain, tags, template }: Letter, row: DeliveryR
 });
 
 /** As the recorder's update would leave it. */
-function ended(row: DeliveryRow, { state, statusAt, tls }: Folding): DeliveryRow {
+function ended(row: DeliveryRow, { state, statusAt, tls }: PendingUpdate): DeliveryRow {
   const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
   return {
     ...row,
@@ -137,7 +137,10 @@ function ended(row: DeliveryRow, { state, statusAt, tls }: Folding): DeliveryRow
   };
 }
 
-function showIn(message: MessageRow, { row, state, statusAt, lastEvent, opened, clicked, bots, hitAt }: Folding): void {
+function showIn(
+  message: MessageRow,
+  { row, state, statusAt, lastEvent, opened, clicked, bots, hitAt }: PendingUpdate,
+): void {
   if (row.lead === 1) {
     message.status = state.status;
     message.status_at = statusAt;

@@ -30,7 +30,7 @@ describe('seed', () => {
   it('leaves books that balance, in every status, with about as many events as were asked for', async () => {
     const db = await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}` });
     try {
-      const books = await balance(db.read);
+      const books = await balance(db.reader);
       assert.deepEqual(books.faults, []);
       const found = books.lines.filter((line) => line.found > 0).map(({ status }) => status);
       // Nothing is on its way while no server runs.
@@ -39,14 +39,20 @@ describe('seed', () => {
         deliveryStatuses.filter((status) => status !== 'sent'),
       );
       assert.ok(Math.abs(seeded.events / MESSAGES - 5) < 0.7, `${String(seeded.events)} events`);
-      const late = await db.read('events').where('at', '>', new FakeClock().now());
+      const late = await db.reader('events').where('at', '>', new FakeClock().now());
       assert.equal(late.length, 0, 'something has happened in the future');
-      const stats = (await db.read('event_counts').where({ span: 'day', tag: '' }).sum({ n: 'delivered' }).first()) as {
+      const stats = (await db
+        .reader('event_counts')
+        .where({ span: 'day', tag: '' })
+        .sum({ n: 'delivered' })
+        .first()) as {
         n: number;
       };
-      const events = (await db.read('events').where({ type: 'delivered' }).count({ n: '*' }).first()) as { n: number };
+      const events = (await db.reader('events').where({ type: 'delivered' }).count({ n: '*' }).first()) as {
+        n: number;
+      };
       assert.equal(stats.n, events.n);
-      const order = (await db.read('events').select('at').orderBy('sequence')) as { at: number }[];
+      const order = (await db.reader('events').select('at').orderBy('sequence')) as { at: number }[];
       assert.ok(
         order.every(({ at }, place) => place === 0 || at >= (order[place - 1]?.at ?? 0)),
         'the log is not in the order of time',

@@ -3,7 +3,7 @@
  * and webhooks leave behind, with books that balance. Nothing is sent; mail that still waits is for domains that do not exist.
  */
 import { newId } from '../../src/base/id.ts';
-import type { Gathered } from '../../src/messages/delivery/record.ts';
+import type { RowsToWrite } from '../../src/messages/delivery/record.ts';
 import { wordRows } from '../../src/messages/list/subject-words.ts';
 import type { Rows } from '../../src/storage/rows.ts';
 import type { AuditRow, EventRow } from '../../src/storage/tables.ts';
@@ -114,7 +114,7 @@ class Writer {
   private number = 0;
   private campaign: Campaign | null = null;
   private writing: Promise<void> = Promise.resolve();
-  private gathered: Gathered = emptyGathered();
+  private gathered: RowsToWrite = emptyGathered();
   private rows = emptyRows();
   /** By hour. */
   private readonly later = new Map<number, EventRow[]>();
@@ -287,7 +287,7 @@ class Writer {
 
 const kindShares = Object.fromEntries(kinds.map(({ name, share }) => [name, share]));
 
-const emptyGathered = (): Gathered => ({
+const emptyGathered = (): RowsToWrite => ({
   attempts: [],
   events: [],
   suppressions: [],

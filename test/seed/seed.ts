@@ -69,7 +69,7 @@ try {
     },
   );
   console.error(`${String(done.messages)} messages and ${String(done.events)} events in ${seconds()} s`);
-  if (values.books) console.error(JSON.stringify(await balance(db.read)));
+  if (values.books) console.error(JSON.stringify(await balance(db.reader)));
   console.log(JSON.stringify({ data: folder, key: done.key, messages: done.messages, events: done.events }));
 } finally {
   await db.close();

@@ -2,7 +2,7 @@
  * What happens to one delivery, in the words of messages/delivery/delivery.ts with times. Only the plot is thought up here; what each
  * turn of it means is for decide() to say, as with mail that is really sent. Pure.
  */
-import type { AttemptFacts, Happening } from '../../src/messages/delivery/delivery.ts';
+import type { AttemptFacts, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { readAgent } from '../../src/tracking/user-agent.ts';
 import type { Chance } from './chance.ts';
 import { blocks, browsers, delays, hard, links, machines, type Refusal } from './words.ts';
@@ -35,7 +35,7 @@ export type Fate = keyof typeof fates | 'waiting' | 'stuck';
 /** Something that happens; a claim and its outcome go together, or the claim would be nobody's. */
 export interface Turn {
   at: number;
-  happenings: readonly { at: number; happening: Happening }[];
+  changes: readonly { at: number; change: DeliveryChange }[];
 }
 
 export interface Plot {
@@ -71,7 +71,7 @@ export function storyOf(chance: Chance, plot: Plot): Turn[] {
   const last = attempt(chance, plot, tries + 1, at, endOf(chance, fate));
   turns.push(last);
   if (fate !== 'bounced' && fate !== 'blocked' && fate !== 'failed')
-    turns.push(...afterwards(chance, plot, last.happenings.at(-1)?.at ?? at));
+    turns.push(...afterwards(chance, plot, last.changes.at(-1)?.at ?? at));
   return turns.sort((a, b) => a.at - b.at);
 }
 
@@ -87,24 +87,24 @@ function endOf(chance: Chance, fate: Fate): End {
   return fate === 'failed' ? { kind: 'failed' } : { kind: 'accepted' };
 }
 
-const single = (at: number, happening: Happening): Turn => ({ at, happenings: [{ at, happening }] });
+const single = (at: number, change: DeliveryChange): Turn => ({ at, changes: [{ at, change }] });
 
 /** A claim and what came of it. */
 function attempt(chance: Chance, plot: Plot, number: number, at: number, end: End): Turn {
   const endedAt = at + 150 + Math.floor(chance.wait(600));
   const facts = factsOf(chance, plot, at, endedAt, end);
-  const claim: Happening = { kind: 'claimed', epoch: EPOCH, leaseUntil: at + LEASE_MS };
-  const outcome: Happening = { kind: 'outcome', epoch: EPOCH, attempt: number, outcome: outcomeOf(facts, end) };
+  const claim: DeliveryChange = { kind: 'claimed', epoch: EPOCH, leaseUntil: at + LEASE_MS };
+  const outcome: DeliveryChange = { kind: 'outcome', epoch: EPOCH, attempt: number, outcome: outcomeOf(facts, end) };
   return {
     at,
-    happenings: [
-      { at, happening: claim },
-      { at: endedAt, happening: outcome },
+    changes: [
+      { at, change: claim },
+      { at: endedAt, change: outcome },
     ],
   };
 }
 
-function outcomeOf(facts: AttemptFacts, end: End): Extract<Happening, { kind: 'outcome' }>['outcome'] {
+function outcomeOf(facts: AttemptFacts, end: End): Extract<DeliveryChange, { kind: 'outcome' }>['outcome'] {
   if (end.kind === 'accepted') return { kind: 'accepted', facts, viaRelay: false };
   if (end.kind === 'failed')
     return { kind: 'failed', facts, reason: 'content_erased', message: 'its content is no longer there' };

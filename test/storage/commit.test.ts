@@ -32,7 +32,7 @@ const workOf = (name: string): Work<string, string> => ({
 });
 
 const settingsOf = async ({ db }: TempDatabase): Promise<string[]> =>
-  (await db.fast.all<{ name: string }>('SELECT name FROM settings ORDER BY name')).map(({ name }) => name);
+  (await db.prepared.all<{ name: string }>('SELECT name FROM settings ORDER BY name')).map(({ name }) => name);
 
 describe('storage/commit', () => {
   describe('the group', () => {
@@ -200,7 +200,7 @@ describe('storage/commit', () => {
         ['fulfilled', 'rejected', 'fulfilled'],
       );
       assert.deepEqual(await settingsOf(temp), ['a', 'c', 'taken']);
-      assert.deepEqual(await temp.db.fast.all('SELECT * FROM counters'), []);
+      assert.deepEqual(await temp.db.prepared.all('SELECT * FROM counters'), []);
     });
 
     it('a transaction that throws leaves nothing behind and hands on its error', async () => {
@@ -226,10 +226,10 @@ describe('storage/commit', () => {
       });
       await Promise.all(writes);
       assert.deepEqual(
-        await temp.db.fast.all('SELECT count(*) AS n, count(DISTINCT message_id) AS m FROM deliveries'),
+        await temp.db.prepared.all('SELECT count(*) AS n, count(DISTINCT message_id) AS m FROM deliveries'),
         [{ n: 2000, m: 2000 }],
       );
-      assert.deepEqual(await temp.db.fast.all('SELECT n FROM counters'), [{ n: 2000 }]);
+      assert.deepEqual(await temp.db.prepared.all('SELECT n FROM counters'), [{ n: 2000 }]);
       assert.ok(temp.db.commit.stats.groups <= 10, `${temp.db.commit.stats.groups} groups`);
     });
   });

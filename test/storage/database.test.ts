@@ -28,7 +28,7 @@ describe('storage/database', () => {
     await first.close();
     const second = await openDatabase({ url });
     assert.deepEqual(second.migrated, []);
-    assert.deepEqual(await second.fast.all('SELECT * FROM settings'), [{ name: 'a', value: '1' }]);
+    assert.deepEqual(await second.prepared.all('SELECT * FROM settings'), [{ name: 'a', value: '1' }]);
     await second.close();
   });
 
@@ -45,8 +45,8 @@ describe('storage/database', () => {
   it('has readers that cannot write', async () => {
     const db = await openDatabase({ url });
     const insert = "INSERT INTO settings (name, value) VALUES ('a', '1')";
-    await assert.rejects(db.fast.run(insert), /readonly/);
-    for (let reader = 0; reader < 2; reader++) await assert.rejects(db.read.raw(insert), /readonly/);
+    await assert.rejects(db.prepared.run(insert), /readonly/);
+    for (let reader = 0; reader < 2; reader++) await assert.rejects(db.reader.raw(insert), /readonly/);
     await db.close();
   });
 
@@ -54,10 +54,10 @@ describe('storage/database', () => {
     const db = await openDatabase({ url });
     const seen = await db.commit.transact(async (tx) => {
       await tx.run("INSERT INTO settings (name, value) VALUES ('a', '1')");
-      return [await db.fast.all('SELECT * FROM settings'), await db.read('settings')];
+      return [await db.prepared.all('SELECT * FROM settings'), await db.reader('settings')];
     });
     assert.deepEqual(seen, [[], []]);
-    assert.equal((await db.fast.all('SELECT * FROM settings')).length, 1);
+    assert.equal((await db.prepared.all('SELECT * FROM settings')).length, 1);
     await db.close();
   });
 
@@ -85,7 +85,7 @@ describe('storage/database', () => {
     await db.commit.insert({ events: [event('e1'), event('e2')] });
     await db.commit.transact((tx) => tx.run('DELETE FROM events'));
     await db.commit.insert({ events: [event('e3')] });
-    assert.deepEqual(await db.fast.all('SELECT sequence FROM events'), [{ sequence: 3 }]);
+    assert.deepEqual(await db.prepared.all('SELECT sequence FROM events'), [{ sequence: 3 }]);
     await db.close();
   });
 
@@ -134,13 +134,15 @@ describe('storage/database', () => {
       assert.equal(child.signalCode, 'SIGKILL');
       assert.ok(confirmed.length >= enough);
       const db = await openDatabase({ url });
-      const found = new Set((await db.fast.all<{ name: string }>('SELECT name FROM settings')).map(({ name }) => name));
+      const found = new Set(
+        (await db.prepared.all<{ name: string }>('SELECT name FROM settings')).map(({ name }) => name),
+      );
       assert.deepEqual(
         confirmed.filter((name) => !found.has(name)),
         [],
         'lost',
       );
-      assert.deepEqual(await db.fast.all('PRAGMA integrity_check'), [{ integrity_check: 'ok' }]);
+      assert.deepEqual(await db.prepared.all('PRAGMA integrity_check'), [{ integrity_check: 'ok' }]);
       await db.commit.transact((tx) => tx.run('DELETE FROM settings'));
       await db.close();
     }

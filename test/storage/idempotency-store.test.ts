@@ -42,11 +42,11 @@ describe('storage/idempotency-store', () => {
     const counted = createIdempotencyStore({
       db: {
         commit: temp.db.commit,
-        fast: {
-          ...temp.db.fast,
+        prepared: {
+          ...temp.db.prepared,
           all: (sql, values) => {
             statements++;
-            return temp.db.fast.all(sql, values);
+            return temp.db.prepared.all(sql, values);
           },
         },
       },
@@ -93,7 +93,7 @@ describe('storage/idempotency-store', () => {
 
   it('hands a failure to everybody who asked', async () => {
     const failing = createIdempotencyStore({
-      db: { commit: temp.db.commit, fast: { ...temp.db.fast, all: () => Promise.reject(new Error('away')) } },
+      db: { commit: temp.db.commit, prepared: { ...temp.db.prepared, all: () => Promise.reject(new Error('away')) } },
       clock,
     });
     const both = await Promise.allSettled([failing.find('a'), failing.find('b')]);

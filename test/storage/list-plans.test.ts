@@ -81,13 +81,13 @@ describe('storage: plans of lists', () => {
     const note = (query: { sql: string; bindings: readonly string[] }): void => {
       made.push(query);
     };
-    temp.db.read.on('query', note);
+    temp.db.reader.on('query', note);
     await run();
-    temp.db.read.removeListener('query', note);
+    temp.db.reader.removeListener('query', note);
     assert.ok(made.length > 0);
     const found: string[] = [];
     for (const { sql, bindings } of made) {
-      const plan = await temp.db.read.raw<{ detail: string }[]>(`EXPLAIN QUERY PLAN ${sql}`, [...bindings]);
+      const plan = await temp.db.reader.raw<{ detail: string }[]>(`EXPLAIN QUERY PLAN ${sql}`, [...bindings]);
       for (const { detail } of plan)
         // What a statement has gathered itself may be read from end to end, and one row at the end of a key is no scan.
         if (/^SCAN (?!json_each|found|s\b|w\b|runs?\b|\(subquery|CONSTANT)/.test(detail) && !isLastRow(sql))
@@ -107,21 +107,21 @@ describe('storage: plans of lists', () => {
         it(`messages by ${JSON.stringify(filter)}`, async () => {
           const all = { accountId: ACCOUNT, ...filter };
           for (const newestFirst of [true, false])
-            assert.deepEqual(await scansOf(() => listMessages(temp.db.read, all, { newestFirst, limit: 25 })), []);
+            assert.deepEqual(await scansOf(() => listMessages(temp.db.reader, all, { newestFirst, limit: 25 })), []);
         });
 
       for (const filter of eventFilters)
         it(`events by ${JSON.stringify(filter)}`, async () => {
           const all = { accountId: ACCOUNT, ...filter };
-          assert.deepEqual(await scansOf(() => eventsAfter(temp.db.read, all, 0, 100)), []);
-          assert.deepEqual(await scansOf(() => eventsBefore(temp.db.read, all, 1000, 100)), []);
+          assert.deepEqual(await scansOf(() => eventsAfter(temp.db.reader, all, 0, 100)), []);
+          assert.deepEqual(await scansOf(() => eventsBefore(temp.db.reader, all, 1000, 100)), []);
         });
 
       it('stats, suppressions, audit', async () => {
         const span = { accountId: ACCOUNT, since: NOW - 86_400_000, until: NOW, only: {}, test: false };
         for (const by of [null, 'stream', 'tag'] as const)
           for (const bucket of ['hour', 'total'] as const)
-            assert.deepEqual(await scansOf(() => readStats(temp.db.read, { ...span, by, bucket })), []);
+            assert.deepEqual(await scansOf(() => readStats(temp.db.reader, { ...span, by, bucket })), []);
         const clock = new FakeClock();
         assert.deepEqual(
           await scansOf(() => pageOfSuppressions({ db: temp.db, clock }, { accountId: ACCOUNT }, { limit: 25 })),
@@ -138,21 +138,21 @@ describe('storage: plans of lists', () => {
   it('takes the index that few are in, without figures as well', async () => {
     const statements: string[] = [];
     const note = ({ sql }: { sql: string }): void => void statements.push(sql);
-    temp.db.read.on('query', note);
+    temp.db.reader.on('query', note);
     await listMessages(
-      temp.db.read,
+      temp.db.reader,
       { accountId: ACCOUNT, rfcMessageId: '<x@elsewhere.test>' },
       { newestFirst: true, limit: 25 },
     );
-    await eventsAfter(temp.db.read, { accountId: ACCOUNT, batchId: 'bat_1' }, 0, 25);
-    temp.db.read.removeListener('query', note);
+    await eventsAfter(temp.db.reader, { accountId: ACCOUNT, batchId: 'bat_1' }, 0, 25);
+    temp.db.reader.removeListener('query', note);
     assert.ok(statements.some((sql) => sql.includes('indexed by messages_by_rfc_id')));
     assert.ok(statements.some((sql) => sql.includes('cross join events as e on e.sequence = s.value')));
   });
 
   it('finds a scan where there is one', async () => {
     assert.equal(
-      (await scansOf(() => temp.db.read('messages').where('subject', 'x').first() as Promise<unknown>)).length,
+      (await scansOf(() => temp.db.reader('messages').where('subject', 'x').first() as Promise<unknown>)).length,
       1,
     );
   });

@@ -9,7 +9,7 @@ describe('storage/migrate', () => {
     assert.equal(migrationNames[0], '001-ground');
     assert.deepEqual(temp.db.migrated, migrationNames);
     assert.deepEqual(
-      await migrationState(temp.db.read),
+      await migrationState(temp.db.reader),
       migrationNames.map((name) => ({ name, taken: true })),
     );
     await temp.close();
@@ -20,7 +20,7 @@ describe('storage/migrate', () => {
 
   it('makes the tables and columns that tables.ts describes, and no others', async () => {
     const temp = await openTempDatabase();
-    const rows = await temp.db.fast.all<{ at: string; column: string }>(
+    const rows = await temp.db.prepared.all<{ at: string; column: string }>(
       `SELECT m.name AS at, c.name AS column FROM sqlite_master m, pragma_table_info(m.name) c
        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name NOT LIKE 'migrations%'`,
     );

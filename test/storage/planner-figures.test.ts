@@ -51,13 +51,13 @@ describe('storage/planner-figures', () => {
       );
       const run = (work: (tx: Pick<Connection, 'run'>) => Promise<void>): Promise<void> => db.commit.transact(work);
       const figures = (): Promise<unknown[]> =>
-        db.fast.all("SELECT name FROM sqlite_schema WHERE name = 'sqlite_stat1'");
-      await freshenFigures(staleAccounts(db.fast), run, 0);
+        db.prepared.all("SELECT name FROM sqlite_schema WHERE name = 'sqlite_stat1'");
+      await freshenFigures(staleAccounts(db.prepared), run, 0);
       assert.deepEqual(await figures(), []);
-      await freshenFigures(staleAccounts(db.fast), run);
-      assert.equal((await db.fast.all("SELECT tbl FROM sqlite_stat1 WHERE tbl = 'accounts'")).length > 0, true);
-      await freshenFigures(staleAccounts(db.fast), run, 0);
-      assert.deepEqual(await db.fast.all("SELECT tbl FROM sqlite_stat1 WHERE tbl = 'accounts'"), []);
+      await freshenFigures(staleAccounts(db.prepared), run);
+      assert.equal((await db.prepared.all("SELECT tbl FROM sqlite_stat1 WHERE tbl = 'accounts'")).length > 0, true);
+      await freshenFigures(staleAccounts(db.prepared), run, 0);
+      assert.deepEqual(await db.prepared.all("SELECT tbl FROM sqlite_stat1 WHERE tbl = 'accounts'"), []);
     } finally {
       await temp.close();
     }

@@ -431,7 +431,7 @@ describe('storage/rows', () => {
     await temp.db.commit.insert(rowsOf(samples));
     for (const table of Object.keys(columnsOf) as TableName[]) {
       const columns = columnsOf[table].join(', ');
-      assert.deepEqual(await temp.db.fast.all(`SELECT ${columns} FROM ${table}`), [samples[table]], table);
+      assert.deepEqual(await temp.db.prepared.all(`SELECT ${columns} FROM ${table}`), [samples[table]], table);
     }
   });
 
@@ -441,7 +441,7 @@ describe('storage/rows', () => {
       ['webhook_deliveries', 'position'],
     ]);
     for (const table of Object.keys(columnsOf) as TableName[]) {
-      const found = await temp.db.fast.all<{ name: string }>(`SELECT name FROM pragma_table_info('${table}')`);
+      const found = await temp.db.prepared.all<{ name: string }>(`SELECT name FROM pragma_table_info('${table}')`);
       const names = found.map(({ name }) => name).filter((name) => given.get(table) !== name);
       assert.deepEqual(names.sort(), [...columnsOf[table]].sort(), table);
     }
@@ -453,11 +453,11 @@ describe('storage/rows', () => {
       const rows = Array.from({ length: count }, (_, n) => ({ account_id: ACCOUNT, tag, message_id: String(n) }));
       const contents = rows.map((_, n) => contentRow({ id: `${tag}-${n}`, html: `${tag} ${n}` }));
       await temp.db.commit.insert({ message_tags: rows, contents });
-      assert.deepEqual(await temp.db.fast.all('SELECT count(*) AS n FROM message_tags WHERE tag = ?', [tag]), [
+      assert.deepEqual(await temp.db.prepared.all('SELECT count(*) AS n FROM message_tags WHERE tag = ?', [tag]), [
         { n: count },
       ]);
       assert.deepEqual(
-        await temp.db.fast.all('SELECT count(DISTINCT html) AS n FROM contents WHERE id LIKE ?', [`${tag}-%`]),
+        await temp.db.prepared.all('SELECT count(DISTINCT html) AS n FROM contents WHERE id LIKE ?', [`${tag}-%`]),
         [{ n: count }],
       );
     }
@@ -468,7 +468,7 @@ describe('storage/rows', () => {
       [1, 2, 3].map((n) => temp.db.commit.insert({ counters: [acceptedCounter(n), acceptedCounter(10, 'scheduled')] })),
     );
     await temp.db.commit.insert({ counters: [acceptedCounter(4), acceptedCounter(4, 'queued', 'acc_2')] });
-    const rows = await temp.db.fast.all('SELECT account_id AS a, to_status AS s, n FROM counters ORDER BY 1, 2');
+    const rows = await temp.db.prepared.all('SELECT account_id AS a, to_status AS s, n FROM counters ORDER BY 1, 2');
     assert.deepEqual(rows, [
       { a: ACCOUNT, s: 'queued', n: 10 },
       { a: ACCOUNT, s: 'scheduled', n: 30 },
@@ -489,7 +489,7 @@ describe('storage/rows', () => {
         { ...later, id: 'sup_4', address_key: 'ended@dest.test' },
       ],
     });
-    const rows = await temp.db.fast.all('SELECT id, reason, expires_at FROM suppressions ORDER BY id');
+    const rows = await temp.db.prepared.all('SELECT id, reason, expires_at FROM suppressions ORDER BY id');
     assert.deepEqual(rows, [
       { id: 'sup_1', reason: 'manual', expires_at: null },
       { id: 'sup_4', reason: 'complaint', expires_at: null },

@@ -88,7 +88,7 @@ describe('migrations/022-template-stats', () => {
     });
     await old.destroy();
     const db = await openDatabase({ url: `sqlite:${url}` });
-    const rows = (await db.read('event_counts').select('*')) as StatRow[];
+    const rows = (await db.reader('event_counts').select('*')) as StatRow[];
     await db.close();
     rmSync(folder, { recursive: true, force: true });
     const inOrder = (all: readonly object[]): string[] =>

@@ -138,14 +138,14 @@ describe('upgrades', () => {
       });
       assert.equal(copied, 1, 'what is to lose was not copied first');
       assert.deepEqual(db.migrated, migrationNames.slice(index + 1));
-      const after = await everyRow(db.read);
+      const after = await everyRow(db.reader);
       const counts = after.get('event_counts') ?? [];
       for (const row of before.get('stats') ?? []) assert.deepEqual(countIn(counts, row), row);
       before.delete('stats');
       for (const [table, rows] of before)
         assert.deepEqual(withColumnsOf(after.get(table) ?? [], rows), rows, `${table} is not as it was`);
-      assert.deepEqual(await db.read.raw('PRAGMA integrity_check'), [{ integrity_check: 'ok' }]);
-      assert.deepEqual(await db.read.raw('PRAGMA auto_vacuum'), [{ auto_vacuum: 2 }]);
+      assert.deepEqual(await db.reader.raw('PRAGMA integrity_check'), [{ integrity_check: 'ok' }]);
+      assert.deepEqual(await db.reader.raw('PRAGMA auto_vacuum'), [{ auto_vacuum: 2 }]);
       await db.close();
     });
   }
@@ -168,7 +168,7 @@ describe('upgrades', () => {
     await (await openAt(file, '001-ground')).destroy();
     const old = await openDatabase({ url: `sqlite:${file}` });
     const fresh = await openDatabase({ url: `sqlite:${path.join(folder, 'fresh.db')}` });
-    assert.deepEqual(await schema(old.read), await schema(fresh.read));
+    assert.deepEqual(await schema(old.reader), await schema(fresh.reader));
     await old.close();
     await fresh.close();
   });
@@ -274,7 +274,7 @@ describe('upgrades', () => {
     const test = await startTestApp({ folder, mailPort: server.port, zones: zonesFor('dest.test') });
     assert.deepEqual(test.app.migrated, migrationNames.slice(1));
     await test.settled();
-    const [row] = await test.app.db.fast.all<Row>('SELECT status FROM deliveries');
+    const [row] = await test.app.db.prepared.all<Row>('SELECT status FROM deliveries');
     assert.equal(row?.['status'], 'delivered');
     assert.equal(server.sessions.flatMap(({ mails }) => mails).length, 1);
     const { balanced, faults } = await test.operator.call('books', {});

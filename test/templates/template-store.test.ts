@@ -45,7 +45,7 @@ describe('templates/template-store', () => {
     changeTemplate(deps(), { accountId, idOrAlias, change: null, publish: false, ...more });
   const toSend = (idOrAlias: string, version: number | null = null): Promise<Template | null> =>
     templateToSend(deps(), { accountId, idOrAlias, version });
-  const count = async (table: string): Promise<number> => (await temp.db.fast.all(`SELECT 1 FROM ${table}`)).length;
+  const count = async (table: string): Promise<number> => (await temp.db.prepared.all(`SELECT 1 FROM ${table}`)).length;
 
   beforeEach(async () => {
     temp = await openTempDatabase();

@@ -109,15 +109,15 @@ async function faultsOf(image: ReadonlyMap<string, Buffer>, promised: readonly s
   for (const [name, bytes] of image) writeFileSync(path.join(folder, name), bytes);
   const reader = await openReader({ url });
   try {
-    const [check] = await reader.read.raw<{ quick_check: string }[]>('PRAGMA quick_check');
+    const [check] = await reader.reader.raw<{ quick_check: string }[]>('PRAGMA quick_check');
     const faults = check?.quick_check === 'ok' ? [] : [`quick_check: ${String(check?.quick_check)}`];
-    const rows = await reader.read.raw<{ id: string }[]>(
+    const rows = await reader.reader.raw<{ id: string }[]>(
       'SELECT value AS id FROM json_each(?) WHERE value NOT IN (SELECT id FROM messages)',
       [JSON.stringify(promised)],
     );
     if (rows.length > 0)
       faults.push(`${String(rows.length)} accepted mails are not there, such as ${String(rows[0]?.id)}`);
-    return [...faults, ...(await balance(reader.read)).faults];
+    return [...faults, ...(await balance(reader.reader)).faults];
   } finally {
     await reader.close();
   }

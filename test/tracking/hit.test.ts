@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { Happening } from '../../src/messages/delivery/delivery.ts';
+import type { DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
 import type { Bot, Visitor } from '../../src/tracking/bots.ts';
 import { createHits, truncated, type HitDeps, type Hits } from '../../src/tracking/hit.ts';
@@ -54,8 +54,8 @@ describe('tracking/hit', () => {
   });
 
   const clicks = (): [id: string, link: string, bot: Bot | null][] =>
-    written.map(({ deliveryId, happening }) => {
-      const { linkId, hit } = happening as Extract<Happening, { kind: 'clicked' }>;
+    written.map(({ deliveryId, change }) => {
+      const { linkId, hit } = change as Extract<DeliveryChange, { kind: 'clicked' }>;
       return [deliveryId.slice(-1), linkId, hit.bot];
     });
 
@@ -64,7 +64,7 @@ describe('tracking/hit', () => {
     assert.deepEqual(written, [
       {
         deliveryId: ONE,
-        happening: {
+        change: {
           kind: 'opened',
           hit: { at: clock.now(), ip: '203.0.113.7', userAgent: 'Firefox', bot: null },
           client: 'Firefox',
@@ -94,7 +94,7 @@ describe('tracking/hit', () => {
     assert.equal(written.length, 0);
     clock.advance(1);
     assert.deepEqual(clicks(), [['1', '2', null]]);
-    assert.equal((written[0]?.happening as { hit: { at: number } }).hit.at, seen);
+    assert.equal((written[0]?.change as { hit: { at: number } }).hit.at, seen);
   });
 
   it('takes who follows all links for a machine', () => {
@@ -201,7 +201,7 @@ describe('tracking/hit', () => {
     it(`stores what ${JSON.stringify(privacy)} allows`, () => {
       hits = begin(privacy);
       hits.opened(ONE, person);
-      const { hit } = written[0]?.happening as Extract<Happening, { kind: 'opened' }>;
+      const { hit } = written[0]?.change as Extract<DeliveryChange, { kind: 'opened' }>;
       assert.deepEqual([hit.ip, hit.userAgent], [ip, agent]);
     });
   }

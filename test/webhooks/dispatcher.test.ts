@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { createBell } from '../../src/scheduling/bell.ts';
+import { createNotifier } from '../../src/scheduling/notifier.ts';
 import { newId } from '../../src/base/id.ts';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
 import type { Fetched, SafeFetch, SafeRequest } from '../../src/net/safe-fetch.ts';
@@ -35,7 +35,7 @@ describe('webhooks/dispatcher', () => {
   let clock: FakeClock;
   let keyring: Keyring;
   let folder: string;
-  let bells: Parameters<typeof createWebhooks>[0]['bells'];
+  let notifiers: Parameters<typeof createWebhooks>[0]['notifiers'];
   let webhooks: Webhooks;
   let told: Told[];
   let script: Script;
@@ -48,7 +48,7 @@ describe('webhooks/dispatcher', () => {
     folder = mkdtempSync(path.join(tmpdir(), 'ph-keys-'));
     keyring = openKeyring(folder);
     clock = new FakeClock(NOW);
-    bells = { events: createBell(), webhooks: createBell<string>() };
+    notifiers = { events: createNotifier(), webhooks: createNotifier<string>() };
     told = [];
     errors = [];
     lacking = null;
@@ -96,7 +96,7 @@ describe('webhooks/dispatcher', () => {
     };
     const quiet = (): void => undefined;
     const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => void errors.push(fields) };
-    return createWebhooks({ db: temp.db, clock, keyring, log, fetch, bells, random: () => 0.5 });
+    return createWebhooks({ db: temp.db, clock, keyring, log, fetch, notifiers, random: () => 0.5 });
   }
 
   const store = () => ({
@@ -104,7 +104,7 @@ describe('webhooks/dispatcher', () => {
     clock,
     keyring,
     changed: (id: string) => {
-      bells.webhooks.ring(id);
+      notifiers.webhooks.notify(id);
     },
   });
 
@@ -151,7 +151,7 @@ describe('webhooks/dispatcher', () => {
       detail_json: JSON.stringify(detail),
     }));
     await temp.db.commit.insert({ messages: [message], deliveries: [delivery], events });
-    bells.events.ring();
+    notifiers.events.notify();
   }
 
   async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
@@ -159,10 +159,10 @@ describe('webhooks/dispatcher', () => {
   }
 
   const count = async (sql: string): Promise<number> =>
-    (await temp.db.fast.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${sql}`))[0]?.n ?? 0;
+    (await temp.db.prepared.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${sql}`))[0]?.n ?? 0;
   const lines = (): Promise<number> => count('webhook_deliveries');
   const cursorOf = async (id: string): Promise<number> =>
-    (await temp.db.fast.all<{ cursor: number }>('SELECT cursor FROM webhooks WHERE id = ?', [id]))[0]?.cursor ?? -1;
+    (await temp.db.prepared.all<{ cursor: number }>('SELECT cursor FROM webhooks WHERE id = ?', [id]))[0]?.cursor ?? -1;
 
   /** A while in which something could happen that should not. */
   async function aWhile(): Promise<void> {
@@ -349,7 +349,7 @@ describe('webhooks/dispatcher', () => {
       // A retry that was forgotten would be due for ever.
       await until(async () => (await count(`webhook_calls WHERE due_at <= ${String(clock.now())}`)) === 0);
     }
-    const good = await temp.db.fast.all<{ n: number }>(
+    const good = await temp.db.prepared.all<{ n: number }>(
       "SELECT COUNT(*) AS n FROM webhook_deliveries WHERE status = 'delivered' GROUP BY event_id",
     );
     assert.deepEqual([good.length, good.filter(({ n }) => n !== 1).length], [120, 0], 'each once');
@@ -447,7 +447,7 @@ describe('webhooks/dispatcher', () => {
     await temp.db.commit.transact((tx) =>
       tx.run("UPDATE webhooks SET secrets_sealed = 'v1.gone.AAAA' WHERE id = ?", [id]),
     );
-    bells.webhooks.ring(id);
+    notifiers.webhooks.notify(id);
     await until(() => errors.length > 0);
     await happen(1);
     await aWhile();

@@ -8,8 +8,8 @@ import { Problem } from '../../base/problem.ts';
 import type { Exchange } from '../exchange.ts';
 import { forbids } from '../negotiate.ts';
 import type { Route } from '../route.ts';
-import type { Middleware, Stop } from '../shell.ts';
-import { secondsLeft } from '../../scheduling/windows.ts';
+import type { Middleware, Stop } from '../request-state.ts';
+import { secondsLeft } from '../../scheduling/rate-windows.ts';
 
 /** `methodsOf` names the methods a path has; none = no such path. */
 export function admit(deps: { stop: Stop; methodsOf(path: string): readonly string[] }): Middleware {

@@ -2,7 +2,7 @@
 import { CLIENT_GONE } from '../answer.ts';
 import { auditRow } from '../audit.ts';
 import type { Exchange } from '../exchange.ts';
-import type { ApiDeps, Middleware } from '../shell.ts';
+import type { ApiDeps, Middleware } from '../request-state.ts';
 
 type Deps = Pick<ApiDeps, 'audit' | 'clock' | 'log'>;
 

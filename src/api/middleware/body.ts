@@ -5,7 +5,7 @@ import type { BodyLimits } from '../body.ts';
 import { ownerOf } from '../exchange.ts';
 import type { Held, HeldMemory } from '../held-memory.ts';
 import type { JsonReader } from '../json-reader.ts';
-import type { ApiDeps, Context, Middleware } from '../shell.ts';
+import type { ApiDeps, Context, Middleware } from '../request-state.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'usedUp'> & { limits: BodyLimits; held: HeldMemory; reader: JsonReader };
 

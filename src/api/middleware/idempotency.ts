@@ -3,7 +3,7 @@ import { hashJson } from '../json.ts';
 import { checkRepeat, idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
 import type { IdempotencyRow, IdempotencyUse, InFlight } from '../idempotency.ts';
 import type { Exchange } from '../exchange.ts';
-import type { ApiDeps, Middleware } from '../shell.ts';
+import type { ApiDeps, Middleware } from '../request-state.ts';
 import { answerTo } from './problem.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency' | 'callerById'> & { inFlight: InFlight };

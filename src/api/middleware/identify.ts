@@ -7,12 +7,12 @@ import { isIpAllowed } from '../../keys/ip-list.ts';
 import { addressBucket } from '../../net/ip.ts';
 import { ownerOf, type Exchange, type KeyUse } from '../exchange.ts';
 import type { Newcomers } from '../newcomers.ts';
-import type { ApiDeps, Middleware } from '../shell.ts';
-import type { Rate, Windows } from '../../scheduling/windows.ts';
+import type { ApiDeps, Middleware } from '../request-state.ts';
+import type { Rate, RateWindows } from '../../scheduling/rate-windows.ts';
 
 export interface Buckets {
-  accounts: Windows;
-  addresses: Windows;
+  accounts: RateWindows;
+  addresses: RateWindows;
   /** Requests a minute for an address without a valid key. */
   anonymous: number;
 }

@@ -4,7 +4,7 @@ import { isStorageTrouble } from '../../storage/commit.ts';
 import { problemAnswer } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import type { Exchange } from '../exchange.ts';
-import type { ApiLog, Middleware } from '../shell.ts';
+import type { ApiLog, Middleware } from '../request-state.ts';
 
 export function problem(deps: { log: ApiLog }): Middleware {
   return async (ctx, next) => {

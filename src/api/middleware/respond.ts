@@ -12,7 +12,7 @@ import { compress, WORTH_BYTES } from '../compress.ts';
 import { ownerOf, type Exchange } from '../exchange.ts';
 import { HSTS } from '../secure.ts';
 import { encodingFor } from '../negotiate.ts';
-import type { ApiDeps, ApiLog, Middleware, Stop } from '../shell.ts';
+import type { ApiDeps, ApiLog, Middleware, Stop } from '../request-state.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'log' | 'answered'> & {
   open(request: IncomingMessage): Exchange;

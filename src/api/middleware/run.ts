@@ -9,7 +9,7 @@ import { createReadGate } from '../read-gate.ts';
 import { watchKey } from '../key-watch.ts';
 import { rowFor } from '../idempotency.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
-import type { ApiDeps, Context, Middleware, Stop } from '../shell.ts';
+import type { ApiDeps, Context, Middleware, Stop } from '../request-state.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & { stop: Stop; verifyAnswers: boolean };
 

@@ -4,7 +4,7 @@ import { scopeAllows } from '../../keys/scopes.ts';
 import type { Scope } from '../../keys/scopes.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Route } from '../route.ts';
-import type { Middleware } from '../shell.ts';
+import type { Middleware } from '../request-state.ts';
 import { refuseInTestMode } from '../test-mode.ts';
 
 export const scope: Middleware = async (ctx, next) => {

@@ -1,5 +1,5 @@
-/** Makes an acceptance durable: room in the quota and on the disk, one transaction, then the bells. */
-import type { Bell } from '../../scheduling/bell.ts';
+/** Makes an acceptance durable: room in the quota and on the disk, one transaction, then the notifiers. */
+import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Gate } from '../../scheduling/gate.ts';
 import { Problem } from '../../base/problem.ts';
 import { isStorageTrouble, type Committer } from '../../storage/commit.ts';
@@ -12,7 +12,7 @@ import type { OwnMailRows } from './own-mail.ts';
 
 export interface AcceptCommitDeps {
   commit: Committer;
-  bells: { deliveries: Bell<readonly DueHint[]>; events: Bell };
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
   /**
    * Takes room for so many mails in what the plan allows; the returned function gives it back. Throws `quota_exceeded`.
    */
@@ -68,8 +68,8 @@ export async function commitPlan(
     giveBack();
     throw error;
   }
-  deps.bells.deliveries.ring([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
-  if (events.length > 0) deps.bells.events.ring();
+  deps.notifiers.deliveries.notify([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
+  if (events.length > 0) deps.notifiers.events.notify();
 }
 
 const withNotice = (own: Rows, notice: OwnMailRows | null): Rows =>

@@ -32,7 +32,7 @@ import type { BodyStore } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
 import { tlsWishOf } from '../request/tls-wish.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
-import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/untouched.ts';
+import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
 
 export interface AcceptRowsDeps {

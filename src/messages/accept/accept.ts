@@ -4,12 +4,12 @@
  * delivery has been rung for.
  *
  * The order of the steps: sender (domain verified, allowed for the key), stream, suppression list (may-send.ts), rows
- * (accept-rows.ts), commit and bell (accept-commit.ts).
+ * (accept-rows.ts), commit and notifier (accept-commit.ts).
  */
 import type { Clock } from '../../base/clock.ts';
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
-import { turnOfTheLoop } from '../../base/slices.ts';
+import { yieldToEventLoop } from '../../base/slices.ts';
 import type { Rows } from '../../storage/rows.ts';
 import type { BatchRow, MessageRow } from '../../storage/tables.ts';
 import { commitPlan, type AcceptCommitDeps } from './accept-commit.ts';
@@ -133,7 +133,7 @@ export async function acceptBulk(
     if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
     data.push(result.entry);
     const most = entry.kind === 'ok' && entry.draft.renderedFrom !== undefined ? RENDERED_AT_A_TIME : ENTRIES_AT_A_TIME;
-    if (data.length % most === 0) await turnOfTheLoop();
+    if (data.length % most === 0) await yieldToEventLoop();
   }
   const accepted = data.filter(({ error }) => error === null).length;
   const first = data.find(({ error }) => error !== null)?.error;

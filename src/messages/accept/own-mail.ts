@@ -10,7 +10,7 @@ import type { Rows } from '../../storage/rows.ts';
 import type { ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
-import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/untouched.ts';
+import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 
 export interface OwnMail {
   /** The message's id; a raw mail names it in its header. */

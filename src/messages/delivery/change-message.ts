@@ -2,7 +2,7 @@
  * What may still be done to mail that was accepted: cancel it, or move its time. Both go through record() like everything else
  * that changes a delivery; mail that is on the wire, or past it, cannot be called back.
  */
-import type { Bell } from '../../scheduling/bell.ts';
+import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';
 import { Problem } from '../../base/problem.ts';
 import type { Connection } from '../../storage/connection.ts';
@@ -14,15 +14,15 @@ import type { Occurrence, Recorded, Recorder, RowsAfter } from './record.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';
 
 export interface ChangeDeps {
-  db: { fast: Connection };
+  db: { prepared: Connection };
   clock: Clock;
   recorder: Recorder;
-  bells: { deliveries: Bell<readonly DueHint[]> };
+  notifiers: { deliveries: Notifier<readonly DueHint[]> };
   retry: Pick<RetryRule, 'maxAge'>;
 }
 
 const deliveriesOf = ({ db }: Pick<ChangeDeps, 'db'>, messageId: string): Promise<DeliveryRow[]> =>
-  db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [messageId]);
+  db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [messageId]);
 
 /** The rows that are committed with a change, made of what it has left: of the message, or of the messages of a batch by status. */
 type Together<Changed> = (changed: Changed) => Rows;
@@ -84,7 +84,7 @@ async function waitingOf({ db }: Pick<ChangeDeps, 'db'>, batchId: string): Promi
   const waiting: Pick<DeliveryRow, 'id'>[] = [];
   let after = '';
   for (;;) {
-    const rows = await db.fast.all<Pick<DeliveryRow, 'id' | 'status'>>(
+    const rows = await db.prepared.all<Pick<DeliveryRow, 'id' | 'status'>>(
       `SELECT d.id, d.status FROM messages m JOIN deliveries d ON d.message_id = m.id WHERE m.batch_id = ? AND d.id > ? ORDER BY d.id LIMIT ?`,
       [batchId, after, AT_ONCE],
     );
@@ -101,7 +101,7 @@ async function cancel(
   after: RowsAfter,
 ): Promise<number> {
   if (rows.length === 0) return 0;
-  const occurrences = rows.map(({ id }): Occurrence => ({ deliveryId: id, happening: { kind: 'canceled' } }));
+  const occurrences = rows.map(({ id }): Occurrence => ({ deliveryId: id, change: { kind: 'canceled' } }));
   return countOf(await recorder.record(occurrences, after));
 }
 
@@ -124,12 +124,12 @@ export async function rescheduleMessage(
     rows.length === 0
       ? []
       : await deps.recorder.record(
-          rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'rescheduled', sendAt: at, giveUpAt: giveUp } })),
+          rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'rescheduled', sendAt: at, giveUpAt: giveUp } })),
           withMessage(message.id, together),
         );
   if (!recorded.some(({ applied }) => applied))
     throw new Problem('invalid_state', 'The message is on its way, or finished: its time cannot be moved any more.');
-  deps.bells.deliveries.ring(
+  deps.notifiers.deliveries.notify(
     rows.map(({ domain, class: order, account_id: accountId }) => ({ domain, class: order, accountId, dueAt: at })),
   );
 }

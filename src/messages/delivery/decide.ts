@@ -1,6 +1,6 @@
 /**
- * What a happening means for a delivery: one pure function, one switch. Every arrow of the status table stands here and
- * nowhere else; a happening that has no arrow from the present status changes nothing and is only noted.
+ * What a change means for a delivery: one pure function, one switch. Every arrow of the status table stands here and
+ * nowhere else; a change that has no arrow from the present status changes nothing and is only noted.
  */
 import type { SuppressionReason } from '../../storage/tables.ts';
 import {
@@ -11,7 +11,7 @@ import {
   type AttemptFacts,
   type DeliveryState,
   type DeliveryStatus,
-  type Happening,
+  type DeliveryChange,
   type Hit,
   type Outcome,
   type Verdict,
@@ -33,7 +33,7 @@ export interface DecidedAttempt {
 }
 
 export interface Decision {
-  /** False where the happening has no arrow from here: nothing is written but, where there was one, the attempt. */
+  /** False where the change has no arrow from here: nothing is written but, where there was one, the attempt. */
   applied: boolean;
   /** The delivery afterwards. */
   state: DeliveryState;
@@ -56,26 +56,26 @@ const final: ReadonlySet<DeliveryStatus> = new Set([
 /** True while the delivery is not finished. */
 export const isWaiting = (status: DeliveryStatus): boolean => !final.has(status);
 
-export function decide(state: DeliveryState, happening: Happening, now: number): Decision {
-  switch (happening.kind) {
+export function decide(state: DeliveryState, change: DeliveryChange, now: number): Decision {
+  switch (change.kind) {
     case 'claimed':
-      return claimed(state, happening, now);
+      return claimed(state, change, now);
     case 'outcome':
-      return isHolder(state, happening) ? outcome(state, happening.outcome, now) : late(state, happening.outcome);
+      return isHolder(state, change) ? outcome(state, change.outcome, now) : late(state, change.outcome);
     case 'released':
-      return isHolder(state, happening)
-        ? same(state, { dueAt: happening.dueAt, claimEpoch: null, attemptCount: state.attemptCount - 1 })
+      return isHolder(state, change)
+        ? same(state, { dueAt: change.dueAt, claimEpoch: null, attemptCount: state.attemptCount - 1 })
         : nothing(state);
     case 'orphaned':
-      return state.claimEpoch === happening.epoch && isWaiting(state.status)
-        ? orphaned(state, happening.retryAt, now)
+      return state.claimEpoch === change.epoch && isWaiting(state.status)
+        ? orphaned(state, change.retryAt, now)
         : nothing(state);
     case 'aged':
       return state.claimEpoch === null && isWaiting(state.status) && now >= limitOf(state)
-        ? gaveUp(state, happening.waitedFor ?? null)
+        ? gaveUp(state, change.waitedFor ?? null)
         : nothing(state);
     case 'held':
-      return state.claimEpoch === null && isWaiting(state.status) ? held(state, happening, now) : nothing(state);
+      return state.claimEpoch === null && isWaiting(state.status) ? held(state, change, now) : nothing(state);
     case 'freed':
       return state.claimEpoch === null && isWaiting(state.status) && state.heldBy !== null
         ? same(goneOn(state, now), { dueAt: now })
@@ -83,25 +83,25 @@ export function decide(state: DeliveryState, happening: Happening, now: number):
     case 'canceled':
       return state.claimEpoch === null && isWaiting(state.status) ? to(state, 'canceled') : nothing(state);
     case 'rescheduled':
-      return rescheduled(state, happening, now);
+      return rescheduled(state, change, now);
     case 'bounced':
-      return bouncedLater(state, happening);
+      return bouncedLater(state, change);
     case 'complained':
-      return complained(state, happening);
+      return complained(state, change);
     case 'opened':
-      return hit(state, 'opened', happening.hit, {
-        client: happening.client,
-        os: happening.os,
-        device: happening.device,
+      return hit(state, 'opened', change.hit, {
+        client: change.client,
+        os: change.os,
+        device: change.device,
       });
     case 'clicked':
-      return hit(state, 'clicked', happening.hit, {
-        url: cut(happening.url, 2048),
-        link_id: happening.linkId,
-        part: happening.part,
+      return hit(state, 'clicked', change.hit, {
+        url: cut(change.url, 2048),
+        link_id: change.linkId,
+        part: change.part,
       });
     case 'unsubscribed':
-      return unsubscribed(state, happening.method);
+      return unsubscribed(state, change.method);
     case 'flushed':
       return state.claimEpoch === null &&
         state.heldBy === null &&
@@ -158,7 +158,7 @@ function stepsBetween(from: DeliveryStatus, status: DeliveryStatus): Decision['s
 }
 
 /** Written once, however long it lasts. Only the operator's hold stops the clock, and none moves `expires_at`. */
-function held(before: DeliveryState, hold: Extract<Happening, { kind: 'held' }>, now: number): Decision {
+function held(before: DeliveryState, hold: Extract<DeliveryChange, { kind: 'held' }>, now: number): Decision {
   const state = before.heldBy === hold.by ? before : goneOn(before, now);
   const marked = {
     ...state,
@@ -182,7 +182,7 @@ function goneOn(state: DeliveryState, now: number): DeliveryState {
   return { ...state, heldBy: null, heldAt: now, giveUpAt: Math.min(giveUpAt, state.expiresAt ?? Infinity) };
 }
 
-function claimed(before: DeliveryState, claim: Extract<Happening, { kind: 'claimed' }>, now: number): Decision {
+function claimed(before: DeliveryState, claim: Extract<DeliveryChange, { kind: 'claimed' }>, now: number): Decision {
   const state = goneOn(before, now);
   // A claim that is due has outlived its lease: who made it is gone or stuck, and what it may yet say comes too late.
   if (!isWaiting(state.status) || state.dueAt === null || state.dueAt > now) return nothing(before);
@@ -200,7 +200,7 @@ function claimed(before: DeliveryState, claim: Extract<Happening, { kind: 'claim
 /** Only what nobody has tried yet: afterwards the schedule of retries decides. */
 function rescheduled(
   state: DeliveryState,
-  { sendAt, giveUpAt }: Extract<Happening, { kind: 'rescheduled' }>,
+  { sendAt, giveUpAt }: Extract<DeliveryChange, { kind: 'rescheduled' }>,
   now: number,
 ): Decision {
   const untried = state.status === 'scheduled' || (state.status === 'queued' && state.attemptCount === 0);
@@ -358,7 +358,7 @@ function bounced(
   });
 }
 
-function bouncedLater(state: DeliveryState, report: Extract<Happening, { kind: 'bounced' }>): Decision {
+function bouncedLater(state: DeliveryState, report: Extract<DeliveryChange, { kind: 'bounced' }>): Decision {
   if (state.status !== 'sent' && state.status !== 'deferred' && state.status !== 'delivered') return nothing(state);
   const { smtpCode, enhancedCode, smtpReply } = report;
   return bounced({ ...state, lastReply: { ...state.lastReply, smtpCode, enhancedCode, smtpReply } }, report.verdict, {
@@ -366,7 +366,7 @@ function bouncedLater(state: DeliveryState, report: Extract<Happening, { kind: '
   });
 }
 
-function complained(state: DeliveryState, report: Extract<Happening, { kind: 'complained' }>): Decision {
+function complained(state: DeliveryState, report: Extract<DeliveryChange, { kind: 'complained' }>): Decision {
   if (!['sent', 'deferred', 'delivered', 'bounced'].includes(state.status)) return nothing(state);
   const { feedbackType, source, arrivalDate, userAgent } = report;
   return to(state, 'complained', {

@@ -6,8 +6,8 @@
  * - claim: the note, committed before dialling, that this process tries the delivery now: attempt number, epoch (which run
  *   of the program), and a lease after which the delivery falls due again by itself.
  * - attempt: one try of a delivery. outcome: what the try gave: accepted, deferred, refused, uncertain.
- * - happening: anything that can move a delivery: a claim, an outcome, a bounce mail, a complaint, a cancel, its time running out.
- * - event: what we tell the customer about a happening.
+ * - change: anything that can move a delivery: a claim, an outcome, a bounce mail, a complaint, a cancel, its time running out.
+ * - event: what we tell the customer about a change.
  * - lane: due work under one set of limits.
  *
  * How a delivery lives: it is born `queued` (or `scheduled` until its send_at, or `suppressed`, which is final). Its first
@@ -124,7 +124,7 @@ export type Outcome =
   | { kind: 'failed'; facts: AttemptFacts; reason: string; message: string };
 
 /** Everything that can move a delivery. */
-export type Happening =
+export type DeliveryChange =
   | { kind: 'claimed'; epoch: number; leaseUntil: number; suppressedBy?: { id: string; reason: SuppressionReason } }
   | { kind: 'outcome'; epoch: number; attempt: number; outcome: Outcome }
   /** The claim is given back untried (the program stops): no attempt is spent. */

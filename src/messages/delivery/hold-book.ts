@@ -57,7 +57,7 @@ const MOST_HOLDS = 10_000;
 
 /** `changed` is called when something else holds from now on. */
 export function createHoldBook(deps: {
-  db: Pick<Database, 'fast' | 'commit'>;
+  db: Pick<Database, 'prepared' | 'commit'>;
   clock: Clock;
   changed: () => void;
 }): HoldBook {
@@ -87,7 +87,7 @@ export function createHoldBook(deps: {
 
   return {
     async load() {
-      for (const row of await db.fast.all<HoldRow>('SELECT * FROM holds ORDER BY id')) put(row);
+      for (const row of await db.prepared.all<HoldRow>('SELECT * FROM holds ORDER BY id')) put(row);
     },
     find(mail) {
       if (index.size === 0) return null;

@@ -3,7 +3,7 @@
  * verification, a pool of sources none of which may send to the site now. Held mail keeps its status. It is marked once, when its turn comes, with what holds it, and rests until that
  * ends by itself or until `freeHeld` finds that it stands no more; nothing is rewritten meanwhile.
  */
-import type { Bell } from '../../scheduling/bell.ts';
+import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';
 import { refusalOf, type DomainDirectory, type SendingDomain } from '../../domains/domain-directory.ts';
 import type { Streams } from '../../accounts/stream-store.ts';
@@ -107,14 +107,14 @@ const PAGE = 500;
 
 /** Makes mail due whose hold stands no more, and rings for it; gives how many deliveries that were. */
 export async function freeHeld(deps: {
-  db: { fast: Connection };
+  db: { prepared: Connection };
   clock: Clock;
   holds: Pick<Holds, 'stands'>;
   recorder: Recorder;
-  bells: { deliveries: Bell<readonly DueHint[]> };
+  notifiers: { deliveries: Notifier<readonly DueHint[]> };
 }): Promise<number> {
   let freed = 0;
-  for (const by of await heldBy(deps.db.fast)) if (!(await deps.holds.stands(by))) freed += await free(deps, by);
+  for (const by of await heldBy(deps.db.prepared)) if (!(await deps.holds.stands(by))) freed += await free(deps, by);
   return freed;
 }
 
@@ -133,20 +133,20 @@ async function heldBy(db: Connection): Promise<string[]> {
 
 type Freeable = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id'>;
 
-async function free({ db, clock, recorder, bells }: Parameters<typeof freeHeld>[0], by: string): Promise<number> {
+async function free({ db, clock, recorder, notifiers }: Parameters<typeof freeHeld>[0], by: string): Promise<number> {
   let freed = 0;
   let after = '';
   for (;;) {
-    const rows = await db.fast.all<Freeable>(
+    const rows = await db.prepared.all<Freeable>(
       `SELECT id, domain, class, account_id FROM deliveries WHERE held_by = ? AND id > ? ORDER BY id LIMIT ${String(PAGE)}`,
       [by, after],
     );
     if (rows.length === 0) return freed;
     after = rows.at(-1)?.id ?? after;
-    const recorded = await recorder.record(rows.map(({ id }) => ({ deliveryId: id, happening: { kind: 'freed' } })));
+    const recorded = await recorder.record(rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'freed' } })));
     const due = rows.filter((_, at) => recorded[at]?.applied === true);
     freed += due.length;
-    bells.deliveries.ring(hintsOf(due, clock.now()));
+    notifiers.deliveries.notify(hintsOf(due, clock.now()));
   }
 }
 

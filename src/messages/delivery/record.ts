@@ -1,6 +1,6 @@
 /**
  * The one place where a delivery changes. `happen` units are written together inside a grouped commit: one statement reads
- * all deliveries of the group, decide() says what each happening means, one statement a table writes it. As there is one
+ * all deliveries of the group, decide() says what each change means, one statement a table writes it. As there is one
  * writer, nothing can change between the reading and the writing.
  */
 import type { Connection } from '../../storage/connection.ts';
@@ -21,13 +21,13 @@ import type { Clock } from '../../base/clock.ts';
 import { newId } from '../../base/id.ts';
 import { addToStats, addTry, statTypesOf, type StatFacts } from '../../events/stats.ts';
 import { decide, type Decision } from './decide.ts';
-import type { DeliveryState, Happening } from './delivery.ts';
+import type { DeliveryState, DeliveryChange } from './delivery.ts';
 import { isFailure, noticeRows, type Failure, type NoticeRule } from './failure-notice.ts';
 
 /** What happened to which delivery. */
 export interface Occurrence {
   deliveryId: string;
-  happening: Happening;
+  change: DeliveryChange;
 }
 
 /** What became of it. `applied` is false where there was no arrow, and `state` is null where there is no such delivery. */
@@ -40,7 +40,7 @@ export interface Recorded {
   noticeTo?: string;
 }
 
-/** Happenings that belong together, in order, with rows (an audit line, say) to be written in the same transaction. */
+/** Changes that belong together, in order, with rows (an audit line, say) to be written in the same transaction. */
 interface HappenUnit {
   occurrences: readonly Occurrence[];
   rows?: Rows | RowsAfter;
@@ -54,7 +54,7 @@ export interface Recorder {
   record(occurrences: readonly Occurrence[], rows?: Rows | RowsAfter): Promise<readonly Recorded[]>;
 }
 
-export const HAPPEN = 'happen';
+export const RECORD_CHANGE = 'happen';
 
 /** `written` is told of events once they are durable. */
 export function createRecorder(deps: {
@@ -66,8 +66,8 @@ export function createRecorder(deps: {
   /** How senders by SMTP are told of failures; without it they are not. */
   notices?: NoticeRule;
 }): Recorder {
-  const work: Work<HappenUnit, readonly Recorded[], Map<string, Folding>> = {
-    name: HAPPEN,
+  const work: Work<HappenUnit, readonly Recorded[], Map<string, PendingUpdate>> = {
+    name: RECORD_CHANGE,
     read: (db, units) => load(db, units, deps.clock.now()),
     run: (tx, units, folding) => writeGroup(tx, units, folding, deps.clock.now(), deps.notices),
   };
@@ -76,8 +76,8 @@ export function createRecorder(deps: {
       const unit: HappenUnit = rows === undefined ? { occurrences } : { occurrences, rows };
       const recorded = await deps.commit.submit(work, unit, 1024 * occurrences.length);
       deps.written(recorded);
-      for (const [at, { deliveryId, happening }] of occurrences.entries())
-        if (happening.kind === 'complained' && recorded[at]?.applied === true) deps.complained?.(deliveryId);
+      for (const [at, { deliveryId, change }] of occurrences.entries())
+        if (change.kind === 'complained' && recorded[at]?.applied === true) deps.complained?.(deliveryId);
       return recorded;
     },
   };
@@ -127,8 +127,8 @@ export type Loaded = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
     source: string | null;
   };
 
-/** One delivery of the group while its happenings are folded. */
-export interface Folding {
+/** One delivery of the group while its changes are folded. */
+export interface PendingUpdate {
   row: Loaded;
   state: DeliveryState;
   statusAt: number;
@@ -143,7 +143,7 @@ export interface Folding {
   sendAt: number | null;
 }
 
-export interface Gathered {
+export interface RowsToWrite {
   attempts: AttemptRow[];
   events: EventRow[];
   suppressions: SuppressionRow[];
@@ -156,11 +156,11 @@ export interface Gathered {
 async function writeGroup(
   tx: Connection,
   units: readonly HappenUnit[],
-  folding: ReadonlyMap<string, Folding>,
+  folding: ReadonlyMap<string, PendingUpdate>,
   now: number,
   notices: NoticeRule | undefined,
 ): Promise<(readonly Recorded[])[]> {
-  const gathered: Gathered = {
+  const gathered: RowsToWrite = {
     attempts: [],
     events: [],
     suppressions: [],
@@ -170,11 +170,11 @@ async function writeGroup(
   };
 
   const results = units.map((unit) =>
-    unit.occurrences.map(({ deliveryId, happening }): Recorded => {
+    unit.occurrences.map(({ deliveryId, change }): Recorded => {
       const one = folding.get(deliveryId);
       if (one === undefined) return { applied: false, state: null };
-      const decision = decide(one.state, withSuppression(happening, one.row), now);
-      fold(one, decision, happening, now, gathered);
+      const decision = decide(one.state, withSuppression(change, one.row), now);
+      applyDecision(one, decision, change, now, gathered);
       const bounce = decision.events.find(({ type }) => type === 'bounced');
       const bounced = bounce === undefined ? {} : { bounced: String(bounce.detail['class']) };
       const isTold = notices !== undefined && noteFailure(one.row, decision, gathered);
@@ -206,7 +206,7 @@ async function writeGroup(
 }
 
 /** Whether this is an end that the sender is told of. Simulated mail tells nobody: nothing of it may leave. */
-function noteFailure(row: Loaded, { steps, state, events }: Decision, gathered: Gathered): boolean {
+function noteFailure(row: Loaded, { steps, state, events }: Decision, gathered: RowsToWrite): boolean {
   const [event] = events;
   if (row.notice_to === null || row.test === 1 || steps.length === 0 || event === undefined || !isFailure(state.status))
     return false;
@@ -232,15 +232,15 @@ const readLoaded = jsonReader<Loaded>(
   'FROM json_each(?) AS wanted JOIN deliveries d ON d.id = wanted.value JOIN messages m ON m.id = d.message_id',
 );
 
-async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, Folding>> {
+async function load(db: Connection, units: readonly HappenUnit[], now: number): Promise<Map<string, PendingUpdate>> {
   const ids = [...new Set(units.flatMap(({ occurrences }) => occurrences.map(({ deliveryId }) => deliveryId)))];
-  const isWanted = units.some(({ occurrences }) => occurrences.some(({ happening }) => comesBack(happening)));
+  const isWanted = units.some(({ occurrences }) => occurrences.some(({ change }) => comesBack(change)));
   const rows = await readLoaded(db, [now, isWanted ? 1 : 0, JSON.stringify(ids)]);
-  return new Map(rows.map((row) => [row.id, beginFolding(row)]));
+  return new Map(rows.map((row) => [row.id, beginUpdate(row)]));
 }
 
 /** A delivery as it stands, before anything happens to it. */
-export const beginFolding = (row: Loaded): Folding => ({
+export const beginUpdate = (row: Loaded): PendingUpdate => ({
   row,
   state: stateOf(row),
   statusAt: row.status_at,
@@ -275,31 +275,37 @@ const stateOf = (row: Loaded): DeliveryState => ({
 });
 
 /** A claim with what the suppression list says of its recipient. */
-function withSuppression(happening: Happening, { suppressed }: Loaded): Happening {
-  if (happening.kind !== 'claimed' || suppressed === null) return happening;
+function withSuppression(change: DeliveryChange, { suppressed }: Loaded): DeliveryChange {
+  if (change.kind !== 'claimed' || suppressed === null) return change;
   const [id = '', reason = ''] = suppressed.split(' ');
-  return { ...happening, suppressedBy: { id, reason: reason as SuppressionReason } };
+  return { ...change, suppressedBy: { id, reason: reason as SuppressionReason } };
 }
 
 /** What a decision means for the rows: the delivery's own in `one`, all others in `gathered`. */
-export function fold(one: Folding, decision: Decision, happening: Happening, now: number, gathered: Gathered): void {
+export function applyDecision(
+  one: PendingUpdate,
+  decision: Decision,
+  change: DeliveryChange,
+  now: number,
+  gathered: RowsToWrite,
+): void {
   const { row } = one;
   one.state = decision.state;
   if (decision.applied) one.changed = true;
-  if (decision.applied && happening.kind === 'rescheduled') one.sendAt = happening.sendAt;
+  if (decision.applied && change.kind === 'rescheduled') one.sendAt = change.sendAt;
   for (const [from, to] of decision.steps) {
     one.statusAt = now;
     count(gathered.counters, row.account_id, now, from, to);
   }
   if (decision.attempt !== null) {
-    gathered.attempts.push(attemptRow(one, decision, happening, now));
+    gathered.attempts.push(attemptRow(one, decision, change, now));
     one.tls = decision.attempt.facts.tls?.protocol ?? null;
     if (decision.attempt.facts.source !== null)
       addTry(gathered.stats, statFacts(row, now, decision.attempt.facts.source));
   }
-  const source = decision.attempt?.facts.source ?? (comesBack(happening) ? row.source : null);
+  const source = decision.attempt?.facts.source ?? (comesBack(change) ? row.source : null);
   // A hit may be told a little after it was seen (tracking/hit.ts).
-  const at = 'hit' in happening ? happening.hit.at : now;
+  const at = 'hit' in change ? change.hit.at : now;
   for (const event of decision.events) {
     // What a machine did is no news of the message.
     if (event.machine !== true) one.lastEvent = { type: event.type, at };
@@ -326,7 +332,7 @@ export function fold(one: Folding, decision: Decision, happening: Happening, now
 }
 
 /** What counts against the source that the mail left from, long after that. */
-const comesBack = ({ kind }: Happening): boolean => kind === 'bounced' || kind === 'complained';
+const comesBack = ({ kind }: DeliveryChange): boolean => kind === 'bounced' || kind === 'complained';
 
 const statFacts = (row: Loaded, now: number, source: string | null): StatFacts => ({
   accountId: row.account_id,
@@ -340,7 +346,7 @@ const statFacts = (row: Loaded, now: number, source: string | null): StatFacts =
   source,
 });
 
-function countHit(one: Folding, type: string, machine: boolean, now: number): void {
+function countHit(one: PendingUpdate, type: string, machine: boolean, now: number): void {
   if (type !== 'opened' && type !== 'clicked') return;
   if (machine) one.bots[type === 'opened' ? 'opens' : 'clicks']++;
   else {
@@ -349,13 +355,18 @@ function countHit(one: Folding, type: string, machine: boolean, now: number): vo
   }
 }
 
-function attemptRow({ row, state }: Folding, decision: Decision, happening: Happening, now: number): AttemptRow {
+function attemptRow(
+  { row, state }: PendingUpdate,
+  decision: Decision,
+  change: DeliveryChange,
+  now: number,
+): AttemptRow {
   const { facts, outcome, verdict, nextAttemptAt } = decision.attempt ?? noAttempt();
   return {
     id: newId('att', now),
     delivery_id: row.id,
     message_id: row.message_id,
-    number: happening.kind === 'outcome' ? happening.attempt : state.attemptCount,
+    number: change.kind === 'outcome' ? change.attempt : state.attemptCount,
     started_at: facts.startedAt,
     ended_at: facts.endedAt,
     mx: facts.mx,
@@ -410,7 +421,7 @@ export function count(
   else row.n++;
 }
 
-async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Promise<void> {
+async function updateDeliveries(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
   if (changed.length === 0) return;
   const rows = changed.map(({ row, state, statusAt, tls }) => {
     const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
@@ -449,7 +460,7 @@ async function updateDeliveries(tx: Connection, changed: readonly Folding[]): Pr
 }
 
 /** The message shows the status of its `to` recipient and the last event of any, and counts engagement. */
-async function updateMessages(tx: Connection, changed: readonly Folding[]): Promise<void> {
+async function updateMessages(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
   const rows = changed.flatMap((one) => {
     const own = one.row.lead === 1 && one.state.status !== one.row.status;
     const seen = one.opened + one.clicked + one.bots.opens + one.bots.clicks;

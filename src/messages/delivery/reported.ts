@@ -1,9 +1,9 @@
 /**
- * What a mail that came back means for its delivery: from what was read in it to a happening. Used when it arrives with proof, and
+ * What a mail that came back means for its delivery: from what was read in it to a change. Used when it arrives with proof, and
  * when somebody confirms by hand one that had none.
  */
 import { addressKey } from '../../mail/address.ts';
-import type { Happening, Verdict } from './delivery.ts';
+import type { DeliveryChange, Verdict } from './delivery.ts';
 
 export interface ReportedFailure {
   address: string;
@@ -22,7 +22,7 @@ const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failur
 export const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
 /** `failed`: the recipients that the notice names. `ownKey`: the key of the delivery's address. */
-export function bouncedBy(failed: readonly ReportedFailure[], ownKey: string): Happening {
+export function bouncedBy(failed: readonly ReportedFailure[], ownKey: string): DeliveryChange {
   const isOwn = (address: string | null): boolean => address !== null && addressKey(address) === ownKey;
   const own = failed.find(({ address, original }) => isOwn(address) || isOwn(original)) ?? failed[0];
   return {
@@ -39,7 +39,7 @@ export function complainedBy(feedback: {
   type: string | null;
   userAgent: string | null;
   arrivalDate: string | null;
-}): Happening | null {
+}): DeliveryChange | null {
   const type = feedback.type ?? 'abuse';
   if (!isAgainstUs(type)) return null;
   const at = feedback.arrivalDate === null ? NaN : Date.parse(feedback.arrivalDate);

@@ -116,7 +116,7 @@ export type LaneFactsOf = (mail: {
 }) => { waits: readonly LaneWait[]; held: Hold | null };
 
 export interface WhyDeps {
-  db: { fast: Connection };
+  db: { prepared: Connection };
   holdOf: HoldOf;
   laneFacts: LaneFactsOf;
 }
@@ -132,7 +132,7 @@ export async function whyWaiting(
   message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at'>,
   now: number,
 ): Promise<Waiting[]> {
-  const deliveries = await db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [
+  const deliveries = await db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [
     message.id,
   ]);
   return Promise.all(

@@ -13,20 +13,20 @@ import { codeSql } from './message-states.ts';
 export const STATES = 'states';
 
 interface Deps {
-  db: Pick<Database, 'commit' | 'fast'>;
+  db: Pick<Database, 'commit' | 'prepared'>;
 }
 type Block = Pick<MessageBlockRow, 'account_id' | 'block'>;
 
 /** Makes the codes of a block that has none; false where each has them. */
 export async function addNextStates({ db }: Deps): Promise<boolean> {
-  const [block] = await db.fast.all<Block>(
+  const [block] = await db.prepared.all<Block>(
     `SELECT account_id, block FROM message_blocks b WHERE NOT EXISTS (
        SELECT 1 FROM message_sets s WHERE s.account_id = b.account_id AND s.name = '${STATES}' AND s.block = b.block) LIMIT 1`,
   );
   if (block === undefined) return false;
-  const ids = await idsOf(db.fast, block);
+  const ids = await idsOf(db.prepared, block);
   if (ids === null) return false;
-  const codes = await codesIn(db.fast, ids);
+  const codes = await codesIn(db.prepared, ids);
   return db.commit.transact(async (tx) => {
     // The block may have been made anew meanwhile, under the same number.
     const [same] = await tx.all(
@@ -78,8 +78,11 @@ const MOST_CHANGES = 1000;
 const BLOCKS_AT_ONCE = 4;
 
 /** Whether some account has more changes than lists should read. `most` is smaller in tests. */
-export async function areManyChanges({ db }: { db: Pick<Database, 'fast'> }, most = MOST_CHANGES): Promise<boolean> {
-  const rows = await db.fast.all(
+export async function areManyChanges(
+  { db }: { db: Pick<Database, 'prepared'> },
+  most = MOST_CHANGES,
+): Promise<boolean> {
+  const rows = await db.prepared.all(
     'SELECT 1 FROM accounts a WHERE EXISTS (SELECT 1 FROM message_changes c WHERE c.account_id = a.id LIMIT 1 OFFSET ?) LIMIT 1',
     [most],
   );

@@ -43,11 +43,11 @@ const readFacts = jsonReader<Found>(
 
 /** Makes the next block of some account; false where none has enough messages. `size` is smaller in tests. */
 export async function closeNextBlock(
-  { db, clock }: { db: Pick<Database, 'commit' | 'fast'>; clock: Clock },
+  { db, clock }: { db: Pick<Database, 'commit' | 'prepared'>; clock: Clock },
   size: number = BLOCK_SIZE,
 ): Promise<boolean> {
   const settled = idFloor('msg', clock.now() - SETTLED_MS);
-  const due = await db.fast.all<Due>(
+  const due = await db.prepared.all<Due>(
     `SELECT a.id, a.after FROM (
        SELECT id, COALESCE((SELECT b.last_id FROM message_blocks b WHERE b.account_id = accounts.id ORDER BY b.block DESC LIMIT 1), '') AS after
        FROM accounts) AS a
@@ -57,7 +57,7 @@ export async function closeNextBlock(
   );
   const [account] = due;
   if (account === undefined) return false;
-  const { ids, places } = await gather(db.fast, account, size);
+  const { ids, places } = await gather(db.prepared, account, size);
   if (ids.length !== size) return false;
   const sets = setsOf(places);
   return await db.commit.transact((tx) => writeBlock(tx, account, ids, sets));
@@ -153,8 +153,8 @@ async function writeBlock(
 }
 
 /** Removes a block whose messages are all gone; false where there is none. */
-export async function removeEmptyBlock({ db }: { db: Pick<Database, 'commit' | 'fast'> }): Promise<boolean> {
-  const [gone] = await db.fast.all<{ account_id: string; block: number }>(
+export async function removeEmptyBlock({ db }: { db: Pick<Database, 'commit' | 'prepared'> }): Promise<boolean> {
+  const [gone] = await db.prepared.all<{ account_id: string; block: number }>(
     `SELECT b.account_id, b.block FROM message_blocks b
      WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.account_id = b.account_id AND m.id >= b.first_id AND m.id <= b.last_id) LIMIT 1`,
   );

@@ -11,13 +11,13 @@ import type { MessageDraft } from './send-request.ts';
 import { storedUnsubscribe } from './unsubscribe.ts';
 
 /** The whole message, to all its recipients. Throws `invalid_state` where its content is not stored any more. */
-export async function storedDraft(db: Pick<Database, 'read'>, row: MessageRow, now: number): Promise<MessageDraft> {
-  const content = await contentOf(db.read, row.content_id);
+export async function storedDraft(db: Pick<Database, 'reader'>, row: MessageRow, now: number): Promise<MessageDraft> {
+  const content = await contentOf(db.reader, row.content_id);
   const isEmpty = content?.html == null && content?.text == null && content?.attachment_count === 0;
   if (content === undefined || (isEmpty && content.raw === null))
     throw new Problem('invalid_state', 'The content of this message is not stored any more.');
-  const whole = content.raw === null ? {} : await sourceOf(db.read, row, content.raw, now);
-  const files = await attachmentsOf(db.read, row.content_id);
+  const whole = content.raw === null ? {} : await sourceOf(db.reader, row, content.raw, now);
+  const files = await attachmentsOf(db.reader, row.content_id);
   return {
     from: mailbox([row.from_name, row.from_address]),
     to: mailbox([row.to_name, row.to_address]),
@@ -55,7 +55,7 @@ export async function storedDraft(db: Pick<Database, 'read'>, row: MessageRow, n
 
 /** A mail that was submitted whole by SMTP leaves as it came once more, under the id of the new message. */
 async function sourceOf(
-  read: Database['read'],
+  read: Database['reader'],
   row: MessageRow,
   raw: Buffer,
   now: number,

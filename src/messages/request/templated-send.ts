@@ -16,7 +16,7 @@ import type { Database } from '../../storage/database.ts';
 import type { ContentSource } from '../store/stored-content.ts';
 
 export interface TemplatedDeps {
-  db: Pick<Database, 'fast'>;
+  db: Pick<Database, 'prepared'>;
   renderer: Renderer;
 }
 

@@ -19,7 +19,7 @@ import { removeContents } from './stored-content.ts';
 import { subjectWords } from '../list/subject-words.ts';
 
 export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
-  db: { commit: Committer; fast: Connection };
+  db: { commit: Committer; prepared: Connection };
 }
 
 /** What stands where an address was. It sorts with nobody's, and `.invalid` is never mail's (RFC 6761). */
@@ -91,14 +91,14 @@ export async function erasePerson(
 }
 
 async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key: string): Promise<void> {
-  const waiting = await db.fast.all<Pick<DeliveryRow, 'id'>>(
+  const waiting = await db.prepared.all<Pick<DeliveryRow, 'id'>>(
     `SELECT id FROM deliveries WHERE address_key = ? AND account_id = ? AND due_at IS NOT NULL${within(reach)}`,
     [key, reach.accountId],
   );
   const AT_A_TIME = 200;
   for (let at = 0; at < waiting.length; at += AT_A_TIME) {
     const part = waiting.slice(at, at + AT_A_TIME);
-    const recorded = await recorder.record(part.map(({ id }) => ({ deliveryId: id, happening: { kind: 'canceled' } })));
+    const recorded = await recorder.record(part.map(({ id }) => ({ deliveryId: id, change: { kind: 'canceled' } })));
     if (recorded.some(({ applied, state }) => !applied && state !== null && state.dueAt !== null))
       throw new Problem('invalid_state', 'Mail to this address is being sent right now: ask again in a moment.');
   }

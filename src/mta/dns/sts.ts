@@ -32,7 +32,7 @@ const REFRESH_MS = 86_400_000;
 const PAUSE_MS = 5 * 60_000;
 
 export function createStsPolicies(deps: {
-  db: Pick<Database, 'fast' | 'commit'>;
+  db: Pick<Database, 'prepared' | 'commit'>;
   clock: Clock;
   log: Log;
   resolver: Pick<Resolver, 'txt'>;
@@ -59,7 +59,7 @@ export function createStsPolicies(deps: {
   async function stored(domain: string): Promise<Known | null> {
     const kept = known.get(domain);
     if (kept !== undefined) return kept;
-    const [row] = await db.fast.all<StsPolicyRow>('SELECT * FROM sts_policies WHERE domain = ?', [domain]);
+    const [row] = await db.prepared.all<StsPolicyRow>('SELECT * FROM sts_policies WHERE domain = ?', [domain]);
     const found = row === undefined ? null : fromRow(row);
     remember(known, domain, found);
     return found;

@@ -11,8 +11,8 @@ const MOST_STREAMS = 20;
 /** A failure now and then is tried again and needs nobody. */
 const FAILURES_THAT_COUNT = 3;
 
-export function storeProbes(db: Pick<Database, 'read'>): Store {
-  const { read } = db;
+export function storeProbes(db: Pick<Database, 'reader'>): Store {
+  const { reader: read } = db;
   return {
     kind: 'store',
     books: () => balance(read),

@@ -1,6 +1,6 @@
 import { StorageUnavailable } from '../../../src/storage/commit.ts';
 import assert from 'node:assert/strict';
-import { createBell } from '../../../src/scheduling/bell.ts';
+import { createNotifier } from '../../../src/scheduling/notifier.ts';
 import { createGate } from '../../../src/scheduling/gate.ts';
 import { Problem } from '../../../src/base/problem.ts';
 import type { Mailbox } from '../../../src/mail/address.ts';
@@ -103,13 +103,13 @@ describe('messages/accept', () => {
     hints = [];
     eventRings = 0;
     asked.length = 0;
-    const bells = { deliveries: createBell<readonly DueHint[]>(), events: createBell() };
-    bells.deliveries.listen((heard) => hints.push(heard));
-    bells.events.listen(() => eventRings++);
+    const notifiers = { deliveries: createNotifier<readonly DueHint[]>(), events: createNotifier() };
+    notifiers.deliveries.listen((heard) => hints.push(heard));
+    notifiers.events.listen(() => eventRings++);
     deps = {
       commit: db.commit,
       clock,
-      bells,
+      notifiers,
       findStream: async (_, slug) => {
         asked.push(`stream ${slug}`);
         if (slug === 'transactional') return { priority: 0, paused: 0 };
@@ -133,14 +133,16 @@ describe('messages/accept', () => {
     hasRoom = true;
   });
   afterEach(async () => {
-    const books = await balance(temp.db.read);
+    const books = await balance(temp.db.reader);
     await temp.close();
     assert.deepEqual(books.faults, []);
   });
 
   describe('tracking and unsubscribing', () => {
     const columns = (): Promise<Record<string, unknown>[]> =>
-      temp.db.fast.all('SELECT track_opens, track_clicks, tracking_url, unsubscribe_json FROM messages ORDER BY rowid');
+      temp.db.prepared.all(
+        'SELECT track_opens, track_clicks, tracking_url, unsubscribe_json FROM messages ORDER BY rowid',
+      );
     const BASE = 'https://mail.posthorn.test';
     const hosted = '{"url":null,"mailto":null,"oneClick":true}';
 
@@ -190,7 +192,7 @@ describe('messages/accept', () => {
     });
   });
 
-  const all = <Row>(table: string): Promise<Row[]> => temp.db.fast.all(`SELECT * FROM ${table} ORDER BY rowid`);
+  const all = <Row>(table: string): Promise<Row[]> => temp.db.prepared.all(`SELECT * FROM ${table} ORDER BY rowid`);
   const suppress = (email: string, stream: string | null = null) =>
     addSuppression(
       { db: temp.db, clock: deps.clock },
@@ -570,7 +572,7 @@ describe('messages/accept', () => {
       const content = contentOf('x'.repeat(50_000));
       const sizeNow = async (): Promise<number> => {
         await temp.db.commit.transact(() => Promise.resolve());
-        const [pages] = await temp.db.fast.all<{ bytes: number }>(
+        const [pages] = await temp.db.prepared.all<{ bytes: number }>(
           'SELECT page_count * page_size AS bytes FROM pragma_page_count, pragma_page_size',
         );
         return pages?.bytes ?? 0;

@@ -5,7 +5,7 @@ import { HELD_WITHOUT_END } from '../../../src/messages/delivery/delivery.ts';
 import type {
   DeliveryState,
   DeliveryStatus,
-  Happening,
+  DeliveryChange,
   Hit,
   Outcome,
   Verdict,
@@ -33,31 +33,31 @@ const statuses: readonly DeliveryStatus[] = [
 ];
 
 const hit = (bot: Hit['bot'] = null): Hit => ({ at: NOW, ip: '192.0.2.1', userAgent: 'Reader/1.0', bot });
-const claimed: Happening = { kind: 'claimed', epoch: EPOCH, leaseUntil: LEASE };
-const outcome = (of: Outcome, attempt = 1): Happening => ({ kind: 'outcome', epoch: EPOCH, attempt, outcome: of });
+const claimed: DeliveryChange = { kind: 'claimed', epoch: EPOCH, leaseUntil: LEASE };
+const outcome = (of: Outcome, attempt = 1): DeliveryChange => ({ kind: 'outcome', epoch: EPOCH, attempt, outcome: of });
 const softReport: Verdict = { class: 'soft', reason: 'mailbox_full' };
-const bounced = (verdict: Verdict = { class: 'hard', reason: 'mailbox_not_found' }): Happening => ({
+const bounced = (verdict: Verdict = { class: 'hard', reason: 'mailbox_not_found' }): DeliveryChange => ({
   kind: 'bounced',
   verdict,
   smtpCode: 550,
   enhancedCode: '5.1.1',
   smtpReply: 'no such user, says the report',
 });
-const complained: Happening = {
+const complained: DeliveryChange = {
   kind: 'complained',
   feedbackType: 'abuse',
   source: 'arf',
   arrivalDate: NOW,
   userAgent: 'FBL/1.0',
 };
-const opened = (bot: Hit['bot'] = null): Happening => ({
+const opened = (bot: Hit['bot'] = null): DeliveryChange => ({
   kind: 'opened',
   hit: hit(bot),
   client: 'Mail',
   os: null,
   device: null,
 });
-const clicked: Happening = { kind: 'clicked', hit: hit(), url: 'https://acme.test/', linkId: '3', part: 'html' };
+const clicked: DeliveryChange = { kind: 'clicked', hit: hit(), url: 'https://acme.test/', linkId: '3', part: 'html' };
 
 /** A delivery of this status as it waits or has ended. */
 const resting = (status: DeliveryStatus, changes: Partial<DeliveryState> = {}): DeliveryState =>
@@ -74,14 +74,14 @@ const held = (status: 'sent' | 'deferred', changes: Partial<DeliveryState> = {})
 /** What happens, to which state it needs, and where each status goes; what is not named stays as it is. */
 const arrows: readonly {
   name: string;
-  happening: Happening;
+  change: DeliveryChange;
   held?: true;
   now?: number;
   to: Partial<Record<DeliveryStatus, { status: DeliveryStatus; events?: readonly string[]; via?: DeliveryStatus }>>;
 }[] = [
   {
     name: 'a claim',
-    happening: claimed,
+    change: claimed,
     to: {
       scheduled: { status: 'sent', events: ['sent'], via: 'queued' },
       queued: { status: 'sent', events: ['sent'] },
@@ -91,7 +91,7 @@ const arrows: readonly {
   },
   {
     name: 'a claim of a suppressed address',
-    happening: { ...claimed, suppressedBy: { id: 'sup_1', reason: 'manual' } },
+    change: { ...claimed, suppressedBy: { id: 'sup_1', reason: 'manual' } },
     to: {
       scheduled: { status: 'suppressed', events: ['suppressed'] },
       queued: { status: 'suppressed', events: ['suppressed'] },
@@ -101,7 +101,7 @@ const arrows: readonly {
   },
   {
     name: 'a claim after its time ran out',
-    happening: claimed,
+    change: claimed,
     now: NOW + 73 * HOUR,
     to: {
       scheduled: { status: 'bounced', events: ['bounced'], via: 'queued' },
@@ -112,7 +112,7 @@ const arrows: readonly {
   },
   {
     name: 'an accepted outcome',
-    happening: outcome(accepted()),
+    change: outcome(accepted()),
     held: true,
     to: {
       sent: { status: 'delivered', events: ['delivered'] },
@@ -121,53 +121,53 @@ const arrows: readonly {
   },
   {
     name: 'a refused outcome',
-    happening: outcome(refused()),
+    change: outcome(refused()),
     held: true,
     to: { sent: { status: 'bounced', events: ['bounced'] }, deferred: { status: 'bounced', events: ['bounced'] } },
   },
   {
     name: 'a deferred outcome',
-    happening: outcome(deferred(RETRY)),
+    change: outcome(deferred(RETRY)),
     held: true,
     to: { sent: { status: 'deferred', events: ['deferred'] }, deferred: { status: 'deferred', events: ['deferred'] } },
   },
   {
     name: 'an uncertain outcome',
-    happening: outcome(uncertain(RETRY)),
+    change: outcome(uncertain(RETRY)),
     held: true,
     to: { sent: { status: 'deferred', events: ['deferred'] }, deferred: { status: 'deferred', events: ['deferred'] } },
   },
   {
     name: 'a failed outcome',
-    happening: outcome(failed()),
+    change: outcome(failed()),
     held: true,
     to: { sent: { status: 'failed', events: ['failed'] }, deferred: { status: 'failed', events: ['failed'] } },
   },
   {
     name: 'a claim given back untried',
-    happening: { kind: 'released', epoch: EPOCH, attempt: 1, dueAt: RETRY },
+    change: { kind: 'released', epoch: EPOCH, attempt: 1, dueAt: RETRY },
     held: true,
     to: { sent: { status: 'sent' }, deferred: { status: 'deferred' } },
   },
   {
     name: 'the end of the program that held it',
-    happening: { kind: 'orphaned', epoch: EPOCH, retryAt: RETRY },
+    change: { kind: 'orphaned', epoch: EPOCH, retryAt: RETRY },
     held: true,
     to: { sent: { status: 'deferred', events: ['deferred'] }, deferred: { status: 'deferred', events: ['deferred'] } },
   },
   {
     name: 'another time of sending, to come',
-    happening: { kind: 'rescheduled', sendAt: NOW + HOUR, giveUpAt: NOW + 73 * HOUR },
+    change: { kind: 'rescheduled', sendAt: NOW + HOUR, giveUpAt: NOW + 73 * HOUR },
     to: { scheduled: { status: 'scheduled', events: [] }, queued: { status: 'scheduled', events: [] } },
   },
   {
     name: 'another time of sending, which is now',
-    happening: { kind: 'rescheduled', sendAt: NOW - 1, giveUpAt: NOW + 72 * HOUR },
+    change: { kind: 'rescheduled', sendAt: NOW - 1, giveUpAt: NOW + 72 * HOUR },
     to: { scheduled: { status: 'queued', events: [] }, queued: { status: 'queued', events: [] } },
   },
   {
     name: 'a look at the clock when its time has run out',
-    happening: { kind: 'aged' },
+    change: { kind: 'aged' },
     now: NOW + 72 * HOUR,
     to: {
       scheduled: { status: 'bounced', events: ['bounced'], via: 'queued' },
@@ -176,10 +176,10 @@ const arrows: readonly {
       deferred: { status: 'bounced', events: ['bounced'] },
     },
   },
-  { name: 'a look at the clock before that', happening: { kind: 'aged' }, now: NOW + 72 * HOUR - 1, to: {} },
+  { name: 'a look at the clock before that', change: { kind: 'aged' }, now: NOW + 72 * HOUR - 1, to: {} },
   {
     name: 'a cancel',
-    happening: { kind: 'canceled' },
+    change: { kind: 'canceled' },
     to: {
       scheduled: { status: 'canceled' },
       queued: { status: 'canceled' },
@@ -189,7 +189,7 @@ const arrows: readonly {
   },
   {
     name: 'a bounce mail',
-    happening: bounced(),
+    change: bounced(),
     to: {
       sent: { status: 'bounced', events: ['bounced'] },
       deferred: { status: 'bounced', events: ['bounced'] },
@@ -198,7 +198,7 @@ const arrows: readonly {
   },
   {
     name: 'a complaint',
-    happening: complained,
+    change: complained,
     to: {
       sent: { status: 'complained', events: ['complained'] },
       deferred: { status: 'complained', events: ['complained'] },
@@ -208,7 +208,7 @@ const arrows: readonly {
   },
   {
     name: 'a pixel load',
-    happening: opened(),
+    change: opened(),
     to: Object.fromEntries(
       (['sent', 'deferred', 'delivered', 'bounced', 'complained'] as const).map((status) => [
         status,
@@ -218,7 +218,7 @@ const arrows: readonly {
   },
   {
     name: 'a followed link',
-    happening: clicked,
+    change: clicked,
     to: Object.fromEntries(
       (['sent', 'deferred', 'delivered', 'bounced', 'complained'] as const).map((status) => [
         status,
@@ -228,12 +228,12 @@ const arrows: readonly {
   },
   {
     name: 'a wish for no more mail',
-    happening: { kind: 'unsubscribed', method: 'page' },
+    change: { kind: 'unsubscribed', method: 'page' },
     to: Object.fromEntries(deliveryStatuses.map((status) => [status, { status, events: ['unsubscribed'] }])),
   },
   {
     name: 'a flush',
-    happening: { kind: 'flushed' },
+    change: { kind: 'flushed' },
     to: { queued: { status: 'queued' }, sent: { status: 'sent' }, deferred: { status: 'deferred' } },
   },
 ];
@@ -244,16 +244,16 @@ const detailOf = (decision: Decision): Readonly<Record<string, unknown>> => deci
 describe('messages/decide', () => {
   describe('holds', () => {
     const OPERATORS = 'hld_00000000000000000000000001';
-    const hold = (changes: Partial<Extract<Happening, { kind: 'held' }>> = {}): Happening => ({
+    const hold = (changes: Partial<Extract<DeliveryChange, { kind: 'held' }>> = {}): DeliveryChange => ({
       kind: 'held',
       by: OPERATORS,
       since: NOW,
       until: null,
       ...changes,
     });
-    const apply = (state: DeliveryState, ...happenings: (readonly [Happening, number])[]): DeliveryState =>
-      happenings.reduce((before, [happening, at]) => decide(before, happening, at).state, state);
-    const freed: Happening = { kind: 'freed' };
+    const apply = (state: DeliveryState, ...changes: (readonly [DeliveryChange, number])[]): DeliveryState =>
+      changes.reduce((before, [change, at]) => decide(before, change, at).state, state);
+    const freed: DeliveryChange = { kind: 'freed' };
     const limit = NOW + 72 * HOUR;
 
     for (const [name, state, steps, expected] of [
@@ -384,14 +384,14 @@ describe('messages/decide', () => {
   });
 
   describe('the arrows', () => {
-    for (const { name, happening, now = NOW, to, ...row } of arrows) {
+    for (const { name, change, now = NOW, to, ...row } of arrows) {
       for (const status of statuses) {
         const isHeld = row.held === true && (status === 'sent' || status === 'deferred');
         const before = isHeld ? held(status) : resting(status);
         const arrow = to[status];
         if (arrow === undefined) {
           it(`${name} leaves ${status} alone`, () => {
-            const decision = decide(before, happening, now);
+            const decision = decide(before, change, now);
             assert.equal(decision.applied, false);
             assert.deepEqual(decision.state, before);
             assert.deepEqual([decision.steps, decision.events, decision.suppress], [[], [], null]);
@@ -399,7 +399,7 @@ describe('messages/decide', () => {
           continue;
         }
         it(`${name}: ${status} -> ${arrow.status}`, () => {
-          const decision = decide(before, happening, now);
+          const decision = decide(before, change, now);
           assert.equal(decision.applied, true);
           assert.equal(decision.state.status, arrow.status);
           assert.deepEqual(typesOf(decision), arrow.events ?? []);
@@ -456,7 +456,7 @@ describe('messages/decide', () => {
   });
 
   describe('outcomes that come too late', () => {
-    for (const [reason, before, happening] of [
+    for (const [reason, before, change] of [
       ['of an older attempt', held('deferred', { attemptCount: 2 }), outcome(accepted(), 1)],
       ['of an older run of the program', held('sent', { claimEpoch: EPOCH + 1 }), outcome(accepted())],
       ['after a bounce mail', resting('bounced'), outcome(accepted())],
@@ -464,7 +464,7 @@ describe('messages/decide', () => {
       ['of a claim that was given back', resting('sent'), outcome(accepted())],
     ] as const) {
       it(`are noted and move nothing: ${reason}`, () => {
-        const decision = decide(before, happening, NOW);
+        const decision = decide(before, change, NOW);
         assert.equal(decision.applied, false);
         assert.deepEqual(decision.state, before);
         assert.deepEqual([decision.events, decision.steps], [[], []]);
@@ -664,7 +664,7 @@ describe('messages/decide', () => {
       ],
     ] as const) {
       it(`opened by ${bot ?? 'a person'}: ${why}`, () => {
-        const decision = decide(state, { ...opened(), hit: { ...hit(), at } } as Happening, NOW);
+        const decision = decide(state, { ...opened(), hit: { ...hit(), at } } as DeliveryChange, NOW);
         assert.equal(detailOf(decision)['bot'], bot);
         assert.equal(decision.state.opens, bot === null ? 1 : 0);
       });
@@ -675,7 +675,7 @@ describe('messages/decide', () => {
     });
 
     it('unsubscribed, which suppresses for its stream, but nothing that is simulated', () => {
-      const wish: Happening = { kind: 'unsubscribed', method: 'mailto' };
+      const wish: DeliveryChange = { kind: 'unsubscribed', method: 'mailto' };
       const decision = decide(resting('delivered', { stream: 'news' }), wish, NOW);
       assert.deepEqual([detailOf(decision), decision.suppress], [{ stream: 'news', method: 'mailto' }, 'unsubscribe']);
       assert.equal(decide(resting('delivered', { test: true }), wish, NOW).suppress, null);
@@ -769,7 +769,7 @@ describe('messages/decide', () => {
   });
 
   describe('a domain that does not exist', () => {
-    const noDomain = (attempt: number): Happening => outcome(deferred(RETRY, { noDomain: true }), attempt);
+    const noDomain = (attempt: number): DeliveryChange => outcome(deferred(RETRY, { noDomain: true }), attempt);
     const after = (minutes: readonly number[]): DeliveryState => {
       let state = held('sent');
       for (const [index, at] of minutes.entries()) {
@@ -813,20 +813,23 @@ describe('messages/decide', () => {
     );
     const near = fc.integer({ min: EPOCH - 1, max: EPOCH + 1 });
     const attempt = fc.integer({ min: 0, max: 4 });
-    const anyHappening: fc.Arbitrary<Happening> = fc.oneof(
-      { weight: 4, arbitrary: near.map((epoch): Happening => ({ kind: 'claimed', epoch, leaseUntil: NOW + HOUR })) },
-      fc.constant<Happening>({ ...claimed, suppressedBy: { id: 'sup_1', reason: 'manual' } }),
+    const anyChange: fc.Arbitrary<DeliveryChange> = fc.oneof(
+      {
+        weight: 4,
+        arbitrary: near.map((epoch): DeliveryChange => ({ kind: 'claimed', epoch, leaseUntil: NOW + HOUR })),
+      },
+      fc.constant<DeliveryChange>({ ...claimed, suppressedBy: { id: 'sup_1', reason: 'manual' } }),
       {
         weight: 6,
         arbitrary: fc
           .tuple(near, attempt, anyOutcome)
-          .map(([epoch, number, of]): Happening => ({ kind: 'outcome', epoch, attempt: number, outcome: of })),
+          .map(([epoch, number, of]): DeliveryChange => ({ kind: 'outcome', epoch, attempt: number, outcome: of })),
       },
       fc
         .tuple(near, attempt)
-        .map(([epoch, number]): Happening => ({ kind: 'released', epoch, attempt: number, dueAt: RETRY })),
-      near.map((epoch): Happening => ({ kind: 'orphaned', epoch, retryAt: RETRY })),
-      fc.constantFrom<Happening>(
+        .map(([epoch, number]): DeliveryChange => ({ kind: 'released', epoch, attempt: number, dueAt: RETRY })),
+      near.map((epoch): DeliveryChange => ({ kind: 'orphaned', epoch, retryAt: RETRY })),
+      fc.constantFrom<DeliveryChange>(
         { kind: 'aged' },
         { kind: 'canceled' },
         { kind: 'flushed' },
@@ -871,17 +874,17 @@ describe('messages/decide', () => {
         resting('scheduled', { attemptCount: 0 }),
         resting('queued', { test: true }),
       );
-      const step = fc.tuple(anyHappening, fc.constantFrom(0, MINUTE, 25 * MINUTE, 2 * HOUR, 40 * HOUR));
+      const step = fc.tuple(anyChange, fc.constantFrom(0, MINUTE, 25 * MINUTE, 2 * HOUR, 40 * HOUR));
       fc.assert(
-        fc.property(begin, fc.array(step, { maxLength: 40 }), (start, happenings) => {
+        fc.property(begin, fc.array(step, { maxLength: 40 }), (start, changes) => {
           let state = start;
           let now = NOW;
           const books = new Map<string, number>([[start.status, 1]]);
-          for (const [happening, wait] of happenings) {
+          for (const [change, wait] of changes) {
             now += wait;
-            const decision = decide(state, happening, now);
+            const decision = decide(state, change, now);
             for (const [from, to] of decision.steps) {
-              assert.ok(allowed.has(`${from} ${to}`), `${from} -> ${to} by ${happening.kind}`);
+              assert.ok(allowed.has(`${from} ${to}`), `${from} -> ${to} by ${change.kind}`);
               books.set(from, (books.get(from) ?? 0) - 1);
               books.set(to, (books.get(to) ?? 0) + 1);
             }

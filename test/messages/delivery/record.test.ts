@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { balance } from '../../../src/messages/store/books.ts';
 import { createRecorder, type Recorder } from '../../../src/messages/delivery/record.ts';
-import type { Happening, Outcome } from '../../../src/messages/delivery/delivery.ts';
+import type { DeliveryChange, Outcome } from '../../../src/messages/delivery/delivery.ts';
 import type { AttemptRow, DeliveryRow, EventRow, MessageRow, SuppressionRow } from '../../../src/storage/tables.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW, acceptedMail } from '../../support/harness/mail-rows.ts';
@@ -10,16 +10,16 @@ import { accepted, deferred, factsOf, failed, refused, uncertain } from '../../s
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
 
 const EPOCH = 7;
-const claimed: Happening = { kind: 'claimed', epoch: EPOCH, leaseUntil: NOW + HOUR };
-const outcome = (of: Outcome, attempt = 1): Happening => ({ kind: 'outcome', epoch: EPOCH, attempt, outcome: of });
-const bounceMail: Happening = {
+const claimed: DeliveryChange = { kind: 'claimed', epoch: EPOCH, leaseUntil: NOW + HOUR };
+const outcome = (of: Outcome, attempt = 1): DeliveryChange => ({ kind: 'outcome', epoch: EPOCH, attempt, outcome: of });
+const bounceMail: DeliveryChange = {
   kind: 'bounced',
   verdict: { class: 'hard', reason: 'mailbox_not_found' },
   smtpCode: 550,
   enhancedCode: '5.1.1',
   smtpReply: 'unknown',
 };
-const complaint: Happening = {
+const complaint: DeliveryChange = {
   kind: 'complained',
   feedbackType: 'abuse',
   source: 'arf',
@@ -28,7 +28,7 @@ const complaint: Happening = {
 };
 /** Longer after a delivery than a machine waits. */
 const LOOKED = NOW + 3000;
-const opened = (bot: 'scanner' | null = null, at = LOOKED): Happening => ({
+const opened = (bot: 'scanner' | null = null, at = LOOKED): DeliveryChange => ({
   kind: 'opened',
   hit: { at, ip: '192.0.2.1', userAgent: 'Reader', bot },
   client: null,
@@ -50,7 +50,7 @@ describe('messages/record', () => {
     await temp.db.commit.insert({ accounts: [{ id: ACCOUNT, name: 'acme', plan: 'pro', created_at: NOW, paused: 0 }] });
   });
   afterEach(async () => {
-    const books = await balance(temp.db.read);
+    const books = await balance(temp.db.reader);
     await temp.close();
     assert.deepEqual(books.faults, []);
   });
@@ -60,18 +60,18 @@ describe('messages/record', () => {
     await temp.db.commit.insert(rows);
     return deliveries.map(({ id }) => id);
   };
-  const record = (deliveryId: string, ...happenings: Happening[]) =>
-    recorder.record(happenings.map((happening) => ({ deliveryId, happening })));
+  const record = (deliveryId: string, ...changes: DeliveryChange[]) =>
+    recorder.record(changes.map((change) => ({ deliveryId, change })));
   const all = <Row>(table: string, order = 'rowid'): Promise<Row[]> =>
-    temp.db.fast.all(`SELECT * FROM ${table} ORDER BY ${order}`);
+    temp.db.prepared.all(`SELECT * FROM ${table} ORDER BY ${order}`);
   const delivery = async (id: string): Promise<DeliveryRow> => {
-    const [row] = await temp.db.fast.all<DeliveryRow>('SELECT * FROM deliveries WHERE id = ?', [id]);
+    const [row] = await temp.db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE id = ?', [id]);
     assert.ok(row);
     return row;
   };
   const message = async (): Promise<MessageRow> => (await all<MessageRow>('messages'))[0]!;
   const counts = async (): Promise<Record<string, number>> => {
-    const rows = await temp.db.fast.all<{ way: string; n: number }>(
+    const rows = await temp.db.prepared.all<{ way: string; n: number }>(
       "SELECT from_status || ' ' || to_status AS way, sum(n) AS n FROM counters GROUP BY 1 ORDER BY 1",
     );
     return Object.fromEntries(rows.map(({ way, n }) => [way, n]));
@@ -79,7 +79,7 @@ describe('messages/record', () => {
 
   it('counts by the source that mail left from: tries, ends, and what comes back later', async () => {
     const bySource = () =>
-      temp.db.fast.all<Record<string, unknown>>(
+      temp.db.prepared.all<Record<string, unknown>>(
         "SELECT tag, sum(sent) AS tries, sum(delivered) AS delivered, sum(deferred) AS deferred, sum(bounced) AS bounced, sum(complained) AS complained, sum(opened) AS opened FROM event_counts WHERE span = 'source_day' GROUP BY tag ORDER BY tag",
       );
     const [one = '', two = '', three = ''] = await accept(
@@ -190,14 +190,14 @@ describe('messages/record', () => {
     await record(first!, claimed);
     const groups = temp.db.commit.stats.groups;
     const [done, claim] = await recorder.record([
-      { deliveryId: first!, happening: outcome(accepted()) },
-      { deliveryId: second!, happening: claimed },
+      { deliveryId: first!, change: outcome(accepted()) },
+      { deliveryId: second!, change: claimed },
     ]);
     assert.deepEqual([done?.state?.status, claim?.state?.status], ['delivered', 'sent']);
     assert.equal(temp.db.commit.stats.groups, groups + 1);
   });
 
-  it('folds several happenings of one delivery in order', async () => {
+  it('folds several changes of one delivery in order', async () => {
     const [id] = await accept();
     await record(id!, claimed);
     const results = await record(id!, outcome(accepted()), opened(), opened('scanner'), opened(), complaint);
@@ -303,12 +303,12 @@ describe('messages/record', () => {
 
   it('writes the rows that belong to it, or nothing of it', async () => {
     const [id] = await accept();
-    await recorder.record([{ deliveryId: id!, happening: { kind: 'canceled' } }], {
+    await recorder.record([{ deliveryId: id!, change: { kind: 'canceled' } }], {
       settings: [{ name: 'audit', value: '1' }],
     });
     assert.equal((await delivery(id!)).status, 'canceled');
     const [other] = await accept();
-    const twice = recorder.record([{ deliveryId: other!, happening: { kind: 'canceled' } }], {
+    const twice = recorder.record([{ deliveryId: other!, change: { kind: 'canceled' } }], {
       settings: [{ name: 'audit', value: '2' }],
     });
     await assert.rejects(twice, /UNIQUE/);
@@ -466,14 +466,14 @@ describe('messages/record', () => {
     await Promise.all(ids.map((id) => record(id, claimed)));
     const outcomes = [accepted(), refused(), deferred(NOW + HOUR), uncertain(NOW + HOUR), failed()];
     await Promise.all(ids.map((id, at) => record(id, outcome(outcomes[at % 5]!))));
-    assert.deepEqual(await temp.db.fast.all('SELECT status, count(*) AS n FROM deliveries GROUP BY 1 ORDER BY 1'), [
+    assert.deepEqual(await temp.db.prepared.all('SELECT status, count(*) AS n FROM deliveries GROUP BY 1 ORDER BY 1'), [
       { status: 'bounced', n: 100 },
       { status: 'deferred', n: 200 },
       { status: 'delivered', n: 100 },
       { status: 'failed', n: 100 },
     ]);
     assert.deepEqual(
-      await temp.db.fast.all(
+      await temp.db.prepared.all(
         'SELECT count(*) AS n FROM messages m JOIN deliveries d ON d.message_id = m.id WHERE d.status = m.status',
       ),
       [{ n: 500 }],
@@ -496,7 +496,7 @@ describe('messages/record', () => {
         ),
       )
     ).flat();
-    const anyHappening = fc.oneof(
+    const anyChange = fc.oneof(
       { weight: 3, arbitrary: fc.constant(claimed) },
       {
         weight: 4,
@@ -507,7 +507,7 @@ describe('messages/record', () => {
           )
           .map(([of, attempt]) => outcome(of, attempt)),
       },
-      fc.constantFrom<Happening>(
+      fc.constantFrom<DeliveryChange>(
         { kind: 'released', epoch: EPOCH, attempt: 1, dueAt: NOW },
         { kind: 'orphaned', epoch: EPOCH, retryAt: NOW },
         { kind: 'flushed' },
@@ -518,7 +518,7 @@ describe('messages/record', () => {
         opened(),
       ),
     );
-    const happened = fc.tuple(fc.constantFrom(...ids), anyHappening);
+    const happened = fc.tuple(fc.constantFrom(...ids), anyChange);
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.array(happened, { minLength: 1, maxLength: 3 }), { maxLength: 8 }),
@@ -526,12 +526,12 @@ describe('messages/record', () => {
         async (units, wait) => {
           clock.advance(wait);
           await Promise.all(
-            units.map((unit) => recorder.record(unit.map(([deliveryId, happening]) => ({ deliveryId, happening })))),
+            units.map((unit) => recorder.record(unit.map(([deliveryId, change]) => ({ deliveryId, change })))),
           );
-          const books = await balance(temp.db.read);
+          const books = await balance(temp.db.reader);
           assert.deepEqual(books.faults, []);
           assert.equal(books.accepted, 12);
-          const apart = await temp.db.fast.all(
+          const apart = await temp.db.prepared.all(
             "SELECT d.id FROM deliveries d JOIN messages m ON m.id = d.message_id WHERE d.type = 'to' AND d.status <> m.status",
           );
           assert.deepEqual(apart, []);

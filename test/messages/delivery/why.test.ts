@@ -97,7 +97,7 @@ describe('messages/why', () => {
     const asked: string[] = [];
     const told = await whyWaiting(
       {
-        db: { fast: { all: () => Promise.resolve(rows as never[]) } as never },
+        db: { prepared: { all: () => Promise.resolve(rows as never[]) } as never },
         holdOf: ({ domain }) => Promise.resolve(domain === 'a.test' ? null : hold),
         laneFacts: ({ domain, account }) => {
           asked.push(`${domain} ${account}`);

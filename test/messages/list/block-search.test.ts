@@ -84,9 +84,9 @@ describe('messages/block-search', () => {
     while (await addNextStates({ db: temp.db })) added++;
     return added;
   };
-  const changes = async (): Promise<number> => (await temp.db.fast.all('SELECT 1 FROM message_changes')).length;
+  const changes = async (): Promise<number> => (await temp.db.prepared.all('SELECT 1 FROM message_changes')).length;
   const blocks = (): Promise<{ block: number }[]> =>
-    temp.db.fast.all('SELECT block FROM message_blocks ORDER BY block');
+    temp.db.prepared.all('SELECT block FROM message_blocks ORDER BY block');
 
   before(async () => {
     temp = await openTempDatabase();
@@ -137,8 +137,8 @@ describe('messages/block-search', () => {
         const filter: MessageFilter = { accountId: ACCOUNT, ...given };
         const wish = { newestFirst, limit, ...(edge === undefined ? {} : { [edge[0]]: messages[edge[1]]?.id ?? '' }) };
         const [byBlocks, without] = await Promise.all([
-          listMessages(temp.db.read, filter, wish, 0),
-          listMessages(temp.db.read, filter, wish, Infinity),
+          listMessages(temp.db.reader, filter, wish, 0),
+          listMessages(temp.db.reader, filter, wish, Infinity),
         ]);
         found += without.messages.length;
         assert.deepEqual(byBlocks, without);
@@ -196,7 +196,7 @@ describe('messages/block-search', () => {
       await tx.run("UPDATE messages SET status = 'complained', opens = 1 WHERE id > ?", [messages[900]?.id ?? '']);
     });
     const range = { accountId: ACCOUNT, before: base + 150_000, after: null, most: 1000 };
-    const old = await oldMessages.choose(temp.db.cold, range);
+    const old = await oldMessages.choose(temp.db.maintenance, range);
     await temp.db.commit.transact((tx) => oldMessages.remove(tx, old, clock.now()));
     assert.equal((await blocks()).length, 7);
     assert.equal(await removeEmptyBlock({ db: temp.db }), true);
@@ -231,7 +231,7 @@ describe('messages/block-search', () => {
     assert.equal(await changes(), 0);
     await compare(150);
     const both = { accountId: ACCOUNT, status: ['queued'] as const, clicked: true };
-    const found = await listMessages(temp.db.read, both, { newestFirst: false, limit: 100 }, 0);
+    const found = await listMessages(temp.db.reader, both, { newestFirst: false, limit: 100 }, 0);
     assert.deepEqual(
       found.messages.map(({ id }) => id),
       messages.slice(310, 320).map(({ id }) => id),
@@ -244,7 +244,7 @@ describe('messages/block-search', () => {
     const before = (await blocks()).map(({ block }) => block);
     assert.deepEqual(before, [2, 3]);
     const both = { accountId: ACCOUNT, tags: ['even'], stream: 'broadcast', createdAfter: base + 400_000 };
-    const oldest = await listMessages(temp.db.read, both, { newestFirst: false, limit: 1 }, 0);
+    const oldest = await listMessages(temp.db.reader, both, { newestFirst: false, limit: 1 }, 0);
     assert.equal(oldest.messages[0]?.id, late.id);
     await temp.db.commit.transact((tx) =>
       tx.run("UPDATE messages SET status = 'queued', clicks = 1 WHERE id = ?", [messages[700]?.id ?? '']),
@@ -256,7 +256,7 @@ describe('messages/block-search', () => {
     assert.ok((await addStates()) > 2);
     assert.equal(
       (
-        await temp.db.fast.all(
+        await temp.db.prepared.all(
           'SELECT 1 FROM message_sets s WHERE NOT EXISTS (SELECT 1 FROM message_blocks b WHERE b.block = s.block)',
         )
       ).length,

@@ -130,16 +130,16 @@ describe('messages/templated-send', () => {
 
   it('reads a template once for all entries, and breathes between them', async () => {
     let reads = 0;
-    const fast: TempDatabase['db']['fast'] = {
-      ...temp.db.fast,
+    const fast: TempDatabase['db']['prepared'] = {
+      ...temp.db.prepared,
       all: (sql, values) => {
         reads++;
-        return temp.db.fast.all(sql, values);
+        return temp.db.prepared.all(sql, values);
       },
     };
     const slow = costly(10, 1);
     const expanded = await expandSend(
-      { db: { fast }, renderer: slow },
+      { db: { prepared: fast }, renderer: slow },
       { template_id: 'a', recipients: entries(500) },
       {
         accountId,

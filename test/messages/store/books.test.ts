@@ -27,21 +27,21 @@ describe('messages/books', () => {
     for (const [at, outcome] of [accepted(), deferred(NOW + HOUR)].entries()) {
       const deliveryId = deliveries[at]!.id;
       await recorder.record([
-        { deliveryId, happening: { kind: 'claimed', epoch: 1, leaseUntil: NOW + HOUR } },
-        { deliveryId, happening: { kind: 'outcome', epoch: 1, attempt: 1, outcome } },
+        { deliveryId, change: { kind: 'claimed', epoch: 1, leaseUntil: NOW + HOUR } },
+        { deliveryId, change: { kind: 'outcome', epoch: 1, attempt: 1, outcome } },
       ]);
     }
   }
 
   it('balance where nothing ever happened', async () => {
-    const books = await balance(temp.db.read);
+    const books = await balance(temp.db.reader);
     assert.deepEqual([books.balanced, books.accepted, books.faults], [true, 0, []]);
     assert.ok(books.lines.every(({ counted, found }) => counted === 0 && found === 0));
   });
 
   it('say how many recipients are where', async () => {
     await someMail();
-    const books = await balance(temp.db.read);
+    const books = await balance(temp.db.reader);
     assert.deepEqual([books.balanced, books.accepted], [true, 4]);
     const found = books.lines.filter((line) => line.found > 0);
     assert.deepEqual(
@@ -90,7 +90,7 @@ describe('messages/books', () => {
     it(`show ${reason}`, async () => {
       await someMail();
       await temp.db.commit.transact((tx) => tx.run(sql));
-      const books = await balance(temp.db.read);
+      const books = await balance(temp.db.reader);
       assert.equal(books.balanced, false);
       assert.ok(
         books.faults.some((one) => fault.test(one)),

@@ -74,7 +74,7 @@ describe('messages/message-store', () => {
     filter: Partial<MessageFilter> = {},
     page: PageRequest = newest,
   ): Promise<{ found: number[]; hasMore: boolean }> => {
-    const { messages: rows, hasMore } = await listMessages(temp.db.read, { accountId: ACCOUNT, ...filter }, page);
+    const { messages: rows, hasMore } = await listMessages(temp.db.reader, { accountId: ACCOUNT, ...filter }, page);
     return { found: rows.map(({ id }) => messages.findIndex((one) => one.id === id)), hasMore };
   };
 
@@ -144,17 +144,17 @@ describe('messages/message-store', () => {
   describe('one message', () => {
     it('is found by its account, and by the operator', async () => {
       const { id } = messages[4]!;
-      assert.equal(await findMessage(temp.db.read, { accountId: ACCOUNT, onlyTest: false }, id), undefined);
-      assert.equal((await findMessage(temp.db.read, { accountId: 'acc_2', onlyTest: false }, id))?.id, id);
-      assert.equal((await findAnyMessage(temp.db.read, id))?.id, id);
-      assert.equal(await findAnyMessage(temp.db.read, 'msg_none'), undefined);
+      assert.equal(await findMessage(temp.db.reader, { accountId: ACCOUNT, onlyTest: false }, id), undefined);
+      assert.equal((await findMessage(temp.db.reader, { accountId: 'acc_2', onlyTest: false }, id))?.id, id);
+      assert.equal((await findAnyMessage(temp.db.reader, id))?.id, id);
+      assert.equal(await findAnyMessage(temp.db.reader, 'msg_none'), undefined);
     });
 
     it('has its content', async () => {
       const content = contentRow({ html: '<p>ž</p>' });
       await temp.db.commit.insert({ contents: [content] });
-      assert.deepEqual(await contentOf(temp.db.read, content.id), content);
-      assert.equal(await contentOf(temp.db.read, 'cnt_none'), undefined);
+      assert.deepEqual(await contentOf(temp.db.reader, content.id), content);
+      assert.equal(await contentOf(temp.db.reader, 'cnt_none'), undefined);
     });
 
     it('shows its recipients: what the last server said, and when they are tried again', async () => {
@@ -174,7 +174,7 @@ describe('messages/message-store', () => {
           deliveryRow({ message_id: id, type: 'cc', status: 'sent', due_at: NOW + 9000, claim_epoch: 1 }),
         ],
       });
-      const [to, cc] = await recipientsOf(temp.db.read, id);
+      const [to, cc] = await recipientsOf(temp.db.reader, id);
       assert.deepEqual(to, {
         email: 'ana@dest.test',
         type: 'to',
@@ -218,7 +218,7 @@ describe('messages/message-store', () => {
         deliveries: [delivery],
         attempts: Array.from({ length: 25 }, (_, at) => attempt(at + 1)),
       });
-      const shown = await attemptsOf(temp.db.read, id);
+      const shown = await attemptsOf(temp.db.reader, id);
       assert.deepEqual(
         shown.map(({ number }) => number),
         Array.from({ length: 20 }, (_, at) => at + 6),

@@ -769,7 +769,7 @@ function removeRsaKey({ zones }: Patient): void {
 }
 
 async function endpoint(patient: Patient, fields: Record<string, unknown>): Promise<void> {
-  const account = (await patient.office.deps.db.read('accounts').first()) as { id: string };
+  const account = (await patient.office.deps.db.reader('accounts').first()) as { id: string };
   const row = {
     id: 'whk_1',
     account_id: account.id,
@@ -804,7 +804,7 @@ async function endpoint(patient: Patient, fields: Record<string, unknown>): Prom
 }
 
 async function broadcastSent({ office }: Patient): Promise<void> {
-  const account = (await office.deps.db.read('accounts').first()) as { id: string };
+  const account = (await office.deps.db.reader('accounts').first()) as { id: string };
   const at = office.clock.now() - DAY_MS;
   const counted = new Map<string, StatRow>();
   addToStats(

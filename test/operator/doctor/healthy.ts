@@ -106,7 +106,7 @@ export class Patient {
   /** With all of its records in DNS. */
   async addDomain(name: string, more: { trusted?: boolean; returnPath?: string } = {}): Promise<void> {
     const { db, clock, keyring } = this.office.deps;
-    const account = (await db.read('accounts').first()) as { id: string };
+    const account = (await db.reader('accounts').first()) as { id: string };
     const known = made.get(name);
     if (known === undefined) {
       await addDomain({ db, clock, keyring }, { accountId: account.id, name, trusted: false, ...more });

@@ -407,7 +407,7 @@ function followEvents(request: TestApp['request'], options?: CallOptions): Event
 /** Each look is a query, so the loop turns in between; nothing sleeps. */
 async function settled({ db }: App, clock: TestClock): Promise<void> {
   for (;;) {
-    const [row] = await db.fast.all<{ n: number }>(
+    const [row] = await db.prepared.all<{ n: number }>(
       'SELECT COUNT(*) AS n FROM deliveries WHERE due_at IS NOT NULL AND (due_at <= ? OR claim_epoch IS NOT NULL)',
       [clock.now()],
     );

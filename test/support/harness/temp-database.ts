@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { HAPPEN } from '../../../src/messages/delivery/record.ts';
+import { RECORD_CHANGE } from '../../../src/messages/delivery/record.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
 
 export interface TempDatabase {
@@ -14,7 +14,7 @@ export interface TempDatabase {
 
 export async function openTempDatabase(): Promise<TempDatabase> {
   const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-test-'));
-  const db = await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}`, workOrder: [HAPPEN] });
+  const db = await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}`, workOrder: [RECORD_CHANGE] });
   return {
     db,
     folder,

@@ -10,7 +10,7 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { headerList, problemAnswer } from './answer.ts';
-import type { Rate } from '../scheduling/windows.ts';
+import type { Rate } from '../scheduling/rate-windows.ts';
 
 /** How long a peer may take to read its answer and close, before the socket is destroyed. */
 const LINGER_MS = 2_000;
@@ -24,7 +24,7 @@ interface Deps {
 /** The newest response on each connection: tells whether bytes of another answer are under way on it. */
 type Responses = WeakMap<Duplex, { req: IncomingMessage; res: ServerResponse }>;
 
-export function answerBelow(deps: Deps, server: Server): void {
+export function answerClientErrors(deps: Deps, server: Server): void {
   const newest: Responses = new WeakMap();
   const answered = new WeakSet<Duplex>();
   const note = (req: IncomingMessage, res: ServerResponse): void => {

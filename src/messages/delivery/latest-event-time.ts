@@ -5,7 +5,7 @@ import type { Connection } from '../../storage/connection.ts';
 const LAST_EVENTS = 1000;
 
 /** The latest time among the last events, in milliseconds; null where there are none. */
-export async function lastNoted(db: Pick<Connection, 'all'>): Promise<number | null> {
+export async function latestEventTime(db: Pick<Connection, 'all'>): Promise<number | null> {
   const [last] = await db.all<{ at: number | null }>(
     'SELECT MAX(at) AS at FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT ?)',
     [LAST_EVENTS],

@@ -7,7 +7,7 @@ import type { Session } from '../members/session-store.ts';
 import type { Assets } from './assets.ts';
 import { readCookie, writeCookie, type CookieName } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
-import type { AskInside } from './inside.ts';
+import type { AskInside } from './local-api.ts';
 import type { Page, Visit } from './page.ts';
 import { placeWithin } from './links.ts';
 import type { FormTokens } from './tokens.ts';
@@ -31,7 +31,7 @@ export interface State {
 export type Context = Koa.ParameterizedContext<State>;
 export type Layer = Koa.Middleware<State>;
 
-export interface House {
+export interface DashboardContext {
   deps: DashboardDeps;
   views: Views;
   assets: Assets;

@@ -1,10 +1,10 @@
 /** What the parts of the shell share: the things handed in, the counters, and the type of the middleware. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type Koa from 'koa';
-import type { Bell } from '../scheduling/bell.ts';
+import type { Notifier } from '../scheduling/notifier.ts';
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
-import type { Windows } from '../scheduling/windows.ts';
+import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Authenticate, Caller } from '../keys/caller.ts';
 import type { AuditSink } from './audit.ts';
 import type { BodyLimits } from './body.ts';
@@ -53,9 +53,9 @@ export interface ApiDeps {
   /** Hears of every use of a good key from an address it may be used from. */
   noteUse(keyId: string, ip: string, endpoint: string): void;
   /** Rings when some key has been revoked or changed: what it holds open ends. */
-  keyChanges: Bell;
+  keyChanges: Notifier;
   /** Counts the requests of accounts, where others count with it: submission by SMTP. */
-  accountWindows?: Windows;
+  accountWindows?: RateWindows;
   /** The memory for bodies, where others read bodies as well: the dashboard. */
   held?: HeldMemory;
   /** Hears of each budget of strangers that is used up. */

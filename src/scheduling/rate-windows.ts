@@ -24,7 +24,7 @@ export function secondsLeft(rate: Rate, now: number): number {
   return Math.max(1, rate.reset - Math.floor(now / 1000));
 }
 
-export class Windows {
+export class RateWindows {
   private readonly mostNames: number;
   private counts = new Map<string, number>();
   private end = 0;

@@ -10,7 +10,7 @@ import type { Log } from '../base/log.ts';
 const QUIET_MS = 60_000;
 
 /** From when the server listens; why it cannot listen is told to whoever asked for it. `what` names it in the log. */
-export function hearAcceptFaults(
+export function logAcceptErrors(
   { clock, log }: { clock: Clock; log: Pick<Log, 'error'> },
   server: Server,
   what: string,

@@ -5,7 +5,7 @@
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
 import { Allowance } from '../scheduling/allowance.ts';
-import { createBell } from '../scheduling/bell.ts';
+import { createNotifier } from '../scheduling/notifier.ts';
 import type { BudgetName } from '../base/budgets.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
@@ -31,7 +31,7 @@ import { createDkimSigners } from '../domains/dkim-signer.ts';
 import { createRenderer } from '../templates/renderer.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
-import { createRecorder, HAPPEN } from '../messages/delivery/record.ts';
+import { createRecorder, RECORD_CHANGE } from '../messages/delivery/record.ts';
 import type { ReturnPathKey } from '../messages/delivery/return-path.ts';
 import { createBotOf } from '../tracking/bots.ts';
 import { createHits } from '../tracking/hit.ts';
@@ -47,10 +47,10 @@ export interface Live {
   judge: Judge;
 }
 
-export type Ground = Awaited<ReturnType<typeof openGround>>;
+export type AppContext = Awaited<ReturnType<typeof openAppContext>>;
 
 /** Opens the database and all that is read from it. `complained` is told of each delivery that somebody complained about. */
-export async function openGround(config: Config, overrides: Overrides, complained: (deliveryId: string) => void) {
+export async function openAppContext(config: Config, overrides: Overrides, complained: (deliveryId: string) => void) {
   const clock = overrides.clock ?? systemClock;
   const random = overrides.random ?? Math.random;
   const live: Live = { config, judge: createJudge(readBounceRules(config.delivery.bounceRules)) };
@@ -59,14 +59,14 @@ export async function openGround(config: Config, overrides: Overrides, complaine
   const keyring = openKeyring(config.dataDir, { database: sqliteFile(config.storage.url) });
   const db = await openDatabase({
     url: config.storage.url,
-    workOrder: [HAPPEN],
+    workOrder: [RECORD_CHANGE],
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) => {
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
       }),
   });
   try {
-    await requireKeys({ read: db.read, keyring, log }, path.join(config.dataDir, 'secret.key'));
+    await requireKeys({ read: db.reader, keyring, log }, path.join(config.dataDir, 'secret.key'));
   } catch (error) {
     await db.close();
     throw error;
@@ -79,12 +79,12 @@ export async function openGround(config: Config, overrides: Overrides, complaine
   };
   await ensureDefaultAccount({ db, clock });
   const epoch = await beginEpoch(db.commit);
-  const bells = {
-    deliveries: createBell<readonly DueHint[]>(),
-    events: createBell(),
-    keys: createBell(),
-    webhooks: createBell<string>(),
-    holds: createBell(),
+  const notifiers = {
+    deliveries: createNotifier<readonly DueHint[]>(),
+    events: createNotifier(),
+    keys: createNotifier(),
+    webhooks: createNotifier<string>(),
+    holds: createNotifier(),
   };
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
@@ -98,8 +98,8 @@ export async function openGround(config: Config, overrides: Overrides, complaine
       const due = recorded.flatMap(({ noticeTo: domain }) =>
         domain === undefined ? [] : [{ domain, class: 0, accountId: OWN_ACCOUNT, dueAt: clock.now() }],
       );
-      if (due.length > 0) bells.deliveries.ring(due);
-      bells.events.ring();
+      if (due.length > 0) notifiers.deliveries.notify(due);
+      notifiers.events.notify();
     },
     notices,
   });
@@ -141,7 +141,7 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     resolver,
     report,
     epoch,
-    bells,
+    notifiers,
     meters,
     notices,
     recorder,
@@ -167,14 +167,14 @@ export async function openGround(config: Config, overrides: Overrides, complaine
     planOf: (plan: string): Config['plans'][string] | null => live.config.plans[plan] ?? null,
     forgetKey: (publicId: string): void => {
       callers.forget(publicId);
-      bells.keys.ring();
+      notifiers.keys.notify();
     },
     forgetDomain: (name: string): void => {
       directory.forget(name);
       signers.forget(name);
     },
     webhookChanged: (id: string): void => {
-      bells.webhooks.ring(id);
+      notifiers.webhooks.notify(id);
     },
   };
 }

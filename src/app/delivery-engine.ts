@@ -15,10 +15,10 @@ import { createSites, type Sites } from '../mta/sites.ts';
 import { createSources, DEFAULT_POOL, type Sources } from '../mta/sources.ts';
 import { createTlsTally, type TlsTally } from '../mta/tls-tally.ts';
 import { createWarmUp } from '../mta/warm-up.ts';
-import { ownAddresses, signingKey, type Ground } from './ground.ts';
+import { ownAddresses, signingKey, type AppContext } from './context.ts';
 
 /** What sends, and what an operator holds it by. */
-export interface Delivery {
+export interface DeliveryEngine {
   mta: Mta;
   holds: Holds;
   book: HoldBook;
@@ -26,13 +26,13 @@ export interface Delivery {
   tlsTally: TlsTally | null;
 }
 
-export async function buildDelivery(ground: Ground): Promise<Delivery> {
-  const { config, clock, log, db, streams, directory, bells } = ground;
+export async function buildDeliveryEngine(ground: AppContext): Promise<DeliveryEngine> {
+  const { config, clock, log, db, streams, directory, notifiers } = ground;
   const book = createHoldBook({
     db,
     clock,
     changed: () => {
-      bells.holds.ring();
+      notifiers.holds.notify();
     },
   });
   await book.load();
@@ -44,10 +44,10 @@ export async function buildDelivery(ground: Ground): Promise<Delivery> {
 }
 
 function buildMta(
-  ground: Ground,
-  { book, sources, holds, tlsTally }: Omit<Delivery, 'mta'> & { sources: Sources },
+  ground: AppContext,
+  { book, sources, holds, tlsTally }: Omit<DeliveryEngine, 'mta'> & { sources: Sources },
 ): Mta {
-  const { config, overrides, clock, log, db, recorder, bells, directory, signers, streams, meters, live, random } =
+  const { config, overrides, clock, log, db, recorder, notifiers, directory, signers, streams, meters, live, random } =
     ground;
   const { delivery, smtp } = config;
   const six = localAddresses(ground);
@@ -58,7 +58,7 @@ function buildMta(
       clock,
       log,
       recorder,
-      bells,
+      notifiers,
       sources,
       random,
       holds,
@@ -104,7 +104,7 @@ function buildMta(
   );
 }
 
-function buildSites({ config, overrides, clock, db, log, resolver, random }: Ground, six: LocalAddresses): Sites {
+function buildSites({ config, overrides, clock, db, log, resolver, random }: AppContext, six: LocalAddresses): Sites {
   const { delivery, smtp } = config;
   const dial = {
     ownHostname: smtp.hostname,
@@ -147,14 +147,14 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: Gro
   return sites;
 }
 
-function localAddresses({ log, resolver, config: { delivery } }: Ground): LocalAddresses {
+function localAddresses({ log, resolver, config: { delivery } }: AppContext): LocalAddresses {
   return createLocalAddresses(
     { log, resolver },
     { ipv6: delivery.ipv6, sources: delivery.sources, own: ownAddresses() },
   );
 }
 
-function buildSources({ config: { delivery, smtp }, db, clock, log }: Ground, book: HoldBook): Sources {
+function buildSources({ config: { delivery, smtp }, db, clock, log }: AppContext, book: HoldBook): Sources {
   const warming = new Map(
     delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
   );

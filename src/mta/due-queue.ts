@@ -2,7 +2,7 @@
  * Small windows onto the queue. A million waiting deliveries stay on disk; in memory is, for each group (domain, class,
  * account) that has something waiting, when it falls due, and the ids of the next few that are due. A window is refilled from
  * the partial index `deliveries_due` when it runs low; which groups there are is found by jumping from one to the next in
- * that index, never by a scan, and from the hints that come with the bell.
+ * that index, never by a scan, and from the hints that come with the notifier.
  *
  * A group is read in passes: from its beginning to the first row that is not due yet. What is held in memory already is
  * skipped; rows that were committed behind the reading position are found by the next pass from the beginning, which a hint
@@ -48,7 +48,7 @@ interface Group {
   reading: boolean;
 }
 
-export interface Windows {
+export interface DueQueue {
   /** Finds every group that has something waiting. Cheap: a few microseconds a group. */
   scan(): Promise<void>;
   /** Something has become due. */
@@ -64,8 +64,8 @@ export interface Windows {
   sizes(): { groups: number; jobs: number };
 }
 
-export interface WindowsDeps {
-  db: { fast: Connection };
+export interface DueQueueDeps {
+  db: { prepared: Connection };
   clock: Clock;
   /** Takes a job that is due. */
   offer(job: Job): void;
@@ -88,7 +88,7 @@ const RETRY_READING_MS = 1_000;
 /** Entries the heap of due times may have beside one for each group, before those that were overtaken are thrown out. */
 const MOST_OVERTAKEN = 1_000;
 
-export function createWindows(deps: WindowsDeps): Windows {
+export function createDueQueue(deps: DueQueueDeps): DueQueue {
   const { clock } = deps;
   const groups = new Map<string, Group>();
   const heldIds = new Set<string>();
@@ -220,7 +220,7 @@ export function createWindows(deps: WindowsDeps): Windows {
     const window = isFull() ? SMALL_WINDOW : WINDOW;
     for (const group of some) if (group.cursor === null) group.dirty = false;
     try {
-      const rows = await readDue(deps.db.fast, some, window);
+      const rows = await readDue(deps.db.prepared, some, window);
       some.forEach((group, i) => {
         takeRows(group, rows[i] ?? [], now, window);
       });
@@ -298,7 +298,7 @@ export function createWindows(deps: WindowsDeps): Windows {
     for (const group of groups.values()) group.restUntil = -Infinity;
     let after: ScanRow | null = null;
     do {
-      const page: ScanRow[] = await scanGroups(deps.db.fast, after, SCAN_PAGE);
+      const page: ScanRow[] = await scanGroups(deps.db.prepared, after, SCAN_PAGE);
       for (const row of page) noteDue(groupOf(row.domain, row.class, row.account_id), row.due_at);
       after = page.length < SCAN_PAGE ? null : (page.at(-1) ?? null);
     } while (after !== null && !stopped);

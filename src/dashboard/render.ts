@@ -2,7 +2,7 @@
 import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
-import { boundTo, placeBack, setCookie, type Context, type House } from './house.ts';
+import { boundTo, placeBack, setCookie, type Context, type DashboardContext } from './context.ts';
 import { carried, lateData, TooLate } from './late.ts';
 import { navigation } from './navigation.ts';
 import type { Shown } from './page.ts';
@@ -10,7 +10,7 @@ import type { Shown } from './page.ts';
 const LONGEST_SAID = 500;
 
 /** What the layout shows around a page. */
-function frameOf({ deps, assets, tokens }: House, ctx: Context, title: string): object {
+function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {
   const cookie = ctx.get('cookie');
   const { isSecure: secure, visit } = ctx.state;
   const theme = readCookie(cookie, 'theme', secure);
@@ -52,7 +52,7 @@ function boundToOrNew(ctx: Context): string {
   return made;
 }
 
-export function put(house: House, ctx: Context, shown: Shown): void {
+export function render(house: DashboardContext, ctx: Context, shown: Shown): void {
   switch (shown.kind) {
     case 'view':
       for (const { name, value } of shown.cookies ?? []) {
@@ -90,7 +90,7 @@ export function put(house: House, ctx: Context, shown: Shown): void {
 const isPart = (ctx: Context): boolean =>
   ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
 
-function drawn(house: House, ctx: Context, name: string, data: object, title: string): string {
+function drawn(house: DashboardContext, ctx: Context, name: string, data: object, title: string): string {
   const { views } = house;
   const frame = frameOf(house, ctx, title);
   return isPart(ctx) ? views.part(name, data, frame) : views.page(name, data, frame);
@@ -108,7 +108,7 @@ function redirect(ctx: Context, to: string): void {
   ctx.body = '';
 }
 
-export function showProblem(house: House, ctx: Context, error: unknown): void {
+export function showProblem(house: DashboardContext, ctx: Context, error: unknown): void {
   if (error instanceof SignInFirst) {
     redirect(ctx, error.to);
     return;
@@ -127,7 +127,7 @@ export function showProblem(house: House, ctx: Context, error: unknown): void {
   ctx.body = drawn(house, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
 }
 
-function showLate(house: House, ctx: Context, { why, form: late }: TooLate): void {
+function showLate(house: DashboardContext, ctx: Context, { why, form: late }: TooLate): void {
   const isOver = why === 'ended';
   ctx.status = isOver ? 401 : 409;
   ctx.type = 'text/html; charset=utf-8';
@@ -136,7 +136,7 @@ function showLate(house: House, ctx: Context, { why, form: late }: TooLate): voi
     : drawn(house, ctx, 'late', { ...lateData(late), isOtherAccount: why === 'account' }, 'Not sent yet');
 }
 
-function broken({ deps }: House, ctx: Context, error: unknown): Problem {
+function broken({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {
   deps.log.error({ event: 'page_failed', path: ctx.path, err: error }, 'a page of the dashboard failed');
   return new Problem('internal_error', 'Something went wrong on our side; the log of the server says what.');
 }
