@@ -1,6 +1,6 @@
 /**
- * Works whatever became of notifiers and timers: finds what waits, gives up what is too old, notices a clock that was set, and tells of
- * lanes that stand still. At the start it takes back what an earlier run left in the middle.
+ * Works even where notifiers and timers failed: finds mail that waits, gives up mail that is too old, notices a clock that was set,
+ * and warns of lanes that make no progress. At the start it takes back attempts that an earlier run left unfinished.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -25,14 +25,14 @@ export interface SweeperDeps {
   random: () => number;
   /** Looks for due mail. */
   scan(): Promise<void>;
-  /** Lets held mail go whose hold has ended. */
-  letGo(): Promise<void>;
-  /** Whether mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached. */
+  /** Frees mail whose hold has ended. */
+  freeHeldMail(): Promise<void>;
+  /** Tells whether mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached. */
   someWaits(): boolean;
   lanes(): readonly LaneView[];
-  /** What holds mail on the way to this domain, and what it waits for. */
+  /** Returns what holds mail on the way to a domain, and what it waits for. */
   factsOf: LaneFactsOf;
-  /** The clock was set to another time, so many ms on: limits and rests go along. */
+  /** Moves the times of limits and rests by `ms`, by which the clock was set. */
   shift(ms: number): void;
   failed(error: unknown): void;
 }
@@ -40,22 +40,22 @@ export interface SweeperDeps {
 export interface SweeperOptions {
   epoch: number;
   retry: Pick<RetryRule, 'schedule'>;
-  /** Longer than the longest attempt: a lane that makes no progress for so long stands still. */
+  /** A lane that makes no progress for so long is stalled, in ms; longer than the longest attempt. */
   stalledMs: number;
 }
 
 export interface Sweeper {
-  /** Mail that an earlier run held when it ended: nobody knows how far it came, so it is tried again by the schedule. */
+  /** Takes back the claims of earlier runs: how far those attempts came is not known, so they are tried again by the schedule. */
   takeBack(): Promise<void>;
   /** Sweeps now, and again every 30 s. */
   start(): Promise<void>;
   stop(): void;
 }
 
-/** How often it looks; also how long mail waits that a route holds. */
+/** How often it sweeps, in ms; also how long mail waits that a route holds. */
 export const SWEEP_MS = 30_000;
 const BATCH = 500;
-/** Steps of a clock that is kept in time are far smaller. */
+/** A step of the clock that counts as a jump, in ms; the steps of a synchronized clock are far smaller. */
 const JUMP_MS = 60_000;
 /** The longest wait that a reply can ask for (messages/delivery/retry-hint.ts), and how far chance stretches a wait. */
 const LONGEST_ASKED_MS = 6 * 3_600_000;
@@ -68,7 +68,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
   const { db, clock, log, recorder } = deps;
   let timer: Timer | null = null;
   let stopping = false;
-  /** How far the clock on the wall was ahead of the one that only runs forward, at the last look; null before the first. */
+  /** How far the wall clock was ahead of the monotonic clock at the last sweep, in ms; null before the first. */
   let wallAhead: number | null = null;
 
   async function takeBack(): Promise<void> {
@@ -98,11 +98,11 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
 
   async function sweep(): Promise<void> {
     try {
-      await lookAtClock();
-      await deps.letGo();
+      await checkClock();
+      await deps.freeHeldMail();
       await deps.scan();
       await giveUpOld();
-      tellStalled();
+      warnOfStalledLanes();
     } catch (error) {
       deps.failed(error);
     } finally {
@@ -111,23 +111,23 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
   }
 
   /**
-   * A clock that was set back leaves mail due at times that no schedule gives: such mail is due now. What a clock that was set
-   * forward has made due or too old cannot be told from what time has.
+   * A clock that was set back leaves mail due at times that no schedule gives: such mail is due now. Mail that is due or too old
+   * because the clock was set forward cannot be told from mail for which the time has passed.
    */
-  async function lookAtClock(): Promise<void> {
+  async function checkClock(): Promise<void> {
     const ahead = clock.now() - clock.monotonic();
     const isFirst = wallAhead === null;
-    const jumpedMs = wallAhead === null ? await setBackBefore() : ahead - wallAhead;
+    const jumpedMs = wallAhead === null ? await setBackBetweenRuns() : ahead - wallAhead;
     wallAhead = ahead;
     if (Math.abs(jumpedMs) < JUMP_MS) return;
     log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
-    // What was measured in this run is of one time.
+    // Times that were measured before the first sweep are of the new clock.
     if (!isFirst) deps.shift(jumpedMs);
     if (jumpedMs < 0) await bringForward();
   }
 
-  /** How far the clock is behind the newest of what an earlier run noted, as less than 0: it may have been set back between the runs. */
-  async function setBackBefore(): Promise<number> {
+  /** Returns how far the clock is behind the newest event, as a negative number: it may have been set back between two runs. */
+  async function setBackBetweenRuns(): Promise<number> {
     return Math.min(0, clock.now() - ((await latestEventTime(db.prepared)) ?? 0));
   }
 
@@ -146,7 +146,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
     }
   }
 
-  /** Claims look at the age themselves; this is for mail whose lane is parked or held. */
+  /** Claims look at the age themselves; this gives up mail whose lane is parked or held. */
   async function giveUpOld(): Promise<void> {
     const now = clock.now();
     if (!deps.someWaits()) return;
@@ -160,7 +160,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
     if (occurrences.length > 0) await recorder.record(occurrences);
   }
 
-  /** Mail under an operator's hold that has not been marked yet: its time stands still. */
+  /** Mail under an operator's hold that is not marked yet does not age: it is marked as held. */
   async function agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
     const facts = deps.factsOf({ domain: mail.domain, account: mail.accountId });
     const hold = facts.held ?? (await deps.holds.of(mail));
@@ -174,7 +174,7 @@ export function createSweeper(deps: SweeperDeps, { epoch, retry, stalledMs }: Sw
     return { deliveryId: id, change: { kind: 'held', by, since, until } };
   }
 
-  function tellStalled(): void {
+  function warnOfStalledLanes(): void {
     for (const { name, waiting } of deps.lanes()) {
       const report = deps.control.report(name);
       if (report === null || waiting === 0 || report.parkedUntil !== null) continue;

@@ -52,13 +52,13 @@ export interface TlsFacts {
   /** Whether the host matches a pattern of the MTA-STS policy. */
   stsMatches: boolean;
   /** What the message asks for. */
-  wish: TlsWish | null;
+  request: TlsRequest | null;
   /** DNSSEC, MTA-STS or the operator vouch that this host is where the domain's mail goes. */
   isVouched: boolean;
 }
 
 /** RFC 8689. `require`: handed on over TLS all the way or not at all. `waive`: rather arrive than obey the domain's policies. */
-export type TlsWish = 'require' | 'waive';
+export type TlsRequest = 'require' | 'waive';
 
 export type Asked =
   | { kind: 'need'; need: TlsNeed }
@@ -70,9 +70,9 @@ export type Asked =
 
 /** What a connection to the host needs, or why it must not have the mail. */
 export function tlsNeed(facts: TlsFacts): Asked {
-  if (facts.wish === 'require') return strictNeed(facts);
+  if (facts.request === 'require') return strictNeed(facts);
   if (facts.override !== null) return overrideNeed(facts, facts.override);
-  if (facts.wish === 'waive') return need({ ...opportunistic('opportunistic'), isWaived: true });
+  if (facts.request === 'waive') return need({ ...opportunistic('opportunistic'), isWaived: true });
   return policyNeed(facts);
 }
 

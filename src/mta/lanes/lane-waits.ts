@@ -8,7 +8,7 @@ import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
-import { hostKey } from '../attempt/deliver.ts';
+import { hostKey } from '../names.ts';
 import type { LaneState } from './lane-state.ts';
 import { readyAt } from './pace.ts';
 import type { Part, Rest } from './rests.ts';

@@ -28,7 +28,7 @@ export interface Rest extends Scope {
   until: number;
   /** How many rests in a row, and of which of them the operator was told. */
   step: number;
-  toldStep: number;
+  loggedStep: number;
   /** A mail is under way to find out whether the rest is over. */
   isProbing: boolean;
 }
@@ -118,7 +118,7 @@ export function createRests(isShared: () => boolean): Rests {
       since,
       until: now + pause,
       step,
-      toldStep: before?.toldStep ?? -1,
+      loggedStep: before?.loggedStep ?? -1,
       isProbing: false,
     };
     rests.delete(key);

@@ -1,8 +1,8 @@
 /**
- * Where mail leaves from. A source is an address of this machine with a name and an EHLO name; sources stand in pools, and a
- * stream names its pool. A lane is a site and a source, so each source has limits of its own at each site. Of a pool's
- * sources the least busy one is taken that may send to the site: not paused, not on a block list there, not at its day's cap
- * of the warm-up. While there is none, the mail waits without an attempt and says why.
+ * The sources that mail leaves from. A source is an address of this machine with a name and an EHLO name; sources form pools, and a
+ * stream names its pool. A lane is a site and a source, so each source has limits of its own at each site. A mail takes the
+ * least busy source of its pool that may send to the site: one that is not paused, not on a block list there, and not at the day's
+ * cap of its warm-up. While there is none, the mail waits without an attempt, with the reason.
  *
  * Without any setting there is one source: the address that the system chooses. It has no name, and its lanes are named after
  * the site alone.
@@ -14,6 +14,7 @@ import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Hold } from '../../messages/delivery/holds.ts';
 import type { Database } from '../../storage/database.ts';
 import type { SourceBlockRow } from '../../storage/tables.ts';
+import { laneName } from '../names.ts';
 import type { WarmUp } from './warm-up.ts';
 
 export interface Source {
@@ -26,51 +27,51 @@ export interface Source {
   readonly ipv6: string | null;
 }
 
-/** A source and how it stands with the sites, for the operator. */
+/** A source with its blocks and its warm-up, for the operator. */
 export interface SourceReport extends Source {
   paused: boolean;
   blocks: SourceBlockRow[];
-  /** Today's counts; empty where it is warm. */
+  /** Today's counts; empty where the source is warm. */
   warmUp: { site: string; sent: number; cap: number | null }[];
 }
 
 export interface Sources {
-  /** Whether there is more than the system's address. */
+  /** True where sources are configured, false where there is only the system's address. */
   readonly named: boolean;
   /** Reads what earlier runs have learnt. */
   load(): Promise<void>;
   find(name: string | null): Source;
-  /** The source to send by, the first of the pool where none may; `last` is taken again if it can be (greylisting wants that). */
-  choose(wish: Wish, site: string, busy: (source: Source) => number): Source;
-  /** Whether it may send to the site now. */
+  /** Returns the source to send by, the first of the pool where none may; `last` is preferred, since greylisting expects it again. */
+  choose(preference: SourcePreference, site: string, busy: (source: Source) => number): Source;
+  /** Tells whether the source may send to the site now. */
   isFree(name: string | null, site: string): boolean;
-  /** What keeps all sources of the pool from the site, or null where one may. */
+  /** Returns what keeps all sources of the pool from the site, or null where one may send. */
   heldBy(pool: string, site: string): Hold | null;
-  /** What a mark that `heldBy` gave stands for now, or null where it stands no more. */
+  /** Returns the hold of a mark that `heldBy` returned, or null where it has ended. */
   holdOf(by: string): Hold | null;
-  /** A mail is about to be sent; false where it may not after all. */
+  /** Counts a mail that is about to be sent; returns false where it may not be sent after all. */
   take(name: string | null, site: string): boolean;
-  /** It was not sent. */
+  /** Takes back `take` for a mail that was not sent. */
   putBack(name: string | null, site: string): void;
-  /** Gives the block that it means, where it means one. */
+  /** Counts an outcome; returns the block that it begins, or null. */
   note(name: string | null, site: string, outcome: Outcome): SourceBlockRow | null;
   complained(name: string, site: string): void;
-  /** Sites may get mail from it again, whatever their block lists said; gives how many those are. */
+  /** Ends the blocks of a source at all sites; returns how many it had. */
   unblock(name: string | null): Promise<number>;
-  /** All sources may try this site again. */
+  /** Ends the blocks of all sources at this site. */
   unblockSite(site: string): Promise<number>;
-  /** The clock was set to another time, so many ms on. */
+  /** Moves all times by `ms`, by which the clock was set. */
   shift(ms: number): void;
   list(): SourceReport[];
-  /** Of a stream's pool: itself, or the default pool where it has no sources. */
+  /** Returns the pool of that name, or the default pool where it has no sources. */
   poolOf(name: string): string;
   close(): Promise<void>;
 }
 
-/** What a mail asks for. */
-export interface Wish {
+/** The sources that a mail prefers. */
+export interface SourcePreference {
   pool: string;
-  /** By which it was tried before, or null. */
+  /** The source by which it was tried before, or null. */
   last: string | null;
 }
 
@@ -78,10 +79,8 @@ export const DEFAULT_POOL = 'default';
 const BLOCKED_MS = 60 * 60_000;
 const DAY_MS = 86_400_000;
 const MARK = /^(?:pool|paused):([^@]*)@(.*)$/;
-/** How a lane is named. */
-export const laneName = (site: string, source: string | null): string => (source === null ? site : `${site}/${source}`);
 
-/** Whether a refusal says that our address is on a block list: it names an address, or a public list. */
+/** Tells whether a refusal says that our address is on a block list: it names an address, or a public list. */
 export const isBlockListed = (outcome: Outcome): boolean =>
   (outcome.kind === 'refused' || outcome.kind === 'deferred') && outcome.grounds?.about === 'block_list';
 
@@ -101,13 +100,13 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
   if (!pools.has(DEFAULT_POOL)) pools.set(DEFAULT_POOL, [system]);
   const all = new Map([...pools.values()].flat().map((source) => [source.name, source]));
   const blocks = new Map<string, SourceBlockRow>();
-  const toldPools = new Set<string>();
+  const loggedPools = new Set<string>();
   let turn = 0;
 
   function poolOf(name: string): string {
     if (pools.has(name)) return name;
-    if (!toldPools.has(name) && toldPools.size < 1000) {
-      toldPools.add(name);
+    if (!loggedPools.has(name) && loggedPools.size < 1000) {
+      loggedPools.add(name);
       log.warn(
         { event: 'pool_missing', pool: name },
         'a stream names a pool without sources: its mail uses the default pool',
@@ -119,16 +118,15 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
   const sourcesOf = (pool: string): readonly Source[] => pools.get(poolOf(pool)) ?? [system];
 
   function blockOf(name: string | null, site: string): SourceBlockRow | null {
-    // Asked for each mail, several times.
+    // This is called several times for each mail.
     if (blocks.size === 0) return null;
     const block = blocks.get(`${name ?? ''} ${site}`);
     return block !== undefined && block.until > clock.now() ? block : null;
   }
 
-  /** What keeps a source from a site. */
+  /** Returns what keeps a source from a site, or null. */
   function obstacle(name: string | null, site: string): Hold | null {
     const paused = name === null ? null : (book.ofSource(name) ?? book.ofLane(laneName(site, name)));
-    const known = name ?? "the system's address";
     if (paused !== null) {
       const { id: by, note, until, created_at: since } = paused;
       return {
@@ -145,7 +143,7 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
         since: block.since,
         until: block.until,
         setBy: 'receiver',
-        why: `${site} refuses mail from ${known} as listed: "${block.reply}"`,
+        why: `${site} refuses mail from ${name ?? "the system's address"} as listed: "${block.reply}"`,
       };
     if (name === null) return null;
     const { sent, cap } = warmUp.today(name, site);
@@ -169,7 +167,7 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
     if (standing.length < obstacles.length) return null;
     const until = standing.reduce<number | null>((least, one) => earlier(least, one.until), standing[0]?.until ?? null);
     const why = standing.map((one) => one.why).join('; ');
-    // Only where the operator alone is the reason the time to give up stands still.
+    // The time to give up is only extended where the operator alone is the reason.
     const isPaused = standing.every(({ by }) => by !== '');
     const since = Math.max(...standing.map((one) => one.since));
     const setBy = isPaused ? 'operator' : (standing.find(({ by }) => by === '')?.setBy ?? 'us');
@@ -227,7 +225,7 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
       turn = (turn + 1) % 1_000_000;
       let best: Source | null = null;
       let least = Infinity;
-      // Among equals they take turns.
+      // Sources with the same load take turns.
       for (let i = 0; i < free.length; i++) {
         const one = free[(i + turn) % free.length] ?? first;
         const load = busy(one);
@@ -285,6 +283,6 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
 
 const MOST_BLOCKS = 10_000;
 
-/** The earlier of two ends, of which null is never. */
+/** Returns the earlier of two ends; null is never. */
 const earlier = (a: number | null, b: number | null): number | null =>
   a === null ? b : b === null ? a : Math.min(a, b);
