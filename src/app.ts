@@ -45,23 +45,23 @@ import { version } from './version.ts';
 export type { Overrides } from './app/overrides.ts';
 
 export interface App {
-  /** Where the API listens: `http://127.0.0.1:8025`. */
+  /** The URL of the API, such as `http://127.0.0.1:8025`. */
   url: string;
-  /** What the database needed to be brought up to date. */
+  /** The migrations that this start has run. */
   migrated: readonly string[];
   db: Database;
   mta: Mta;
-  /** Where mail is taken. */
+  /** The ports that accept mail. */
   ports: InboundPorts;
-  /** Takes over what can change while running, and says what changed. Throws ConfigError for a bad certificate: nothing is changed then. */
+  /** Applies the settings that can change while running; returns the changes. Throws ConfigError for a bad certificate, and then changes nothing. */
   reload(config: Config): Changes;
-  /** The link that makes the first administrator, or null where there is one. */
+  /** Returns the link that makes the first administrator, or null where there is one already. */
   setUpLink(): Promise<{ url: string; expires_at: string } | null>;
-  /** Stops taking work, finishes what is in flight, writes what is not written, closes. Safe to call twice. */
+  /** Stops taking work, lets work in flight end, writes what is not written, closes. May be called twice. */
   stop(): Promise<void>;
 }
 
-/** Opens everything and starts. Throws where the data folder, the database or the port cannot be had. */
+/** Opens everything and starts. Throws where the data folder, the database or a port cannot be opened. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
   makeDataFolder(config.dataDir);
   await refuseSecondServer(config.dataDir);
@@ -78,22 +78,22 @@ export async function startApp(config: Config, overrides: Overrides = {}): Promi
 async function startLocked(config: Config, overrides: Overrides, lock: FolderLock): Promise<App> {
   const certificate = config.http.tls && config.tls !== null ? readCertificate(config.tls) : null;
   const closed = closeToOthers(sqliteFile(config.storage.url));
-  const ground = await openAppContext(config, overrides, (deliveryId) => {
+  const context = await openAppContext(config, overrides, (deliveryId) => {
     delivery.mta.complained(deliveryId);
   });
-  const { clock, log, db, keyring, notifiers, fetch, random, meters, live, usedUp } = ground;
+  const { clock, log, db, keyring, notifiers, fetch, random, meters, live, usedUp } = context;
   if (closed.length > 0)
     log.warn(
       { event: 'files_closed', files: closed },
       'other users of this machine could read the database: they no longer can',
     );
-  /** The ports for mail, once they are there. */
+  /** The ports for mail, once they are open. */
   let listening: InboundPorts | null = null;
 
-  const accept = buildAccept(ground);
-  const delivery = await buildDeliveryEngine(ground);
+  const accept = buildAccept(context);
+  const delivery = await buildDeliveryEngine(context);
   const { mta, holds, tlsTally } = delivery;
-  const notices = accountNotices(ground);
+  const notices = accountNotices(context);
   const webhooks = createWebhooks({
     db,
     clock,
@@ -104,12 +104,12 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     random,
     notice: disabledNotice(notices, config),
   });
-  const metrics = buildMetrics(ground, mta);
+  const metrics = buildMetrics(context, mta);
   const accountWindows = new RateWindows();
   const held = new HeldMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
   const isListening = (): boolean => listening !== null;
-  const api = buildApi(ground, {
+  const api = buildApi(context, {
     accept,
     mta,
     holds,
@@ -121,8 +121,8 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     certificate,
     isListening,
   });
-  const inbound = await buildInbound(ground, accept, accountWindows);
-  const operator = buildOperator(ground, delivery, accept, () => listening);
+  const inbound = await buildInbound(context, accept, accountWindows);
+  const operator = buildOperator(context, delivery, accept, () => listening);
   const history = createHistory({
     db,
     clock,
@@ -143,7 +143,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     history,
     routes: api.routes,
     passwords: createPasswords(usedUp),
-    audit: ground.auditLog,
+    audit: context.auditLog,
     held,
     newcomers,
     usedUp,
@@ -151,7 +151,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   });
   const isApart = config.dashboard.port !== config.http.port;
   if (!isApart) api.share(dashboard);
-  const housekeeping = buildHousekeeping(ground, accept, tlsTally, notices);
+  const housekeeping = buildHousekeeping(context, accept, tlsTally, notices);
 
   const running: Running = {
     api,
@@ -177,7 +177,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
     log.info({ event: 'stopping' }, 'stopping: finishing what is in flight');
-    await stopAll(ground, running);
+    await stopAll(context, running);
     await lock.release();
     log.info({ event: 'stopped', commits: db.commit.stats }, 'stopped');
   };
@@ -201,7 +201,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     listening = ports;
     await webhooks.start();
     housekeeping.start();
-    const { epoch } = ground;
+    const { epoch } = context;
     log.info({ event: 'started', url, ...ports, epoch, migrated: db.migrated }, 'Posthorn is running');
     return {
       url,
@@ -209,13 +209,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       db,
       mta,
       ports,
-      reload: (next) => reload(ground, running, next),
+      reload: (next) => reload(context, running, next),
       setUpLink: (): Promise<SetUpLinkRecord | null> => firstSetUpLink(operator),
       stop: () => (stopped ??= stop()),
     };
   } catch (error) {
     // A port that is taken, say: what is open already must not outlive the attempt.
-    await stopAll(ground, running);
+    await stopAll(context, running);
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What all other parts stand on: the database, the secrets, the log, and the look-ups that intake and delivery share. Opened
- * first, closed last.
+ * The context of the program: the database, the secrets, the log, and the look-ups that intake and delivery share. It is opened
+ * first and closed last.
  */
 import { networkInterfaces } from 'node:os';
 import path from 'node:path';
@@ -41,7 +41,7 @@ import { createMeters } from '../operator/meters.ts';
 import { requireKeys } from '../operator/sealed-secrets.ts';
 import type { Overrides } from './overrides.ts';
 
-/** What a reload replaces while everything runs. */
+/** The settings that a reload replaces while the program runs. */
 export interface Live {
   config: Config;
   judge: Judge;
@@ -49,7 +49,7 @@ export interface Live {
 
 export type AppContext = Awaited<ReturnType<typeof openAppContext>>;
 
-/** Opens the database and all that is read from it. `complained` is told of each delivery that somebody complained about. */
+/** Opens the database and all that reads from it. `complained` is called with each delivery that a recipient complained about. */
 export async function openAppContext(config: Config, overrides: Overrides, complained: (deliveryId: string) => void) {
   const clock = overrides.clock ?? systemClock;
   const random = overrides.random ?? Math.random;
@@ -184,7 +184,7 @@ export function ownAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.map(({ address }) => address));
 }
 
-/** The key that return paths are made with now. */
+/** Returns the key with which return paths are signed now. */
 export const signingKey = (keyring: Keyring): ReturnPathKey => ({
   id: keyring.keyIds.length % 32,
   secret: keyring.derive('return path'),

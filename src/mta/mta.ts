@@ -115,7 +115,7 @@ export interface Mta {
 const LEASE_MARGIN_MS = 5 * 60_000;
 const STOP_GIVE_UP_MS = 30_000;
 const STOP_LONGEST_MS = 60_000;
-/** For writing the last outcomes. */
+/** Time for writing the last outcomes, in ms. */
 const STOP_WRITE_MS = 2_000;
 
 export const createMta = (deps: MtaDeps, options: MtaOptions): Mta => new Engine(deps, options);

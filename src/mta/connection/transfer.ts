@@ -23,7 +23,7 @@ export interface Mail {
   eightBit: boolean;
   /** The message may only be handed on over TLS (RFC 8689). */
   requireTls?: boolean;
-  /** On `clock.monotonic()`; `timeouts.attempt` from now where it is not given. */
+  /** The end of the attempt on `clock.monotonic()`; `timeouts.attempt` from now where not given. */
   deadline?: number;
 }
 

@@ -1,8 +1,8 @@
 /**
- * When mail of a lane rests because of what the receiver answers again and again, with nothing accepted between:
+ * Rests: mail of a lane waits because the receiver gives the same kind of answer again and again, with nothing accepted between:
  *
  *   - `load`: the server as a whole cannot take mail now (4.3.x, "busy").
- *   - `sender`: it will not have mail from us (our address, our authentication, relaying, "likely spam"). Such answers are
+ *   - `sender`: it refuses mail from us (our address, our authentication, relaying, "likely spam"). Such answers are
  *     permanent, so without a rest a whole backlog would bounce for what is wrong with one setting.
  *   - `rate`: one organisation behind an operator's hosts takes only so much in a time, while the others take theirs.
  *   - `tls`: the hosts do not have the TLS that a policy asks for. That is about the recipient domain whose policy it is.
@@ -14,7 +14,7 @@
 
 export type RestKind = 'load' | 'sender' | 'tls' | 'rate';
 
-/** What rests: a part of a lane. Null means all of them. */
+/** The part of a lane that rests. Null means all accounts or domains. */
 export interface Scope {
   account: string | null;
   domain: string | null;
@@ -22,18 +22,18 @@ export interface Scope {
 
 export interface Rest extends Scope {
   kind: RestKind;
-  /** The answer that was one too many, and when. */
+  /** The answer that began the rest, and when it came. */
   cause: string;
   since: number;
   until: number;
-  /** How many rests in a row, and of which of them the operator was told. */
+  /** The number of this rest in a row, and of the last one that was logged. */
   step: number;
   loggedStep: number;
   /** A mail is under way to find out whether the rest is over. */
   isProbing: boolean;
 }
 
-/** One mail's part in it. */
+/** The account and the domain of one mail. */
 export interface Part {
   account: string;
   domain: string;
@@ -44,12 +44,12 @@ interface Streak {
   domains: Set<string>;
 }
 
-/** So many answers in a row are enough ... */
+/** Answers in a row that begin a rest, */
 const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5, tls: 3, rate: 1 };
-/** ... or so many where something was accepted lately: a receiver that judges mail by mail refuses some in a row by chance. */
+/** and where a mail was accepted lately: a receiver that judges mail by mail refuses some in a row by chance. */
 const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20, tls: 3, rate: 1 };
 const LATELY_MS = 10 * 60_000;
-/** So many domains of a lane that serves many make it the operator's answer. */
+/** Domains of an operator's lane that must get such answers for all of the lane to rest. */
 const DOMAINS = 3;
 const MINUTE_MS = 60_000;
 const PAUSES: Readonly<Record<RestKind, readonly number[]>> = {
@@ -63,30 +63,30 @@ const kinds: readonly RestKind[] = ['load', 'sender', 'tls', 'rate'];
 const MOST_PARTS = 1000;
 
 export interface Rests {
-  /** The receiver answered so. Gives the rest that this begins (`isNew`) or prolongs, or that is there already; null for none. */
+  /** Counts such an answer. Returns the rest that it begins (`isNew`) or prolongs, or that exists already; null for none. */
   refused(kind: RestKind, part: Part, reply: string, now: number): { rest: Rest; isNew: boolean } | null;
-  /** The receiver accepted a mail; gives the rests that this ends. */
+  /** Counts an accepted mail; returns the rests that it ends. */
   accepted(part: Part, now: number): Rest[];
-  /** What this mail waits for, or null. */
+  /** Returns the rest that this mail waits for, or null. */
   of(part: Part, now: number): Rest | null;
-  /** The mail is under way; of a rest that is over it is the one that tries. */
+  /** Notes that the mail is under way; where a rest is over, it is the one that probes. */
   begin(part: Part, now: number): void;
-  /** It ended, and said nothing about the rest. */
+  /** Notes that the mail ended without an answer about the rest. */
   ended(part: Part): void;
-  /** Somebody wants to know now: rests of this domain (null: all) are over, and one mail tries. */
+  /** Ends the rests of this domain (null: all) on an operator's request; one mail tries. */
   tryNow(domain: string | null, now: number): number;
   list(): readonly Rest[];
-  /** The clock was set to another time, so many ms on. */
+  /** Moves all times by `ms`, by which the clock was set. */
   shift(ms: number): void;
 }
 
-/** `isShared`: the lane serves many organisations (an operator's), so one domain's answers are not everybody's. */
+/** `isShared`: the lane serves many organisations (an operator's), so answers about one domain do not hold for all. */
 export function createRests(isShared: () => boolean): Rests {
   const streaks = new Map<string, Streak>();
   const rests = new Map<string, Rest>();
   let acceptedAt = -Infinity;
 
-  /** From the narrowest to the widest part of the lane that the mail stands for. */
+  /** Returns the parts of the lane that the mail belongs to, the narrowest first. */
   function scopesOf(kind: RestKind, { account, domain }: Part): Scope[] {
     const sender = kind === 'sender' ? account : null;
     const all = { account: sender, domain: null };
@@ -132,10 +132,10 @@ export function createRests(isShared: () => boolean): Rests {
     let begun: Rest | null = null;
     for (const scope of scopesOf(kind, part)) {
       const key = keyOf(kind, scope);
-      const standing = rests.get(key);
-      // What was under way when the rest began says nothing new; what tries after it prolongs the rest.
-      if (standing !== undefined) {
-        const next = now < standing.until ? standing : rest(kind, scope, reply, now);
+      const existing = rests.get(key);
+      // A mail that was under way when the rest began says nothing new; one that tries after it prolongs the rest.
+      if (existing !== undefined) {
+        const next = now < existing.until ? existing : rest(kind, scope, reply, now);
         return { rest: next, isNew: false };
       }
       const streak = count(key, part.domain);

@@ -1,6 +1,6 @@
 /**
- * Where mail for a domain goes: by the operator's routes, to the simulator, or to the hosts that DNS names. DNS answers are
- * kept as long as they say; a domain is asked for once however much mail waits for it.
+ * Finds the destination of a domain's mail: by the operator's routes, the simulator, or the hosts that DNS names. DNS answers are
+ * kept for their TTL; a domain is looked up once however much mail waits for it.
  */
 import type { Clock } from '../../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
@@ -15,9 +15,9 @@ export interface Host {
   name: string;
   port: number;
   addresses: readonly HostAddress[];
-  /** Of its MX record, lowest first; absent for a smarthost. */
+  /** The preference of its MX record, lowest first; absent for a smarthost. */
   preference?: number;
-  /** What DANE says of it; null or absent where nothing. */
+  /** The TLSA records of the host; null or absent where there are none. */
   dane?: HostDane | null;
   /** DNSSEC vouches that this is a mail host of the domain, and for its addresses. */
   isValidated?: boolean;
@@ -35,9 +35,9 @@ export interface Site {
   sts?: StsPolicy | null;
   /** Why a policy that the domain announces could not be had, or null. */
   stsFault?: StsFault | null;
-  /** What the operator says about TLS to the hosts of this domain, or null. */
+  /** The operator's setting for TLS to the hosts of this domain, or null. */
   tls?: TlsOverride | null;
-  /** Whose hosts these are, where the table of operators knows. */
+  /** The operator of the hosts, where the table of operators has it. */
   operator?: MailOperator | null;
   /** The smarthost that takes the mail, or null where it goes to the recipient's own hosts. */
   relay: {
@@ -53,9 +53,9 @@ export type Destination =
   | { kind: 'simulator' }
   | { kind: 'discard' }
   | { kind: 'hold' }
-  /** There is nowhere to go; the mail learns why. */
+  /** The domain has no mail host; the outcome of the mail says why. */
   | { kind: 'nowhere'; route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }> }
-  /** DNS does not say; it is asked again at `until`. That is about the domain: its mail waits without attempts. */
+  /** The look-up failed; DNS is asked again at `until`. Mail for the domain waits without attempts. */
   | Unresolved;
 
 export interface Unresolved {
@@ -84,50 +84,50 @@ export interface SitesDeps {
   operators?: readonly MailOperator[];
   /** `delivery.tls`: by recipient domain. */
   tls?: Readonly<Record<string, TlsOverride>>;
-  /** The MTA-STS policy of a domain (mta/dns/sts.ts). */
+  /** Finds the MTA-STS policy of a domain (mta/dns/sts.ts). */
   findPolicy?: (domain: string) => Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
-  /** By MX records (mta/dns/mx.ts). */
+  /** Finds the mail hosts by MX records (mta/dns/mx.ts). */
   findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
-  /** The addresses of a smarthost given by name. */
+  /** Finds the addresses of a smarthost. */
   findRelay(host: string, port: number): Promise<MailRoute>;
 }
 
 export interface Sites {
-  /** Whether a route holds mail back. */
+  /** True where a route holds mail. */
   readonly holds: boolean;
-  /** Whether DNS did not tell of some domain. */
+  /** True while the look-up of some domain has failed. */
   readonly someUnresolved: boolean;
-  /** What is known now, or null where DNS has to be asked. */
+  /** Returns the destination, or null where DNS has to be asked. */
   known(domain: string): Destination | null;
-  /** What was known last, however long ago; null where nothing was. For who wants to tell, not to send. */
+  /** Returns the last destination, however old, or null. For reports, not for sending. */
   lastKnown(domain: string): Destination | null;
-  /** Whether DNS is being asked now. */
+  /** Tells whether DNS is being asked now. */
   isAsking(domain: string): boolean;
-  /** Asks where needed. */
+  /** Returns the destination; asks DNS where needed. */
   find(domain: string): Promise<Destination>;
-  /** Somebody wants to know now: a domain that DNS did not tell of is asked for again; null: all of them. */
+  /** Asks DNS again, on an operator's request, for a domain whose look-up has failed; null: for all of them. */
   retry(domain: string | null): void;
-  /** The clock was set to another time, so many ms on. */
+  /** Moves all times by `ms`, by which the clock was set. */
   shift(ms: number): void;
-  /** What is known of a domain's policies is old: it is asked for again with its next mail. */
+  /** Forgets a domain whose policies have changed: it is looked up again for its next mail. */
   forget(domain: string): void;
-  /** Other routes from now on; mail in a lane learns of them at its next attempt. */
+  /** Replaces the routes; they apply to mail in a lane at its next attempt. */
   reroute(routes: Readonly<Record<string, Route>>): void;
 }
 
 const MOST_DOMAINS = 50_000;
 const LEAST_TTL_MS = 5_000;
 const MOST_TTL_MS = 3_600_000;
-/** How long an answer that leads nowhere is good: about as long as the mail of one notifier needs to hear it. */
+/** How long an answer without a host is kept, in ms: about as long as the mail of one notification needs. */
 const NOWHERE_MS = 1_000;
-/** Until a domain is asked for again, after the first, second ... failed look-up. */
+/** Pauses after the first, second ... failed look-up of a domain, in ms. */
 const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;
 const LONGEST_UNRESOLVED_MS = 300_000;
 
 export function createSites(deps: SitesDeps): Sites {
   const { clock } = deps;
   let { routes } = deps;
-  /** Counts the changes of routes: an answer to a question from before one is not kept. */
+  /** Counts the changes of routes: the result of a look-up that began before a change is not kept. */
   let round = 0;
   const answers = new Map<string, { destination: Destination; until: number }>();
   const asking = new Map<string, Promise<Destination>>();
@@ -165,7 +165,7 @@ export function createSites(deps: SitesDeps): Sites {
       return keep(key, asked, await deps.findRelay(route.host, route.port), name, { tls: route.tls, auth: route.auth });
     }
     const found = await deps.findHosts(domain, { fresh: false });
-    // "No such domain" counts towards a bounce only when asked for afresh.
+    // "No such domain" counts towards a bounce only where the look-up did not use a cache.
     const sure = found.kind === 'no_domain' && !found.fresh ? await deps.findHosts(domain, { fresh: true }) : found;
     const announced = sure.kind === 'hosts' ? await deps.findPolicy?.(domain) : undefined;
     return keep(key, asked, sure, null, null, {
@@ -261,7 +261,7 @@ export function createSites(deps: SitesDeps): Sites {
   };
 }
 
-/** A host without a dot must not pass for an operator. */
+/** Names the lane of a site. The name of a host without a dot must differ from an operator's name. */
 const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.`);
 
 const ttlOf = (route: MailRoute): number =>

@@ -1,8 +1,8 @@
 /**
  * Warm-up: a source that receivers do not know yet sends each of them a little more from day to day, as long as they take it
  * well. Per source and site (the operator's name where the table has one) a UTC day has a cap; the next day's cap is the
- * next of the list, but only after a day that used at least half of its own, with blocks and deferrals under 5 % and
- * complaints under 0.1 %. Counts stand in the table `warm_up`.
+ * next of the list, but only after a day that used at least half of its cap, with blocks and deferrals under 5 % and
+ * complaints under 0.1 %. The counts are in the table `warm_up`.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -16,12 +16,12 @@ const MOST_BAD = 0.05;
 const MOST_COMPLAINTS = 0.001;
 const LEAST_USE = 0.5;
 const DAY_MS = 86_400_000;
-/** Reputations fade: a site that got nothing for so long begins anew. */
+/** Reputations fade: a site that got no mail for so many days begins again. */
 const KEPT_DAYS = 30;
 
 export const capOf = (stage: number): number | null => DAILY_CAPS[stage] ?? null;
 
-/** Pure: the stage of the day after this one. */
+/** Returns the stage of the day after this one. Pure. */
 export function stageAfter({ stage, sent, blocked, deferred, complained }: Omit<WarmUpRow, 'day'>): number {
   const cap = capOf(stage);
   if (cap === null || sent < cap * LEAST_USE) return stage;
@@ -32,15 +32,15 @@ export function stageAfter({ stage, sent, blocked, deferred, complained }: Omit<
 export interface WarmUp {
   /** Reads what earlier runs have counted. */
   load(): Promise<void>;
-  /** What the source has sent the site today, and how much it may; a cap of null is no limit. */
+  /** Returns how much the source has sent the site today, and how much it may; a cap of null means no limit. */
   today(source: string, site: string): { sent: number; cap: number | null; stage: number };
-  /** A mail is about to be sent; false where the day's cap is reached. */
+  /** Counts a mail that is about to be sent; returns false where the day's cap is reached. */
   take(source: string, site: string): boolean;
-  /** It was not sent after all. */
+  /** Takes back `take` for a mail that was not sent after all. */
   putBack(source: string, site: string): void;
   note(source: string, site: string, outcome: Outcome): void;
   complained(source: string, site: string): void;
-  /** Today's counts of a source, busiest site first. */
+  /** Returns today's counts of a source, busiest site first. */
   list(source: string): WarmUpRow[];
   /** Resolves when everything counted is written. */
   close(): Promise<void>;
@@ -83,7 +83,7 @@ export function createWarmUp(
     });
   }
 
-  /** What is counted while one commit runs goes into the next. */
+  /** Writes the changed counts; those that change while a commit runs are in the next one. */
   async function write(): Promise<void> {
     while (changed.size > 0) {
       const some = [...changed];

@@ -3,7 +3,7 @@
  * by HTTPS. A step of housekeeping plans the reports of finished days at random times, or sends one that is due.
  *
  *   plan      days that are over and have sessions: a row each, due within four hours
- *   send      who wants it? the row is marked before anything leaves, so a crash costs a report and never makes two
+ *   send      asks DNS for the recipients; the row is marked before a report leaves, so a crash loses a report and never sends two
  */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
@@ -26,7 +26,7 @@ export interface TlsReportsDeps {
   resolver: Pick<Resolver, 'txt'>;
   accept: AcceptDeps;
   fetch: Pick<SafeFetch, 'send'>;
-  /** The account in which this domain is verified, or null. */
+  /** Returns the account in which this domain is verified, or null. */
   accountOf(domain: string): Promise<string | null>;
   random: () => number;
 }
@@ -34,14 +34,14 @@ export interface TlsReportsDeps {
 export interface TlsReportsOptions {
   /** `smtp.operatorAddress`: the reports' From and contact. */
   from: string;
-  /** Who reports: `smtp.hostname`. */
+  /** The organisation that reports: `smtp.hostname`. */
   submitter: string;
 }
 
 const DAY_MS = 86_400_000;
-/** RFC 8460 section 4.1: reports of everybody would otherwise come in the same second. */
+/** RFC 8460 section 4.1: reports are spread over this time, in ms, so that they do not all arrive in the same second. */
 const SPREAD_MS = 4 * 3_600_000;
-/** A report that is later tells nobody anything. */
+/** Days after which a report is of no use. */
 const OLDEST_DAYS = 3;
 const RETRY_MS = 3_600_000;
 const MOST_TRIES = 24;
@@ -51,7 +51,7 @@ const MOST_KINDS = 1000;
 
 const zipped = promisify(gzip);
 
-/** A rule of housekeeping. */
+/** Returns the rule of housekeeping that sends the reports. */
 export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOptions) {
   const { db, clock, log } = deps;
 
@@ -125,12 +125,12 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
     return answer.status >= 200 && answer.status < 300 ? null : `the answer was ${String(answer.status)}`;
   }
 
-  /** As a mail of ours like any other: signed, retried, and in the account that the operator's domain belongs to. */
+  /** Sends the report as an ordinary mail: signed, retried, and in the account that the operator's domain belongs to. */
   async function mail(uri: string, row: TlsReportRow, report: TlsReport, body: Buffer): Promise<string | null> {
     const [from, to] = [mailboxOf(options.from), mailboxOf(uri.slice('mailto:'.length))];
-    if (from === null || to === null) return 'this is no address';
+    if (from === null || to === null) return 'this is not an address';
     const accountId = await deps.accountOf(from.domain);
-    if (accountId === null) return `${from.domain} is no verified domain of this server`;
+    if (accountId === null) return `${from.domain} is not a verified domain of this server`;
     const now = clock.now();
     const id = newId('msg', now);
     const messageId = `<${id}@${from.domain}>`;
@@ -179,7 +179,7 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
     }
   }
 
-  /** Again in an hour, for those who have no report yet; in the end it is `sent` if somebody has it. */
+  /** Plans the report again in an hour for the recipients that have none; after the last try it is `sent` if one of them has it. */
   async function later(row: TlsReportRow, why: string, isServed = false): Promise<void> {
     const tries = row.tries + 1;
     const isOver = tries >= MOST_TRIES;
@@ -219,7 +219,7 @@ function mailboxOf(address: string): Mailbox | null {
   return parsed.kind === 'ok' ? parsed.mailbox : null;
 }
 
-/** What is known of a day, as the report of RFC 8460 section 4.4. */
+/** Returns the report of a day (RFC 8460 section 4.4). */
 async function reportOf(
   db: TlsReportsDeps['db'],
   { day, domain }: Pick<TlsReportRow, 'day' | 'domain'>,
