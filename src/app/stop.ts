@@ -8,6 +8,7 @@ import type { Mta } from '../mta/mta.ts';
 import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import type { Control } from '../operator/control-server.ts';
 import type { MetricsServer } from '../operator/metrics.ts';
+import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { AppContext } from './context.ts';
 
 /** The parts that run; null for a part that was not started. */
@@ -20,8 +21,8 @@ export interface Running {
   mta: Mta;
   tlsTally: TlsTally | null;
   inbound: Inbound;
-  webhooks: { stop(): Promise<void> };
-  housekeeping: { stop(): Promise<void> };
+  webhooks: Pick<Webhooks, 'start' | 'stop'>;
+  housekeeping: { start(): void; stop(): Promise<void> };
   certificateWatch: CertificateWatch;
 }
 

@@ -2,7 +2,7 @@
  * Places deliveries in lanes: the lane of the destination and of the source that the mail leaves from. Reasons that keep a mail from
  * being tried there (a hold, a source that sends nothing more today) are checked again when its turn comes.
  */
-import { createBatchLoader } from '../base/batch-loader.ts';
+import { createBatchLoader, type BatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Lanes } from '../scheduling/lanes.ts';
 import type { Log } from '../base/log.ts';
@@ -70,142 +70,152 @@ function laneOf(destination: Destination, source: string | null): string | null 
   return destination.kind === 'site' ? laneName(destination.name, source) : innerLanes[destination.kind];
 }
 
-export function createPlacing(deps: PlacingDeps): Placing {
-  const { clock, log, sources, control, dueQueue, lanes } = deps;
-  const preferences = createBatchLoader<SourcePreference>((ids) => loadSourcePreferences(deps, ids));
+export const createPlacing = (deps: PlacingDeps): Placing => new JobPlacing(deps);
 
-  function place(job: Job): void {
-    const known = deps.sites.known(job.domain);
-    if (known !== null && !(known.kind === 'site' && sources.named && job.preference === undefined)) offer(job, known);
+class JobPlacing implements Placing {
+  private readonly deps: PlacingDeps;
+  private readonly preferences: BatchLoader<SourcePreference>;
+
+  constructor(deps: PlacingDeps) {
+    this.deps = deps;
+    this.preferences = createBatchLoader<SourcePreference>((ids) => loadSourcePreferences(this.deps, ids));
+  }
+
+  place(job: Job): void {
+    const known = this.deps.sites.known(job.domain);
+    if (known !== null && !(known.kind === 'site' && this.deps.sources.named && job.preference === undefined))
+      this.offer(job, known);
     else
-      findPlace(job).then(
+      this.findDestination(job).then(
         (found) => {
-          offer(job, found);
+          this.offer(job, found);
         },
         (error: unknown) => {
-          log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
-          dueQueue.done(job, clock.now() + UNTRIED_MS);
+          this.deps.log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
+          this.deps.dueQueue.done(job, this.deps.clock.now() + UNTRIED_MS);
         },
       );
   }
 
-  async function findPlace(job: Job): Promise<Destination> {
-    const found = await deps.sites.find(job.domain);
-    if (found.kind === 'site' && sources.named)
-      job.preference ??= (await preferences.load(job.id)) ?? { pool: DEFAULT_POOL, last: null };
-    return found;
-  }
-
-  function offer(job: Job, destination: Destination): void {
-    if (deps.isStopping()) return;
-    // Held mail stays in the queue and is looked at again by the sweeper.
-    if (destination.kind === 'hold') dueQueue.rest(job, clock.now() + SWEEP_MS);
-    // DNS trouble is about the domain: its mail waits, and no attempt is spent.
-    else if (destination.kind === 'unresolved') dueQueue.rest(job, Math.max(destination.until, clock.now() + 1));
-    else {
-      lanes.offer(laneFor(destination, job), job);
-      deps.offered();
-    }
-  }
-
-  function laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string {
+  laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string {
     if (destination.kind !== 'site') return innerLanes[destination.kind];
     const site = destination.name;
     const preference = job?.preference ?? { pool: DEFAULT_POOL, last: null };
-    const { name: source } = sources.choose(preference, site, ({ name }) => {
-      const { waiting, slots } = lanes.view(laneName(site, name));
+    const { name: source } = this.deps.sources.choose(preference, site, ({ name }) => {
+      const { waiting, slots } = this.deps.lanes.view(laneName(site, name));
       return waiting + slots;
     });
     const lane = laneName(site, source);
     if (job !== null) job.source = source;
-    control.register(lane, destination, source);
+    this.deps.control.register(lane, destination, source);
     return lane;
   }
 
-  function mayGo(lane: string, job: Job): boolean {
-    const known = deps.sites.known(job.domain);
+  mayGo(lane: string, job: Job): boolean {
+    const known = this.deps.sites.known(job.domain);
     const source = job.source ?? null;
     if (known === null || laneOf(known, source) !== lane) {
-      releaseQuota(job);
-      place(job);
+      this.releaseQuota(job);
+      this.place(job);
       return false;
     }
     if (known.kind !== 'site') return true;
-    const rest = control.restUntil(lane, partOf(job));
+    const rest = this.deps.control.restUntil(lane, partOf(job));
     if (rest !== null) {
-      dueQueue.rest(job, rest);
+      this.deps.dueQueue.rest(job, rest);
       return false;
     }
-    if (known.operator != null && !hasHost(lane, known, source, job)) return false;
-    control.take(lane);
+    if (known.operator != null && !this.hasHost(lane, known, source, job)) return false;
+    this.deps.control.take(lane);
     job.pacedLane = lane;
     return true;
   }
 
-  /** Tells whether a host of the job's own domain can be had; puts the job aside where none can. For operators' lanes. */
-  function hasHost(lane: string, { hosts, operator }: Site, source: string | null, job: Job): boolean {
-    const waits = [];
-    for (const host of hosts) {
-      const wait = deps.pool.waitOf(hostKey(host, source), operator?.maxConnections);
-      if (wait === null) return true;
-      waits.push(wait);
-    }
-    setAside(lane, job, hosts, waits);
-    return false;
-  }
-
-  function setAside(lane: string, job: Job, hosts: Site['hosts'], waits: readonly { until: number | null }[]): void {
-    const ends = waits.flatMap(({ until }) => until ?? []);
-    const keys = hosts.map((host) => hostKey(host, job.source ?? null));
-    deps.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
-  }
-
-  function putAside(lane: string, job: Job, found: NoPassage): boolean {
-    releaseQuota(job);
-    const known = deps.sites.known(job.domain);
+  putAside(lane: string, job: Job, found: NoPassage): boolean {
+    this.releaseQuota(job);
+    const known = this.deps.sites.known(job.domain);
     if (found.kind === 'wait' && known?.kind === 'site' && known.operator != null) {
-      setAside(lane, job, found.hosts, found.waits);
+      this.setAside(lane, job, found.hosts, found.waits);
       return true;
     }
     if (found.kind === 'exhausted') {
-      dueQueue.rest(job, clock.now() + UNTRIED_MS);
+      this.deps.dueQueue.rest(job, this.deps.clock.now() + UNTRIED_MS);
       return true;
     }
-    control.foundNone(lane);
+    this.deps.control.foundNone(lane);
     return false;
   }
 
-  function slotsOf(lane: string): number {
-    const route = control.routeOf(lane);
+  slotsOf(lane: string): number {
+    const route = this.deps.control.routeOf(lane);
     // A worker takes held mail out of the lane: it marks it or finds it another lane.
-    if (route !== null && (deps.holds.ofLane(route.site) !== null || !sources.isFree(route.source, route.site)))
+    if (
+      route !== null &&
+      (this.deps.holds.ofLane(route.site) !== null || !this.deps.sources.isFree(route.source, route.site))
+    )
       return 1;
-    return control.slots(lane);
+    return this.deps.control.slots(lane);
   }
 
-  function reserveQuota(job: Job): Held | OtherSource | null {
+  reserveQuota(job: Job): Held | OtherSource | null {
     const { domain, source = null, preference } = job;
-    if (job.quotaSite !== undefined) sources.putBack(source, job.quotaSite);
+    if (job.quotaSite !== undefined) this.deps.sources.putBack(source, job.quotaSite);
     delete job.quotaSite;
-    const known = deps.sites.known(domain);
+    const known = this.deps.sites.known(domain);
     if (known?.kind !== 'site') return null;
-    const hold = deps.holds.ofLane(known.name);
+    const hold = this.deps.holds.ofLane(known.name);
     if (hold !== null) return { kind: 'held', hold };
-    if (sources.take(source, known.name)) {
+    if (this.deps.sources.take(source, known.name)) {
       if (source !== null) job.quotaSite = known.name;
       return null;
     }
-    const none = sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
+    const none = this.deps.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
     return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
   }
 
-  function releaseQuota(job: Job): void {
-    if (job.pacedLane !== undefined) control.putBack(job.pacedLane);
+  releaseQuota(job: Job): void {
+    if (job.pacedLane !== undefined) this.deps.control.putBack(job.pacedLane);
     delete job.pacedLane;
     if (job.quotaSite === undefined) return;
-    sources.putBack(job.source ?? null, job.quotaSite);
+    this.deps.sources.putBack(job.source ?? null, job.quotaSite);
     delete job.quotaSite;
   }
 
-  return { place, laneFor, mayGo, putAside, reserveQuota, releaseQuota, slotsOf };
+  private async findDestination(job: Job): Promise<Destination> {
+    const found = await this.deps.sites.find(job.domain);
+    if (found.kind === 'site' && this.deps.sources.named)
+      job.preference ??= (await this.preferences.load(job.id)) ?? { pool: DEFAULT_POOL, last: null };
+    return found;
+  }
+
+  private offer(job: Job, destination: Destination): void {
+    if (this.deps.isStopping()) return;
+    // Held mail stays in the queue and is looked at again by the sweeper.
+    if (destination.kind === 'hold') this.deps.dueQueue.rest(job, this.deps.clock.now() + SWEEP_MS);
+    // DNS trouble is about the domain: its mail waits, and no attempt is spent.
+    else if (destination.kind === 'unresolved')
+      this.deps.dueQueue.rest(job, Math.max(destination.until, this.deps.clock.now() + 1));
+    else {
+      this.deps.lanes.offer(this.laneFor(destination, job), job);
+      this.deps.offered();
+    }
+  }
+
+  /** Tells whether a host of the job's own domain can be had; puts the job aside where none can. For operators' lanes. */
+  private hasHost(lane: string, { hosts, operator }: Site, source: string | null, job: Job): boolean {
+    const waits = [];
+    for (const host of hosts) {
+      const wait = this.deps.pool.waitOf(hostKey(host, source), operator?.maxConnections);
+      if (wait === null) return true;
+      waits.push(wait);
+    }
+    this.setAside(lane, job, hosts, waits);
+    return false;
+  }
+
+  private setAside(lane: string, job: Job, hosts: Site['hosts'], waits: readonly { until: number | null }[]): void {
+    const ends = waits.flatMap(({ until }) => until ?? []);
+    const keys = hosts.map((host) => hostKey(host, job.source ?? null));
+    this.deps.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
+  }
 }

@@ -81,32 +81,102 @@ export interface Rests {
 }
 
 /** `isShared`: the lane serves many organisations (an operator's), so answers about one domain do not hold for all. */
-export function createRests(isShared: () => boolean): Rests {
-  const streaks = new Map<string, Streak>();
-  const rests = new Map<string, Rest>();
-  let acceptedAt = -Infinity;
+export const createRests = (isShared: () => boolean): Rests => new LaneRests(isShared);
+
+class LaneRests implements Rests {
+  private readonly isShared: () => boolean;
+  private readonly streaks = new Map<string, Streak>();
+  private readonly rests = new Map<string, Rest>();
+  private acceptedAt = -Infinity;
+
+  constructor(isShared: () => boolean) {
+    this.isShared = isShared;
+  }
+
+  refused(kind: RestKind, part: Part, reply: string, now: number): ReturnType<Rests['refused']> {
+    const enough = (now - this.acceptedAt < LATELY_MS ? ENOUGH_BESIDE_SUCCESS : ENOUGH)[kind];
+    let begun: Rest | null = null;
+    for (const scope of this.scopesOf(kind, part)) {
+      const key = keyOf(kind, scope);
+      const existing = this.rests.get(key);
+      // A mail that was under way when the rest began says nothing new; one that tries after it prolongs the rest.
+      if (existing !== undefined) {
+        const next = now < existing.until ? existing : this.rest(kind, scope, reply, now);
+        return { rest: next, isNew: false };
+      }
+      const streak = this.count(key, part.domain);
+      const isWide = scope.domain === null && this.isShared();
+      if (begun === null && streak.count >= enough && (!isWide || streak.domains.size >= DOMAINS))
+        begun = this.rest(kind, scope, reply, now);
+    }
+    return begun === null ? null : { rest: begun, isNew: true };
+  }
+
+  accepted(part: Part, now: number): Rest[] {
+    this.acceptedAt = now;
+    if (this.streaks.size === 0 && this.rests.size === 0) return [];
+    for (const kind of kinds) for (const scope of this.scopesOf(kind, part)) this.streaks.delete(keyOf(kind, scope));
+    const over = this.touching(part);
+    for (const one of over) this.rests.delete(keyOf(one.kind, one));
+    return over;
+  }
+
+  of(part: Part, now: number): Rest | null {
+    return this.touching(part).find((one) => now < one.until || one.isProbing) ?? null;
+  }
+
+  begin(part: Part, now: number): void {
+    for (const one of this.touching(part)) if (now >= one.until) one.isProbing = true;
+  }
+
+  ended(part: Part): void {
+    for (const one of this.touching(part)) one.isProbing = false;
+  }
+
+  tryNow(domain: string | null, now: number): number {
+    let ended = 0;
+    for (const one of this.rests.values()) {
+      if (domain !== null && one.domain !== null && one.domain !== domain) continue;
+      one.until = Math.min(one.until, now);
+      one.isProbing = false;
+      ended++;
+    }
+    return ended;
+  }
+
+  list(): readonly Rest[] {
+    return [...this.rests.values()];
+  }
+
+  shift(ms: number): void {
+    this.acceptedAt += ms;
+    for (const one of this.rests.values()) {
+      one.since += ms;
+      one.until += ms;
+    }
+  }
 
   /** Returns the parts of the lane that the mail belongs to, the narrowest first. */
-  function scopesOf(kind: RestKind, { account, domain }: Part): Scope[] {
+  private scopesOf(kind: RestKind, { account, domain }: Part): Scope[] {
     const sender = kind === 'sender' ? account : null;
     const all = { account: sender, domain: null };
     if (kind === 'tls' || kind === 'rate') return [{ account: null, domain }];
-    return isShared() ? [{ account: sender, domain }, all] : [all];
+    return this.isShared() ? [{ account: sender, domain }, all] : [all];
   }
 
-  function count(key: string, domain: string): Streak {
-    const streak = streaks.get(key) ?? { count: 0, domains: new Set() };
-    streaks.delete(key);
+  private count(key: string, domain: string): Streak {
+    const streak = this.streaks.get(key) ?? { count: 0, domains: new Set() };
+    this.streaks.delete(key);
     streak.count++;
     if (streak.domains.size < DOMAINS) streak.domains.add(domain);
-    streaks.set(key, streak);
-    if (streaks.size > MOST_PARTS) dropOldest(streaks);
+    this.streaks.set(key, streak);
+    if (this.streaks.size > MOST_PARTS) dropOldest(this.streaks);
     return streak;
   }
 
-  function rest(kind: RestKind, scope: Scope, cause: string, now: number): Rest {
+  private rest(kind: RestKind, scope: Scope, cause: string, now: number): Rest {
     const key = keyOf(kind, scope);
-    const before = rests.get(key);
+    const before = this.rests.get(key);
     const step = before === undefined ? 0 : before.step + 1;
     const pauses = PAUSES[kind];
     const pause = pauses[Math.min(step, pauses.length - 1)] ?? MINUTE_MS;
@@ -121,74 +191,18 @@ export function createRests(isShared: () => boolean): Rests {
       loggedStep: before?.loggedStep ?? -1,
       isProbing: false,
     };
-    rests.delete(key);
-    rests.set(key, next);
-    if (rests.size > MOST_PARTS) dropOldest(rests);
+    this.rests.delete(key);
+    this.rests.set(key, next);
+    if (this.rests.size > MOST_PARTS) dropOldest(this.rests);
     return next;
   }
 
-  function refused(kind: RestKind, part: Part, reply: string, now: number): ReturnType<Rests['refused']> {
-    const enough = (now - acceptedAt < LATELY_MS ? ENOUGH_BESIDE_SUCCESS : ENOUGH)[kind];
-    let begun: Rest | null = null;
-    for (const scope of scopesOf(kind, part)) {
-      const key = keyOf(kind, scope);
-      const existing = rests.get(key);
-      // A mail that was under way when the rest began says nothing new; one that tries after it prolongs the rest.
-      if (existing !== undefined) {
-        const next = now < existing.until ? existing : rest(kind, scope, reply, now);
-        return { rest: next, isNew: false };
-      }
-      const streak = count(key, part.domain);
-      const isWide = scope.domain === null && isShared();
-      if (begun === null && streak.count >= enough && (!isWide || streak.domains.size >= DOMAINS))
-        begun = rest(kind, scope, reply, now);
-    }
-    return begun === null ? null : { rest: begun, isNew: true };
+  private touching(part: Part): Rest[] {
+    if (this.rests.size === 0) return [];
+    return kinds.flatMap((kind) =>
+      this.scopesOf(kind, part).flatMap((scope) => this.rests.get(keyOf(kind, scope)) ?? []),
+    );
   }
-
-  function touching(part: Part): Rest[] {
-    if (rests.size === 0) return [];
-    return kinds.flatMap((kind) => scopesOf(kind, part).flatMap((scope) => rests.get(keyOf(kind, scope)) ?? []));
-  }
-
-  return {
-    refused,
-    accepted(part, now) {
-      acceptedAt = now;
-      if (streaks.size === 0 && rests.size === 0) return [];
-      for (const kind of kinds) for (const scope of scopesOf(kind, part)) streaks.delete(keyOf(kind, scope));
-      const over = touching(part);
-      for (const one of over) rests.delete(keyOf(one.kind, one));
-      return over;
-    },
-    of(part, now) {
-      return touching(part).find((one) => now < one.until || one.isProbing) ?? null;
-    },
-    begin(part, now) {
-      for (const one of touching(part)) if (now >= one.until) one.isProbing = true;
-    },
-    ended(part) {
-      for (const one of touching(part)) one.isProbing = false;
-    },
-    tryNow(domain, now) {
-      let ended = 0;
-      for (const one of rests.values()) {
-        if (domain !== null && one.domain !== null && one.domain !== domain) continue;
-        one.until = Math.min(one.until, now);
-        one.isProbing = false;
-        ended++;
-      }
-      return ended;
-    },
-    list: () => [...rests.values()],
-    shift(ms) {
-      acceptedAt += ms;
-      for (const one of rests.values()) {
-        one.since += ms;
-        one.until += ms;
-      }
-    },
-  };
 }
 
 const keyOf = (kind: RestKind, { account, domain }: Scope): string => `${kind} ${account ?? '*'} ${domain ?? '*'}`;

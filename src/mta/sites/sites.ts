@@ -124,59 +124,112 @@ const NOWHERE_MS = 1_000;
 const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;
 const LONGEST_UNRESOLVED_MS = 300_000;
 
-export function createSites(deps: SitesDeps): Sites {
-  const { clock } = deps;
-  let { routes } = deps;
+export const createSites = (deps: SitesDeps): Sites => new RoutedSites(deps);
+
+class RoutedSites implements Sites {
+  private readonly deps: SitesDeps;
+  private routes: SitesDeps['routes'];
   /** Counts the changes of routes: the result of a look-up that began before a change is not kept. */
-  let round = 0;
-  const answers = new Map<string, { destination: Destination; until: number }>();
-  const asking = new Map<string, Promise<Destination>>();
+  private round = 0;
+  private readonly answers = new Map<string, { destination: Destination; until: number }>();
+  private readonly asking = new Map<string, Promise<Destination>>();
 
-  const routeOf = (domain: string): Route | undefined => (Object.hasOwn(routes, domain) ? routes[domain] : routes['*']);
-
-  const overrideOf = (domain: string): TlsOverride | null =>
-    deps.tls !== undefined && Object.hasOwn(deps.tls, domain) ? (deps.tls[domain] ?? null) : null;
-
-  function known(domain: string): Destination | null {
-    if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
-    const route = routeOf(domain);
-    if (route?.kind === 'discard' || route?.kind === 'hold') return { kind: route.kind };
-    const answer = answers.get(keyOf(domain, route));
-    return answer !== undefined && answer.until > clock.now() ? answer.destination : null;
+  constructor(deps: SitesDeps) {
+    this.deps = deps;
+    this.routes = deps.routes;
   }
 
-  function find(domain: string): Promise<Destination> {
-    const ready = known(domain);
+  known(domain: string): Destination | null {
+    if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
+    const route = this.routeOf(domain);
+    if (route?.kind === 'discard' || route?.kind === 'hold') return { kind: route.kind };
+    const answer = this.answers.get(keyOf(domain, route));
+    return answer !== undefined && answer.until > this.deps.clock.now() ? answer.destination : null;
+  }
+
+  find(domain: string): Promise<Destination> {
+    const ready = this.known(domain);
     if (ready !== null) return Promise.resolve(ready);
-    const route = routeOf(domain);
+    const route = this.routeOf(domain);
     const key = keyOf(domain, route);
-    let question = asking.get(key);
+    let question = this.asking.get(key);
     if (question === undefined) {
-      question = ask(domain, route, key).finally(() => asking.delete(key));
-      asking.set(key, question);
+      question = this.ask(domain, route, key).finally(() => this.asking.delete(key));
+      this.asking.set(key, question);
     }
     return question;
   }
 
-  async function ask(domain: string, route: Route | undefined, key: string): Promise<Destination> {
-    const asked = round;
+  get holds(): boolean {
+    return Object.values(this.routes).some(({ kind }) => kind === 'hold');
+  }
+
+  get someUnresolved(): boolean {
+    for (const { destination } of this.answers.values()) if (destination.kind === 'unresolved') return true;
+    return false;
+  }
+
+  lastKnown(domain: string): Destination | null {
+    return this.known(domain) ?? this.answers.get(keyOf(domain, this.routeOf(domain)))?.destination ?? null;
+  }
+
+  isAsking(domain: string): boolean {
+    return this.asking.has(keyOf(domain, this.routeOf(domain)));
+  }
+
+  retry(domain: string | null): void {
+    const key = domain === null ? null : keyOf(domain, this.routeOf(domain));
+    for (const [one, answer] of this.answers)
+      if (answer.destination.kind === 'unresolved' && (key === null || one === key)) answer.until = 0;
+  }
+
+  shift(ms: number): void {
+    for (const answer of this.answers.values()) answer.until += ms;
+  }
+
+  forget(domain: string): void {
+    this.answers.delete(domain);
+  }
+
+  reroute(changed: Readonly<Record<string, Route>>): void {
+    this.routes = changed;
+    this.round++;
+    // A smarthost's answer holds its credentials.
+    this.answers.clear();
+    this.asking.clear();
+  }
+
+  private routeOf(domain: string): Route | undefined {
+    return Object.hasOwn(this.routes, domain) ? this.routes[domain] : this.routes['*'];
+  }
+
+  private overrideOf(domain: string): TlsOverride | null {
+    return this.deps.tls !== undefined && Object.hasOwn(this.deps.tls, domain) ? (this.deps.tls[domain] ?? null) : null;
+  }
+
+  private async ask(domain: string, route: Route | undefined, key: string): Promise<Destination> {
+    const asked = this.round;
     if (route?.kind === 'smarthost') {
       const name = `${route.host}:${String(route.port)}`;
-      return keep(key, asked, await deps.findRelay(route.host, route.port), name, { tls: route.tls, auth: route.auth });
+      return this.keep(key, asked, await this.deps.findRelay(route.host, route.port), name, {
+        tls: route.tls,
+        auth: route.auth,
+      });
     }
-    const found = await deps.findHosts(domain, { fresh: false });
+    const found = await this.deps.findHosts(domain, { fresh: false });
     // "No such domain" counts towards a bounce only where the look-up did not use a cache.
-    const sure = found.kind === 'no_domain' && !found.fresh ? await deps.findHosts(domain, { fresh: true }) : found;
-    const announced = sure.kind === 'hosts' ? await deps.findPolicy?.(domain) : undefined;
-    return keep(key, asked, sure, null, null, {
+    const sure =
+      found.kind === 'no_domain' && !found.fresh ? await this.deps.findHosts(domain, { fresh: true }) : found;
+    const announced = sure.kind === 'hosts' ? await this.deps.findPolicy?.(domain) : undefined;
+    return this.keep(key, asked, sure, null, null, {
       domain,
       sts: announced?.policy ?? null,
       stsFault: announced?.fault ?? null,
-      tls: overrideOf(domain),
+      tls: this.overrideOf(domain),
     });
   }
 
-  function keep(
+  private keep(
     key: string,
     asked: number,
     route: MailRoute,
@@ -184,17 +237,17 @@ export function createSites(deps: SitesDeps): Sites {
     relay: Site['relay'],
     secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'> = {},
   ): Destination {
-    const now = clock.now();
-    const destination = destinationFrom(key, route, relayName, relay, secured, now);
+    const now = this.deps.clock.now();
+    const destination = this.destinationFrom(key, route, relayName, relay, secured, now);
     const until = destination.kind === 'unresolved' ? destination.until : now + ttlOf(route);
-    if (asked !== round) return destination;
-    answers.delete(key);
-    answers.set(key, { destination, until });
-    if (answers.size > MOST_DOMAINS) dropOldest(answers);
+    if (asked !== this.round) return destination;
+    this.answers.delete(key);
+    this.answers.set(key, { destination, until });
+    if (this.answers.size > MOST_DOMAINS) dropOldest(this.answers);
     return destination;
   }
 
-  function destinationFrom(
+  private destinationFrom(
     key: string,
     route: MailRoute,
     relayName: string | null,
@@ -202,21 +255,17 @@ export function createSites(deps: SitesDeps): Sites {
     secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'>,
     now: number,
   ): Destination {
-    if (route.kind === 'hosts') return { ...siteFrom(route, relayName, relay), ...secured };
+    if (route.kind === 'hosts') return { ...this.siteFrom(route, relayName, relay), ...secured };
     if (route.kind !== 'trouble') return { kind: 'nowhere', route };
-    const before = answers.get(key)?.destination;
+    const before = this.answers.get(key)?.destination;
     const failures = before?.kind === 'unresolved' ? before.failures + 1 : 1;
     const since = before?.kind === 'unresolved' ? before.since : now;
     const pause = UNRESOLVED_MS[failures - 1] ?? LONGEST_UNRESOLVED_MS;
     return { kind: 'unresolved', route, since, failures, until: now + pause };
   }
 
-  function siteFrom(
-    route: Extract<MailRoute, { kind: 'hosts' }>,
-    relayName: string | null,
-    relay: Site['relay'],
-  ): Site {
-    const operator = operatorOf(route.mxNames ?? [], deps.operators ?? []);
+  private siteFrom(route: Extract<MailRoute, { kind: 'hosts' }>, relayName: string | null, relay: Site['relay']): Site {
+    const operator = operatorOf(route.mxNames ?? [], this.deps.operators ?? []);
     return {
       kind: 'site',
       name: relayName ?? operator?.name ?? laneName(route.site),
@@ -225,40 +274,6 @@ export function createSites(deps: SitesDeps): Sites {
       relay,
     };
   }
-
-  return {
-    get holds() {
-      return Object.values(routes).some(({ kind }) => kind === 'hold');
-    },
-    get someUnresolved() {
-      for (const { destination } of answers.values()) if (destination.kind === 'unresolved') return true;
-      return false;
-    },
-    known,
-    find,
-    lastKnown(domain) {
-      return known(domain) ?? answers.get(keyOf(domain, routeOf(domain)))?.destination ?? null;
-    },
-    isAsking: (domain) => asking.has(keyOf(domain, routeOf(domain))),
-    retry(domain) {
-      const key = domain === null ? null : keyOf(domain, routeOf(domain));
-      for (const [one, answer] of answers)
-        if (answer.destination.kind === 'unresolved' && (key === null || one === key)) answer.until = 0;
-    },
-    shift(ms) {
-      for (const answer of answers.values()) answer.until += ms;
-    },
-    forget(domain) {
-      answers.delete(domain);
-    },
-    reroute(changed) {
-      routes = changed;
-      round++;
-      // A smarthost's answer holds its credentials.
-      answers.clear();
-      asking.clear();
-    },
-  };
 }
 
 /** Names the lane of a site. The name of a host without a dot must differ from an operator's name. */

@@ -92,22 +92,33 @@ export interface SourcesDeps {
   warmUp: WarmUp;
 }
 
-export function createSources(deps: SourcesDeps, hostname: string, settings: readonly Source[]): Sources {
-  const { db, clock, log, book, warmUp } = deps;
-  const system: Source = { name: null, pool: DEFAULT_POOL, ehlo: hostname, ipv4: null, ipv6: null };
-  const pools = new Map<string, Source[]>();
-  for (const source of settings) pools.set(source.pool, [...(pools.get(source.pool) ?? []), source]);
-  if (!pools.has(DEFAULT_POOL)) pools.set(DEFAULT_POOL, [system]);
-  const all = new Map([...pools.values()].flat().map((source) => [source.name, source]));
-  const blocks = new Map<string, SourceBlockRow>();
-  const loggedPools = new Set<string>();
-  let turn = 0;
+export const createSources = (deps: SourcesDeps, hostname: string, settings: readonly Source[]): Sources =>
+  new PooledSources(deps, hostname, settings);
 
-  function poolOf(name: string): string {
-    if (pools.has(name)) return name;
-    if (!loggedPools.has(name) && loggedPools.size < 1000) {
-      loggedPools.add(name);
-      log.warn(
+class PooledSources implements Sources {
+  readonly named: boolean;
+  private readonly deps: SourcesDeps;
+  private readonly system: Source;
+  private readonly pools = new Map<string, Source[]>();
+  private readonly all: Map<string | null, Source>;
+  private readonly blocks = new Map<string, SourceBlockRow>();
+  private readonly loggedPools = new Set<string>();
+  private turn = 0;
+
+  constructor(deps: SourcesDeps, hostname: string, settings: readonly Source[]) {
+    this.deps = deps;
+    this.named = settings.length > 0;
+    this.system = { name: null, pool: DEFAULT_POOL, ehlo: hostname, ipv4: null, ipv6: null };
+    for (const source of settings) this.pools.set(source.pool, [...(this.pools.get(source.pool) ?? []), source]);
+    if (!this.pools.has(DEFAULT_POOL)) this.pools.set(DEFAULT_POOL, [this.system]);
+    this.all = new Map([...this.pools.values()].flat().map((source) => [source.name, source]));
+  }
+
+  poolOf(name: string): string {
+    if (this.pools.has(name)) return name;
+    if (!this.loggedPools.has(name) && this.loggedPools.size < 1000) {
+      this.loggedPools.add(name);
+      this.deps.log.warn(
         { event: 'pool_missing', pool: name },
         'a stream names a pool without sources: its mail uses the default pool',
       );
@@ -115,18 +126,131 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
     return DEFAULT_POOL;
   }
 
-  const sourcesOf = (pool: string): readonly Source[] => pools.get(poolOf(pool)) ?? [system];
+  isFree(name: string | null, site: string): boolean {
+    return this.obstacle(name, site) === null;
+  }
 
-  function blockOf(name: string | null, site: string): SourceBlockRow | null {
+  heldBy(pool: string, site: string): Hold | null {
+    const obstacles = this.sourcesOf(pool).map(({ name }) => this.obstacle(name, site));
+    const found = obstacles.filter((one) => one !== null);
+    if (found.length < obstacles.length) return null;
+    const until = found.reduce<number | null>((least, one) => earlier(least, one.until), found[0]?.until ?? null);
+    const why = found.map((one) => one.why).join('; ');
+    // The time to give up is only extended where the operator alone is the reason.
+    const isPaused = found.every(({ by }) => by !== '');
+    const since = Math.max(...found.map((one) => one.since));
+    const setBy = isPaused ? 'operator' : (found.find(({ by }) => by === '')?.setBy ?? 'us');
+    return { by: `${isPaused ? 'paused' : 'pool'}:${this.poolOf(pool)}@${site}`, since, until, why, setBy };
+  }
+
+  async load(): Promise<void> {
+    await this.deps.warmUp.load();
+    for (const row of await this.deps.db.prepared.all<SourceBlockRow>('SELECT * FROM source_blocks WHERE until > ?', [
+      this.deps.clock.now(),
+    ]))
+      this.blocks.set(`${row.source} ${row.site}`, row);
+  }
+
+  find(name: string | null): Source {
+    return this.all.get(name) ?? this.system;
+  }
+
+  choose({ pool, last }: SourcePreference, site: string, busy: (source: Source) => number): Source {
+    const candidates = this.sourcesOf(pool);
+    const [first = this.system] = candidates;
+    if (candidates.length === 1) return first;
+    const free = candidates.filter(({ name }) => this.isFree(name, site));
+    const before = last === null ? undefined : free.find(({ name }) => name === last);
+    if (before !== undefined) return before;
+    this.turn = (this.turn + 1) % 1_000_000;
+    let best: Source | null = null;
+    let least = Infinity;
+    // Sources with the same load take turns.
+    for (let i = 0; i < free.length; i++) {
+      const one = free[(i + this.turn) % free.length] ?? first;
+      const load = busy(one);
+      if (load < least) [best, least] = [one, load];
+    }
+    return best ?? first;
+  }
+
+  holdOf(by: string): Hold | null {
+    const [, pool, site] = MARK.exec(by) ?? [];
+    return pool === undefined || site === undefined ? null : this.heldBy(pool, site);
+  }
+
+  take(name: string | null, site: string): boolean {
+    return this.isFree(name, site) && (name === null || this.deps.warmUp.take(name, site));
+  }
+
+  putBack(name: string | null, site: string): void {
+    if (name !== null) this.deps.warmUp.putBack(name, site);
+  }
+
+  note(name: string | null, site: string, outcome: Outcome): SourceBlockRow | null {
+    if (name !== null) this.deps.warmUp.note(name, site, outcome);
+    const isNew = isBlockListed(outcome) && this.blockOf(name, site) === null;
+    return isNew ? this.block(name, site, outcome.facts.smtpReply ?? '') : null;
+  }
+
+  complained(name: string, site: string): void {
+    this.deps.warmUp.complained(name, site);
+  }
+
+  async unblock(name: string | null): Promise<number> {
+    const keys = [...this.blocks].filter(([, row]) => row.source === (name ?? '') && row.until > this.deps.clock.now());
+    await this.deps.db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE source = ?', [name ?? '']));
+    for (const [key] of keys) this.blocks.delete(key);
+    return keys.length;
+  }
+
+  async unblockSite(site: string): Promise<number> {
+    const keys = [...this.blocks].filter(([, row]) => row.site === site && row.until > this.deps.clock.now());
+    if (keys.length === 0) return 0;
+    await this.deps.db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE site = ?', [site]));
+    for (const [key] of keys) this.blocks.delete(key);
+    return keys.length;
+  }
+
+  shift(ms: number): void {
+    for (const row of this.blocks.values()) row.until += ms;
+  }
+
+  list(): SourceReport[] {
+    return [...this.all.values()].map((source) => ({
+      ...source,
+      paused: source.name !== null && this.deps.book.ofSource(source.name) !== null,
+      blocks: [...this.blocks.values()].filter(
+        (row) => row.source === (source.name ?? '') && row.until > this.deps.clock.now(),
+      ),
+      warmUp:
+        source.name === null
+          ? []
+          : this.deps.warmUp
+              .list(source.name)
+              .map(({ site }) => ({ site, ...this.deps.warmUp.today(source.name ?? '', site) })),
+    }));
+  }
+
+  close(): Promise<void> {
+    return this.deps.warmUp.close();
+  }
+
+  private sourcesOf(pool: string): readonly Source[] {
+    return this.pools.get(this.poolOf(pool)) ?? [this.system];
+  }
+
+  private blockOf(name: string | null, site: string): SourceBlockRow | null {
     // This is called several times for each mail.
-    if (blocks.size === 0) return null;
-    const block = blocks.get(`${name ?? ''} ${site}`);
-    return block !== undefined && block.until > clock.now() ? block : null;
+    if (this.blocks.size === 0) return null;
+    const block = this.blocks.get(`${name ?? ''} ${site}`);
+    return block !== undefined && block.until > this.deps.clock.now() ? block : null;
   }
 
   /** Returns what keeps a source from a site, or null. */
-  function obstacle(name: string | null, site: string): Hold | null {
-    const paused = name === null ? null : (book.ofSource(name) ?? book.ofLane(laneName(site, name)));
+  private obstacle(name: string | null, site: string): Hold | null {
+    const paused =
+      name === null ? null : (this.deps.book.ofSource(name) ?? this.deps.book.ofLane(laneName(site, name)));
     if (paused !== null) {
       const { id: by, note, until, created_at: since } = paused;
       return {
@@ -136,7 +260,7 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
         why: `the operator holds the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}`,
       };
     }
-    const block = blockOf(name, site);
+    const block = this.blockOf(name, site);
     if (block !== null)
       return {
         by: '',
@@ -146,9 +270,9 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
         why: `${site} refuses mail from ${name ?? "the system's address"} as listed: "${block.reply}"`,
       };
     if (name === null) return null;
-    const { sent, cap } = warmUp.today(name, site);
+    const { sent, cap } = this.deps.warmUp.today(name, site);
     if (cap === null || sent < cap) return null;
-    const now = clock.now();
+    const now = this.deps.clock.now();
     const until = (Math.floor(now / DAY_MS) + 1) * DAY_MS;
     return {
       by: '',
@@ -159,23 +283,8 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
     };
   }
 
-  const isFree = (name: string | null, site: string): boolean => obstacle(name, site) === null;
-
-  function heldBy(pool: string, site: string): Hold | null {
-    const obstacles = sourcesOf(pool).map(({ name }) => obstacle(name, site));
-    const standing = obstacles.filter((one) => one !== null);
-    if (standing.length < obstacles.length) return null;
-    const until = standing.reduce<number | null>((least, one) => earlier(least, one.until), standing[0]?.until ?? null);
-    const why = standing.map((one) => one.why).join('; ');
-    // The time to give up is only extended where the operator alone is the reason.
-    const isPaused = standing.every(({ by }) => by !== '');
-    const since = Math.max(...standing.map((one) => one.since));
-    const setBy = isPaused ? 'operator' : (standing.find(({ by }) => by === '')?.setBy ?? 'us');
-    return { by: `${isPaused ? 'paused' : 'pool'}:${poolOf(pool)}@${site}`, since, until, why, setBy };
-  }
-
-  function block(name: string | null, site: string, reply: string): SourceBlockRow {
-    const since = clock.now();
+  private block(name: string | null, site: string, reply: string): SourceBlockRow {
+    const since = this.deps.clock.now();
     const row: SourceBlockRow = {
       source: name ?? '',
       site,
@@ -183,12 +292,12 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
       until: since + BLOCKED_MS,
       reply: reply.slice(0, 200),
     };
-    blocks.set(`${row.source} ${site}`, row);
-    log.error(
+    this.blocks.set(`${row.source} ${site}`, row);
+    this.deps.log.error(
       { event: 'source_blocklisted', source: name, site, until: new Date(row.until).toISOString(), reply: row.reply },
       'a block list keeps a source out: it sends this site nothing for an hour',
     );
-    db.commit
+    this.deps.db.commit
       .transact(async (tx) => {
         await tx.run('DELETE FROM source_blocks WHERE until <= ?', [since]);
         await tx.run(
@@ -198,87 +307,15 @@ export function createSources(deps: SourcesDeps, hostname: string, settings: rea
         );
       })
       .catch((error: unknown) => {
-        log.error({ event: 'storage_failed', err: error }, 'that a source is on a block list could not be written');
+        this.deps.log.error(
+          { event: 'storage_failed', err: error },
+          'that a source is on a block list could not be written',
+        );
       });
-    if (blocks.size > MOST_BLOCKS) for (const [key, { until }] of blocks) if (until <= since) blocks.delete(key);
+    if (this.blocks.size > MOST_BLOCKS)
+      for (const [key, { until }] of this.blocks) if (until <= since) this.blocks.delete(key);
     return row;
   }
-
-  return {
-    named: settings.length > 0,
-    poolOf,
-    async load() {
-      await warmUp.load();
-      for (const row of await db.prepared.all<SourceBlockRow>('SELECT * FROM source_blocks WHERE until > ?', [
-        clock.now(),
-      ]))
-        blocks.set(`${row.source} ${row.site}`, row);
-    },
-    find: (name) => all.get(name) ?? system,
-    choose({ pool, last }, site, busy) {
-      const candidates = sourcesOf(pool);
-      const [first = system] = candidates;
-      if (candidates.length === 1) return first;
-      const free = candidates.filter(({ name }) => isFree(name, site));
-      const before = last === null ? undefined : free.find(({ name }) => name === last);
-      if (before !== undefined) return before;
-      turn = (turn + 1) % 1_000_000;
-      let best: Source | null = null;
-      let least = Infinity;
-      // Sources with the same load take turns.
-      for (let i = 0; i < free.length; i++) {
-        const one = free[(i + turn) % free.length] ?? first;
-        const load = busy(one);
-        if (load < least) [best, least] = [one, load];
-      }
-      return best ?? first;
-    },
-    isFree,
-    heldBy,
-    holdOf(by) {
-      const [, pool, site] = MARK.exec(by) ?? [];
-      return pool === undefined || site === undefined ? null : heldBy(pool, site);
-    },
-    take: (name, site) => isFree(name, site) && (name === null || warmUp.take(name, site)),
-    putBack(name, site) {
-      if (name !== null) warmUp.putBack(name, site);
-    },
-    note(name, site, outcome) {
-      if (name !== null) warmUp.note(name, site, outcome);
-      const isNew = isBlockListed(outcome) && blockOf(name, site) === null;
-      return isNew ? block(name, site, outcome.facts.smtpReply ?? '') : null;
-    },
-    complained(name, site) {
-      warmUp.complained(name, site);
-    },
-    async unblock(name) {
-      const keys = [...blocks].filter(([, row]) => row.source === (name ?? '') && row.until > clock.now());
-      await db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE source = ?', [name ?? '']));
-      for (const [key] of keys) blocks.delete(key);
-      return keys.length;
-    },
-    async unblockSite(site) {
-      const keys = [...blocks].filter(([, row]) => row.site === site && row.until > clock.now());
-      if (keys.length === 0) return 0;
-      await db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE site = ?', [site]));
-      for (const [key] of keys) blocks.delete(key);
-      return keys.length;
-    },
-    shift(ms) {
-      for (const row of blocks.values()) row.until += ms;
-    },
-    list: () =>
-      [...all.values()].map((source) => ({
-        ...source,
-        paused: source.name !== null && book.ofSource(source.name) !== null,
-        blocks: [...blocks.values()].filter((row) => row.source === (source.name ?? '') && row.until > clock.now()),
-        warmUp:
-          source.name === null
-            ? []
-            : warmUp.list(source.name).map(({ site }) => ({ site, ...warmUp.today(source.name ?? '', site) })),
-      })),
-    close: () => warmUp.close(),
-  };
 }
 
 const MOST_BLOCKS = 10_000;
