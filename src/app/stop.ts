@@ -49,7 +49,8 @@ async function stopWork(ground: AppContext, running: Running): Promise<void> {
     running.mta.stop(),
     running.webhooks.stop(),
   ]);
-  const { callers, hits, auditLog, renderer } = ground;
-  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), auditLog.close(), renderer.close()]);
+  const { callers, hits, auditLog, renderer, mailViewer } = ground;
+  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), auditLog.close()]);
+  await Promise.all([renderer.close(), mailViewer.close()]);
   if (ground.overrides.resolver === undefined) await ground.resolver.close();
 }

@@ -84,6 +84,7 @@ function buildRoutes(ground: AppContext, { accept, mta, holds, webhooks }: WebPa
     keyring,
     accept,
     renderer: ground.renderer,
+    mailViewer: ground.mailViewer,
     holdOf: holds.of,
     change: { db, clock, recorder, notifiers, retry: accept.retry },
     laneFacts: mta.laneFacts,
