@@ -140,7 +140,7 @@ describe('journey: reports', () => {
     const browser = await signedIn(app.url, app.operator);
     const here = `/messages/${id}/reports/`;
     const contentOf = async (report = ''): Promise<Record<string, unknown>> =>
-      (await app.get<Record<string, unknown>>(`/v1${here}${report}/content`)).body;
+      (await app.get(`/v1${here}${report}/content`)).body;
     assert.match(String((await contentOf(bounce))['text']), /Final-Recipient: rfc822; ana@dest\.test/);
     assert.deepEqual(await contentOf(answer), {
       object: 'report_content',

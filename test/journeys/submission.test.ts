@@ -148,7 +148,7 @@ describe('journey: submission', () => {
       { filename: 'a.pdf', content: Buffer.alloc(100_000) },
     ];
     const id = idOf((await transport().sendMail({ ...mail, html, attachments: files })).response);
-    const { body } = await app.get<Record<string, unknown>>(`/v1/messages/${id}/content`);
+    const { body } = await app.get(`/v1/messages/${id}/content`);
     assert.deepEqual([body['stored'], body['html'], String(body['text']).trimEnd()], ['mail', html, 'Good day.\n.\nä']);
     assert.deepEqual(
       (body['attachments'] as { filename: string; content_id: string | null; size: number }[]).map((file) => [

@@ -233,8 +233,8 @@ async function report(visit: Visit): Promise<Shown> {
   };
 }
 
-async function reportBytes({ fetch, params }: Visit): Promise<Buffer> {
-  const { body } = await fetch('getMessageReport', { params });
+async function reportBytes(visit: Visit): Promise<Buffer> {
+  const { body } = await visit.fetch('getMessageReport', { params: visit.params });
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
@@ -261,9 +261,9 @@ async function reportHtml(visit: Visit): Promise<Shown> {
   return { kind: 'file', body: content?.html ?? '', type: 'text/html; charset=utf-8', csp: PREVIEW_CSP };
 }
 
-async function reportContent({ ask, params }: Visit): Promise<ReportContent | null> {
+async function reportContent(visit: Visit): Promise<ReportContent | null> {
   try {
-    return await ask<ReportContent>('getMessageReportContent', { params });
+    return await visit.ask<ReportContent>('getMessageReportContent', { params: visit.params });
   } catch (error) {
     if (error instanceof Problem && error.code === 'invalid_state') return null;
     throw error;
