@@ -14,7 +14,8 @@ import { mxHandlers, type MxDeps } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { createReceiver, type ReceiveDeps } from './receive.ts';
 import { createReportReader } from './report-reader.ts';
-import { submissionHandlers, type SubmissionDeps, type SubmissionSettings, type Submitter } from './submission.ts';
+import { submissionHandlers } from './submission.ts';
+import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-deps.ts';
 import { createSubmissionReader } from './submission-reader.ts';
 
 export interface Certificate {
