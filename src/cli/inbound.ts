@@ -6,7 +6,8 @@ import type { Command } from 'commander';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
 import type { ShownReport } from '../operator/inbound.ts';
-import { exitCodes, type Context } from './cli.ts';
+import type { Context } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 import { examples } from './options.ts';
 import { json, printable, table, type Cell } from './table.ts';
 

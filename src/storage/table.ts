@@ -32,7 +32,7 @@ export interface Table<Columns> extends TableOptions {
 export const table = <Columns extends Readonly<Record<string, Column<unknown>>>>(
   columns: Columns,
   options: TableOptions = {},
-): Table<Columns> => ({ columns, names: Object.keys(columns) as (keyof Columns & string)[], ...options });
+): Table<Columns> => ({ columns, names: Object.keys(columns), ...options });
 
 /** The row of a table. */
 export type RowOf<T> =
