@@ -253,14 +253,9 @@ describe('commands in the documents', () => {
           continue;
         }
         it(`line ${String(block.line)}: ${block.text.split('\n', 1)[0] ?? ''}`, async function () {
-          if (/\bcurl\b/.test(block.text) && !hasCurl) {
-            console.log('skipped: curl is not installed (apt-get install curl)');
-            this.skip();
-          }
-          if (/\bsqlite3 /.test(block.text) && !hasSqlite) {
-            console.log('skipped: sqlite3 is not installed (apt-get install sqlite3)');
-            this.skip();
-          }
+          if (/\bcurl\b/.test(block.text) && !hasCurl) this.skip('curl is not installed (apt-get install curl)');
+          if (/\bsqlite3 /.test(block.text) && !hasSqlite)
+            this.skip('sqlite3 is not installed (apt-get install sqlite3)');
           if (comment === 'run without server') await reader.runAlone(block.text);
           else if (comment === 'runs until stopped') await reader.runUntilItSpeaks(block.text);
           else await reader.run(block.text);

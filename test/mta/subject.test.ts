@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { judge, type Refusal } from '../../src/messages/delivery/classify.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import { subjectOf } from '../../src/mta/subject.ts';
+import { NO_CORPORA } from '../support/harness/corpora.ts';
 import { labelledReplies } from '../support/harness/labelled-replies.ts';
 
 type Phase = Refusal['phase'];
@@ -221,7 +222,7 @@ describe('mta/subject', () => {
 
   it('no labelled greylisting or mailbox reply is about the whole receiver or about us', function () {
     const replies = labelledReplies();
-    if (replies === null) this.skip();
+    if (replies === null) this.skip(NO_CORPORA);
     const one = ['userunknown', 'mailboxfull', 'greylisted', 'hasmoved', 'suspend'];
     const wide = ['load', 'rate', 'sender', 'connections', 'block_list'];
     const wrong: string[] = [];
@@ -240,7 +241,7 @@ describe('mta/subject', () => {
 
   it('labelled refusals for too many connections or mails never wait for one recipient alone', function () {
     const replies = labelledReplies();
-    if (replies === null) this.skip();
+    if (replies === null) this.skip(NO_CORPORA);
     const wrong: string[] = [];
     let count = 0;
     for (const { label, line, refusal } of replies) {

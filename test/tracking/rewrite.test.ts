@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { Parser } from 'htmlparser2';
 import { simpleParser } from 'mailparser';
 import { markHtml, MOST_LINKS, planHtml } from '../../src/tracking/rewrite.ts';
-import { corpus } from '../support/harness/corpora.ts';
+import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
 
 const marked = (html: string): string =>
   markHtml(html, planHtml(html), { linkUrl: (_, number) => `T${String(number)}`, pixelUrl: null });
@@ -256,7 +256,7 @@ describe('tracking/rewrite', () => {
   it('changes nothing outside of href values in the mails of others', async function () {
     this.timeout(60_000);
     const root = corpus('mime');
-    if (root === null) return this.skip();
+    if (root === null) return this.skip(NO_CORPORA);
     const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
       .map((name) => path.join(root, name))
       .filter((file) => /\.(?:eml|txt)$/.test(file) && statSync(file).size < 500_000);
