@@ -25,7 +25,8 @@ import { generatedDocs } from './support/tools/generated-docs.ts';
 
 const root = path.resolve(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(path.join(root, file), 'utf8');
-const documents = ['README.md', 'CHANGELOG.md', ...readdirSync(path.join(root, 'docs')).map((name) => `docs/${name}`)]
+const documents = ['', '.github/', 'docs/']
+  .flatMap((folder) => readdirSync(path.join(root, folder)).map((name) => `${folder}${name}`))
   .filter((name) => name.endsWith('.md'))
   .sort();
 
