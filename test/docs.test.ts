@@ -11,7 +11,8 @@ import type { z } from 'zod';
 import { Attempt, Batch, Event, Message, Recipient } from '../src/api/records.ts';
 import { deliveryStatuses } from '../src/storage/tables.ts';
 import { catalogue } from '../src/base/problem.ts';
-import { exitCodes, run } from '../src/cli/cli.ts';
+import { run } from '../src/cli/cli.ts';
+import { exitCodes } from '../src/cli/exit-codes.ts';
 import { bounceRuleFile } from '../src/config/bounce-rule.ts';
 import { readSettings } from '../src/config/validate.ts';
 import { scopes } from '../src/keys/scopes.ts';
@@ -102,6 +103,30 @@ describe('links', () => {
       }
     });
   }
+});
+
+describe('paths', () => {
+  const folders = ['.ci', '.github', 'config', 'docs', 'migrations', 'src', 'systemd', 'test'];
+  const isThere = (name: string): boolean => existsSync(path.join(root, name));
+  for (const document of documents)
+    it(`of ${document} are there`, () => {
+      const words = [...read(document).matchAll(/`([\w.-]+\/[\w./-]+\.\w+)`/g)].map(([, name = '']) => name);
+      const named = words.filter((name) => folders.includes(name.split('/', 1)[0] ?? ''));
+      assert.deepEqual(
+        named.filter((name) => !isThere(name) && !isThere(`src/${name}`) && !name.includes('/NAME.')),
+        [],
+      );
+    });
+  it('of docs/architecture.md are below src or the root', () => {
+    const names = [...read('docs/architecture.md').matchAll(/(?:[a-z-]+\/)+[\w-]+\.(?:ts|json|txt)/g)].map(
+      ([name]) => name,
+    );
+    assert.ok(names.length > 50);
+    assert.deepEqual(
+      names.filter((name) => !isThere(name) && !isThere(`src/${name}`)),
+      [],
+    );
+  });
 });
 
 describe('samples of settings', () => {

@@ -132,7 +132,7 @@ describe('words', () => {
     });
 
   it('finds comments of both kinds, and nothing in strings', () => {
-    const source = "const a = '// no'; // one\n/** two\n * three */\nconst b = `/* ${a} */`; const c = /\\/\\/ no/;\n";
+    const source = `const a = '// no'; // one\n/** two\n * three */\nconst b = \`/* \${a} */\`; const c = /\\/\\/ no/;\n`;
     assert.deepEqual(
       commentsOf(source).map(({ text }) => text),
       ['one', 'two three'],

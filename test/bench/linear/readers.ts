@@ -15,7 +15,7 @@ import { textFromHtml } from '../../../src/mail/text-from-html.ts';
 import { encodeText, measureText } from '../../../src/mail/transfer-encoding.ts';
 import { guessedEasily } from '../../../src/members/common-passwords.ts';
 import { classify } from '../../../src/messages/delivery/classify.ts';
-import { subjectOf } from '../../../src/mta/subject.ts';
+import { subjectOf } from '../../../src/mta/attempt/subject.ts';
 import { compile } from '../../../src/templates/mixed/index.ts';
 import { planHtml } from '../../../src/tracking/rewrite.ts';
 import { cpuNow } from '../../support/harness/cpu-now.ts';
