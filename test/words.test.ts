@@ -17,6 +17,7 @@ const held: readonly string[] = [
   '.github',
   'docs/architecture.md',
   'docs/glossary.md',
+  'docs/performance-notes.md',
   'docs/performance.md',
   'docs/troubleshooting.md',
 ];
