@@ -50,6 +50,14 @@ describe('docs/dependencies.md', () => {
   });
 });
 
+describe('docs/glossary.md', () => {
+  it('has at most 20 words, each once', () => {
+    const words = [...read('docs/glossary.md').matchAll(/^\| ([a-z ]+?) +\| \S/gm)].map(([, word = '']) => word);
+    assert.ok(words.length > 10 && words.length <= 20, String(words.length));
+    assert.equal(new Set(words).size, words.length);
+  });
+});
+
 describe('docs/security.md', () => {
   const page = read('docs/security.md');
   const rows = [...page.matchAll(/^\| (V\d[\d., V]*?) +\| (met|not met|does not apply) +\| (.+?) +\| *(.*?) *\|$/gm)];
