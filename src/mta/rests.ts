@@ -11,6 +11,7 @@
  * them answer so; of the senders, the account that they were given to. When a rest is over one mail tries: if it is refused in
  * the same way the next rest is longer. Pure: time is handed in, in ms.
  */
+import { LRUCache } from 'lru-cache';
 
 export type RestKind = 'load' | 'sender' | 'tls' | 'rate';
 
@@ -82,8 +83,8 @@ export interface Rests {
 
 /** `isShared`: the lane serves many organisations (an operator's), so one domain's answers are not everybody's. */
 export function createRests(isShared: () => boolean): Rests {
-  const streaks = new Map<string, Streak>();
-  const rests = new Map<string, Rest>();
+  const streaks = new LRUCache<string, Streak>({ max: MOST_PARTS });
+  const rests = new LRUCache<string, Rest>({ max: MOST_PARTS });
   let acceptedAt = -Infinity;
 
   /** From the narrowest to the widest part of the lane that the mail stands for. */
@@ -95,18 +96,16 @@ export function createRests(isShared: () => boolean): Rests {
   }
 
   function count(key: string, domain: string): Streak {
-    const streak = streaks.get(key) ?? { count: 0, domains: new Set() };
-    streaks.delete(key);
+    const streak = streaks.peek(key) ?? { count: 0, domains: new Set() };
     streak.count++;
     if (streak.domains.size < DOMAINS) streak.domains.add(domain);
     streaks.set(key, streak);
-    if (streaks.size > MOST_PARTS) dropOldest(streaks);
     return streak;
   }
 
   function rest(kind: RestKind, scope: Scope, cause: string, now: number): Rest {
     const key = keyOf(kind, scope);
-    const before = rests.get(key);
+    const before = rests.peek(key);
     const step = before === undefined ? 0 : before.step + 1;
     const pauses = PAUSES[kind];
     const pause = pauses[Math.min(step, pauses.length - 1)] ?? MINUTE_MS;
@@ -121,9 +120,7 @@ export function createRests(isShared: () => boolean): Rests {
       toldStep: before?.toldStep ?? -1,
       isProbing: false,
     };
-    rests.delete(key);
     rests.set(key, next);
-    if (rests.size > MOST_PARTS) dropOldest(rests);
     return next;
   }
 
@@ -132,7 +129,7 @@ export function createRests(isShared: () => boolean): Rests {
     let begun: Rest | null = null;
     for (const scope of scopesOf(kind, part)) {
       const key = keyOf(kind, scope);
-      const standing = rests.get(key);
+      const standing = rests.peek(key);
       // What was under way when the rest began says nothing new; what tries after it prolongs the rest.
       if (standing !== undefined) {
         const next = now < standing.until ? standing : rest(kind, scope, reply, now);
@@ -148,7 +145,7 @@ export function createRests(isShared: () => boolean): Rests {
 
   function touching(part: Part): Rest[] {
     if (rests.size === 0) return [];
-    return kinds.flatMap((kind) => scopesOf(kind, part).flatMap((scope) => rests.get(keyOf(kind, scope)) ?? []));
+    return kinds.flatMap((kind) => scopesOf(kind, part).flatMap((scope) => rests.peek(keyOf(kind, scope)) ?? []));
   }
 
   return {
@@ -180,7 +177,7 @@ export function createRests(isShared: () => boolean): Rests {
       }
       return ended;
     },
-    list: () => [...rests.values()],
+    list: () => [...rests.values()].reverse(),
     shift(ms) {
       acceptedAt += ms;
       for (const one of rests.values()) {
@@ -192,10 +189,3 @@ export function createRests(isShared: () => boolean): Rests {
 }
 
 const keyOf = (kind: RestKind, { account, domain }: Scope): string => `${kind} ${account ?? '*'} ${domain ?? '*'}`;
-
-function dropOldest(map: Map<string, unknown>): void {
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
-  }
-}

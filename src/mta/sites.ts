@@ -2,6 +2,7 @@
  * Where mail for a domain goes: by the operator's routes, to the simulator, or to the hosts that DNS names. DNS answers are
  * kept as long as they say; a domain is asked for once however much mail waits for it.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import type { StsFault, StsPolicy } from '../mail/sts-policy.ts';
@@ -129,7 +130,7 @@ export function createSites(deps: SitesDeps): Sites {
   let { routes } = deps;
   /** Counts the changes of routes: an answer to a question from before one is not kept. */
   let round = 0;
-  const answers = new Map<string, { destination: Destination; until: number }>();
+  const answers = new LRUCache<string, { destination: Destination; until: number }>({ max: MOST_DOMAINS });
   const asking = new Map<string, Promise<Destination>>();
 
   const routeOf = (domain: string): Route | undefined => (Object.hasOwn(routes, domain) ? routes[domain] : routes['*']);
@@ -188,9 +189,7 @@ export function createSites(deps: SitesDeps): Sites {
     const destination = destinationFrom(key, route, relayName, relay, secured, now);
     const until = destination.kind === 'unresolved' ? destination.until : now + ttlOf(route);
     if (asked !== round) return destination;
-    answers.delete(key);
     answers.set(key, { destination, until });
-    if (answers.size > MOST_DOMAINS) dropOldest(answers);
     return destination;
   }
 
@@ -269,10 +268,3 @@ const ttlOf = (route: MailRoute): number =>
 
 const keyOf = (domain: string, route: Route | undefined): string =>
   route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;
-
-function dropOldest(map: Map<string, unknown>): void {
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
-  }
-}
