@@ -5,6 +5,7 @@
  */
 import { getServers } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
+import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { parseServerAddress } from './dns-exchange.ts';
@@ -14,7 +15,6 @@ import { search } from './dns-search.ts';
 import type { Found, Search, Server, Trouble } from './dns-search.ts';
 import { createDnsSlots } from './dns-slots.ts';
 import type { Asking } from './dns-slots.ts';
-import { expandIPv6 } from './ip.ts';
 
 export type { MxRecord, TlsaRecord } from './dns-message.ts';
 
@@ -195,8 +195,8 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
 export function reverseName(ip: string): string {
   if (isIPv4(ip)) return `${ip.split('.').reverse().join('.')}.in-addr.arpa`;
   if (!isIPv6(ip)) throw new Error(`"${ip}" is not an IP address`);
-  const digits = expandIPv6(ip)
-    .map((group) => group.toString(16).padStart(4, '0'))
+  const digits = ipaddr.IPv6.parse(ip)
+    .parts.map((group) => group.toString(16).padStart(4, '0'))
     .join('');
   return `${Array.from(digits).reverse().join('.')}.ip6.arpa`;
 }

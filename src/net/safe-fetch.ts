@@ -8,7 +8,8 @@
 import http from 'node:http';
 import https from 'node:https';
 import type { Clock, Timer } from '../base/clock.ts';
-import { createAddressRule, plainAddress, type AddressRuleOptions } from './public-address.ts';
+import { plainAddress } from './ip.ts';
+import { createAddressRule, type AddressRuleOptions } from './public-address.ts';
 import type { Resolver } from './resolver.ts';
 import { readSafeUrl, type SafeUrl } from './safe-url.ts';
 
