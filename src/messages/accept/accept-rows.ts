@@ -25,11 +25,11 @@ import {
   type Stream,
   type Suppressed,
 } from './may-send.ts';
-import { count } from '../delivery/record.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
 import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import type { BodyStore } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
+import { addToCounters } from '../store/counters.ts';
 import { tlsWishOf } from '../request/tls-wish.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
@@ -247,7 +247,7 @@ function deliveryRow(
 
 function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: MessageRow, delivery: DeliveryRow): void {
   plan.deliveries.push(delivery);
-  count(plan.counters, delivery.account_id, now, 'none', delivery.status);
+  addToCounters(plan.counters, delivery.account_id, now, 'none', delivery.status);
   const hit = suppressed.get(delivery.address_key);
   if (delivery.status === 'suppressed' && hit !== undefined) {
     plan.events.push({

@@ -10,6 +10,7 @@ import type { Rows } from '../../storage/rows.ts';
 import type { ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
+import { dayOf } from '../store/counters.ts';
 import { UNTOUCHED_MESSAGE, UNTRIED_DELIVERY } from '../store/initial-rows.ts';
 
 export interface OwnMail {
@@ -66,7 +67,7 @@ export function ownMailRows(
     counters: [
       {
         account_id: OWN_ACCOUNT,
-        day: new Date(now).toISOString().slice(0, 10),
+        day: dayOf(now),
         from_status: 'none',
         to_status: 'queued',
         n: 1,

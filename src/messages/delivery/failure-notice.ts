@@ -8,7 +8,7 @@ import { writeDeliveryReport, MOST_HEAD, type ReportedRecipient } from '../../ma
 import { writeHead } from '../../mail/message-head.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
-import type { DecidedEvent } from './decide.ts';
+import type { DecidedEvent } from './decision.ts';
 import { ownMailRows, type OwnMail, type OwnMailRows } from '../accept/own-mail.ts';
 import type { RetryRule } from './retry.ts';
 
