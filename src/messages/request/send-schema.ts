@@ -14,7 +14,7 @@ import { attachmentHints, messageHints, ONE_RECIPIENT } from './foreign-names.ts
 import { MOST_HEADERS } from './header-rule.ts';
 import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits } from './send-limits.ts';
 import type { SendLimits } from './send-limits.ts';
-import { templateMembers } from './templated-send.ts';
+import { templateMembers } from './template-members.ts';
 
 /** What a simulated send can come to. */
 export const simulatedOutcomes = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'] as const;
