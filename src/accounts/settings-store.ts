@@ -2,7 +2,7 @@
 import type { Clock } from '../base/clock.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
 
 export interface SettingsDeps {
@@ -60,7 +60,7 @@ export function changeSettings(
   { db, clock }: SettingsDeps,
   accountId: string,
   changes: SettingsChanges,
-  together: (row: AccountSettingsRow) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<AccountSettingsRow> = noRows,
 ): Promise<AccountSettingsRow> {
   return db.commit.transact(async (tx) => {
     const [before] = await tx.all<AccountSettingsRow>('SELECT * FROM account_settings WHERE account_id = ?', [
@@ -68,7 +68,7 @@ export function changeSettings(
     ]);
     const row = { ...(before ?? noSettings(accountId)), ...changes, updated_at: clock.now() };
     await tx.run('DELETE FROM account_settings WHERE account_id = ?', [accountId]);
-    await insertRows(tx, [{ account_settings: [row] }, together(row)]);
+    await insertRows(tx, [{ account_settings: [row] }, alsoInTransaction(row)]);
     return row;
   });
 }

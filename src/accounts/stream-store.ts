@@ -5,7 +5,7 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { StreamRow } from '../storage/tables.ts';
 
 export interface Streams {
@@ -38,11 +38,6 @@ export interface StreamChanges {
   priority?: number | undefined;
   paused?: boolean | undefined;
 }
-
-/** The rows that are committed with a change, made once its result is known. */
-type Together = (row: StreamRow) => Rows;
-
-const nothingMore: Together = () => ({});
 
 const DEFAULT_POOL = 'default';
 /** Every mail that names no stream is in one of them, so they stay. */
@@ -77,7 +72,11 @@ export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clo
 }
 
 /** Throws `already_exists` for a slug in use and `invalid_state` where there are too many. */
-export async function addStream(deps: StreamDeps, wish: NewStream, together = nothingMore): Promise<StreamRow> {
+export async function addStream(
+  deps: StreamDeps,
+  wish: NewStream,
+  alsoInTransaction: RowsFor<StreamRow> = noRows,
+): Promise<StreamRow> {
   const { accountId, slug, name, type, pool = DEFAULT_POOL, priority = type === 'broadcast' ? 1 : 0 } = wish;
   const now = deps.clock.now();
   const row: StreamRow = {
@@ -99,7 +98,7 @@ export async function addStream(deps: StreamDeps, wish: NewStream, together = no
       });
     if (there.length >= MOST_STREAMS)
       throw new Problem('invalid_state', `An account has at most ${String(MOST_STREAMS)} streams.`);
-    await insertRows(tx, [{ streams: [row] }, together(row)]);
+    await insertRows(tx, [{ streams: [row] }, alsoInTransaction(row)]);
   });
   deps.changed?.(accountId, slug);
   return row;
@@ -119,7 +118,7 @@ export async function updateStream(
   deps: StreamDeps,
   { accountId, id }: { accountId: string; id: string },
   changes: StreamChanges,
-  together = nothingMore,
+  alsoInTransaction: RowsFor<StreamRow> = noRows,
 ): Promise<StreamRow> {
   const { name = null, pool = null, priority = null, paused } = changes;
   const row = await deps.db.commit.transact(async (tx) => {
@@ -129,7 +128,7 @@ export async function updateStream(
       [name, pool, priority, paused === undefined ? null : Number(paused), id, accountId],
     );
     if (changed === undefined) throw noSuchStream();
-    await insertRows(tx, [together(changed)]);
+    await insertRows(tx, [alsoInTransaction(changed)]);
     return changed;
   });
   deps.changed?.(row.account_id, row.slug);
@@ -143,7 +142,7 @@ export async function updateStream(
 export async function removeStream(
   deps: StreamDeps,
   { accountId, id }: { accountId: string; id: string },
-  together = nothingMore,
+  alsoInTransaction: RowsFor<StreamRow> = noRows,
 ): Promise<void> {
   const row = await deps.db.commit.transact(async (tx) => {
     const [found] = await tx.all<StreamRow>('SELECT * FROM streams WHERE id = ? AND account_id = ?', [id, accountId]);
@@ -161,7 +160,7 @@ export async function removeStream(
         `Mail waits in the stream ${found.slug}. Wait until it is sent, or cancel it.`,
       );
     await tx.run('DELETE FROM streams WHERE id = ?', [id]);
-    await insertRows(tx, [together(found)]);
+    await insertRows(tx, [alsoInTransaction(found)]);
     return found;
   });
   deps.changed?.(row.account_id, row.slug);

@@ -11,11 +11,11 @@ import {
   removeDomain,
   rotateDkim,
   updateDomain,
-  type DomainTogether,
 } from '../domains/domain-store.ts';
 import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
+import type { RowsFor } from '../storage/rows.ts';
 import type { Cursors } from './cursor.ts';
 import { listName, listOf, pageParameters, pageReply, wantedPage, withoutCursors } from './page.ts';
 import { pageOf } from './record-samples.ts';
@@ -184,7 +184,7 @@ const telling = (deps: DomainsDeps): DomainsDeps & { changed: (name: string) => 
 
 /** The rows of the answer that shows the domain as it is after the change. */
 const withAnswer =
-  (call: Call<unknown, unknown, unknown>, replyOf: (domain: DomainWithKeys) => Reply): DomainTogether =>
+  (call: Call<unknown, unknown, unknown>, replyOf: (domain: DomainWithKeys) => Reply): RowsFor<DomainWithKeys> =>
   (domain) =>
     rowsOfAnswer(call, replyOf(domain));
 
@@ -387,7 +387,7 @@ function rotateRoute(deps: DomainsDeps): Route {
     },
     async (call) => {
       const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain) });
-      const rotated = await rotateDkim(telling(deps), refOf(call), { together: withAnswer(call, replyOf) });
+      const rotated = await rotateDkim(telling(deps), refOf(call), { alsoInTransaction: withAnswer(call, replyOf) });
       return replyOf(rotated);
     },
   );

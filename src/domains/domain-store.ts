@@ -9,7 +9,7 @@ import { parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
 import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
 import type { DomainWithKeys } from './domain-record.ts';
@@ -39,9 +39,6 @@ export interface NewDomain {
   trackClicks?: boolean | null | undefined;
 }
 
-/** Rows that are committed with a change, made once its result is known. */
-export type DomainTogether = (domain: DomainWithKeys) => Rows;
-
 /** What of a domain can be changed. A null goes back to the account's own default. */
 export interface DomainChanges {
   trackOpens?: boolean | null | undefined;
@@ -49,15 +46,13 @@ export interface DomainChanges {
   returnPath?: string | undefined;
 }
 
-const nothingMore: DomainTogether = () => ({});
-
 const LONGEST_LIST = 1000;
 
 /** Adds a domain with a pair of DKIM keys. Throws `invalid_field` and `already_exists`. */
 export async function addDomain(
   deps: DomainDeps & { keyring: Keyring },
   wish: NewDomain,
-  together = nothingMore,
+  alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const now = deps.clock.now();
   const row = domainRow(wish, now);
@@ -74,7 +69,7 @@ export async function addDomain(
     );
     if (same !== undefined) throw addedAlready(row, same.account_id === row.account_id);
     if (row.status === 'verified') await endClaims(tx, row);
-    await insertRows(tx, [{ domains: [row], dkim_keys: keys }, together({ row, keys })]);
+    await insertRows(tx, [{ domains: [row], dkim_keys: keys }, alsoInTransaction({ row, keys })]);
   });
   deps.changed?.(row.name);
   return { row, keys };
@@ -143,7 +138,10 @@ export async function pageOfDomains(
 export async function rotateDkim(
   deps: DomainDeps & { keyring: Keyring },
   ref: DomainRef,
-  { atOnce = false, together = nothingMore }: { atOnce?: boolean; together?: DomainTogether } = {},
+  {
+    atOnce = false,
+    alsoInTransaction = noRows,
+  }: { atOnce?: boolean; alsoInTransaction?: RowsFor<DomainWithKeys> } = {},
 ): Promise<DomainWithKeys> {
   const { row, keys } = await findDomain(deps, ref);
   // Ed25519 records are not required, so such a key may stay pending for ever.
@@ -167,7 +165,7 @@ export async function rotateDkim(
     await insertRows(tx, [{ dkim_keys: fresh }]);
     const seen = new Set(atOnce ? fresh.map(({ id }) => id) : []);
     const after = { row: current, keys: await activateKeys(tx, all, { seen, now }) };
-    await insertRows(tx, [together(after)]);
+    await insertRows(tx, [alsoInTransaction(after)]);
     return after;
   });
   deps.changed?.(row.name);
@@ -182,7 +180,7 @@ export async function updateDomain(
   deps: DomainDeps,
   ref: DomainRef,
   changes: DomainChanges,
-  together = nothingMore,
+  alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const { row: before, ...rest } = await findDomain(deps, ref);
   const { trackOpens, trackClicks, returnPath } = changes;
@@ -202,7 +200,7 @@ export async function updateDomain(
       [row.track_opens, row.track_clicks, row.return_path, row.id],
     );
     if (found === undefined) throw noSuchDomain();
-    await insertRows(tx, [together({ row: found, ...rest })]);
+    await insertRows(tx, [alsoInTransaction({ row: found, ...rest })]);
     return found;
   });
   deps.changed?.(row.name);
@@ -213,7 +211,11 @@ export async function updateDomain(
  * Removes a domain and its keys. Throws `not_found`, and `invalid_state` while mail from it waits: that mail could not be
  * signed any more.
  */
-export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = nothingMore): Promise<void> {
+export async function removeDomain(
+  deps: DomainDeps,
+  ref: DomainRef,
+  alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
+): Promise<void> {
   const domain = await findDomain(deps, ref);
   const { id, account_id: accountId, name } = domain.row;
   await deps.db.commit.transact(async (tx) => {
@@ -228,7 +230,7 @@ export async function removeDomain(deps: DomainDeps, ref: DomainRef, together = 
     await tx.run('DELETE FROM dkim_keys WHERE domain_id = ?', [id]);
     const removed = await tx.all('DELETE FROM domains WHERE id = ? RETURNING id', [id]);
     if (removed.length === 0) throw noSuchDomain();
-    await insertRows(tx, [together(domain)]);
+    await insertRows(tx, [alsoInTransaction(domain)]);
   });
   deps.changed?.(name);
 }

@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts';
 import type { DnsAnswer, Resolver } from '../net/resolver.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Connection } from '../storage/connection.ts';
-import { insertRows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { DomainRow } from '../storage/tables.ts';
 import { compareRecord, type Comparison, type DnsRecord } from './dns-records.ts';
 import {
@@ -17,15 +17,7 @@ import {
   type DomainWithKeys,
   type RecordCheck,
 } from './domain-record.ts';
-import {
-  activateKeys,
-  endClaims,
-  findDomain,
-  noSuchDomain,
-  type DomainDeps,
-  type DomainRef,
-  type DomainTogether,
-} from './domain-store.ts';
+import { activateKeys, endClaims, findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 import { isCountingDown, standingAfter, type Required, type Standing } from './grace.ts';
 import { lostText } from './lost-records.ts';
 
@@ -48,7 +40,7 @@ type Looked = { kind: 'answers'; values: readonly string[] } | { kind: 'trouble'
 export async function verifyDomain(
   deps: VerifyDeps,
   ref: DomainRef,
-  together: DomainTogether = () => ({}),
+  alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const domain = await findDomain(deps, ref);
   const wanted = recordsOf(domain, deps.hostname, deps.trackingTarget);
@@ -65,7 +57,7 @@ export async function verifyDomain(
     if (row.status === 'verified') await endClaims(tx, row);
     const keys = await activateKeys(tx, domain.keys, { seen: seenKeys(domain, checks), now });
     const after = { row, keys, taken: taken || (row.status !== 'verified' && domain.taken === true) };
-    await insertRows(tx, [together(after)]);
+    await insertRows(tx, [alsoInTransaction(after)]);
     return { before, after };
   });
   deps.changed?.(domain.row.name);

@@ -8,7 +8,7 @@ import { sha256Hex } from '../base/secret.ts';
 import type { Connection, Value } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import type { Callers } from './callers.ts';
 import { usesIn } from './key-uses.ts';
@@ -59,17 +59,13 @@ export interface Replacement {
   revokeAt: number;
 }
 
-type Together = (row: ApiKeyRow) => Rows;
-
-const nothingMore: Together = () => ({});
-
 const LONGEST_LIST = 1000;
 
 /** Makes a key; `key` is the only time that anybody sees it. `createdBy`: `operator` or `key:<name>`. Throws Problem. */
 export async function createKey(
   deps: KeyDeps,
   request: KeyRequest & { accountId: string; createdBy: string; replaces?: Replacement },
-  together: (made: MadeKeyRow) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<MadeKeyRow> = noRows,
 ): Promise<MadeKeyRow> {
   const now = deps.clock.now();
   const checked = checkNewKey(request, now);
@@ -78,7 +74,7 @@ export async function createKey(
   const { accountId, replaces } = request;
   const old = await deps.db.commit.transact(async (tx) => {
     const replaced = replaces === undefined ? undefined : await retire(tx, accountId, replaces);
-    await insertRows(tx, [{ api_keys: [row] }, together({ row, key })]);
+    await insertRows(tx, [{ api_keys: [row] }, alsoInTransaction({ row, key })]);
     return replaced;
   });
   if (old !== undefined) deps.callers?.forget(old.public_id);
@@ -96,10 +92,14 @@ async function retire(tx: Connection, accountId: string, { id, revokeAt }: Repla
 }
 
 /** Ends a key at once: when this resolves, no later request with it is let in. A revoked one stays as it is. Throws `not_found`. */
-export async function revokeKey(deps: KeyDeps, ref: KeyRef, together = nothingMore): Promise<ApiKeyRow> {
+export async function revokeKey(
+  deps: KeyDeps,
+  ref: KeyRef,
+  alsoInTransaction: RowsFor<ApiKeyRow> = noRows,
+): Promise<ApiKeyRow> {
   const now = deps.clock.now();
   // One whose end was planned for later ends now.
-  return change(deps, ref, 'revoked_at = MIN(COALESCE(revoked_at, ?), ?)', [now, now], together);
+  return change(deps, ref, 'revoked_at = MIN(COALESCE(revoked_at, ?), ?)', [now, now], alsoInTransaction);
 }
 
 /** Changes name, scopes, domains or addresses. Throws Problem. */
@@ -107,7 +107,7 @@ export async function updateKey(
   deps: KeyDeps,
   ref: KeyRef,
   changes: KeyChanges,
-  together = nothingMore,
+  alsoInTransaction: RowsFor<ApiKeyRow> = noRows,
 ): Promise<ApiKeyRow> {
   const { name, scopes, domains, allowedIps } = checkKeyChanges(changes);
   const columns: [string, string][] = [];
@@ -120,7 +120,7 @@ export async function updateKey(
     ref,
     ['id = id', ...columns.map(([column]) => `${column} = ?`)].join(', '),
     columns.map(([, value]) => value),
-    together,
+    alsoInTransaction,
   );
 }
 
@@ -205,7 +205,7 @@ async function change(
   { accountId, id }: KeyRef,
   set: string,
   values: readonly Value[],
-  together: Together,
+  alsoInTransaction: RowsFor<ApiKeyRow>,
 ): Promise<ApiKeyRow> {
   const own = accountId === null ? '' : ' AND account_id = ?';
   const row = await deps.db.commit.transact(async (tx: Connection) => {
@@ -216,7 +216,7 @@ async function change(
     ]);
     const [changed] = rows;
     if (changed === undefined) throw notFound();
-    await insertRows(tx, [together(changed)]);
+    await insertRows(tx, [alsoInTransaction(changed)]);
     return changed;
   });
   deps.callers?.forget(row.public_id);

@@ -5,7 +5,7 @@ import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { replaceRecoveryCodes } from './recovery-codes.ts';
 import { endSessions } from './session-store.ts';
 import type { AccountRow, MemberRow, MembershipRow } from '../storage/tables.ts';
@@ -53,7 +53,7 @@ export function newMember({ clock }: Pick<MemberDeps, 'clock'>, wish: Omit<NewMe
 export async function addMember(
   deps: MemberDeps,
   wish: NewMember,
-  together: (row: MemberRow) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<MemberRow> = noRows,
 ): Promise<MemberRow> {
   const row = newMember(deps, wish);
   await deps.db.commit.transact(async (tx) => {
@@ -62,7 +62,10 @@ export async function addMember(
       throw new Problem('already_exists', `there is a member ${row.email} already`, { field: 'email' });
     if (there.length >= MOST_MEMBERS)
       throw new Problem('invalid_state', `there are at most ${String(MOST_MEMBERS)} members`);
-    await insertRows(tx, [{ members: [row], memberships: membershipsFor(row.id, wish.accountIds) }, together(row)]);
+    await insertRows(tx, [
+      { members: [row], memberships: membershipsFor(row.id, wish.accountIds) },
+      alsoInTransaction(row),
+    ]);
   });
   return row;
 }
@@ -132,24 +135,28 @@ export async function changeMember(
   deps: MemberDeps,
   id: string,
   { isAdmin, accountIds }: { isAdmin: boolean; accountIds: readonly string[] },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     if (!isAdmin) await refuseLastAdmin(tx, id);
     const rows = await tx.all('UPDATE members SET is_admin = ? WHERE id = ? RETURNING id', [isAdmin ? 1 : 0, id]);
     if (rows.length === 0) throw new Problem('not_found', 'there is no such member');
     await tx.run('DELETE FROM memberships WHERE member_id = ?', [id]);
-    await insertRows(tx, [{ memberships: membershipsFor(id, accountIds) }, together()]);
+    await insertRows(tx, [{ memberships: membershipsFor(id, accountIds) }, alsoInTransaction()]);
   });
 }
 
 /** With all sessions and links. Throws `not_found`, and `invalid_state` for the last administrator. */
-export async function removeMember(deps: MemberDeps, id: string, together: () => Rows = () => ({})): Promise<void> {
+export async function removeMember(
+  deps: MemberDeps,
+  id: string,
+  alsoInTransaction: () => Rows = noRows,
+): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await refuseLastAdmin(tx, id);
     const rows = await tx.all('DELETE FROM members WHERE id = ? RETURNING id', [id]);
     if (rows.length === 0) throw new Problem('not_found', 'there is no such member');
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }
 
@@ -167,12 +174,12 @@ export async function setPassword(
   deps: MemberDeps,
   id: string,
   { hash, keep = '' }: { hash: string; keep?: string },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await tx.run('UPDATE members SET password_hash = ? WHERE id = ?', [hash, id]);
     await endSessions(tx, id, keep);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }
 
@@ -184,7 +191,7 @@ export async function setSecondFactor(
   deps: MemberDeps,
   id: string,
   { totp, keep }: { totp: { sealed: string; step: number; recoveryCodes: readonly string[] } | null; keep: string },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await tx.run('UPDATE members SET totp_sealed = ?, totp_step = ? WHERE id = ?', [
@@ -194,7 +201,7 @@ export async function setSecondFactor(
     ]);
     await replaceRecoveryCodes(tx, id, totp?.recoveryCodes ?? [], deps.clock.now());
     await endSessions(tx, id, keep);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }
 
@@ -203,11 +210,11 @@ export async function setRecoveryCodes(
   deps: MemberDeps,
   id: string,
   { codes, keep }: { codes: readonly string[]; keep: string },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await replaceRecoveryCodes(tx, id, codes, deps.clock.now());
     await endSessions(tx, id, keep);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }

@@ -9,6 +9,11 @@ import { columnsOf, statTypes, type TableName, type Tables } from './tables.ts';
 /** Rows for any number of tables: what one unit of work adds. */
 export type Rows = { readonly [T in TableName]?: readonly Tables[T][] };
 
+/** Makes the rows that a change commits in its own transaction, from its result: an audit line, a stored answer. */
+export type RowsFor<Result> = (result: Result) => Rows;
+
+export const noRows = (): Rows => ({});
+
 const tableOrder = Object.keys(columnsOf) as TableName[];
 
 /** Tables whose values are large or bytes, which JSON would double or cannot carry. */

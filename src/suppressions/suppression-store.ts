@@ -7,7 +7,7 @@ import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
 
 export interface SuppressionDeps {
@@ -94,7 +94,7 @@ export interface Added {
 export async function addSuppressions(
   deps: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'commit'> },
   entries: readonly NewSuppression[],
-  together: (added: readonly Added[]) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<readonly Added[]> = noRows,
 ): Promise<readonly Added[]> {
   const now = deps.clock.now();
   const wanted = entries.map((entry) => suppressionRow(entry, now));
@@ -116,7 +116,7 @@ export async function addSuppressions(
       return { row, created: true };
     });
     // What has ended gives way: the table's conflict rule replaces it.
-    await insertRows(tx, [{ suppressions: fresh }, together(added)]);
+    await insertRows(tx, [{ suppressions: fresh }, alsoInTransaction(added)]);
     return added;
   });
 }
@@ -141,7 +141,7 @@ export async function addSuppression(
 export async function removeSuppressions(
   { db }: Pick<SuppressionDeps, 'db'>,
   entry: { accountId: string; email: string; stream?: string | null; force?: boolean },
-  together: (removed: readonly SuppressionRow[]) => Rows = () => ({}),
+  alsoInTransaction: RowsFor<readonly SuppressionRow[]> = noRows,
 ): Promise<SuppressionRow[]> {
   const key = soughtAddress(entry.email);
   return db.commit.transact(async (tx) => {
@@ -152,7 +152,7 @@ export async function removeSuppressions(
       throw new Problem('invalid_state', 'An entry made by a complaint is removed only with `force`.');
     }
     for (const { id } of rows) await tx.run('DELETE FROM suppressions WHERE id = ?', [id]);
-    await insertRows(tx, [together(rows)]);
+    await insertRows(tx, [alsoInTransaction(rows)]);
     return rows;
   });
 }

@@ -4,7 +4,7 @@ import { isId, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import { insertRows, noRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { columnsOf, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 
 export interface TemplateDeps {
@@ -39,14 +39,11 @@ export interface Template {
   body: TemplateBody;
 }
 
-/** Rows that are committed together with the change, made from its result. */
-export type TogetherWith = (template: Template) => Rows;
-
 /** Throws `already_exists` where the account has another template of this alias. */
 export async function createTemplate(
   { db, clock }: TemplateDeps,
   wish: { accountId: string; alias: string | null; name: string; body: TemplateBody; publish: boolean },
-  together: TogetherWith = () => ({}),
+  alsoInTransaction: RowsFor<Template> = noRows,
 ): Promise<Template> {
   const now = clock.now();
   const row: TemplateRow = {
@@ -65,7 +62,7 @@ export async function createTemplate(
     await refuseTaken(tx, row);
     await insertRows(tx, [
       { templates: [row], template_versions: [versionRow(row.id, 1, wish.body, now)] },
-      together(template),
+      alsoInTransaction(template),
     ]);
     return template;
   });
@@ -82,7 +79,7 @@ export async function changeTemplate(
     change: ((body: TemplateBody) => TemplateBody) | null;
     publish: boolean;
   },
-  together: TogetherWith = () => ({}),
+  alsoInTransaction: RowsFor<Template> = noRows,
 ): Promise<Template> {
   const now = clock.now();
   return db.commit.transact(async (tx) => {
@@ -106,7 +103,7 @@ export async function changeTemplate(
     );
     const template = { row, version, body };
     const fresh = wish.change === null ? [] : [versionRow(row.id, version, body, now)];
-    await insertRows(tx, [{ template_versions: fresh }, together(template)]);
+    await insertRows(tx, [{ template_versions: fresh }, alsoInTransaction(template)]);
     return template;
   });
 }
@@ -115,13 +112,13 @@ export async function changeTemplate(
 export async function deleteTemplate(
   { db }: Pick<TemplateDeps, 'db'>,
   { accountId, idOrAlias }: { accountId: string; idOrAlias: string },
-  together: () => Rows = () => ({}),
+  alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await db.commit.transact(async (tx) => {
     const row = await load(tx, accountId, idOrAlias);
     await tx.run('DELETE FROM template_versions WHERE template_id = ?', [row.id]);
     await tx.run('DELETE FROM templates WHERE id = ?', [row.id]);
-    await insertRows(tx, [together()]);
+    await insertRows(tx, [alsoInTransaction()]);
   });
 }
 

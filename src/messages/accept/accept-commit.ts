@@ -27,7 +27,7 @@ export async function commitPlan(
   deps: AcceptCommitDeps,
   sender: Sender,
   plan: Plan,
-  together: Rows,
+  alsoInTransaction: Rows,
   notice: OwnMailRows | null = null,
 ): Promise<void> {
   const {
@@ -60,10 +60,11 @@ export async function commitPlan(
     counters: [...counters.values()],
     ...(stats.size === 0 ? {} : { event_counts: [...stats.values()] }),
   };
-  if (Object.keys(together).some((table) => table in own)) throw new Error('rows of the mail itself came from outside');
+  if (Object.keys(alsoInTransaction).some((table) => table in own))
+    throw new Error('rows of the mail itself came from outside');
   const giveBack = await takeQuota(deps, sender, deliveries);
   try {
-    await store(deps, { ...withNotice(own, notice), ...together }, bytes);
+    await store(deps, { ...withNotice(own, notice), ...alsoInTransaction }, bytes);
   } catch (error) {
     giveBack();
     throw error;

@@ -10,7 +10,7 @@ import type { Clock } from '../../base/clock.ts';
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
 import { yieldToEventLoop } from '../../base/slices.ts';
-import type { Rows } from '../../storage/rows.ts';
+import type { RowsFor } from '../../storage/rows.ts';
 import type { BatchRow, MessageRow } from '../../storage/tables.ts';
 import { commitPlan, type AcceptCommitDeps } from './accept-commit.ts';
 import { addMessage, newPlan, unsubscribeOf, type AcceptRowsDeps, type Plan } from './accept-rows.ts';
@@ -42,9 +42,6 @@ export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps, AcceptCommitDep
   notices?: NoticeRule;
 }
 
-/** Rows of other tables that must be committed together with the mail, made once the answer is known. */
-export type Together<Answer> = (answer: Answer) => Rows;
-
 /** What an answer to a bulk send says of one entry. */
 export interface BatchEntry {
   index: number;
@@ -68,7 +65,7 @@ export async function acceptSingle(
   deps: AcceptDeps,
   sender: Sender,
   draft: MessageDraft,
-  together: Together<MessageRecord>,
+  alsoInTransaction: RowsFor<MessageRecord>,
 ): Promise<MessageRecord> {
   const now = deps.clock.now();
   const simulated = isSimulated(deps, sender, draft);
@@ -80,7 +77,7 @@ export async function acceptSingle(
   const plan = newPlan(createBodyStore([], now));
   const message = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed, now, batchId: null });
   const record = messageRecord(message);
-  await commitPlan(deps, sender, plan, together(record), suppressionNotice(deps, plan, message, now));
+  await commitPlan(deps, sender, plan, alsoInTransaction(record), suppressionNotice(deps, plan, message, now));
   return record;
 }
 
@@ -104,7 +101,7 @@ export async function acceptBulk(
   deps: AcceptDeps,
   sender: Sender,
   bulk: BulkDraft,
-  together: Together<BatchRecord>,
+  alsoInTransaction: RowsFor<BatchRecord>,
 ): Promise<BatchRecord> {
   const now = deps.clock.now();
   const batchId = newId('bat', now);
@@ -159,7 +156,7 @@ export async function acceptBulk(
     created_at: new Date(now).toISOString(),
     data,
   };
-  await commitPlan(deps, sender, plan, together(record));
+  await commitPlan(deps, sender, plan, alsoInTransaction(record));
   return record;
 }
 

@@ -6,7 +6,7 @@ import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';
 import { Problem } from '../../base/problem.ts';
 import type { Connection } from '../../storage/connection.ts';
-import type { Rows } from '../../storage/rows.ts';
+import { noRows, type RowsFor } from '../../storage/rows.ts';
 import type { DeliveryRow, DeliveryStatus, MessageRow } from '../../storage/tables.ts';
 import type { DueHint } from './due-hint.ts';
 import { isWaiting } from './decision.ts';
@@ -24,34 +24,29 @@ export interface ChangeDeps {
 const deliveriesOf = ({ db }: Pick<ChangeDeps, 'db'>, messageId: string): Promise<DeliveryRow[]> =>
   db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [messageId]);
 
-/** The rows that are committed with a change, made of what it has left: of the message, or of the messages of a batch by status. */
-type Together<Changed> = (changed: Changed) => Rows;
-
 /** Writes them where the change was one. */
 const withMessage =
-  (messageId: string, together: Together<MessageRow>): RowsAfter =>
+  (messageId: string, alsoInTransaction: RowsFor<MessageRow>): RowsAfter =>
   async (tx, recorded) => {
     if (!recorded.some(({ applied }) => applied)) return {};
     const [row] = await tx.all<MessageRow>('SELECT * FROM messages WHERE id = ?', [messageId]);
-    return row === undefined ? {} : together(row);
+    return row === undefined ? {} : alsoInTransaction(row);
   };
 
 /** Cancels every recipient that still waits. Throws `invalid_state` where none does, or one is being sent right now. */
 export async function cancelMessage(
   deps: ChangeDeps,
   messageId: string,
-  together: Together<MessageRow> = nothingMore,
+  alsoInTransaction: RowsFor<MessageRow> = noRows,
 ): Promise<void> {
   const waiting = (await deliveriesOf(deps, messageId)).filter(({ status }) => isWaiting(status));
-  const changed = await cancel(deps, waiting, withMessage(messageId, together));
+  const changed = await cancel(deps, waiting, withMessage(messageId, alsoInTransaction));
   if (changed === 0)
     throw new Problem(
       'invalid_state',
       waiting.length === 0 ? 'the message is finished' : 'the message is being sent now',
     );
 }
-
-const nothingMore = (): Rows => ({});
 
 /** How many messages of a batch there are in each status. */
 export type StatusCounts = readonly { status: DeliveryStatus; n: number }[];
@@ -63,7 +58,7 @@ export const batchCounts = (db: Connection, batchId: string): Promise<StatusCoun
 export async function cancelBatch(
   deps: ChangeDeps,
   batchId: string,
-  together: Together<StatusCounts> = nothingMore,
+  alsoInTransaction: RowsFor<StatusCounts> = noRows,
 ): Promise<number> {
   const rows = await waitingOf(deps, batchId);
   let canceled = 0;
@@ -72,7 +67,7 @@ export async function cancelBatch(
     // The last commit carries the answer: who was cut off before it finds something left to cancel when asking again.
     const isLast = at + AT_ONCE >= rows.length;
     canceled += await cancel(deps, rows.slice(at, at + AT_ONCE), async (tx, recorded) =>
-      isLast && before + countOf(recorded) > 0 ? together(await batchCounts(tx, batchId)) : {},
+      isLast && before + countOf(recorded) > 0 ? alsoInTransaction(await batchCounts(tx, batchId)) : {},
     );
   }
   return canceled;
@@ -112,7 +107,7 @@ export async function rescheduleMessage(
   deps: ChangeDeps,
   message: Pick<MessageRow, 'id' | 'created_at' | 'expires_at'>,
   sendAt: number,
-  together: Together<MessageRow> = nothingMore,
+  alsoInTransaction: RowsFor<MessageRow> = noRows,
 ): Promise<void> {
   const now = deps.clock.now();
   const at = Math.max(sendAt, now);
@@ -125,7 +120,7 @@ export async function rescheduleMessage(
       ? []
       : await deps.recorder.record(
           rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'rescheduled', sendAt: at, giveUpAt: giveUp } })),
-          withMessage(message.id, together),
+          withMessage(message.id, alsoInTransaction),
         );
   if (!recorded.some(({ applied }) => applied))
     throw new Problem('invalid_state', 'The message is on its way, or finished: its time cannot be moved any more.');
