@@ -1,6 +1,6 @@
 /**
- * What may still be done to mail that was accepted: cancel it, or move its time. Both go through record() like everything else
- * that changes a delivery; mail that is on the wire, or past it, cannot be called back.
+ * Cancels accepted mail or moves its time of sending. Both go through record(), like every change of a delivery; mail that is
+ * being sent, or was sent, cannot be changed.
  */
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';
@@ -24,7 +24,7 @@ export interface ChangeDeps {
 const deliveriesOf = ({ db }: Pick<ChangeDeps, 'db'>, messageId: string): Promise<DeliveryRow[]> =>
   db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [messageId]);
 
-/** Writes them where the change was one. */
+/** Adds the rows only if something changed. */
 const withMessage =
   (messageId: string, alsoInTransaction: RowsFor<MessageRow>): RowsAfter =>
   async (tx, recorded) => {
@@ -33,7 +33,7 @@ const withMessage =
     return row === undefined ? {} : alsoInTransaction(row);
   };
 
-/** Cancels every recipient that still waits. Throws `invalid_state` where none does, or one is being sent right now. */
+/** Cancels every recipient that still waits. Throws `invalid_state` if none does, or one is being sent now. */
 export async function cancelMessage(
   deps: ChangeDeps,
   messageId: string,
@@ -44,17 +44,19 @@ export async function cancelMessage(
   if (changed === 0)
     throw new Problem(
       'invalid_state',
-      waiting.length === 0 ? 'the message is finished' : 'the message is being sent now',
+      waiting.length === 0
+        ? 'The message is finished: it cannot be canceled any more.'
+        : 'The message is being sent now: it cannot be canceled any more.',
     );
 }
 
-/** How many messages of a batch there are in each status. */
+/** The number of a batch's messages in each status. */
 export type StatusCounts = readonly { status: DeliveryStatus; n: number }[];
 
 export const batchCounts = (db: Connection, batchId: string): Promise<StatusCounts> =>
   db.all('SELECT status, COUNT(*) AS n FROM messages WHERE batch_id = ? GROUP BY status', [batchId]);
 
-/** Cancels what still waits of a batch; returns how many recipients that were. */
+/** Cancels all recipients of a batch that still wait; returns their number. */
 export async function cancelBatch(
   deps: ChangeDeps,
   batchId: string,
@@ -64,7 +66,8 @@ export async function cancelBatch(
   let canceled = 0;
   for (let at = 0; at < rows.length; at += AT_ONCE) {
     const before = canceled;
-    // The last commit carries the answer: who was cut off before it finds something left to cancel when asking again.
+    // The last commit stores the answer: a client that lost the connection earlier still finds something to cancel when it asks
+    // again.
     const isLast = at + AT_ONCE >= rows.length;
     canceled += await cancel(deps, rows.slice(at, at + AT_ONCE), async (tx, recorded) =>
       isLast && before + countOf(recorded) > 0 ? alsoInTransaction(await batchCounts(tx, batchId)) : {},
@@ -73,6 +76,7 @@ export async function cancelBatch(
   return canceled;
 }
 
+/** Deliveries that are read, and canceled in one transaction. */
 const AT_ONCE = 200;
 
 async function waitingOf({ db }: Pick<ChangeDeps, 'db'>, batchId: string): Promise<Pick<DeliveryRow, 'id'>[]> {
@@ -102,7 +106,7 @@ async function cancel(
 
 const countOf = (recorded: readonly Recorded[]): number => recorded.filter(({ applied }) => applied).length;
 
-/** Moves the time of sending of mail that nobody has tried yet. Throws `invalid_state` and `invalid_field`. */
+/** Moves the time of sending before the first attempt. Throws `invalid_state` and `invalid_field`. */
 export async function rescheduleMessage(
   deps: ChangeDeps,
   message: Pick<MessageRow, 'id' | 'created_at' | 'expires_at'>,
@@ -123,7 +127,7 @@ export async function rescheduleMessage(
           withMessage(message.id, alsoInTransaction),
         );
   if (!recorded.some(({ applied }) => applied))
-    throw new Problem('invalid_state', 'The message is on its way, or finished: its time cannot be moved any more.');
+    throw new Problem('invalid_state', 'The message is being sent or is finished: its time cannot be moved any more.');
   deps.notifiers.deliveries.notify(
     rows.map(({ domain, class: order, account_id: accountId }) => ({ domain, class: order, accountId, dueAt: at })),
   );
