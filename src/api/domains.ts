@@ -4,14 +4,8 @@ import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
-import {
-  addDomain,
-  findDomain,
-  pageOfDomains,
-  removeDomain,
-  rotateDkim,
-  updateDomain,
-} from '../domains/domain-store.ts';
+import { rotateDkim } from '../domains/dkim-rotation.ts';
+import { addDomain, findDomain, pageOfDomains, removeDomain, updateDomain } from '../domains/domain-store.ts';
 import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';

@@ -1,17 +1,15 @@
 /** Sending domains in the database: added with their DKIM keys, listed, found, their keys rotated. */
-import { parse } from 'tldts';
 import type { Clock } from '../base/clock.ts';
 import { isId, newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
-import { isProviderDomain } from '../base/mailbox-providers.ts';
 import { Problem } from '../base/problem.ts';
-import { parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
-import { makeDkimKeys, promote, RETIRING_MS } from './dkim-key.ts';
+import { makeDkimKeys } from './dkim-key.ts';
+import { canonicalName, checkDomainName, refuseCommonNames } from './domain-name.ts';
 import type { DomainWithKeys } from './domain-record.ts';
 
 export interface DomainDeps {
@@ -100,7 +98,7 @@ export async function findDomain(
 ): Promise<DomainWithKeys> {
   const query = db.reader<DomainRow>('domains');
   // No domain name can look like an id: those have a `_`.
-  query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: spelled(nameOrId) });
+  query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: canonicalName(nameOrId) });
   if (accountId !== null) query.andWhere({ account_id: accountId });
   const [found] = await withKeys(db, await query.orderByRaw(PRINCIPAL_FIRST).limit(1));
   if (found === undefined) throw noSuchDomain();
@@ -129,47 +127,6 @@ export async function pageOfDomains(
   if (status !== undefined) query.andWhere({ status });
   const { rows, hasMore } = await readPage<DomainRow>(query, { limit, after, before });
   return { domains: await withKeys(db, rows), hasMore };
-}
-
-/**
- * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks whose DNS is
- * not asked. Throws `invalid_state` while the last pair is still waited for, and `not_found`.
- */
-export async function rotateDkim(
-  deps: DomainDeps & { keyring: Keyring },
-  ref: DomainRef,
-  {
-    atOnce = false,
-    alsoInTransaction = noRows,
-  }: { atOnce?: boolean; alsoInTransaction?: RowsFor<DomainWithKeys> } = {},
-): Promise<DomainWithKeys> {
-  const { row, keys } = await findDomain(deps, ref);
-  // Ed25519 records are not required, so such a key may stay pending for ever.
-  if (keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'pending')) {
-    throw new Problem(
-      'invalid_state',
-      'The key of the last rotation still waits for its DNS record. Publish that first.',
-    );
-  }
-  const now = deps.clock.now();
-  const taken = keys.map(({ selector }) => selector);
-  const fresh = await makeDkimKeys(deps, { domainId: row.id, now, state: 'pending', taken });
-  const rotated = await deps.db.commit.transact(async (tx) => {
-    // The keys took a while to make: the domain may have been deleted meanwhile.
-    const [current] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [row.id]);
-    if (current === undefined) throw noSuchDomain();
-    // What never signed leaves nothing behind that its record is needed for.
-    await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
-    const staying = keys.filter(({ state }) => state !== 'pending');
-    const all = [...staying, ...fresh];
-    await insertRows(tx, [{ dkim_keys: fresh }]);
-    const seen = new Set(atOnce ? fresh.map(({ id }) => id) : []);
-    const after = { row: current, keys: await activateKeys(tx, all, { seen, now }) };
-    await insertRows(tx, [alsoInTransaction(after)]);
-    return after;
-  });
-  deps.changed?.(row.name);
-  return rotated;
 }
 
 /**
@@ -238,38 +195,6 @@ export async function removeDomain(
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 export const noSuchDomain = (): Problem => new Problem('not_found', 'There is no such domain.');
 
-/** Removes keys that have been retiring for long enough; returns their number. */
-export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | 'clock'>): Promise<number> {
-  const removed = await db.commit.transact((tx) =>
-    tx.all(`DELETE FROM dkim_keys WHERE state = 'retiring' AND retired_at <= ? RETURNING id`, [
-      clock.now() - RETIRING_MS,
-    ]),
-  );
-  return removed.length;
-}
-
-/** Lets the pending keys in `seen` (ids) sign and retires those before them. Gives all keys as they are then. */
-export async function activateKeys(
-  tx: Connection,
-  keys: readonly DkimKeyRow[],
-  { seen, now }: { seen: ReadonlySet<string>; now: number },
-): Promise<DkimKeyRow[]> {
-  const { activate, retire } = promote(keys, seen);
-  if (activate.length === 0) return [...keys];
-  const ids = (list: readonly DkimKeyRow[]): string => JSON.stringify(list.map(({ id }) => id));
-  await tx.run(
-    `UPDATE dkim_keys SET state = 'active', active_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state = 'pending'`,
-    [now, ids(activate)],
-  );
-  await tx.run(
-    `UPDATE dkim_keys SET state = 'retiring', retired_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND state <> 'retiring'`,
-    [now, ids(retire)],
-  );
-  return tx.all<DkimKeyRow>('SELECT * FROM dkim_keys WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id', [
-    ids(keys),
-  ]);
-}
-
 /** The domains of these rows. */
 export async function withKeys(
   db: Pick<DomainDeps['db'], 'reader'>,
@@ -322,38 +247,4 @@ function domainRow(wish: NewDomain, now: number): DomainRow {
     refused_at: null,
     told_at: null,
   };
-}
-
-/** A domain is what may stand behind the `@` of a sender, so the address rule decides. */
-function checkDomainName(text: string, field: string): string {
-  const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
-  if (parsed.kind === 'bad') throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field });
-  return parsed.mailbox.domain;
-}
-
-/** Names that many people have addresses under, and none of them the domain. Throws `invalid_field`. */
-function refuseCommonNames(name: string): void {
-  const { publicSuffix, isIcann } = parse(name, { allowPrivateDomains: false });
-  if (publicSuffix === name && isIcann === true)
-    throw new Problem(
-      'invalid_field',
-      `${name} is a public suffix, under which others register their domains. Add your own domain.`,
-      { field: 'name' },
-    );
-  if (isProviderDomain(name))
-    throw new Problem(
-      'invalid_field',
-      `${name} is the domain of a mailbox provider, and only the provider can send from it. Add your own domain.`,
-      { field: 'name' },
-    );
-}
-
-/** A name as it stands in the database, or what was given where it is no name. */
-function spelled(text: string): string {
-  const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
-  return parsed.kind === 'ok' ? parsed.mailbox.domain : text;
-}
-
-function withoutFinalDot(name: string): string {
-  return name.endsWith('.') ? name.slice(0, -1) : name;
 }

@@ -17,7 +17,8 @@ import {
   type DomainWithKeys,
   type RecordCheck,
 } from './domain-record.ts';
-import { activateKeys, endClaims, findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
+import { activateKeys } from './dkim-rotation.ts';
+import { endClaims, findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 import { isCountingDown, standingAfter, type Required, type Standing } from './grace.ts';
 import { lostText } from './lost-records.ts';
 
