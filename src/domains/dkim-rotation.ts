@@ -9,8 +9,8 @@ import type { DomainWithKeys } from './domain-record.ts';
 import { findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 
 /**
- * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks whose DNS is
- * not asked. Throws `invalid_state` while the last pair is still waited for, and `not_found`.
+ * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks without DNS checks.
+ * Throws `invalid_state` while the last pair still waits for its records, and `not_found`.
  */
 export async function rotateDkim(
   deps: DomainDeps & { keyring: Keyring },
@@ -21,7 +21,7 @@ export async function rotateDkim(
   }: { atOnce?: boolean; alsoInTransaction?: RowsFor<DomainWithKeys> } = {},
 ): Promise<DomainWithKeys> {
   const { row, keys } = await findDomain(deps, ref);
-  // Ed25519 records are not required, so such a key may stay pending for ever.
+  // Ed25519 records are not required, so such a key may stay pending.
   if (keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'pending')) {
     throw new Problem(
       'invalid_state',
@@ -32,10 +32,10 @@ export async function rotateDkim(
   const taken = keys.map(({ selector }) => selector);
   const fresh = await makeDkimKeys(deps, { domainId: row.id, now, state: 'pending', taken });
   const rotated = await deps.db.commit.transact(async (tx) => {
-    // The keys took a while to make: the domain may have been deleted meanwhile.
+    // Making the keys took a while: the domain may have been deleted.
     const [current] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [row.id]);
     if (current === undefined) throw noSuchDomain();
-    // What never signed leaves nothing behind that its record is needed for.
+    // A pending key never signed anything, so its record is not needed.
     await tx.run(`DELETE FROM dkim_keys WHERE domain_id = ? AND state = 'pending'`, [row.id]);
     const staying = keys.filter(({ state }) => state !== 'pending');
     const all = [...staying, ...fresh];
@@ -59,7 +59,7 @@ export async function removeRetiredKeys({ db, clock }: Pick<DomainDeps, 'db' | '
   return removed.length;
 }
 
-/** Lets the pending keys in `seen` (ids) sign and retires those before them. Gives all keys as they are then. */
+/** Lets the pending keys in `seen` (ids) sign and retires older ones. Returns all keys afterwards. */
 export async function activateKeys(
   tx: Connection,
   keys: readonly DkimKeyRow[],

@@ -4,14 +4,17 @@ import { isProviderDomain } from '../base/mailbox-providers.ts';
 import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
 
-/** A domain is what may stand behind the `@` of a sender, so the address rule decides. */
+/**
+ * Returns the name as A-labels in lower case. A domain is valid if it is valid after the `@` of a sender. Throws
+ * `invalid_field`.
+ */
 export function checkDomainName(text: string, field: string): string {
   const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
-  if (parsed.kind === 'bad') throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field });
+  if (parsed.kind === 'bad') throw new Problem('invalid_field', `This is not a domain name: ${parsed.why}.`, { field });
   return parsed.mailbox.domain;
 }
 
-/** Names that many people have addresses under, and none of them the domain. Throws `invalid_field`. */
+/** Refuses names under which many people have addresses: public suffixes and mailbox providers. Throws `invalid_field`. */
 export function refuseCommonNames(name: string): void {
   const { publicSuffix, isIcann } = parse(name, { allowPrivateDomains: false });
   if (publicSuffix === name && isIcann === true)
@@ -28,7 +31,7 @@ export function refuseCommonNames(name: string): void {
     );
 }
 
-/** A name as it stands in the database, or what was given where it is no name. */
+/** Returns the name as the database has it, or the text itself if it is not a name. */
 export function canonicalName(text: string): string {
   const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
   return parsed.kind === 'ok' ? parsed.mailbox.domain : text;

@@ -1,4 +1,4 @@
-/** Sending domains in the database: added with their DKIM keys, listed, found, their keys rotated. */
+/** Sending domains in the database: adding, finding, listing, changing and removing them. */
 import type { Clock } from '../base/clock.ts';
 import { isId, newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
@@ -15,11 +15,11 @@ import type { DomainWithKeys } from './domain-record.ts';
 export interface DomainDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
-  /** Who keeps answers about domains, by name; a command that works on the database alone tells nobody. */
+  /** Is called with the name of a changed domain, to clear caches; a command on the database alone has none. */
   changed?: (domainName: string) => void;
 }
 
-/** Which domain: the operator, who is above accounts, gives `accountId` null. */
+/** Names a domain. The operator, who may use all accounts, gives `accountId` null. */
 export interface DomainRef {
   accountId: string | null;
   nameOrId: string;
@@ -28,16 +28,16 @@ export interface DomainRef {
 export interface NewDomain {
   accountId: string;
   name: string;
-  /** Verified without DNS, and stays so: for closed networks. */
+  /** True for a domain that is verified without DNS: for closed networks. */
   trusted?: boolean;
-  /** Where bounces go; `rp.<name>` by default. */
+  /** The return path; `rp.<name>` by default. */
   returnPath?: string;
-  /** Null or absent: as the account says. */
+  /** Null or absent means the account's setting. */
   trackOpens?: boolean | null | undefined;
   trackClicks?: boolean | null | undefined;
 }
 
-/** What of a domain can be changed. A null goes back to the account's own default. */
+/** The properties that can be changed; null goes back to the account's setting. */
 export interface DomainChanges {
   trackOpens?: boolean | null | undefined;
   trackClicks?: boolean | null | undefined;
@@ -49,15 +49,15 @@ const LONGEST_LIST = 1000;
 /** Adds a domain with a pair of DKIM keys. Throws `invalid_field` and `already_exists`. */
 export async function addDomain(
   deps: DomainDeps & { keyring: Keyring },
-  wish: NewDomain,
+  input: NewDomain,
   alsoInTransaction: RowsFor<DomainWithKeys> = noRows,
 ): Promise<DomainWithKeys> {
   const now = deps.clock.now();
-  const row = domainRow(wish, now);
+  const row = domainRow(input, now);
   const keys = await makeDkimKeys(deps, {
     domainId: row.id,
     now,
-    state: wish.trusted === true ? 'active' : 'pending',
+    state: input.trusted === true ? 'active' : 'pending',
     taken: [],
   });
   await deps.db.commit.transact(async (tx) => {
@@ -65,7 +65,7 @@ export async function addDomain(
       `SELECT account_id FROM domains WHERE name = ? AND (account_id = ? OR status = 'verified') LIMIT 1`,
       [row.name, row.account_id],
     );
-    if (same !== undefined) throw addedAlready(row, same.account_id === row.account_id);
+    if (same !== undefined) throw alreadyAdded(row, same.account_id === row.account_id);
     if (row.status === 'verified') await endClaims(tx, row);
     await insertRows(tx, [{ domains: [row], dkim_keys: keys }, alsoInTransaction({ row, keys })]);
   });
@@ -73,31 +73,31 @@ export async function addDomain(
   return { row, keys };
 }
 
-function addedAlready({ name }: DomainRow, isOwn: boolean): Problem {
+function alreadyAdded({ name }: DomainRow, isOwn: boolean): Problem {
   const why = isOwn
-    ? `The domain ${name} was added already. Use the one that is there.`
+    ? `The domain ${name} was already added. Use that one.`
     : `The domain ${name} is verified by another account of this server. Remove it there first, or ask the operator.`;
   return new Problem('already_exists', why, { field: 'name' });
 }
 
 /**
- * Several accounts may claim a name; who shows by DNS that it is theirs has it. The claims of others fail then, and are told so by
- * `taken`. Nothing is deleted: where the name becomes free again they can be verified.
+ * Ends the claims of other accounts when one account has proved by DNS that the name is its own. Their domains become `failed`,
+ * with `taken`. Nothing is deleted: they can be verified when the name is free again.
  */
 export async function endClaims(tx: Connection, { name, id }: Pick<DomainRow, 'name' | 'id'>): Promise<void> {
   await tx.run(`UPDATE domains SET status = 'failed' WHERE name = ? AND id <> ? AND status = 'pending'`, [name, id]);
 }
 
-/** Of several claims of a name, the one that a look-up by name alone means: that of the account that has it, or had it last. */
+/** SQL order of the claims of a name: the account that has verified it, or had it last, comes first. */
 export const PRINCIPAL_FIRST = `status = 'verified' DESC, verified_at IS NULL, created_at, id`;
 
-/** Throws `not_found`. */
+/** Returns a domain by name or id. Throws `not_found`. */
 export async function findDomain(
   { db }: Pick<DomainDeps, 'db'>,
   { accountId, nameOrId }: DomainRef,
 ): Promise<DomainWithKeys> {
   const query = db.reader<DomainRow>('domains');
-  // No domain name can look like an id: those have a `_`.
+  // A domain name cannot look like an id: ids have a `_`.
   query.where(isId('dom', nameOrId) ? { id: nameOrId } : { name: canonicalName(nameOrId) });
   if (accountId !== null) query.andWhere({ account_id: accountId });
   const [found] = await withKeys(db, await query.orderByRaw(PRINCIPAL_FIRST).limit(1));
@@ -105,7 +105,7 @@ export async function findDomain(
   return found;
 }
 
-/** Newest first. `status`: only those, e.g. `verified`. `after`: the id of the last one seen. */
+/** Returns domains, newest first. `status`: only those, for example `verified`. `after`: the id of the last one seen. */
 export async function listDomains(
   { db }: { db: Pick<DomainDeps['db'], 'reader'> },
   filter: { accountId: string | null; status?: DomainRow['status']; limit: number; after?: string },
@@ -117,7 +117,7 @@ export async function listDomains(
   return withKeys(db, await query.orderBy('id', 'desc').limit(Math.min(filter.limit, LONGEST_LIST)));
 }
 
-/** One page, newest first, from a domain on (its id, exclusive), forwards or backwards. */
+/** Returns one page, newest first, from a domain on (its id, exclusive), forwards or backwards. */
 export async function pageOfDomains(
   { db }: Pick<DomainDeps, 'db'>,
   page: { accountId: string; status?: DomainRow['status']; limit: number; after?: string; before?: string },
@@ -130,8 +130,8 @@ export async function pageOfDomains(
 }
 
 /**
- * Changes tracking and return path. Another return path has other records, so the domain has to be verified again: until
- * its next check it stays what it is. Throws `not_found` and `invalid_field`.
+ * Changes tracking and return path. Another return path has other records: the domain keeps its status until its next check.
+ * Throws `not_found` and `invalid_field`.
  */
 export async function updateDomain(
   deps: DomainDeps,
@@ -165,8 +165,8 @@ export async function updateDomain(
 }
 
 /**
- * Removes a domain and its keys. Throws `not_found`, and `invalid_state` while mail from it waits: that mail could not be
- * signed any more.
+ * Removes a domain and its keys. Throws `not_found`, and `invalid_state` while mail from it waits, which could not be signed
+ * any more.
  */
 export async function removeDomain(
   deps: DomainDeps,
@@ -176,14 +176,17 @@ export async function removeDomain(
   const domain = await findDomain(deps, ref);
   const { id, account_id: accountId, name } = domain.row;
   await deps.db.commit.transact(async (tx) => {
-    // Over what waits, not over the history: the partial index of the queue leads.
+    // The partial index of the queue limits this to waiting mail.
     const waiting = await tx.all(
       `SELECT 1 FROM deliveries d JOIN messages m ON m.id = d.message_id
        WHERE d.due_at IS NOT NULL AND m.account_id = ? AND m.from_domain = ? AND d.test = 0 LIMIT 1`,
       [accountId, name],
     );
     if (waiting.length > 0)
-      throw new Problem('invalid_state', `Mail from ${name} waits to be delivered: cancel it, or wait for it.`);
+      throw new Problem(
+        'invalid_state',
+        `Mail from ${name} waits to be delivered. Cancel it, or wait until it is sent.`,
+      );
     await tx.run('DELETE FROM dkim_keys WHERE domain_id = ?', [id]);
     const removed = await tx.all('DELETE FROM domains WHERE id = ? RETURNING id', [id]);
     if (removed.length === 0) throw noSuchDomain();
@@ -195,7 +198,7 @@ export async function removeDomain(
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 export const noSuchDomain = (): Problem => new Problem('not_found', 'There is no such domain.');
 
-/** The domains of these rows. */
+/** Returns the domains of these rows, with their keys. */
 export async function withKeys(
   db: Pick<DomainDeps['db'], 'reader'>,
   rows: readonly DomainRow[],
@@ -216,7 +219,7 @@ export async function withKeys(
   }));
 }
 
-/** Which of these names some account has verified. */
+/** Returns which of these names an account has verified. */
 async function ownersOf(db: Pick<DomainDeps['db'], 'reader'>, rows: readonly DomainRow[]): Promise<Set<string>> {
   const claimed = rows.filter(({ status }) => status !== 'verified').map(({ name }) => name);
   if (claimed.length === 0) return new Set();
@@ -224,10 +227,10 @@ async function ownersOf(db: Pick<DomainDeps['db'], 'reader'>, rows: readonly Dom
   return new Set(owners.map(({ name }) => name));
 }
 
-function domainRow(wish: NewDomain, now: number): DomainRow {
-  const { accountId, trusted = false, returnPath, trackOpens = null, trackClicks = null } = wish;
-  const name = checkDomainName(wish.name, 'name');
-  // What an operator vouches for in a closed network is the operator's business.
+function domainRow(input: NewDomain, now: number): DomainRow {
+  const { accountId, trusted = false, returnPath, trackOpens = null, trackClicks = null } = input;
+  const name = checkDomainName(input.name, 'name');
+  // Names that an operator trusts in a closed network are not restricted.
   if (!trusted) refuseCommonNames(name);
   return {
     id: newId('dom', now),

@@ -1,4 +1,4 @@
-/** API keys in the database: made, listed, changed, revoked. Finding the caller behind a key is callers.ts. */
+/** API keys in the database: creating, listing, changing and revoking them. Callers are found by callers.ts. */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
@@ -18,11 +18,11 @@ import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type Ne
 export interface KeyDeps {
   db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
-  /** The cache to tell of changes; a command that works on the database alone has none. */
+  /** The cache to clear after changes; a command on the database alone has none. */
   callers?: Pick<Callers, 'forget'>;
 }
 
-/** The API's key record. */
+/** The key record of the API. */
 export interface KeyRecord {
   object: 'key';
   id: string;
@@ -42,7 +42,7 @@ export interface KeyRecord {
   revoked_at: string | null;
 }
 
-/** Which key: the operator, who is above accounts, gives `accountId` null. */
+/** Names a key. The operator, who may use all accounts, gives `accountId` null. */
 export interface KeyRef {
   accountId: string | null;
   id: string;
@@ -53,7 +53,7 @@ export interface MadeKeyRow {
   key: string;
 }
 
-/** The key that a new one takes the place of, and when the old one ends, in milliseconds since the epoch. */
+/** The key that a new one replaces, and when the old one ends, in milliseconds since the epoch. */
 export interface Replacement {
   id: string;
   revokeAt: number;
@@ -61,7 +61,7 @@ export interface Replacement {
 
 const LONGEST_LIST = 1000;
 
-/** Makes a key; `key` is the only time that anybody sees it. `createdBy`: `operator` or `key:<name>`. Throws Problem. */
+/** Makes a key; the returned `key` is shown only this once. `createdBy`: `operator` or `key:<name>`. Throws a Problem. */
 export async function createKey(
   deps: KeyDeps,
   request: KeyRequest & { accountId: string; createdBy: string; replaces?: Replacement },
@@ -81,7 +81,7 @@ export async function createKey(
   return { row, key };
 }
 
-/** Plans the end of the key that a new one replaces; an earlier end of it stays. */
+/** Sets the end of the replaced key; an earlier end stays. */
 async function retire(tx: Connection, accountId: string, { id, revokeAt }: Replacement): Promise<ApiKeyRow> {
   const [row] = await tx.all<ApiKeyRow>(
     'UPDATE api_keys SET revoked_at = MIN(COALESCE(revoked_at, ?), ?) WHERE id = ? AND account_id = ? RETURNING *',
@@ -91,18 +91,21 @@ async function retire(tx: Connection, accountId: string, { id, revokeAt }: Repla
   return row;
 }
 
-/** Ends a key at once: when this resolves, no later request with it is let in. A revoked one stays as it is. Throws `not_found`. */
+/**
+ * Ends a key at once: when this resolves, no later request with it is accepted. A revoked key is left unchanged. Throws
+ * `not_found`.
+ */
 export async function revokeKey(
   deps: KeyDeps,
   ref: KeyRef,
   alsoInTransaction: RowsFor<ApiKeyRow> = noRows,
 ): Promise<ApiKeyRow> {
   const now = deps.clock.now();
-  // One whose end was planned for later ends now.
+  // A key whose end was set for later ends now.
   return change(deps, ref, 'revoked_at = MIN(COALESCE(revoked_at, ?), ?)', [now, now], alsoInTransaction);
 }
 
-/** Changes name, scopes, domains or addresses. Throws Problem. */
+/** Changes name, scopes, domains or addresses. Throws a Problem. */
 export async function updateKey(
   deps: KeyDeps,
   ref: KeyRef,
@@ -124,7 +127,7 @@ export async function updateKey(
   );
 }
 
-/** Throws `not_found`. */
+/** Returns a key. Throws `not_found`. */
 export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: KeyRef): Promise<ApiKeyRow> {
   const query = db.reader<ApiKeyRow>('api_keys').where({ id });
   if (accountId !== null) query.andWhere({ account_id: accountId });
@@ -133,7 +136,7 @@ export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: Ke
   return row;
 }
 
-/** One page, newest first, revoked ones too; from a key on (its id, exclusive), forwards or backwards. */
+/** Returns one page, newest first, with revoked keys; from a key on (its id, exclusive), forwards or backwards. */
 export async function pageOfKeys(
   { db }: { db: Pick<Database, 'reader'> },
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
@@ -142,7 +145,7 @@ export async function pageOfKeys(
   return readPage<ApiKeyRow>(query, { limit, after, before });
 }
 
-/** Newest first, revoked ones too. `after`: the id of the last one seen. */
+/** Returns keys, newest first, with revoked ones. `after`: the id of the last one seen. */
 export async function listKeys(
   { db }: Pick<KeyDeps, 'db'>,
   { accountId, limit, after }: { accountId: string; limit: number; after?: string },
@@ -152,7 +155,7 @@ export async function listKeys(
   return await query.orderBy('id', 'desc').limit(Math.min(limit, LONGEST_LIST));
 }
 
-/** The row as the API and `--json` print it at this time. */
+/** Returns the record as the API and `--json` show it at this time. */
 export function toKeyRecord(row: ApiKeyRow, now: number): KeyRecord {
   return {
     object: 'key',
@@ -199,7 +202,7 @@ function keyRow(
   };
 }
 
-/** `set` is one of this file's own texts, never what came from outside. */
+/** `set` is SQL text of this file, never input. */
 async function change(
   deps: KeyDeps,
   { accountId, id }: KeyRef,
