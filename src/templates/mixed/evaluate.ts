@@ -6,7 +6,7 @@ import type { Expression, FilterCall, Path } from './expression.ts';
 import { Faulty, failed, TooSlow } from './fault.ts';
 import type { Surroundings } from './filter.ts';
 import { filters, helpers } from './library.ts';
-import type { ForOptions, Node } from './tree.ts';
+import type { ForOptions, Node } from './node.ts';
 import {
   compare,
   escaped,
