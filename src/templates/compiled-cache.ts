@@ -1,31 +1,31 @@
-/** Templates that were read, kept for the next mail: a bulk send needs the same one a thousand times. */
+/** Keeps compiled templates for the next mail: a bulk send needs the same one a thousand times. */
 import type { Compilation, Part } from './mixed/index.ts';
 
 export type Compile = (source: string, part: Part) => Compilation;
 
 export interface CompiledCache {
   compile: Compile;
-  /** Templates that are kept. */
+  /** Number of templates in the cache. */
   readonly size: number;
-  /** Of their sources. */
+  /** Characters of their sources. */
   readonly characters: number;
 }
 
-interface Kept {
+interface Entry {
   part: Part;
   source: string;
   compilation: Compilation;
 }
 
-/** Trees take some ten times the memory of their source. */
+/** Characters of all sources; a tree takes about ten times the memory of its source. */
 const MOST_CHARACTERS = 2 * 1024 * 1024;
 const MOST_TEMPLATES = 500;
 
-/** Does what `compile` does, once for each source, as long as it is among those that were used last. */
+/** Returns a `compile` that remembers the sources used last. */
 export function createCompiledCache(compile: Compile): CompiledCache {
-  const byPart = new Map<Part, Map<string, Kept>>();
-  /** Used longest ago first. */
-  const order = new Set<Kept>();
+  const byPart = new Map<Part, Map<string, Entry>>();
+  /** The entries, least recently used first. */
+  const order = new Set<Entry>();
   let characters = 0;
 
   function forgetOldest(): void {
@@ -39,21 +39,21 @@ export function createCompiledCache(compile: Compile): CompiledCache {
 
   return {
     compile(source, part) {
-      // By the text itself: the engine keeps its hash with it.
-      const ofPart = byPart.get(part) ?? new Map<string, Kept>();
+      // The source itself is the key: the engine keeps its hash.
+      const ofPart = byPart.get(part) ?? new Map<string, Entry>();
       byPart.set(part, ofPart);
-      const known = ofPart.get(source);
-      if (known !== undefined) {
-        order.delete(known);
-        order.add(known);
-        return known.compilation;
+      const cached = ofPart.get(source);
+      if (cached !== undefined) {
+        order.delete(cached);
+        order.add(cached);
+        return cached.compilation;
       }
       const compilation = compile(source, part);
-      // What only took too long here may be read elsewhere, or later.
+      // A source that was only too slow may be compiled elsewhere, or later.
       if (!compilation.ok && compilation.slow) return compilation;
-      const kept = { part, source, compilation };
-      ofPart.set(source, kept);
-      order.add(kept);
+      const entry = { part, source, compilation };
+      ofPart.set(source, entry);
+      order.add(entry);
       characters += source.length;
       forgetOldest();
       return compilation;

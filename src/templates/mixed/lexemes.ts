@@ -2,11 +2,11 @@
 import { syntax } from './fault.ts';
 
 export interface Lexeme {
-  /** `segment`: Handlebars' `[any text]`, a name that is written with what names cannot hold. */
+  /** `segment`: Handlebars' `[any text]`, a name with characters that names cannot have. */
   kind: 'string' | 'number' | 'name' | 'mark' | 'segment';
   text: string;
   at: number;
-  /** Whether white space stands before it. */
+  /** True if white space comes before it. */
   spaced: boolean;
 }
 
@@ -36,12 +36,12 @@ const MARKS = [
   '@',
   '/',
 ];
-/** Whose tag it is: `[name]` at the head of a path is a name in Handlebars, in Liquid what `name` holds. */
+/** The language of a tag: `[name]` at the start of a path is a name in Handlebars, but in Liquid the value of `name`. */
 export type Language = 'handlebars' | 'liquid';
 
 const BEFORE_SEGMENT: ReadonlySet<string> = new Set(['.', '/', './', '../']);
 
-/** Whether the bracket that comes next holds a name as it is. */
+/** Returns true if the next bracket has a literal name. */
 function isSegment(last: Lexeme | undefined, spaced: boolean, behind: string | undefined, language: Language): boolean {
   const joined = last !== undefined && !spaced;
   if (joined && last.kind === 'mark' && BEFORE_SEGMENT.has(last.text)) return true;
@@ -51,7 +51,7 @@ function isSegment(last: Lexeme | undefined, spaced: boolean, behind: string | u
 
 const unquoted = (text: string): string => (/^(["']).*\1$/.test(text) ? text.slice(1, -1) : text);
 
-/** The text that matches from `at` on. */
+/** Returns the text that matches at `at`, or null. */
 function matched(pattern: RegExp, body: string, at: number): string | null {
   pattern.lastIndex = at;
   return pattern.exec(body)?.[0] ?? null;
@@ -72,9 +72,10 @@ export function readLexemes(body: string, bodyAt: number, language: Language, lo
   return lexemes;
 }
 
+/** Lexemes between two looks at the clock. */
 const LEXEMES_A_LOOK = 32;
 
-/** What stands at `at`, and how long it is there. */
+/** Reads the lexeme at `at`, with its length. */
 function lexemeAt(
   body: string,
   at: number,

@@ -5,7 +5,7 @@ import type { Truth } from './value.ts';
 export interface Branch {
   test: Expression;
   truth: Truth;
-  /** `includeZero`: whether 0 is true as well. */
+  /** `includeZero`: if true, 0 counts as true. */
   zero: Expression | null;
   negated: boolean;
   body: Node[];
@@ -24,7 +24,7 @@ export type Node =
   /** `{{#each}}`. */
   | { kind: 'each'; list: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
   | { kind: 'with'; value: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
-  /** `{{#name}}`: each, with or if, as the value is. */
+  /** `{{#name}}`: each, with or if, depending on the value. */
   | { kind: 'section'; value: Expression; params: readonly string[]; body: Node[]; otherwise: Node[]; at: number }
   | { kind: 'for'; name: string; list: Expression; options: ForOptions; body: Node[]; otherwise: Node[]; at: number }
   | {
@@ -45,13 +45,13 @@ export type Node =
   | { kind: 'break' }
   | { kind: 'continue' };
 
-/** `values` is null for an `else`: it is met where no `when` before it was. */
+/** One branch of a `case`. `values` is null for an `else`, which runs if no `when` before it matched. */
 export interface When {
   values: Expression[] | null;
   body: Node[];
 }
 
-/** Whether it prints nothing but white space whatever the data: what Liquid calls a blank body. */
+/** Returns true if the node prints only white space whatever the data: Liquid's blank body. */
 export function isBlank(node: Node): boolean {
   switch (node.kind) {
     case 'text':

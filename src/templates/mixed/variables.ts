@@ -2,10 +2,10 @@
 import type { Expression, Path } from './expression.ts';
 import type { Node } from './node.ts';
 
-/** Names of the data that a template asks for, without those that it makes itself. */
+/** Returns the names of the data that a template reads, without names that it sets itself. */
 export function variablesOf(nodes: readonly Node[]): string[] {
   const found = new Set<string>();
-  const made = new Set<string>(['forloop', 'tablerowloop']);
+  const ownNames = new Set<string>(['forloop', 'tablerowloop']);
   const look = (expression: Expression): void => {
     switch (expression.kind) {
       case 'path':
@@ -33,7 +33,7 @@ export function variablesOf(nodes: readonly Node[]): string[] {
     }
   };
   const path = ({ base, name, steps }: Path): void => {
-    if (base === 'name' && !made.has(name)) found.add(name);
+    if (base === 'name' && !ownNames.has(name)) found.add(name);
     const [first] = steps;
     if (base === 'root' && typeof first === 'string') found.add(first);
     for (const step of steps) if (typeof step !== 'string') look(step);
@@ -55,15 +55,15 @@ export function variablesOf(nodes: readonly Node[]): string[] {
         case 'for':
         case 'tablerow':
           look(node.list);
-          if (node.kind === 'each') for (const name of node.params) made.add(name);
-          else made.add(node.name);
+          if (node.kind === 'each') for (const name of node.params) ownNames.add(name);
+          else ownNames.add(node.name);
           walk(node.body);
           if (node.kind !== 'tablerow') walk(node.otherwise);
           break;
         case 'with':
         case 'section':
           look(node.value);
-          for (const name of node.params) made.add(name);
+          for (const name of node.params) ownNames.add(name);
           walk(node.body);
           walk(node.otherwise);
           break;
@@ -79,14 +79,14 @@ export function variablesOf(nodes: readonly Node[]): string[] {
           break;
         case 'assign':
           look(node.value);
-          made.add(node.name);
+          ownNames.add(node.name);
           break;
         case 'capture':
           walk(node.body);
-          made.add(node.name);
+          ownNames.add(node.name);
           break;
         case 'step':
-          made.add(node.name);
+          ownNames.add(node.name);
           break;
         case 'cycle':
           node.values.forEach(look);
