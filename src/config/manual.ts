@@ -53,8 +53,7 @@ function settingSection({ path, about }: Entry, note: SettingNote): string {
     `- Default: ${note.fallbackText ?? (note.fallback === null ? 'none' : `\`${inline(note.fallback)}\``)}`,
     `- Variable: \`${variableOf(name)}\``,
   ];
-  const later = note.later ? ' **Checked, but not used yet.**' : '';
-  return `### \`${name}\`\n\n${about}${later}\n\n${facts.join('\n')}\n`;
+  return `### \`${name}\`\n\n${about}\n\n${facts.join('\n')}\n`;
 }
 
 /** The text of config/posthorn.yaml: every setting, commented out, with its default. */
@@ -72,7 +71,7 @@ function yamlLines({ path, about, setting }: Entry): string {
     setting.fallback === null
       ? `# default: ${setting.fallbackText ?? 'none'}`
       : `${inline(setting.fallback)}${remark(setting)}`;
-  return `# ${indent}${name}: ${value}\n# ${indent}  # ${about}${setting.later ? ' (Not used yet.)' : ''}\n`;
+  return `# ${indent}${name}: ${value}\n# ${indent}  # ${about}\n`;
 }
 
 function remark({ fallbackText }: SettingNote): string {

@@ -10,8 +10,6 @@ export interface SettingNote extends Omit<Kind<unknown>, 'schema'> {
   fallback: unknown;
   /** The default in words, where `fallback` does not say it. */
   fallbackText: string | null;
-  /** True while no part of the program reads it yet. */
-  later: boolean;
   /** True where the value can hold a password: error lines and `config show` do not print it. */
   secret: boolean;
 }
@@ -25,7 +23,7 @@ export interface GroupNote {
 /** What is known about a schema of the tree. (Not a zod registry: its types rewrite schemas that stand inside of a note.) */
 export const notes = new WeakMap<z.ZodType, SettingNote | GroupNote>();
 
-type Extra = Partial<Pick<SettingNote, 'fallbackText' | 'later' | 'secret'>>;
+type Extra = Partial<Pick<SettingNote, 'fallbackText' | 'secret'>>;
 
 /** Declares a setting. `fallback` is the default as written in YAML, and is validated like any other value. */
 export function setting<T>(kind: Kind<T>, fallback: unknown, about: string, extra: Extra = {}): z.ZodType<T> {
@@ -35,7 +33,6 @@ export function setting<T>(kind: Kind<T>, fallback: unknown, about: string, extr
     about,
     fallback,
     fallbackText: null,
-    later: false,
     secret: false,
     ...rest,
     ...extra,
