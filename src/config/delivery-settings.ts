@@ -15,28 +15,28 @@ export const deliverySettings = group('The delivery engine.', {
   routes: setting(
     routes(),
     {},
-    'Where mail for a domain goes: domain, or `*` for all others, to `mx` (the hosts that DNS names), `discard`, `hold`, a smarthost `host:port`, or `{ host, port, tls, user, password }` with tls opportunistic, required, none or implicit.',
+    'Destination of mail by domain, or `*` for all others: `mx` (the hosts that DNS names), `discard`, `hold`, a smarthost `host:port`, or `{ host, port, tls, user, password }` with tls opportunistic, required, none or implicit.',
     { secret: true },
   ),
   allowPrivate: setting(
     flag(),
     false,
-    'Whether mail hosts with loopback, private or link-local addresses are dialled.',
+    'If true, mail hosts with loopback, private or link-local addresses are dialled.',
   ),
   dnssecResolver: setting(
     flag(),
     false,
-    'Whether the DNS servers are known to validate DNSSEC and are reached over a path nobody can change, which DANE (RFC 7672) needs. With it on, hosts that publish TLSA records get mail only over TLS that matches them.',
+    'Set to true if the DNS servers validate DNSSEC and are reached over a path that nobody can tamper with, which DANE (RFC 7672) needs. Then hosts that publish TLSA records get mail only over TLS that matches them.',
   ),
   ipv6: setting(
     oneOf('auto', 'never', 'always'),
     'auto',
-    'Whether mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.',
+    'When mail hosts are dialled over IPv6; `auto` does so only from an IPv6 address whose names agree in both directions.',
   ),
   sources: setting(
     sources(),
     [],
-    'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), the pool it stands in (`default`), and `warmUp` (true, or the day it began) where receivers do not know it yet. A stream names its pool; one without sources uses the default pool.',
+    'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), its pool (`default`), and `warmUp` (true, or the day it began) if receivers do not know it yet. A stream names its pool; one without sources uses the default pool.',
     { fallbackText: 'none: the system chooses the address' },
   ),
   maxConnections: setting(
@@ -45,7 +45,7 @@ export const deliverySettings = group('The delivery engine.', {
     'Outgoing connections open at once, over all lanes; keep it under the limit of file descriptors.',
   ),
   maxAge: setting(duration('1m', '30d'), '72h', 'How long a mail is tried before it bounces as expired.'),
-  smtputf8: setting(flag(), false, 'Whether addresses with a non-ASCII local part are accepted (SMTPUTF8).'),
+  smtputf8: setting(flag(), false, 'If true, addresses with a non-ASCII local part are accepted (SMTPUTF8).'),
   bounceRules: setting(
     list(filePath(), 20),
     [],
@@ -72,12 +72,12 @@ export const deliverySettings = group('The delivery engine.', {
   mtaSts: setting(
     flag(),
     true,
-    'Whether the MTA-STS policies of recipient domains (RFC 8461) are looked for and obeyed.',
+    'If true, the MTA-STS policies of recipient domains (RFC 8461) are looked up and obeyed.',
   ),
   tlsReports: setting(
     optional(flag()),
     null,
-    'Whether recipient domains that ask for it get a daily report on TLS (RFC 8460), by HTTPS or as a mail from `smtp.operatorAddress`, whose domain must be verified here.',
+    'If true, recipient domains that ask for it get a daily report on TLS (RFC 8460), by HTTPS or as a mail from `smtp.operatorAddress`, whose domain must be verified here.',
     { fallbackText: 'true where `smtp.operatorAddress` is given' },
   ),
   tls: setting(
@@ -87,18 +87,18 @@ export const deliverySettings = group('The delivery engine.', {
       isKey: (name) => /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/.test(name),
     }),
     {},
-    'What connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, verified (a trusted certificate of that name), or dane (TLSA records that match, with `delivery.dnssecResolver`).',
+    'The TLS that connections to the mail hosts of a recipient domain need, whatever its policies say: none (no TLS), opportunistic, required, verified (a trusted certificate of that name), or dane (TLSA records that match, with `delivery.dnssecResolver`).',
   ),
   shaping: setting(
     shapingRules(),
     SHIPPED_RULES,
-    'What a lane does when replies of a kind come too often: rules with a name, what they match (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and then slow (half the connections), pause (for) or alarm; with dryRun it only tells.',
+    'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun it is only logged.',
     { fallbackText: 'many-blocks (class block, 20 within 10m: slow)' },
   ),
   operatorsFile: setting(
     optional(filePath()),
     null,
-    'File with the table of large operators of mail hosts, in place of the one that is shipped.',
+    'File with the table of large operators of mail hosts, which replaces the shipped one.',
     { fallbackText: '`config/operators.yaml` of the program' },
   ),
   timeouts: group('How long each phase of an SMTP attempt may take (RFC 5321 section 4.5.3.2).', {

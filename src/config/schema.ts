@@ -1,9 +1,9 @@
 /**
  * Every setting: its type, its default and one sentence about it. The loader, `config show`, docs/configuration.md and
- * config/posthorn.yaml are made from this tree. Durations are held in milliseconds, sizes in bytes.
+ * config/posthorn.yaml are made from this tree. Durations are in milliseconds, sizes in bytes.
  *
- * Reading has two steps: `settings` checks what was written, each value by itself; `decide` then fills in what depends
- * on the machine or on another setting.
+ * Reading has two steps: `settings` checks each written value by itself; `decide` then fills in values that depend on the
+ * machine or on another setting.
  */
 import path from 'node:path';
 import { z } from 'zod';
@@ -31,12 +31,12 @@ import { BUILT_IN_PLANS, plans } from './plans.ts';
 import { group, notes, setting } from './setting.ts';
 import type { SettingNote } from './setting.ts';
 
-/** Extensions that mail systems commonly block, so that a mail with such a file would be refused anyway. */
+/** Extensions that mail systems commonly block, so that mail with such a file would be refused anyway. */
 const BLOCKED_EXTENSIONS =
   'ade adp apk appx bat chm cmd com cpl dll dmg exe hta ins isp iso jar js jse lib lnk mde msc msi msp mst nsh pif ps1 scr ' +
   'sct shb sys vb vbe vbs vhd vxd wsc wsf wsh';
 
-/** `host:port` as it is held, or null. */
+/** Returns `host:port` in lower case, or null. */
 function mailHostPort(written: string): string | null {
   const endpoint = parseEndpoint(written);
   return endpoint?.port == null ? null : written.toLowerCase();
@@ -64,7 +64,7 @@ export const settings = group(
         [],
         'Proxies whose X-Forwarded-For header is believed: addresses or CIDR ranges.',
       ),
-      tls: setting(flag(), false, 'Whether the API itself speaks HTTPS, with the certificate of `tls`.'),
+      tls: setting(flag(), false, 'If true, the API itself speaks HTTPS, with the certificate of `tls`.'),
     }),
     tls: group(
       'The certificate of the API, where `http.tls` is on, and of the SMTP listeners. Read again on SIGHUP.',
@@ -79,7 +79,7 @@ export const settings = group(
           ? null
           : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' },
     ),
-    smtp: group('Who we are in SMTP, and what listens.', {
+    smtp: group('The name of this server in SMTP, and its listeners.', {
       hostname: setting(
         optional(hostName()),
         null,
@@ -89,7 +89,7 @@ export const settings = group(
       operatorAddress: setting(
         optional(mailAddress()),
         null,
-        'Mail address of whoever runs this: gets mail to postmaster@ and abuse@ that is no report, and notices that have no better receiver. TLS reports come from it (`delivery.tlsReports`), if its domain is one of this server.',
+        'Mail address of the operator. It gets mail to postmaster@ and abuse@ that is not a report, and notices without a better recipient. TLS reports come from it (`delivery.tlsReports`) if its domain is one of this server.',
         { fallbackText: 'none' },
       ),
       mx: group('The listener for bounces and replies.', {
@@ -123,7 +123,7 @@ export const settings = group(
         notify: setting(
           oneOf('sender', 'operator', 'none'),
           'sender',
-          'Who gets the notice about a final failure of a submitted mail: `sender` is the sender of its envelope where that domain is verified, else the operator.',
+          'Recipient of the notice about a final failure of a submitted mail: `sender` is the sender of its envelope if that domain is verified, else the operator.',
         ),
       }),
     }),
@@ -132,10 +132,10 @@ export const settings = group(
       grace: setting(
         duration('0s', '30d'),
         '72h',
-        'How long a verified domain keeps sending after a required DNS record was found missing or wrong; after that, mail from it is refused. `0s` refuses at once. A change counts for countdowns under way, too, from their next check on.',
+        'How long a verified domain keeps sending after a required DNS record was found missing or wrong; after that, mail from it is refused. `0s` refuses at once. A change also applies to running countdowns, from their next check on.',
       ),
     }),
-    simulator: group('Mail that is never really sent.', {
+    simulator: group('Simulated mail, which never leaves this server.', {
       domain: setting(
         hostName(),
         'simulator.posthorn.test',
@@ -146,16 +146,16 @@ export const settings = group(
       domainHosts: setting(
         optional(flag()),
         null,
-        'Whether the links of a sending domain lead to `track.<domain>` once DNS leads that name to us. With https each of these names needs a certificate.',
+        'If true, the links of a sending domain lead to `track.<domain>` once DNS leads that name to this server. With https each of these names needs a certificate.',
         { fallbackText: 'true where `http.publicUrl` is plain http' },
       ),
       storeIp: setting(
         oneOf('full', 'truncated', 'none'),
         'full',
-        'How much is stored of the address of a person who opens or clicks; truncated is its /24, of IPv6 its /48.',
+        'How much of the address of a person who opens or clicks is stored; truncated is its /24, of IPv6 its /48.',
       ),
-      storeUserAgent: setting(flag(), true, 'Whether the User-Agent of a person who opens or clicks is stored.'),
-      scannersFile: setting(optional(filePath()), null, 'Rules by which machines are told from people.', {
+      storeUserAgent: setting(flag(), true, 'If true, the User-Agent of a person who opens or clicks is stored.'),
+      scannersFile: setting(optional(filePath()), null, 'File with the rules that tell machines from people.', {
         fallbackText: '`config/scanners.yaml` of the program',
       }),
     }),
@@ -176,10 +176,10 @@ export const settings = group(
       onMismatch: setting(
         oneOf('replay', 'error'),
         'replay',
-        'What a known Idempotency-Key with another body gets: the first answer again, or an error 409.',
+        'The answer to a known Idempotency-Key with another body: the first answer again, or an error 409.',
       ),
     }),
-    limits: group('What one request may ask for.', {
+    limits: group('Limits of one request.', {
       recipients: setting(count(1, 1000), 50, 'Distinct addresses in to, cc and bcc of one message.'),
       bulkRecipients: setting(count(1, 100_000), 1000, 'Entries of one bulk send.'),
       attachments: setting(count(0, 1000), 50, 'Attachments of one message.'),
@@ -208,7 +208,7 @@ export const settings = group(
           'starter 120, standard 600, pro 6000, unlimited 1000000 requests a minute; others are added to these',
       },
     ),
-    retention: group('How long finished things are kept. Mail that is not finished is never touched.', {
+    retention: group('How long finished mail and its records are kept. Unfinished mail is never deleted.', {
       content: setting(duration('1h', '3650d'), '30d', 'How long bodies and attachments are kept.'),
       messages: setting(duration('1h', '3650d'), '90d', 'How long message records are kept.'),
       events: setting(duration('1h', '3650d'), '90d', 'How long events are kept.'),
@@ -216,7 +216,7 @@ export const settings = group(
       reports: setting(duration('1h', '3650d'), '30d', 'How long received bounce, complaint and TLS reports are kept.'),
     }),
     log: group('The log on standard output.', {
-      level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The least important lines that are written.'),
+      level: setting(oneOf('debug', 'info', 'warn', 'error'), 'info', 'The lowest level that is written.'),
       addresses: setting(
         oneOf('full', 'hashed'),
         'full',
@@ -238,11 +238,11 @@ export const settings = group(
         optional(bearerToken()),
         null,
         'Token that a reader has to send as `Authorization: Bearer <token>`.',
-        { fallbackText: 'none: whoever reaches `metrics.port` may read', secret: true },
+        { fallbackText: 'none: any client that reaches `metrics.port` may read', secret: true },
       ),
     }),
     webhooks: group('Calls to the endpoints of customers.', {
-      allowHttp: setting(flag(), false, 'Whether endpoints may be plain http, and on port 80.'),
+      allowHttp: setting(flag(), false, 'If true, endpoints may use plain http and port 80.'),
       allowCidrs: setting(
         list(ipNetwork(), 100),
         [],
@@ -256,7 +256,7 @@ export const settings = group(
         'Folder that backups are made in; better on another disk than the data.',
         { fallbackText: '`<dataDir>/backups`' },
       ),
-      keep: setting(count(1, 1000), 7, 'How many backups stay; older ones go when a new one is whole.'),
+      keep: setting(count(1, 1000), 7, 'How many backups are kept; older ones are removed when a new one is complete.'),
       passphrase: setting(
         optional(
           text('a passphrase of 12 to 1024 characters', (written) =>
@@ -270,16 +270,16 @@ export const settings = group(
       beforeMigration: setting(
         flag(),
         true,
-        'Whether a backup is made before a new version changes the database; the last three of these stay.',
+        'If true, a backup is made before a new version changes the database; the last three of these are kept.',
       ),
     }),
-    doctor: group('What `posthorn doctor` asks of the outside.', {
+    doctor: group('Outside services that `posthorn doctor` uses.', {
       mailHost: setting(
         text('host:port', mailHostPort),
         'gmail-smtp-in.l.google.com:25',
         'Mail host that is dialled to see whether outbound port 25 is open.',
       ),
-      timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that our clock is held against.'),
+      timeServer: setting(hostName(), 'pool.ntp.org', 'NTP server that the clock is compared with.'),
       blocklists: setting(
         list(hostName(), 20),
         ['zen.spamhaus.org', 'bl.spamcop.net', 'psbl.surriel.com'],
@@ -306,19 +306,19 @@ export const settings = group(
       : null,
 );
 
-/** What defaults depend on besides the settings; read from the process by load.ts. */
+/** The facts that defaults depend on; read from the process by surroundings.ts. */
 export interface Surroundings {
-  /** Working directory that relative paths start from. */
+  /** Working directory, the start of relative paths. */
   cwd: string;
-  /** Whether ports under 1024 can be bound (root, or CAP_NET_BIND_SERVICE). */
+  /** True if ports below 1024 can be bound (root, or CAP_NET_BIND_SERVICE). */
   privileged: boolean;
-  /** Whether standard output is a terminal. */
+  /** True if standard output is a terminal. */
   terminal: boolean;
   /** The system's fully qualified name. */
   hostname: string;
 }
 
-/** Second step: values that depend on the machine or on other settings. Paths become absolute. */
+/** The second step: fills in values that depend on the machine or on other settings. Paths become absolute. */
 export function decide(written: z.output<typeof settings>, around: Surroundings) {
   const { http, tls, smtp, storage, log, dashboard, tracking } = written;
   const absolute = (file: string): string => path.resolve(around.cwd, file);
@@ -346,7 +346,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
         ...smtp.submission,
         port: smtp.submission.port ?? port(587),
         tlsPort: smtp.submission.tlsPort ?? port(465),
-        /** Ports that nobody chose may be in use by another program: then the listener stays away. */
+        /** A default port may be in use by another program; then the listener is left out. */
         isPortChosen: smtp.submission.port !== null,
         isTlsPortChosen: smtp.submission.tlsPort !== null,
       },
@@ -379,7 +379,7 @@ export interface SettingEntry {
   note: SettingNote;
 }
 
-/** All settings, in the order of the tree. */
+/** Returns all settings, in the order of the tree. */
 export function listSettings(schema: z.ZodType = settings, at: readonly string[] = []): SettingEntry[] {
   const note = notes.get(schema);
   if (note === undefined) throw new Error(`${at.join('.')} was not declared by setting() or group()`);
@@ -388,16 +388,16 @@ export function listSettings(schema: z.ZodType = settings, at: readonly string[]
 }
 
 /**
- * Puts the default in the place of each setting that is absent or null (an emptied group in YAML is null too), so that
- * defaults go through the same checks as what was written. What is unknown stays, to be reported by the schema.
+ * Fills in the default of each setting that is absent or null (an empty group in YAML is null too), so that defaults pass the
+ * same checks as written values. Unknown members stay, for the schema to report.
  */
 export function complete(written: unknown, schema: z.ZodType = settings): unknown {
   const note = notes.get(schema);
   if (note?.is === 'setting') return written ?? note.fallback;
   const from = written ?? {};
   if (note === undefined || typeof from !== 'object' || Array.isArray(from)) return written;
-  const known = Object.entries(note.members).map(
+  const members = Object.entries(note.members).map(
     ([name, member]) => [name, complete(Reflect.get(from, name), member)] as const,
   );
-  return { ...from, ...Object.fromEntries(known) };
+  return { ...from, ...Object.fromEntries(members) };
 }
