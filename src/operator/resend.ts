@@ -183,7 +183,10 @@ async function again(
   // Our own notices are about mail that has moved on since.
   if (message === undefined || message.null_sender === 1) return;
   try {
-    const draft = withRecipients(await storedDraft(db, message, clock.now()), new Set(rows.map(({ address }) => address)));
+    const draft = withRecipients(
+      await storedDraft(db, message, clock.now()),
+      new Set(rows.map(({ address }) => address)),
+    );
     if (!result.dry_run) await sendAgain(deps, act, message, draft, rows);
     result.recipients += rows.length;
     result.messages++;

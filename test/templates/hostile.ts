@@ -28,7 +28,12 @@ export const hostileTemplates: readonly Hostile[] = [
     variables: {},
     fault: /turns|longer than 250 ms/,
   },
-  { name: 'huge range', source: '{% for a in (1..1000000000) %}{{ a }}{% endfor %}', variables: {}, fault: /loops run more than/ },
+  {
+    name: 'huge range',
+    source: '{% for a in (1..1000000000) %}{{ a }}{% endfor %}',
+    variables: {},
+    fault: /loops run more than/,
+  },
   {
     name: 'huge range through filters',
     source: '{{ (1..1000000000) | join: "," | size }}',

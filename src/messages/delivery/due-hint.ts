@@ -7,8 +7,6 @@ export interface DueHint {
   class: number;
   accountId: string;
   dueAt: number;
-  /** The delivery, if it is the only one: then it need not be looked for. */
-  id?: string;
 }
 
 /** Returns the hints for the deliveries among these rows. */

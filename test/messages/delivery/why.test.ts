@@ -71,10 +71,7 @@ describe('messages/why', () => {
     } as const;
     const told = why(row, [wait({ until: NOW + MINUTE })]);
     assert.deepEqual([told.reason, told.until], ['waiting_for_retry', rfc(NOW + HOUR)]);
-    assert.match(
-      told.message,
-      /attempt 3\. The last answer was: 450 4\.2\.0 later Also: It cannot take mail now\./,
-    );
+    assert.match(told.message, /attempt 3\. The last answer was: 450 4\.2\.0 later Also: It cannot take mail now\./);
     assert.equal(why(row, [wait({ until: NOW + 2 * HOUR })]).reason, 'receiver_overloaded');
     assert.equal(why(row, [wait({ until: null })]).reason, 'receiver_overloaded');
     assert.equal(why(row, [wait({ until: NOW + 2 * HOUR, stops: false })]).reason, 'waiting_for_retry');
