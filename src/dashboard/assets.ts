@@ -1,5 +1,5 @@
 /**
- * Style sheets and scripts, ours and those of two packages: read once at start, named by their content, so that browsers may
+ * Style sheets and scripts, ours and htmx: read once at start, named by their content, so that browsers may
  * keep them for a year, and compressed once, so that nobody waits for that.
  */
 import { createHash } from 'node:crypto';
@@ -29,12 +29,10 @@ const own = (name: string): string => path.join(import.meta.dirname, 'public', n
 const files: readonly (readonly [name: string, file: () => string, type: string])[] = [
   ['style.css', () => own('style.css'), CSS],
   ['app.js', () => own('app.js'), JS],
-  ['charts.js', () => own('charts.js'), JS],
+  ['forms.js', () => own('forms.js'), JS],
   ['editor.js', () => own('editor.js'), JS],
   ['icon.svg', () => own('icon.svg'), 'image/svg+xml'],
   ['htmx.js', () => require.resolve('htmx.org/dist/htmx.min.js'), JS],
-  ['uplot.js', () => require.resolve('uplot/dist/uPlot.iife.min.js'), JS],
-  ['uplot.css', () => require.resolve('uplot/dist/uPlot.min.css'), CSS],
 ];
 
 /** Throws where one cannot be read. */

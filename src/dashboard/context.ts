@@ -5,7 +5,7 @@ import type { Held } from '../api/held-memory.ts';
 import { Problem } from '../base/problem.ts';
 import type { Session } from '../members/session-store.ts';
 import type { Assets } from './assets.ts';
-import { readCookie, writeCookie, type CookieName } from './cookies.ts';
+import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
 import type { AskInside } from './local-api.ts';
 import type { Page, Visit } from './page.ts';
@@ -48,13 +48,9 @@ export const noSuchPage = (): Problem => new Problem('not_found', 'There is no s
 
 /** The cookie that tokens of this visitor's forms are bound to. */
 export function boundTo(ctx: Context): string {
-  const { session, sessionToken, begun, isSecure: secure } = ctx.state;
+  const { session, sessionToken, begun } = ctx.state;
   if (begun !== undefined) return begun;
-  return session === null ? readCookie(ctx.get('cookie'), 'guest', secure) : sessionToken;
-}
-
-export function setCookie(ctx: Context, name: CookieName, value: string | null): void {
-  ctx.append('Set-Cookie', writeCookie(name, value, ctx.state.isSecure));
+  return session === null ? readCookie(ctx, 'guest') : sessionToken;
 }
 
 /** Where the visitor came from, as far as that is a page of ours; `//evil.test` under our own host name is none. */

@@ -1,6 +1,7 @@
 /**
  * The dashboard: Koa with its layers in order, the pages, and nothing else.
  *
+ *   compressText compresses pages
  *   answer       headers of every answer; what was thrown becomes a page
  *   assets       style sheet and script
  *   (router)     which page is it
@@ -13,12 +14,13 @@ import Koa from 'koa';
 import { Router } from '@koa/router';
 import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
 import { networks } from '../api/client-address.ts';
+import { compressText } from '../api/compress.ts';
 import { HSTS, isSecure } from '../api/secure.ts';
 import { findSession } from '../members/session-store.ts';
 import { loadAssets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
-import { readForm, signInAgain, signInFirst } from './form-reading.ts';
+import { readForm, signInFirst } from './form-reading.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
 import { createInside } from './local-api.ts';
 import type { Page } from './page.ts';
@@ -62,6 +64,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
   app.on('error', (err: unknown) => {
     deps.log.debug({ err }, 'a connection broke');
   });
+  app.use(compressText);
   app.use(answer(house));
   app.use(assetLayer(house));
   app.use(routerOf(pages).routes());
@@ -158,7 +161,7 @@ function routerOf(pages: readonly Page[]): Router<State> {
 function visitor(house: DashboardContext): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
-    state.sessionToken = readCookie(ctx.get('cookie'), 'session', state.isSecure);
+    state.sessionToken = readCookie(ctx, 'session');
     state.session =
       state.sessionToken === ''
         ? null
@@ -168,7 +171,7 @@ function visitor(house: DashboardContext): Layer {
     const { page } = state;
     if (page === null) throw await nowhere(house, ctx);
     if (page.who !== 'anyone') {
-      if (state.session?.row.stage !== 'open') throw await signInAgain(house, ctx);
+      if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
       if (page.who === 'admin' && state.session.member.is_admin !== 1) throw await nowhere(house, ctx);
     }
     await next();

@@ -1,7 +1,7 @@
 /** Rows, sums and charts of the queue's page. Pure. */
 import type { Moment } from '../operator/history.ts';
 import type { ResultOf } from '../operator/operations.ts';
-import { figure } from './chart.ts';
+import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';
 import { reasonsOf, type Told } from './waiting.ts';
 
@@ -66,18 +66,18 @@ export function plotsOf(all: readonly Moment[]): object | null {
   const times = moments.map(({ at }) => at);
   const accept = moments.some((one) => one.accept !== null);
   return {
-    depth: figure({
-      about: 'Recipients that are not finished, a point a minute',
-      counts: 'Recipients waiting',
+    depth: chartHtml({
+      label: 'Recipients that are not finished, a point a minute',
+      yAxis: 'Recipients waiting',
       kind: 'lines',
       step: 'minute',
       times,
       series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
     }),
     accept: accept
-      ? figure({
-          about: 'Time to answer a send request, a point a minute',
-          counts: 'Milliseconds',
+      ? chartHtml({
+          label: 'Time to answer a send request, a point a minute',
+          yAxis: 'Milliseconds',
           kind: 'lines',
           unit: 'ms',
           step: 'minute',

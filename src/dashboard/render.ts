@@ -1,9 +1,8 @@
 /** What a page's handler gives back, on its way out: a view within its frame, a redirect, a file, a stream, or what went wrong. */
 import { catalogue, Problem } from '../base/problem.ts';
-import { readCookie } from './cookies.ts';
+import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
-import { boundTo, placeBack, setCookie, type Context, type DashboardContext } from './context.ts';
-import { carried, lateData, TooLate } from './late.ts';
+import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
 import { navigation } from './navigation.ts';
 import type { Shown } from './page.ts';
 
@@ -11,10 +10,9 @@ const LONGEST_SAID = 500;
 
 /** What the layout shows around a page. */
 function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {
-  const cookie = ctx.get('cookie');
-  const { isSecure: secure, visit } = ctx.state;
-  const theme = readCookie(cookie, 'theme', secure);
-  const said = readCookie(cookie, 'say', secure).slice(0, LONGEST_SAID);
+  const { visit } = ctx.state;
+  const theme = readCookie(ctx, 'theme');
+  const said = Buffer.from(readCookie(ctx, 'say'), 'base64url').toString().slice(0, LONGEST_SAID);
   if (said !== '') setCookie(ctx, 'say', null);
   return {
     title,
@@ -25,7 +23,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     style: assets.url('style.css'),
     script: assets.url('app.js'),
     htmx: assets.url('htmx.js'),
-    charts: { library: assets.url('uplot.js'), style: assets.url('uplot.css'), script: assets.url('charts.js') },
+    forms: assets.url('forms.js'),
     editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
     version: deps.version,
@@ -65,7 +63,7 @@ export function render(house: DashboardContext, ctx: Context, shown: Shown): voi
       return;
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
-      if (shown.say !== undefined) setCookie(ctx, 'say', shown.say.slice(0, LONGEST_SAID));
+      if (shown.say !== undefined) sayNext(ctx, shown.say);
       redirect(ctx, shown.to);
       return;
     case 'file':
@@ -84,6 +82,11 @@ export function render(house: DashboardContext, ctx: Context, shown: Shown): voi
       ctx.body = shown.body;
       return;
   }
+}
+
+/** Keeps a text in a cookie, for the top of the next page; as base64url, since a cookie takes few characters. */
+function sayNext(ctx: Context, text: string): void {
+  setCookie(ctx, 'say', Buffer.from(text.slice(0, LONGEST_SAID)).toString('base64url'));
 }
 
 /** htmx asks for what stands inside of the page alone; for a step back in the history it wants all of it. */
@@ -110,11 +113,8 @@ function redirect(ctx: Context, to: string): void {
 
 export function showProblem(house: DashboardContext, ctx: Context, error: unknown): void {
   if (error instanceof SignInFirst) {
+    if (error.say !== undefined) sayNext(ctx, error.say);
     redirect(ctx, error.to);
-    return;
-  }
-  if (error instanceof TooLate) {
-    showLate(house, ctx, error);
     return;
   }
   const problem = error instanceof Problem ? error : broken(house, ctx, error);
@@ -125,15 +125,6 @@ export function showProblem(house: DashboardContext, ctx: Context, error: unknow
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
   ctx.body = drawn(house, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
-}
-
-function showLate(house: DashboardContext, ctx: Context, { why, form: late }: TooLate): void {
-  const isOver = why === 'ended';
-  ctx.status = isOver ? 401 : 409;
-  ctx.type = 'text/html; charset=utf-8';
-  ctx.body = isOver
-    ? drawn(house, ctx, 'login', { next: late.back, kept: carried(late), fault: null }, 'Sign in')
-    : drawn(house, ctx, 'late', { ...lateData(late), isOtherAccount: why === 'account' }, 'Not sent yet');
 }
 
 function broken({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {

@@ -34,13 +34,7 @@ export function loadViews(): Views {
   };
   return {
     page: (view, data, frame) =>
-      render('layout', { ...frame, ...wants(data), content: render(view, { ...frame, ...data }) }),
+      render('layout', { ...frame, hasEditor: 'hasEditor' in data, content: render(view, { ...frame, ...data }) }),
     part: (view, data, frame) => render('part', { ...frame, content: render(view, { ...frame, ...data }) }),
   };
 }
-
-/** Charts want a library of 50 KB, an editor a script of its own; other pages go without them. */
-const wants = (data: object): { hasPlots: boolean; hasEditor: boolean } => ({
-  hasPlots: 'hasPlots' in data && data.hasPlots === true,
-  hasEditor: 'hasEditor' in data && data.hasEditor === true,
-});

@@ -144,6 +144,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
-  /** HTML of chart.ts and markdown.ts: nothing in it comes from outside unescaped. */
-  drawing: (value: unknown) => new SafeString(String(value)),
+  /** HTML that chart.ts and markdown-it have made: they escape all that comes from outside. */
+  markup: (value: unknown) => new SafeString(String(value)),
 };

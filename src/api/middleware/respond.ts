@@ -11,8 +11,7 @@ import type { BodyLimits } from '../body.ts';
 import { compress, WORTH_BYTES } from '../compress.ts';
 import { ownerOf, type Exchange } from '../exchange.ts';
 import { HSTS } from '../secure.ts';
-import { encodingFor } from '../negotiate.ts';
-import type { ApiDeps, ApiLog, Middleware, Stop } from '../request-state.ts';
+import type { ApiDeps, ApiLog, Context, Middleware, Stop } from '../request-state.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'log' | 'answered'> & {
   open(request: IncomingMessage): Exchange;
@@ -29,17 +28,13 @@ export function respond(deps: Deps): Middleware {
     if (exchange.answer === null) throw new Error('no layer gave an answer');
     const ms = deps.clock.monotonic() - exchange.started;
     deps.answered?.({ operation: exchange.route?.operationId ?? null, status: exchange.answer.status, ms });
-    await send(deps, exchange, exchange.answer, ctx.req, ctx.res);
+    await send(deps, ctx, exchange.answer);
   };
 }
 
-async function send(
-  deps: Deps,
-  exchange: Exchange,
-  answer: Answer,
-  req: IncomingMessage,
-  res: ServerResponse,
-): Promise<void> {
+async function send(deps: Deps, ctx: Context, answer: Answer): Promise<void> {
+  const { req, res } = ctx;
+  const { exchange } = ctx.state;
   if (res.destroyed || res.headersSent) return;
   const extra = exchange.route?.deprecated === undefined ? [] : deprecationHeaders(exchange.route.deprecated);
   if (exchange.isSecure && exchange.route?.page !== true) extra.push(...Object.entries(HSTS).flat());
@@ -50,7 +45,7 @@ async function send(
     stream(deps.log, exchange, body, req, res);
     return;
   }
-  const bytes = await packed(exchange, answer, body, extra);
+  const bytes = await packed(ctx, answer, body, extra);
   if (hasLength(answer.status)) extra.push('Content-Length', String(Buffer.byteLength(bytes)));
   res.writeHead(answer.status, headerList(exchange, answer, extra));
   const sent = req.method === 'HEAD' ? '' : bytes;
@@ -62,17 +57,17 @@ async function send(
 const hasLength = (status: number): boolean => status !== 204 && status !== 304;
 
 async function packed(
-  exchange: Exchange,
+  ctx: Context,
   answer: Answer,
   body: string | Buffer,
   extra: string[],
 ): Promise<string | Buffer> {
   if (body.length < WORTH_BYTES || !/json|text/.test(answer.headers['Content-Type'] ?? '')) return body;
   extra.push('Vary', 'Accept-Encoding');
-  const encoding = encodingFor(exchange.header('accept-encoding'));
-  if (encoding === null) return body;
-  extra.push('Content-Encoding', encoding);
-  return compress(typeof body === 'string' ? Buffer.from(body) : body, encoding);
+  const compressed = await compress(ctx, body);
+  if (compressed === null) return body;
+  extra.push('Content-Encoding', compressed.encoding);
+  return compressed.bytes;
 }
 
 /**

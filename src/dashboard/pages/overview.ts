@@ -3,7 +3,7 @@ import { statfs } from 'node:fs/promises';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { stateOf, type DomainState } from '../../domains/lost-records.ts';
 import type { StatType } from '../../events/stats.ts';
-import { figure, type Plot } from '../chart.ts';
+import { chartHtml, type Chart } from '../chart.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { spanOf } from '../links.ts';
 import { stateOnPage } from './domains.ts';
@@ -62,7 +62,6 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
   ]);
   const kept = keptLines(holds?.others ?? [], queue?.domains ?? []);
   return view('overview', 'Overview', {
-    hasPlots: true,
     span: {
       ...span,
       choices: span.choices.filter(({ value }) => value === '24h' || value === '7d' || value === '30d'),
@@ -125,9 +124,9 @@ function queueSummary(
 
 /** Delivered, bounced and complained over time. */
 export const volumeChart = (stats: StatsRecord): string =>
-  figure({
-    about: 'Recipients by what became of them, over time (UTC)',
-    counts: 'Recipients',
+  chartHtml({
+    label: 'Recipients by what became of them, over time (UTC)',
+    yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),
     series: (['delivered', 'bounced', 'complained'] as const).map((name) => ({
@@ -139,7 +138,7 @@ export const volumeChart = (stats: StatsRecord): string =>
 export const stepsOf = ({
   data,
   bucket,
-}: Pick<StatsRecord, 'bucket'> & { data: readonly { at: string }[] }): Pick<Plot, 'times' | 'step'> => ({
+}: Pick<StatsRecord, 'bucket'> & { data: readonly { at: string }[] }): Pick<Chart, 'times' | 'step'> => ({
   times: data.map(({ at }) => Date.parse(at)),
   step: bucket === 'hour' ? 'hour' : 'day',
 });

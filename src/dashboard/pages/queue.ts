@@ -63,7 +63,6 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
       kept: domain === '' ? keptLines(holds.others, found.domains) : [],
       why: inside === null ? [] : await whyOf(visit, domain, inside.data),
       plots: plotsOf(history.moments()),
-      hasPlots: true,
       holds: holds.data
         .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
         .map((row) => withTarget(visit, row)),

@@ -1,7 +1,7 @@
 /** How mailbox providers take our mail: what bounced, was put off and was complained about, by provider and by source, day by day. */
 import { providerNames } from '../../events/stats.ts';
 import type { ResultOf } from '../../operator/operations.ts';
-import { figure, type Mark } from '../chart.ts';
+import { chartHtml, type Mark } from '../chart.ts';
 import { linkTo, spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
@@ -37,7 +37,6 @@ async function show(visit: Visit): Promise<Shown> {
   const charted = source === null ? overTime : daysOf(source, reports.sources, overTime);
   const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   return view('reputation', 'Reputation', {
-    hasPlots: true,
     ranges: span.choices
       .filter(({ value }) => value === '7d' || value === '30d')
       .map((one) => ({ ...one, href: linkTo(WHERE, query, { range: one.value }) })),
@@ -134,9 +133,9 @@ interface Charted extends Pick<StatsRecord, 'bucket'> {
 }
 
 const countsChart = (stats: Charted, about: string, types: readonly ChartedType[], marks: readonly Mark[]): string =>
-  figure({
-    about,
-    counts: 'Recipients',
+  chartHtml({
+    label: about,
+    yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),
     series: types.map((name) => ({ name, values: stats.data.map(({ counts }) => counts[name]) })),

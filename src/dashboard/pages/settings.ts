@@ -1,9 +1,9 @@
 /** What the account sets for itself, the limits of its plan and how much of them is used; how to send by SMTP; what is new. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
+import MarkdownIt from 'markdown-it';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { markdownHtml } from '../markdown.ts';
 import { filledIn, numberOf } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -18,21 +18,27 @@ interface Settings {
 type Deps = Pick<DashboardDeps, 'version' | 'config'>;
 
 export function settingsPages(deps: Deps): Page[] {
-  const changes = changelog();
+  const changes = changesHtml();
   return [
     get(WHERE, (visit) => show(deps, visit, null)),
     post(WHERE, (visit) => change(deps, visit)),
     get(`${WHERE}/changelog`, () =>
       view('changelog', 'What is new', {
         version: deps.version,
-        // The page has a heading of its own.
-        text: markdownHtml((changes ?? 'The list of changes is not installed.').replace(/^# .*\n/, '')),
+        changes,
       }),
     ),
   ];
 }
 
-/** From `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null where it is not installed. */
+/** Returns the list of changes as HTML. Its links into the documents, which are not served here, become plain words. */
+function changesHtml(): string {
+  const text = changelog() ?? 'The list of changes is not installed.';
+  const shown = text.replace(/^# .*\n/, '').replaceAll(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1');
+  return new MarkdownIt({ html: false }).render(shown);
+}
+
+/** Reads the file from `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null where it is not installed. */
 function changelog(): string | null {
   for (const up of ['../../..', '../../../..']) {
     try {

@@ -5,9 +5,8 @@ import { chooseAccount, closeSession } from '../../members/session-store.ts';
 import type { MemberRow } from '../../storage/tables.ts';
 import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { carried, lateData, lateFormIn } from '../late.ts';
 import { placeWithin } from '../links.ts';
-import { move, openGet, openPost, post, view, type Cookie, type Guest, type Page, type Shown } from '../page.ts';
+import { get, move, openGet, openPost, post, view, type Cookie, type Guest, type Page, type Shown } from '../page.ts';
 
 export function signInPages(deps: DashboardDeps): Page[] {
   return [
@@ -19,6 +18,8 @@ export function signInPages(deps: DashboardDeps): Page[] {
       (guest) => code(deps, guest),
       (guest) => guest.halfway !== null,
     ),
+    // For scripts (public/app.js), which ask before they send a form.
+    get('/session', () => view('session', 'Session')),
     post('/logout', async ({ member, session }) => {
       await closeSession(deps, member.id, session.id);
       return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
@@ -43,7 +44,6 @@ async function loginForm(deps: DashboardDeps, guest: Guest, next: string | null,
   const admins = await listAdmins(deps);
   const data = {
     next: placeWithin(next),
-    kept: keptBy(guest),
     fault,
     email: guest.form.get('email'),
     isEmpty: admins.length === 0,
@@ -61,15 +61,9 @@ async function login(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   return await cameIn(deps, guest, result, next);
 }
 
-/** What a form that came too late asks the sign-in to carry on. */
-function keptBy({ form }: Guest): object[] {
-  const late = lateFormIn(form);
-  return late === null ? [] : carried(late);
-}
-
 function codeForm(guest: Guest, next: string | null, fault: string | null): Shown {
   if (guest.halfway === null) return move('/login', 'Sign in with your password first.');
-  const data = { next: placeWithin(next), kept: keptBy(guest), fault, isRecovery: guest.form.has('recovery_code') };
+  const data = { next: placeWithin(next), fault, isRecovery: guest.form.has('recovery_code') };
   return view('login-code', 'Second factor', data, fault === null ? 200 : 401);
 }
 
@@ -97,13 +91,8 @@ async function cameIn(deps: DashboardDeps, guest: Guest, result: CameIn, next: s
     ...(result.kind === 'in' ? [{ name: 'device', value: result.device } as const] : []),
   ];
   if (result.kind === 'in') await noteSignIn(deps, guest, result.member);
-  const late = lateFormIn(guest.form);
   const say = result.kind === 'in' && result.codesLeft !== null ? leftOver(result.codesLeft) : undefined;
-  if (late === null) return { kind: 'move', to, cookies, ...(say === undefined ? {} : { say }) };
-  // A redirect would lose what the form carries.
-  if (result.kind === 'code')
-    return { kind: 'view', view: 'login-code', title: 'Second factor', data: { next, kept: carried(late) }, cookies };
-  return { kind: 'view', view: 'late', title: 'Not sent yet', data: lateData(late), cookies };
+  return { kind: 'move', to, cookies, ...(say === undefined ? {} : { say }) };
 }
 
 const leftOver = (codes: number): string =>

@@ -1,7 +1,7 @@
 /** Numbers over time, in days of a chosen time zone, and told apart by stream, tag, sending domain, mailbox provider or template. */
 import { statKeys } from '../../events/stats-store.ts';
 import type { StatType } from '../../events/stats.ts';
-import { figure } from '../chart.ts';
+import { chartHtml } from '../chart.ts';
 import { spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { daysOf, zoneNamed } from '../zones.ts';
@@ -52,7 +52,6 @@ async function show(visit: Visit): Promise<Shown> {
   ]);
   const overTime: StatsRecord = days === null ? asked : { ...asked, bucket: 'day', data: daysOf(asked.data, days) };
   return view('stats', 'Stats', {
-    hasPlots: true,
     span: {
       ...span,
       choices: span.choices
@@ -112,9 +111,9 @@ const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique
 function ratesChart(about: string, stats: StatsRecord, pairs: readonly (readonly [StatType, StatType])[]): string {
   const percent = (some: number, of: number): number | null =>
     of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100);
-  return figure({
-    about,
-    counts: 'Share in %',
+  return chartHtml({
+    label: about,
+    yAxis: 'Share in %',
     kind: 'lines',
     unit: '%',
     ...stepsOf(stats),

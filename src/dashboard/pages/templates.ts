@@ -1,7 +1,7 @@
 /** Templates: the list, the editor with its preview, versions and what changed between them, a test mail. */
+import { diffArrays } from 'diff';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { diffLines } from '../diff.ts';
 import { filledIn, given, textOf } from '../forms.ts';
 import { pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -184,14 +184,36 @@ async function versions(visit: Visit): Promise<Shown> {
     from,
     to,
     parts: (['subject', 'html', 'text'] as const)
-      .map((name) => ({ name, lines: diffLines(before[name] ?? '', after[name] ?? '') }))
-      .filter(({ lines: found }) => found.some(({ mark }) => mark !== ' '))
-      .map(({ name, lines: found }) => ({
-        name,
-        lines: found.map((line) => ({ ...line, isPlus: line.mark === '+', isMinus: line.mark === '-' })),
-      })),
+      .filter((name) => (before[name] ?? '') !== (after[name] ?? ''))
+      .map((name) => ({ name, lines: compareLines(before[name] ?? '', after[name] ?? '') })),
   });
 }
+
+/** With more changed lines a comparison would take long: the two texts are then shown one after the other. */
+const MOST_CHANGES = 1000;
+
+interface ComparedLine {
+  mark: ' ' | '+' | '-';
+  kind: '' | 'plus' | 'minus';
+  text: string;
+}
+
+/** Compares two texts line by line. */
+export function compareLines(before: string, after: string): ComparedLine[] {
+  const [removed, added] = [splitLines(before), splitLines(after)];
+  const changes = diffArrays(removed, added, { maxEditLength: MOST_CHANGES }) ?? [
+    { value: removed, removed: true, added: false },
+    { value: added, removed: false, added: true },
+  ];
+  return changes.flatMap((change) =>
+    change.value.map((text): ComparedLine => {
+      if (change.added) return { mark: '+', kind: 'plus', text };
+      return change.removed ? { mark: '-', kind: 'minus', text } : { mark: ' ', kind: '', text };
+    }),
+  );
+}
+
+const splitLines = (text: string): string[] => (text === '' ? [] : text.split(/\r?\n/));
 
 async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
   const template = await read(visit);

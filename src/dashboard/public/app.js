@@ -92,17 +92,6 @@ function markFault(root = document) {
 }
 markFault();
 
-// A second click while the first is on its way does nothing. A page taken back from the history starts anew.
-const UNLOCK_MS = 5000;
-document.addEventListener('submit', (event) => {
-  const { target: form, submitter } = event;
-  if (event.defaultPrevented || form.method !== 'post' || submitter?.formTarget) return;
-  if (form.isSent) event.preventDefault();
-  form.isSent = true;
-  setTimeout(() => (form.isSent = false), UNLOCK_MS);
-});
-addEventListener('pageshow', () => all('form').forEach((form) => (form.isSent = false)));
-
 // Selects that act at once.
 document.addEventListener('change', ({ target }) => {
   if (target.matches('select[data-submit], .filters select')) target.form.requestSubmit();
