@@ -55,10 +55,10 @@ const valueText = (value: number | null | undefined): string => (value == null ?
 
 /** Size of the drawing and its margins, in units of the SVG. The labels are outside of the margins. */
 const WIDTH = 720;
-const HEIGHT = 220;
+const HEIGHT = 180;
 const LEFT = 60;
 const BOTTOM = 30;
-const TOP = 12;
+const TOP = 16;
 const STEP_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 };
 
 /** The scales of one drawing. */

@@ -47,7 +47,7 @@ describe('browser: domains', function () {
     await page.getByRole('link', { name: 'shop.test' }).click();
     await check();
     await page.locator('.said', { hasText: 'All required DNS records are found' }).waitFor();
-    await page.getByText('Should a check find a required record missing, mail keeps going for 6 h').waitFor();
+    await page.getByText('If a check finds a required record missing, mail is still sent for 6 h').waitFor();
     await isSound();
   });
 

@@ -98,8 +98,7 @@ describe('browser: windows and sessions', function () {
   });
 
   it('leaves the page as it is when signing in again is canceled', async () => {
-    await page.goto('/streams');
-    await page.getByLabel('Slug').fill('later');
+    await fillStream('later');
     app.clock.advance(13 * 3_600_000);
     await page.getByRole('button', { name: 'Create it' }).click();
     await page.getByText('Your session has ended').waitFor();
@@ -112,7 +111,7 @@ describe('browser: windows and sessions', function () {
     const secret = secretIn(await page.content());
     const code = (): string => codeAt(secret, stepOf(app.clock.now()));
     await page.getByLabel('Code').fill(code());
-    await page.getByLabel('Your current password').fill(PASSWORD);
+    await page.getByLabel('Current password').fill(PASSWORD);
     await page.locator('main form button.main').click();
     await page.getByText('recovery codes').first().waitFor();
     await fillStream('factor');
@@ -166,7 +165,7 @@ describe('browser: windows and sessions', function () {
     const other = await second();
     await other.goto('/accounts');
     await other.locator('tr', { hasText: 'other' }).getByRole('button', { name: 'Switch to it' }).click();
-    await other.getByText('You look at other now').waitFor();
+    await other.getByText('You now look at other').waitFor();
     await page.getByRole('button', { name: 'Create it' }).click();
     await page.getByText('You look at other in another window').waitFor();
     assert.deepEqual(await findingsHere(page), []);

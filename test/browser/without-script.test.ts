@@ -141,7 +141,7 @@ describe('browser: without scripts', function () {
 
   it('pauses a destination, and lets it go', async () => {
     await page.goto('/queue?domain=dest.test');
-    await button('Pause, new mail too').click();
+    await button('Pause, including new mail').click();
     await said('Paused: what waits and what comes rests');
     await button('Release').click();
     await said('Released: it goes on');

@@ -154,7 +154,7 @@ describe('dashboard: pages', () => {
     });
 
     it('shows when settings were changed beside what became of the mail', async () => {
-      assert.match((await browser.open('/reputation')).html, /What may have changed it/);
+      assert.match((await browser.open('/reputation')).html, /Events that may explain a change/);
       await browser.open('/settings');
       await browser.submit('/settings', { track_opens: '1' });
       const { html } = await browser.open('/reputation');

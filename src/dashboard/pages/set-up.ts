@@ -111,5 +111,5 @@ async function sendFirst({ config }: DashboardDeps, visit: Visit): Promise<Shown
       html: '<h1>It works</h1><p>This mail went to the simulator: the whole way, but never out of the house.</p>',
     },
   });
-  return move(`/messages/${id}`, 'Sent. What becomes of it appears below by itself.');
+  return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');
 }

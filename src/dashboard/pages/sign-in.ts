@@ -29,7 +29,7 @@ export function signInPages(deps: DashboardDeps): Page[] {
       if (chosen !== undefined) await chooseAccount(deps, session.id, chosen.id);
       return move(
         placeWithin(form.get('back')),
-        chosen === undefined ? 'There is no such account.' : `You look at ${chosen.name} now.`,
+        chosen === undefined ? 'There is no such account.' : `You now look at ${chosen.name}.`,
       );
     }),
     openPost('/theme', ({ form }) => {

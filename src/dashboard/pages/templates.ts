@@ -226,5 +226,5 @@ async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
     variables: variablesIn(visit.form),
   });
   const { id } = await visit.ask<{ id: string }>('sendMessage', { body });
-  return move(`/messages/${id}`, 'Sent. What becomes of it appears below by itself.');
+  return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');
 }
