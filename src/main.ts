@@ -1,5 +1,6 @@
 /** The `posthorn` program: its arguments say which command runs. */
-import { exitCodes, run } from './cli/cli.ts';
+import { run } from './cli/cli.ts';
+import { exitCodes } from './cli/exit-codes.ts';
 
 // Whatever is made (the database, backups, exports) is for this user alone, whatever umask the shell or the unit has.
 process.umask(0o077);

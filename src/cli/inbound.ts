@@ -4,7 +4,8 @@ import { open } from 'node:fs/promises';
 import path from 'node:path';
 import type { Command } from 'commander';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
-import { exitCodes, type Context } from './cli.ts';
+import type { Context } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 import { examples } from './options.ts';
 import { json, printable, table, type Cell } from './table.ts';
 
