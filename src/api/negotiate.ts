@@ -1,15 +1,15 @@
-/** Content negotiation (RFC 9110 section 12), read by the package that Koa itself uses. */
-import accepts from 'accepts';
+/** Content negotiation (RFC 9110 section 12) for handlers, which have no Koa context. */
+import Negotiator from 'negotiator';
 
-const acceptOf = (accept: string | undefined): ReturnType<typeof accepts> =>
-  accepts({ headers: { accept } } as Parameters<typeof accepts>[0]);
+const bestOf = (accept: string | undefined, types: readonly string[]): string | undefined =>
+  new Negotiator({ headers: { accept } }).mediaType([...types]);
 
 /** Returns the type of those offered that `Accept` prefers; the first one where it names none of them. */
 export function preferredType<Type extends string>(
   accept: string | undefined,
   offered: readonly [Type, ...Type[]],
 ): Type {
-  const wanted = acceptOf(accept).type([...offered]);
+  const wanted = bestOf(accept, offered);
   return offered.find((type) => type === wanted) ?? offered[0];
 }
 
@@ -19,5 +19,5 @@ export function preferredType<Type extends string>(
  */
 export function forbids(accept: string | undefined, types: readonly string[]): boolean {
   if (accept === undefined || !/q=0/i.test(accept)) return false;
-  return acceptOf(accept.includes('*/*') ? accept : `${accept}, */*;q=0.001`).type([...types]) === false;
+  return bestOf(accept.includes('*/*') ? accept : `${accept}, */*;q=0.001`, types) === undefined;
 }

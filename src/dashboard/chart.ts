@@ -66,8 +66,8 @@ interface Scales {
   /** Number at the top of the vertical axis. */
   top: number;
   /** Left edge of a step's column. */
-  x(place: number): number;
-  y(value: number): number;
+  x: (place: number) => number;
+  y: (value: number) => number;
   columnWidth: number;
 }
 

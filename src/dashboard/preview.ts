@@ -53,7 +53,8 @@ const faultList = (parts: readonly PreviewPart[]): string => {
 export function previewPage({ variables, parts }: Preview): string {
   const named = (wanted: string): PreviewPart | undefined => parts.find(({ name }) => name === wanted);
   const [subject, html, text] = [named('subject'), named('html'), named('text')];
-  const line = subject?.rendered == null ? '' : `<h2>Subject</h2><p class="subject">${escapeHtml(subject.rendered)}</p>`;
+  const line =
+    subject?.rendered == null ? '' : `<h2>Subject</h2><p class="subject">${escapeHtml(subject.rendered)}</p>`;
   const frame =
     html?.rendered == null
       ? ''

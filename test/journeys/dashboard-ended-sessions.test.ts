@@ -34,7 +34,10 @@ describe('dashboard: forms after their session', () => {
     assert.match(page.html, /Your session has ended, so the form was not sent/);
     assert.doesNotMatch(page.html, /A secret name/);
     assert.deepEqual(htmlFaults(page.html), []);
-    assert.equal((await browser.submit('/login', { email: EMAIL, password: PASSWORD, next: '/streams' })).at, '/streams');
+    assert.equal(
+      (await browser.submit('/login', { email: EMAIL, password: PASSWORD, next: '/streams' })).at,
+      '/streams',
+    );
     assert.ok(!(await streams()).includes('news'));
   });
 

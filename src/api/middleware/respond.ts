@@ -56,12 +56,7 @@ async function send(deps: Deps, ctx: Context, answer: Answer): Promise<void> {
 /** RFC 9110 section 8.6: no Content-Length on 204; on 304 it would be that of the full answer. */
 const hasLength = (status: number): boolean => status !== 204 && status !== 304;
 
-async function packed(
-  ctx: Context,
-  answer: Answer,
-  body: string | Buffer,
-  extra: string[],
-): Promise<string | Buffer> {
+async function packed(ctx: Context, answer: Answer, body: string | Buffer, extra: string[]): Promise<string | Buffer> {
   if (body.length < WORTH_BYTES || !/json|text/.test(answer.headers['Content-Type'] ?? '')) return body;
   extra.push('Vary', 'Accept-Encoding');
   const compressed = await compress(ctx, body);
