@@ -1,11 +1,11 @@
 /**
- * Whose request it is: the address of the connection, or, behind proxies that the operator trusts, the address they name.
- * An allow-list of addresses is only as good as this.
+ * The address of the client: that of the connection, or, behind proxies that the operator trusts, the one that they name.
+ * Allow-lists of addresses depend on it.
  */
 import { BlockList, SocketAddress, isIP, isIPv4 } from 'node:net';
 import { expandIPv6 } from '../net/ip.ts';
 
-/** The set of addresses that bare addresses and CIDR ranges describe. Throws on anything else: settings and keys are checked before. */
+/** Returns the set of the addresses and CIDR ranges. Throws for other text: settings and keys are checked before. */
 export function networks(ranges: readonly string[]): BlockList {
   const list = new BlockList();
   for (const range of ranges) {
@@ -22,8 +22,8 @@ export function isWithin(list: BlockList, address: string): boolean {
 }
 
 /**
- * The client's address in canonical form. `X-Forwarded-For` is read from its end, where our own proxies write, and only as
- * long as the writer is trusted: what a client puts in front of it is never believed.
+ * Returns the client's address in canonical form. `X-Forwarded-For` is read from its end, where trusted proxies write, and only
+ * as long as the writer is trusted, so that entries of the client itself never count.
  */
 export function clientAddress(
   remote: string | undefined,

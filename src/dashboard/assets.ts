@@ -1,6 +1,6 @@
 /**
- * Style sheets and scripts, ours and htmx: read once at start, named by their content, so that browsers may
- * keep them for a year, and compressed once, so that nobody waits for that.
+ * Style sheets and scripts, our own and htmx. They are read and compressed once, at start, and named by their content, so that browsers may
+ * keep them for a year.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -10,13 +10,13 @@ import { gzipSync } from 'node:zlib';
 
 export interface Asset {
   bytes: Buffer;
-  /** The same bytes compressed (gzip). */
+  /** The same bytes, compressed with gzip. */
   gzip: Buffer;
   type: string;
 }
 
 export interface Assets {
-  /** Address of an asset by its name: `/assets/style.1a2b3c4d.css`. */
+  /** Returns the address of an asset by its name: `/assets/style.1a2b3c4d.css`. */
   url(name: string): string;
   at(path: string): Asset | null;
 }
@@ -35,7 +35,7 @@ const files: readonly (readonly [name: string, file: () => string, type: string]
   ['htmx.js', () => require.resolve('htmx.org/dist/htmx.min.js'), JS],
 ];
 
-/** Throws where one cannot be read. */
+/** Loads all of them. Throws where one cannot be read. */
 export function loadAssets(): Assets {
   const urls = new Map<string, string>();
   const assets = new Map<string, Asset>();

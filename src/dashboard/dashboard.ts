@@ -1,13 +1,13 @@
 /**
  * The dashboard: Koa with its layers in order, the pages, and nothing else.
  *
- *   compressText compresses pages
- *   answer       headers of every answer; what was thrown becomes a page
- *   assets       style sheet and script
- *   (router)     which page is it
- *   visitor      whose session is it; where there is none, to the sign-in
- *   form         the body, and whether the form is ours (form-reading.ts)
- *   show         the page's handler (given visit.ts), and its view as HTML (showing.ts)
+ *   compressText gzip and brotli
+ *   answer       headers of every answer; an error becomes a page
+ *   assets       style sheets and scripts
+ *   (router)     finds the page
+ *   visitor      looks the session up; where there is none, redirects to the sign-in
+ *   form         reads the form and checks its token (form-reading.ts)
+ *   show         calls the page's handler with a visit (visit.ts), and renders its view (render.ts)
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import Koa from 'koa';
@@ -32,20 +32,20 @@ import { guestOf, visitOf } from './visit.ts';
 
 export interface Dashboard {
   /**
-   * Whether a request is for us; what is not is the API's. A path that nobody has is ours where a person asks for it, who is
-   * better told so by a page than by JSON.
+   * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's where a browser asks
+   * for HTML: a person is better served by a page than by JSON.
    */
   owns(request: Pick<IncomingMessage, 'url' | 'method' | 'headers'>): boolean;
   handle(request: IncomingMessage, response: ServerResponse): void;
-  /** Ends what goes on by itself, such as live tails. */
+  /** Ends answers that stay open, such as live tails. */
   stop(): void;
 }
 
-/** Nothing runs, loads or is framed but what we serve ourselves. */
+/** Allows scripts, styles, images and frames from this server only. */
 const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/** Throws where a view or an asset cannot be read. */
+/** Creates the dashboard. Throws where a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps): Dashboard {
   const pages = pagesOf(deps);
   const firsts = new Set(['assets', ...pages.map(({ path }) => firstOf(path))]);
@@ -75,7 +75,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
   return {
     owns({ url = '/', method, headers }) {
       const first = firstOf(url);
-      // `*` and `//v1/messages` have no first step either, but are not the front page.
+      // `*` and `//v1/messages` have no first segment either, but are not the front page.
       if (first === '') return /^\/(?:\?|$)/.test(url);
       if (firsts.has(first)) return true;
       return method === 'GET' && !theirs.has(first) && (headers.accept ?? '').includes('text/html');
@@ -119,7 +119,7 @@ function answer(house: DashboardContext): Layer {
   };
 }
 
-/** A body that nobody read has to end, too: the connection serves the next request, or it is cut. */
+/** Drains a body that was not read: the connection then serves the next request, or is closed. */
 function drainLater({ clock }: DashboardDeps, { req, res, state }: Context): void {
   if (!hasBody(req)) return;
   res.once('finish', () => {
@@ -149,7 +149,7 @@ function routerOf(pages: readonly Page[]): Router<State> {
   const router = new Router<State>({ sensitive: true, strict: true });
   for (const page of pages) {
     router.register(page.path, [page.method], async (ctx, next) => {
-      // `/keys/new` is also `/keys/:id`: what is declared first counts.
+      // `/keys/new` matches `/keys/:id` as well: the page declared first counts.
       if (ctx.state.page === null) Object.assign(ctx.state, { page, params: ctx.params });
       await next();
     });
@@ -157,7 +157,7 @@ function routerOf(pages: readonly Page[]): Router<State> {
   return router;
 }
 
-/** To pages of administrators others are told that they do not exist; to guests only what is no place of ours. */
+/** Looks the session up. A page of administrators answers 404 to other members; a guest is sent to the sign-in for every path of ours. */
 function visitor(house: DashboardContext): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
@@ -181,7 +181,7 @@ function visitor(house: DashboardContext): Layer {
 async function nowhere(house: DashboardContext, ctx: Context): Promise<Error> {
   const { state } = ctx;
   if (state.session?.row.stage === 'open') {
-    // With the menu around it.
+    // The problem is then shown with the menu around it.
     state.form = new URLSearchParams();
     state.visit = await visitOf(house, ctx, guestOf(house, ctx));
     return noSuchPage();

@@ -10,7 +10,7 @@ type Lanes = ResultOf<'queue.lanes'>;
 interface LaneRow {
   name: string;
   href: string | null;
-  /** On disk and in memory. */
+  /** Waiting deliveries, on disk and in memory. */
   waiting: number;
   due: number;
   held: number;
@@ -19,7 +19,7 @@ interface LaneRow {
   reasons: Told[];
 }
 
-/** A row a lane: those with mail, those at work, and those of which there is something to tell; the fullest first. */
+/** Returns a row for each lane that has mail, connections, or a reason why mail waits; the fullest first. */
 export function rowsOf({ data, domains }: Lanes): LaneRow[] {
   const rows = data.map((state): LaneRow => {
     const { name, source, held } = state;
@@ -40,7 +40,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
     .sort((a, b) => b.waiting - a.waiting);
 }
 
-/** What has no mail host has no lane of its own to look at. */
+/** Returns null for mail whose host is not known yet: it has no lane to show. */
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
 
 export const laneLink = (name: string): string => linkTo('/queue/lane', new URLSearchParams({ name }));
@@ -57,7 +57,7 @@ export function sumOf({ data, domains }: Lanes): object {
   };
 }
 
-/** The last hours, a point a minute. */
+/** The last four hours, one point a minute. */
 const SHOWN_MOMENTS = 240;
 
 export function plotsOf(all: readonly Moment[]): object | null {

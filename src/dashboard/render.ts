@@ -1,4 +1,4 @@
-/** What a page's handler gives back, on its way out: a view within its frame, a redirect, a file, a stream, or what went wrong. */
+/** Turns the answer of a page's handler, or its error, into the HTTP answer: a view in its layout, a redirect, a file, a stream. */
 import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
@@ -8,7 +8,7 @@ import type { Shown } from './page.ts';
 
 const LONGEST_SAID = 500;
 
-/** What the layout shows around a page. */
+/** Returns the data of the layout around a page. */
 function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {
   const { visit } = ctx.state;
   const theme = readCookie(ctx, 'theme');
@@ -41,7 +41,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
   };
 }
 
-/** Who has neither session nor cookie gets one to bind the forms of the sign-in to. */
+/** A visitor with neither session nor cookie gets a cookie that the sign-in form is bound to. */
 function boundToOrNew(ctx: Context): string {
   const bound = boundTo(ctx);
   if (bound !== '') return bound;
@@ -77,7 +77,7 @@ export function render(house: DashboardContext, ctx: Context, shown: Shown): voi
       return;
     case 'stream':
       ctx.type = shown.type;
-      // A proxy that gathers a stream before it passes it on would make a live tail a dead one.
+      // A proxy must not buffer a live tail.
       ctx.set('X-Accel-Buffering', 'no');
       ctx.body = shown.body;
       return;
@@ -89,7 +89,7 @@ function sayNext(ctx: Context, text: string): void {
   setCookie(ctx, 'say', Buffer.from(text.slice(0, LONGEST_SAID)).toString('base64url'));
 }
 
-/** htmx asks for what stands inside of the page alone; for a step back in the history it wants all of it. */
+/** htmx requests get the inside of the page only, except for a step back in the history. */
 const isPart = (ctx: Context): boolean =>
   ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
 
@@ -101,7 +101,7 @@ function drawn(house: DashboardContext, ctx: Context, name: string, data: object
 
 function redirect(ctx: Context, to: string): void {
   if (isPart(ctx)) {
-    // A redirect would be followed unseen, and a whole page be put where a part belongs.
+    // XMLHttpRequest would follow a redirect, and htmx put a whole page where a part belongs.
     ctx.set('HX-Redirect', to);
     ctx.status = 204;
     return;

@@ -1,4 +1,4 @@
-/** JSON schemas of the OpenAPI document as lines of a table: a line a member, those of members below them. Pure. */
+/** Shows JSON schemas of the OpenAPI document as a table: one line for each member, nested members below it. Pure. */
 import { numberText } from './words.ts';
 
 export interface SchemaNode {
@@ -39,7 +39,7 @@ const DEEPEST = 3;
 const MOST_LINES = 200;
 const MOST_VALUES = 12;
 
-/** The members of the schema, and of what they hold; where a body may have several forms, those of all of them. */
+/** Returns the members of the schema and of its nested schemas; of a body with several forms those of all forms. */
 export function schemaLines(node: SchemaNode, schemas: Schemas): SchemaLine[] {
   const lines = new Map<string, SchemaLine>();
   walk(opened(node, schemas), schemas, '', 0, lines);
@@ -68,7 +68,7 @@ function walk(node: SchemaNode, schemas: Schemas, under: string, depth: number, 
   }
 }
 
-/** What a reference stands for. */
+/** Resolves a reference. */
 export function opened(node: SchemaNode, schemas: Schemas): SchemaNode {
   const name = node.$ref?.split('/').at(-1);
   const found = name === undefined ? undefined : schemas[name];

@@ -27,7 +27,7 @@ export function domainPages({ config }: Deps): Page[] {
     post(`${WHERE}/:id`, change),
     post(`${WHERE}/:id/verify`, async (visit) => {
       const domain = await visit.ask<DomainRecord>('verifyDomain', { params: visit.params });
-      // What is not right stands on the page itself, in the colour of what it means.
+      // The page itself shows what is wrong.
       const isRight =
         domain.records.every(({ required, status }) => !required || status === 'ok') &&
         unansweredOf(domain).length === 0;
@@ -85,7 +85,7 @@ async function details(visit: Visit, graceMs: number): Promise<Shown> {
   });
 }
 
-/** What the badge says, which required records are lost, and what DNS did not answer. */
+/** Returns the badge, the required records that are missing, and those that DNS did not answer for. */
 export function stateOnPage(domain: DomainRecord) {
   const state = stateOf(domain);
   const lost = lostOf(domain.records);
@@ -99,14 +99,14 @@ export function stateOnPage(domain: DomainRecord) {
   };
 }
 
-/** A record that DNS was not asked for is not missing, and of a trusted domain nothing depends on it. */
+/** Returns whether a record counts as missing: not before the first check, and never for a trusted domain. */
 function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean): object {
   const { status, checked_at: checkedAt, purpose } = record;
   const found = isTrusted && status !== 'ok' ? 'not_found' : status;
   return { ...record, badge: checkedAt === null ? 'not_asked' : found, purposeText: purposes[purpose] };
 }
 
-/** As people who know mail write them. */
+/** The usual names of the records. */
 const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], string>> = {
   dkim: 'DKIM',
   spf: 'SPF',
@@ -136,7 +136,7 @@ async function change(visit: Visit): Promise<Shown> {
   return move(placeOf(visit), 'Changed.');
 }
 
-/** RFC 1035 section 5: what a DNS server's zone file takes. A TXT string holds 255 bytes, so long ones are several. */
+/** Writes the records as a zone file (RFC 1035 section 5). A TXT string holds 255 bytes at most, so a long value becomes several. */
 async function zone(visit: Visit): Promise<Shown> {
   const domain = await visit.ask<DomainRecord>('getDomain', { params: visit.params });
   const lines = domain.records.map(({ host, type, value, required, purpose }) => {

@@ -1,4 +1,4 @@
-/** API keys: the table, the form that makes one, the one time a key is shown, changing, replacing and revoking it. */
+/** API keys: list, creation, the one time a key is shown, change, rotation and revocation. */
 import { Problem } from '../../base/problem.ts';
 import { presets, scopeGroups } from '../../keys/presets.ts';
 import type { KeyRecord } from '../../keys/key-store.ts';
@@ -8,7 +8,7 @@ import { linkTo, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
 
-/** A key that was not used for so long may be one that nobody needs. */
+/** A key that was not used for this time is shown as idle. */
 const IDLE_MS = 30 * 86_400_000;
 const DAY_S = 86_400;
 const WHERE = '/developer/keys';
@@ -44,7 +44,7 @@ async function list(visit: Visit): Promise<Shown> {
   return view('keys', 'API keys', { tab: 'keys', rows, pager: pagerOf(WHERE, query, keys) });
 }
 
-/** What of the address is for the API's list. */
+/** Returns the parameters of the address that the API's list takes. */
 const pageOf = (query: URLSearchParams): Record<string, string | null> => ({
   after: query.get('after'),
   before: query.get('before'),
@@ -127,7 +127,7 @@ function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_a
     const date = textOf(form, 'expires_on');
     if (date === undefined)
       throw new Problem('missing_field', 'say on which day the key is to end', { field: 'expires_on' });
-    // The day is named in UTC, and the key works through all of it.
+    // The day is one of UTC, and the key is valid until its end.
     const end = Date.parse(`${date}T23:59:59Z`);
     if (!(end > now)) throw new Problem('invalid_field', 'the day must lie ahead', { field: 'expires_on' });
     return { expires_at: new Date(end).toISOString() };
@@ -136,7 +136,7 @@ function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_a
   return days === undefined ? {} : { ttl: days * DAY_S };
 }
 
-/** The answer to the form itself, not a page of its own: the key is stored nowhere that a second look could read it from. */
+/** Shows the key in the answer to the form itself, since it is stored nowhere that another page could read it from. */
 function shownOnce(config: DashboardDeps['config'], made: KeyRecord & { key: string }): Shown {
   const url = config.http.publicUrl;
   const env = `POSTHORN_API_KEY=${made.key}\nPOSTHORN_BASE_URL=${url}\n`;
@@ -201,7 +201,7 @@ async function revoke(visit: Visit): Promise<Shown> {
   return move(WHERE, 'Revoked. No request gets in with this key any more.');
 }
 
-/** A new key with the same settings; the old one ends after the hours that are asked for. */
+/** Creates a key with the same settings; the old one ends after the chosen hours. */
 async function replace({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const old = await visit.ask<KeyRecord>('getKey', { params: visit.params });
   const hours = Number(visit.form.get('hours') ?? '0');

@@ -1,4 +1,4 @@
-/** One's own login: password, second factor, recovery codes, open sessions, the last sign-ins. */
+/** The member's own login: password, second factor, recovery codes, open sessions, last sign-ins. */
 import { randomBytes } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
 import { setPassword, setRecoveryCodes, setSecondFactor } from '../../members/member-store.ts';
@@ -15,7 +15,7 @@ import { passwordContext } from '../password-context.ts';
 import { provenPassword } from './proof.ts';
 
 const WHERE = '/profile';
-/** What the secret is sealed for while it travels through the form that switches it on. */
+/** Context under which the secret is sealed in the form that switches the second factor on. */
 const OFFER_PURPOSE = 'second factor offered to ';
 
 export function profilePages(deps: DashboardDeps): Page[] {
@@ -59,7 +59,7 @@ async function show(deps: DashboardDeps, { member, session }: Visit, fault: Prob
   return view('profile', 'Your login', data, fault?.status ?? 200);
 }
 
-/** The page again with what was wrong. */
+/** Shows the page again with the problem. */
 async function withFault(
   deps: DashboardDeps,
   visit: Visit,
@@ -73,7 +73,7 @@ async function withFault(
   }
 }
 
-/** The line among the actions of the account. */
+/** Writes the audit line of the account. */
 const acted =
   (deps: DashboardDeps, { member, ip, userAgent, account }: Visit, endpoint: string) =>
   (): Rows =>
@@ -104,7 +104,7 @@ function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: Probl
   return view('second-factor', 'Second factor', data, fault?.status ?? 200);
 }
 
-/** On only once a code has shown that the app has the secret: nobody locks themselves out. */
+/** Switches it on once a code has proved that the app has the secret, so that no member is locked out. */
 async function switchOn(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { keyring } = deps;
   const { member, form, now, session } = visit;
@@ -154,7 +154,7 @@ async function newRecoveryCodes(deps: DashboardDeps, visit: Visit): Promise<Show
   return codesPage(deps, visit, codes, { isNew: false });
 }
 
-/** The answer to the form itself: the codes are stored nowhere that a second look could read them from. */
+/** Shows the codes in the answer to the form itself, since only their hashes are stored. */
 function codesPage(
   { config }: DashboardDeps,
   { member, now }: Visit,

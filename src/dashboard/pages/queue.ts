@@ -1,4 +1,4 @@
-/** The queue, for administrators: a row a lane with why it is so, what waits on disk by destination, and everything that can be done to it. */
+/** The queue, for administrators: lanes with the reasons why their mail waits, waiting mail by destination, and the actions on both. */
 import { Problem } from '../../base/problem.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
@@ -12,7 +12,7 @@ import { sortedBy, sortingOf } from '../sort.ts';
 const WHERE = '/queue';
 const LANE = `${WHERE}/lane`;
 const ROWS = 100;
-/** Of a lane with many destinations the mail of so many is shown. */
+/** Most destinations of a lane whose mail is shown. */
 const MOST_DESTINATIONS = 5;
 const SHOWN_DOMAINS = 200;
 const SHOWN_LANES = 200;
@@ -75,7 +75,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   );
 }
 
-/** Of a destination's mail, what the first few wait for: each reason once. */
+/** Returns the reasons why the first mails of a destination wait, each once. */
 const MOST_ASKED = 5;
 
 async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<Told[]> {
@@ -90,14 +90,14 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
 const laneColumns = ['name', 'waiting', 'due', 'held', 'oldest'] as const;
 const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_due_at'] as const;
 
-/** Whose mail it is; to look at it an administrator goes over to that account. */
+/** Returns the account of a mail, which an administrator switches to in order to see it. */
 function withAccount(
   { accounts, account }: Visit,
   row: ResultOf<'queue.list'>['data'][number],
   parked: string | null,
 ): object {
   const owner = accounts.find(({ id }) => id === row.account_id);
-  // What is due while its lane is parked is tried when that is over.
+  // Mail that is due while its lane is parked is tried when the parking ends.
   const next = row.next_attempt_at;
   const later = next !== null && parked !== null && parked > next ? parked : next;
   return {
@@ -115,7 +115,7 @@ function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][nu
   return { ...row, target, lane: row.scope === 'lane' ? laneLink(row.target) : null, isLimit: row.kind === 'limit' };
 }
 
-/** One lane: its limits with the log of their changes, what holds it, and the mail in it. */
+/** Shows one lane: its limits with the log of their changes, its holds, and its mail. */
 async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const name = visit.query.get('name') ?? visit.form.get('lane') ?? '';
   const [{ lane: now, changes }, { domains }, holds] = await Promise.all([
@@ -150,7 +150,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   return view('lane', `Lane ${name}`, data, fault?.status ?? 200);
 }
 
-/** Where an act began, to go back there. */
+/** Returns the page on which an action began. */
 const backOf = ({ form }: Visit): string => {
   const place = placeWithin(form.get('back'));
   return place.startsWith(WHERE) ? place : WHERE;
@@ -177,7 +177,7 @@ async function resend(visit: Visit): Promise<Shown> {
   return move(backOf(visit), `${text}${others}${more}`);
 }
 
-/** One part of the queue: `scope` says what `target` names. */
+/** One part of the queue: `scope` is the kind of `target`. */
 function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
   const target = textOf(form, 'target');
   if (target === undefined) throw new Problem('missing_field', 'say what of the queue', { field: 'target' });
@@ -203,7 +203,7 @@ function lengthOf(form: URLSearchParams): number | undefined {
   return Math.max(1000, Math.round(hours * HOUR_MS));
 }
 
-/** Shows the page again with what was wrong; a lane has a page of its own. */
+/** Shows the page of the form, of the queue or of a lane, again with the problem. */
 async function again(deps: Deps, visit: Visit, error: unknown): Promise<Shown> {
   if (!(error instanceof Problem)) throw error;
   const isLane = backOf(visit).startsWith(LANE);

@@ -1,4 +1,4 @@
-/** How mailbox providers take our mail: what bounced, was put off and was complained about, by provider and by source, day by day. */
+/** How mailbox providers treat the mail: bounces, deferrals and complaints by provider and by source, day by day. */
 import { providerNames } from '../../events/stats.ts';
 import type { ResultOf } from '../../operator/operations.ts';
 import { chartHtml, type Mark } from '../chart.ts';
@@ -8,7 +8,7 @@ import { sortedBy, sortingOf } from '../sort.ts';
 import { levelOf, limits, stepsOf, type StatsRecord } from './overview.ts';
 
 const WHERE = '/reputation';
-/** Of the reports' lines the newest are shown; `posthorn reputation` prints all. */
+/** Most lines of reports that are shown, the newest first; `posthorn reputation` prints all. */
 const MOST_REPORTED = 100;
 
 export function reputationPages(): Page[] {
@@ -96,7 +96,7 @@ const sourceColumns = ['source', 'tries', 'delivered', 'bounced', 'blocked', 'de
 
 type SourceDays = readonly ResultOf<'reputation'>['sources'][number][];
 
-/** A line for each source, its days together: what of its tries became what. */
+/** Returns a line for each source, with the sums of its days. */
 function sourceLines(query: URLSearchParams, days: SourceDays) {
   return [...new Set(days.map(({ source }) => source))].map((source) => {
     const own = days.filter((one) => one.source === source);
@@ -120,7 +120,7 @@ function sourceLines(query: URLSearchParams, days: SourceDays) {
   });
 }
 
-/** The days of all mail, with one source's numbers in them. */
+/** Returns the days of all mail, with the numbers of one source. */
 function daysOf(source: string, days: SourceDays, { bucket, data }: StatsRecord): Charted {
   const own = new Map(days.filter((one) => one.source === source).map(({ day, counts }) => [day, counts]));
   const none = { bounced: 0, deferred: 0, complained: 0 };

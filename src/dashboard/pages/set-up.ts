@@ -1,4 +1,4 @@
-/** Set-up links: the first administrator, a new member, a forgotten password. And the first steps afterwards. */
+/** Set-up links for the first administrator, a new member, a forgotten password; and the first steps. */
 import { Problem } from '../../base/problem.ts';
 import { newMember } from '../../members/member-store.ts';
 import { passwordContext } from '../password-context.ts';
@@ -82,7 +82,7 @@ interface List {
   data: { id: string; name?: string; status?: string }[];
 }
 
-/** The four steps, each ticked once it is done; the page stays reachable for who comes back to it. */
+/** Shows the four first steps, with those that are done marked. */
 async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const [domains, keys, messages] = await Promise.all([
     visit.ask<List>('listDomains', { query: { status: 'any', limit: '5' } }),
@@ -98,7 +98,7 @@ async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> 
   });
 }
 
-/** To the simulator: it works before there is a domain, and nothing leaves the house. */
+/** Sends a mail to the simulator, which needs no domain and sends nothing out. */
 async function sendFirst({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const { domain } = config.simulator;
   const wanted = visit.form.get('outcome') ?? '';

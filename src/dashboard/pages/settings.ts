@@ -1,4 +1,4 @@
-/** What the account sets for itself, the limits of its plan and how much of them is used; how to send by SMTP; what is new. */
+/** Settings of the account, the limits of its plan with their use, how to send by SMTP, the list of changes. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import MarkdownIt from 'markdown-it';
@@ -51,7 +51,7 @@ function changelog(): string | null {
 }
 
 const DAY_MS = 86_400_000;
-/** One is made every night. */
+/** Age from which the newest backup is marked as old: one is made every night. */
 const OLD_BACKUP_MS = 1.5 * DAY_MS;
 
 async function show({ version, config }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {

@@ -18,7 +18,7 @@ export function signInPages(deps: DashboardDeps): Page[] {
       (guest) => code(deps, guest),
       (guest) => guest.halfway !== null,
     ),
-    // For scripts (public/app.js), which ask before they send a form.
+    // For public/forms.js, which asks for it before it sends a form.
     get('/session', () => view('session', 'Session')),
     post('/logout', async ({ member, session }) => {
       await closeSession(deps, member.id, session.id);
@@ -83,7 +83,7 @@ async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
 
 type CameIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
 
-/** The cookie is a new one at each step: what was there before, wherever it came from, opens nothing. */
+/** Signs in with a new cookie at each step, so that an earlier one, whatever its origin, is worth nothing (session fixation). */
 async function cameIn(deps: DashboardDeps, guest: Guest, result: CameIn, next: string): Promise<Shown> {
   const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
   const cookies: readonly Cookie[] = [
@@ -100,7 +100,7 @@ const leftOver = (codes: number): string =>
     ? 'You are signed in. That was your last recovery code: make new ones on the page of your login.'
     : `You are signed in. ${codes === 1 ? 'One recovery code is' : `${String(codes)} recovery codes are`} left; if your app is lost, set up another on the page of your login.`;
 
-/** Among the actions of the member's account, for the others to see; the sign-in log has the failed ones too. */
+/** Writes the sign-in into the audit log of the member's account; failed ones are in the sign-in log only. */
 async function noteSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
   const [account] = await accountsOf(deps, member);
   if (account === undefined) return;

@@ -1,9 +1,9 @@
-/** The addresses that mail leaves from, for administrators: their pools, warm-up, block lists and pauses. */
+/** The sending addresses, for administrators: their pools, warm-up, block lists and pauses. */
 import { filledIn, given, textOf } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/settings/sources';
-/** Of a source that many sites know, the most used are shown. */
+/** Most sites that are shown for a source, the most used first. */
 const SHOWN_SITES = 50;
 
 export function sourcePages(): Page[] {

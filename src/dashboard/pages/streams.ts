@@ -1,4 +1,4 @@
-/** Streams: kinds of mail that are kept apart; made, paused, removed. */
+/** Streams: list, creation, change, pause and removal. */
 import { Problem } from '../../base/problem.ts';
 import { filledIn, given, numberOf, textOf } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -45,7 +45,7 @@ async function add(visit: Visit): Promise<Shown> {
   }
 }
 
-/** What is left empty stays as it is. */
+/** Changes a stream; empty fields keep their values. */
 async function edit(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
   const body = given({ name: textOf(form, 'name'), pool: textOf(form, 'pool'), priority: numberOf(form, 'priority') });

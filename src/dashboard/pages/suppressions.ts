@@ -1,4 +1,4 @@
-/** The suppression list: look an address up, add one or many, remove with a warning, take it away as CSV. */
+/** The suppression list: search, adding one or many, removal with a warning, download as CSV. */
 import { csvLine, CsvFault, readCsv } from '../../base/csv.ts';
 import { Problem } from '../../base/problem.ts';
 import { suppressionReasons } from '../../suppressions/suppression.ts';
@@ -107,7 +107,7 @@ async function add(visit: Visit): Promise<Shown> {
 
 const SHOWN_WRONG = 3;
 
-/** What is no address, the first few by name. */
+/** Names the first lines that are not addresses. */
 const named = (wrong: readonly string[]): string =>
   wrong.length === 0
     ? ''
@@ -116,7 +116,7 @@ const named = (wrong: readonly string[]): string =>
         .map((one) => one.slice(0, 60))
         .join(', ')}${wrong.length > SHOWN_WRONG ? ` and ${String(wrong.length - SHOWN_WRONG)} more` : ''}`;
 
-/** The first column of CSV, or one address a line. */
+/** Reads the first column of CSV, or one address a line. */
 async function addMany(visit: Visit): Promise<Shown> {
   try {
     const emails = firstColumn(visit.form.get('emails') ?? '');
@@ -133,7 +133,7 @@ async function addMany(visit: Visit): Promise<Shown> {
   }
 }
 
-/** Of a table the first column; of addresses beside each other, as mail programs copy them, all. */
+/** Returns the first column of a table, or all addresses of a line, as mail programs copy them. */
 function addressesIn(fields: readonly string[]): string[] {
   const texts = fields.map((one) => one.trim()).filter((one) => one !== '');
   return texts.every((one) => one.includes('@')) ? texts : [(fields[0] ?? '').trim()];

@@ -1,4 +1,4 @@
-/** The team and the accounts, for administrators: who signs in, and what they see. */
+/** The team and the accounts, for administrators. */
 import { Problem } from '../../base/problem.ts';
 import { addMember, changeMember, findMember, listMembers, removeMember } from '../../members/member-store.ts';
 import { makeSetUpLink } from '../../members/setup-link.ts';
@@ -13,7 +13,7 @@ import { withPassword } from './proof.ts';
 const TEAM = '/team';
 const ACCOUNTS = '/accounts';
 
-/** What a form of a member's page asks for. */
+/** The fields of a form on a member's page. */
 type MemberAct = 'change' | 'link' | 'remove';
 
 export function teamPages(deps: DashboardDeps): Page[] {
@@ -81,11 +81,11 @@ async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   return await linkFor(deps, member, visit);
 }
 
-/** Ids of accounts that there are, whatever the form says. */
+/** Returns the ids of the form that belong to accounts. */
 const chosen = ({ form, accounts: all }: Visit): string[] =>
   form.getAll('accounts').filter((id) => all.some((one) => one.id === id));
 
-/** The answer to the form itself: the link is stored nowhere that a second look could read it from. */
+/** Shows the link in the answer to the form itself, since only its hash is stored. */
 async function linkFor(deps: DashboardDeps, member: MemberRow, visit: Visit): Promise<Shown> {
   const { token, expiresAt } = await makeSetUpLink(deps, member.id);
   await deps.db.commit.insert(rowsFor(deps, visit, 'team.link'));
@@ -99,7 +99,7 @@ async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   return await linkFor(deps, member, visit);
 }
 
-/** The page of a member. `failed`: the form on it that was refused, which is shown as it was filled in. */
+/** Shows the page of a member. `failed` names the form that was refused, which is shown as it was filled in. */
 async function details(
   deps: DashboardDeps,
   visit: Visit,

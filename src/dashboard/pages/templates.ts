@@ -1,4 +1,4 @@
-/** Templates: the list, the editor with its preview, versions and what changed between them, a test mail. */
+/** Templates: list, editor with preview, comparison of versions, test mail. */
 import { diffArrays } from 'diff';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
@@ -127,7 +127,7 @@ async function change(visit: Visit): Promise<Shown> {
   }
 }
 
-/** The sources of the form, or throws a Problem for sample values that are no JSON object. */
+/** Renders the sources of the form. Throws a Problem for sample values that are not a JSON object. */
 async function rendered(visit: Visit): Promise<Rendered> {
   const { form } = visit;
   const sources = {
@@ -151,7 +151,7 @@ function variablesIn(form: URLSearchParams): object {
   return value;
 }
 
-/** What the sources become, or where their faults are, for the frame beside the editor. */
+/** Renders the sources, or shows their faults, for the frame next to the editor. */
 async function framed(visit: Visit, page: (found: Preview) => string): Promise<Shown> {
   try {
     const { variables, ...found } = await rendered(visit);
