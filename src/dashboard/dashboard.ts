@@ -48,9 +48,9 @@ const CSP =
 /** Creates the dashboard. Throws where a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps): Dashboard {
   const pages = pagesOf(deps);
-  const firsts = new Set(['assets', ...pages.map(({ path }) => firstOf(path))]);
-  const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstOf(path))]);
-  const house: DashboardContext = {
+  const firsts = new Set(['assets', ...pages.map(({ path }) => firstSegment(path))]);
+  const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstSegment(path))]);
+  const dashboard: DashboardContext = {
     deps,
     views: loadViews(),
     assets: loadAssets(),
@@ -65,16 +65,16 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     deps.log.debug({ err }, 'a connection broke');
   });
   app.use(compressText);
-  app.use(answer(house));
-  app.use(assetLayer(house));
+  app.use(answerLayer(dashboard));
+  app.use(assetLayer(dashboard));
   app.use(routerOf(pages).routes());
-  app.use(visitor(house));
-  app.use(form(house));
-  app.use(show(house));
+  app.use(visitorLayer(dashboard));
+  app.use(formLayer(dashboard));
+  app.use(showLayer(dashboard));
   const handle = app.callback();
   return {
     owns({ url = '/', method, headers }) {
-      const first = firstOf(url);
+      const first = firstSegment(url);
       // `*` and `//v1/messages` have no first segment either, but are not the front page.
       if (first === '') return /^\/(?:\?|$)/.test(url);
       if (firsts.has(first)) return true;
@@ -82,17 +82,17 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     },
     handle: (request, response) => void handle(request, response),
     stop() {
-      for (const end of [...house.endings]) end();
+      for (const end of [...dashboard.endings]) end();
       deps.history.stop();
     },
   };
 }
 
-const firstOf = (url: string): string => url.split(/[/?]/, 2)[1] ?? '';
+const firstSegment = (url: string): string => url.split(/[/?]/, 2)[1] ?? '';
 
-function answer(house: DashboardContext): Layer {
+function answerLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
-    const { deps, trusted } = house;
+    const { deps, trusted } = dashboard;
     Object.assign(ctx.state, {
       page: null,
       params: {},
@@ -112,7 +112,7 @@ function answer(house: DashboardContext): Layer {
     try {
       await next();
     } catch (error) {
-      showProblem(house, ctx, error);
+      showProblem(dashboard, ctx, error);
     } finally {
       ctx.state.held?.release();
     }
@@ -158,53 +158,53 @@ function routerOf(pages: readonly Page[]): Router<State> {
 }
 
 /** Looks the session up. A page of administrators answers 404 to other members; a guest is sent to the sign-in for every path of ours. */
-function visitor(house: DashboardContext): Layer {
+function visitorLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
     const { state } = ctx;
     state.sessionToken = readCookie(ctx, 'session');
     state.session =
       state.sessionToken === ''
         ? null
-        : await findSession(house.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
-    if (state.session?.row.stage === 'open') house.deps.newcomers.known(ctx.req);
-    else house.deps.newcomers.request(ctx.req, ctx.res);
+        : await findSession(dashboard.deps, state.sessionToken, { isPoll: ctx.get('x-poll') !== '' });
+    if (state.session?.row.stage === 'open') dashboard.deps.newcomers.known(ctx.req);
+    else dashboard.deps.newcomers.request(ctx.req, ctx.res);
     const { page } = state;
-    if (page === null) throw await nowhere(house, ctx);
+    if (page === null) throw await pageNotFound(dashboard, ctx);
     if (page.who !== 'anyone') {
       if (state.session?.row.stage !== 'open') throw signInFirst(ctx);
-      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw await nowhere(house, ctx);
+      if (page.who === 'admin' && state.session.member.is_admin !== 1) throw await pageNotFound(dashboard, ctx);
     }
     await next();
   };
 }
 
-async function nowhere(house: DashboardContext, ctx: Context): Promise<Error> {
+async function pageNotFound(dashboard: DashboardContext, ctx: Context): Promise<Error> {
   const { state } = ctx;
   if (state.session?.row.stage === 'open') {
     // The problem is then shown with the menu around it.
     state.form = new URLSearchParams();
-    state.visit = await visitOf(house, ctx, guestOf(house, ctx));
+    state.visit = await visitOf(dashboard, ctx, guestOf(dashboard, ctx));
     return noSuchPage();
   }
-  return house.firsts.has(firstOf(ctx.url)) ? signInFirst(ctx) : noSuchPage();
+  return dashboard.firsts.has(firstSegment(ctx.url)) ? signInFirst(ctx) : noSuchPage();
 }
 
-function form(house: DashboardContext): Layer {
+function formLayer(dashboard: DashboardContext): Layer {
   return async (ctx, next) => {
     ctx.state.form = new URLSearchParams();
     const { page } = ctx.state;
-    const isKnown = page?.knows === undefined || (await page.knows(guestOf(house, ctx)));
-    if (ctx.method === 'POST' && isKnown) ctx.state.form = await readForm(house, ctx);
+    const isKnown = page?.knows === undefined || (await page.knows(guestOf(dashboard, ctx)));
+    if (ctx.method === 'POST' && isKnown) ctx.state.form = await readForm(dashboard, ctx);
     await next();
   };
 }
 
-function show(house: DashboardContext): Layer {
+function showLayer(dashboard: DashboardContext): Layer {
   return async (ctx) => {
     const { page } = ctx.state;
     if (page === null) throw noSuchPage();
-    const guest = guestOf(house, ctx);
-    if (page.who !== 'anyone') ctx.state.visit = await visitOf(house, ctx, guest);
-    render(house, ctx, await page.run(ctx.state.visit ?? guest));
+    const guest = guestOf(dashboard, ctx);
+    if (page.who !== 'anyone') ctx.state.visit = await visitOf(dashboard, ctx, guest);
+    render(dashboard, ctx, await page.run(ctx.state.visit ?? guest));
   };
 }

@@ -44,22 +44,22 @@ const otherAccount = (): Problem =>
   );
 
 /** Reads the fields. The body is read last: what the request lacks or says about its origin is enough to refuse it. */
-export async function readForm(house: DashboardContext, ctx: Context): Promise<URLSearchParams> {
+export async function readForm(dashboard: DashboardContext, ctx: Context): Promise<URLSearchParams> {
   const bound = boundTo(ctx);
   if (bound === '') throw badForm();
   // Fetch Metadata: a browser says where a request comes from, and a form of another site is not accepted.
   const site = ctx.get('sec-fetch-site');
   if (site !== '' && site !== 'same-origin' && site !== 'none') throw badForm();
   if (ctx.is('application/x-www-form-urlencoded') === false) throw badForm();
-  const fields = new URLSearchParams((await readBytes(house, ctx)).toString('utf8'));
+  const fields = new URLSearchParams((await readBytes(dashboard, ctx)).toString('utf8'));
   const { session, page } = ctx.state;
-  if (!house.tokens.isRight(bound, fields.get('_token') ?? '')) {
+  if (!dashboard.tokens.isRight(bound, fields.get('_token') ?? '')) {
     // The sign-in of a second window, while the first one has signed in already.
     const isSignedIn = page?.path === '/login' && session?.row.stage === 'open' && site === 'same-origin';
     throw isSignedIn ? new SignInFirst(placeWithin(fields.get('next'))) : badForm();
   }
   if (page !== null && dependsOnAccount(page) && fields.has('_account')) {
-    ctx.state.visit = await visitOf(house, ctx, guestOf(house, ctx));
+    ctx.state.visit = await visitOf(dashboard, ctx, guestOf(dashboard, ctx));
     if (fields.get('_account') !== ctx.state.visit.account.id) throw otherAccount();
   }
   return fields;

@@ -35,7 +35,7 @@ const page = (title: string, body: string): string =>
 const chips = (names: readonly string[]): string =>
   names.length === 0 ? 'none' : names.map((name) => `<span class="chip">${escapeHtml(name)}</span>`).join('');
 
-const placeOf = (name: string, { line, column }: SourceFault): string =>
+const faultPlace = (name: string, { line, column }: SourceFault): string =>
   [
     name,
     ...(line === null ? [] : [`line ${String(line)}`]),
@@ -44,7 +44,7 @@ const placeOf = (name: string, { line, column }: SourceFault): string =>
 
 const faultList = (parts: readonly PreviewPart[]): string => {
   const items = parts.flatMap(({ name, faults }) =>
-    faults.map((fault) => `<li>${placeOf(name, fault)}: ${escapeHtml(fault.message)}</li>`),
+    faults.map((fault) => `<li>${faultPlace(name, fault)}: ${escapeHtml(fault.message)}</li>`),
   );
   return items.length === 0 ? '' : `<ul class="faults">${items.join('')}</ul>`;
 };

@@ -3,7 +3,7 @@ import type { Moment } from '../operator/history.ts';
 import type { ResultOf } from '../operator/operations.ts';
 import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';
-import { reasonsOf, type Told } from './waiting.ts';
+import { reasonsOf, type TimedReason } from './waiting.ts';
 
 type Lanes = ResultOf<'queue.lanes'>;
 
@@ -16,7 +16,7 @@ interface LaneRow {
   held: number;
   oldest: string | null;
   state: Lanes['data'][number];
-  reasons: Told[];
+  reasons: TimedReason[];
 }
 
 /** Returns a row for each lane that has mail, connections, or a reason why mail waits; the fullest first. */

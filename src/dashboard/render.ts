@@ -50,7 +50,7 @@ function boundToOrNew(ctx: Context): string {
   return made;
 }
 
-export function render(house: DashboardContext, ctx: Context, shown: Shown): void {
+export function render(dashboard: DashboardContext, ctx: Context, shown: Shown): void {
   switch (shown.kind) {
     case 'view':
       for (const { name, value } of shown.cookies ?? []) {
@@ -59,11 +59,11 @@ export function render(house: DashboardContext, ctx: Context, shown: Shown): voi
       }
       ctx.status = shown.status ?? 200;
       ctx.type = 'text/html; charset=utf-8';
-      ctx.body = drawn(house, ctx, shown.view, shown.data, shown.title);
+      ctx.body = viewHtml(dashboard, ctx, shown.view, shown.data, shown.title);
       return;
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
-      if (shown.say !== undefined) sayNext(ctx, shown.say);
+      if (shown.say !== undefined) keepMessage(ctx, shown.say);
       redirect(ctx, shown.to);
       return;
     case 'file':
@@ -85,7 +85,7 @@ export function render(house: DashboardContext, ctx: Context, shown: Shown): voi
 }
 
 /** Keeps a text in a cookie, for the top of the next page; as base64url, since a cookie takes few characters. */
-function sayNext(ctx: Context, text: string): void {
+function keepMessage(ctx: Context, text: string): void {
   setCookie(ctx, 'say', Buffer.from(text.slice(0, LONGEST_SAID)).toString('base64url'));
 }
 
@@ -93,9 +93,9 @@ function sayNext(ctx: Context, text: string): void {
 const isPart = (ctx: Context): boolean =>
   ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
 
-function drawn(house: DashboardContext, ctx: Context, name: string, data: object, title: string): string {
-  const { views } = house;
-  const frame = frameOf(house, ctx, title);
+function viewHtml(dashboard: DashboardContext, ctx: Context, name: string, data: object, title: string): string {
+  const { views } = dashboard;
+  const frame = frameOf(dashboard, ctx, title);
   return isPart(ctx) ? views.part(name, data, frame) : views.page(name, data, frame);
 }
 
@@ -111,23 +111,23 @@ function redirect(ctx: Context, to: string): void {
   ctx.body = '';
 }
 
-export function showProblem(house: DashboardContext, ctx: Context, error: unknown): void {
+export function showProblem(dashboard: DashboardContext, ctx: Context, error: unknown): void {
   if (error instanceof SignInFirst) {
-    if (error.say !== undefined) sayNext(ctx, error.say);
+    if (error.say !== undefined) keepMessage(ctx, error.say);
     redirect(ctx, error.to);
     return;
   }
-  const problem = error instanceof Problem ? error : broken(house, ctx, error);
+  const problem = error instanceof Problem ? error : internalError(dashboard, ctx, error);
   const { code, message, status, retryAfter } = problem;
   if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
   const { cure } = catalogue[code];
   const data = { status, code, message, cure: code === 'invalid_request' ? null : cure, back: placeBack(ctx) };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = drawn(house, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
+  ctx.body = viewHtml(dashboard, ctx, 'problem', data, status === 404 ? 'Not found' : 'That did not work');
 }
 
-function broken({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {
+function internalError({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {
   deps.log.error({ event: 'page_failed', path: ctx.path, err: error }, 'a page of the dashboard failed');
   return new Problem('internal_error', 'Something went wrong on our side; the log of the server says what.');
 }

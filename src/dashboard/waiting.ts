@@ -6,14 +6,14 @@ type Lane = ResultOf<'queue.lanes'>['data'][number];
 type Kept = ResultOf<'queue.holds'>['others'][number];
 
 /** A reason with its times. */
-export interface Told {
+export interface TimedReason {
   message: string;
   since: string | null;
   until: string | null;
 }
 
 /** Returns why mail of a lane waits, then each limit that was set, with its cause. */
-export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): Told[] {
+export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): TimedReason[] {
   const set = limits
     .filter(({ by }) => by !== 'start')
     // A rate limit that mail waits for is already among the reasons.
@@ -26,7 +26,7 @@ const limitText = (what: 'connections' | 'mails_per_minute', to: number): string
   what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;
 
 /** Mail that a hold or limit delays, and what can be done about it. */
-export interface KeptLine extends Told {
+export interface KeptLine extends TimedReason {
   waiting: number;
   /** Link to more about it. */
   href: string | null;

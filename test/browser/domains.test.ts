@@ -54,7 +54,7 @@ describe('browser: domains', function () {
   it('counts down in amber after a record is lost, here and on the overview', async () => {
     app.resolver.zones = { ...whole, 'rp.shop.test TXT': [] };
     await check();
-    const box = page.locator('.warn', { hasText: 'Mail from shop.test keeps going until' });
+    const box = page.locator('.warn', { hasText: 'Mail from shop.test is still sent until' });
     await box.waitFor();
     assert.match(await box.locator('pre').innerText(), /^v=spf1 a:mail/);
     assert.equal(await page.locator('.said').count(), 0);

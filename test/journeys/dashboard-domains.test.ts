@@ -105,7 +105,7 @@ describe('dashboard: domains', () => {
     const text = await check();
     assert.match(
       text,
-      /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\. It is taken again as soon as a check finds all required records\. Publish at rp\.shop\.test \(TXT\):/,
+      /\[fault\] Mail from shop\.test is refused since 2026-01-31 15:30:00 , because the SPF record at rp\.shop\.test is missing\. It is accepted again once a check finds all required records\. Publish at rp\.shop\.test \(TXT\):/,
     );
     assert.match(
       await open('/'),
@@ -143,7 +143,7 @@ describe('dashboard: domains', () => {
     await looks();
     assert.match(
       await open('/domains/acme.test'),
-      /acme\.test trusted .* Trusted: DNS is not checked, and mail from it goes/,
+      /acme\.test trusted .* Trusted: DNS is not checked, and mail from it is sent/,
     );
     assert.match(await open('/domains'), /acme\.test trusted DNS is not checked/);
     await app.request('POST', '/v1/domains/acme.test/verify');

@@ -117,7 +117,7 @@ describe('journey: a domain that loses a record', () => {
     assert.match(data, /^From: Posthorn <postmaster@acme\.test>\r$/m, 'not by the domain that has lost a record');
     assert.match(data, /^Subject: shop\.test has lost a DNS record: its mail is refused from/m);
     assert.match(data, /The SPF record at rp\.shop\.test is missing\./);
-    assert.match(data, /Mail from shop\.test is still sent until 2026-02-03 09:30 UTC/);
+    assert.match(data, /Mail from shop\.test keeps going until 2026-02-03 09:30 UTC/);
     assert.match(data, /rp\.shop\.test\. TXT v=3Dspf1 a:mail\.posthorn\.test ~all/);
     assert.deepEqual(
       told('domain_notice').map((line) => line['told']),
@@ -218,10 +218,10 @@ describe('journey: a domain that loses a record', () => {
     lose();
     const { notes, refused_at } = await app.operator.call('domains.verify', { name: 'shop.test' });
     assert.deepEqual(notes, [
-      `The SPF record at rp.shop.test is missing. Mail from shop.test is still sent until ${String(refused_at)}, and is refused after that.`,
+      `The SPF record at rp.shop.test is missing. Mail from shop.test keeps going until ${String(refused_at)}, and is refused after that.`,
     ]);
     assert.deepEqual((await app.operator.call('domains.show', { name: 'acme.test' })).notes, [
-      'Trusted: DNS is not checked, and mail from it goes.',
+      'Trusted: DNS is not asked, and mail from it goes.',
     ]);
     const metrics = await (
       await fetch(`${app.url}/metrics`, { headers: { authorization: 'Bearer a-secret-of-16-letters' } })

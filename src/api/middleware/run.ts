@@ -23,7 +23,7 @@ export function run(deps: Deps): Middleware {
     const work = async (): Promise<Reply> => route.run(incoming(deps, ctx, route, answers));
     const reply = await (isRead(route) ? gate.run(() => isGone(ctx), work) : work());
     if (reply === null) {
-      exchange.answer = nobody;
+      exchange.answer = clientGone;
       return;
     }
     if (deps.verifyAnswers) verify(route, reply);
@@ -37,7 +37,7 @@ const isRead = ({ method, scope, lasts }: Route): boolean => method === 'GET' &&
 const isGone = ({ req, res }: Context): boolean => res.destroyed || req.socket.destroyed;
 
 /** The answer to a client that has disconnected: for the log only, with the status that other servers use. */
-const nobody: Answer = { status: CLIENT_GONE, code: null, headers: {}, body: '' };
+const clientGone: Answer = { status: CLIENT_GONE, code: null, headers: {}, body: '' };
 
 /** Serializes each reply once, so that the stored answer and the sent one are the same bytes. */
 class Answers {

@@ -5,7 +5,7 @@ import { catalogue, Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { postmanCollection, type PostmanRequest } from '../postman.ts';
-import { opened, schemaLines, type SchemaNode, type Schemas } from '../schema-table.ts';
+import { resolveReference, schemaLines, type SchemaNode, type Schemas } from '../schema-table.ts';
 
 const WHERE = '/developer/api';
 const MINUTE_MS = 60_000;
@@ -190,7 +190,7 @@ function answerOf(status: string, answer: Operation['responses'][string], schema
     status,
     description: answer.description ?? '',
     types: Object.keys(answer.content ?? {}),
-    lines: media?.schema === undefined ? [] : schemaLines(opened(media.schema, schemas), schemas),
+    lines: media?.schema === undefined ? [] : schemaLines(resolveReference(media.schema, schemas), schemas),
     example: example === undefined ? null : JSON.stringify(example.value, null, 2),
   };
 }

@@ -3,7 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { spanText } from '../words.ts';
@@ -64,7 +64,10 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
 
 async function add(visit: Visit): Promise<Shown> {
   try {
-    const body = given({ name: visit.form.get('name')?.trim() ?? '', return_path: textOf(visit.form, 'return_path') });
+    const body = definedMembers({
+      name: visit.form.get('name')?.trim() ?? '',
+      return_path: fieldText(visit.form, 'return_path'),
+    });
     const { id } = await visit.ask<DomainRecord>('createDomain', { body });
     return move(`${WHERE}/${id}`, 'Added. Publish these records, then have DNS asked for them.');
   } catch (error) {
@@ -127,10 +130,10 @@ const flags: Readonly<Record<string, boolean | null>> = { '': null, on: true, of
 
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
-  const body = given({
+  const body = definedMembers({
     track_opens: flags[form.get('track_opens') ?? ''] ?? null,
     track_clicks: flags[form.get('track_clicks') ?? ''] ?? null,
-    return_path: textOf(form, 'return_path'),
+    return_path: fieldText(form, 'return_path'),
   });
   await visit.ask('updateDomain', { params, body });
   return move(placeOf(visit), 'Changed.');

@@ -3,7 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import { presets, scopeGroups } from '../../keys/presets.ts';
 import type { KeyRecord } from '../../keys/key-store.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, listOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
@@ -103,9 +103,9 @@ async function create({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form, now } = visit;
   try {
     const preset = presets.find(({ name }) => name === form.get('preset'));
-    const ips = listOf(form, 'allowed_ips');
+    const ips = fieldItems(form, 'allowed_ips');
     if (form.get('my_address') !== null && !ips.includes(visit.ip)) ips.push(visit.ip);
-    const body = given({
+    const body = definedMembers({
       name: form.get('name') ?? '',
       mode: form.get('mode') === 'test' ? 'test' : 'live',
       scopes: preset?.scopes ?? form.getAll('scopes'),
@@ -124,7 +124,7 @@ async function create({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
 function lifetime(form: URLSearchParams, now: number): { ttl?: number; expires_at?: string } {
   const choice = form.get('ttl') ?? 'none';
   if (choice === 'date') {
-    const date = textOf(form, 'expires_on');
+    const date = fieldText(form, 'expires_on');
     if (date === undefined)
       throw new Problem('missing_field', 'say on which day the key is to end', { field: 'expires_on' });
     // The day is one of UTC, and the key is valid until its end.
@@ -178,14 +178,14 @@ async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
   try {
-    const ips = listOf(form, 'allowed_ips');
+    const ips = fieldItems(form, 'allowed_ips');
     if (form.get('my_address') !== null && !ips.includes(visit.ip)) ips.push(visit.ip);
     await visit.ask('updateKey', {
       params,
       body: {
         name: form.get('name') ?? '',
         scopes: form.getAll('scopes'),
-        domains: listOf(form, 'domains'),
+        domains: fieldItems(form, 'domains'),
         allowed_ips: ips,
       },
     });

@@ -3,7 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import { provePassword } from '../../members/sign-in.ts';
 import type { DashboardDeps } from '../deps.ts';
 import type { Shown, Visit } from '../page.ts';
-import { patience } from './sign-in.ts';
+import { waitText } from './sign-in.ts';
 
 /** Checks the password. Throws a Problem where it is missing or wrong, or was wrong too often in this session. */
 export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise<void> {
@@ -14,7 +14,7 @@ export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise
   const proof = await provePassword(deps, { member, sessionId: session.id }, password, visit);
   if (proof.kind === 'right') return;
   if (proof.kind === 'wait')
-    throw new Problem('rate_limited', patience(proof.seconds), { field, retryAfter: proof.seconds });
+    throw new Problem('rate_limited', waitText(proof.seconds), { field, retryAfter: proof.seconds });
   throw new Problem('invalid_field', 'The current password is wrong.', { field });
 }
 

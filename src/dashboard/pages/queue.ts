@@ -2,11 +2,11 @@
 import { Problem } from '../../base/problem.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, numberOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 import { hrefOf, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
-import { keptLines, reasonsOf, type Told } from '../waiting.ts';
+import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 
 const WHERE = '/queue';
@@ -78,10 +78,10 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
 /** Returns the reasons why the first mails of a destination wait, each once. */
 const MOST_ASKED = 5;
 
-async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<Told[]> {
+async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<TimedReason[]> {
   const ids = [...new Set(rows.map(({ message_id: id }) => id))].slice(0, MOST_ASKED);
   const all = await Promise.all(ids.map((id) => visit.operate('messages.why', { id })));
-  const found = new Map<string, Told>();
+  const found = new Map<string, TimedReason>();
   for (const { email, reason, message, since, until } of all.flatMap(({ recipients }) => recipients))
     if (email.endsWith(`@${domain}`) && reason !== 'finished') found.set(message, { message, since, until });
   return [...found.values()];
@@ -158,7 +158,7 @@ const backOf = ({ form }: Visit): string => {
 
 async function flush(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  const [domain, message] = [textOf(form, 'domain'), textOf(form, 'message_id')];
+  const [domain, message] = [fieldText(form, 'domain'), fieldText(form, 'message_id')];
   const what =
     message === undefined ? (domain === undefined ? { all: true as const } : { domain }) : { message_id: message };
   const { flushed } = await visit.operate('queue.flush', what);
@@ -168,7 +168,7 @@ async function flush(visit: Visit): Promise<Shown> {
 async function resend(visit: Visit): Promise<Shown> {
   const { form } = visit;
   const past = lengthOf(form);
-  const args = { lane: form.get('lane') ?? '', ...given({ past }) };
+  const args = { lane: form.get('lane') ?? '', ...definedMembers({ past }) };
   const result = await visit.operate('messages.resend', args);
   const { recipients, left_out: out, left_out_because: because, has_more: hasMore } = result;
   const others = out === 0 ? '' : ` ${String(out)} are left out: ${because ?? ''}`;
@@ -179,7 +179,7 @@ async function resend(visit: Visit): Promise<Shown> {
 
 /** One part of the queue: `scope` is the kind of `target`. */
 function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
-  const target = textOf(form, 'target');
+  const target = fieldText(form, 'target');
   if (target === undefined) throw new Problem('missing_field', 'say what of the queue', { field: 'target' });
   switch (form.get('scope')) {
     case 'domain':
@@ -189,14 +189,14 @@ function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
     case 'message':
       return { message_id: target };
     case 'stream':
-      return { stream: target, ...given({ account: textOf(form, 'account') }) };
+      return { stream: target, ...definedMembers({ account: fieldText(form, 'account') }) };
     default:
       return { account: target };
   }
 }
 
 function lengthOf(form: URLSearchParams): number | undefined {
-  const hours = numberOf(form, 'hours');
+  const hours = fieldNumber(form, 'hours');
   if (hours === undefined) return undefined;
   if (!(hours > 0 && hours <= 24 * 366))
     throw new Problem('invalid_field', 'hours: more than 0 and at most a year', { field: 'hours' });
@@ -216,7 +216,7 @@ async function hold(deps: Deps, visit: Visit): Promise<Shown> {
   try {
     const args = {
       ...partOf(form),
-      ...given({ for_ms: lengthOf(form), note: textOf(form, 'note') }),
+      ...definedMembers({ for_ms: lengthOf(form), note: fieldText(form, 'note') }),
       new: form.get('new') !== null,
     };
     const { catches_new: all, until } = await visit.operate('queue.hold', args);
@@ -238,14 +238,14 @@ async function limit(deps: Deps, visit: Visit): Promise<Shown> {
     const isEnd = form.get('end') !== null;
     const limits = isEnd
       ? {}
-      : { connections: numberOf(form, 'connections'), per_minute: numberOf(form, 'per_minute') };
+      : { connections: fieldNumber(form, 'connections'), per_minute: fieldNumber(form, 'per_minute') };
     if (!isEnd && limits.connections === undefined && limits.per_minute === undefined)
       throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
         field: 'connections',
       });
     const args = {
       lane: form.get('lane') ?? '',
-      ...given({ ...limits, for_ms: lengthOf(form), note: textOf(form, 'note') }),
+      ...definedMembers({ ...limits, for_ms: lengthOf(form), note: fieldText(form, 'note') }),
     };
     await visit.operate('queue.limit', args);
     return move(backOf(visit), isEnd ? 'The limit has ended.' : 'The lane is limited.');

@@ -4,7 +4,7 @@ import path from 'node:path';
 import MarkdownIt from 'markdown-it';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, numberOf } from '../forms.ts';
+import { filledIn, fieldNumber } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/settings';
@@ -83,7 +83,7 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
 async function change(deps: Deps, visit: Visit): Promise<Shown> {
   const { form } = visit;
   const retention = Object.fromEntries(
-    ['content_days', 'messages_days', 'events_days'].map((name) => [name, numberOf(form, name) ?? null]),
+    ['content_days', 'messages_days', 'events_days'].map((name) => [name, fieldNumber(form, name) ?? null]),
   );
   const body = {
     track_opens: form.get('track_opens') !== null,

@@ -15,7 +15,7 @@ export function signInPages(deps: DashboardDeps): Page[] {
     openGet('/login/code', (guest) => codeForm(guest, guest.query.get('next'), null)),
     openPost(
       '/login/code',
-      (guest) => code(deps, guest),
+      (guest) => checkCode(deps, guest),
       (guest) => guest.halfway !== null,
     ),
     // For public/forms.js, which asks for it before it sends a form.
@@ -57,8 +57,8 @@ async function login(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const result = await signIn(deps, entered, guest);
   const next = placeWithin(form.get('next'));
   if (result.kind === 'refused') return loginForm(deps, guest, next, 'Wrong e-mail address or password.');
-  if (result.kind === 'wait') return loginForm(deps, guest, next, patience(result.seconds));
-  return await cameIn(deps, guest, result, next);
+  if (result.kind === 'wait') return loginForm(deps, guest, next, waitText(result.seconds));
+  return await completeSignIn(deps, guest, result, next);
 }
 
 function codeForm(guest: Guest, next: string | null, fault: string | null): Shown {
@@ -67,7 +67,7 @@ function codeForm(guest: Guest, next: string | null, fault: string | null): Show
   return view('login-code', 'Second factor', data, fault === null ? 200 : 401);
 }
 
-async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
+async function checkCode(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const next = placeWithin(guest.form.get('next'));
   if (guest.halfway === null) return move('/login', 'That took too long: sign in with your password again.');
   const recovery = guest.form.get('recovery_code');
@@ -77,35 +77,40 @@ async function code(deps: DashboardDeps, guest: Guest): Promise<Shown> {
       : ({ kind: 'recovery', text: recovery } as const);
   const result = await signInWithCode(deps, guest.halfway, entered, guest);
   if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong, or it was used already.');
-  if (result.kind === 'wait') return codeForm(guest, next, patience(result.seconds));
-  return await cameIn(deps, guest, result, next);
+  if (result.kind === 'wait') return codeForm(guest, next, waitText(result.seconds));
+  return await completeSignIn(deps, guest, result, next);
 }
 
-type CameIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
+type CompletedSignIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
 
 /** Signs in with a new cookie at each step, so that an earlier one, whatever its origin, is worth nothing (session fixation). */
-async function cameIn(deps: DashboardDeps, guest: Guest, result: CameIn, next: string): Promise<Shown> {
+async function completeSignIn(
+  deps: DashboardDeps,
+  guest: Guest,
+  result: CompletedSignIn,
+  next: string,
+): Promise<Shown> {
   const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
   const cookies: readonly Cookie[] = [
     { name: 'session', value: result.token },
     ...(result.kind === 'in' ? [{ name: 'device', value: result.device } as const] : []),
   ];
-  if (result.kind === 'in') await noteSignIn(deps, guest, result.member);
-  const say = result.kind === 'in' && result.codesLeft !== null ? leftOver(result.codesLeft) : undefined;
+  if (result.kind === 'in') await auditSignIn(deps, guest, result.member);
+  const say = result.kind === 'in' && result.codesLeft !== null ? codesLeftText(result.codesLeft) : undefined;
   return { kind: 'move', to, cookies, ...(say === undefined ? {} : { say }) };
 }
 
-const leftOver = (codes: number): string =>
+const codesLeftText = (codes: number): string =>
   codes === 0
     ? 'You are signed in. That was your last recovery code: make new ones on the page of your login.'
     : `You are signed in. ${codes === 1 ? 'One recovery code is' : `${String(codes)} recovery codes are`} left; if your app is lost, set up another on the page of your login.`;
 
 /** Writes the sign-in into the audit log of the member's account; failed ones are in the sign-in log only. */
-async function noteSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
+async function auditSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
   const [account] = await accountsOf(deps, member);
   if (account === undefined) return;
   await deps.db.commit.insert(actRows(deps, { email: member.email, ip, userAgent }, 'sign-in', account.id));
 }
 
-export const patience = (seconds: number): string =>
+export const waitText = (seconds: number): string =>
   `Too many tries. Wait ${seconds < 120 ? `${String(seconds)} seconds` : `${String(Math.ceil(seconds / 60))} minutes`}, then try again.`;

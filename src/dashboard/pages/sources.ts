@@ -1,5 +1,5 @@
 /** The sending addresses, for administrators: their pools, warm-up, block lists and pauses. */
-import { filledIn, given, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/settings/sources';
@@ -38,13 +38,16 @@ async function show(visit: Visit): Promise<Shown> {
 }
 
 async function unblock(visit: Visit): Promise<Shown> {
-  const source = textOf(visit.form, 'source');
-  const { unblocked } = await visit.operate('queue.unblock', given({ source }));
+  const source = fieldText(visit.form, 'source');
+  const { unblocked } = await visit.operate('queue.unblock', definedMembers({ source }));
   return move(WHERE, unblocked === 0 ? 'No site had refused it.' : 'Sites that refused it get mail from it again.');
 }
 
 async function pause(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  await visit.operate('queue.hold', { source: form.get('source') ?? '', ...given({ note: textOf(form, 'note') }) });
+  await visit.operate('queue.hold', {
+    source: form.get('source') ?? '',
+    ...definedMembers({ note: fieldText(form, 'note') }),
+  });
   return move(WHERE, 'Paused: mail leaves from the others of its pool, and rests where there is none.');
 }

@@ -6,7 +6,7 @@ import { dashboardUrl } from '../../operator/admin.ts';
 import type { MemberRow } from '../../storage/tables.ts';
 import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 import { withPassword } from './proof.ts';
 
@@ -154,7 +154,7 @@ async function addAccount(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   try {
     const { name } = await visit.operate('accounts.add', {
       name: form.get('name') ?? '',
-      ...given({ plan: textOf(form, 'plan') }),
+      ...definedMembers({ plan: fieldText(form, 'plan') }),
     });
     return move(ACCOUNTS, `The account ${name} is made.`);
   } catch (error) {

@@ -2,7 +2,7 @@
 import { diffArrays } from 'diff';
 import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, given, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { checkPage, previewPage, reportPage, type Preview } from '../preview.ts';
@@ -91,10 +91,10 @@ async function editor(visit: Visit, template: Template | null, fault: Problem | 
 }
 
 const contentOf = (form: URLSearchParams): object => ({
-  alias: textOf(form, 'alias') ?? null,
-  name: textOf(form, 'name') ?? null,
-  subject: textOf(form, 'subject') ?? null,
-  from: textOf(form, 'from') ?? null,
+  alias: fieldText(form, 'alias') ?? null,
+  name: fieldText(form, 'name') ?? null,
+  subject: fieldText(form, 'subject') ?? null,
+  from: fieldText(form, 'from') ?? null,
   // A text field ends its lines with CR LF; what was typed has LF.
   html: lines(form.get('html')),
   text: lines(form.get('text')),
@@ -131,15 +131,17 @@ async function change(visit: Visit): Promise<Shown> {
 async function rendered(visit: Visit): Promise<Rendered> {
   const { form } = visit;
   const sources = {
-    subject: textOf(form, 'subject'),
+    subject: fieldText(form, 'subject'),
     html: lines(form.get('html')) ?? undefined,
     text: lines(form.get('text')) ?? undefined,
   };
-  return await visit.ask<Rendered>('renderTemplate', { body: { ...given(sources), variables: variablesIn(form) } });
+  return await visit.ask<Rendered>('renderTemplate', {
+    body: { ...definedMembers(sources), variables: variablesIn(form) },
+  });
 }
 
 function variablesIn(form: URLSearchParams): object {
-  const text = textOf(form, 'variables') ?? '{}';
+  const text = fieldText(form, 'variables') ?? '{}';
   const refused = new Problem('invalid_field', 'the sample values must be a JSON object', { field: 'variables' });
   let value: unknown;
   try {
@@ -217,8 +219,8 @@ const splitLines = (text: string): string[] => (text === '' ? [] : text.split(/\
 
 async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
   const template = await read(visit);
-  const body = given({
-    from: template.from === null ? (textOf(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`) : undefined,
+  const body = definedMembers({
+    from: template.from === null ? (fieldText(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`) : undefined,
     to: visit.form.get('to') ?? '',
     subject: template.subject === null ? template.name : undefined,
     template_id: template.id,

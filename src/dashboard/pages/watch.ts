@@ -4,7 +4,7 @@
  */
 import { Problem } from '../../base/problem.ts';
 import type { ResultOf } from '../../operator/operations.ts';
-import { given, textOf } from '../forms.ts';
+import { definedMembers, fieldText } from '../forms.ts';
 import { linkTo } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -16,8 +16,8 @@ export function watchPages(): Page[] {
 
 /** A form begins a watch, which then has its own address, so that a reload shows its lines and begins no other. */
 async function begin(visit: Visit): Promise<Shown> {
-  const [lane, messageId] = [textOf(visit.form, 'lane'), textOf(visit.form, 'message_id')];
-  const { watch } = await visit.operate('queue.watch', given({ lane, message_id: messageId }));
+  const [lane, messageId] = [fieldText(visit.form, 'lane'), fieldText(visit.form, 'message_id')];
+  const { watch } = await visit.operate('queue.watch', definedMembers({ lane, message_id: messageId }));
   const changes = { lane: lane ?? null, message_id: messageId ?? null, watch: String(watch) };
   return move(linkTo(WHERE, new URLSearchParams(), changes));
 }

@@ -1,7 +1,7 @@
 /** Webhook endpoints: list, success rates, calls with their answers, settings. */
 import { Problem } from '../../base/problem.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
-import { filledIn, given, listOf, numberOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldItems, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -124,15 +124,15 @@ function form(visit: Visit, fault: Problem | null): Shown {
 /** Converts the form into the API's settings. Empty fields are left out; headers are one a line, `Name: value`. */
 function wishOf(fields: URLSearchParams): object {
   const headers = headersOf(fields.get('headers') ?? '');
-  return given({
+  return definedMembers({
     url: fields.get('url')?.trim() ?? '',
     description: fields.get('description')?.trim() ?? '',
     events: fields.getAll('events'),
-    streams: listOf(fields, 'streams'),
-    domains: listOf(fields, 'domains'),
+    streams: fieldItems(fields, 'streams'),
+    domains: fieldItems(fields, 'domains'),
     include_machine_events: fields.get('include_machine_events') !== null,
     include_engagement: fields.get('include_engagement') !== null,
-    concurrency: numberOf(fields, 'concurrency'),
+    concurrency: fieldNumber(fields, 'concurrency'),
     headers: fields.get('clear_headers') !== null || Object.keys(headers).length > 0 ? headers : undefined,
   });
 }
@@ -234,12 +234,12 @@ async function replay(visit: Visit): Promise<Shown> {
   const { form: fields, params } = visit;
   const [since, until] = [momentOf(fields, 'since'), momentOf(fields, 'until')];
   const only = fields.get('only') === 'all' ? 'all' : 'failed';
-  await visit.ask('replayWebhook', { params, body: given({ since: since ?? '', until, only }) });
+  await visit.ask('replayWebhook', { params, body: definedMembers({ since: since ?? '', until, only }) });
   return move(placeOf(visit), 'The replay has begun; it goes on in the background.');
 }
 
 /** Converts the value of a date field, `2026-01-31T09:30`, into a time of the API. */
 function momentOf(fields: URLSearchParams, name: string): string | undefined {
-  const text = textOf(fields, name);
+  const text = fieldText(fields, name);
   return text !== undefined && /^\d{4}-\d\d-\d\dT\d\d:\d\d$/.test(text) ? `${text}:00Z` : text;
 }
