@@ -1,7 +1,7 @@
 /**
- * What stands in the frame beside the template editor: what subject, html and text become, or what is wrong with them. The frame
- * has no scripts, no network and an origin of its own; the html has one more frame inside of it, so that its styles meet nothing
- * of ours. Pure.
+ * The frame next to the template editor: the rendered subject, HTML and text, or their faults. The frame
+ * has no scripts, no network and an opaque origin; the HTML has a frame inside of it, so that its styles do not affect
+ * the rest. Pure.
  */
 import { escapeHtml } from '../base/html.ts';
 import { highlighted, type SourceFault } from './highlight.ts';

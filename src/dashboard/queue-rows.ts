@@ -67,7 +67,7 @@ export function plotsOf(all: readonly Moment[]): object | null {
   const accept = moments.some((one) => one.accept !== null);
   return {
     depth: chartHtml({
-      label: 'Recipients that are not finished, a point a minute',
+      label: 'Recipients that wait, one point a minute',
       yAxis: 'Recipients waiting',
       kind: 'lines',
       step: 'minute',
@@ -76,7 +76,7 @@ export function plotsOf(all: readonly Moment[]): object | null {
     }),
     accept: accept
       ? chartHtml({
-          label: 'Time to answer a send request, a point a minute',
+          label: 'Time to answer a send request, one point a minute',
           yAxis: 'Milliseconds',
           kind: 'lines',
           unit: 'ms',

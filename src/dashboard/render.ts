@@ -129,5 +129,5 @@ export function showProblem(dashboard: DashboardContext, ctx: Context, error: un
 
 function internalError({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {
   deps.log.error({ event: 'page_failed', path: ctx.path, err: error }, 'a page of the dashboard failed');
-  return new Problem('internal_error', 'Something went wrong on our side; the log of the server says what.');
+  return new Problem('internal_error', 'Something went wrong on the server; its log has the details.');
 }

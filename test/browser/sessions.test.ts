@@ -93,7 +93,7 @@ describe('browser: windows and sessions', function () {
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByText('Wrong e-mail address or password').waitFor();
     await signIn(page);
-    await page.getByText('The template is made').waitFor();
+    await page.getByText('The template is created').waitFor();
     assert.equal(await page.getByLabel('HTML', { exact: true }).inputValue(), '<p>Two hours of typing: {{ name }}</p>');
   });
 
@@ -122,7 +122,7 @@ describe('browser: windows and sessions', function () {
     await page.getByLabel('Code', { exact: true }).fill(code());
     assert.deepEqual(await findingsHere(page), []);
     await page.getByRole('button', { name: 'Sign in' }).first().click();
-    await page.getByText('The stream is made').waitFor();
+    await page.getByText('The stream is created').waitFor();
   });
 
   it('sends a form after signing out and in in another window', async () => {
@@ -134,7 +134,7 @@ describe('browser: windows and sessions', function () {
     await signIn(other);
     await other.locator('h1', { hasText: 'Overview' }).waitFor();
     await page.getByRole('button', { name: 'Create it' }).click();
-    await page.getByText('The stream is made').waitFor();
+    await page.getByText('The stream is created').waitFor();
   });
 
   it('does not send the form of one member for another who has signed in', async () => {
@@ -173,7 +173,7 @@ describe('browser: windows and sessions', function () {
     assert.ok(!(await streams()).includes('mine'));
     await page.getByRole('button', { name: 'Create it' }).click();
     await page.getByRole('button', { name: 'Switch back and send' }).click();
-    await page.getByText('The stream is made').waitFor();
+    await page.getByText('The stream is created').waitFor();
     assert.ok((await streams()).includes('mine'));
   });
 

@@ -136,7 +136,7 @@ describe('browser: without scripts', function () {
     await page.reload();
     await unfold('Cancel');
     await button('Cancel now').click();
-    await said('Canceled, as far as it had not been sent.');
+    await said('Canceled for all recipients that it had not been sent to.');
   });
 
   it('pauses a destination, and lets it go', async () => {
@@ -159,6 +159,6 @@ describe('browser: without scripts', function () {
     await button('Sign in').click();
     await said('Late <news>');
     await button('Send it now').click();
-    await said('The stream is made');
+    await said('The stream is created');
   });
 });

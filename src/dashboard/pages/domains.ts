@@ -32,7 +32,7 @@ export function domainPages({ config }: Deps): Page[] {
         domain.records.every(({ required, status }) => !required || status === 'ok') &&
         unansweredOf(domain).length === 0;
       return isRight
-        ? move(placeOf(visit), 'All required DNS records are found: mail from it goes.')
+        ? move(placeOf(visit), 'All required DNS records were found: mail from it is sent.')
         : move(placeOf(visit));
     }),
     post(`${WHERE}/:id/rotate`, async (visit) => {
@@ -69,7 +69,7 @@ async function add(visit: Visit): Promise<Shown> {
       return_path: fieldText(visit.form, 'return_path'),
     });
     const { id } = await visit.ask<DomainRecord>('createDomain', { body });
-    return move(`${WHERE}/${id}`, 'Added. Publish these records, then have DNS asked for them.');
+    return move(`${WHERE}/${id}`, 'Added. Publish these records, then check DNS.');
   } catch (error) {
     if (error instanceof Problem) return list(visit, error);
     throw error;

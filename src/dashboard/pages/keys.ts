@@ -189,7 +189,7 @@ async function change(visit: Visit): Promise<Shown> {
         allowed_ips: ips,
       },
     });
-    return move(`${WHERE}/${params['id'] ?? ''}`, 'Changed. It is in force already.');
+    return move(`${WHERE}/${params['id'] ?? ''}`, 'Changed, with effect at once.');
   } catch (error) {
     if (error instanceof Problem && error.code !== 'not_found') return details(visit, error);
     throw error;
@@ -198,7 +198,7 @@ async function change(visit: Visit): Promise<Shown> {
 
 async function revoke(visit: Visit): Promise<Shown> {
   await visit.ask('revokeKey', { params: visit.params });
-  return move(WHERE, 'Revoked. No request gets in with this key any more.');
+  return move(WHERE, 'Revoked. Requests with this key are refused.');
 }
 
 /** Creates a key with the same settings; the old one ends after the chosen hours. */

@@ -40,7 +40,7 @@ export function messagePages(): Page[] {
     }),
     post(`${WHERE}/:id/cancel`, async (visit) => {
       await visit.ask('cancelMessage', { params: visit.params });
-      return move(`${WHERE}/${idOf(visit)}`, 'Canceled, as far as it had not been sent.');
+      return move(`${WHERE}/${idOf(visit)}`, 'Canceled for all recipients that it had not been sent to.');
     }),
     post(`${WHERE}/:id/resend`, async (visit) => {
       const { id } = await visit.ask<{ id: string }>('resendMessage', { params: visit.params });
@@ -153,7 +153,7 @@ const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'de
 /** Returns the link to the request of the message: in the request log for a key, under the actions for a member. */
 async function request(visit: Visit): Promise<Shown> {
   const { request_id: id } = await visit.ask<MessageWhole>('getMessage', { params: visit.params });
-  if (id === null) throw new Problem('not_found', 'This message came with no request.');
+  if (id === null) throw new Problem('not_found', 'This message has no request.');
   const query = { request_id: id, by: 'key', limit: '1' };
   const { data } = await visit.ask<{ data: object[] }>('listAuditEntries', { query });
   const place = data.length > 0 ? '/developer/log' : '/developer/actions';

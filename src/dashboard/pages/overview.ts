@@ -125,7 +125,7 @@ function queueSummary(
 /** Draws delivered, bounced and complained over time. */
 export const volumeChart = (stats: StatsRecord): string =>
   chartHtml({
-    label: 'Recipients by what became of them, over time (UTC)',
+    label: 'Recipients by outcome, over time (UTC)',
     yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),

@@ -28,7 +28,7 @@ export function profilePages(deps: DashboardDeps): Page[] {
     post(`${WHERE}/recovery-codes`, (visit) => withFault(deps, visit, newRecoveryCodes)),
     post(`${WHERE}/sessions/:id/end`, async ({ member, params }) => {
       await closeSession(deps, member.id, params['id'] ?? '');
-      return move(WHERE, 'That session is over.');
+      return move(WHERE, 'That session has ended.');
     }),
   ];
 }
@@ -88,11 +88,11 @@ async function newPassword(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   await provenPassword(deps, visit);
   const hash = await deps.passwords.hash(password);
   await setPassword(deps, member.id, { hash, keep: session.id }, acted(deps, visit, 'profile.password'));
-  return move(WHERE, 'Your password is changed, and all other sessions are over.');
+  return move(WHERE, 'Your password is changed, and all other sessions have ended.');
 }
 
 function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: Problem | null): Shown {
-  if (member.totp_sealed !== null) return move(WHERE, 'The second factor is on already.');
+  if (member.totp_sealed !== null) return move(WHERE, 'The second factor is already on.');
   const purpose = OFFER_PURPOSE + member.id;
   const secret = fault === null ? randomBytes(TOTP_SECRET_BYTES) : keyring.open(purpose, form.get('offer') ?? '');
   const data = {
@@ -108,13 +108,13 @@ function offer({ keyring }: DashboardDeps, { member, form }: Visit, fault: Probl
 async function switchOn(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { keyring } = deps;
   const { member, form, now, session } = visit;
-  if (member.totp_sealed !== null) return move(WHERE, 'The second factor is on already.');
+  if (member.totp_sealed !== null) return move(WHERE, 'The second factor is already on.');
   const secret = opened(deps, member.id, form.get('offer') ?? '');
   try {
     await provenPassword(deps, visit);
     const step = stepOfCode(secret, form.get('code') ?? '', now, null);
     if (step === null)
-      throw new Problem('invalid_field', 'This code is wrong. Is the clock of your device right?', { field: 'code' });
+      throw new Problem('invalid_field', 'This code is wrong. Check the clock of your device.', { field: 'code' });
     const recoveryCodes = makeRecoveryCodes();
     const totp = { sealed: keyring.seal(TOTP_PURPOSE, secret), step, recoveryCodes };
     await setSecondFactor(deps, member.id, { totp, keep: session.id }, acted(deps, visit, 'profile.second-factor.on'));
@@ -129,7 +129,7 @@ function opened({ keyring }: DashboardDeps, memberId: string, sealed: string): B
   try {
     return keyring.open(OFFER_PURPOSE + memberId, sealed);
   } catch {
-    throw new Problem('invalid_request', 'This form is not one of ours. Open the page again.');
+    throw new Problem('invalid_request', 'This form did not come from this page. Open the page again.');
   }
 }
 
@@ -142,7 +142,7 @@ async function switchOff(deps: DashboardDeps, visit: Visit): Promise<Shown> {
     { totp: null, keep: session.id },
     acted(deps, visit, 'profile.second-factor.off'),
   );
-  return move(WHERE, 'The second factor is off, and all other sessions are over.');
+  return move(WHERE, 'The second factor is off, and all other sessions have ended.');
 }
 
 async function newRecoveryCodes(deps: DashboardDeps, visit: Visit): Promise<Shown> {

@@ -248,7 +248,7 @@ async function limit(deps: Deps, visit: Visit): Promise<Shown> {
       ...definedMembers({ ...limits, for_ms: lengthOf(form), note: fieldText(form, 'note') }),
     };
     await visit.operate('queue.limit', args);
-    return move(backOf(visit), isEnd ? 'The limit has ended.' : 'The lane is limited.');
+    return move(backOf(visit), isEnd ? 'The limit is removed.' : 'The lane is limited.');
   } catch (error) {
     return again(deps, visit, error);
   }

@@ -25,7 +25,7 @@ export function setUpPages(deps: DashboardDeps): Page[] {
 
 async function form(deps: DashboardDeps, { params, form: entered }: Guest, fault: Problem | null): Promise<Shown> {
   const link = await findSetUpLink(deps, params['token'] ?? '');
-  if (link === null) return view('setup-over', 'This link is over', {}, 404);
+  if (link === null) return view('setup-over', 'This link has expired', {}, 404);
   const data = {
     member: null,
     email: link.member?.email ?? entered.get('email'),
@@ -45,7 +45,7 @@ async function form(deps: DashboardDeps, { params, form: entered }: Guest, fault
 async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
   const token = guest.params['token'] ?? '';
   const link = await findSetUpLink(deps, token);
-  if (link === null) return view('setup-over', 'This link is over', {}, 404);
+  if (link === null) return view('setup-over', 'This link has expired', {}, 404);
   try {
     const { password, make } = entered(deps, guest, link.member);
     const passwordHash = await deps.passwords.hash(password);

@@ -76,7 +76,7 @@ async function checkCode(deps: DashboardDeps, guest: Guest): Promise<Shown> {
       ? ({ kind: 'app', text: guest.form.get('code') ?? '' } as const)
       : ({ kind: 'recovery', text: recovery } as const);
   const result = await signInWithCode(deps, guest.halfway, entered, guest);
-  if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong, or it was used already.');
+  if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong or was already used.');
   if (result.kind === 'wait') return codeForm(guest, next, waitText(result.seconds));
   return await completeSignIn(deps, guest, result, next);
 }
@@ -102,7 +102,7 @@ async function completeSignIn(
 
 const codesLeftText = (codes: number): string =>
   codes === 0
-    ? 'You are signed in. That was your last recovery code: make new ones on the page of your login.'
+    ? 'You are signed in. That was your last recovery code: create new ones on the page of your login.'
     : `You are signed in. ${codes === 1 ? 'One recovery code is' : `${String(codes)} recovery codes are`} left; if your app is lost, set up another on the page of your login.`;
 
 /** Writes the sign-in into the audit log of the member's account; failed ones are in the sign-in log only. */

@@ -13,7 +13,7 @@ export function sourcePages(): Page[] {
     adminPost(`${WHERE}/pause`, pause),
     adminPost(`${WHERE}/release`, async (visit) => {
       await visit.operate('queue.release', { id: visit.form.get('id') ?? '' });
-      return move(WHERE, 'Released: mail leaves from it again.');
+      return move(WHERE, 'Released: mail is sent from it again.');
     }),
   ];
 }
@@ -40,7 +40,10 @@ async function show(visit: Visit): Promise<Shown> {
 async function unblock(visit: Visit): Promise<Shown> {
   const source = fieldText(visit.form, 'source');
   const { unblocked } = await visit.operate('queue.unblock', definedMembers({ source }));
-  return move(WHERE, unblocked === 0 ? 'No site had refused it.' : 'Sites that refused it get mail from it again.');
+  return move(
+    WHERE,
+    unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.',
+  );
 }
 
 async function pause(visit: Visit): Promise<Shown> {
@@ -49,5 +52,5 @@ async function pause(visit: Visit): Promise<Shown> {
     source: form.get('source') ?? '',
     ...definedMembers({ note: fieldText(form, 'note') }),
   });
-  return move(WHERE, 'Paused: mail leaves from the others of its pool, and rests where there is none.');
+  return move(WHERE, 'Paused: mail is sent from the other sources of its pool, and waits where there is none.');
 }

@@ -70,7 +70,7 @@ async function show(visit: Visit): Promise<Shown> {
     total: overTime.total,
     rates: overTime.rates,
     volume: volumeChart(overTime),
-    trouble: ratesChart('Share of mail that bounced or was put off, over time', overTime, [
+    trouble: ratesChart('Share of mail that bounced or was deferred, over time', overTime, [
       ['bounced', 'sent'],
       ['deferred', 'sent'],
       ['complained', 'delivered'],

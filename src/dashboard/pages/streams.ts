@@ -38,7 +38,7 @@ async function add(visit: Visit): Promise<Shown> {
       priority: fieldNumber(form, 'priority'),
     });
     await visit.ask('createStream', { body });
-    return move(WHERE, 'The stream is made.');
+    return move(WHERE, 'The stream is created.');
   } catch (error) {
     if (error instanceof Problem) return list(visit, error);
     throw error;

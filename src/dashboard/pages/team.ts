@@ -130,7 +130,7 @@ async function details(
 async function change(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const wish = { isAdmin: visit.form.get('role') === 'admin', accountIds: chosen(visit) };
   await changeMember(deps, visit.params['id'] ?? '', wish, () => rowsFor(deps, visit, 'team.change'));
-  return move(TEAM, 'Changed. It is in force already.');
+  return move(TEAM, 'Changed, with effect at once.');
 }
 
 async function remove(deps: DashboardDeps, visit: Visit): Promise<Shown> {

@@ -107,7 +107,7 @@ const lines = (text: string | null): string | null =>
 async function create(visit: Visit): Promise<Shown> {
   try {
     const { id } = await visit.ask<Template>('createTemplate', { body: contentOf(visit.form) });
-    return move(`${WHERE}/${id}`, 'The template is made.');
+    return move(`${WHERE}/${id}`, 'The template is created.');
   } catch (error) {
     if (error instanceof Problem) return editor(visit, null, error);
     throw error;

@@ -50,9 +50,7 @@ export function webhookPages(): Page[] {
     post(`${WHERE}/new`, create),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
     post(`${WHERE}/:id`, change),
-    post(`${WHERE}/:id/enable`, (visit) =>
-      enable(visit, true, 'It is called again. Events since then are delivered now.'),
-    ),
+    post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'Resumed. The events since then are delivered now.')),
     post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you resume it.')),
     post(`${WHERE}/:id/test`, test),
     post(`${WHERE}/:id/rotate`, (visit) => secret(visit, 'rotateWebhookSecret', 'New secret')),
@@ -235,7 +233,7 @@ async function replay(visit: Visit): Promise<Shown> {
   const [since, until] = [momentOf(fields, 'since'), momentOf(fields, 'until')];
   const only = fields.get('only') === 'all' ? 'all' : 'failed';
   await visit.ask('replayWebhook', { params, body: definedMembers({ since: since ?? '', until, only }) });
-  return move(placeOf(visit), 'The replay has begun; it goes on in the background.');
+  return move(placeOf(visit), 'The replay has begun and continues in the background.');
 }
 
 /** Converts the value of a date field, `2026-01-31T09:30`, into a time of the API. */
