@@ -263,15 +263,13 @@ function listRoute({ db, cursors }: MessagesDeps): Route {
       const { query, caller } = call;
       const list = listName(`${PATH} ${caller.accountId}`, query);
       const wanted = wantedPage(cursors, list, query);
-      const { messages, hasMore } = await listMessages(db.reader, filterOf(call.now, caller, query), {
+      const { messages, ...page } = await listMessages(db.reader, filterOf(call.now, caller, query), {
         newestFirst: query.sort !== 'created_at',
         ...wanted,
       });
       return pageReply(cursors, list, `${PATH}${withoutCursors(call.search)}`, wanted, {
+        ...page,
         data: messages.map(messageRecord),
-        hasMore,
-        first: messages[0]?.id ?? null,
-        last: messages.at(-1)?.id ?? null,
       });
     },
   );

@@ -18,7 +18,6 @@ const boundTables: ReadonlySet<TableName> = new Set([
   'attachments',
   'idempotency',
   'reports',
-  'message_sets',
 ]);
 /** SQLite takes at most 32,766 parameters a statement; small statements also keep their prepared form in the cache. */
 const ROWS_BOUND_AT_ONCE = 32;

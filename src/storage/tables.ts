@@ -561,47 +561,6 @@ export interface MessageWordRow {
   message_id: string;
 }
 
-/** Messages of an account that follow one another, both ends included (messages/list/message-blocks.ts). Later blocks have higher numbers. */
-export interface MessageBlockRow {
-  account_id: string;
-  block: number;
-  first_id: string;
-  last_id: string;
-}
-
-/** Which messages of a block have something in common (messages/list/message-facts.ts), as positions (messages/list/position-set.ts). */
-export interface MessageSetRow {
-  account_id: string;
-  name: string;
-  block: number;
-  bits: Buffer;
-}
-
-/** A message in a block that has changed since the block's codes were made, with its code now (messages/list/message-states.ts). */
-export interface MessageChangeRow {
-  account_id: string;
-  message_id: string;
-  code: number;
-}
-
-/**
- * The lines of `event_counts` of one hour or day that is over, summed up for each stream, domain and so on (events/stat-sums.ts). What
- * comes late makes the lines null, and the version higher.
- */
-export interface EventSumRow {
-  account_id: string;
-  span: 'hour' | 'day';
-  test: number;
-  at: number;
-  version: number;
-  /** `[key, count, count, …][]`, the counts in the order of the columns of `event_counts`. */
-  stream_json: string | null;
-  domain_json: string | null;
-  template_json: string | null;
-  provider_json: string | null;
-  tag_json: string | null;
-}
-
 export interface TemplateRow {
   id: string;
   account_id: string;
@@ -917,10 +876,6 @@ export interface Tables {
   message_tags: MessageTagRow;
   message_metadata: MessageMetadataRow;
   message_words: MessageWordRow;
-  message_blocks: MessageBlockRow;
-  message_sets: MessageSetRow;
-  message_changes: MessageChangeRow;
-  event_sums: EventSumRow;
   settings: SettingRow;
   templates: TemplateRow;
   template_versions: TemplateVersionRow;
@@ -1147,21 +1102,6 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
   message_tags: ['account_id', 'tag', 'message_id'],
   message_metadata: ['account_id', 'name', 'value', 'message_id'],
   message_words: ['account_id', 'word', 'message_id'],
-  message_blocks: ['account_id', 'block', 'first_id', 'last_id'],
-  message_sets: ['account_id', 'name', 'block', 'bits'],
-  message_changes: ['account_id', 'message_id', 'code'],
-  event_sums: [
-    'account_id',
-    'span',
-    'test',
-    'at',
-    'version',
-    'stream_json',
-    'domain_json',
-    'template_json',
-    'provider_json',
-    'tag_json',
-  ],
   settings: ['name', 'value'],
   templates: [
     'id',
