@@ -175,13 +175,11 @@ async function draftOf(deps: MessagesDeps, call: Call<object, object, unknown>):
   const mostEntries = deps.limits.bulkRecipients;
   const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
   const wish = { accountId, now: call.now, mostEntries, faulty, monotonic, breathe: yieldToEventLoop };
-  const { body, refused, templates, sources } = await expandSend(deps, json, wish);
+  const { body, refused, templates } = await expandSend(deps, json, wish);
   const draft = await checkSendGently(body, { ...rules, refused }, yieldToEventLoop);
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);
     if (template !== undefined) one.template = template;
-    const source = sources.get(index);
-    if (source !== undefined) one.renderedFrom = source;
   };
   if (draft.kind === 'single') name(-1, draft.draft);
   else for (const entry of draft.entries) if (entry.kind === 'ok') name(entry.index, entry.draft);

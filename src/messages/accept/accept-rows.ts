@@ -168,18 +168,13 @@ export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Uns
 }
 
 /** Entries that share their content share one row of it. */
-function addContent(
-  plan: Plan,
-  { content, source: whole, renderedFrom: source }: MessageDraft,
-  accountId: string,
-  now: number,
-): string {
+function addContent(plan: Plan, { content, source: whole }: MessageDraft, accountId: string, now: number): string {
   const raw = whole?.bytes ?? null;
   const known = plan.contentIds.get(content);
   if (known !== undefined) return known;
   const id = newId('cnt', now);
   const { html, text, autoText, attachments } = content;
-  const body = plan.bodies.store({ html, text }, source);
+  const body = plan.bodies.store({ html, text });
   plan.contentIds.set(content, id);
   plan.contents.push({
     id,

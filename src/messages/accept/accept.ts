@@ -112,8 +112,8 @@ export async function acceptBulk(
   const { streams, rules, faulty } = await checkAll(deps, sender, good);
   const drafts = good.filter(({ index }) => !faulty.has(index)).map(({ draft }) => draft);
   const suppressed = await suppressedByStream(deps, sender, drafts, streams);
-  const sources = drafts.map(({ renderedFrom }) => renderedFrom);
-  const plan = newPlan(createBodyStore(sources, now));
+  const bodies = new Set(drafts.map(({ content }) => content));
+  const plan = newPlan(createBodyStore([...bodies], now));
   const data: BatchEntry[] = [];
   for (const entry of bulk.entries) {
     const result =
@@ -132,8 +132,7 @@ export async function acceptBulk(
           });
     if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
     data.push(result.entry);
-    const most = entry.kind === 'ok' && entry.draft.renderedFrom !== undefined ? RENDERED_AT_A_TIME : ENTRIES_AT_A_TIME;
-    if (data.length % most === 0) await yieldToEventLoop();
+    if (data.length % (bodies.size > 1 ? BODIES_AT_A_TIME : ENTRIES_AT_A_TIME) === 0) await yieldToEventLoop();
   }
   const accepted = data.filter(({ error }) => error === null).length;
   const first = data.find(({ error }) => error !== null)?.error;
@@ -165,8 +164,8 @@ export async function acceptBulk(
 
 /** Building an entry costs about 15 us; other requests get their turn in between. */
 const ENTRIES_AT_A_TIME = 50;
-/** Telling what a rendered body has in common with its source takes up to a millisecond. */
-const RENDERED_AT_A_TIME = 5;
+/** Finding what a body has in common with the others takes 0.3 ms for 48 KB. */
+const BODIES_AT_A_TIME = 5;
 
 interface NewEntry {
   sender: Sender;

@@ -5,7 +5,7 @@
  */
 import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../../base/id.ts';
-import { readBounded, readWhole, SLICES, type SlicedList } from '../../storage/bounded-read.ts';
+import { readBounded, SLICES, type SlicedList } from '../../storage/bounded-read.ts';
 import type { MessageRow } from '../../storage/tables.ts';
 import {
   allMessages,
@@ -42,10 +42,10 @@ export async function listMessages(
 ): Promise<MessagePage> {
   const backwards = page.before !== undefined;
   const most = slices.reduce((sum, count) => sum + count, 0);
-  const { index, criteria, isSmall } = await bestIndex(read, filter, most);
+  const { index, criteria } = await bestIndex(read, filter, most);
   const list = messagesOf(read, filter, { index, criteria, descending: page.newestFirst !== backwards });
   const edge = page.after ?? page.before ?? null;
-  const found = isSmall ? await readWhole(list, edge, page.limit) : await readBounded(list, edge, page.limit, slices);
+  const found = await readBounded(list, edge, page.limit, slices);
   const messages = backwards ? found.rows.reverse() : found.rows;
   const [first, last] = [messages[0]?.id ?? found.reached, messages.at(-1)?.id ?? found.reached];
   return {
@@ -60,8 +60,6 @@ interface Chosen {
   index: MessageIndex;
   /** What has to be tested. */
   criteria: readonly Criterion[];
-  /** Whether it has fewer messages than a request may look at. */
-  isSmall: boolean;
 }
 
 async function bestIndex(read: Knex, filter: MessageFilter, most: number): Promise<Chosen> {
@@ -74,7 +72,6 @@ async function bestIndex(read: Knex, filter: MessageFilter, most: number): Promi
   return {
     index: best?.index ?? allMessages(filter.accountId),
     criteria: all.filter((one) => one !== best),
-    isSmall: fewest < most,
   };
 }
 

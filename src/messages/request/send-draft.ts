@@ -5,7 +5,6 @@ import type { MimeContent } from '../../mail/mime-write.ts';
 import type { HeaderPair } from './header-rule.ts';
 import type { SendLimits } from './send-limits.ts';
 import type { SimulatedOutcome } from './send-schema.ts';
-import type { ContentSource } from '../store/stored-content.ts';
 import type { Unsubscribe } from './unsubscribe.ts';
 
 /** What a check needs to know beside the request. */
@@ -52,8 +51,6 @@ export interface MessageDraft {
   content: MessageContent;
   /** The version of a template that it was rendered from. */
   template?: { id: string; version: number };
-  /** What its body was rendered from, in a bulk send. */
-  renderedFrom?: ContentSource;
   /** Mail that was submitted whole: sent as it is, and the members above only say what stands in it. */
   source?: MessageSource;
   /** RFC 8689: true for REQUIRETLS, false for `TLS-Required: No` in a submitted mail; where it is absent the headers say. */

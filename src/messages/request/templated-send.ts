@@ -13,7 +13,6 @@ import type { TemplateFault } from '../../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../../templates/renderer.ts';
 import { templateToSend, type DeclaredVariable, type Template } from '../../templates/template-store.ts';
 import type { Database } from '../../storage/database.ts';
-import type { ContentSource } from '../store/stored-content.ts';
 
 export interface TemplatedDeps {
   db: Pick<Database, 'prepared'>;
@@ -32,8 +31,6 @@ export interface ExpandedSend {
   refused: ReadonlyMap<number, Problem>;
   /** By the index of the entry; -1 is the single form. */
   templates: ReadonlyMap<number, TemplateRef>;
-  /** What the bodies were rendered from, by the index of the entry. */
-  sources: ReadonlyMap<number, ContentSource>;
 }
 
 type Json = Readonly<Record<string, unknown>>;
@@ -138,8 +135,6 @@ export async function expandSend(
   refuseFaulty(faulty, -1);
   const templates = new Map<number, TemplateRef>();
   const refused = new Map<number, Problem>();
-  const sources = new Map<number, ContentSource>();
-  const same = sourceOnce();
   const { recipients } = body;
   if (recipients == null) {
     const expanded = await expandOne(deps, {
@@ -151,11 +146,10 @@ export async function expandSend(
       prefix: '',
     });
     if (expanded.template !== null) templates.set(-1, expanded.template);
-    return { body: expanded.body, refused, templates, sources };
+    return { body: expanded.body, refused, templates };
   }
   refuseBoth(body, shared, '');
-  if (!Array.isArray(recipients) || recipients.length > mostEntries)
-    return { body: without(body), refused, templates, sources };
+  if (!Array.isArray(recipients) || recipients.length > mostEntries) return { body: without(body), refused, templates };
   if (shared.template_id != null) await load(shared, '');
   const entries: unknown[] = [];
   const begun = monotonic();
@@ -172,7 +166,6 @@ export async function expandSend(
       entries.push(expanded.body);
       rendered += expanded.length;
       if (expanded.template !== null) templates.set(index, expanded.template);
-      if (expanded.source !== null) sources.set(index, same(expanded.source));
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       refused.set(index, error);
@@ -180,7 +173,7 @@ export async function expandSend(
     }
   }
   refuseTooMuch(rendered, monotonic() - begun);
-  return { body: { ...without(body), recipients: entries }, refused, templates, sources };
+  return { body: { ...without(body), recipients: entries }, refused, templates };
 }
 
 function refuseFaulty(faulty: ReadonlyMap<number, Problem>, index: number): void {
@@ -207,8 +200,6 @@ function refuseTooMuch(length: number, ms: number): void {
 interface Expanded<Body> {
   body: Body;
   template: TemplateRef | null;
-  /** What html and text were rendered from; null where nothing was. */
-  source: ContentSource | null;
   /** Characters of the rendered parts. */
   length: number;
 }
@@ -302,7 +293,7 @@ async function expandEntry(
   },
 ): Promise<Expanded<unknown>> {
   const prefix = `recipients[${String(index)}].`;
-  if (!isObject(entry)) return { body: entry, template: null, source: null, length: 0 };
+  if (!isObject(entry)) return { body: entry, template: null, length: 0 };
   const wish = wishOf(entry, prefix);
   refuseFaulty(faulty, index);
   refuseBoth(entry, wish, prefix);
@@ -319,8 +310,7 @@ async function expandEntry(
     locale: wish.locale ?? shared.locale,
     timezone: wish.timezone ?? shared.timezone,
   };
-  if (merged.template_id == null && variables === null)
-    return { body: without(entry), template: null, source: null, length: 0 };
+  if (merged.template_id == null && variables === null) return { body: without(entry), template: null, length: 0 };
   const own = {
     ...entry,
     html: group['html'],
@@ -338,8 +328,7 @@ async function expandOne(
   { own, hasSender, wish, load, now, prefix }: One,
 ): Promise<Expanded<Json>> {
   refuseBoth(own, wish, prefix);
-  if (wish.template_id == null && wish.variables == null)
-    return { body: without(own), template: null, source: null, length: 0 };
+  if (wish.template_id == null && wish.variables == null) return { body: without(own), template: null, length: 0 };
   const template = wish.template_id == null ? null : await load(wish, prefix);
   const body = template?.body ?? null;
   const variables = { ...wish.variables };
@@ -366,26 +355,9 @@ async function expandOne(
   return {
     body: { ...without(own), ...rendered, ...(replyTo === null ? {} : { reply_to: replyTo }) },
     template: template === null ? null : { id: template.row.id, version: template.version },
-    source: { html: sourceOf(parts, 'html'), text: sourceOf(parts, 'text') },
     length: Object.values(rendered).reduce((sum, output) => sum + output.length, 0),
   };
 }
-
-const sourceOf = (parts: readonly PartSource[], wanted: string): string | null =>
-  parts.find(({ name }) => name === wanted)?.source ?? null;
-
-/** One object for equal sources, as long as few differ: entries of a bulk send mostly have one. */
-function sourceOnce(): (source: ContentSource) => ContentSource {
-  const seen: ContentSource[] = [];
-  return (source) => {
-    const known = seen.find(({ html, text }) => html === source.html && text === source.text);
-    if (known !== undefined) return known;
-    if (seen.length < MOST_SOURCES) seen.push(source);
-    return source;
-  };
-}
-
-const MOST_SOURCES = 10;
 
 /** Puts in what is absent and has a default. Throws where a required one is absent, or one is of another type. */
 function declare(declared: readonly DeclaredVariable[], variables: Record<string, unknown>, field: string): void {
