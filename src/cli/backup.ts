@@ -11,7 +11,8 @@ import type { Verified } from '../backup/verify.ts';
 import type { Config } from '../config/schema.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import { version } from '../version.ts';
-import { exitCodes, type Context } from './cli.ts';
+import type { Context } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 import { examples } from './options.ts';
 import { showProgress } from './progress.ts';
 

@@ -31,6 +31,7 @@ import { addMigrate } from './migrate.ts';
 import { addQueue } from './queue.ts';
 import { addReputation } from './reputation.ts';
 import { addResolve } from './resolve.ts';
+import { exitCodes } from './exit-codes.ts';
 import { refuseTwice } from './options.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
@@ -77,19 +78,6 @@ export interface Program {
   openReportParser?: OpenReportParser;
   input?: AsyncIterable<Buffer>;
 }
-
-export const exitCodes = {
-  ok: 0,
-  usage: 64,
-  data: 65,
-  noInput: 66,
-  unavailable: 69,
-  software: 70,
-  cannotCreate: 73,
-  output: 74,
-  noPermission: 77,
-  config: 78,
-} as const;
 
 const terminal: Output = {
   out(line) {

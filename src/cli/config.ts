@@ -6,7 +6,8 @@ import { writeDuration, writeSize } from '../config/kind.ts';
 import { checkNamedFiles } from '../config/named-files.ts';
 import { listSettings } from '../config/schema.ts';
 import type { Config, SettingEntry } from '../config/schema.ts';
-import { exitCodes, type Context } from './cli.ts';
+import type { Context } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 
 export function addConfig(program: Command, context: Context): void {
   const config = program.command('config').description('check the settings, or show those in effect');

@@ -1,6 +1,6 @@
 /** Why a port could not be had, in words of the settings: which one it is, and what to do. */
 import type { Config } from '../config/schema.ts';
-import { exitCodes } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 
 export interface ListenFault {
   line: string;

@@ -10,7 +10,8 @@ import { makeDataFolder } from '../operator/data-folder.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { reachOperator } from '../operator/operator.ts';
 import { Unavailable } from '../operator/unavailable.ts';
-import { exitCodes, type Context } from './cli.ts';
+import type { Context } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 import { greeting } from './greeting.ts';
 import { listenFault } from './listen-fault.ts';
 

@@ -6,7 +6,8 @@ import { CsvFault, csvLine, readCsv, unguarded, type CsvRecord } from '../base/c
 import { Problem } from '../base/problem.ts';
 import type { Operator } from '../operator/operator.ts';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
-import { exitCodes, type Context } from './cli.ts';
+import type { Context } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 import { durationOption, examples, limitOption } from './options.ts';
 import { showProgress } from './progress.ts';
 import { table } from './table.ts';

@@ -1,5 +1,5 @@
 /** The data folder (`dataDir`), made where it is missing, and looked at before anything is opened in it. */
-import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs';
+import { accessSync, chmodSync, constants, existsSync, mkdirSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { ConfigError } from '../config/load.ts';
 import { Unavailable } from './unavailable.ts';
@@ -92,3 +92,21 @@ const readableText = (file: string, mode: number, fault: string | null): string 
   `Run as its owner or as root: chmod o-rwx ${path.dirname(file)} ${file}. On a file system without modes (CIFS, FAT, some shares of a virtual machine) mount it for this user alone (uid=, umask=077), or use a volume of the container engine.`;
 
 const codeOf = (error: unknown): string => (error instanceof Error && 'code' in error ? String(error.code) : '');
+
+/** Throws `Unavailable`. Files that root makes beside those of a service user would keep the service from starting. */
+export function checkFiles(file: string, mayMake: boolean): void {
+  if (!existsSync(file)) {
+    if (mayMake) return;
+    throw new Unavailable(
+      'no_database',
+      `there is no database at ${file} yet: start the server with \`posthorn serve\``,
+    );
+  }
+  const owner = statSync(file).uid;
+  if (process.getuid?.() === 0 && owner !== 0) {
+    throw new Unavailable(
+      'no_access',
+      `${file} belongs to user ${String(owner)} and no server is running: run this as that user`,
+    );
+  }
+}

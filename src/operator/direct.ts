@@ -1,5 +1,4 @@
 /** Operations on the database itself, for when no server runs. */
-import { existsSync, statSync } from 'node:fs';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring } from '../base/keyring.ts';
@@ -7,9 +6,8 @@ import { createResolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import { openDatabase, sqliteFile } from '../storage/database.ts';
 import { copyBeforeMigration } from './before-migration.ts';
-import { makeDataFolder } from './data-folder.ts';
+import { checkFiles, makeDataFolder } from './data-folder.ts';
 import { notRunning, operationNamed, perform, type StoreDeps } from './operations.ts';
-import { Unavailable } from './unavailable.ts';
 
 export interface Direct {
   /** As `perform`; `Unavailable` for what needs the server. */
@@ -53,22 +51,4 @@ export async function openDirect(config: Config, firstOperation: string): Promis
       await db.close();
     },
   };
-}
-
-/** Throws `Unavailable`. Files that root makes beside those of a service user would keep the service from starting. */
-export function checkFiles(file: string, mayMake: boolean): void {
-  if (!existsSync(file)) {
-    if (mayMake) return;
-    throw new Unavailable(
-      'no_database',
-      `there is no database at ${file} yet: start the server with \`posthorn serve\``,
-    );
-  }
-  const owner = statSync(file).uid;
-  if (process.getuid?.() === 0 && owner !== 0) {
-    throw new Unavailable(
-      'no_access',
-      `${file} belongs to user ${String(owner)} and no server is running: run this as that user`,
-    );
-  }
 }

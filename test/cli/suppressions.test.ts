@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { exitCodes } from '../../src/cli/cli.ts';
+import { exitCodes } from '../../src/cli/exit-codes.ts';
 import { ran, type Ran } from './ran.ts';
 
 describe('cli/suppressions', () => {

@@ -3,7 +3,7 @@ import { systemClock, type Clock } from '../../base/clock.ts';
 import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import { openReader, sqliteFile } from '../../storage/database.ts';
-import { checkFiles } from '../direct.ts';
+import { checkFiles } from '../data-folder.ts';
 import type { OperatorDeps } from '../operation.ts';
 import { createMachine } from './machine.ts';
 import { createNetwork } from './network.ts';

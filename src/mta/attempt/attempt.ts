@@ -1,0 +1,178 @@
+/** One attempt of one mail: it meets a host, the simulator or none, and ends in an outcome. Nothing is written to the database. */
+import type { Judge } from '../../messages/delivery/classify.ts';
+import type { Outcome } from '../../messages/delivery/delivery.ts';
+import { nextTryAt, type RetryRule } from '../../messages/delivery/retry.ts';
+import type { LaneControl } from '../lanes/lane-state.ts';
+import type { Part } from '../lanes/rests.ts';
+import type { Prepared, Ready } from '../prepare/prepare.ts';
+import type { Site } from '../sites/sites.ts';
+import { laneName } from '../names.ts';
+import type { Job } from '../due-queue.ts';
+import type { Attempted } from '../worker.ts';
+import { AttemptNotes, type AttemptNotesDeps } from './attempt-notes.ts';
+import { deliver } from './deliver.ts';
+import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
+import { Passages, type NoPassage, type Passage, type PassageDeps, type PassageOptions } from './passages.ts';
+import type { Wanted } from './reach.ts';
+import { simulate, simulatedEnd } from './simulator.ts';
+
+export interface AttemptDeps extends PassageDeps, AttemptNotesDeps {
+  random: () => number;
+  judge: Judge;
+  sources: PassageDeps['sources'] & AttemptNotesDeps['sources'];
+  control: PassageDeps['control'] & AttemptNotesDeps['control'] & Pick<LaneControl, 'begin' | 'dropped' | 'learn'>;
+  hostTls: PassageDeps['hostTls'] & AttemptNotesDeps['hostTls'];
+}
+
+export interface AttemptOptions extends PassageOptions {
+  retry: Pick<RetryRule, 'schedule'>;
+  simulatorDomain: string;
+}
+
+export interface Attempts {
+  /** Returns a passage that takes no time, or null. */
+  findIdlePassage(job: Job, wanted: Wanted | null): Passage | null;
+  findPassage(job: Job, wanted: Wanted | null): Promise<Passage | NoPassage>;
+  /** Gives back a passage that is not used. */
+  releasePassage(passage: Passage): void;
+  /** Tries the mail once. Throws only for a bug. */
+  attempt(job: Job, mail: Prepared, number: number, passage: Passage): Promise<Attempted>;
+}
+
+/** How long a mail waits that no host could be asked to take, in ms. */
+export const UNTRIED_MS = 2_000;
+
+/** Makes the frame of an attempt that ended at the given time. */
+type FrameAt = (endedAt: number) => AttemptFrame;
+type Done = Extract<Attempted, { kind: 'done' }>;
+
+export const createAttempts = (deps: AttemptDeps, options: AttemptOptions): Attempts =>
+  new AttemptRunner(deps, options);
+
+class AttemptRunner implements Attempts {
+  private readonly deps: AttemptDeps;
+  private readonly options: AttemptOptions;
+  private readonly passages: Passages;
+  private readonly notes: AttemptNotes;
+
+  constructor(deps: AttemptDeps, options: AttemptOptions) {
+    this.deps = deps;
+    this.options = options;
+    this.passages = new Passages(deps, options);
+    this.notes = new AttemptNotes(deps);
+  }
+
+  findIdlePassage(job: Job, wanted: Wanted | null): Passage | null {
+    return this.passages.findIdle(job, wanted);
+  }
+
+  findPassage(job: Job, wanted: Wanted | null): Promise<Passage | NoPassage> {
+    return this.passages.find(job, wanted);
+  }
+
+  releasePassage(passage: Passage): void {
+    this.passages.release(passage);
+  }
+
+  async attempt(job: Job, mail: Prepared, number: number, passage: Passage): Promise<Attempted> {
+    const frameAt = this.frameOf(number, passage);
+    if (mail.kind !== 'ready') {
+      this.releasePassage(passage);
+      return done(this.outcomeOfUnready(frameAt(this.deps.clock.now()), job, mail));
+    }
+    const { destination } = passage;
+    if (destination.kind === 'site') return this.attemptSite(job, mail, number, passage, destination, frameAt);
+    const now = this.deps.clock.now();
+    let ended: Done;
+    if (destination.kind === 'simulator') {
+      const end = simulatedEnd(mail.testOutcome, mail.recipient, this.options.simulatorDomain);
+      ended = { kind: 'done', ...simulate(end, number, now) };
+    } else if (destination.kind === 'discard') ended = done(discarded(frameAt(now)));
+    else ended = done(outcomeOfRoute(frameAt(now), destination.route));
+    this.notes.note(job, mail, destination, number, ended.outcome);
+    return ended;
+  }
+
+  /** The wait before the next try begins when the attempt has ended: a host that lets us wait is not asked again at once. */
+  private frameOf(number: number, { startedAt, destination }: Passage): FrameAt {
+    const { deps, options } = this;
+    const lot = deps.random();
+    const viaRelay = destination.kind === 'site' && destination.relay !== null;
+    return (endedAt) => ({
+      startedAt,
+      endedAt,
+      retryAt: nextTryAt(options.retry, number, endedAt, lot),
+      viaRelay,
+      judge: deps.judge,
+      retryWith: (hint) => nextTryAt(options.retry, number, endedAt, lot, hint),
+    });
+  }
+
+  private async attemptSite(
+    job: Job,
+    mail: Ready,
+    number: number,
+    passage: Passage,
+    site: Site,
+    frameAt: FrameAt,
+  ): Promise<Attempted> {
+    const { control, clock } = this.deps;
+    const lane = laneName(site.name, job.source ?? null);
+    const part = partOf(job);
+    control.begin(lane, part);
+    delete job.pacedLane;
+    let isLearnt = false;
+    try {
+      const outcome = await this.sendToSite(job, mail, number === 1, passage, site, frameAt);
+      if (outcome === null) return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
+      isLearnt = true;
+      // The mail has used up its part of what its source may send today.
+      delete job.quotaSite;
+      const learnt = control.learn(lane, part, aboutThisMail(mail, outcome));
+      this.notes.note(job, mail, site, number, learnt);
+      return done(learnt);
+    } finally {
+      if (!isLearnt) control.dropped(lane, part);
+    }
+  }
+
+  /** Returns null where nothing was sent. */
+  private async sendToSite(
+    { source = null }: Job,
+    mail: Ready,
+    isFirstAttempt: boolean,
+    passage: Passage,
+    site: Site,
+    frameAt: FrameAt,
+  ): Promise<Outcome | null> {
+    if (passage.kind === 'unreached') return passage.outcome(frameAt(this.deps.clock.now()));
+    if (passage.kind !== 'connected') throw new Error('a mail for a site has come without a connection');
+    const context = this.passages.contextOf(source);
+    const tried = await deliver(context, site, mail, passage.connection, frameAt, isFirstAttempt);
+    return tried.kind === 'untried' ? null : tried.outcome;
+  }
+
+  private outcomeOfUnready(frame: AttemptFrame, { id }: Job, mail: Exclude<Prepared, Ready>): Outcome {
+    const { log } = this.deps;
+    if (mail.kind === 'gone') return cannotBuild(frame, 'its rows are gone');
+    if (mail.kind === 'unbuildable') return cannotBuild(frame, mail.why);
+    const facts = { delivery_id: id, reason: mail.why };
+    if (mail.kind === 'unsigned')
+      log.error({ event: 'signing_unavailable', ...facts }, 'a mail waits because it cannot be signed');
+    else log.error({ event: 'composing_failed', ...facts }, 'a mail waits because it could not be composed');
+    return waitForUs(frame, mail.why);
+  }
+}
+
+const done = (outcome: Outcome): Done => ({ kind: 'done', outcome, followUps: [] });
+
+/** TLS that is missing for what one mail asks (REQUIRETLS) says nothing about other mail. */
+function aboutThisMail({ tlsRequest = null }: Ready, outcome: Outcome): Outcome {
+  if (tlsRequest === null || outcome.kind !== 'deferred' || outcome.verdict.reason !== 'tls_required') return outcome;
+  return { ...outcome, grounds: { ...outcome.grounds, ...messageGrounds } };
+}
+
+const messageGrounds = { rule: 'tls', infrastructure: false, greylisting: false, about: 'message' } as const;
+
+/** Returns the part of a lane that a job belongs to. */
+export const partOf = ({ share, domain }: Pick<Job, 'share' | 'domain'>): Part => ({ account: share, domain });

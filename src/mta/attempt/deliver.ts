@@ -1,0 +1,135 @@
+/**
+ * Hands one mail over a connection that was found (reach.ts), and goes on to the next host where nothing was taken. What a host
+ * answers is an outcome, not an exception.
+ */
+import { isIP } from 'node:net';
+import type { Outcome } from '../../messages/delivery/delivery.ts';
+import type { OpenResult } from '../connection/open-session.ts';
+import type { Lease, LeaseWait } from '../connection/pool.ts';
+import type { Transfer } from '../connection/session.ts';
+import { hostKey, laneName } from '../names.ts';
+import type { Ready } from '../prepare/prepare.ts';
+import type { Host, Site } from '../sites/sites.ts';
+import { placeOfHost, type OutcomeAt } from './host-policy.ts';
+import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame } from './outcome.ts';
+import { connectToSite, openConnection, type HostConnection, type SourceContext } from './reach.ts';
+
+export type Tried =
+  | { kind: 'tried'; outcome: Outcome }
+  /** The connection was gone, and no other can be had: nothing was sent. */
+  | { kind: 'untried'; waits: readonly LeaseWait[] };
+
+/**
+ * Hands the mail over the connection. On a mail's first attempt a refusal for reasons of policy over one address family is tried
+ * once over the other: many refuse IPv6 senders by rules of their own.
+ */
+export async function deliver(
+  context: SourceContext,
+  site: Site,
+  mail: Ready,
+  found: HostConnection,
+  frameAt: (endedAt: number) => AttemptFrame,
+  isFirstAttempt = false,
+): Promise<Tried> {
+  const { clock } = context;
+  for (let connection = found; ;) {
+    const first = await sendOver(context, site, mail, connection);
+    if (first.kind === 'wait') return { kind: 'untried', waits: [first.wait] };
+    const isAgain = isFirstAttempt && first.kind === 'carried';
+    const sent = isAgain ? await sendOverOtherFamily(context, site, mail, connection, first) : first;
+    const last = outcomeOfSent(sent, connection, context.source ?? null);
+    if (sent.kind === 'carried' && !mayTryNextHost(sent.transfer))
+      return { kind: 'tried', outcome: last(frameAt(clock.now())) };
+    // Nothing is taken before the final dot: another host may take it at once, or know REQUIRETLS.
+    const next = await connectToSite(context, site, mail, connection.at + 1);
+    if (next.kind !== 'reached') return { kind: 'tried', outcome: last(frameAt(clock.now())) };
+    connection = next.connection;
+  }
+}
+
+interface Carried {
+  kind: 'carried';
+  ip: string;
+  transfer: Transfer;
+}
+
+type Sent =
+  | Carried
+  | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> }
+  | { kind: 'wait'; wait: LeaseWait };
+
+const mayTryNextHost = (transfer: Transfer): boolean =>
+  (transfer.kind === 'broken' && !transfer.uncertain) ||
+  (transfer.kind === 'unsupported' && transfer.what === 'requiretls');
+
+const outcomeOfSent = (
+  sent: Exclude<Sent, { kind: 'wait' }>,
+  { host }: HostConnection,
+  source: string | null,
+): OutcomeAt =>
+  sent.kind === 'carried'
+    ? (frame) => outcomeOfTransfer(frame, placeOfHost(host, sent.ip, source), sent.transfer)
+    : (frame) => outcomeOfDial(frame, placeOfHost(host, sent.failed.ip, source), sent.failed);
+
+async function sendOver(context: SourceContext, site: Site, mail: Ready, connection: HostConnection): Promise<Sent> {
+  const { host, need, lease } = connection;
+  const transfer = await sendAndGiveBack(context, site, lease, mail);
+  // A reused connection may have died, or been told to close, while it was idle: that says nothing about host or mail.
+  if (!lease.reused || !endedBeforeMail(transfer)) return noteCarried(context, host, lease.ip, transfer);
+  const fresh = await openConnection(context, site, host, need, mail, true);
+  if (fresh.kind === 'wait') return { kind: 'wait', wait: fresh.wait };
+  if (fresh.kind === 'failed') return { kind: 'unreachable', failed: fresh };
+  return noteCarried(context, host, fresh.lease.ip, await sendAndGiveBack(context, site, fresh.lease, mail));
+}
+
+/** Tells the pool that the host has answered for the mail, or that its session broke: the next dial depends on it. */
+function noteCarried({ pool, source }: SourceContext, host: Host, ip: string, transfer: Transfer): Carried {
+  const key = hostKey(host, source);
+  if (transfer.kind === 'broken') pool.broke(key, `${transfer.phase}: ${transfer.text}`);
+  else pool.carried(key);
+  return { kind: 'carried', ip, transfer };
+}
+
+/** Tries the addresses of the family that was not refused, where there are some. */
+async function sendOverOtherFamily(
+  context: SourceContext,
+  site: Site,
+  mail: Ready,
+  { host, need }: HostConnection,
+  sent: Carried,
+): Promise<Carried> {
+  const { transfer } = sent;
+  const reply = transfer.kind === 'refused' ? transfer.reply : null;
+  if (reply?.enhanced?.startsWith('5.7.') !== true) return sent;
+  const addresses = host.addresses.filter(({ family }) => family !== isIP(sent.ip));
+  if (addresses.length === 0) return sent;
+  const other = await openConnection(context, site, { ...host, addresses }, need, mail, false);
+  if (other.kind !== 'leased') return sent;
+  return noteCarried(context, host, other.lease.ip, await sendAndGiveBack(context, site, other.lease, mail));
+}
+
+async function sendAndGiveBack(context: SourceContext, site: Site, lease: Lease, mail: Ready): Promise<Transfer> {
+  lease.session.trace?.begin?.(laneName(site.name, context.source ?? null), mail.messageId);
+  try {
+    const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = mail;
+    const requireTls = mail.tlsRequest === 'require';
+    return await lease.session.send({
+      envelopeFrom,
+      recipients: [recipient],
+      data,
+      size,
+      smtpUtf8,
+      eightBit,
+      requireTls,
+    });
+  } finally {
+    lease.giveBack();
+  }
+}
+
+/** The server closes the connection, whatever was asked (RFC 5321 section 3.8). */
+const CLOSING = 421;
+
+const endedBeforeMail = (transfer: Transfer): boolean =>
+  (transfer.kind === 'broken' && transfer.phase === 'mail') ||
+  (transfer.kind === 'refused' && transfer.phase === 'mail' && transfer.reply.code === CLOSING);

@@ -1,0 +1,109 @@
+/**
+ * Jobs of operators' lanes whose hosts cannot be reached now. An operator's lane serves many organisations, each with its own hosts:
+ * one whose hosts are dead or busy must not keep the lane's workers from the others. So its jobs are put aside, by the hosts
+ * that they need, and come back to the lane when one of these hosts may have a connection, and at the latest when its gate opens.
+ */
+import type { Clock, Timer } from '../../base/clock.ts';
+import type { Job } from '../due-queue.ts';
+
+/** Jobs come back after so long even where the pool does not wake them. */
+const LOOK_AGAIN_MS = 2_000;
+
+interface Entry {
+  readonly lane: string;
+  readonly hosts: readonly string[];
+  readonly jobs: Job[];
+  timer: Timer | null;
+}
+
+export interface Aside {
+  /** Puts a job aside that waits for one of these hosts; `until` is on the monotonic clock, null where it is not known. */
+  add(lane: string, hosts: readonly string[], job: Job, until: number | null): void;
+  /** Brings back as many of the lane's jobs as it may have connections to this host (`room`). */
+  wake(lane: string, host: string, room: number): void;
+  /** Brings back all jobs of the lane. */
+  wakeLane(lane: string): void;
+  /** Returns the lanes with jobs that wait for this host. */
+  lanesWaiting(host: string): readonly string[];
+  /** Counts the jobs of the lane that are aside. */
+  count(lane: string): number;
+  stop(): void;
+}
+
+export function createAside(
+  { clock }: { clock: Clock },
+  comeBack: (lane: string, jobs: readonly Job[]) => void,
+): Aside {
+  const entries = new Map<string, Entry>();
+  const byHost = new Map<string, Set<Entry>>();
+  let stopped = false;
+
+  /** Brings jobs back. A job may be put aside again at once, in a new entry. */
+  function release(key: string, entry: Entry, most = Infinity): void {
+    if (most < entry.jobs.length) {
+      comeBack(entry.lane, entry.jobs.splice(0, most));
+      return;
+    }
+    entry.timer?.cancel();
+    entries.delete(key);
+    for (const host of entry.hosts) {
+      const waiting = byHost.get(host);
+      waiting?.delete(entry);
+      if (waiting?.size === 0) byHost.delete(host);
+    }
+    if (!stopped) comeBack(entry.lane, entry.jobs);
+  }
+
+  function create(key: string, lane: string, hosts: readonly string[]): Entry {
+    const entry: Entry = { lane, hosts, jobs: [], timer: null };
+    entries.set(key, entry);
+    for (const host of hosts) {
+      const waiting = byHost.get(host);
+      if (waiting === undefined) byHost.set(host, new Set([entry]));
+      else waiting.add(entry);
+    }
+    return entry;
+  }
+
+  const keyOf = (lane: string, hosts: readonly string[]): string => `${lane} ${hosts.join()}`;
+
+  return {
+    add(lane, hosts, job, until) {
+      const key = keyOf(lane, hosts);
+      const entry = entries.get(key) ?? create(key, lane, hosts);
+      entry.jobs.push(job);
+      const wait = until === null ? LOOK_AGAIN_MS : Math.max(1, until - clock.monotonic());
+      entry.timer ??= clock.after(wait, () => {
+        release(key, entry);
+      });
+    },
+    wake(lane, host, room) {
+      let left = room;
+      // Jobs that are put aside meanwhile are not brought back again.
+      for (const entry of [...(byHost.get(host) ?? [])]) {
+        if (entry.lane !== lane || left <= 0) continue;
+        const { length } = entry.jobs;
+        release(keyOf(lane, entry.hosts), entry, left);
+        left -= length;
+      }
+    },
+    wakeLane(lane) {
+      for (const [key, entry] of [...entries]) if (entry.lane === lane) release(key, entry);
+    },
+    lanesWaiting: (host) => {
+      const waiting = byHost.get(host);
+      return waiting === undefined ? none : [...new Set([...waiting].map(({ lane }) => lane))];
+    },
+    count(lane) {
+      let sum = 0;
+      for (const entry of entries.values()) if (entry.lane === lane) sum += entry.jobs.length;
+      return sum;
+    },
+    stop() {
+      stopped = true;
+      for (const { timer } of entries.values()) timer?.cancel();
+    },
+  };
+}
+
+const none: readonly string[] = [];

@@ -1,0 +1,277 @@
+/**
+ * The limits of each lane: how many connections, how many mails a minute, which of its mail rests. They come from answers
+ * (lane-learning.ts) and from the operator; lane-slots.ts turns them into a number of workers.
+ */
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { LaneView } from '../../scheduling/lanes.ts';
+import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
+import type { Outcome } from '../../messages/delivery/delivery.ts';
+import type { Pool } from '../connection/pool.ts';
+import type { Site } from '../sites/sites.ts';
+import { countConnections, LaneChanges } from './lane-changes.ts';
+import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
+import { LaneSlots } from './lane-slots.ts';
+import { hostKeysOf, isShared, type LaneChange, type LaneControl, type LaneState } from './lane-state.ts';
+import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait } from './lane-waits.ts';
+import { begun, ended, forgotten, newPace, putBack, shifted } from './pace.ts';
+import { createRests, type Part, type Rest } from './rests.ts';
+import type { CompiledRule } from './shaping.ts';
+import { newThrottle, type ThrottleLimits } from './throttle.ts';
+
+export interface LaneControlDeps {
+  clock: Clock;
+  log: Log;
+  pool: Pick<Pool, 'room' | 'usedBy' | 'waitingLong' | 'waitOf' | 'capOf' | 'tryNow'>;
+  /** Returns the operator's limits for a lane, or null. */
+  limitsOf: (lane: string) => LaneLimits | null;
+  /** Returns the jobs and workers of a lane. */
+  viewOf(lane: string): LaneView;
+  /** Starts workers of the lane where it may have more. */
+  pump(lane: string): void;
+  /** Lets mail that rests be looked at again. */
+  wake(): void;
+}
+
+export interface LaneControlOptions {
+  lane: ThrottleLimits;
+  rules: readonly CompiledRule[];
+  /** Workers of lanes that need no network. */
+  innerSlots: number;
+}
+
+const MOST_LANE_STATES = 10_000;
+/** How long no worker is started after one that found no connection, in ms. */
+const LULL_MS = 1_000;
+
+export const createLaneControl = (deps: LaneControlDeps, options: LaneControlOptions): LaneControl =>
+  new LaneController(deps, options);
+
+class LaneController implements LaneControl {
+  private readonly deps: LaneControlDeps;
+  private readonly options: LaneControlOptions;
+  private readonly states = new Map<string, LaneState>();
+  /** Lanes by the hosts that they lead to. */
+  private readonly byHost = new Map<string, Set<string>>();
+  private readonly changes: LaneChanges;
+  private readonly laneSlots: LaneSlots;
+  private readonly learning: LaneLearning;
+
+  constructor(deps: LaneControlDeps, options: LaneControlOptions) {
+    this.deps = deps;
+    this.options = options;
+    this.changes = new LaneChanges(deps);
+    this.laneSlots = new LaneSlots(deps);
+    this.learning = new LaneLearning(deps, options, this.changes);
+  }
+
+  register(lane: string, site: Site, source: string | null): void {
+    const state = this.stateOf(lane);
+    if (state.site === site) return;
+    if (!isShared(state)) for (const host of hostKeysOf(state)) this.byHost.get(host)?.delete(lane);
+    state.site = site;
+    state.source = source;
+    if (isShared(state)) return;
+    for (const host of hostKeysOf(state)) {
+      const users = this.byHost.get(host);
+      if (users === undefined) this.byHost.set(host, new Set([lane]));
+      else users.add(lane);
+    }
+  }
+
+  routeOf(lane: string): { site: string; source: string | null } | null {
+    const state = this.states.get(lane);
+    return state?.site == null ? null : { site: state.site.name, source: state.source };
+  }
+
+  slots(lane: string): number {
+    const state = this.states.get(lane);
+    return state?.site == null ? this.options.innerSlots : this.laneSlots.of(lane, state);
+  }
+
+  restUntil(lane: string, part: Part): number | null {
+    const state = this.states.get(lane);
+    if (state === undefined) return null;
+    const now = this.deps.clock.now();
+    const rest = state.rests.of(part, now);
+    return rest === null ? null : Math.max(rest.until, now + PROBE_LOOK_MS);
+  }
+
+  take(lane: string): void {
+    const state = this.stateOf(lane);
+    state.pace = begun(state.pace, this.deps.limitsOf(lane)?.perMinute ?? null, this.deps.clock.now());
+  }
+
+  putBack(lane: string): void {
+    const state = this.stateOf(lane);
+    state.pace = putBack(state.pace, this.deps.limitsOf(lane)?.perMinute ?? null);
+  }
+
+  begin(lane: string, part: Part): void {
+    this.stateOf(lane).rests.begin(part, this.deps.clock.now());
+  }
+
+  learn(lane: string, part: Part, outcome: Outcome): Outcome {
+    return this.learning.learn(lane, this.stateOf(lane), part, outcome);
+  }
+
+  dropped(lane: string, part: Part): void {
+    const state = this.stateOf(lane);
+    state.pace = ended(state.pace);
+    state.rests.ended(part);
+  }
+
+  foundNone(lane: string): void {
+    this.stateOf(lane).lullUntil = this.deps.clock.now() + LULL_MS;
+  }
+
+  wake(lane: string): void {
+    const state = this.states.get(lane);
+    if (state !== undefined) state.lullUntil = 0;
+    this.deps.pump(lane);
+  }
+
+  noteRefusedConnection(lane: string, reply: string): void {
+    const state = this.stateOf(lane);
+    state.lastReply = reply;
+    const [first] = hostKeysOf(state).flatMap((host) => this.deps.pool.capOf(host) ?? []);
+    if (first === undefined) return;
+    const to = countConnections(first.cap);
+    if (state.changes.at(-1)?.to === to) return;
+    this.changes.note(lane, state, { what: 'connections', to, cause: reply.slice(0, 200) });
+  }
+
+  noteSourceChange(lane: string, to: string, cause: string): void {
+    this.changes.note(lane, this.stateOf(lane), { what: 'source', to, cause });
+  }
+
+  report(lane: string): LaneLimitsReport | null {
+    const { limitsOf, pool, clock } = this.deps;
+    const state = this.states.get(lane);
+    return state?.site == null ? null : reportOf(state, limitsOf(lane), pool, clock);
+  }
+
+  waits(lane: string, part: Part, site: Site | null): LaneWait[] {
+    const { limitsOf, pool, clock } = this.deps;
+    const state = this.states.get(lane);
+    return state === undefined ? [] : waitsOf(state, part, site, limitsOf(lane), pool, clock);
+  }
+
+  history(lane: string): LaneChange[] {
+    return [...(this.states.get(lane)?.changes ?? [])];
+  }
+
+  lanesWanting(host: string): readonly string[] {
+    const users = this.byHost.get(host);
+    if (users === undefined) return none;
+    return [...users].filter((lane) => {
+      const state = this.states.get(lane);
+      const { waiting, slots } = this.deps.viewOf(lane);
+      if (state === undefined) return false;
+      // A worker without a connection is about to ask for one.
+      const used = hostKeysOf(state).reduce((sum, one) => sum + this.deps.pool.usedBy(one, lane), 0);
+      return slots > used || (waiting > 0 && slots < this.laneSlots.most(lane, state));
+    });
+  }
+
+  tryNow(lane: string, domain: string | null): void {
+    const state = this.states.get(lane);
+    if (state === undefined) return;
+    const now = this.deps.clock.now();
+    state.rests.tryNow(domain, now);
+    state.ruleRest = null;
+    state.lullUntil = 0;
+    if (state.pace.perMinute !== null)
+      this.changes.setPace(lane, state, forgotten(state.pace, now), 'the operator asked for a try now');
+    this.deps.pool.tryNow(hostKeysOf(state));
+    this.deps.pump(lane);
+  }
+
+  shift(ms: number): void {
+    for (const state of this.states.values()) {
+      const { throttle } = state;
+      state.rests.shift(ms);
+      if (state.ruleRest !== null) state.ruleRest = { ...state.ruleRest, until: state.ruleRest.until + ms };
+      state.timerAt += ms;
+      if (state.lullUntil > 0) state.lullUntil += ms;
+      const { halvedAt, probeAt } = throttle;
+      state.throttle = { ...throttle, halvedAt: halvedAt === null ? null : halvedAt + ms, probeAt: probeAt + ms };
+      state.pace = shifted(state.pace, ms);
+      state.lastProgressAt += ms;
+    }
+  }
+
+  names(): readonly string[] {
+    return [...this.states.keys()];
+  }
+
+  limited(): readonly string[] {
+    return [...this.states].flatMap(([lane, state]) => (this.isLimited(lane, state) ? [lane] : []));
+  }
+
+  someWait(): boolean {
+    for (const [lane, state] of this.states)
+      if (state.rests.list().length > 0 || this.deps.viewOf(lane).waiting > 0) return true;
+    return false;
+  }
+
+  resting(): { lane: string; rest: Rest }[] {
+    const now = this.deps.clock.now();
+    return [...this.states].flatMap(([lane, { rests }]) =>
+      rests.list().flatMap((rest) => (rest.until > now || rest.isProbing ? [{ lane, rest }] : [])),
+    );
+  }
+
+  forgetOld(): void {
+    const { states } = this;
+    if (states.size <= MOST_LANE_STATES) return;
+    const byUse = [...states].sort(([, a], [, b]) => a.lastProgressAt - b.lastProgressAt);
+    for (const [lane, state] of byUse.slice(0, states.size - MOST_LANE_STATES)) {
+      // A lane that rests or has work is not forgotten, however long ago it made progress.
+      const { waiting, slots } = this.deps.viewOf(lane);
+      if (waiting + slots > 0 || state.rests.list().length > 0) continue;
+      state.timer?.cancel();
+      for (const host of hostKeysOf(state)) this.byHost.get(host)?.delete(lane);
+      states.delete(lane);
+    }
+  }
+
+  stop(): void {
+    for (const state of this.states.values()) state.timer?.cancel();
+  }
+
+  private stateOf(lane: string): LaneState {
+    const existing = this.states.get(lane);
+    if (existing !== undefined) return existing;
+    const now = this.deps.clock.now();
+    const state: LaneState = {
+      site: null,
+      source: null,
+      throttle: newThrottle(this.options.lane, now),
+      pace: newPace(now),
+      shaping: new Map(),
+      rests: createRests(() => isShared(state)),
+      accepted: [],
+      ruleRest: null,
+      lullUntil: 0,
+      slowWorkers: { count: 0, at: -Infinity },
+      timer: null,
+      timerAt: 0,
+      lastReply: null,
+      lastProgressAt: now,
+      changes: [],
+    };
+    this.states.set(lane, state);
+    return state;
+  }
+
+  private isLimited(lane: string, state: LaneState): boolean {
+    const { pool, clock, limitsOf } = this.deps;
+    if (state.site === null) return false;
+    const hasCap = hostKeysOf(state).some((host) => pool.capOf(host) !== null || pool.waitOf(host)?.why === 'closed');
+    const rests = state.rests.list().length > 0 || (state.ruleRest !== null && state.ruleRest.until > clock.now());
+    return hasCap || rests || state.pace.perMinute !== null || limitsOf(lane) !== null;
+  }
+}
+
+const none: readonly string[] = [];

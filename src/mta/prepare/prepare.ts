@@ -1,0 +1,262 @@
+/**
+ * Makes the bytes on the wire from a delivery's id: load, compose, sign. Deliveries that are loaded in the same turn of the event
+ * loop share one query; a content that goes to many recipients is encoded and hashed once while it is in use.
+ */
+import type { DkimSigner } from '../../mail/dkim/sign.ts';
+import { signHeaders } from '../../mail/dkim/sign.ts';
+import { createBatchLoader } from '../../base/batch-loader.ts';
+import type { Clock } from '../../base/clock.ts';
+import { ThreadRefusal } from '../../base/threads.ts';
+import { COPY_FIELD, marksFor, type ReturnPathKey } from '../../messages/delivery/return-path.ts';
+import type { Tracking } from '../../tracking/track.ts';
+import type { Connection } from '../../storage/connection.ts';
+import { createComposer, Unencodable } from './composer.ts';
+import type { Composed } from './compose.ts';
+import type { Hold, HoldOf } from '../../messages/delivery/holds.ts';
+import type { TrackingKey } from '../../tracking/token.ts';
+import type { TlsRequest } from '../connection/tls-policy.ts';
+import { addressesIn, headOf } from './head.ts';
+import {
+  loadAttachments,
+  loadContents,
+  loadRaw,
+  loadStoredMails,
+  type StoredMail,
+  type StoredText,
+} from './stored-mail.ts';
+import { listHeaders, trackingOf } from './tracking.ts';
+
+export type Signing = { kind: 'ready'; signers: readonly DkimSigner[] } | { kind: 'unavailable'; why: string };
+
+export interface PrepareDeps {
+  db: { prepared: Connection };
+  clock: Clock;
+  /** Returns the DKIM signers of a sending domain of an account, urgent mail first. */
+  signersFor(accountId: string, domain: string, order: number): Promise<Signing>;
+  /** Returns the host in the return path of a sending domain of an account. */
+  returnPathDomain(accountId: string, domain: string): Promise<string>;
+  returnPathKey: ReturnPathKey;
+  /** Signs tracked links and unsubscribe links. */
+  trackingKey: TrackingKey;
+  /** Returns what holds this mail now, or null. */
+  holdOf?: HoldOf;
+  /** `smtp.hostname`: mail of ours from this name may go unsigned. */
+  ownName?: string;
+}
+
+/** A mail ready to be sent. */
+export interface Ready {
+  kind: 'ready';
+  messageId: string;
+  envelopeFrom: string;
+  recipient: string;
+  data: readonly Buffer[];
+  size: number;
+  smtpUtf8: boolean;
+  eightBit: boolean;
+  /** What the message asks of TLS (RFC 8689). */
+  tlsRequest?: TlsRequest | null;
+  test: boolean;
+  testOutcome: string | null;
+}
+
+export type Prepared =
+  | Ready
+  /** The rows are gone: there is nothing to send. */
+  | { kind: 'gone' }
+  /** The mail cannot be signed now: it waits, and never leaves unsigned. */
+  | { kind: 'unsigned'; why: string }
+  /** A fault of ours kept it from being composed: it waits. */
+  | { kind: 'unready'; why: string }
+  /** The mail can never be built. */
+  | { kind: 'unbuildable'; why: string };
+
+/** The mail may not be tried now: a pause, a domain that is not verified. */
+export interface Held {
+  kind: 'held';
+  hold: Hold;
+}
+
+/** The mail may be tried. It is composed; signing is still running, which takes longer than all else and hardly ever fails. */
+export interface Preparing {
+  kind: 'preparing';
+  /** What a connection for it must satisfy; null where there is nothing to send. */
+  wanted: Pick<Ready, 'messageId' | 'tlsRequest'> | null;
+  /** Rejects where storage fails. */
+  mail: Promise<Prepared>;
+}
+
+/** A mail that no later try could build either, unlike one for which storage or keys failed. */
+class Unbuildable extends Error {}
+
+/** Encoded contents that are kept, in bytes: enough for the mail in memory, and little of the process's memory. */
+const CACHE_BYTES = 32 * 1024 * 1024;
+
+export interface Prepare {
+  /** Resolves when the mail is composed, or when it is known that it may not be tried. */
+  begin(deliveryId: string): Promise<Preparing | Held>;
+  /** Returns the bytes for display, whatever holds the mail back. */
+  look(deliveryId: string): Promise<Prepared>;
+  /** Ends the composing thread. */
+  close(): Promise<void>;
+}
+
+export function createPrepare(deps: PrepareDeps): Prepare {
+  const composer = createComposer(deps);
+  const deliveries = createBatchLoader<StoredMail>((ids) => loadStoredMails(deps.db.prepared, ids));
+  const contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
+  const cache = new Map<string, { encoded: Promise<Composed>; bytes: number }>();
+  let cached = 0;
+
+  function encodedOf(contentId: string): Promise<Composed> {
+    const known = cache.get(contentId);
+    if (known !== undefined) return known.encoded;
+    const entry = { encoded: encode(contentId), bytes: 0 };
+    cache.set(contentId, entry);
+    entry.encoded.then(
+      ({ content }) => {
+        entry.bytes = content.body.length + 500;
+        cached += entry.bytes;
+        shrink();
+      },
+      () => cache.delete(contentId),
+    );
+    return entry.encoded;
+  }
+
+  function shrink(): void {
+    for (const [id, { bytes }] of cache) {
+      if (cached <= CACHE_BYTES) return;
+      if (bytes === 0) continue;
+      cache.delete(id);
+      cached -= bytes;
+    }
+  }
+
+  async function rawOf(contentId: string): Promise<Buffer> {
+    const raw = await loadRaw(deps.db.prepared, contentId);
+    if (raw === null) throw new Unbuildable(`content ${contentId} is not stored`);
+    return raw;
+  }
+
+  async function encode(contentId: string, tracking: Tracking | null = null): Promise<Composed> {
+    const row = await contents.load(contentId);
+    if (row === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
+    const done = row.attachment_count === 0 && row.is_raw === 0 ? null : await composer.room();
+    try {
+      return await composer.compose({
+        id: contentId,
+        ...(row.is_raw === 0 ? {} : { raw: await rawOf(contentId) }),
+        html: row.html,
+        text: row.text,
+        autoText: row.auto_text === 1,
+        attachments: row.attachment_count === 0 ? [] : await loadAttachments(deps.db.prepared, contentId),
+        ...(tracking === null ? {} : { tracking }),
+      });
+    } catch (error) {
+      if (error instanceof Unencodable)
+        throw new Unbuildable(`content ${contentId} cannot be encoded`, { cause: error });
+      throw error;
+    } finally {
+      done?.();
+    }
+  }
+
+  async function prepareRow(row: StoredMail): Promise<Preparing> {
+    try {
+      const tracking = trackingOf(deps.trackingKey, row);
+      const composed = await (tracking === null ? encodedOf(row.content_id) : encode(row.content_id, tracking));
+      const signers = await signersOf(deps, row);
+      // Without a signature it is not sent, so no host is dialled for it.
+      if (signers.kind === 'unsigned') return { kind: 'preparing', wanted: null, mail: Promise.resolve(signers) };
+      const wanted = { messageId: row.message_id, tlsRequest: tlsRequestOf(row) };
+      return { kind: 'preparing', wanted, mail: build(deps, row, composed, signers.signers).catch(failure) };
+    } catch (error) {
+      return { kind: 'preparing', wanted: null, mail: Promise.resolve(failure(error)) };
+    }
+  }
+
+  return {
+    async begin(deliveryId) {
+      const row = await deliveries.load(deliveryId);
+      if (row === undefined) return { kind: 'preparing', wanted: null, mail: Promise.resolve({ kind: 'gone' }) };
+      const hold = await heldBy(deps, row);
+      return hold === null ? prepareRow(row) : { kind: 'held', hold };
+    },
+    async look(deliveryId) {
+      const row = await deliveries.load(deliveryId);
+      return row === undefined ? { kind: 'gone' } : (await prepareRow(row)).mail;
+    },
+    close: () => composer.close(),
+  };
+}
+
+/** Returns what an error says about the mail; throws all errors again that are not about it. */
+function failure(error: unknown): Prepared {
+  if (error instanceof Unbuildable) return { kind: 'unbuildable', why: error.message };
+  if (error instanceof ThreadRefusal) return { kind: 'unready', why: `it could not be composed: ${error.message}` };
+  throw error;
+}
+
+/** Simulated mail leaves nowhere, so nothing holds it. */
+function heldBy({ holdOf }: PrepareDeps, row: StoredMail): Promise<Hold | null> | null {
+  if (holdOf === undefined || row.test === 1) return null;
+  const { account_id: accountId, stream, from_domain: fromDomain, domain, message_id: messageId } = row;
+  return holdOf({ accountId, stream, fromDomain, domain, messageId, createdAt: row.created_at });
+}
+
+async function signersOf(
+  deps: PrepareDeps,
+  row: StoredMail,
+): Promise<{ kind: 'signers'; signers: readonly DkimSigner[] } | Extract<Prepared, { kind: 'unsigned' }>> {
+  const signing = await deps.signersFor(row.account_id, row.from_domain, row.class);
+  // A test key may send from a domain that is not set up; that mail leaves nowhere, so it needs no signature. Our own name has
+  // no key either, unless it is a sending domain too.
+  const isOwn = row.null_sender === 1 && row.from_domain === deps.ownName;
+  if (signing.kind === 'unavailable' && row.test === 0 && !isOwn) return { kind: 'unsigned', why: signing.why };
+  return { kind: 'signers', signers: signing.kind === 'ready' ? signing.signers : [] };
+}
+
+async function build(
+  deps: PrepareDeps,
+  row: StoredMail,
+  { content, bodyHash, isWhole, eightBit = false }: Composed,
+  signers: readonly DkimSigner[],
+): Promise<Prepared> {
+  const returnPath = await deps.returnPathDomain(row.account_id, row.from_domain);
+  const marks = marksFor(deps.returnPathKey, row.id);
+  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}${content.headers}`;
+  const head = isWhole === true ? lines : headOrNot(row) + lines;
+  // The signature has the time of acceptance, so that every try sends the same bytes.
+  const signatures =
+    signers.length === 0
+      ? ''
+      : await signHeaders({ head, bodyHash, timestamp: Math.floor(row.created_at / 1000), signers });
+  const headBytes = Buffer.from(`${signatures}${head}\r\n`);
+  return {
+    kind: 'ready',
+    messageId: row.message_id,
+    envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
+    recipient: row.address,
+    data: [headBytes, content.body],
+    size: headBytes.length + content.body.length,
+    smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
+    eightBit,
+    tlsRequest: tlsRequestOf(row),
+    test: row.test === 1,
+    testOutcome: row.test_outcome,
+  };
+}
+
+const tlsRequestOf = ({ require_tls: asks }: StoredMail): TlsRequest | null =>
+  asks === null ? null : asks === 1 ? 'require' : 'waive';
+
+function headOrNot(row: StoredMail): string {
+  try {
+    return headOf(row);
+  } catch (error) {
+    throw new Unbuildable(`the header of ${row.message_id} cannot be written`, { cause: error });
+  }
+}
+
+const isAscii = (text: string): boolean => /^[\x00-\x7f]*$/.test(text);

@@ -1,0 +1,293 @@
+/**
+ * Finds the destination of a domain's mail: by the operator's routes, the simulator, or the hosts that DNS names. DNS answers are
+ * kept for their TTL; a domain is looked up once however much mail waits for it.
+ */
+import type { Clock } from '../../base/clock.ts';
+import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
+import type { StsFault, StsPolicy } from '../../mail/sts-policy.ts';
+import type { HostDane, TlsFacts } from '../connection/tls-policy.ts';
+import type { HostAddress } from '../dns/mx.ts';
+import type { MailRoute } from '../dns/mx.ts';
+import { operatorOf, type MailOperator } from './operators.ts';
+
+/** One host to dial. */
+export interface Host {
+  name: string;
+  port: number;
+  addresses: readonly HostAddress[];
+  /** The preference of its MX record, lowest first; absent for a smarthost. */
+  preference?: number;
+  /** The TLSA records of the host; null or absent where there are none. */
+  dane?: HostDane | null;
+  /** DNSSEC vouches that this is a mail host of the domain, and for its addresses. */
+  isValidated?: boolean;
+}
+
+/** Hosts under one set of limits. */
+export interface Site {
+  kind: 'site';
+  /** The lane's name: the MX set, or `host:port` of a smarthost. */
+  name: string;
+  hosts: readonly Host[];
+  /** The recipient domain; absent for a smarthost. */
+  domain?: string;
+  /** The recipient domain's MTA-STS policy. */
+  sts?: StsPolicy | null;
+  /** Why a policy that the domain announces could not be had, or null. */
+  stsFault?: StsFault | null;
+  /** The operator's setting for TLS to the hosts of this domain, or null. */
+  tls?: TlsOverride | null;
+  /** The operator of the hosts, where the table of operators has it. */
+  operator?: MailOperator | null;
+  /** The smarthost that takes the mail, or null where it goes to the recipient's own hosts. */
+  relay: {
+    tls: 'opportunistic' | 'required' | 'none' | 'implicit';
+    auth: { user: string; password: string } | null;
+  } | null;
+}
+
+export type TlsOverride = Exclude<NonNullable<TlsFacts['override']>, 'implicit'>;
+
+export type Destination =
+  | Site
+  | { kind: 'simulator' }
+  | { kind: 'discard' }
+  | { kind: 'hold' }
+  /** The domain has no mail host; the outcome of the mail says why. */
+  | { kind: 'nowhere'; route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }> }
+  /** The look-up failed; DNS is asked again at `until`. Mail for the domain waits without attempts. */
+  | Unresolved;
+
+export interface Unresolved {
+  kind: 'unresolved';
+  route: Extract<MailRoute, { kind: 'trouble' }>;
+  since: number;
+  until: number;
+  /** Failed look-ups in a row. */
+  failures: number;
+}
+
+/** An entry of `delivery.routes`. */
+export type Route =
+  | { readonly kind: 'mx' | 'discard' | 'hold' }
+  | {
+      readonly kind: 'smarthost';
+      readonly host: string;
+      readonly port: number;
+      readonly tls: 'opportunistic' | 'required' | 'none' | 'implicit';
+      readonly auth: { readonly user: string; readonly password: string } | null;
+    };
+
+export interface SitesDeps {
+  clock: Clock;
+  routes: Readonly<Record<string, Route>>;
+  operators?: readonly MailOperator[];
+  /** `delivery.tls`: by recipient domain. */
+  tls?: Readonly<Record<string, TlsOverride>>;
+  /** Finds the MTA-STS policy of a domain (mta/dns/sts.ts). */
+  findPolicy?: (domain: string) => Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
+  /** Finds the mail hosts by MX records (mta/dns/mx.ts). */
+  findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
+  /** Finds the addresses of a smarthost. */
+  findRelay(host: string, port: number): Promise<MailRoute>;
+}
+
+export interface Sites {
+  /** True where a route holds mail. */
+  readonly holds: boolean;
+  /** True while the look-up of some domain has failed. */
+  readonly someUnresolved: boolean;
+  /** Returns the destination, or null where DNS has to be asked. */
+  known(domain: string): Destination | null;
+  /** Returns the last destination, however old, or null. For reports, not for sending. */
+  lastKnown(domain: string): Destination | null;
+  /** Tells whether DNS is being asked now. */
+  isAsking(domain: string): boolean;
+  /** Returns the destination; asks DNS where needed. */
+  find(domain: string): Promise<Destination>;
+  /** Asks DNS again, on an operator's request, for a domain whose look-up has failed; null: for all of them. */
+  retry(domain: string | null): void;
+  /** Moves all times by `ms`, by which the clock was set. */
+  shift(ms: number): void;
+  /** Forgets a domain whose policies have changed: it is looked up again for its next mail. */
+  forget(domain: string): void;
+  /** Replaces the routes; they apply to mail in a lane at its next attempt. */
+  reroute(routes: Readonly<Record<string, Route>>): void;
+}
+
+const MOST_DOMAINS = 50_000;
+const LEAST_TTL_MS = 5_000;
+const MOST_TTL_MS = 3_600_000;
+/** How long an answer without a host is kept, in ms: about as long as the mail of one notification needs. */
+const NOWHERE_MS = 1_000;
+/** Pauses after the first, second ... failed look-up of a domain, in ms. */
+const UNRESOLVED_MS = [2_000, 4_000, 8_000, 15_000, 30_000, 60_000, 120_000, 300_000] as const;
+const LONGEST_UNRESOLVED_MS = 300_000;
+
+export const createSites = (deps: SitesDeps): Sites => new RoutedSites(deps);
+
+class RoutedSites implements Sites {
+  private readonly deps: SitesDeps;
+  private routes: SitesDeps['routes'];
+  /** Counts the changes of routes: the result of a look-up that began before a change is not kept. */
+  private round = 0;
+  private readonly answers = new Map<string, { destination: Destination; until: number }>();
+  private readonly asking = new Map<string, Promise<Destination>>();
+
+  constructor(deps: SitesDeps) {
+    this.deps = deps;
+    this.routes = deps.routes;
+  }
+
+  known(domain: string): Destination | null {
+    if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
+    const route = this.routeOf(domain);
+    if (route?.kind === 'discard' || route?.kind === 'hold') return { kind: route.kind };
+    const answer = this.answers.get(keyOf(domain, route));
+    return answer !== undefined && answer.until > this.deps.clock.now() ? answer.destination : null;
+  }
+
+  find(domain: string): Promise<Destination> {
+    const ready = this.known(domain);
+    if (ready !== null) return Promise.resolve(ready);
+    const route = this.routeOf(domain);
+    const key = keyOf(domain, route);
+    let question = this.asking.get(key);
+    if (question === undefined) {
+      question = this.ask(domain, route, key).finally(() => this.asking.delete(key));
+      this.asking.set(key, question);
+    }
+    return question;
+  }
+
+  get holds(): boolean {
+    return Object.values(this.routes).some(({ kind }) => kind === 'hold');
+  }
+
+  get someUnresolved(): boolean {
+    for (const { destination } of this.answers.values()) if (destination.kind === 'unresolved') return true;
+    return false;
+  }
+
+  lastKnown(domain: string): Destination | null {
+    return this.known(domain) ?? this.answers.get(keyOf(domain, this.routeOf(domain)))?.destination ?? null;
+  }
+
+  isAsking(domain: string): boolean {
+    return this.asking.has(keyOf(domain, this.routeOf(domain)));
+  }
+
+  retry(domain: string | null): void {
+    const key = domain === null ? null : keyOf(domain, this.routeOf(domain));
+    for (const [one, answer] of this.answers)
+      if (answer.destination.kind === 'unresolved' && (key === null || one === key)) answer.until = 0;
+  }
+
+  shift(ms: number): void {
+    for (const answer of this.answers.values()) answer.until += ms;
+  }
+
+  forget(domain: string): void {
+    this.answers.delete(domain);
+  }
+
+  reroute(changed: Readonly<Record<string, Route>>): void {
+    this.routes = changed;
+    this.round++;
+    // A smarthost's answer holds its credentials.
+    this.answers.clear();
+    this.asking.clear();
+  }
+
+  private routeOf(domain: string): Route | undefined {
+    return Object.hasOwn(this.routes, domain) ? this.routes[domain] : this.routes['*'];
+  }
+
+  private overrideOf(domain: string): TlsOverride | null {
+    return this.deps.tls !== undefined && Object.hasOwn(this.deps.tls, domain) ? (this.deps.tls[domain] ?? null) : null;
+  }
+
+  private async ask(domain: string, route: Route | undefined, key: string): Promise<Destination> {
+    const asked = this.round;
+    if (route?.kind === 'smarthost') {
+      const name = `${route.host}:${String(route.port)}`;
+      return this.keep(key, asked, await this.deps.findRelay(route.host, route.port), name, {
+        tls: route.tls,
+        auth: route.auth,
+      });
+    }
+    const found = await this.deps.findHosts(domain, { fresh: false });
+    // "No such domain" counts towards a bounce only where the look-up did not use a cache.
+    const sure =
+      found.kind === 'no_domain' && !found.fresh ? await this.deps.findHosts(domain, { fresh: true }) : found;
+    const announced = sure.kind === 'hosts' ? await this.deps.findPolicy?.(domain) : undefined;
+    return this.keep(key, asked, sure, null, null, {
+      domain,
+      sts: announced?.policy ?? null,
+      stsFault: announced?.fault ?? null,
+      tls: this.overrideOf(domain),
+    });
+  }
+
+  private keep(
+    key: string,
+    asked: number,
+    route: MailRoute,
+    relayName: string | null,
+    relay: Site['relay'],
+    secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'> = {},
+  ): Destination {
+    const now = this.deps.clock.now();
+    const destination = this.destinationFrom(key, route, relayName, relay, secured, now);
+    const until = destination.kind === 'unresolved' ? destination.until : now + ttlOf(route);
+    if (asked !== this.round) return destination;
+    this.answers.delete(key);
+    this.answers.set(key, { destination, until });
+    if (this.answers.size > MOST_DOMAINS) dropOldest(this.answers);
+    return destination;
+  }
+
+  private destinationFrom(
+    key: string,
+    route: MailRoute,
+    relayName: string | null,
+    relay: Site['relay'],
+    secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'>,
+    now: number,
+  ): Destination {
+    if (route.kind === 'hosts') return { ...this.siteFrom(route, relayName, relay), ...secured };
+    if (route.kind !== 'trouble') return { kind: 'nowhere', route };
+    const before = this.answers.get(key)?.destination;
+    const failures = before?.kind === 'unresolved' ? before.failures + 1 : 1;
+    const since = before?.kind === 'unresolved' ? before.since : now;
+    const pause = UNRESOLVED_MS[failures - 1] ?? LONGEST_UNRESOLVED_MS;
+    return { kind: 'unresolved', route, since, failures, until: now + pause };
+  }
+
+  private siteFrom(route: Extract<MailRoute, { kind: 'hosts' }>, relayName: string | null, relay: Site['relay']): Site {
+    const operator = operatorOf(route.mxNames ?? [], this.deps.operators ?? []);
+    return {
+      kind: 'site',
+      name: relayName ?? operator?.name ?? laneName(route.site),
+      hosts: route.hosts,
+      operator,
+      relay,
+    };
+  }
+}
+
+/** Names the lane of a site. The name of a host without a dot must differ from an operator's name. */
+const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.`);
+
+const ttlOf = (route: MailRoute): number =>
+  route.kind === 'hosts' ? Math.min(Math.max(route.ttl * 1000, LEAST_TTL_MS), MOST_TTL_MS) : NOWHERE_MS;
+
+const keyOf = (domain: string, route: Route | undefined): string =>
+  route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;
+
+function dropOldest(map: Map<string, unknown>): void {
+  for (const oldest of map.keys()) {
+    map.delete(oldest);
+    return;
+  }
+}

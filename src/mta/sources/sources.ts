@@ -1,0 +1,325 @@
+/**
+ * The sources that mail leaves from. A source is an address of this machine with a name and an EHLO name; sources form pools, and a
+ * stream names its pool. A lane is a site and a source, so each source has limits of its own at each site. A mail takes the
+ * least busy source of its pool that may send to the site: one that is not paused, not on a block list there, and not at the day's
+ * cap of its warm-up. While there is none, the mail waits without an attempt, with the reason.
+ *
+ * Without any setting there is one source: the address that the system chooses. It has no name, and its lanes are named after
+ * the site alone.
+ */
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { HoldBook } from '../../messages/delivery/hold-book.ts';
+import type { Outcome } from '../../messages/delivery/delivery.ts';
+import type { Hold } from '../../messages/delivery/holds.ts';
+import type { Database } from '../../storage/database.ts';
+import type { SourceBlockRow } from '../../storage/tables.ts';
+import { laneName } from '../names.ts';
+import type { WarmUp } from './warm-up.ts';
+
+export interface Source {
+  /** Null for the address that the system chooses. */
+  readonly name: string | null;
+  readonly pool: string;
+  readonly ehlo: string;
+  /** Connections over IPv4 come from it; null where none may, or the system chooses (a source without a name). */
+  readonly ipv4: string | null;
+  readonly ipv6: string | null;
+}
+
+/** A source with its blocks and its warm-up, for the operator. */
+export interface SourceReport extends Source {
+  paused: boolean;
+  blocks: SourceBlockRow[];
+  /** Today's counts; empty where the source is warm. */
+  warmUp: { site: string; sent: number; cap: number | null }[];
+}
+
+export interface Sources {
+  /** True where sources are configured, false where there is only the system's address. */
+  readonly named: boolean;
+  /** Reads what earlier runs have learnt. */
+  load(): Promise<void>;
+  find(name: string | null): Source;
+  /** Returns the source to send by, the first of the pool where none may; `last` is preferred, since greylisting expects it again. */
+  choose(preference: SourcePreference, site: string, busy: (source: Source) => number): Source;
+  /** Tells whether the source may send to the site now. */
+  isFree(name: string | null, site: string): boolean;
+  /** Returns what keeps all sources of the pool from the site, or null where one may send. */
+  heldBy(pool: string, site: string): Hold | null;
+  /** Returns the hold of a mark that `heldBy` returned, or null where it has ended. */
+  holdOf(by: string): Hold | null;
+  /** Counts a mail that is about to be sent; returns false where it may not be sent after all. */
+  take(name: string | null, site: string): boolean;
+  /** Takes back `take` for a mail that was not sent. */
+  putBack(name: string | null, site: string): void;
+  /** Counts an outcome; returns the block that it begins, or null. */
+  note(name: string | null, site: string, outcome: Outcome): SourceBlockRow | null;
+  complained(name: string, site: string): void;
+  /** Ends the blocks of a source at all sites; returns how many it had. */
+  unblock(name: string | null): Promise<number>;
+  /** Ends the blocks of all sources at this site. */
+  unblockSite(site: string): Promise<number>;
+  /** Moves all times by `ms`, by which the clock was set. */
+  shift(ms: number): void;
+  list(): SourceReport[];
+  /** Returns the pool of that name, or the default pool where it has no sources. */
+  poolOf(name: string): string;
+  close(): Promise<void>;
+}
+
+/** The sources that a mail prefers. */
+export interface SourcePreference {
+  pool: string;
+  /** The source by which it was tried before, or null. */
+  last: string | null;
+}
+
+export const DEFAULT_POOL = 'default';
+const BLOCKED_MS = 60 * 60_000;
+const DAY_MS = 86_400_000;
+const MARK = /^(?:pool|paused):([^@]*)@(.*)$/;
+
+/** Tells whether a refusal says that our address is on a block list: it names an address, or a public list. */
+export const isBlockListed = (outcome: Outcome): boolean =>
+  (outcome.kind === 'refused' || outcome.kind === 'deferred') && outcome.grounds?.about === 'block_list';
+
+export interface SourcesDeps {
+  db: Pick<Database, 'prepared' | 'commit'>;
+  clock: Clock;
+  log: Log;
+  book: Pick<HoldBook, 'ofSource' | 'ofLane'>;
+  warmUp: WarmUp;
+}
+
+export const createSources = (deps: SourcesDeps, hostname: string, settings: readonly Source[]): Sources =>
+  new PooledSources(deps, hostname, settings);
+
+class PooledSources implements Sources {
+  readonly named: boolean;
+  private readonly deps: SourcesDeps;
+  private readonly system: Source;
+  private readonly pools = new Map<string, Source[]>();
+  private readonly all: Map<string | null, Source>;
+  private readonly blocks = new Map<string, SourceBlockRow>();
+  private readonly loggedPools = new Set<string>();
+  private turn = 0;
+
+  constructor(deps: SourcesDeps, hostname: string, settings: readonly Source[]) {
+    this.deps = deps;
+    this.named = settings.length > 0;
+    this.system = { name: null, pool: DEFAULT_POOL, ehlo: hostname, ipv4: null, ipv6: null };
+    for (const source of settings) this.pools.set(source.pool, [...(this.pools.get(source.pool) ?? []), source]);
+    if (!this.pools.has(DEFAULT_POOL)) this.pools.set(DEFAULT_POOL, [this.system]);
+    this.all = new Map([...this.pools.values()].flat().map((source) => [source.name, source]));
+  }
+
+  poolOf(name: string): string {
+    if (this.pools.has(name)) return name;
+    if (!this.loggedPools.has(name) && this.loggedPools.size < 1000) {
+      this.loggedPools.add(name);
+      this.deps.log.warn(
+        { event: 'pool_missing', pool: name },
+        'a stream names a pool without sources: its mail uses the default pool',
+      );
+    }
+    return DEFAULT_POOL;
+  }
+
+  isFree(name: string | null, site: string): boolean {
+    return this.obstacle(name, site) === null;
+  }
+
+  heldBy(pool: string, site: string): Hold | null {
+    const obstacles = this.sourcesOf(pool).map(({ name }) => this.obstacle(name, site));
+    const found = obstacles.filter((one) => one !== null);
+    if (found.length < obstacles.length) return null;
+    const until = found.reduce<number | null>((least, one) => earlier(least, one.until), found[0]?.until ?? null);
+    const why = found.map((one) => one.why).join('; ');
+    // The time to give up is only extended where the operator alone is the reason.
+    const isPaused = found.every(({ by }) => by !== '');
+    const since = Math.max(...found.map((one) => one.since));
+    const setBy = isPaused ? 'operator' : (found.find(({ by }) => by === '')?.setBy ?? 'us');
+    return { by: `${isPaused ? 'paused' : 'pool'}:${this.poolOf(pool)}@${site}`, since, until, why, setBy };
+  }
+
+  async load(): Promise<void> {
+    await this.deps.warmUp.load();
+    for (const row of await this.deps.db.prepared.all<SourceBlockRow>('SELECT * FROM source_blocks WHERE until > ?', [
+      this.deps.clock.now(),
+    ]))
+      this.blocks.set(`${row.source} ${row.site}`, row);
+  }
+
+  find(name: string | null): Source {
+    return this.all.get(name) ?? this.system;
+  }
+
+  choose({ pool, last }: SourcePreference, site: string, busy: (source: Source) => number): Source {
+    const candidates = this.sourcesOf(pool);
+    const [first = this.system] = candidates;
+    if (candidates.length === 1) return first;
+    const free = candidates.filter(({ name }) => this.isFree(name, site));
+    const before = last === null ? undefined : free.find(({ name }) => name === last);
+    if (before !== undefined) return before;
+    this.turn = (this.turn + 1) % 1_000_000;
+    let best: Source | null = null;
+    let least = Infinity;
+    // Sources with the same load take turns.
+    for (let i = 0; i < free.length; i++) {
+      const one = free[(i + this.turn) % free.length] ?? first;
+      const load = busy(one);
+      if (load < least) [best, least] = [one, load];
+    }
+    return best ?? first;
+  }
+
+  holdOf(by: string): Hold | null {
+    const [, pool, site] = MARK.exec(by) ?? [];
+    return pool === undefined || site === undefined ? null : this.heldBy(pool, site);
+  }
+
+  take(name: string | null, site: string): boolean {
+    return this.isFree(name, site) && (name === null || this.deps.warmUp.take(name, site));
+  }
+
+  putBack(name: string | null, site: string): void {
+    if (name !== null) this.deps.warmUp.putBack(name, site);
+  }
+
+  note(name: string | null, site: string, outcome: Outcome): SourceBlockRow | null {
+    if (name !== null) this.deps.warmUp.note(name, site, outcome);
+    const isNew = isBlockListed(outcome) && this.blockOf(name, site) === null;
+    return isNew ? this.block(name, site, outcome.facts.smtpReply ?? '') : null;
+  }
+
+  complained(name: string, site: string): void {
+    this.deps.warmUp.complained(name, site);
+  }
+
+  async unblock(name: string | null): Promise<number> {
+    const keys = [...this.blocks].filter(([, row]) => row.source === (name ?? '') && row.until > this.deps.clock.now());
+    await this.deps.db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE source = ?', [name ?? '']));
+    for (const [key] of keys) this.blocks.delete(key);
+    return keys.length;
+  }
+
+  async unblockSite(site: string): Promise<number> {
+    const keys = [...this.blocks].filter(([, row]) => row.site === site && row.until > this.deps.clock.now());
+    if (keys.length === 0) return 0;
+    await this.deps.db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE site = ?', [site]));
+    for (const [key] of keys) this.blocks.delete(key);
+    return keys.length;
+  }
+
+  shift(ms: number): void {
+    for (const row of this.blocks.values()) row.until += ms;
+  }
+
+  list(): SourceReport[] {
+    return [...this.all.values()].map((source) => ({
+      ...source,
+      paused: source.name !== null && this.deps.book.ofSource(source.name) !== null,
+      blocks: [...this.blocks.values()].filter(
+        (row) => row.source === (source.name ?? '') && row.until > this.deps.clock.now(),
+      ),
+      warmUp:
+        source.name === null
+          ? []
+          : this.deps.warmUp
+              .list(source.name)
+              .map(({ site }) => ({ site, ...this.deps.warmUp.today(source.name ?? '', site) })),
+    }));
+  }
+
+  close(): Promise<void> {
+    return this.deps.warmUp.close();
+  }
+
+  private sourcesOf(pool: string): readonly Source[] {
+    return this.pools.get(this.poolOf(pool)) ?? [this.system];
+  }
+
+  private blockOf(name: string | null, site: string): SourceBlockRow | null {
+    // This is called several times for each mail.
+    if (this.blocks.size === 0) return null;
+    const block = this.blocks.get(`${name ?? ''} ${site}`);
+    return block !== undefined && block.until > this.deps.clock.now() ? block : null;
+  }
+
+  /** Returns what keeps a source from a site, or null. */
+  private obstacle(name: string | null, site: string): Hold | null {
+    const paused =
+      name === null ? null : (this.deps.book.ofSource(name) ?? this.deps.book.ofLane(laneName(site, name)));
+    if (paused !== null) {
+      const { id: by, note, until, created_at: since } = paused;
+      return {
+        by,
+        since,
+        until,
+        why: `the operator holds the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}`,
+      };
+    }
+    const block = this.blockOf(name, site);
+    if (block !== null)
+      return {
+        by: '',
+        since: block.since,
+        until: block.until,
+        setBy: 'receiver',
+        why: `${site} refuses mail from ${name ?? "the system's address"} as listed: "${block.reply}"`,
+      };
+    if (name === null) return null;
+    const { sent, cap } = this.deps.warmUp.today(name, site);
+    if (cap === null || sent < cap) return null;
+    const now = this.deps.clock.now();
+    const until = (Math.floor(now / DAY_MS) + 1) * DAY_MS;
+    return {
+      by: '',
+      since: now,
+      until,
+      setBy: 'us',
+      why: `the warm-up of ${name} sends ${site} ${String(cap)} mails today`,
+    };
+  }
+
+  private block(name: string | null, site: string, reply: string): SourceBlockRow {
+    const since = this.deps.clock.now();
+    const row: SourceBlockRow = {
+      source: name ?? '',
+      site,
+      since,
+      until: since + BLOCKED_MS,
+      reply: reply.slice(0, 200),
+    };
+    this.blocks.set(`${row.source} ${site}`, row);
+    this.deps.log.error(
+      { event: 'source_blocklisted', source: name, site, until: new Date(row.until).toISOString(), reply: row.reply },
+      'a block list keeps a source out: it sends this site nothing for an hour',
+    );
+    this.deps.db.commit
+      .transact(async (tx) => {
+        await tx.run('DELETE FROM source_blocks WHERE until <= ?', [since]);
+        await tx.run(
+          `INSERT INTO source_blocks (source, site, since, until, reply) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT (source, site) DO UPDATE SET since = excluded.since, until = excluded.until, reply = excluded.reply`,
+          [row.source, site, since, row.until, row.reply],
+        );
+      })
+      .catch((error: unknown) => {
+        this.deps.log.error(
+          { event: 'storage_failed', err: error },
+          'that a source is on a block list could not be written',
+        );
+      });
+    if (this.blocks.size > MOST_BLOCKS)
+      for (const [key, { until }] of this.blocks) if (until <= since) this.blocks.delete(key);
+    return row;
+  }
+}
+
+const MOST_BLOCKS = 10_000;
+
+/** Returns the earlier of two ends; null is never. */
+const earlier = (a: number | null, b: number | null): number | null =>
+  a === null ? b : b === null ? a : Math.min(a, b);

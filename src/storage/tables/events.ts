@@ -1,0 +1,88 @@
+/** The event log and the numbers by hour and day. */
+import { table, text, integer, type RowOf } from '../table.ts';
+import type { DeliveryStatus } from './deliveries.ts';
+
+/** What is counted: the kinds of events, what tells bounces apart, and people and machines that looked. */
+export const statTypes = [
+  'sent',
+  'delivered',
+  'deferred',
+  'bounced',
+  'bounced_hard',
+  'bounced_soft',
+  'bounced_block',
+  'complained',
+  'suppressed',
+  'failed',
+  'opened',
+  'unique_opened',
+  'machine_opened',
+  'clicked',
+  'unique_clicked',
+  'machine_clicked',
+  'unsubscribed',
+] as const;
+
+export type StatType = (typeof statTypes)[number];
+
+export const events = table({
+  id: text(),
+  account_id: text(),
+  type: text(),
+  at: integer(),
+  test: integer(),
+  message_id: text(),
+  delivery_id: text(),
+  /** The recipient's status right after the event. */
+  status: text<DeliveryStatus>(),
+  /** 1 for opens and clicks by machines. */
+  machine: integer(),
+  /** The member named after the type. */
+  detail_json: text(),
+});
+export type EventRow = RowOf<typeof events>;
+
+/** How many events of each kind there were: per account, hour or UTC day, and what they are told apart by. */
+export const eventCounts = table(
+  {
+    account_id: text(),
+    /** `whole_`: all mail of the time together; stream, domain, provider and tag are then empty. `template_`: mail of templates. `source_`: by where it left from. */
+    span: text<'hour' | 'day' | 'whole_hour' | 'whole_day' | 'template_hour' | 'template_day' | 'source_day'>(),
+    test: integer(),
+    /** One of the message's tags; empty in the row that counts every message. Where mail of templates is counted the template's id, of sources the source's name. */
+    tag: text(),
+    /** Begin of the hour or day. */
+    at: integer(),
+    stream: text(),
+    /** The sending domain. */
+    domain: text(),
+    /** The recipient's mailbox provider (events/stats.ts). */
+    provider: text(),
+    sent: integer(),
+    delivered: integer(),
+    deferred: integer(),
+    bounced: integer(),
+    /** Of the bounces, those of a class. */
+    bounced_hard: integer(),
+    bounced_soft: integer(),
+    bounced_block: integer(),
+    complained: integer(),
+    suppressed: integer(),
+    failed: integer(),
+    /** By people, however often. */
+    opened: integer(),
+    /** Recipients who opened. */
+    unique_opened: integer(),
+    /** By scanners and proxies. */
+    machine_opened: integer(),
+    clicked: integer(),
+    unique_clicked: integer(),
+    machine_clicked: integer(),
+    unsubscribed: integer(),
+  },
+  {
+    onConflict: `ON CONFLICT (account_id, span, test, tag, at, stream, domain, provider) DO UPDATE SET
+    ${statTypes.map((type) => `${type} = event_counts.${type} + excluded.${type}`).join(', ')}`,
+  },
+);
+export type StatRow = RowOf<typeof eventCounts>;
