@@ -9,7 +9,7 @@ import type { Certificate } from './certificate.ts';
 export const OWN_CERT_FILE = 'self-signed-cert.pem';
 const KEY_FILE = 'self-signed-key.pem';
 
-/** Reads it, or makes it for this host name, anew where the name has changed since or where it has ended. Throws where the folder cannot be written. */
+/** Reads the certificate, or makes it for this host name; also where the name has changed since, or where it has expired. Throws where the folder cannot be written. */
 export function ownCertificate(dataDir: string, hostname: string, now: number): Certificate {
   const certFile = path.join(dataDir, OWN_CERT_FILE);
   const keyFile = path.join(dataDir, KEY_FILE);
@@ -27,7 +27,7 @@ export function ownCertificate(dataDir: string, hostname: string, now: number): 
 
 /**
  * The first start comes before the name is set, and on a machine without a battery perhaps in 1970, before the time is. Only what we
- * made is replaced, never what somebody has put in its place.
+ * made is replaced, never one that was put in its place.
  */
 function isOld(cert: string, hostname: string, now: number): boolean {
   const { issuer, subject, subjectAltName, validTo } = new X509Certificate(cert);

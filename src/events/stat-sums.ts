@@ -8,7 +8,8 @@ import type { Clock } from '../base/clock.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { EventSumRow } from '../storage/tables.ts';
-import { DAY_MS, statTypes } from './stats.ts';
+import { statTypes } from './stats.ts';
+import { DAY_MS } from '../base/time.ts';
 
 /** What numbers may be told apart by. */
 export const statKeys = ['stream', 'tag', 'domain', 'provider', 'template'] as const;

@@ -3,7 +3,8 @@ import type { Knex } from 'knex';
 import type { Committer } from '../storage/commit.ts';
 import type { StatRow } from '../storage/tables.ts';
 import { MOST_SUMMED, readSums, statKeys, type StatKey, type SumLine } from './stat-sums.ts';
-import { DAY_MS, statTypes, type StatType } from './stats.ts';
+import { statTypes, type StatType } from './stats.ts';
+import { DAY_MS } from '../base/time.ts';
 
 export { statKeys, type StatKey } from './stat-sums.ts';
 

@@ -4,8 +4,8 @@ import { addNextStates, applyNextChanges, areManyChanges } from '../messages/lis
 import { closeNextBlock, removeEmptyBlock } from '../messages/list/message-blocks.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rule } from './housekeeping.ts';
+import { MINUTE_MS } from '../base/time.ts';
 
-const MINUTE_MS = 60_000;
 const OFTEN_MS = 10_000;
 
 interface Deps {

@@ -6,10 +6,10 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
+import { HOUR_MS } from '../base/time.ts';
 
 /** The longest a use waits to be written, in milliseconds. */
 const USE_NOTED_MS = 2000;
-const HOUR_MS = 3_600_000;
 /** The hour that goes on, and those before it that reach a day back. */
 const HOURS_KEPT = 24;
 

@@ -12,7 +12,7 @@ export interface LaneJob {
   readonly id: string;
   /** 0 goes before 1. */
   readonly class: number;
-  /** Whose turn it is: jobs of one share do not push back those of another. */
+  /** Jobs of one share do not delay those of another: shares take turns. */
   readonly share: string;
 }
 
@@ -121,7 +121,7 @@ class OneLane<Job extends LaneJob> implements Lane<Job> {
     return this.slots === 0 && this.waiting === 0 && this.ahead.size === 0;
   }
 
-  /** What workers that are gone had taken ahead is anybody's again. */
+  /** Gives back to all workers what ended workers had taken ahead. */
   takeBackAhead(): void {
     for (const job of this.ahead.keys()) this.giveBack(job);
   }

@@ -6,9 +6,9 @@ import type { DashboardDeps } from '../deps.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { postmanCollection, type PostmanRequest } from '../postman.ts';
 import { opened, schemaLines, type SchemaNode, type Schemas } from '../schema-table.ts';
+import { MINUTE_MS } from '../../base/time.ts';
 
 const WHERE = '/developer/api';
-const MINUTE_MS = 60_000;
 /** A busier minute is not counted to its end: it is over any plan's half by then. */
 const MOST_COUNTED_PAGES = 10;
 const DEPRECATED_DAYS = 30;

@@ -6,6 +6,7 @@ import type { DashboardDeps } from '../deps.ts';
 import { markdownHtml } from '../markdown.ts';
 import { filledIn, numberOf } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 const WHERE = '/settings';
 
@@ -44,7 +45,6 @@ function changelog(): string | null {
   return null;
 }
 
-const DAY_MS = 86_400_000;
 /** One is made every night. */
 const OLD_BACKUP_MS = 1.5 * DAY_MS;
 

@@ -4,13 +4,13 @@ import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { filledIn, given, listOf, numberOf, textOf } from '../forms.ts';
 import { chipsOf, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/webhooks';
 const ROWS = 50;
 /** The success rate is that of so many attempts, told for the newest endpoints. */
 const SAMPLED_ATTEMPTS = 100;
 const SAMPLED_ENDPOINTS = 20;
-const HOUR_MS = 3_600_000;
 
 interface Endpoint {
   id: string;

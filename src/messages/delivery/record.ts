@@ -23,6 +23,7 @@ import { addToStats, addTry, statTypesOf, type StatFacts } from '../../events/st
 import { decide, type Decision } from './decide.ts';
 import type { DeliveryState, DeliveryChange } from './delivery.ts';
 import { isFailure, noticeRows, type Failure, type NoticeRule } from './failure-notice.ts';
+import { dayOf } from '../../base/time.ts';
 
 /** What happened to which delivery. */
 export interface Occurrence {
@@ -404,7 +405,6 @@ const suppressionRow = (row: Loaded, reason: SuppressionReason, now: number): Su
 });
 
 /** The UTC day of a time, as the books name it. */
-export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
 /** One recipient more that went from one status to another. */
 export function count(

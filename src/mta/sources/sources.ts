@@ -15,6 +15,7 @@ import type { Hold } from '../../messages/delivery/holds.ts';
 import type { Database } from '../../storage/database.ts';
 import type { SourceBlockRow } from '../../storage/tables.ts';
 import type { WarmUp } from './warm-up.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 export interface Source {
   /** Null for the address that the system chooses. */
@@ -76,7 +77,6 @@ export interface Wish {
 
 export const DEFAULT_POOL = 'default';
 const BLOCKED_MS = 60 * 60_000;
-const DAY_MS = 86_400_000;
 const MARK = /^(?:pool|paused):([^@]*)@(.*)$/;
 /** How a lane is named. */
 export const laneName = (site: string, source: string | null): string => (source === null ? site : `${site}/${source}`);

@@ -18,6 +18,7 @@ import { readTlsReportRecord, tlsReportMail, writeTlsReport, type TlsReport } fr
 import { acceptSingle, type AcceptDeps } from '../../messages/accept/accept.ts';
 import type { Database } from '../../storage/database.ts';
 import type { TlsPolicyRow, TlsReportRow, TlsSessionRow } from '../../storage/tables.ts';
+import { DAY_MS, dayOf } from '../../base/time.ts';
 
 export interface TlsReportsDeps {
   db: Pick<Database, 'prepared' | 'commit'>;
@@ -38,7 +39,6 @@ export interface TlsReportsOptions {
   submitter: string;
 }
 
-const DAY_MS = 86_400_000;
 /** RFC 8460 section 4.1: reports of everybody would otherwise come in the same second. */
 const SPREAD_MS = 4 * 3_600_000;
 /** A report that is later tells nobody anything. */
@@ -211,8 +211,6 @@ export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOption
 
   return { name: 'TLS reports', everyMs: 5 * 60_000, stepRows: 1, step };
 }
-
-const dayOf = (at: number): string => new Date(at).toISOString().slice(0, 10);
 
 function mailboxOf(address: string): Mailbox | null {
   const parsed = parseMailbox(address, { smtputf8: false });

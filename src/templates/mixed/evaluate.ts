@@ -2,6 +2,7 @@
  * One evaluation of the tree, with one stack of scopes for both languages and one escaping, at output. Values are never read as
  * source: whatever data says in braces is printed.
  */
+import { escapeHtml } from '../../base/html.ts';
 import type { Expression, FilterCall, Path } from './expression.ts';
 import { Faulty, failed, TooSlow } from './fault.ts';
 import type { Surroundings } from './filter.ts';
@@ -9,7 +10,6 @@ import { filters, helpers } from './library.ts';
 import type { ForOptions, Node } from './tree.ts';
 import {
   compare,
-  escaped,
   haveNoOrder,
   isEqual,
   isObject,
@@ -201,7 +201,7 @@ class Evaluation {
 
   /** Escaped for the part it stands in. */
   private fit(text: string): string {
-    return this.options.part === 'html' ? escaped(text) : this.oneLine(text);
+    return this.options.part === 'html' ? escapeHtml(text) : this.oneLine(text);
   }
 
   /** A header has one line: a line break in data would begin another header. */
