@@ -1,7 +1,7 @@
 /**
  * The MTA-STS policies of recipient domains (RFC 8461): looked for in DNS, fetched, kept in memory and in the database as long as
  * they are good, fetched again when their record changes and once a day. A policy that is known is used at once, and mail never
- * waits for its refresh; it holds when DNS or the web server fail, so that nobody can switch it off by blocking them (section 5.1).
+ * waits for its refresh; it holds when DNS or the web server fail, so that blocking them does not switch it off (section 5.1).
  */
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
@@ -14,8 +14,8 @@ import type { StsFetch, StsFetched } from './sts-fetch.ts';
 
 export interface StsPolicies {
   /**
-   * The policy in force for a domain, or null; then `fault` says why one that is announced, or may be, could not be had. Never
-   * rejects for what the world does.
+   * Returns the policy in force for a domain, or null; then `fault` says why one that is announced, or may be, could not be had.
+   * Rejects only for faults of ours.
    */
   find(domain: string): Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
 }
@@ -38,18 +38,18 @@ export function createStsPolicies(deps: {
   log: Log;
   resolver: Pick<Resolver, 'txt'>;
   fetch: StsFetch;
-  /** A policy is another than the one that was in use until now. */
+  /** Is called when a policy has replaced another one. */
   changed?: (domain: string) => void;
 }): StsPolicies {
   const { db, clock, log } = deps;
-  /** What the database says; null where it has no policy. */
+  /** Policies by domain; null where the database has none. */
   const known = new LRUCache<string, { row: Known | null }>({ max: MOST_DOMAINS });
   const failed = new LRUCache<string, { at: number; fault: StsFault }>({ max: MOST_DOMAINS });
   const asking = new Map<string, ReturnType<StsPolicies['find']>>();
 
   async function stored(domain: string): Promise<Known | null> {
-    const kept = known.get(domain);
-    if (kept !== undefined) return kept.row;
+    const cached = known.get(domain);
+    if (cached !== undefined) return cached.row;
     const [row] = await db.prepared.all<StsPolicyRow>('SELECT * FROM sts_policies WHERE domain = ?', [domain]);
     const found = row === undefined ? null : fromRow(row);
     known.set(domain, { row: found });
@@ -70,7 +70,7 @@ export function createStsPolicies(deps: {
     return inForce(newest, failed.get(domain)?.fault ?? null);
   }
 
-  /** One question at a time for each domain. */
+  /** Shares one look-up at a time for each domain. */
   function asked(domain: string, valid: Known | null): ReturnType<StsPolicies['find']> {
     let question = asking.get(domain);
     if (question === undefined) {
