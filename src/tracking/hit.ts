@@ -14,6 +14,7 @@ import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import type { BotOf, Visitor } from './bots.ts';
 import type { LinkPlace } from './token.ts';
 import { readAgent } from './user-agent.ts';
+import { MINUTE_MS } from '../base/time.ts';
 
 export interface HitDeps {
   clock: Clock;
@@ -53,7 +54,6 @@ const MOST_WAITING = 20_000;
 const GATHER_MS = 25;
 /** Hits on one mail that are written a minute. Whoever has the mail has its links, and must not fill the disk with them. */
 const MOST_A_MINUTE = 60;
-const MINUTE_MS = 60_000;
 
 export function createHits(deps: HitDeps): Hits {
   const { clock, recorder, botOf } = deps;

@@ -2,13 +2,13 @@
 import { openapiDocument } from '../../api/openapi.ts';
 import type { Route } from '../../api/route.ts';
 import { catalogue, Problem } from '../../base/problem.ts';
+import { MINUTE_MS } from '../../base/time.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { postmanCollection, type PostmanRequest } from '../postman.ts';
 import { resolveReference, schemaLines, type SchemaNode, type Schemas } from '../schema-table.ts';
 
 const WHERE = '/developer/api';
-const MINUTE_MS = 60_000;
 /** Most requests that are counted: more than any plan allows in a minute. */
 const MOST_COUNTED_PAGES = 10;
 const DEPRECATED_DAYS = 30;

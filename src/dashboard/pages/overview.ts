@@ -9,6 +9,7 @@ import { spanOf } from '../links.ts';
 import { stateOnPage } from './domains.ts';
 import { keptLines } from '../waiting.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { HOUR_MS } from '../../base/time.ts';
 
 export interface StatsRecord {
   bucket: 'hour' | 'day' | 'total';
@@ -17,7 +18,6 @@ export interface StatsRecord {
   data: { at: string; key: string | null; counts: Record<StatType, number> }[];
 }
 
-const HOUR_MS = 3_600_000;
 const MOST_SHOWN = 8;
 const MOST_DOMAINS = 5;
 

@@ -8,6 +8,7 @@ import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } fr
 import { hrefOf, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
 import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
+import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/queue';
 const LANE = `${WHERE}/lane`;
@@ -16,7 +17,6 @@ const ROWS = 100;
 const MOST_DESTINATIONS = 5;
 const SHOWN_DOMAINS = 200;
 const SHOWN_LANES = 200;
-const HOUR_MS = 3_600_000;
 
 type Deps = Pick<DashboardDeps, 'history'>;
 

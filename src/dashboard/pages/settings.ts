@@ -6,6 +6,7 @@ import { Problem } from '../../base/problem.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, fieldNumber } from '../forms.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 const WHERE = '/settings';
 
@@ -50,7 +51,6 @@ function changelog(): string | null {
   return null;
 }
 
-const DAY_MS = 86_400_000;
 /** Age from which the newest backup is marked as old: one is made every night. */
 const OLD_BACKUP_MS = 1.5 * DAY_MS;
 

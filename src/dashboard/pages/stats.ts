@@ -6,10 +6,9 @@ import { spanOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { daysOf, zoneNamed } from '../zones.ts';
 import { stepsOf, volumeChart, type StatsRecord } from './overview.ts';
+import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/stats';
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const filters = ['stream', 'tag', 'domain', 'provider', 'template_id', 'test'] as const;
 /** The API keeps hours for 31 days, the first and the last of them in part. */
 const MOST_DAYS_OF_HOURS = 30;

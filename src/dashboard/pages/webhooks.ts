@@ -4,13 +4,13 @@ import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { filledIn, definedMembers, fieldItems, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { HOUR_MS } from '../../base/time.ts';
 
 const WHERE = '/webhooks';
 const ROWS = 50;
 /** Number of attempts that a success rate is computed from, and of endpoints that have one. */
 const SAMPLED_ATTEMPTS = 100;
 const SAMPLED_ENDPOINTS = 20;
-const HOUR_MS = 3_600_000;
 
 interface Endpoint {
   id: string;

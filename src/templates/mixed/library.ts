@@ -2,6 +2,7 @@
  * Filters and helpers. Liquid's standard filters are those of LiquidJS, called with values and never with source text: filters
  * that evaluate an expression are left out, since it could come from data.
  */
+import { escapeHtml } from '../../base/html.ts';
 import { Context, Liquid, toValueSync } from 'liquidjs';
 import { date, formatDate, money } from './dates.ts';
 import { failed } from './fault.ts';
@@ -9,7 +10,6 @@ import type { Filter, Helper, Surroundings } from './filter.ts';
 import { listFilters } from './list-filters.ts';
 import { asNumber, numberFilters } from './number-filters.ts';
 import { textFilters } from './text-filters.ts';
-import { escapeHtml } from '../../base/html.ts';
 import { compare, escapedOnce, isObject, isTrue, jsonOf, memberOf, plain, Safe, textOf } from './value.ts';
 
 /** Liquid's standard text filters that LiquidJS does. */
