@@ -47,7 +47,7 @@ describe('a complaint that a feedback loop has signed', () => {
     assert.equal(await proofOf('from:fbl@loop.example', 'to:<fbl@mail.example.com>'), 'feedback_loop');
   });
 
-  it('proves nothing where the provider wrote it to somebody else, who sends it on to us', async () => {
+  it('proves nothing where the provider wrote it to another, who sends it on to us', async () => {
     assert.equal(await proofOf('from:fbl@loop.example', 'to:fbl@mallory.example'), null);
     assert.equal(await proofOf('from:fbl@loop.example', 'subject:to: fbl@mail.example.com'), null);
     assert.equal(await proofOf('from:fbl@loop.example'), null);
