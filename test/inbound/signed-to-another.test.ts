@@ -18,7 +18,7 @@ async function proofOf(...fields: string[]): Promise<string | null | undefined> 
   const data = Buffer.from([...fields, 'dkim-signature:v=1; d=loop.example; b='].join('\r\n'));
   const key = publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('base64');
   const deps = {
-    db: { fast: { all: () => Promise.resolve([owner]) } },
+    db: { prepared: { all: () => Promise.resolve([owner]) } },
     log: { warn: () => undefined },
     keys: [],
     resolver: { txt: () => Promise.resolve({ kind: 'found', records: [`v=DKIM1; k=ed25519; p=${key}`] }) },
