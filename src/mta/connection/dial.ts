@@ -29,8 +29,8 @@ export function createTlsMemory(): TlsMemory {
   const hosts = new Map<string, { workaround: Workaround; until: number }>();
   return {
     get(host, now) {
-      const kept = hosts.get(host);
-      return kept !== undefined && kept.until > now ? kept.workaround : 'full';
+      const entry = hosts.get(host);
+      return entry !== undefined && entry.until > now ? entry.workaround : 'full';
     },
     set(host, workaround, now) {
       hosts.delete(host);
