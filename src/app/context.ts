@@ -28,6 +28,7 @@ import { createStreams } from '../accounts/stream-store.ts';
 import { createCallers } from '../keys/callers.ts';
 import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createDkimSigners } from '../domains/dkim-signer.ts';
+import { createMailViewer } from '../messages/store/mail-viewer.ts';
 import { createRenderer } from '../templates/renderer.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
@@ -170,6 +171,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     accountTracking: createAccountTracking({ db, clock }),
     trackKeys: trackingKeys(keyring),
     renderer: createRenderer({ clock }),
+    mailViewer: createMailViewer({ clock }),
     fetch: createSafeFetch(
       { resolver, clock },
       { ...config.webhooks, ownAddresses, ...(overrides.ca === undefined ? {} : { ca: overrides.ca }) },

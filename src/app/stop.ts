@@ -50,7 +50,8 @@ async function stopWork(context: AppContext, running: Running): Promise<void> {
     running.mta.stop(),
     running.webhooks.stop(),
   ]);
-  const { callers, hits, auditLog, renderer } = context;
-  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), auditLog.close(), renderer.close()]);
+  const { callers, hits, auditLog, renderer, mailViewer } = context;
+  await Promise.all([running.tlsTally?.stop(), callers.close(), hits.close(), auditLog.close()]);
+  await Promise.all([renderer.close(), mailViewer.close()]);
   if (context.overrides.resolver === undefined) await context.resolver.close();
 }

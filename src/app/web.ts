@@ -84,6 +84,7 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
     keyring,
     accept,
     renderer: context.renderer,
+    mailViewer: context.mailViewer,
     holdOf: holds.of,
     change: { db, clock, recorder, notifiers, retry: accept.retry },
     laneFacts: mta.laneFacts,

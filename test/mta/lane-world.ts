@@ -26,6 +26,7 @@ import type { Site } from '../../src/mta/sites/sites.ts';
 import type { Job } from '../../src/mta/due-queue.ts';
 import { createWorker, type WorkerDeps } from '../../src/mta/worker.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';
 import { accepted, deferred, factsOf } from '../support/harness/outcomes.ts';
 
@@ -188,14 +189,14 @@ export class LaneWorld {
   async run(ms: number, isEnough: () => boolean = () => false): Promise<void> {
     const end = this.clock.now() + ms;
     for (;;) {
-      await turns();
+      await settleEventLoop();
       if (isEnough()) return;
       const next = this.clock.nextAt();
       if (next === null || next > end) break;
       this.clock.advance(next - this.clock.now());
     }
     this.clock.advance(end - this.clock.now());
-    await turns();
+    await settleEventLoop();
   }
 
   private later(job: Job, at: number): void {
@@ -231,7 +232,7 @@ export class LaneWorld {
       mayGo: (lane, job) => this.placing.mayGo(lane, job),
       prepare: async () => {
         this.prepared++;
-        await turn();
+        await new Promise((resolve) => setImmediate(resolve));
         return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail: Promise.resolve(ready) };
       },
       requeue: (job) => {
@@ -402,8 +403,3 @@ const ready = {
   test: false,
   testOutcome: null,
 } as const;
-
-const turn = (): Promise<unknown> => new Promise((resolve) => setImmediate(resolve));
-async function turns(): Promise<void> {
-  for (let at = 0; at < 6; at++) await turn();
-}

