@@ -6,6 +6,7 @@
  * accepts all mail. Quota is taken before the commit and returned if it fails, so that concurrent requests cannot exceed the
  * limit. An account without a quota costs nothing here.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
@@ -34,20 +35,15 @@ const MOST_ACCOUNTS = 10_000;
 const noop = (): void => undefined;
 
 export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; clock: Clock }): Quotas {
-  const counts = new Map<string, Promise<Count>>();
+  const counts = new LRUCache<string, Promise<Count>>({ max: MOST_ACCOUNTS });
 
   function countOf(accountId: string, day: string): Promise<Count> {
     const loaded = counts.get(accountId);
     if (loaded !== undefined) return loaded;
     const loading = readCount(db, accountId, day);
     counts.set(accountId, loading);
-    if (counts.size > MOST_ACCOUNTS)
-      for (const oldest of counts.keys()) {
-        counts.delete(oldest);
-        break;
-      }
     loading.catch(() => {
-      if (counts.get(accountId) === loading) counts.delete(accountId);
+      if (counts.peek(accountId) === loading) counts.delete(accountId);
     });
     return loading;
   }

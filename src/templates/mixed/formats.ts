@@ -1,18 +1,18 @@
 /** Formatters of Intl, cached: making one takes longer than a hundred uses. */
+import { LRUCache } from 'lru-cache';
 
 const MOST_FORMATS = 200;
 
 /** Caches formatters. `make` may throw a RangeError for an unknown zone, currency or locale. */
-function cached<Options, Format>(
+function cached<Options, Format extends object>(
   make: (locale: string, options: Options) => Format,
 ): (locale: string, options: Options) => Format {
-  const formats = new Map<string, Format>();
+  const formats = new LRUCache<string, Format>({ max: MOST_FORMATS });
   return (locale, options) => {
     const key = `${locale} ${JSON.stringify(options)}`;
     const found = formats.get(key);
     if (found !== undefined) return found;
     const made = make(locale, options);
-    if (formats.size >= MOST_FORMATS) formats.clear();
     formats.set(key, made);
     return made;
   };
