@@ -6,6 +6,7 @@ import type { Resolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { SendLimits } from '../messages/request/send-limits.ts';
+import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
@@ -34,6 +35,7 @@ export interface RoutesDeps {
   notifiers: { events: Notifier };
   keyring: Keyring;
   renderer: Renderer;
+  mailViewer: MailViewer;
   change: MessageActionsDeps['change'];
   holdOf: MessageActionsDeps['holdOf'];
   wireBytes: EraseRoutesDeps['wireBytes'];
@@ -69,7 +71,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
   return [
     ...messageRoutes({ db, renderer, accept, cursors, limits, smtputf8 }),
     ...messageActionRoutes({ ...deps, cursors }),
-    ...messageReportRoutes({ db }),
+    ...messageReportRoutes(deps),
     ...eraseRoutes({ db, recorder: deps.change.recorder, wireBytes: deps.wireBytes }),
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...webhookRoutes({ ...deps, cursors, findStream: accept.findStream }),

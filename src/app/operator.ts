@@ -1,4 +1,4 @@
-/** What operators act on, from the command line and the dashboard alike. */
+/** Builds the dependencies of the operator's operations, which the command line and the dashboard share. */
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { InboundPorts } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
@@ -9,14 +9,14 @@ import { signingKey, type AppContext } from './context.ts';
 
 const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
 
-/** `listening`: the ports for mail, once they are there. */
+/** `listening` returns the ports for mail, once they are open. */
 export function buildOperator(
-  ground: AppContext,
+  context: AppContext,
   { mta, holds, book }: DeliveryEngine,
   accept: AcceptDeps,
   listening: () => InboundPorts | null,
 ): OperatorDeps {
-  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = ground;
+  const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = context;
   return {
     db,
     clock,
@@ -31,16 +31,16 @@ export function buildOperator(
     holds,
     book,
     laneActs: createLaneActs(),
-    forgetKey: ground.forgetKey,
-    forgetDomain: ground.forgetDomain,
-    webhookChanged: ground.webhookChanged,
+    forgetKey: context.forgetKey,
+    forgetDomain: context.forgetDomain,
+    webhookChanged: context.webhookChanged,
     listening: () => listening() ?? NOT_LISTENING,
     selfTest() {
       const port = listening()?.mx ?? null;
       return selfTest(
         { clock, db, notifiers, ownAccount, returnPathKey: signingKey(keyring) },
         {
-          mx: port === null ? null : { host: nearBy(config.smtp.mx.host), port },
+          mx: port === null ? null : { host: dialAddressOf(config.smtp.mx.host), port },
           hostname: config.smtp.hostname,
           simulatorDomain: config.simulator.domain,
         },
@@ -49,5 +49,5 @@ export function buildOperator(
   };
 }
 
-/** What listens everywhere is dialled on the loopback. */
-const nearBy = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);
+/** Returns the address to dial: a port that listens on all addresses is dialled on the loopback. */
+const dialAddressOf = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);

@@ -73,6 +73,15 @@ export class Messages {
     return this.#transport.call('GET', at`/v1/messages/${id}/reports/${reportId}`, { isRaw: true, options });
   }
 
+  /** What one of them says: subject, text, html and files. */
+  reportContent(
+    id: string,
+    reportId: string,
+    options?: RequestOptions,
+  ): Call<Operations['getMessageReportContent']['answer']> {
+    return this.#transport.call('GET', at`/v1/messages/${id}/reports/${reportId}/content`, { options });
+  }
+
   /** What it waits for, and until when. */
   why(id: string, options?: RequestOptions): Call<Operations['explainMessage']['answer']> {
     return this.#transport.call('GET', at`/v1/messages/${id}/why`, { options });

@@ -98,50 +98,6 @@ describe('mta/due-queue', () => {
     assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
   });
 
-  const hintOf = ({ id, due_at: dueAt }: DeliveryRow): void => {
-    windows.hint([{ domain: 'dest.test', class: 0, accountId: ACCOUNT, dueAt: dueAt ?? 0, id }]);
-  };
-
-  it('offers a new row that is hinted at by name without reading it, once', async () => {
-    const [row] = await add({});
-    assert.ok(row);
-    hintOf(row);
-    hintOf(row);
-    assert.deepEqual(ids(), [row.id]);
-    assert.deepEqual(statements, []);
-    await windows.scan();
-    await idle();
-    assert.deepEqual(ids(), [row.id]);
-    await finish(offered);
-    await idle();
-    assert.deepEqual(windows.sizes(), { groups: 0, jobs: 0 });
-  });
-
-  it('reads the group where it may hold more than the row that is hinted at by name', async () => {
-    const waiting = await add(...Array.from({ length: 100 }, (_, n) => ({ due_at: NOW - 200 + n })));
-    hint();
-    await idle();
-    assert.equal(offered.length, 64);
-    const [row] = await add({ due_at: NOW - 1 });
-    assert.ok(row);
-    hintOf(row);
-    assert.equal(offered.length, 64, 'it comes after those that wait longer');
-    await finish(offered.splice(0));
-    await idle();
-    assert.deepEqual(ids(), [...waiting.slice(64).map(({ id }) => id), row.id]);
-  });
-
-  it('waits for a row that is hinted at by name until it is due', async () => {
-    const [row] = await add({ due_at: NOW + HOUR });
-    assert.ok(row);
-    hintOf(row);
-    await idle();
-    assert.deepEqual(ids(), []);
-    clock.advance(HOUR);
-    await idle();
-    assert.deepEqual(ids(), [row.id]);
-  });
-
   it('offers nothing twice while it is in memory, however often it is hinted at', async () => {
     const rows = await add({}, {}, {});
     for (let time = 0; time < 5; time++) {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { createLanes, type Lane, type Lanes } from '../../src/scheduling/lanes.ts';
+import { createLanes, type Lanes } from '../../src/scheduling/lanes.ts';
 import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
 import type { Prepared } from '../../src/mta/prepare/prepare.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
 import type { Job, DueQueue } from '../../src/mta/due-queue.ts';
-import { workLane, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
+import { createWorker, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
@@ -67,7 +67,7 @@ class Bench {
   readonly lanes: Lanes<Job>;
 
   constructor() {
-    const windows: DueQueue = {
+    const dueQueue: DueQueue = {
       scan: () => Promise.resolve(),
       hint: () => undefined,
       done: (job, dueAt) => this.done.push([job.id, dueAt]),
@@ -79,19 +79,19 @@ class Bench {
     const deps: WorkerDeps = {
       clock: this.clock,
       recorder: { record: (occurrences) => this.record(occurrences) },
-      windows,
+      dueQueue,
       epoch: EPOCH,
       leaseMs: HOUR,
       prepare: async (job) => {
         const prepared = await this.prepare(job.id);
-        return { kind: 'making', wanted: { messageId: 'msg_1' }, mail: this.sign(job.id, prepared) };
+        return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail: this.sign(job.id, prepared) };
       },
-      elsewhere: (job) => this.moved.push(job.id),
+      requeue: (job) => this.moved.push(job.id),
       mayGo: (_, job) => this.mayGo(job.id),
       putAside: (_, job, found) => this.putAside(job.id, found),
-      passageNow: (job) => this.passageNow(job.id),
-      passage: (job) => this.passage(job.id),
-      leave: () => this.left++,
+      findIdlePassage: (job) => this.passageNow(job.id),
+      findPassage: (job) => this.passage(job.id),
+      releasePassage: () => this.left++,
       attempt: (job, mail, number) => {
         this.kinds.push(mail.kind);
         this.attempts.push(`${job.id}#${number}`);
@@ -100,7 +100,7 @@ class Bench {
       failed: (error) => this.failures.push(error),
     };
     this.lanes = createLanes<Job>({
-      work: (lane: Lane<Job>) => workLane(deps, lane),
+      work: createWorker(deps),
       slots: () => this.slots,
       maxSlots: () => 10,
       failed: (_, error) => this.laneFailures.push(error),
@@ -114,7 +114,7 @@ class Bench {
         domain: 'dest.test',
         class: 0,
         account: ACCOUNT,
-        held: 1,
+        buffered: 1,
         cursor: null,
         dirty: false,
         nextDueAt: null,
@@ -450,7 +450,7 @@ describe('mta/worker', () => {
 
     it('a mail whose way has changed is placed afresh', async () => {
       bench.passageNow = (id) => (id === 'a' ? null : inner);
-      bench.passage = () => Promise.resolve({ kind: 'elsewhere' });
+      bench.passage = () => Promise.resolve({ kind: 'moved' });
       bench.offer('a', 'b');
       await settleEventLoop();
       assert.deepEqual([bench.moved, bench.attempts], [['a'], ['b#1']]);

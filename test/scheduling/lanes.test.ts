@@ -250,9 +250,9 @@ describe('base/lanes', () => {
       lanes.offer('x', job('2'));
       const { lane, end } = workers[0]!;
       assert.equal(lane.take()?.id, '1');
-      const ahead = lane.takeAhead()!;
+      const ahead = lane.prefetch()!;
       assert.equal(ahead.id, '2');
-      assert.deepEqual([lane.mine(ahead), lane.mine(ahead), lane.take()], [true, false, null]);
+      assert.deepEqual([lane.own(ahead), lane.own(ahead), lane.take()], [true, false, null]);
       end();
       await settleEventLoop();
     });
@@ -262,10 +262,10 @@ describe('base/lanes', () => {
       for (const id of ['1', '2', '3']) lanes.offer('x', job(id));
       const [first, second] = workers;
       assert.equal(first!.lane.take()?.id, '1');
-      const ahead = first!.lane.takeAhead()!;
+      const ahead = first!.lane.prefetch()!;
       assert.equal(second!.lane.take()?.id, '3');
       assert.equal(second!.lane.take(), ahead, 'stolen');
-      assert.equal(first!.lane.mine(ahead), false);
+      assert.equal(first!.lane.own(ahead), false);
       for (const { end } of workers) end();
       await settleEventLoop();
       assert.deepEqual(lanes.views(), []);
@@ -277,9 +277,9 @@ describe('base/lanes', () => {
       const [first, second] = workers;
       first!.lane.take();
       second!.lane.take();
-      const ahead = first!.lane.takeAhead()!;
+      const ahead = first!.lane.prefetch()!;
       limits.slots = 1;
-      assert.equal(first!.lane.mine(ahead), false);
+      assert.equal(first!.lane.own(ahead), false);
       assert.equal(first!.lane.take(), null);
       first!.end();
       await settleEventLoop();
@@ -294,14 +294,14 @@ describe('base/lanes', () => {
       for (const id of ['1', '2', '3', '4', '5', '6']) lanes.offer('x', job(id, 'a', 1));
       const { lane, end } = workers[0]!;
       lane.take();
-      const ahead = lane.takeAhead()!;
+      const ahead = lane.prefetch()!;
       lanes.offer('x', job('urgent'));
-      assert.equal(lane.mine(ahead), false);
+      assert.equal(lane.own(ahead), false);
       assert.equal(lane.take()?.id, 'urgent');
       assert.equal(lane.take(), ahead, 'it is the next one of its class');
-      const byRight = lane.takeAhead()!;
+      const byRight = lane.prefetch()!;
       lanes.offer('x', job('later'));
-      assert.equal(lane.mine(byRight), true, 'the fifth turn is its own');
+      assert.equal(lane.own(byRight), true, 'the fifth turn is its own');
       for (let left = 0; left < 5; left++) lane.take();
       end();
       await settleEventLoop();
@@ -313,15 +313,15 @@ describe('base/lanes', () => {
       const [first, second] = workers;
       first!.lane.take();
       second!.lane.take();
-      const ahead = first!.lane.takeAhead()!;
+      const ahead = first!.lane.prefetch()!;
       lanes.offer('x', job('urgent'));
-      const held = second!.lane.takeAhead()!;
+      const held = second!.lane.prefetch()!;
       assert.equal(held.id, 'urgent');
-      assert.equal(first!.lane.mine(ahead), false, 'the second is still busy');
+      assert.equal(first!.lane.own(ahead), false, 'the second is still busy');
       // The fifth turn would be that of class 1.
       assert.equal(first!.lane.take(), ahead);
       assert.equal(first!.lane.take(), held);
-      assert.equal(second!.lane.mine(held), false);
+      assert.equal(second!.lane.own(held), false);
       assert.equal(second!.lane.take()?.id, '4');
       for (const { end } of workers) end();
       await settleEventLoop();
@@ -336,10 +336,10 @@ describe('base/lanes', () => {
       second!.lane.take();
       lanes.offer('x', job('urgent'));
       lanes.offer('x', job('3', 'a', 1));
-      const held = first!.lane.takeAhead()!;
+      const held = first!.lane.prefetch()!;
       assert.equal(held.id, 'urgent');
-      assert.equal(second!.lane.takeAhead()?.id, '3');
-      assert.equal(first!.lane.mine(held), true);
+      assert.equal(second!.lane.prefetch()?.id, '3');
+      assert.equal(first!.lane.own(held), true);
       for (const { end } of workers) end();
       await settleEventLoop();
     });
@@ -360,7 +360,7 @@ describe('base/lanes', () => {
       for (const id of ['1', '2']) lanes.offer('x', job(id));
       const { lane, fail } = workers[0]!;
       lane.take();
-      lane.takeAhead();
+      lane.prefetch();
       fail(new Error('a bug'));
       await settleEventLoop();
       assert.deepEqual(failures.map(String), ['Error: a bug']);
@@ -408,9 +408,9 @@ describe('base/lanes', () => {
       for (const id of ['1', '2']) lanes.offer('x', job(id));
       const [lane] = seen;
       lane?.take();
-      const ahead = lane?.takeAhead();
+      const ahead = lane?.prefetch();
       const stopped = lanes.stop();
-      assert.equal(ahead != null && lane?.mine(ahead), false);
+      assert.equal(ahead != null && lane?.own(ahead), false);
       for (const end of ends) end();
       await stopped;
     });
@@ -453,11 +453,11 @@ describe('base/lanes', () => {
           const work = async (lane: Lane<Job>): Promise<void> => {
             let current = lane.take();
             while (current !== null) {
-              const ahead = roll() < 5 ? lane.takeAhead() : null;
+              const ahead = roll() < 5 ? lane.prefetch() : null;
               for (let turns = roll(); turns > 0; turns--) await Promise.resolve();
               if (roll() === 0) lane.giveBack(current);
               else done.push(current.id);
-              current = ahead !== null && lane.mine(ahead) ? ahead : lane.take();
+              current = ahead !== null && lane.own(ahead) ? ahead : lane.take();
             }
           };
           const lanes = createLanes<Job>({

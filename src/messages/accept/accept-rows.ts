@@ -277,9 +277,9 @@ function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: Me
   if (delivery.due_at !== null) addHint(plan, delivery, delivery.due_at);
 }
 
-function addHint(plan: Plan, { id, domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
+function addHint(plan: Plan, { domain, class: order, account_id: accountId }: DeliveryRow, dueAt: number): void {
   const key = `${domain} ${String(order)} ${accountId}`;
   const known = plan.hints.get(key);
-  if (known === undefined) plan.hints.set(key, { domain, class: order, accountId, dueAt, id });
+  if (known === undefined) plan.hints.set(key, { domain, class: order, accountId, dueAt });
   else plan.hints.set(key, { domain, class: order, accountId, dueAt: Math.min(dueAt, known.dueAt) });
 }

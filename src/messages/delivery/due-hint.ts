@@ -7,8 +7,6 @@ export interface DueHint {
   class: number;
   accountId: string;
   dueAt: number;
-  /** Which it is, where it is one alone: then there is nothing to look for. */
-  id?: string;
 }
 
 /** Where to look for what these rows add. */

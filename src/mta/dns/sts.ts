@@ -1,7 +1,7 @@
 /**
  * The MTA-STS policies of recipient domains (RFC 8461): looked for in DNS, fetched, kept in memory and in the database as long as
  * they are good, fetched again when their record changes and once a day. A policy that is known is used at once, and mail never
- * waits for its refresh; it holds when DNS or the web server fail, so that nobody can switch it off by blocking them (section 5.1).
+ * waits for its refresh; it holds when DNS or the web server fail, so that blocking them does not switch it off (section 5.1).
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -13,8 +13,8 @@ import type { StsFetch, StsFetched } from './sts-fetch.ts';
 
 export interface StsPolicies {
   /**
-   * The policy in force for a domain, or null; then `fault` says why one that is announced, or may be, could not be had. Never
-   * rejects for what the world does.
+   * Returns the policy in force for a domain, or null; then `fault` says why one that is announced, or may be, could not be had.
+   * Rejects only for faults of ours.
    */
   find(domain: string): Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
 }
@@ -37,11 +37,11 @@ export function createStsPolicies(deps: {
   log: Log;
   resolver: Pick<Resolver, 'txt'>;
   fetch: StsFetch;
-  /** A policy is another than the one that was in use until now. */
+  /** Is called when a policy has replaced another one. */
   changed?: (domain: string) => void;
 }): StsPolicies {
   const { db, clock, log } = deps;
-  /** Null: there is none, as far as the database knows. */
+  /** Policies by domain; null where the database has none. */
   const known = new Map<string, Known | null>();
   const failed = new Map<string, { at: number; fault: StsFault }>();
   const asking = new Map<string, ReturnType<StsPolicies['find']>>();
@@ -57,8 +57,8 @@ export function createStsPolicies(deps: {
   }
 
   async function stored(domain: string): Promise<Known | null> {
-    const kept = known.get(domain);
-    if (kept !== undefined) return kept;
+    const cached = known.get(domain);
+    if (cached !== undefined) return cached;
     const [row] = await db.prepared.all<StsPolicyRow>('SELECT * FROM sts_policies WHERE domain = ?', [domain]);
     const found = row === undefined ? null : fromRow(row);
     remember(known, domain, found);
@@ -79,7 +79,7 @@ export function createStsPolicies(deps: {
     return inForce(newest, failed.get(domain)?.fault ?? null);
   }
 
-  /** One question at a time for each domain. */
+  /** Shares one look-up at a time for each domain. */
   function asked(domain: string, valid: Known | null): ReturnType<StsPolicies['find']> {
     let question = asking.get(domain);
     if (question === undefined) {

@@ -1,7 +1,7 @@
 /**
- * What is known of mail hosts' TLS, over restarts: which hello a host needs (for a day), and that a host used to offer STARTTLS.
- * One that stops offering it, or whose every handshake breaks, may have somebody on the way who does that: a warning in the log.
- * That a host got plaintext is not written down: after a restart TLS is tried first.
+ * Remembers the TLS of mail hosts over restarts: which hello a host needs (for a day), and that a host used to offer STARTTLS. Where
+ * it stops offering it, or every handshake breaks, an attacker may be on the way: the log has a warning. That a host got
+ * plaintext is not stored: after a restart TLS is tried first.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -13,12 +13,12 @@ export interface HostTls {
   memory: TlsMemory;
   /** Reads what earlier runs have learnt. */
   load(): Promise<void>;
-  /** A mail went to this host (`name:port`), with TLS or without. */
+  /** Notes that a mail was sent to this host (`name:port`), with TLS or without. */
   noteUse(host: string, isSecured: boolean): void;
 }
 
 const DAY_MS = 86_400_000;
-/** A host that offered TLS so lately is expected to. */
+/** A host that offered TLS within this time is expected to offer it, in ms. */
 const EXPECTED_MS = 30 * DAY_MS;
 const MOST_HOSTS = 10_000;
 
@@ -38,7 +38,7 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
     }
   }
 
-  /** Not waited for: losing it costs one handshake more. */
+  /** Saves without waiting: losing it costs one handshake more. */
   function save(host: string, change: Partial<Omit<HostTlsRow, 'host'>>): void {
     const { workaround = null, workaround_until: until = null, offered_at: at = null } = change;
     const isWorkaround = 'workaround' in change;
@@ -59,7 +59,7 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
       });
   }
 
-  /** Once a day for each host. */
+  /** Warns once a day for each host. */
   function warn(host: string, facts: object, text: string): void {
     const now = clock.now();
     if (now - (warned.get(host) ?? -Infinity) < DAY_MS) return;
@@ -88,7 +88,7 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
         [now, now - EXPECTED_MS, MOST_HOSTS],
       );
       for (const { host, workaround, workaround_until: until, offered_at: at } of rows.reverse()) {
-        // An earlier version wrote plaintext down too, and kept every entry for three days.
+        // An earlier version stored plaintext, too, and kept every entry for three days.
         if (workaround !== null && workaround !== 'none' && until !== null && until > now)
           inner.set(host, workaround, Math.min(now, until - HELLO_MS));
         if (at !== null) offered.set(host, at);
