@@ -6,6 +6,7 @@
  * accepted by this process. Room is taken before the commit and given back where it fails, so that requests side by side
  * cannot pass the limit together. An account whose plan has no quota costs nothing here.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
@@ -34,20 +35,15 @@ const MOST_ACCOUNTS = 10_000;
 const nothing = (): void => undefined;
 
 export function createQuotas({ db, clock }: { db: Pick<Database, 'prepared'>; clock: Clock }): Quotas {
-  const counts = new Map<string, Promise<Count>>();
+  const counts = new LRUCache<string, Promise<Count>>({ max: MOST_ACCOUNTS });
 
   function countOf(accountId: string, day: string): Promise<Count> {
     const known = counts.get(accountId);
     if (known !== undefined) return known;
     const loading = readCount(db, accountId, day);
     counts.set(accountId, loading);
-    if (counts.size > MOST_ACCOUNTS)
-      for (const oldest of counts.keys()) {
-        counts.delete(oldest);
-        break;
-      }
     loading.catch(() => {
-      if (counts.get(accountId) === loading) counts.delete(accountId);
+      if (counts.peek(accountId) === loading) counts.delete(accountId);
     });
     return loading;
   }

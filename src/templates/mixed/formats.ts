@@ -1,18 +1,18 @@
 /** Formatters of Intl: making one takes longer than using it a hundred times, so they are kept. */
+import { LRUCache } from 'lru-cache';
 
 const MOST_KEPT = 200;
 
 /** `make` may throw a RangeError, for an unknown zone, currency or locale. */
-function kept<Options, Format>(
+function kept<Options, Format extends object>(
   make: (locale: string, options: Options) => Format,
 ): (locale: string, options: Options) => Format {
-  const formats = new Map<string, Format>();
+  const formats = new LRUCache<string, Format>({ max: MOST_KEPT });
   return (locale, options) => {
     const key = `${locale} ${JSON.stringify(options)}`;
     const known = formats.get(key);
     if (known !== undefined) return known;
     const made = make(locale, options);
-    if (formats.size >= MOST_KEPT) formats.clear();
     formats.set(key, made);
     return made;
   };
