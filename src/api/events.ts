@@ -193,14 +193,13 @@ async function page(reading: Reading): Promise<Reply> {
       ? await pageAfter(reading, limit)
       : await eventsBefore(deps.db.reader, filter, await positionOf(reading, query.before, 'before'), limit);
   const next = deps.cursors.write(list, String(found.position));
-  const first = found.events[0];
   const path = `${PATH}${withoutCursors(call.search)}`;
   const body = {
     object: 'list',
     data: await mapInSlices(found.events, (event) => eventRecord(event, reading)),
     has_more: found.hasMore,
     next_cursor: next,
-    previous_cursor: first === undefined ? null : deps.cursors.write(list, String(first.sequence)),
+    previous_cursor: found.start === null ? null : deps.cursors.write(list, String(found.start)),
   };
   return {
     status: 200,
@@ -220,7 +219,7 @@ async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
   try {
     for (let found = await follower.look(filter, after, limit); ; found = await follower.hear(filter, after, limit)) {
       const left = deadline - deps.clock.monotonic();
-      if (found.events.length > 0 || left <= 0 || follower.over()) return found;
+      if (found.events.length > 0 || found.hasMore || left <= 0 || follower.over()) return found;
       await follower.next(left);
     }
   } finally {

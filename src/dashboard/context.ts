@@ -1,6 +1,6 @@
 /** The state of one request to the dashboard, and the parts that all requests share. */
 import type Koa from 'koa';
-import type { networks } from '../api/client-address.ts';
+import type { addressList } from '../net/ip.ts';
 import type { Held } from '../api/held-memory.ts';
 import { Problem } from '../base/problem.ts';
 import type { Session } from '../members/session-store.ts';
@@ -37,7 +37,7 @@ export interface DashboardContext {
   assets: Assets;
   tokens: FormTokens;
   ask: AskInside;
-  trusted: ReturnType<typeof networks>;
+  trusted: ReturnType<typeof addressList>;
   /** First segments of the paths of our pages. */
   firsts: ReadonlySet<string>;
   /** Callbacks that end answers which stay open, such as live tails. */

@@ -64,8 +64,9 @@ export function placeWithin(wanted: string | null): string {
 export interface Span {
   /** Beginning, for the API; null for no limit. */
   since: string | null;
-  /** The chosen range. */
+  /** The chosen range, and its name as a sentence begins. */
   value: string;
+  label: string;
   choices: { value: string; label: string; on: boolean }[];
 }
 
@@ -80,9 +81,10 @@ const spans = [
 /** Returns the time range that `?range=` names, as it was when its first page was shown. */
 export function spanOf(query: URLSearchParams, usual: string, now: number): Span {
   const asked = query.get('range') ?? usual;
-  const [value, , ms] = spans.find(([name]) => name === asked) ?? spans[3];
+  const [value, label, ms] = spans.find(([name]) => name === asked) ?? spans[3];
   return {
     value,
+    label: label.replace(/^./, (first) => first.toUpperCase()),
     since: ms === null ? null : (query.get('since') ?? new Date(now - ms).toISOString()),
     choices: spans.map(([name, label]) => ({ value: name, label, on: name === value })),
   };

@@ -282,6 +282,10 @@ describe('dashboard: pages', () => {
       assert.equal(back.status, 200);
       assert.notEqual(/msg_[0-9a-z]+/.exec(back.html)?.[0], /msg_[0-9a-z]+/.exec(newest)?.[0]);
       assert.match(back.html, /rel="prev"/);
+      for (const path of ['/messages', '/events']) {
+        assert.match((await browser.open(path)).html, /Last 30 days\. <a href="[^"]+range[^"]+all">All time<\/a>/);
+        assert.doesNotMatch((await browser.open(`${path}?range=all`)).html, /All time/);
+      }
     });
 
     it('counts it on the overview and in the numbers', async () => {

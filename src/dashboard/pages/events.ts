@@ -26,7 +26,7 @@ async function list(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const [after, before] = [query.get('after'), query.get('before')];
   const isFiltered = filters.some((name) => (query.get(name) ?? '') !== '');
-  const span = spanOf(query, isFiltered ? '24h' : 'all', now);
+  const span = spanOf(query, '30d', now);
   const position = after === null ? { before: before ?? 'end' } : { after };
   const asked = { ...filtersOf(query), ...position, limit: String(ROWS), occurred_after: span.since };
   const events = await visit.ask<EventList>('listEvents', { query: asked });
@@ -39,6 +39,7 @@ async function list(visit: Visit): Promise<Shown> {
     types: allEventTypes.map((name) => ({ name, on: name === types })),
     span,
     isFiltered,
+    allTime: span.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
     // Only the newest page is followed live.
     tail: isNewest ? linkTo(`${WHERE}/tail`, query, { range: null }) : null,
     tailTypes: (types === '' ? eventTypes : types.split(',')).join(' '),

@@ -70,21 +70,22 @@ export function searchOf(text: string): Record<string, string> {
   return text === '' ? {} : { subject: text };
 }
 
-/** Filters that no index serves are searched within a day, unless another range is chosen. */
-const needsRange = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
+const filters = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
 
 async function list(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const q = (query.get('q') ?? '').trim().slice(0, 1000);
   if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
   const search = searchOf(q);
-  const isNarrow = needsRange.some((name) => (query.get(name) ?? '') !== '') || 'from' in search || 'subject' in search;
-  const span = spanOf(query, isNarrow ? '24h' : 'all', now);
-  const filters = Object.fromEntries(needsRange.map((name) => [name, query.get(name)]));
+  const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
+  const span = spanOf(query, '30d', now);
   const paging = { after: query.get('after'), before: query.get('before'), limit: String(ROWS) };
   const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
   const sort = order.descending ? null : 'created_at';
-  const asked = { ...search, ...filters, ...paging, created_after: span.since, sort };
+  // A request says by itself when it came.
+  const since = 'request_id' in search ? null : span.since;
+  const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
+  const asked = { ...search, ...given, ...paging, created_after: since, sort };
   const messages = await visit.ask<MessageList>('listMessages', { query: asked });
   return view('messages', 'Messages', {
     q,
@@ -98,10 +99,10 @@ async function list(visit: Visit): Promise<Shown> {
     query: Object.fromEntries(query),
     span,
     headings: order.headings,
-    pager: pagerOf(WHERE, query, messages, span.since),
+    pager: pagerOf(WHERE, query, messages, since),
     isOldestFirst: !order.descending,
-    isFiltered: q !== '' || isNarrow,
-    longer: linkTo(WHERE, query, { range: '30d' }),
+    isFiltered,
+    allTime: span.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
   });
 }
 
