@@ -46,7 +46,7 @@ describe('browser: domains', function () {
     await page.goto('/domains');
     await page.getByRole('link', { name: 'shop.test' }).click();
     await check();
-    await page.locator('.said', { hasText: 'All required DNS records are found' }).waitFor();
+    await page.locator('.said', { hasText: 'All required DNS records were found' }).waitFor();
     await page.getByText('If a check finds a required record missing, mail is still sent for 6 h').waitFor();
     await isSound();
   });
@@ -77,6 +77,6 @@ describe('browser: domains', function () {
     await page.locator('.fault a', { hasText: 'shop.test' }).click();
     app.resolver.zones = whole;
     await check();
-    await page.locator('.said', { hasText: 'All required DNS records are found' }).waitFor();
+    await page.locator('.said', { hasText: 'All required DNS records were found' }).waitFor();
   });
 });

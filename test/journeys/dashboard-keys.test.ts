@@ -154,7 +154,7 @@ describe('dashboard: API keys', () => {
       allowed_ips: '',
       domains: '',
     });
-    assert.match(browser.last.html, /in force already/);
+    assert.match(browser.last.html, /with effect at once/);
     assert.equal((await send(key)).body.error.code, 'insufficient_scope');
     assert.equal((await app.get('/v1/messages', { key })).status, 200);
     await browser.submit(`/developer/keys/${id}`, {
