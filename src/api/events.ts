@@ -24,7 +24,7 @@ import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
-import { preferred } from './negotiate.ts';
+import { preferredType } from './negotiate.ts';
 import { DEFAULT_LIMIT, listOf, pageParameters, withoutCursors } from './page.ts';
 import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
 import { exampleOf, samples } from './record-samples.ts';
@@ -140,7 +140,7 @@ async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, c
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
     list: `${PATH} ${caller.accountId}`,
   };
-  const form = preferred(call.header('accept'), 'application/json', streams);
+  const form = preferredType(call.header('accept'), forms);
   if (form !== 'application/json' && query.before !== undefined) {
     throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards.', { field: 'before' });
   }
@@ -155,7 +155,7 @@ async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'slots'>, c
 }
 
 /** A stream is sent only to who asks for it by name. */
-const streams = ['text/event-stream', 'application/x-ndjson'] as const;
+const forms = ['application/json', 'text/event-stream', 'application/x-ndjson'] as const;
 
 function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
   const test = testFilter(caller, query.test);

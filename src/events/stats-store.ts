@@ -2,7 +2,8 @@
 import type { Knex } from 'knex';
 import type { Committer } from '../storage/commit.ts';
 import type { StatRow } from '../storage/tables.ts';
-import { DAY_MS, noCounts, statTypes, type StatType } from './stats.ts';
+import { DAY_MS } from '../base/time.ts';
+import { noCounts, statTypes, type StatType } from './stats.ts';
 
 /** The properties that numbers can be grouped by. */
 export const statKeys = ['stream', 'tag', 'domain', 'provider', 'template'] as const;

@@ -4,6 +4,7 @@ import { octetsOf, ownPartsOf, type MailPart } from '../mail/mime-read.ts';
 import { readTlsReport, type TlsReport } from '../mail/tls-report.ts';
 import { unpack } from '../mail/unpack.ts';
 import type { DmarcRow, TlsReportLineRow } from '../storage/tables.ts';
+import { DAY_MS } from '../base/time.ts';
 
 /** `isUnsound`: most of its records have values that do not exist. */
 export type Aggregate = { kind: 'dmarc'; report: DmarcReport; isUnsound: boolean } | { kind: 'tls'; report: TlsReport };
@@ -43,7 +44,6 @@ function readAggregate(text: string): Aggregate | null {
   return { kind: 'dmarc', report: { ...report, records }, isUnsound: unsound };
 }
 
-const DAY_MS = 86_400_000;
 const [MOST_AHEAD_MS, MOST_BACK_MS] = [2 * DAY_MS, 400 * DAY_MS];
 
 /** Why a report is not believed at all, or null. */

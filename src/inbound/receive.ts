@@ -32,6 +32,7 @@ import { meaningOf } from './report-meaning.ts';
 import { matched, type Match, type MatchDeps } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
 import { Unread } from './unread.ts';
+import { HOUR_MS } from '../base/time.ts';
 
 export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   clock: Clock;
@@ -66,7 +67,6 @@ const WRITING = 32;
 const HELD_BYTES = 8 * 1024 * 1024;
 /** After a failure of storage. */
 const PATIENCE_MS = 1000;
-const HOUR_MS = 3_600_000;
 
 interface Waiting extends Stranger {
   id: string;

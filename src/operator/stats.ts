@@ -2,12 +2,10 @@
 import type { Knex } from 'knex';
 import { z } from 'zod';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { DAY_MS } from '../events/stats.ts';
 import { readStats, statKeys, type StatsQuery } from '../events/stats-store.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore } from './operation.ts';
-
-const HOUR_MS = 3_600_000;
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export const statsOperations = {
   /**

@@ -11,6 +11,7 @@ import { insertRows, type Rows } from '../storage/rows.ts';
 import type { AuditRow, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint, EndpointSecret } from './endpoint.ts';
 import { SECRET_BYTES } from './signature.ts';
+import { DAY_MS } from '../base/time.ts';
 
 export interface EndpointDeps {
   db: Pick<Database, 'commit' | 'reader'>;
@@ -54,7 +55,6 @@ export interface WithSecrets {
 type Together<T> = (result: T) => Rows;
 
 const MOST_ENDPOINTS = 100;
-const DAY_MS = 86_400_000;
 /** How long a secret that was replaced still signs beside the new one. */
 const OLD_SECRET_MS = DAY_MS;
 /** A receiver tries each signature of a call, so their number is kept small. */

@@ -1,4 +1,4 @@
-/** Events: the newest first, with filters; and a live tail, which is the API's own event stream. */
+/** Events, the newest first, with filters and a live tail, which is the API's own event stream. */
 import { Readable } from 'node:stream';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { linkTo, spanOf, type Pager } from '../links.ts';
@@ -40,7 +40,7 @@ async function list(visit: Visit): Promise<Shown> {
     span,
     isFiltered,
     allTime: span.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
-    // A page of the past does not go on.
+    // Only the newest page is followed live.
     tail: isNewest ? linkTo(`${WHERE}/tail`, query, { range: null }) : null,
     tailTypes: (types === '' ? eventTypes : types.split(',')).join(' '),
   });
@@ -52,7 +52,7 @@ function rowOf(event: EventList['data'][number]): object {
   return { ...event, said, isMachine: detail['is_bot'] === true, json: JSON.stringify(event, null, 2) };
 }
 
-/** Newest first here, while the API's cursors go with the log: what is next for it is newer. */
+/** Swaps the cursors: this page shows the newest first, and the API's `next` is newer. */
 function pagerOfEvents(query: URLSearchParams, events: EventList, since: string | null): Pager {
   const forwards = query.get('after') !== null;
   const hasOlder = events.previous_cursor !== null && (forwards || events.has_more);
