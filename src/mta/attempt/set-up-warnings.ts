@@ -2,6 +2,7 @@
  * Refusals that are about our own set-up (a block list, a missing PTR record, a signature that does not verify) bounce mail
  * of customers who can do nothing about it. The log warns the operator, once for each lane and rule in ten minutes.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
@@ -14,7 +15,7 @@ export interface SetUpWarnings {
 }
 
 export function createSetUpWarnings({ clock, log }: { clock: Clock; log: Log }): SetUpWarnings {
-  const logged = new Map<string, { at: number; since: number }>();
+  const logged = new LRUCache<string, { at: number; since: number }>({ max: MOST_REMEMBERED });
   return {
     note(lane, outcome) {
       if ((outcome.kind !== 'refused' && outcome.kind !== 'deferred') || outcome.grounds?.infrastructure !== true)
@@ -26,9 +27,7 @@ export function createSetUpWarnings({ clock, log }: { clock: Clock; log: Log }):
         before.since++;
         return;
       }
-      logged.delete(key);
       logged.set(key, { at: clock.now(), since: 0 });
-      for (const oldest of logged.keys()) if (logged.size > MOST_REMEMBERED) logged.delete(oldest);
       log.warn(
         {
           event: 'infrastructure_bounce',

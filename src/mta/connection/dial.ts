@@ -2,6 +2,7 @@
  * Dials a host's addresses until a session is open. For servers with broken TLS it steps down (a reduced hello, a legacy one, then
  * plaintext) where no policy forbids that.
  */
+import { LRUCache } from 'lru-cache';
 import { needKey } from './tls-policy.ts';
 import type { TlsNeed } from './tls-policy.ts';
 import { openSession } from './open-session.ts';
@@ -26,21 +27,15 @@ export const HELLO_MS = 86_400_000;
 const MAX_HOSTS = 10_000;
 
 export function createTlsMemory(): TlsMemory {
-  const hosts = new Map<string, { workaround: Workaround; until: number }>();
+  const hosts = new LRUCache<string, { workaround: Workaround; until: number }>({ max: MAX_HOSTS });
   return {
     get(host, now) {
-      const kept = hosts.get(host);
+      const kept = hosts.peek(host);
       return kept !== undefined && kept.until > now ? kept.workaround : 'full';
     },
     set(host, workaround, now) {
-      hosts.delete(host);
-      if (workaround === 'full') return;
-      hosts.set(host, { workaround, until: now + (workaround === 'none' ? PLAINTEXT_MS : HELLO_MS) });
-      if (hosts.size <= MAX_HOSTS) return;
-      for (const oldest of hosts.keys()) {
-        hosts.delete(oldest);
-        break;
-      }
+      if (workaround === 'full') hosts.delete(host);
+      else hosts.set(host, { workaround, until: now + (workaround === 'none' ? PLAINTEXT_MS : HELLO_MS) });
     },
   };
 }

@@ -13,6 +13,7 @@ import type {
   TLSSocket,
 } from 'node:tls';
 import { isIP } from 'node:net';
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import { daneFault } from './dane.ts';
 import type { TlsNeed, TlsResult } from './tls-policy.ts';
@@ -39,7 +40,7 @@ const helloOptions: Record<Hello, SecureContextOptions> = {
 /** The state that handshakes share: the trust store (loading it costs milliseconds) and sessions to resume. */
 export interface TlsClient {
   contextFor(hello: Hello): SecureContext;
-  sessions: Map<string, ResumableSession>;
+  sessions: LRUCache<string, ResumableSession>;
 }
 
 /** A resumed handshake shows no certificate, so the verdict on the first one is kept with it. */
@@ -56,7 +57,7 @@ const SESSION_MS = 3_600_000;
 export function createTlsClient(options: { ca?: string } = {}): TlsClient {
   const contexts = new Map<Hello, SecureContext>();
   return {
-    sessions: new Map(),
+    sessions: new LRUCache({ max: MAX_SESSIONS }),
     contextFor(hello) {
       const made = contexts.get(hello);
       if (made !== undefined) return made;
@@ -193,12 +194,6 @@ function usableSession(tls: TlsClient, key: string, now: number): ResumableSessi
 function rememberSession(tls: TlsClient, key: string, socket: TLSSocket, result: TlsResult, now: number): void {
   // With TLS 1.3 the tickets come after the handshake; each may be used once, so the newest is kept.
   socket.on('session', (session) => {
-    tls.sessions.delete(key);
     tls.sessions.set(key, { session, fault: result.fault, until: now + SESSION_MS });
-    if (tls.sessions.size <= MAX_SESSIONS) return;
-    for (const oldest of tls.sessions.keys()) {
-      tls.sessions.delete(oldest);
-      break;
-    }
   });
 }

@@ -11,6 +11,7 @@
  * them answer so; of the senders, the account that they were given to. When a rest is over one mail tries: if it is refused in
  * the same way the next rest is longer. Pure: time is handed in, in ms.
  */
+import { LRUCache } from 'lru-cache';
 
 export type RestKind = 'load' | 'sender' | 'tls' | 'rate';
 
@@ -85,8 +86,8 @@ export const createRests = (isShared: () => boolean): Rests => new LaneRests(isS
 
 class LaneRests implements Rests {
   private readonly isShared: () => boolean;
-  private readonly streaks = new Map<string, Streak>();
-  private readonly rests = new Map<string, Rest>();
+  private readonly streaks = new LRUCache<string, Streak>({ max: MOST_PARTS });
+  private readonly rests = new LRUCache<string, Rest>({ max: MOST_PARTS });
   private acceptedAt = -Infinity;
 
   constructor(isShared: () => boolean) {
@@ -98,7 +99,7 @@ class LaneRests implements Rests {
     let begun: Rest | null = null;
     for (const scope of this.scopesOf(kind, part)) {
       const key = keyOf(kind, scope);
-      const existing = this.rests.get(key);
+      const existing = this.rests.peek(key);
       // A mail that was under way when the rest began says nothing new; one that tries after it prolongs the rest.
       if (existing !== undefined) {
         const next = now < existing.until ? existing : this.rest(kind, scope, reply, now);
@@ -145,7 +146,7 @@ class LaneRests implements Rests {
   }
 
   list(): readonly Rest[] {
-    return [...this.rests.values()];
+    return [...this.rests.values()].reverse();
   }
 
   shift(ms: number): void {
@@ -165,18 +166,16 @@ class LaneRests implements Rests {
   }
 
   private count(key: string, domain: string): Streak {
-    const streak = this.streaks.get(key) ?? { count: 0, domains: new Set() };
-    this.streaks.delete(key);
+    const streak = this.streaks.peek(key) ?? { count: 0, domains: new Set() };
     streak.count++;
     if (streak.domains.size < DOMAINS) streak.domains.add(domain);
     this.streaks.set(key, streak);
-    if (this.streaks.size > MOST_PARTS) dropOldest(this.streaks);
     return streak;
   }
 
   private rest(kind: RestKind, scope: Scope, cause: string, now: number): Rest {
     const key = keyOf(kind, scope);
-    const before = this.rests.get(key);
+    const before = this.rests.peek(key);
     const step = before === undefined ? 0 : before.step + 1;
     const pauses = PAUSES[kind];
     const pause = pauses[Math.min(step, pauses.length - 1)] ?? MINUTE_MS;
@@ -191,25 +190,16 @@ class LaneRests implements Rests {
       loggedStep: before?.loggedStep ?? -1,
       isProbing: false,
     };
-    this.rests.delete(key);
     this.rests.set(key, next);
-    if (this.rests.size > MOST_PARTS) dropOldest(this.rests);
     return next;
   }
 
   private touching(part: Part): Rest[] {
     if (this.rests.size === 0) return [];
     return kinds.flatMap((kind) =>
-      this.scopesOf(kind, part).flatMap((scope) => this.rests.get(keyOf(kind, scope)) ?? []),
+      this.scopesOf(kind, part).flatMap((scope) => this.rests.peek(keyOf(kind, scope)) ?? []),
     );
   }
 }
 
 const keyOf = (kind: RestKind, { account, domain }: Scope): string => `${kind} ${account ?? '*'} ${domain ?? '*'}`;
-
-function dropOldest(map: Map<string, unknown>): void {
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
-  }
-}

@@ -3,6 +3,7 @@
  * made from the html as the sender wrote it, before tracking changes it.
  */
 import { isAscii } from 'node:buffer';
+import { LRUCache } from 'lru-cache';
 import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
 import { planHtml, type HtmlPlan } from '../../tracking/rewrite.ts';
@@ -38,17 +39,12 @@ interface Reading {
 
 /** `remembered`: the number of tracked contents, the last ones used, whose readings are kept, as many recipients follow one another. */
 export function createCompose({ remembered }: { remembered: number }): Compose {
-  const readings = new Map<string, Reading>();
+  const readings = new LRUCache<string, Reading>({ max: remembered });
 
   function readingOf(stored: StoredContent, html: string): Reading {
     const { id } = stored;
     const reading = readings.get(id) ?? { plan: planHtml(html), plain: plainOf(stored) };
-    readings.delete(id);
     readings.set(id, reading);
-    for (const oldest of readings.keys()) {
-      if (readings.size <= remembered) break;
-      readings.delete(oldest);
-    }
     return reading;
   }
 

@@ -2,6 +2,7 @@
  * Makes the bytes on the wire from a delivery's id: load, compose, sign. Deliveries that are loaded in the same turn of the event
  * loop share one query; a content that goes to many recipients is encoded and hashed once while it is in use.
  */
+import { LRUCache } from 'lru-cache';
 import type { DkimSigner } from '../../mail/dkim/sign.ts';
 import { signHeaders } from '../../mail/dkim/sign.ts';
 import { createBatchLoader } from '../../base/batch-loader.ts';
@@ -105,32 +106,19 @@ export function createPrepare(deps: PrepareDeps): Prepare {
   const composer = createComposer(deps);
   const deliveries = createBatchLoader<StoredMail>((ids) => loadStoredMails(deps.db.prepared, ids));
   const contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
-  const cache = new Map<string, { encoded: Promise<Composed>; bytes: number }>();
-  let cached = 0;
+  const cache = new LRUCache<string, Promise<Composed>>({ maxSize: CACHE_BYTES });
 
   function encodedOf(contentId: string): Promise<Composed> {
-    const known = cache.get(contentId);
-    if (known !== undefined) return known.encoded;
-    const entry = { encoded: encode(contentId), bytes: 0 };
-    cache.set(contentId, entry);
-    entry.encoded.then(
-      ({ content }) => {
-        entry.bytes = content.body.length + 500;
-        cached += entry.bytes;
-        shrink();
-      },
+    const before = cache.get(contentId);
+    if (before !== undefined) return before;
+    const encoded = encode(contentId);
+    // Its size is known when it is made.
+    cache.set(contentId, encoded, { size: 1 });
+    encoded.then(
+      ({ content }) => cache.set(contentId, encoded, { size: content.body.length + 500 }),
       () => cache.delete(contentId),
     );
-    return entry.encoded;
-  }
-
-  function shrink(): void {
-    for (const [id, { bytes }] of cache) {
-      if (cached <= CACHE_BYTES) return;
-      if (bytes === 0) continue;
-      cache.delete(id);
-      cached -= bytes;
-    }
+    return encoded;
   }
 
   async function rawOf(contentId: string): Promise<Buffer> {

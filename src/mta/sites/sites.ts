@@ -2,6 +2,7 @@
  * Finds the destination of a domain's mail: by the operator's routes, the simulator, or the hosts that DNS names. DNS answers are
  * kept for their TTL; a domain is looked up once however much mail waits for it.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
 import type { StsFault, StsPolicy } from '../../mail/sts-policy.ts';
@@ -131,7 +132,7 @@ class RoutedSites implements Sites {
   private routes: SitesDeps['routes'];
   /** Counts the changes of routes: the result of a look-up that began before a change is not kept. */
   private round = 0;
-  private readonly answers = new Map<string, { destination: Destination; until: number }>();
+  private readonly answers = new LRUCache<string, { destination: Destination; until: number }>({ max: MOST_DOMAINS });
   private readonly asking = new Map<string, Promise<Destination>>();
 
   constructor(deps: SitesDeps) {
@@ -241,9 +242,7 @@ class RoutedSites implements Sites {
     const destination = this.destinationFrom(key, route, relayName, relay, secured, now);
     const until = destination.kind === 'unresolved' ? destination.until : now + ttlOf(route);
     if (asked !== this.round) return destination;
-    this.answers.delete(key);
     this.answers.set(key, { destination, until });
-    if (this.answers.size > MOST_DOMAINS) dropOldest(this.answers);
     return destination;
   }
 
@@ -284,10 +283,3 @@ const ttlOf = (route: MailRoute): number =>
 
 const keyOf = (domain: string, route: Route | undefined): string =>
   route?.kind === 'smarthost' ? `~${route.host}:${String(route.port)}` : domain;
-
-function dropOldest(map: Map<string, unknown>): void {
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
-  }
-}

@@ -3,7 +3,7 @@
  * one that does not lead back, so `auto` uses an address only where both directions agree.
  */
 import { isIPv6 } from 'node:net';
-import { expandIPv6, isPublicAddress } from '../../net/ip.ts';
+import { isPublicAddress, plainAddress } from '../../net/ip.ts';
 import type { Resolver } from '../../net/resolver.ts';
 
 /** Addresses or names that are looked up at most. */
@@ -26,4 +26,4 @@ async function leadsBack({ resolver }: { resolver: Pick<Resolver, 'ptr' | 'aaaa'
   return answers.some((answer) => answer.kind === 'found' && answer.records.some((back) => isSame(back, ip)));
 }
 
-const isSame = (a: string, b: string): boolean => isIPv6(a) && expandIPv6(a).join() === expandIPv6(b).join();
+const isSame = (a: string, b: string): boolean => plainAddress(a) === plainAddress(b);

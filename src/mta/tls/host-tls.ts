@@ -3,6 +3,7 @@
  * it stops offering it, or every handshake breaks, an attacker may be on the way: the log has a warning. That a host got
  * plaintext is not stored: after a restart TLS is tried first.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Database } from '../../storage/database.ts';
@@ -25,18 +26,8 @@ const MOST_HOSTS = 10_000;
 export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log }): HostTls {
   const { db, clock, log } = deps;
   const inner = createTlsMemory();
-  const offered = new Map<string, number>();
-  const warned = new Map<string, number>();
-
-  function put(map: Map<string, number>, host: string, at: number): void {
-    map.delete(host);
-    map.set(host, at);
-    if (map.size <= MOST_HOSTS) return;
-    for (const oldest of map.keys()) {
-      map.delete(oldest);
-      return;
-    }
-  }
+  const offered = new LRUCache<string, number>({ max: MOST_HOSTS });
+  const warned = new LRUCache<string, number>({ max: MOST_HOSTS });
 
   /** Saves without waiting: losing it costs one handshake more. */
   function save(host: string, change: Partial<Omit<HostTlsRow, 'host'>>): void {
@@ -63,7 +54,7 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
   function warn(host: string, facts: object, text: string): void {
     const now = clock.now();
     if (now - (warned.get(host) ?? -Infinity) < DAY_MS) return;
-    put(warned, host, now);
+    warned.set(host, now);
     log.warn({ event: 'tls_downgrade', host, ...facts }, text);
   }
 
@@ -99,7 +90,7 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
       const before = offered.get(host) ?? -Infinity;
       if (isSecured) {
         if (now - before < DAY_MS) return;
-        put(offered, host, now);
+        offered.set(host, now);
         save(host, { offered_at: now });
         return;
       }
