@@ -139,7 +139,7 @@ const whySample: z.output<typeof Why> = {
       email: 'ana@example.net',
       status: 'deferred',
       reason: 'waiting_for_retry',
-      message: 'It waits for attempt 2. The last answer to it was: 451 4.3.2 try again later',
+      message: 'It waits for attempt 2. The last answer was: 451 4.3.2 try again later',
       since: null,
       until: '2026-01-31T09:35:02.481Z',
       set_by: 'receiver',

@@ -3,8 +3,8 @@
  * of the mail is only what its recipient knows already.
  */
 import { createHash } from 'node:crypto';
-import type { Reply } from './route.ts';
 import { escapeHtml } from '../base/html.ts';
+import type { Reply } from './route.ts';
 
 export interface PageSubject {
   email: string;

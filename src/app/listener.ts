@@ -36,7 +36,7 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
     keyChanges: notifiers.keys,
     trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),
     noteUse: (keyId, ip, endpoint) => {
-      callers.noteUse(keyId, ip, endpoint);
+      callers.recordUse(keyId, ip, endpoint);
     },
     takeRequest(accountId, plan) {
       const now = clock.now();

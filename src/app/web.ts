@@ -49,7 +49,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       callerById: (keyId) => callers.byId(keyId),
       keyChanges: notifiers.keys,
       noteUse: (keyId, ip, endpoint) => {
-        callers.noteUse(keyId, ip, endpoint);
+        callers.recordUse(keyId, ip, endpoint);
       },
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: context.auditLog,

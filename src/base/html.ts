@@ -1,4 +1,6 @@
-const references: Readonly<Record<string, string>> = {
+/** Text as HTML. Pure. */
+
+const entities: Readonly<Record<string, string>> = {
   '&': '&amp;',
   '<': '&lt;',
   '>': '&gt;',
@@ -6,6 +8,6 @@ const references: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-/** Writes text so that it can be put into html, also within the quotes of an attribute. */
+/** Escapes a text for the content of an element and for a quoted attribute. */
 export const escapeHtml = (text: string): string =>
-  text.replace(/[&<>"']/g, (character) => references[character] ?? character);
+  text.replace(/[&<>"']/g, (character) => entities[character] ?? character);

@@ -1,4 +1,5 @@
-/** Template sources as HTML with line numbers: tags of both languages and of HTML in colours, lines with faults marked. Pure. */
+/** Shows template sources as HTML with line numbers, coloured tags and marked faults. Pure. */
+
 import { escapeHtml } from '../base/html.ts';
 
 export interface SourceFault {
@@ -7,7 +8,7 @@ export interface SourceFault {
   message: string;
 }
 
-/** A piece of source: Handlebars or Liquid output, a Liquid tag, an HTML tag or comment, or plain text. Bounded, hence linear. */
+/** Matches Handlebars or Liquid output, a Liquid tag, an HTML tag or a comment. Its lengths are bounded, so its time is linear. */
 const PIECES = /\{\{[^}]{0,2000}\}\}\}?|\{%[^%]{0,2000}%\}|<!--[^>]{0,2000}-->|<\/?[a-zA-Z][^<>{}]{0,500}>?/g;
 
 const kindOf = (piece: string): string =>
@@ -33,7 +34,7 @@ function lineHtml(line: string): string {
 const MOST_LINES = 2000;
 const LONGEST_LINE = 2000;
 
-/** `<ol>` with a line of source each; what is wrong in a line stands below it. */
+/** Returns an `<ol>` with one item per line of source, and the faults of a line below it. */
 export function highlighted(source: string, faults: readonly SourceFault[]): string {
   const lines = source.split('\n').slice(0, MOST_LINES);
   const rows = lines.map((line, place) => {

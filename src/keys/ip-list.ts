@@ -1,6 +1,6 @@
 /**
- * The addresses a key may be used from: IPv4 and IPv6, single or as CIDR ranges, each in one canonical spelling
- * (RFC 4632, RFC 5952) so that lists can be compared and shown.
+ * The addresses that a key may be used from: IPv4 and IPv6, single or as CIDR ranges, each in one canonical spelling (RFC 4632,
+ * RFC 5952), so that lists can be compared and shown.
  */
 import { isIP, isIPv4, type BlockList } from 'node:net';
 import ipaddr from 'ipaddr.js';
@@ -8,33 +8,36 @@ import { addressList, isListed, plainAddress } from '../net/ip.ts';
 import { Problem } from '../base/problem.ts';
 
 const MOST_ENTRIES = 100;
-/** The longest is an IPv6 address that ends in an IPv4 one, with its `/128`. */
+/** Characters of the longest entry: an IPv6 address that ends in an IPv4 one, with `/128`. */
 const LONGEST_ENTRY = 49;
 const MAPPED_BITS = 96;
 
-/** Throws a Problem with the field `allowed_ips[n]` for the first entry that cannot be taken. Doubles fall away. */
+/**
+ * Returns the list in canonical spelling, without doubles. Throws a Problem with the field `allowed_ips[n]` for the first
+ * invalid entry.
+ */
 export function canonicalIpList(entries: readonly string[]): string[] {
   if (entries.length > MOST_ENTRIES) {
-    throw new Problem('too_many_items', `At most ${String(MOST_ENTRIES)} addresses and ranges.`, {
+    throw new Problem('too_many_items', `A key can have at most ${String(MOST_ENTRIES)} addresses and ranges.`, {
       field: 'allowed_ips',
     });
   }
   return [...new Set(entries.map((entry, index) => canonicalEntry(entry, `allowed_ips[${String(index)}]`)))];
 }
 
-/** True where `ip` is in the list or the list is empty. */
+/** Returns true if `ip` is in the list, or the list is empty. */
 export function isIpAllowed(list: readonly string[], ip: string): boolean {
   if (list.length === 0) return true;
   const plain = plainAddress(ip);
   return plain !== null && isListed(blockListOf(list), plain);
 }
 
-/** Building one costs more than asking it; a caller's list keeps its identity for as long as it does not change. */
+/** Building a list costs more than asking it; a caller's list keeps its identity while it is unchanged. */
 const built = new WeakMap<readonly string[], BlockList>();
 
 function blockListOf(list: readonly string[]): BlockList {
-  const known = built.get(list);
-  if (known !== undefined) return known;
+  const existing = built.get(list);
+  if (existing !== undefined) return existing;
   const made = addressList(list);
   built.set(list, made);
   return made;
@@ -54,12 +57,12 @@ function canonicalEntry(entry: string, field: string): string {
 }
 
 function canonicalRange(text: string, bits: string | null): string | null {
-  // A zone (`fe80::1%eth0`) means something on one machine only.
+  // A zone (`fe80::1%eth0`) has a meaning on one machine only.
   if (isIP(text) === 0 || text.includes('%')) return null;
   const address = ipaddr.parse(text);
   const length = prefixLength(bits, longestPrefix(address));
   if (length === null) return null;
-  // Connections over a dual-stack socket show IPv4 callers as mapped addresses; elsewhere they are plain IPv4.
+  // A dual-stack socket shows IPv4 callers as mapped addresses; here they become plain IPv4.
   return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() && length >= MAPPED_BITS
     ? writeRange(address.toIPv4Address(), length - MAPPED_BITS)
     : writeRange(address, length);
@@ -79,7 +82,7 @@ function prefixLength(bits: string | null, most: number): number | null {
   return /^(?:0|[1-9][0-9]{0,2})$/.test(bits) && Number(bits) <= most ? Number(bits) : null;
 }
 
-/** True where everything in `entry` is in `range` too; both in canonical spelling. */
+/** Returns true if all of `entry` is in `range`; both in canonical spelling. */
 export function isWithin(range: string, entry: string): boolean {
   const [address = '', bits] = entry.split('/');
   const [outer = '', outerBits] = range.split('/');

@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { notesOn } from '../domains/lost-records.ts';
-import { addDomain, findDomain, listDomains, rotateDkim } from '../domains/domain-store.ts';
+import { rotateDkim } from '../domains/dkim-rotation.ts';
+import { addDomain, findDomain, listDomains } from '../domains/domain-store.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import { accountArgument, accountNamed } from './accounts.ts';

@@ -12,7 +12,7 @@ import {
   type AttemptRecord,
   type RecipientRecord,
 } from '../messages/store/message-store.ts';
-import { deliveryStatuses } from '../storage/tables.ts';
+import { deliveryStatuses, type MessageRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { toEventRecord, type EventRecord } from './events.ts';
 import { whyWaiting, type Waiting } from '../messages/delivery/why.ts';
@@ -77,7 +77,16 @@ export const messageOperations = {
         ...(from === undefined ? {} : { from }),
         ...(to === undefined ? {} : { to }),
       };
-      const { messages, hasMore } = await listMessages(db.reader, filter, { newestFirst: true, limit });
+      const messages: MessageRow[] = [];
+      let after: string | null = null;
+      let hasMore = true;
+      // A page may come short before the list ends.
+      while (hasMore && messages.length < limit) {
+        const wanted = { newestFirst: true, limit: limit - messages.length, ...(after === null ? {} : { after }) };
+        const page = await listMessages(db.reader, filter, wanted);
+        messages.push(...page.messages);
+        ({ hasMore, last: after } = page);
+      }
       return { data: messages.map(messageRecord), has_more: hasMore };
     },
   }),

@@ -1,8 +1,8 @@
-/** The suppression list: look an address up, add one or many, remove with a warning, take it away as CSV. */
+/** The suppression list: search, adding one or many, removal with a warning, download as CSV. */
 import { csvLine, CsvFault, readCsv } from '../../base/csv.ts';
 import { Problem } from '../../base/problem.ts';
 import { suppressionReasons } from '../../suppressions/suppression.ts';
-import { filledIn, given, numberOf, textOf } from '../forms.ts';
+import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 
@@ -88,13 +88,13 @@ async function found(visit: Visit, q: string): Promise<EntryList> {
 async function add(visit: Visit): Promise<Shown> {
   const { form } = visit;
   try {
-    const days = numberOf(form, 'days');
+    const days = fieldNumber(form, 'days');
     if (days !== undefined && !(Number.isInteger(days) && days > 0 && days <= MOST_DAYS))
       throw new Problem('invalid_field', `days: a whole number from 1 to ${String(MOST_DAYS)}`, { field: 'days' });
-    const body = given({
+    const body = definedMembers({
       email: form.get('email')?.trim() ?? '',
-      note: textOf(form, 'note'),
-      stream: textOf(form, 'stream'),
+      note: fieldText(form, 'note'),
+      stream: fieldText(form, 'stream'),
       expires_at: days === undefined ? undefined : new Date(visit.now + days * 86_400_000).toISOString(),
     });
     const { email } = await visit.ask<Entry>('createSuppression', { body });
@@ -107,7 +107,7 @@ async function add(visit: Visit): Promise<Shown> {
 
 const SHOWN_WRONG = 3;
 
-/** What is no address, the first few by name. */
+/** Names the first lines that are not addresses. */
 const named = (wrong: readonly string[]): string =>
   wrong.length === 0
     ? ''
@@ -116,7 +116,7 @@ const named = (wrong: readonly string[]): string =>
         .map((one) => one.slice(0, 60))
         .join(', ')}${wrong.length > SHOWN_WRONG ? ` and ${String(wrong.length - SHOWN_WRONG)} more` : ''}`;
 
-/** The first column of CSV, or one address a line. */
+/** Reads the first column of CSV, or one address a line. */
 async function addMany(visit: Visit): Promise<Shown> {
   try {
     const emails = firstColumn(visit.form.get('emails') ?? '');
@@ -133,7 +133,7 @@ async function addMany(visit: Visit): Promise<Shown> {
   }
 }
 
-/** Of a table the first column; of addresses beside each other, as mail programs copy them, all. */
+/** Returns the first column of a table, or all addresses of a line, as mail programs copy them. */
 function addressesIn(fields: readonly string[]): string[] {
   const texts = fields.map((one) => one.trim()).filter((one) => one !== '');
   return texts.every((one) => one.includes('@')) ? texts : [(fields[0] ?? '').trim()];

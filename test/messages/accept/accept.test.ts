@@ -532,7 +532,7 @@ describe('messages/accept', () => {
     it('cannot be rows of the mail itself', async () => {
       await assert.rejects(
         acceptSingle(deps, sender, draftOf(), () => ({ events: [] })),
-        /from outside/,
+        /table of the message itself/,
       );
       await nothingStored();
     });

@@ -4,7 +4,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { enhancedOf } from '../../../src/mail/smtp-reply.ts';
 import { classify, createJudge, judge, type Refusal } from '../../../src/messages/delivery/classify.ts';
-import { refusalOf } from '../../../src/messages/delivery/told-reply.ts';
+import { readRefusal } from '../../../src/messages/delivery/read-refusal.ts';
 import { NO_CORPORA } from '../../support/harness/corpora.ts';
 import { isSeen, labelledReplies } from '../../support/harness/labelled-replies.ts';
 
@@ -94,12 +94,12 @@ describe('messages/classify', () => {
       '421 4.3.0 host said: 550 5.1.1 <ana@dest.test>: Recipient address rejected',
     ])
       it(line, () => {
-        assert.deepEqual(refusalOf(line), { ...said(line.replace(/^(\d{3})-/, '$1 ')), text: line.slice(4) });
-        assert.equal(classify(refusalOf(line)).class, 'soft');
+        assert.deepEqual(readRefusal(line), { ...said(line.replace(/^(\d{3})-/, '$1 ')), text: line.slice(4) });
+        assert.equal(classify(readRefusal(line)).class, 'soft');
       });
 
     it('and anything else as a diagnostic', () => {
-      const { phase, code } = refusalOf('smtp; 550 5.1.1 no such user');
+      const { phase, code } = readRefusal('smtp; 550 5.1.1 no such user');
       assert.deepEqual([phase, code], ['report', 550]);
     });
   });
@@ -207,7 +207,7 @@ describe('messages/classify', () => {
       for (const line of lines.filter((one) => one !== '' && !one.startsWith('#'))) {
         const [, bounceClass, reason, reply = ''] = /^(\w+) (\w+) (.*)$/.exec(line) ?? [];
         it(`${reply} -> ${bounceClass}, ${reason}`, () => {
-          assert.deepEqual(classify(refusalOf(reply)), { class: bounceClass, reason });
+          assert.deepEqual(classify(readRefusal(reply)), { class: bounceClass, reason });
         });
       }
     });
