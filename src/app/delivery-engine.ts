@@ -10,11 +10,11 @@ import { findRelay } from '../mta/dns/relay.ts';
 import { createStsPolicies } from '../mta/dns/sts.ts';
 import { createStsFetch } from '../mta/dns/sts-fetch.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
-import { createMta, type Mta } from '../mta/mta.ts';
-import { createSites, type Sites } from '../mta/sites/sites.ts';
-import { createSources, DEFAULT_POOL, type Sources } from '../mta/sources/sources.ts';
+import { Mta } from '../mta/mta.ts';
+import { Sites } from '../mta/sites/sites.ts';
+import { DEFAULT_POOL, Sources } from '../mta/sources/sources.ts';
 import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
-import { createWarmUp } from '../mta/sources/warm-up.ts';
+import { WarmUp } from '../mta/sources/warm-up.ts';
 import { ownAddresses, signingKey, type AppContext } from './context.ts';
 
 /** The delivery engine, and the holds and limits of the operator. */
@@ -52,7 +52,7 @@ function buildMta(
   const { delivery, smtp } = config;
   const six = localAddresses(context);
   const { connection } = delivery;
-  return createMta(
+  return new Mta(
     {
       db,
       clock,
@@ -132,7 +132,7 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: App
       sites.forget(domain);
     },
   });
-  const sites = createSites({
+  const sites = new Sites({
     clock,
     routes: delivery.routes,
     operators: readOperators(delivery.operatorsFile),
@@ -158,7 +158,7 @@ function buildSources({ config: { delivery, smtp }, db, clock, log }: AppContext
   const warming = new Map(
     delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
   );
-  const warmUp = createWarmUp({ db, clock, log }, warming);
+  const warmUp = new WarmUp({ db, clock, log }, warming);
   const sources = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
-  return createSources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
+  return new Sources({ db, clock, log, book, warmUp }, smtp.hostname, sources);
 }

@@ -13,29 +13,30 @@ import { freeHeld, type Holds } from '../messages/delivery/holds.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
 import type { RetryRule } from '../messages/delivery/retry.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
-import { createLanes, type Lanes } from '../scheduling/lanes.ts';
+import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
-import { createAttempts, type Attempts } from './attempt/attempt.ts';
-import { createTranscripts, type Transcripts } from './attempt/transcripts.ts';
+import { Attempts } from './attempt/attempt.ts';
+import { Passages } from './attempt/passages.ts';
+import { createTranscripts } from './attempt/transcripts.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
-import { createPool, type Pool, type PoolLimits } from './connection/pool.ts';
+import { type PoolLimits, Pool } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { createDueQueue, type DueQueue, type Job } from './due-queue.ts';
+import { type Job, DueQueue } from './due-queue.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
-import { createLaneControl } from './lanes/lane-control.ts';
-import type { LaneChange, LaneControl } from './lanes/lane-state.ts';
+import { LaneControl } from './lanes/lane-control.ts';
+import type { LaneChange } from './lanes/lane-state.ts';
 import { compileRules } from './lanes/shaping.ts';
 import type { ThrottleLimits } from './lanes/throttle.ts';
 import { INNER_SLOTS, LaneReports, type LaneReport, type Resolved } from './lane-reports.ts';
 import { hostKey } from './names.ts';
-import { createPlacing, type Placing } from './placing.ts';
+import { Placing } from './placing.ts';
 import { createPrepare, type Prepare, type PrepareDeps, type Prepared } from './prepare/prepare.ts';
 import type { Sites } from './sites/sites.ts';
 import { noteComplaint } from './sources/complaint.ts';
 import type { Source, Sources } from './sources/sources.ts';
 import { StarvationWatch } from './starvation-watch.ts';
-import { createSweeper, type Sweeper } from './sweeper.ts';
+import { Sweeper } from './sweeper.ts';
 import { createHostTls, type HostTls } from './tls/host-tls.ts';
 import type { TlsSeen } from './tls/tls-seen.ts';
 import { createWorker } from './worker.ts';
@@ -81,36 +82,6 @@ export interface MtaOptions {
   ca?: string;
 }
 
-export interface Mta {
-  start(): Promise<void>;
-  /**
-   * Takes no new work and lets attempts in flight end: for 30 s whatever they do, then only those behind their final dot, up
-   * to 60 s in all, since closing there makes duplicates. Their outcomes are written.
-   */
-  stop(): Promise<void>;
-  /** Replaces the routes. */
-  reroute(routes: Parameters<Sites['reroute']>[0]): void;
-  lanes(): LaneReport[];
-  /** Returns one lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
-  lane(name: string): { now: LaneReport; changes: LaneChange[] } | null;
-  /** Returns what a delivery puts on the wire, whether or not it may go now. */
-  wireBytes(deliveryId: string): Promise<Prepared>;
-  /** Returns what holds mail on the way to a domain, and what it waits for, without asking DNS or a host. */
-  laneFacts: LaneFactsOf;
-  /** Ends what keeps mail for this domain (null: any) from being tried, on an operator's request; one mail tries first. */
-  tryNow(domain: string | null): Promise<void>;
-  /** Returns where a domain's mail goes; asks DNS where needed. */
-  resolve(domain: string): Promise<Resolved>;
-  sources: Pick<Sources, 'list' | 'unblock'>;
-  /** The dialogues with mail hosts, for operators who watch them. */
-  transcripts: Pick<Transcripts, 'watch' | 'read' | 'end'>;
-  /** Counts a recipient's complaint against the source that the delivery left from. */
-  complained(deliveryId: string): void;
-  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` where it has none. */
-  laneOf(domain: string): string;
-  sizes(): { groups: number; jobs: number; connections: number };
-}
-
 /** Longer than the longest attempt, so that a claim never ends under a living worker. */
 const LEASE_MARGIN_MS = 5 * 60_000;
 const STOP_GIVE_UP_MS = 30_000;
@@ -118,10 +89,9 @@ const STOP_LONGEST_MS = 60_000;
 /** Time for writing the last outcomes, in ms. */
 const STOP_WRITE_MS = 2_000;
 
-export const createMta = (deps: MtaDeps, options: MtaOptions): Mta => new Engine(deps, options);
-
-class Engine implements Mta {
+export class Mta {
   readonly sources: Sources;
+  /** The dialogues with mail hosts, for operators who watch them. */
   readonly transcripts: ReturnType<typeof createTranscripts>;
   private readonly deps: MtaDeps;
   private readonly options: MtaOptions;
@@ -134,6 +104,7 @@ class Engine implements Mta {
   private readonly control: LaneControl;
   private readonly starvation: StarvationWatch;
   private readonly placing: Placing;
+  private readonly passages: Passages;
   private readonly attempts: Attempts;
   private readonly reports: LaneReports;
   private readonly sweeper: Sweeper;
@@ -151,11 +122,11 @@ class Engine implements Mta {
     this.transcripts = createTranscripts({ clock });
     this.hostTls = createHostTls(deps);
     this.prepare = createPrepare({ ...deps, holdOf: deps.holds.of, ownName: options.hostname });
-    this.pool = this.createPool();
+    this.pool = this.makePool();
     this.aside = createAside({ clock }, (lane, jobs) => {
       for (const job of jobs) this.lanesOfJobs.offer(lane, job);
     });
-    this.dueQueue = createDueQueue({
+    this.dueQueue = new DueQueue({
       db: deps.db,
       clock,
       offer: (job) => {
@@ -163,14 +134,17 @@ class Engine implements Mta {
       },
       failed: this.logStorageFailure,
     });
-    this.lanesOfJobs = this.createLanes();
-    this.control = this.createControl();
+    this.lanesOfJobs = this.makeLanes();
+    this.control = this.makeControl();
     this.starvation = new StarvationWatch({ ...deps, pool: this.pool, lanes: this.lanesOfJobs }, options);
-    this.placing = this.createPlacing();
-    this.attempts = this.createAttempts();
-    const { control, aside, placing } = this;
+    this.placing = this.makePlacing();
+    const { control, aside, placing, pool, hostTls, transcripts } = this;
+    const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
+    this.passages = new Passages({ ...deps, control, pool, tls, hostTls, transcripts }, options);
+    const pump = (lane: string): void => this.lanesOfJobs.pump(lane);
+    this.attempts = new Attempts({ ...deps, control, hostTls, pump, passages: this.passages }, options);
     this.reports = new LaneReports({ ...deps, control, aside, placing, lanes: this.lanesOfJobs });
-    this.sweeper = this.createSweeper();
+    this.sweeper = this.makeSweeper();
   }
 
   async start(): Promise<void> {
@@ -189,6 +163,10 @@ class Engine implements Mta {
     await this.sweeper.start();
   }
 
+  /**
+   * Takes no new work and lets attempts in flight end: for 30 s whatever they do, then only those behind their final dot, up
+   * to 60 s in all, since closing there makes duplicates. Their outcomes are written.
+   */
   async stop(): Promise<void> {
     const { clock } = this.deps;
     this.isStopping = true;
@@ -209,6 +187,7 @@ class Engine implements Mta {
     await Promise.all([this.prepare.close(), this.sources.close(), this.freeing?.catch(this.logStorageFailure)]);
   }
 
+  /** Replaces the routes. */
   reroute(routes: Parameters<Sites['reroute']>[0]): void {
     this.deps.sites.reroute(routes);
     // Mail of held lanes is looked at now, not by the next sweep.
@@ -219,24 +198,30 @@ class Engine implements Mta {
     return this.reports.list();
   }
 
+  /** Returns one lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
   lane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
     return this.reports.one(name);
   }
 
+  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` where it has none. */
   laneOf(domain: string): string {
     return this.reports.laneOf(domain);
   }
 
+  /** Returns what holds mail on the way to a domain, and what it waits for, without asking DNS or a host. */
   readonly laneFacts: LaneFactsOf = (mail) => this.reports.factsOf(mail);
 
+  /** Returns where a domain's mail goes; asks DNS where needed. */
   resolve(domain: string): Promise<Resolved> {
     return this.reports.resolve(domain);
   }
 
+  /** Returns what a delivery puts on the wire, whether or not it may go now. */
   wireBytes(deliveryId: string): Promise<Prepared> {
     return this.prepare.look(deliveryId);
   }
 
+  /** Ends what keeps mail for this domain (null: any) from being tried, on an operator's request; one mail tries first. */
   async tryNow(domain: string | null): Promise<void> {
     const { control, pool } = this;
     const { sites } = this.deps;
@@ -255,6 +240,7 @@ class Engine implements Mta {
     await this.freeHeldMail();
   }
 
+  /** Counts a recipient's complaint against the source that the delivery left from. */
   complained(deliveryId: string): void {
     void noteComplaint(this.deps, deliveryId).catch(this.logStorageFailure);
   }
@@ -263,9 +249,9 @@ class Engine implements Mta {
     return { ...this.dueQueue.sizes(), connections: this.pool.count() };
   }
 
-  private createPool(): Pool {
+  private makePool(): Pool {
     const { clock, random } = this.deps;
-    return createPool(
+    return new Pool(
       {
         clock,
         random,
@@ -283,10 +269,10 @@ class Engine implements Mta {
     );
   }
 
-  private createLanes(): Lanes<Job> {
+  private makeLanes(): Lanes<Job> {
     const { log } = this.deps;
     let work: ReturnType<typeof createWorker> | null = null;
-    return createLanes<Job>({
+    return new Lanes<Job>({
       work: (lane) => (work ??= this.createWorker())(lane),
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => this.options.maxConnections,
@@ -300,8 +286,10 @@ class Engine implements Mta {
   }
 
   private createWorker(): ReturnType<typeof createWorker> {
-    const { attempts, placing, dueQueue, prepare } = this;
+    const { passages, attempts, placing, dueQueue, prepare } = this;
     return createWorker({
+      passages,
+      attempts,
       clock: this.deps.clock,
       recorder: this.deps.recorder,
       dueQueue: {
@@ -319,19 +307,13 @@ class Engine implements Mta {
       },
       mayGo: (lane, job) => placing.mayGo(lane, job),
       putAside: (lane, job, found) => placing.putAside(lane, job, found),
-      findIdlePassage: (job, wanted) => attempts.findIdlePassage(job, wanted),
-      findPassage: (job, wanted) => attempts.findPassage(job, wanted),
-      releasePassage: (passage) => {
-        attempts.releasePassage(passage);
-      },
-      attempt: (job, mail, number, passage) => attempts.attempt(job, mail, number, passage),
       failed: this.logStorageFailure,
     });
   }
 
-  private createControl(): LaneControl {
+  private makeControl(): LaneControl {
     const { clock, log, limitsOf } = this.deps;
-    return createLaneControl(
+    return new LaneControl(
       {
         clock,
         log,
@@ -351,9 +333,9 @@ class Engine implements Mta {
     );
   }
 
-  private createPlacing(): Placing {
+  private makePlacing(): Placing {
     const { control, pool, aside, dueQueue } = this;
-    return createPlacing({
+    return new Placing({
       ...this.deps,
       control,
       pool,
@@ -367,29 +349,10 @@ class Engine implements Mta {
     });
   }
 
-  private createAttempts(): Attempts {
-    const { ca } = this.options;
-    const { control, pool, hostTls, transcripts } = this;
-    return createAttempts(
-      {
-        ...this.deps,
-        control,
-        pool,
-        tls: createTlsClient(ca === undefined ? {} : { ca }),
-        hostTls,
-        transcripts,
-        pump: (lane) => {
-          this.lanesOfJobs.pump(lane);
-        },
-      },
-      this.options,
-    );
-  }
-
-  private createSweeper(): Sweeper {
+  private makeSweeper(): Sweeper {
     const { sites } = this.deps;
     const { epoch, retry, timeouts } = this.options;
-    return createSweeper(
+    return new Sweeper(
       {
         ...this.deps,
         control: this.control,

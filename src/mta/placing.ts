@@ -13,7 +13,7 @@ import type { NoPassage } from './attempt/passages.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { Pool } from './connection/pool.ts';
 import { hostKey, laneName } from './names.ts';
-import type { LaneControl } from './lanes/lane-state.ts';
+import type { LaneControl } from './lanes/lane-control.ts';
 import type { Held } from './prepare/prepare.ts';
 import type { Destination, Site, Sites } from './sites/sites.ts';
 import { DEFAULT_POOL, type Sources, type SourcePreference } from './sources/sources.ts';
@@ -41,26 +41,6 @@ export interface PlacingDeps {
   isStopping(): boolean;
 }
 
-export interface Placing {
-  /** Brings a job into the lane of its destination, once that is known. */
-  place(job: Job): void;
-  /** Returns the lane of a destination, for this job or for mail without a preference. */
-  laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string;
-  /**
-   * Tells whether the job may be tried in this lane now. Where its route has changed it goes to another lane; where its part of the
-   * lane rests it waits on disk; where, in an operator's lane, the hosts of its own domain cannot be had it is put aside.
-   */
-  mayGo(lane: string, job: Job): boolean;
-  /** See `WorkerDeps.putAside`. */
-  putAside(lane: string, job: Job, found: NoPassage): boolean;
-  /** Counts the job against what its source may send today. Returns what keeps it from being tried: a hold of its site, or its source. */
-  reserveQuota(job: Job): Held | OtherSource | null;
-  /** Takes back what a job that is not sent was counted against: the minute of its lane and the day of its source. */
-  releaseQuota(job: Job): void;
-  /** Returns how many workers a lane may have. */
-  slotsOf(lane: string): number;
-}
-
 /** Names of the lanes of mail that needs no connection. */
 const innerLanes = { simulator: '~simulator', discard: '~discard', nowhere: '~nowhere' } as const;
 
@@ -70,9 +50,7 @@ function laneOf(destination: Destination, source: string | null): string | null 
   return destination.kind === 'site' ? laneName(destination.name, source) : innerLanes[destination.kind];
 }
 
-export const createPlacing = (deps: PlacingDeps): Placing => new JobPlacing(deps);
-
-class JobPlacing implements Placing {
+export class Placing {
   private readonly deps: PlacingDeps;
   private readonly preferences: BatchLoader<SourcePreference>;
 
@@ -81,6 +59,7 @@ class JobPlacing implements Placing {
     this.preferences = createBatchLoader<SourcePreference>((ids) => loadSourcePreferences(this.deps, ids));
   }
 
+  /** Brings a job into the lane of its destination, once that is known. */
   place(job: Job): void {
     const known = this.deps.sites.known(job.domain);
     if (known !== null && !(known.kind === 'site' && this.deps.sources.named && job.preference === undefined))
@@ -97,6 +76,7 @@ class JobPlacing implements Placing {
       );
   }
 
+  /** Returns the lane of a destination, for this job or for mail without a preference. */
   laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string {
     if (destination.kind !== 'site') return innerLanes[destination.kind];
     const site = destination.name;
@@ -111,6 +91,10 @@ class JobPlacing implements Placing {
     return lane;
   }
 
+  /**
+   * Tells whether the job may be tried in this lane now. Where its route has changed it goes to another lane; where its part of the
+   * lane rests it waits on disk; where, in an operator's lane, the hosts of its own domain cannot be had it is put aside.
+   */
   mayGo(lane: string, job: Job): boolean {
     const known = this.deps.sites.known(job.domain);
     const source = job.source ?? null;
@@ -131,6 +115,7 @@ class JobPlacing implements Placing {
     return true;
   }
 
+  /** See `WorkerDeps.putAside`. */
   putAside(lane: string, job: Job, found: NoPassage): boolean {
     this.releaseQuota(job);
     const known = this.deps.sites.known(job.domain);
@@ -146,6 +131,7 @@ class JobPlacing implements Placing {
     return false;
   }
 
+  /** Returns how many workers a lane may have. */
   slotsOf(lane: string): number {
     const route = this.deps.control.routeOf(lane);
     // A worker takes held mail out of the lane: it marks it or finds it another lane.
@@ -157,6 +143,7 @@ class JobPlacing implements Placing {
     return this.deps.control.slots(lane);
   }
 
+  /** Counts the job against what its source may send today. Returns what keeps it from being tried: a hold of its site, or its source. */
   reserveQuota(job: Job): Held | OtherSource | null {
     const { domain, source = null, preference } = job;
     if (job.quotaSite !== undefined) this.deps.sources.putBack(source, job.quotaSite);
@@ -173,6 +160,7 @@ class JobPlacing implements Placing {
     return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
   }
 
+  /** Takes back what a job that is not sent was counted against: the minute of its lane and the day of its source. */
   releaseQuota(job: Job): void {
     if (job.pacedLane !== undefined) this.deps.control.putBack(job.pacedLane);
     delete job.pacedLane;

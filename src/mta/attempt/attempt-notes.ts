@@ -2,7 +2,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
-import type { LaneControl } from '../lanes/lane-state.ts';
+import type { LaneControl } from '../lanes/lane-control.ts';
 import type { Ready } from '../prepare/prepare.ts';
 import { laneName } from '../names.ts';
 import type { Sources } from '../sources/sources.ts';
