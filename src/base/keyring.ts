@@ -22,20 +22,7 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 
-export interface Keyring {
-  /** The id of the key that seals and derives now. */
-  readonly currentId: string;
-  /** All key ids, the current one first. */
-  readonly keyIds: readonly string[];
-  /** Keys that the file says are lost for good. */
-  readonly lostIds: readonly string[];
-  /** Encrypts and authenticates; the text names its key and opens only for the same `purpose`. */
-  seal(purpose: string, plain: Buffer | string): string;
-  /** Throws where the text was changed, was sealed for another purpose, or its key is not in the file. */
-  open(purpose: string, sealed: string): Buffer;
-  /** 32 bytes for this purpose alone, the same at each start; from an older key where `keyId` names one. */
-  derive(purpose: string, keyId?: string): Buffer;
-}
+export type Keyring = ReturnType<typeof keyringOf>;
 
 /** The key file cannot be used; the message is a sentence for the operator. */
 export class KeyFileError extends Error {
@@ -85,7 +72,7 @@ interface KeyFile {
   lostIds: readonly string[];
 }
 
-function keyringOf({ masters, lostIds }: KeyFile): Keyring {
+function keyringOf({ masters, lostIds }: KeyFile) {
   const keyIds = [...masters.keys()].reverse();
   const currentId = keyIds[0] ?? '';
   // Sealing has a separate key, so that a derived key that leaks opens nothing.
@@ -104,16 +91,21 @@ function keyringOf({ masters, lostIds }: KeyFile): Keyring {
   }
 
   return {
+    /** The id of the key that seals and derives now. */
     currentId,
-    keyIds,
+    /** All key ids, the current one first. */
+    keyIds: keyIds as readonly string[],
+    /** Keys that the file says are lost for good. */
     lostIds,
-    seal(purpose, plain) {
+    /** Encrypts and authenticates; the text names its key and opens only for the same `purpose`. */
+    seal(purpose: string, plain: Buffer | string): string {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv('aes-256-gcm', sealKey(currentId), nonce).setAAD(Buffer.from(purpose));
       const secret = Buffer.concat([cipher.update(plain), cipher.final()]);
       return `v1.${currentId}.${Buffer.concat([nonce, secret, cipher.getAuthTag()]).toString('base64url')}`;
     },
-    open(purpose, sealed) {
+    /** Throws where the text was changed, was sealed for another purpose, or its key is not in the file. */
+    open(purpose: string, sealed: string): Buffer {
       const [, keyId = '', text = ''] = sealedForm.exec(sealed) ?? [];
       const bytes = Buffer.from(text, 'base64url');
       if (bytes.length < NONCE_BYTES + TAG_BYTES) throw new Error('not a sealed secret');
@@ -123,7 +115,8 @@ function keyringOf({ masters, lostIds }: KeyFile): Keyring {
       decipher.setAAD(Buffer.from(purpose)).setAuthTag(bytes.subarray(-TAG_BYTES));
       return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]);
     },
-    derive: (purpose, keyId) => derive(`posthorn:derive:${purpose}`, keyId),
+    /** 32 bytes for this purpose alone, the same at each start; from an older key where `keyId` names one. */
+    derive: (purpose: string, keyId?: string) => derive(`posthorn:derive:${purpose}`, keyId),
   };
 }
 

@@ -6,11 +6,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from './clock.ts';
 
-export interface LookUpCache<V> {
-  get(key: string): Promise<V>;
-  /** Drops the answer. The next `get` looks again, and does not join a look-up that began before this. */
-  forget(key: string): void;
-}
+export type LookUpCache<V> = ReturnType<typeof createLookUpCache<V>>;
 
 export interface LookUpOptions<V> {
   /** Answers kept; the one not used for longest goes first. */
@@ -37,7 +33,7 @@ export function createLookUpCache<V>(
   deps: { clock: Clock },
   options: LookUpOptions<V>,
   load: (key: string, before: V | undefined) => Promise<V>,
-): LookUpCache<V> {
+) {
   const entries = new LRUCache<string, Entry<V>>({ max: options.max });
 
   function look(key: string, before: V | undefined, now: number): Promise<V> {
@@ -56,13 +52,14 @@ export function createLookUpCache<V>(
   }
 
   return {
-    get(key) {
+    get(key: string): Promise<V> {
       const now = deps.clock.monotonic();
       const entry = entries.get(key);
       if (entry === undefined || (entry.settled && entry.freshUntil <= now)) return look(key, entry?.value, now);
       return entry.answer;
     },
-    forget(key) {
+    /** Drops the answer. The next `get` looks again, and does not join a look-up that began before this. */
+    forget(key: string): void {
       entries.delete(key);
     },
   };

@@ -17,12 +17,7 @@ export interface Wording {
 }
 
 /** Looks for many lists of phrases at once. */
-export interface PhraseIndex {
-  /** Adds a list; gives its number. Throws for a phrase that cannot be read. */
-  add(phrases: readonly string[]): number;
-  /** The numbers of the lists of which a phrase is in the `words` of a wording. */
-  find(words: string): ReadonlySet<number>;
-}
+export type PhraseIndex = ReturnType<typeof createPhraseIndex>;
 
 type Reading = { kind: 'ok'; pattern: RegExp; starts: ReadonlySet<string> } | { kind: 'bad'; why: string };
 
@@ -61,11 +56,12 @@ export function wordingOf(text: string): Wording {
 }
 
 /** A text is gone through once, and at each word only those phrases are tried that begin like it. */
-export function createPhraseIndex(): PhraseIndex {
+export function createPhraseIndex() {
   const byStart = new Map<string, { list: number; pattern: RegExp }[]>();
   let lists = 0;
   return {
-    add(phrases) {
+    /** Adds a list; gives its number. Throws for a phrase that cannot be read. */
+    add(phrases: readonly string[]): number {
       const list = lists++;
       for (const phrase of phrases) {
         const read = readPhrase(phrase);
@@ -78,7 +74,8 @@ export function createPhraseIndex(): PhraseIndex {
       }
       return list;
     },
-    find(words) {
+    /** The numbers of the lists of which a phrase is in the `words` of a wording. */
+    find(words: string): ReadonlySet<number> {
       const found = new Set<number>();
       for (let at = 1, end = words.indexOf(' ', at); end > 0; at = end + 1, end = words.indexOf(' ', at)) {
         for (const { list, pattern } of byStart.get(words.slice(at, Math.min(end, at + KEY_LENGTH))) ?? []) {

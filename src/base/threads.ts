@@ -33,12 +33,7 @@ export class ThreadRefusal extends Error {
   }
 }
 
-export interface Threads<Input, Output> {
-  /** Rejects with a ThreadRefusal. `transfer` names memory that is handed over without a copy and is then gone here. */
-  run(input: Input, transfer?: readonly ArrayBuffer[]): Promise<Output>;
-  /** Ends all threads; what is still waiting is refused. */
-  close(): Promise<void>;
-}
+export type Threads<Input, Output> = ReturnType<typeof createThreads<Input, Output>>;
 
 interface Job<Input, Output> {
   input: Input;
@@ -55,10 +50,7 @@ interface Thread<Input, Output> {
   isLoaded: boolean;
 }
 
-export function createThreads<Input, Output>(
-  { clock }: { clock: Clock },
-  options: ThreadsOptions,
-): Threads<Input, Output> {
+export function createThreads<Input, Output>({ clock }: { clock: Clock }, options: ThreadsOptions) {
   const threads = new Set<Thread<Input, Output>>();
   const waiting: Job<Input, Output>[] = [];
   let closed = false;
@@ -125,7 +117,8 @@ export function createThreads<Input, Output>(
   }
 
   return {
-    run(input, transfer = []) {
+    /** Rejects with a ThreadRefusal. `transfer` names memory that is handed over without a copy and is then gone here. */
+    run(input: Input, transfer: readonly ArrayBuffer[] = []): Promise<Output> {
       if (closed) return Promise.reject(new ThreadRefusal('closed'));
       if (waiting.length >= options.mostWaiting) return Promise.reject(new ThreadRefusal('full'));
       return new Promise((resolve, reject) => {
@@ -133,7 +126,8 @@ export function createThreads<Input, Output>(
         assign();
       });
     },
-    async close() {
+    /** Ends all threads; what is still waiting is refused. */
+    async close(): Promise<void> {
       closed = true;
       for (const job of waiting.splice(0)) job.reject(new ThreadRefusal('closed'));
       await Promise.all([...threads].map((thread) => end(thread, new ThreadRefusal('closed'))));

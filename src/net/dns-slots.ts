@@ -24,16 +24,7 @@ export interface DnsSlotsOptions {
   slowMs: number;
 }
 
-export interface DnsSlots<T> {
-  /**
-   * Asks when there is a slot. Kinds take turns, so that a long line of one kind does not delay the others. `isSlow`: the name was
-   * silent before. `ask` is called once more if the look-up had to give its slot back. Null if too many wait.
-   */
-  run(ask: () => Asking<T>, of: { kind: string; isSlow: boolean }): Promise<T> | null;
-  load(): { inFlight: number; waiting: number };
-  /** Ends all look-ups with this result. */
-  close(result: T): void;
-}
+export type DnsSlots<T> = ReturnType<typeof createDnsSlots<T>>;
 
 interface Entry<T> {
   ask: () => Asking<T>;
@@ -43,7 +34,7 @@ interface Entry<T> {
   fail(error: unknown): void;
 }
 
-export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptions): DnsSlots<T> {
+export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptions) {
   const { clock } = deps;
   const { max, maxWaiting, slowMs } = options;
   const half = Math.max(1, Math.floor(max / 2));
@@ -146,7 +137,11 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
   }
 
   return {
-    run(ask, { kind, isSlow }) {
+    /**
+     * Asks when there is a slot. Kinds take turns, so that a long line of one kind does not delay the others. `isSlow`: the name was
+     * silent before. `ask` is called once more if the look-up had to give its slot back. Null if too many wait.
+     */
+    run(ask: () => Asking<T>, { kind, isSlow }: { kind: string; isSlow: boolean }): Promise<T> | null {
       if (promptWaiting + slowLine.length >= maxWaiting) return null;
       return new Promise((resolve, reject) => {
         const entry: Entry<T> = { ask, asking: null, since: 0, settle: resolve, fail: reject };
@@ -161,7 +156,8 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
       });
     },
     load: () => ({ inFlight: prompt.length + slow.length, waiting: promptWaiting + slowLine.length }),
-    close(result) {
+    /** Ends all look-ups with this result. */
+    close(result: T): void {
       timer?.cancel();
       timer = null;
       const all = [...prompt.splice(0), ...slow.splice(0), ...slowLine.drain()];
@@ -184,27 +180,22 @@ function removed<E>(from: E[], entry: E): boolean {
 }
 
 /** First in, first out, also with many thousands in it. */
-interface Line<E> {
-  readonly length: number;
-  push(entry: E): void;
-  shift(): E | undefined;
-  drain(): E[];
-}
+type Line<E> = ReturnType<typeof createLine<E>>;
 
 /** Above this the used-up head of a line is cut off when it is the larger part. */
 const LONG_HEAD = 1024;
 
-function createLine<E>(): Line<E> {
+function createLine<E>() {
   let entries: E[] = [];
   let head = 0;
   return {
     get length() {
       return entries.length - head;
     },
-    push(entry) {
+    push(entry: E): void {
       entries.push(entry);
     },
-    shift() {
+    shift(): E | undefined {
       const entry = entries[head];
       if (entry === undefined) return undefined;
       head++;
@@ -214,7 +205,7 @@ function createLine<E>(): Line<E> {
       }
       return entry;
     },
-    drain() {
+    drain(): E[] {
       const rest = entries.slice(head);
       entries = [];
       head = 0;

@@ -10,7 +10,7 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../base/clock.ts';
 import { parseServerAddress } from './dns-exchange.ts';
 import { isAskable } from './dns-message.ts';
-import type { MxRecord, RecordOf, RecordType, TlsaRecord } from './dns-message.ts';
+import type { RecordOf, RecordType } from './dns-message.ts';
 import { search } from './dns-search.ts';
 import type { Found, Search, Server, Trouble } from './dns-search.ts';
 import { createDnsSlots } from './dns-slots.ts';
@@ -41,21 +41,7 @@ export interface LookupOptions {
 }
 
 /** Look-ups by name (A-labels, any case). None of them rejects: DNS trouble is an answer. */
-export interface Resolver {
-  mx(name: string, options?: LookupOptions): Promise<DnsAnswer<MxRecord>>;
-  a(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  aaaa(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  txt(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  /** Names of an IPv4 or IPv6 address. Throws on text that is not an address. */
-  ptr(ip: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  /** The target of the name's own alias, not its records. */
-  cname(name: string, options?: LookupOptions): Promise<DnsAnswer<string>>;
-  tlsa(name: string, options?: LookupOptions): Promise<DnsAnswer<TlsaRecord>>;
-  /** How many look-ups ask now, and how many wait for their turn. */
-  load(): ResolverLoad;
-  /** Ends what is under way with trouble and leaves nothing open. */
-  close(): Promise<void>;
-}
+export type Resolver = ReturnType<typeof createResolver>;
 
 export interface ResolverLoad {
   inFlight: number;
@@ -94,7 +80,7 @@ const SLOW_MS = 1500;
 const SILENT_MS = 600_000;
 const MOST_SILENT = 10_000;
 
-export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}): Resolver {
+export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}) {
   const { clock } = deps;
   const { timeoutMs = 5000, maxEntries = 20_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
   const servers = serversFrom(options.servers ?? []);
@@ -175,15 +161,19 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
   }
 
   return {
-    mx: (name, options) => lookUp('MX', name, options),
-    a: (name, options) => lookUp('A', name, options),
-    aaaa: (name, options) => lookUp('AAAA', name, options),
-    txt: (name, options) => lookUp('TXT', name, options),
-    ptr: (ip, options) => lookUp('PTR', reverseName(ip), options),
-    cname: (name, options) => lookUp('CNAME', name, options),
-    tlsa: (name, options) => lookUp('TLSA', name, options),
+    mx: (name: string, options?: LookupOptions) => lookUp('MX', name, options),
+    a: (name: string, options?: LookupOptions) => lookUp('A', name, options),
+    aaaa: (name: string, options?: LookupOptions) => lookUp('AAAA', name, options),
+    txt: (name: string, options?: LookupOptions) => lookUp('TXT', name, options),
+    /** Names of an IPv4 or IPv6 address. Throws on text that is not an address. */
+    ptr: (ip: string, options?: LookupOptions) => lookUp('PTR', reverseName(ip), options),
+    /** The target of the name's own alias, not its records. */
+    cname: (name: string, options?: LookupOptions) => lookUp('CNAME', name, options),
+    tlsa: (name: string, options?: LookupOptions) => lookUp('TLSA', name, options),
+    /** How many look-ups ask now, and how many wait for their turn. */
     load: () => slots.load(),
-    async close() {
+    /** Ends what is under way with trouble and leaves nothing open. */
+    async close(): Promise<void> {
       closed = true;
       slots.close({ answer: trouble('the resolver is closed'), seconds: 0 });
       await Promise.all(flights.values());

@@ -57,13 +57,7 @@ interface Failed {
  */
 export type FetchFault = 'url' | 'forbidden' | 'dns' | 'timeout' | 'broken' | 'own' | 'closed';
 
-export interface SafeFetch {
-  send(request: SafeRequest): Promise<Fetched>;
-  /** Says what can be known of a URL before it is called: a name that does not resolve (yet) is no fault. */
-  vet: (url: string) => Promise<{ kind: 'ok'; href: string } | { kind: 'bad' | 'forbidden'; why: string }>;
-  /** Ends what is under way and every connection. */
-  close(): void;
-}
+export type SafeFetch = ReturnType<typeof createSafeFetch>;
 
 /** More of an answer is not read. */
 export const MOST_BYTES = 64 * 1024;
@@ -92,7 +86,7 @@ class Refusal extends Error {
 
 const noop = (): void => undefined;
 
-export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions): SafeFetch {
+export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, options: SafeFetchOptions) {
   const { resolver, clock } = deps;
   const { timeoutMs = TIMEOUT_MS, connectMs = CONNECT_MS } = options;
   const mayCall = createAddressRule({ ...options, ownAddresses: remembered(clock, options.ownAddresses) });
@@ -176,7 +170,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
   }
 
   return {
-    async send(asked) {
+    async send(asked: SafeRequest): Promise<Fetched> {
       if (closed) return CLOSED.failed;
       const abort = new AbortController();
       const deadline = clock.after(timeoutMs, () => {
@@ -196,7 +190,8 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
         underWay.delete(abort);
       }
     },
-    async vet(text) {
+    /** Says what can be known of a URL before it is called: a name that does not resolve (yet) is no fault. */
+    async vet(text: string): Promise<{ kind: 'ok'; href: string } | { kind: 'bad' | 'forbidden'; why: string }> {
       const reading = readSafeUrl(text, options);
       if (reading.kind === 'bad') return reading;
       const { host, href, isAddress } = reading.url;
@@ -208,7 +203,8 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
       }
       return { kind: 'ok', href };
     },
-    close() {
+    /** Ends what is under way and every connection. */
+    close(): void {
       closed = true;
       for (const abort of underWay) abort.abort(CLOSED);
       for (const pool of pools.values()) pool.destroy().catch(noop);

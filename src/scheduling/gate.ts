@@ -3,14 +3,9 @@
  * Pure: it neither knows time nor what goes on inside.
  */
 
-export interface Gate {
-  /** Resolves inside, with what to call when leaving; null where too many wait already. */
-  enter(): Promise<(() => void) | null> | (() => void);
-  /** How many are inside, and how many wait. */
-  sizes(): { inside: number; waiting: number };
-}
+export type Gate = ReturnType<typeof createGate>;
 
-export function createGate({ most, waiting: mostWaiting }: { most: number; waiting: number }): Gate {
+export function createGate({ most, waiting: mostWaiting }: { most: number; waiting: number }) {
   let inside = 0;
   const queue: ((leave: () => void) => void)[] = [];
 
@@ -26,11 +21,13 @@ export function createGate({ most, waiting: mostWaiting }: { most: number; waiti
   }
 
   return {
-    enter() {
+    /** Resolves inside, with what to call when leaving; null where too many wait already. */
+    enter(): Promise<(() => void) | null> | (() => void) {
       if (inside < most) return admit();
       if (queue.length >= mostWaiting) return Promise.resolve(null);
       return new Promise((resolve) => queue.push(resolve));
     },
+    /** How many are inside, and how many wait. */
     sizes: () => ({ inside, waiting: queue.length }),
   };
 }

@@ -38,10 +38,7 @@ const helloOptions: Record<Hello, SecureContextOptions> = {
 };
 
 /** The state that handshakes share: the trust store (loading it costs milliseconds) and sessions to resume. */
-export interface TlsClient {
-  contextFor(hello: Hello): SecureContext;
-  sessions: LRUCache<string, ResumableSession>;
-}
+export type TlsClient = ReturnType<typeof createTlsClient>;
 
 /** A resumed handshake shows no certificate, so the verdict on the first one is kept with it. */
 interface ResumableSession {
@@ -54,11 +51,11 @@ const MAX_SESSIONS = 1000;
 const SESSION_MS = 3_600_000;
 
 /** `ca`: PEM certificates to trust instead of the system's, for tests and private networks. */
-export function createTlsClient(options: { ca?: string } = {}): TlsClient {
+export function createTlsClient(options: { ca?: string } = {}) {
   const contexts = new Map<Hello, SecureContext>();
   return {
-    sessions: new LRUCache({ max: MAX_SESSIONS }),
-    contextFor(hello) {
+    sessions: new LRUCache<string, ResumableSession>({ max: MAX_SESSIONS }),
+    contextFor(hello: Hello): SecureContext {
       const made = contexts.get(hello);
       if (made !== undefined) return made;
       const context = createSecureContext({

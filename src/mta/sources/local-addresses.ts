@@ -12,11 +12,7 @@ export interface Local {
   families: readonly number[];
 }
 
-export interface LocalAddresses {
-  /** Tells whether any source may use IPv6. */
-  isUsed(): boolean;
-  of(source: Source): Local;
-}
+export type LocalAddresses = ReturnType<typeof createLocalAddresses>;
 
 export interface LocalAddressOptions {
   ipv6: 'auto' | 'never' | 'always';
@@ -28,7 +24,7 @@ export interface LocalAddressOptions {
 export function createLocalAddresses(
   { log, resolver }: { log: Log; resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
   { ipv6, sources, own }: LocalAddressOptions,
-): LocalAddresses {
+) {
   /** IPv6 addresses that may be used: those of sources, and the one of the system under no name. */
   const usable = new Map<string | null, string | null>();
   const known = new Map<string | null, Local>();
@@ -69,8 +65,9 @@ export function createLocalAddresses(
   }
 
   return {
+    /** Tells whether any source may use IPv6. */
     isUsed: () => usable.size > 0,
-    of(source) {
+    of(source: Source): Local {
       let local = known.get(source.name);
       if (local === undefined) {
         local = localOf(source);

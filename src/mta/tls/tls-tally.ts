@@ -8,12 +8,7 @@ import type { Committer } from '../../storage/commit.ts';
 import type { TlsPolicyRow, TlsSessionRow } from '../../storage/tables.ts';
 import { tlsFindings, type TlsFinding, type TlsSeen } from './tls-seen.ts';
 
-export interface TlsTally {
-  /** Counts the findings of a connection. May be passed on as a function. */
-  note: (seen: TlsSeen) => void;
-  /** Writes the counts that are not written. */
-  stop(): Promise<void>;
-}
+export type TlsTally = ReturnType<typeof createTlsTally>;
 
 const EVERY_MS = 60_000;
 /** Different results in memory; more are written at once. */
@@ -21,7 +16,7 @@ const MOST_KINDS = 5_000;
 /** Characters of a reason that are kept; a host must not fill the table with long texts. */
 const LONGEST_REASON = 200;
 
-export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; log: Log }): TlsTally {
+export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; log: Log }) {
   const { db, clock, log } = deps;
   let sessions = new Map<string, TlsSessionRow>();
   let policies = new Map<string, TlsPolicyRow>();
@@ -66,10 +61,12 @@ export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; 
   }
 
   return {
-    note(seen) {
+    /** Counts the findings of a connection. May be passed on as a function. */
+    note(seen: TlsSeen): void {
       for (const found of tlsFindings(seen)) count(found);
     },
-    async stop() {
+    /** Writes the counts that are not written. */
+    async stop(): Promise<void> {
       flush();
       await writing;
     },
