@@ -56,9 +56,9 @@ async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring)
     url: config.storage.url,
     workOrder: [RECORD_CHANGE],
     beforeMigration: () =>
-      copyBeforeMigration(config, (folder) => {
-        log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated');
-      }),
+      copyBeforeMigration(config, (folder) =>
+        log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),
+      ),
   });
   try {
     await requireKeys({ read: db.reader, keyring, log }, path.join(config.dataDir, 'secret.key'));
@@ -96,9 +96,8 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
   const resolver =
     overrides.resolver ??
     createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver });
-  const report = (error: unknown): void => {
+  const report = (error: unknown): void =>
     log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
-  };
   await ensureDefaultAccount({ db, clock });
   const epoch = await beginEpoch(db.commit);
   const notifiers = {
@@ -137,9 +136,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
     recorder,
     botOf,
     privacy: config.tracking,
-    failed: (err) => {
-      log.error({ event: 'hit_lost', err }, 'an open or a click could not be written');
-    },
+    failed: (err) => log.error({ event: 'hit_lost', err }, 'an open or a click could not be written'),
   });
   return {
     config,
@@ -186,9 +183,7 @@ export async function openAppContext(config: Config, overrides: Overrides, compl
       directory.forget(name);
       signers.forget(name);
     },
-    webhookChanged: (id: string): void => {
-      notifiers.webhooks.notify(id);
-    },
+    webhookChanged: (id: string): void => notifiers.webhooks.notify(id),
   };
 }
 

@@ -31,9 +31,7 @@ export async function buildDeliveryEngine(context: AppContext): Promise<Delivery
   const book = createHoldBook({
     db,
     clock,
-    changed: () => {
-      notifiers.holds.notify();
-    },
+    changed: () => notifiers.holds.notify(),
   });
   await book.load();
   const sources = buildSources(context, book);
@@ -71,9 +69,7 @@ function buildMta(
       ...(meters === null
         ? {}
         : {
-            attempted: (outcome) => {
-              meters.attempted(outcome);
-            },
+            attempted: (outcome) => meters.attempted(outcome),
           }),
       signersFor: (accountId, domain, order) =>
         signers.signersFor(accountId === OWN_ACCOUNT ? null : accountId, domain, order === 0 ? 0 : 1),
@@ -128,9 +124,7 @@ function buildSites({ config, overrides, clock, db, log, resolver, random }: App
     log,
     resolver,
     fetch,
-    changed: (domain) => {
-      sites.forget(domain);
-    },
+    changed: (domain) => sites.forget(domain),
   });
   const sites = new Sites({
     clock,

@@ -48,9 +48,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       authenticate: callers.authenticate,
       callerById: (keyId) => callers.byId(keyId),
       keyChanges: notifiers.keys,
-      noteUse: (keyId, ip, endpoint) => {
-        callers.recordUse(keyId, ip, endpoint);
-      },
+      noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
       planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
       audit: context.auditLog,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
@@ -58,9 +56,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       ...(meters === null
         ? {}
         : {
-            answered: (request) => {
-              meters.answered(request);
-            },
+            answered: (request) => meters.answered(request),
           }),
       ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
       settings: {

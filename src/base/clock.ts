@@ -34,8 +34,5 @@ export const systemClock: Clock = {
       },
     };
   },
-  sleep: (ms) =>
-    new Promise((resolve) => {
-      setTimeout(resolve, ms);
-    }),
+  sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
 };

@@ -95,9 +95,7 @@ function forPeople(stream: DestinationStream | undefined): DestinationStream {
     colorize: stream === undefined && isatty(1),
   });
   return {
-    write: (line) => {
-      target.write(readable(line));
-    },
+    write: (line) => target.write(readable(line)),
   };
 }
 

@@ -88,9 +88,7 @@ export class DueQueue {
 
   constructor(deps: DueQueueDeps) {
     this.deps = deps;
-    this.timer = new DueTimer(deps.clock, this.groups, (group, now) => {
-      this.fellDue(group, now);
-    });
+    this.timer = new DueTimer(deps.clock, this.groups, (group, now) => this.fellDue(group, now));
   }
 
   /** Finds every group that has something waiting. Costs a few microseconds a group. */
@@ -266,9 +264,7 @@ export class DueQueue {
     for (const group of some) if (group.cursor === null) group.dirty = false;
     try {
       const rows = await readDueRows(this.deps.db.prepared, some, limit);
-      some.forEach((group, i) => {
-        this.takeRows(group, rows[i] ?? [], now, limit);
-      });
+      some.forEach((group, i) => this.takeRows(group, rows[i] ?? [], now, limit));
       return null;
     } catch (error) {
       return error;

@@ -129,9 +129,7 @@ export class Mta {
     this.dueQueue = new DueQueue({
       db: deps.db,
       clock,
-      offer: (job) => {
-        this.placing.place(job);
-      },
+      offer: (job) => this.placing.place(job),
       failed: this.logStorageFailure,
     });
     this.lanesOfJobs = this.makeLanes();
@@ -153,12 +151,8 @@ export class Mta {
     await this.hostTls.load();
     await this.sources.load();
     this.stopListening = [
-      notifiers.deliveries.listen((hints) => {
-        this.dueQueue.hint(hints);
-      }),
-      notifiers.holds.listen(() => {
-        this.holdsChanged();
-      }),
+      notifiers.deliveries.listen((hints) => this.dueQueue.hint(hints)),
+      notifiers.holds.listen(() => this.holdsChanged()),
     ];
     await this.sweeper.start();
   }
@@ -174,12 +168,8 @@ export class Mta {
     for (const part of [this.dueQueue, this.sweeper, this.starvation, this.control, this.aside, this.transcripts])
       part.stop();
     const timers = [
-      clock.after(STOP_GIVE_UP_MS, () => {
-        this.pool.abandon();
-      }),
-      clock.after(STOP_LONGEST_MS, () => {
-        this.pool.abandon(true);
-      }),
+      clock.after(STOP_GIVE_UP_MS, () => this.pool.abandon()),
+      clock.after(STOP_LONGEST_MS, () => this.pool.abandon(true)),
     ];
     const tooLong = new Promise<void>((resolve) => timers.push(clock.after(STOP_LONGEST_MS + STOP_WRITE_MS, resolve)));
     await Promise.race([this.lanesOfJobs.stop().then(() => this.pool.drain()), tooLong]);
@@ -276,12 +266,9 @@ export class Mta {
       work: (lane) => (work ??= this.createWorker())(lane),
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => this.options.maxConnections,
-      failed: (lane, error) => {
-        log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error');
-      },
-      empty: () => {
-        this.control.forgetOld();
-      },
+      failed: (lane, error) =>
+        log.error({ event: 'lane_failed', lane, err: error }, 'a lane worker ended with an error'),
+      empty: () => this.control.forgetOld(),
     });
   }
 
@@ -322,12 +309,8 @@ export class Mta {
         limitsOf: (lane) =>
           limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
         viewOf: (lane) => this.lanesOfJobs.view(lane),
-        pump: (lane) => {
-          this.lanesOfJobs.pump(lane);
-        },
-        wake: () => {
-          this.dueQueue.wake();
-        },
+        pump: (lane) => this.lanesOfJobs.pump(lane),
+        wake: () => this.dueQueue.wake(),
       },
       { lane: this.options.lane, rules: compileRules(this.options.shaping), innerSlots: INNER_SLOTS },
     );
@@ -342,9 +325,7 @@ export class Mta {
       aside,
       dueQueue,
       lanes: this.lanesOfJobs,
-      offered: () => {
-        this.starvation.look();
-      },
+      offered: () => this.starvation.look(),
       isStopping: () => this.isStopping,
     });
   }
@@ -389,7 +370,6 @@ export class Mta {
     await this.freeing;
   }
 
-  private readonly logStorageFailure = (error: unknown): void => {
+  private readonly logStorageFailure = (error: unknown): void =>
     this.deps.log.error({ event: 'storage_failed', err: error }, 'the database failed; trying again');
-  };
 }

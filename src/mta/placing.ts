@@ -66,9 +66,7 @@ export class Placing {
       this.offer(job, known);
     else
       this.findDestination(job).then(
-        (found) => {
-          this.offer(job, found);
-        },
+        (found) => this.offer(job, found),
         (error: unknown) => {
           this.deps.log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
           this.deps.dueQueue.done(job, this.deps.clock.now() + UNTRIED_MS);

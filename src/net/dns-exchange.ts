@@ -74,12 +74,8 @@ export function askOverTcp(server: ServerAddress, query: Buffer, listener: Asked
   const prefix = Buffer.alloc(2);
   prefix.writeUInt16BE(query.length);
   socket.write(Buffer.concat([prefix, query]));
-  socket.on('error', (error) => {
-    listener.error(error.message);
-  });
-  socket.on('end', () => {
-    listener.error('the connection ended before the whole answer');
-  });
+  socket.on('error', (error) => listener.error(error.message));
+  socket.on('end', () => listener.error('the connection ended before the whole answer'));
   socket.on('data', (chunk) => {
     received = Buffer.concat([received, chunk]);
     if (received.length < 2) return;

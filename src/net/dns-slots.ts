@@ -55,16 +55,10 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
     entry.asking = asking;
     asking.result.then(
       (result) => {
-        if (entry.asking === asking)
-          end(entry, () => {
-            entry.settle(result);
-          });
+        if (entry.asking === asking) end(entry, () => entry.settle(result));
       },
       (error: unknown) => {
-        if (entry.asking === asking)
-          end(entry, () => {
-            entry.fail(error);
-          });
+        if (entry.asking === asking) end(entry, () => entry.fail(error));
       },
     );
   }

@@ -117,9 +117,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
           ips.map((address) => ({ address, family: isIPv4(address) ? 4 : 6 })),
         );
       },
-      (error: unknown) => {
-        callback(error as Error, []);
-      },
+      (error: unknown) => callback(error as Error, []),
     );
   };
 
@@ -173,15 +171,13 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
     async send(asked: SafeRequest): Promise<Fetched> {
       if (closed) return CLOSED.failed;
       const abort = new AbortController();
-      const deadline = clock.after(timeoutMs, () => {
-        abort.abort(new Refusal('timeout', `no whole answer within ${String(timeoutMs / 1000)} s`));
-      });
+      const deadline = clock.after(timeoutMs, () =>
+        abort.abort(new Refusal('timeout', `no whole answer within ${String(timeoutMs / 1000)} s`)),
+      );
       underWay.add(abort);
       // undici looks at the signal only once it has a connection.
       const aborted = new Promise<Fetched>((resolve) => {
-        abort.signal.addEventListener('abort', () => {
-          resolve(failureOf(abort.signal.reason));
-        });
+        abort.signal.addEventListener('abort', () => resolve(failureOf(abort.signal.reason)));
       });
       try {
         return await Promise.race([send(asked, abort), aborted]);

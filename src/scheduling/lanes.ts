@@ -112,9 +112,7 @@ export class Lanes<Job extends LaneJob> {
     lane.slots++;
     this.total++;
     void this.options.work(lane).then(
-      () => {
-        this.workerEnded(lane);
-      },
+      () => this.workerEnded(lane),
       (error: unknown) => {
         this.options.failed(lane.name, error);
         this.workerEnded(lane);

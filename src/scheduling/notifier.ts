@@ -13,9 +13,7 @@ export function createNotifier<Hint = void>() {
     /** Calls `listener` at each notification until the returned function is called. */
     listen(listener: (hint: Hint) => void): () => void {
       listeners.add(listener);
-      return () => {
-        listeners.delete(listener);
-      };
+      return () => listeners.delete(listener);
     },
   };
 }

@@ -55,14 +55,7 @@ export function createTranscripts({ clock }: { clock: Clock }) {
     watch?.wake?.();
   }
 
-  const expiryOf = (id: number): Timer =>
-    clock.after(
-      FORGOTTEN_MS,
-      () => {
-        end(id);
-      },
-      { background: true },
-    );
+  const expiryOf = (id: number): Timer => clock.after(FORGOTTEN_MS, () => end(id), { background: true });
 
   function hand(line: TranscriptLine): void {
     for (const watch of watches.values()) {

@@ -230,15 +230,11 @@ export class Pool {
     const before = this.clock.monotonic() - waitMs;
     const waiting: { since: number; drop: () => void }[] = [];
     for (const [controller, { since }] of this.opening) {
-      const drop = (): void => {
-        controller.abort(GAVE_WAY);
-      };
+      const drop = (): void => controller.abort(GAVE_WAY);
       waiting.push({ since, drop });
     }
     for (const { session } of this.leased) {
-      const drop = (): void => {
-        session.abandon(false, GAVE_WAY);
-      };
+      const drop = (): void => session.abandon(false, GAVE_WAY);
       waiting.push({ since: session.waitingSince ?? Infinity, drop });
     }
     const late = waiting.filter(({ since }) => since <= before).sort((a, b) => a.since - b.since);

@@ -111,15 +111,12 @@ export function handshake(
       raw.destroy();
       resolve({ kind: 'failed', text, isCut });
     };
-    const onError = (error: NodeJS.ErrnoException): void => {
+    const onError = (error: NodeJS.ErrnoException): void =>
       failed(error.message, !/^(?:ERR_SSL_|EPROTO)/.test(error.code ?? ''));
-    };
-    const onClose = (): void => {
-      failed('connection closed during the TLS handshake', true);
-    };
-    const timer = clock.after(target.timeoutMs, () => {
-      failed(`no TLS handshake within ${String(target.timeoutMs / 1000)} s`, false);
-    });
+    const onClose = (): void => failed('connection closed during the TLS handshake', true);
+    const timer = clock.after(target.timeoutMs, () =>
+      failed(`no TLS handshake within ${String(target.timeoutMs / 1000)} s`, false),
+    );
     socket.on('error', onError);
     socket.once('close', onClose);
     socket.once('secureConnect', () => {
@@ -190,7 +187,5 @@ function usableSession(tls: TlsClient, key: string, now: number): ResumableSessi
 
 function rememberSession(tls: TlsClient, key: string, socket: TLSSocket, result: TlsResult, now: number): void {
   // With TLS 1.3 the tickets come after the handshake; each may be used once, so the newest is kept.
-  socket.on('session', (session) => {
-    tls.sessions.set(key, { session, fault: result.fault, until: now + SESSION_MS });
-  });
+  socket.on('session', (session) => tls.sessions.set(key, { session, fault: result.fault, until: now + SESSION_MS }));
 }

@@ -59,9 +59,7 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
       const entry = entries.get(key) ?? create(key, lane, hosts);
       entry.jobs.push(job);
       const wait = until === null ? LOOK_AGAIN_MS : Math.max(1, until - clock.monotonic());
-      entry.timer ??= clock.after(wait, () => {
-        release(key, entry);
-      });
+      entry.timer ??= clock.after(wait, () => release(key, entry));
     },
     /** Brings back as many of the lane's jobs as it may have connections to this host (`room`). */
     wake(lane: string, host: string, room: number): void {

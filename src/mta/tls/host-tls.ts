@@ -39,9 +39,9 @@ export function createHostTls(deps: { db: Pick<Database, 'prepared' | 'commit'>;
           [host, workaround, until, at],
         ),
       )
-      .catch((error: unknown) => {
-        log.error({ event: 'storage_failed', err: error }, 'what was learnt of a host could not be written');
-      });
+      .catch((error: unknown) =>
+        log.error({ event: 'storage_failed', err: error }, 'what was learnt of a host could not be written'),
+      );
   }
 
   /** Warns once a day for each host. */

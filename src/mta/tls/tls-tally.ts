@@ -32,9 +32,8 @@ export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; 
     policies = new Map();
     writing = Promise.all([writing, db.commit.insert(rows)]).then(
       () => undefined,
-      (error: unknown) => {
-        log.error({ event: 'storage_failed', err: error }, 'counts of TLS sessions could not be written');
-      },
+      (error: unknown) =>
+        log.error({ event: 'storage_failed', err: error }, 'counts of TLS sessions could not be written'),
     );
   }
 
