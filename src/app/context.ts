@@ -10,7 +10,7 @@ import type { BudgetName } from '../base/budgets.ts';
 import { systemClock, type Clock } from '../base/clock.ts';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { createLog, type Log, type RootLog } from '../base/log.ts';
-import { createResolver } from '../net/resolver.ts';
+import { createResolver, type Resolver } from '../net/resolver.ts';
 import { createSafeFetch } from '../net/safe-fetch.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners, shippedScanners } from '../config/scanners.ts';
@@ -40,7 +40,18 @@ import { trackingKeys } from '../tracking/token.ts';
 import { copyBeforeMigration } from '../operator/before-migration.ts';
 import { createMeters, type Meters } from '../operator/meters.ts';
 import { requireKeys } from '../operator/sealed-secrets.ts';
-import type { Overrides } from './overrides.ts';
+
+/** The parts of the program that tests replace. A part that is left out is the real one. */
+export interface Overrides {
+  clock?: Clock;
+  log?: Log | RootLog;
+  resolver?: Resolver;
+  random?: () => number;
+  /** PEM certificates that mail hosts may chain to. */
+  ca?: string;
+  /** Port of the web servers that MTA-STS policies are fetched from. */
+  stsPort?: number;
+}
 
 /** The settings that a reload replaces while the program runs. */
 export interface Live {

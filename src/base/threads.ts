@@ -2,9 +2,12 @@
  * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each,
  * ended when idle, and at once when a job takes too long or the thread dies, so that nothing waits for what will never come.
  */
-import type { Worker } from 'node:worker_threads';
+import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
 import type { Clock, Timer } from './clock.ts';
-import { READY, startThread } from './thread.ts';
+
+const isFromSource = import.meta.url.endsWith('.ts');
+/** The message of a thread whose module is loaded. */
+const READY = 'ready';
 
 export interface ThreadsOptions {
   /** The source file of the thread, a module that answers each message with one message. */
@@ -142,4 +145,20 @@ export function ownMemory(buffers: readonly Uint8Array[]): ArrayBuffer[] {
     if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength && byteLength > 0) owned.add(buffer);
   }
   return [...owned];
+}
+
+/**
+ * Starts a worker thread from a module of ours, both from the built files and from the TypeScript source. On Node 20 a thread does
+ * not inherit the loader that lets tests run the source, so there it is loaded first. `entry` names the source file:
+ * `new URL('./json-worker.ts', import.meta.url)`; the built file of the same name is found.
+ */
+function startThread(entry: URL, options: Omit<WorkerOptions, 'eval'>): Worker {
+  if (!isFromSource) return new Worker(new URL(entry.href.replace(/\.ts$/, '.js')), options);
+  const load = `import('tsx/esm/api').then(({ register }) => { register(); return import(${JSON.stringify(entry.href)}); });`;
+  return new Worker(load, { ...options, eval: true });
+}
+
+/** Tells the main thread that the module is loaded, at its end: the time for the first job begins then. */
+export function announceReady(): void {
+  parentPort?.postMessage(READY);
 }

@@ -3,81 +3,58 @@
  * lane's workers attempt them and record the outcomes. start() also takes back what an earlier run left unfinished, stop() lets
  * attempts in flight end.
  */
-import type { Clock } from '../base/clock.ts';
-import type { Log } from '../base/log.ts';
-import type { Judge } from '../messages/delivery/classify.ts';
-import type { Outcome } from '../messages/delivery/delivery.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
-import type { LaneLimits } from '../messages/delivery/hold-book.ts';
-import { freeHeld, type Holds } from '../messages/delivery/holds.ts';
-import type { Recorder } from '../messages/delivery/record.ts';
-import type { RetryRule } from '../messages/delivery/retry.ts';
+import { freeHeld } from '../messages/delivery/holds.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
-import { Attempts } from './attempt/attempt.ts';
-import { Passages } from './attempt/passages.ts';
+import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
+import { Passages, type PassageDeps, type PassageOptions } from './attempt/passages.ts';
 import { createTranscripts } from './attempt/transcripts.ts';
-import type { PhaseTimeouts } from './connection/phases.ts';
 import { type PoolLimits, Pool } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
 import { type Job, DueQueue } from './due-queue.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
-import { LaneControl } from './lanes/lane-control.ts';
+import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
 import type { LaneChange } from './lanes/lane-state.ts';
 import { compileRules } from './lanes/shaping.ts';
 import type { ThrottleLimits } from './lanes/throttle.ts';
 import { INNER_SLOTS, LaneReports, type LaneReport, type Resolved } from './lane-reports.ts';
 import { hostKey } from './names.ts';
-import { Placing } from './placing.ts';
+import { Placing, type PlacingDeps } from './placing.ts';
 import { createPrepare, type Prepare, type PrepareDeps, type Prepared } from './prepare/prepare.ts';
 import type { Sites } from './sites/sites.ts';
-import { noteComplaint } from './sources/complaint.ts';
-import type { Source, Sources } from './sources/sources.ts';
+import type { Sources } from './sources/sources.ts';
 import { StarvationWatch } from './starvation-watch.ts';
-import { Sweeper } from './sweeper.ts';
+import { Sweeper, type SweeperDeps } from './sweeper.ts';
 import { createHostTls, type HostTls } from './tls/host-tls.ts';
-import type { TlsSeen } from './tls/tls-seen.ts';
 import { createWorker } from './worker.ts';
 
 export type { LaneReport, Resolved } from './lane-reports.ts';
 
-export interface MtaDeps extends Omit<PrepareDeps, 'db' | 'holdOf'> {
+export interface MtaDeps
+  extends
+    Omit<PrepareDeps, 'db' | 'holdOf'>,
+    Pick<AttemptDeps, 'log' | 'random' | 'judge' | 'attempted'>,
+    Pick<PassageDeps, 'tlsSeen'>,
+    Pick<PlacingDeps, 'poolOf'>,
+    Pick<LaneControlDeps, 'limitsOf'>,
+    Pick<SweeperDeps, 'recorder' | 'holds'> {
   db: Pick<Database, 'prepared' | 'commit'>;
-  clock: Clock;
-  log: Log;
-  recorder: Recorder;
   /** `holds` notifies when the operator has set or ended a hold or limit. */
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
-  holds: Holds;
-  /** Returns the operator's limits for a lane, or null. */
-  limitsOf: (lane: string) => LaneLimits | null;
   sites: Sites;
   sources: Sources;
-  /** Returns the pool of sources that a stream of an account names. */
-  poolOf(accountId: string, stream: string): Promise<string>;
-  random: () => number;
-  /** Reads refusals, by the operator's rules too. */
-  judge: Judge;
-  /** Is called with how TLS went for each connection. */
-  tlsSeen?: (seen: TlsSeen) => void;
-  /** Is called with the outcome of every attempt. */
-  attempted?(outcome: Outcome): void;
 }
 
-export interface MtaOptions {
+export interface MtaOptions extends AttemptOptions, PassageOptions {
   epoch: number;
   hostname: string;
-  timeouts: PhaseTimeouts;
   pool: PoolLimits;
   lane: ThrottleLimits;
   shaping: Parameters<typeof compileRules>[0];
   maxConnections: number;
-  /** Returns the addresses of this machine that a source's connections come from, and the families it may dial. */
-  localOf: (source: Source) => { addresses: readonly string[]; families: readonly number[] };
-  retry: Pick<RetryRule, 'schedule'>;
-  simulatorDomain: string;
   /** PEM certificates that mail hosts' certificates may chain to in addition to the system's; for private networks. */
   ca?: string;
 }
@@ -232,11 +209,24 @@ export class Mta {
 
   /** Counts a recipient's complaint against the source that the delivery left from. */
   complained(deliveryId: string): void {
-    void noteComplaint(this.deps, deliveryId).catch(this.logStorageFailure);
+    void this.noteComplaint(deliveryId).catch(this.logStorageFailure);
   }
 
   sizes(): { groups: number; jobs: number; connections: number } {
     return { ...this.dueQueue.sizes(), connections: this.pool.count() };
+  }
+
+  private async noteComplaint(deliveryId: string): Promise<void> {
+    const { db, sites } = this.deps;
+    if (!this.sources.named) return;
+    const [row] = await db.prepared.all<{ source: string | null; domain: string }>(
+      `SELECT a.source, d.domain FROM deliveries d JOIN attempts a ON a.message_id = d.message_id AND a.delivery_id = d.id
+       WHERE d.id = ? AND a.outcome = 'accepted' ORDER BY a.id DESC LIMIT 1`,
+      [deliveryId],
+    );
+    if (row?.source == null) return;
+    const destination = await sites.find(row.domain);
+    if (destination.kind === 'site') this.sources.complained(row.source, destination.name);
   }
 
   private makePool(): Pool {

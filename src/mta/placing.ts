@@ -18,7 +18,6 @@ import type { Held } from './prepare/prepare.ts';
 import type { Destination, Site, Sites } from './sites/sites.ts';
 import { DEFAULT_POOL, type Sources, type SourcePreference } from './sources/sources.ts';
 import { SWEEP_MS } from './sweeper.ts';
-import { loadSourcePreferences } from './sources/source-preferences.ts';
 import type { Job, DueQueue } from './due-queue.ts';
 import type { OtherSource } from './worker.ts';
 
@@ -28,7 +27,8 @@ export interface PlacingDeps {
   log: Log;
   sites: Pick<Sites, 'known' | 'find'>;
   sources: Sources;
-  poolOf(accountId: string, stream: string): Promise<string>;
+  /** Returns the pool of sources that a stream of an account names. */
+  poolOf: (accountId: string, stream: string) => Promise<string>;
   holds: Pick<Holds, 'ofLane'>;
   control: Pick<LaneControl, 'register' | 'routeOf' | 'slots' | 'restUntil' | 'foundNone' | 'take' | 'putBack'>;
   pool: Pick<Pool, 'waitOf'>;
@@ -204,4 +204,27 @@ export class Placing {
     const keys = hosts.map((host) => hostKey(host, job.source ?? null));
     this.deps.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
   }
+}
+
+/**
+ * Loads the source preferences of deliveries, by id: the pool of the stream, and the source of the last attempt, which greylisting
+ * expects again. Deliveries that are gone have none.
+ */
+async function loadSourcePreferences(
+  { db, poolOf }: Pick<PlacingDeps, 'db' | 'poolOf'>,
+  ids: readonly string[],
+): Promise<Map<string, SourcePreference>> {
+  const rows = await db.prepared.all<{ id: string; account_id: string; stream: string; last: string | null }>(
+    `SELECT d.id, m.account_id, m.stream, CASE WHEN d.attempt_count = 0 THEN NULL ELSE
+       (SELECT a.source FROM attempts a WHERE a.message_id = d.message_id AND a.delivery_id = d.id ORDER BY a.id DESC LIMIT 1) END AS last
+     FROM json_each(?) AS w JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
+    [JSON.stringify(ids)],
+  );
+  const preferences = rows.map(
+    async ({ id, account_id: account, stream, last }): Promise<[string, SourcePreference]> => [
+      id,
+      { pool: await poolOf(account, stream), last },
+    ],
+  );
+  return new Map(await Promise.all(preferences));
 }

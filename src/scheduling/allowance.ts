@@ -24,15 +24,22 @@ export class Allowance {
 
   /** Whether `amount` more fits. `now` is in milliseconds since the epoch. */
   has(name: string, amount: number, now: number): boolean {
-    this.turn(now);
-    return (this.used.get(this.keyOf(name)) ?? 0) + amount <= this.most;
+    return this.usedBy(name, now) + amount <= this.most;
   }
 
-  /** Notes what was used, also beyond the limit: what has happened has happened. */
-  spend(name: string, amount: number, now: number): void {
+  /** Returns what the name has used in this window. */
+  usedBy(name: string, now: number): number {
+    this.turn(now);
+    return this.used.get(this.keyOf(name)) ?? 0;
+  }
+
+  /** Notes what was used, also beyond the limit, since it has happened; returns how much that is in this window. */
+  spend(name: string, amount: number, now: number): number {
     this.turn(now);
     const key = this.keyOf(name);
-    this.used.set(key, (this.used.get(key) ?? 0) + amount);
+    const used = (this.used.get(key) ?? 0) + amount;
+    this.used.set(key, used);
+    return used;
   }
 
   /** Takes back a part of what was spent at `then`, if that was in this window. */

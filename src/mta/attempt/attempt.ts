@@ -17,6 +17,7 @@ import { simulate, simulatedEnd } from './simulator.ts';
 
 export interface AttemptDeps extends AttemptNotesDeps {
   random: () => number;
+  /** Reads refusals, by the operator's rules too. */
   judge: Judge;
   passages: Pick<Passages, 'release' | 'contextOf'>;
   control: AttemptNotesDeps['control'] & Pick<LaneControl, 'begin' | 'dropped' | 'learn'>;

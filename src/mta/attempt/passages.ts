@@ -31,6 +31,7 @@ export interface PassageDeps {
   tls: TlsClient;
   hostTls: Pick<HostTls, 'memory'>;
   transcripts: Pick<Transcripts, 'of'>;
+  /** Is called with how TLS went for each connection. */
   tlsSeen?: (seen: TlsSeen) => void;
 }
 

@@ -172,20 +172,13 @@ export class Sources {
   }
 
   /** Ends the blocks of a source at all sites; returns how many it had. */
-  async unblock(name: string | null): Promise<number> {
-    const keys = [...this.blocks].filter(([, row]) => row.source === (name ?? '') && row.until > this.deps.clock.now());
-    await this.deps.db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE source = ?', [name ?? '']));
-    for (const [key] of keys) this.blocks.delete(key);
-    return keys.length;
+  unblock(name: string | null): Promise<number> {
+    return this.endBlocks('source', name ?? '');
   }
 
   /** Ends the blocks of all sources at this site. */
-  async unblockSite(site: string): Promise<number> {
-    const keys = [...this.blocks].filter(([, row]) => row.site === site && row.until > this.deps.clock.now());
-    if (keys.length === 0) return 0;
-    await this.deps.db.commit.transact((tx) => tx.run('DELETE FROM source_blocks WHERE site = ?', [site]));
-    for (const [key] of keys) this.blocks.delete(key);
-    return keys.length;
+  unblockSite(site: string): Promise<number> {
+    return this.endBlocks('site', site);
   }
 
   /** Moves all times by `ms`, by which the clock was set. */
@@ -211,6 +204,14 @@ export class Sources {
 
   close(): Promise<void> {
     return this.deps.warmUp.close();
+  }
+
+  private async endBlocks(by: 'source' | 'site', value: string): Promise<number> {
+    const keys = [...this.blocks].filter(([, row]) => row[by] === value && row.until > this.deps.clock.now());
+    if (by === 'site' && keys.length === 0) return 0;
+    await this.deps.db.commit.transact((tx) => tx.run(`DELETE FROM source_blocks WHERE ${by} = ?`, [value]));
+    for (const [key] of keys) this.blocks.delete(key);
+    return keys.length;
   }
 
   private sourcesOf(pool: string): readonly Source[] {

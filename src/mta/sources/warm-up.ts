@@ -9,7 +9,7 @@ import type { Log } from '../../base/log.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Database } from '../../storage/database.ts';
 import type { WarmUpRow } from '../../storage/tables.ts';
-import { DAY_MS } from '../../base/time.ts';
+import { DAY_MS, dayOf } from '../../base/time.ts';
 
 /** Mails a day, from the first on; a source that has come through them all is warm. */
 export const DAILY_CAPS = [50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const;
@@ -47,7 +47,7 @@ export class WarmUp {
 
   /** Reads what earlier runs have counted. */
   async load(): Promise<void> {
-    const from = this.dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS);
+    const from = dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS);
     for (const row of await this.deps.db.prepared.all<WarmUpRow>('SELECT * FROM warm_up WHERE day >= ? ORDER BY day', [
       from,
     ]))
@@ -102,13 +102,9 @@ export class WarmUp {
     await this.writing;
   }
 
-  private dayOf(at: number): string {
-    return new Date(at).toISOString().slice(0, 10);
-  }
-
   private rowOf(source: string, site: string): WarmUpRow {
     const key = `${source} ${site}`;
-    const day = this.dayOf(this.deps.clock.now());
+    const day = dayOf(this.deps.clock.now());
     const known = this.rows.get(key);
     // A clock that went back keeps the day it has: counting twice would send twice as much.
     if (known !== undefined && known.day >= day) return known;
@@ -138,7 +134,7 @@ export class WarmUp {
       this.changed.clear();
       try {
         await this.deps.db.commit.transact(async (tx) => {
-          await tx.run('DELETE FROM warm_up WHERE day < ?', [this.dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS)]);
+          await tx.run('DELETE FROM warm_up WHERE day < ?', [dayOf(this.deps.clock.now() - KEPT_DAYS * DAY_MS)]);
           for (const row of some)
             await tx.run(
               `INSERT INTO warm_up (source, site, day, stage, sent, blocked, deferred, complained) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

@@ -4,6 +4,7 @@
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { dayOf } from '../../base/time.ts';
 import type { Committer } from '../../storage/commit.ts';
 import type { TlsPolicyRow, TlsSessionRow } from '../../storage/tables.ts';
 import { tlsFindings, type TlsFinding, type TlsSeen } from './tls-seen.ts';
@@ -38,7 +39,7 @@ export function createTlsTally(deps: { db: { commit: Committer }; clock: Clock; 
   }
 
   function count(found: TlsFinding): void {
-    const day = new Date(clock.now()).toISOString().slice(0, 10);
+    const day = dayOf(clock.now());
     const { domain, policy, base, failure } = found;
     const { mx, ip, localIp: local_ip } = failure === null ? nowhere : found;
     const [result, reason] = failure === null ? ['', ''] : [failure.result, failure.reason.slice(0, LONGEST_REASON)];
