@@ -65,12 +65,8 @@ function buildMta(
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),
-      ...(tlsTally === null ? {} : { tlsSeen: tlsTally.note }),
-      ...(meters === null
-        ? {}
-        : {
-            attempted: (outcome) => meters.attempted(outcome),
-          }),
+      ...(tlsTally === null ? {} : { tlsSeen: (seen) => tlsTally.note(seen) }),
+      ...(meters === null ? {} : { attempted: (outcome) => meters.attempted(outcome) }),
       signersFor: (accountId, domain, order) =>
         signers.signersFor(accountId === OWN_ACCOUNT ? null : accountId, domain, order === 0 ? 0 : 1),
       returnPathDomain: async (accountId, domain) => {

@@ -53,11 +53,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       audit: context.auditLog,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness(db, disk, parts.isListening()),
-      ...(meters === null
-        ? {}
-        : {
-            answered: (request) => meters.answered(request),
-          }),
+      ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
       ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
       settings: {
         publicUrl: config.http.publicUrl,
@@ -110,7 +106,7 @@ function buildRoutes(context: AppContext, { accept, mta, holds, webhooks }: WebP
     forgetDomain: context.forgetDomain,
     forgetKey: context.forgetKey,
     forgetStream: streams.forget,
-    vetUrl: fetch.vet,
+    vetUrl: (url) => fetch.vet(url),
     webhookChanged: context.webhookChanged,
     testWebhook: webhooks.test,
   });

@@ -1,5 +1,5 @@
 /**
- * Loads single things in batches: what is asked for while one batch is being loaded goes into the next, as one query.
+ * Loads single items in batches: those that are asked for while one batch is being loaded go into the next, as one query.
  * An idle loader starts at once.
  */
 import { yieldToEventLoop } from './slices.ts';
@@ -36,7 +36,7 @@ export function createBatchLoader<Item>(
   }
 
   return {
-    /** The item, or undefined where there is none. Rejects where loading failed. */
+    /** Returns the item, or undefined where there is none. Rejects where loading failed. */
     load: (id: string) =>
       new Promise<Item | undefined>((resolve, reject) => {
         waiting.push({ id, resolve, reject });

@@ -1,6 +1,6 @@
 /**
- * The master keys of an installation and what is done with them: sealing the secrets that must be stored (DKIM private
- * keys, webhook secrets) and deriving the keys of our own tokens. They live in `<dataDir>/secret.key`, separate from the
+ * The master keys of an installation. They seal the secrets that must be stored (DKIM private
+ * keys, webhook secrets), and the keys of our own tokens are derived from them. They are in `<dataDir>/secret.key`, separate from the
  * database, so that a copy of the database alone gives nothing away.
  *
  * The file has one key a line, `<key id> <32 bytes in base64url>`; `#` begins a comment. The last line seals, all lines
@@ -55,7 +55,7 @@ export function openKeyring(dataDir: string, { database = null }: { database?: s
 const missing = (file: string, database: string): string =>
   `${file} is missing, but there is ${database}, whose DKIM keys and webhook secrets only that key opens: put the file back from where it is kept (where it is lost for good, docs/operating.md tells how to go on)`;
 
-/** The ids in the text of a key file, the current one first. Throws where it is none; `file` names it. */
+/** Returns the ids in the text of a key file, the current one first. Throws for other text; `file` names it. */
 export function keyIdsOf(text: string, file: string): string[] {
   return [...parseKeys(text, file).masters.keys()].reverse();
 }
@@ -115,7 +115,7 @@ function keyringOf({ masters, lostIds }: KeyFile) {
       decipher.setAAD(Buffer.from(purpose)).setAuthTag(bytes.subarray(-TAG_BYTES));
       return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]);
     },
-    /** 32 bytes for this purpose alone, the same at each start; from an older key where `keyId` names one. */
+    /** Returns 32 bytes for this purpose alone, the same at each start; from an older key where `keyId` names one. */
     derive: (purpose: string, keyId?: string) => derive(`posthorn:derive:${purpose}`, keyId),
   };
 }
@@ -136,7 +136,7 @@ function parseKeys(text: string, file: string): KeyFile {
     // The line itself stays out of the message: it may hold a key.
     if (key.length !== KEY_BYTES)
       throw new KeyFileError(`${file}, line ${String(index + 1)}: expected "<key id> <43 characters of base64url>"`);
-    if (keys.has(id)) throw new KeyFileError(`${file}, line ${String(index + 1)}: the key id ${id} stands twice`);
+    if (keys.has(id)) throw new KeyFileError(`${file}, line ${String(index + 1)}: the key id ${id} is there twice`);
     keys.set(id, key);
   }
   if (keys.size === 0)
@@ -144,7 +144,7 @@ function parseKeys(text: string, file: string): KeyFile {
   return { masters: keys, lostIds };
 }
 
-/** The file's text, or null where there is none. The rights are those of the file that was opened, not of its name. */
+/** Returns the file's text, or null where there is no file. The rights are those of the file that was opened, not of its name. */
 function readKeyFile(file: string): string | null {
   let handle: number;
   try {

@@ -1,6 +1,6 @@
 /**
  * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each,
- * ended when idle, and at once when a job takes too long or the thread dies, so that nothing waits for what will never come.
+ * ended when idle, and at once when a job takes too long or the thread dies, so that no caller waits for ever.
  */
 import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
 import type { Clock, Timer } from './clock.ts';
@@ -26,7 +26,7 @@ export interface ThreadsOptions {
   maxHeapMb: number;
 }
 
-/** Why a job came to nothing: never the fault of its input alone, except that a hostile one may take too long. */
+/** The refusal of a job, with its reason. It is never the fault of the input alone, except that a hostile one may take too long. */
 export class ThreadRefusal extends Error {
   readonly why: 'full' | 'closed' | 'slow' | 'died';
 
@@ -36,7 +36,12 @@ export class ThreadRefusal extends Error {
   }
 }
 
-export type Threads<Input, Output> = ReturnType<typeof createThreads<Input, Output>>;
+export interface Threads<Input, Output> {
+  /** Rejects with a ThreadRefusal. `transfer` names memory that is handed over without a copy and is then gone here. */
+  run(input: Input, transfer?: readonly ArrayBuffer[]): Promise<Output>;
+  /** Ends all threads; jobs that wait are refused. */
+  close(): Promise<void>;
+}
 
 interface Job<Input, Output> {
   input: Input;
@@ -49,11 +54,14 @@ interface Thread<Input, Output> {
   worker: Worker;
   job: Job<Input, Output> | null;
   timer: Timer;
-  /** Has said so, or answered once: its module is loaded. */
+  /** True when its module is loaded: it has said so, or answered once. */
   isLoaded: boolean;
 }
 
-export function createThreads<Input, Output>({ clock }: { clock: Clock }, options: ThreadsOptions) {
+export function createThreads<Input, Output>(
+  { clock }: { clock: Clock },
+  options: ThreadsOptions,
+): Threads<Input, Output> {
   const threads = new Set<Thread<Input, Output>>();
   const waiting: Job<Input, Output>[] = [];
   let closed = false;
@@ -120,8 +128,7 @@ export function createThreads<Input, Output>({ clock }: { clock: Clock }, option
   }
 
   return {
-    /** Rejects with a ThreadRefusal. `transfer` names memory that is handed over without a copy and is then gone here. */
-    run(input: Input, transfer: readonly ArrayBuffer[] = []): Promise<Output> {
+    run(input, transfer = []) {
       if (closed) return Promise.reject(new ThreadRefusal('closed'));
       if (waiting.length >= options.mostWaiting) return Promise.reject(new ThreadRefusal('full'));
       return new Promise((resolve, reject) => {
@@ -129,8 +136,7 @@ export function createThreads<Input, Output>({ clock }: { clock: Clock }, option
         assign();
       });
     },
-    /** Ends all threads; what is still waiting is refused. */
-    async close(): Promise<void> {
+    async close() {
       closed = true;
       for (const job of waiting.splice(0)) job.reject(new ThreadRefusal('closed'));
       await Promise.all([...threads].map((thread) => end(thread, new ThreadRefusal('closed'))));
@@ -138,7 +144,7 @@ export function createThreads<Input, Output>({ clock }: { clock: Clock }, option
   };
 }
 
-/** The memory of buffers that own theirs, for handing over; one cut from a shared pool has to be copied. */
+/** Returns the memory of those buffers that own theirs, for handing over; a buffer that is cut from a shared pool has to be copied. */
 export function ownMemory(buffers: readonly Uint8Array[]): ArrayBuffer[] {
   const owned = new Set<ArrayBuffer>();
   for (const { buffer, byteLength } of buffers) {

@@ -1,6 +1,6 @@
 /**
- * The wire under the resolver: one query to one DNS server over UDP, or over TCP where the answer was cut. A fresh
- * socket per query means a random source port from the kernel; a *connected* UDP socket lets the kernel drop what comes
+ * Sends one query to one DNS server over UDP, or over TCP where the answer was cut. A new
+ * socket for each query means a random source port from the kernel; a *connected* UDP socket lets the kernel drop packets
  * from any other address and report a closed port at once.
  */
 import { createSocket } from 'node:dgram';

@@ -3,8 +3,8 @@
  * limit begins when they get a slot.
  *
  * A name whose servers are silent keeps its slot for the whole time limit, where others need milliseconds. So look-ups that run
- * longer than `slowMs`, and those of names that were silent before, form a class of their own. While others wait it may hold half
- * of the slots at most: what is beyond that gives its slot back and begins again later, in a separate line.
+ * longer than `slowMs`, and those of names that were silent before, form a separate class. While others wait it may have half
+ * of the slots at most: look-ups beyond that give their slot back and begin again later, in a separate line.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 
@@ -40,7 +40,7 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
   const half = Math.max(1, Math.floor(max / 2));
   /** In the order in which they began. */
   const prompt: Entry<T>[] = [];
-  /** In the order in which they came into this class. A look-up that begins here has a place below `half` and so never has to give way. */
+  /** In the order in which they came into this class. One that begins here has a place below `half`, so it never gives way. */
   const slow: Entry<T>[] = [];
   const promptLines = new Map<string, Line<Entry<T>>>();
   const slowLine = createLine<Entry<T>>();
@@ -63,9 +63,9 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
     );
   }
 
-  function end(entry: Entry<T>, tell: () => void): void {
+  function end(entry: Entry<T>, settle: () => void): void {
     if (!removed(prompt, entry)) removed(slow, entry);
-    tell();
+    settle();
     pump();
   }
 
@@ -75,8 +75,8 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
     slowLine.push(entry);
   }
 
-  /** Look-ups that have become slow leave the class of the prompt ones; those for which there is no room give their slot back. */
-  function sortOut(): void {
+  /** Moves look-ups that have become slow to the slow class; those for which it has no room give their slot back. */
+  function moveSlow(): void {
     const now = clock.monotonic();
     for (let first = prompt[0]; first !== undefined && now - first.since >= slowMs; first = prompt[0]) {
       prompt.shift();
@@ -88,7 +88,7 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
     }
   }
 
-  /** Slow look-ups that have to make room for waiting ones. */
+  /** Counts the slow look-ups that have to make room for waiting ones. */
   function excessNow(): number {
     const wanted = promptWaiting - (max - prompt.length - slow.length);
     return Math.max(0, Math.min(slow.length - half, wanted));
@@ -97,14 +97,14 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
   function pump(): void {
     timer?.cancel();
     timer = null;
-    sortOut();
+    moveSlow();
     while (prompt.length + slow.length < max) if (!beginNext()) break;
     const first = prompt[0];
     if (promptWaiting > 0 && first !== undefined)
       timer = clock.after(Math.max(1, first.since + slowMs - clock.monotonic()), pump);
   }
 
-  /** The two classes take turns for free slots. */
+  /** Begins the next look-up; the two classes take turns for free slots. */
   function beginNext(): boolean {
     isSlowTurn = !isSlowTurn;
     return (isSlowTurn && beginSlow()) || beginPrompt() || beginSlow();
@@ -118,7 +118,7 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
 
   function beginPrompt(): boolean {
     for (const [kind, line] of promptLines) {
-      // To the end of the turns, or out of them.
+      // The kind goes to the end of the turns, or out of them.
       promptLines.delete(kind);
       const entry = line.shift();
       if (line.length > 0) promptLines.set(kind, line);
@@ -133,7 +133,7 @@ export function createDnsSlots<T>(deps: { clock: Clock }, options: DnsSlotsOptio
   return {
     /**
      * Asks when there is a slot. Kinds take turns, so that a long line of one kind does not delay the others. `isSlow`: the name was
-     * silent before. `ask` is called once more if the look-up had to give its slot back. Null if too many wait.
+     * silent before. `ask` is called once more if the look-up had to give its slot back. Returns null if too many wait.
      */
     run(ask: () => Asking<T>, { kind, isSlow }: { kind: string; isSlow: boolean }): Promise<T> | null {
       if (promptWaiting + slowLine.length >= maxWaiting) return null;

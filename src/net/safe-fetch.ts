@@ -1,6 +1,6 @@
 /**
- * One HTTP request to a stranger's server that cannot reach what only we can reach: undici connects to what our own resolver
- * says, less every address that is not open to all. No other look-up could say something else (DNS rebinding), redirects are
+ * Sends one HTTP request to a stranger's server, and cannot reach what only this machine can reach: undici connects to the addresses of
+ * our own resolver that are public. No second look-up could give others (DNS rebinding), redirects are
  * not followed, there is no proxy, and TLS is verified for the name. Connections are kept, each for its scheme, name and port.
  */
 import type { IncomingHttpHeaders } from 'node:http';
@@ -59,7 +59,7 @@ export type FetchFault = 'url' | 'forbidden' | 'dns' | 'timeout' | 'broken' | 'o
 
 export type SafeFetch = ReturnType<typeof createSafeFetch>;
 
-/** More of an answer is not read. */
+/** The bytes of an answer that are read. */
 export const MOST_BYTES = 64 * 1024;
 /** A name may have hundreds of addresses; each can cost a whole attempt. */
 const MOST_ADDRESSES = 3;
@@ -75,7 +75,7 @@ const IDLE_MS = 4000;
 /** Origins whose connections are kept. */
 const MOST_POOLS = 1000;
 
-/** Ends a request with what is to be answered for it. */
+/** Ends a request with its result. */
 class Refusal extends Error {
   readonly failed: Failed;
   constructor(why: FetchFault, text: string) {
@@ -94,7 +94,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
   const underWay = new Set<AbortController>();
   let closed = false;
 
-  /** IPv4 first: few machines have IPv4 that does not work. Throws a Refusal. */
+  /** Looks up the addresses, IPv4 first, since few machines have IPv4 that does not work. Throws a Refusal. */
   async function addressesOf(name: string): Promise<string[]> {
     const answers = await Promise.all([resolver.a(name), resolver.aaaa(name)]);
     const found = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []));
@@ -186,7 +186,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
         underWay.delete(abort);
       }
     },
-    /** Says what can be known of a URL before it is called: a name that does not resolve (yet) is no fault. */
+    /** Checks a URL before it is called, as far as that is possible: a name that does not resolve (yet) is not a fault. */
     async vet(text: string): Promise<{ kind: 'ok'; href: string } | { kind: 'bad' | 'forbidden'; why: string }> {
       const reading = readSafeUrl(text, options);
       if (reading.kind === 'bad') return reading;
@@ -250,7 +250,7 @@ function failureOf(error: unknown): Failed {
     : { kind: 'failed', why: 'broken', text: `no answer: ${text}` };
 }
 
-/** Asking the system costs more than all else that is checked. */
+/** Our own addresses are remembered for so long, since asking the system costs more than all other checks. */
 const OWN_FRESH_MS = 10_000;
 
 function remembered(clock: Clock, ask: () => readonly string[]): () => readonly string[] {

@@ -1,9 +1,9 @@
 /**
  * Counts what each name has used in a window of time: octets, mails, milliseconds. All windows end together, so that forgetting
- * the past is one assignment. In memory: a restart grants everybody a new window.
+ * the past is one assignment. The counts are in memory: a restart begins a new window for all names.
  */
 
-/** Most names with a count each; beyond, newcomers share one count: a flood of names must not take the memory. */
+/** Names that have a count each. Those beyond share one count, since a flood of names must not take the memory. */
 const MOST_NAMES = 20_000;
 const SHARED = '';
 
@@ -22,7 +22,7 @@ export class Allowance {
     this.mostNames = mostNames;
   }
 
-  /** Whether `amount` more fits. `now` is in milliseconds since the epoch. */
+  /** Tells whether `amount` more fits. `now` is in milliseconds since the epoch. */
   has(name: string, amount: number, now: number): boolean {
     return this.usedBy(name, now) + amount <= this.most;
   }

@@ -1,6 +1,6 @@
 /**
- * A gate that lets so many in at a time; the next wait in the order they came, and beyond so many who wait the gate says no.
- * Pure: it neither knows time nor what goes on inside.
+ * A gate that lets a number of callers in at a time. Others wait in order, up to a number; those beyond are refused.
+ * Pure: it knows neither the time nor the work inside.
  */
 
 export type Gate = ReturnType<typeof createGate>;
@@ -21,13 +21,13 @@ export function createGate({ most, waiting: mostWaiting }: { most: number; waiti
   }
 
   return {
-    /** Resolves inside, with what to call when leaving; null where too many wait already. */
+    /** Resolves when the caller is inside, with the function to call when leaving; null where too many wait already. */
     enter(): Promise<(() => void) | null> | (() => void) {
       if (inside < most) return admit();
       if (queue.length >= mostWaiting) return Promise.resolve(null);
       return new Promise((resolve) => queue.push(resolve));
     },
-    /** How many are inside, and how many wait. */
+    /** Counts the callers that are inside, and those that wait. */
     sizes: () => ({ inside, waiting: queue.length }),
   };
 }

@@ -15,7 +15,7 @@ export interface Rate {
   over: boolean;
 }
 
-/** Seconds until the window ends, at least 1: the value of `Retry-After`. */
+/** Returns the seconds until the window ends, at least 1: the value of `Retry-After`. */
 export function secondsLeft(rate: Rate, now: number): number {
   return Math.max(1, rate.reset - Math.floor(now / 1000));
 }
