@@ -29,7 +29,7 @@ export type DnsAnswer<T> =
       /** The AD bit: the resolver says that it validated the answer. Only as safe as the network to that resolver. */
       secure: boolean;
     }
-  /** `secure` as above: then there certainly is no record. */
+  /** `secure` as above: then the absence is certain. */
   | { kind: 'no_data'; secure?: true }
   /** `fresh`: asked just now, not taken from the cache. */
   | { kind: 'no_domain'; fresh: boolean }
@@ -42,11 +42,6 @@ export interface LookupOptions {
 
 /** Look-ups by name (A-labels, any case). None of them rejects: DNS trouble is an answer. */
 export type Resolver = ReturnType<typeof createResolver>;
-
-export interface ResolverLoad {
-  inFlight: number;
-  waiting: number;
-}
 
 export interface ResolverOptions {
   /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's. More than four are not used. */
