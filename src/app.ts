@@ -122,7 +122,7 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     isListening,
   });
   const inbound = await buildInbound(ground, accept, accountWindows);
-  const operator = buildOperator(ground, delivery, accept, () => listening);
+  const operator = buildOperator(ground, { delivery, accept, routes: api.routes }, () => listening);
   const history = createHistory({
     db,
     clock,
@@ -143,7 +143,6 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     history,
     routes: api.routes,
     passwords: createPasswords(usedUp),
-    audit: ground.auditLog,
     held,
     newcomers,
     usedUp,

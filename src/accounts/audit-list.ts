@@ -4,7 +4,18 @@ import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import type { AuditRow } from '../storage/tables.ts';
 
-type Exact = 'key_id' | 'actor' | 'method' | 'endpoint' | 'status' | 'result' | 'ip' | 'request_id';
+type Exact =
+  | 'key_id'
+  | 'actor'
+  | 'method'
+  | 'endpoint'
+  | 'status'
+  | 'result'
+  | 'ip'
+  | 'request_id'
+  | 'operation'
+  | 'object_type'
+  | 'object_id';
 
 /** All that is given must hold together; times in milliseconds since the epoch, `since` inclusive, `until` exclusive. */
 export type AuditFilter = { [C in Exact]?: AuditRow[C] | undefined } & {

@@ -1,4 +1,6 @@
 /** What operators act on, from the command line and the dashboard alike. */
+import { createInside } from '../api/inside.ts';
+import type { Route } from '../api/route.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { InboundPorts } from '../inbound/inbound.ts';
 import { selfTest } from '../inbound/self-test.ts';
@@ -9,11 +11,16 @@ import { signingKey, type AppContext } from './context.ts';
 
 const NOT_LISTENING: InboundPorts = { mx: null, submission: null, submissions: null };
 
+export interface OperatorParts {
+  delivery: DeliveryEngine;
+  accept: AcceptDeps;
+  routes: readonly Route[];
+}
+
 /** `listening`: the ports for mail, once they are there. */
 export function buildOperator(
   ground: AppContext,
-  { mta, holds, book }: DeliveryEngine,
-  accept: AcceptDeps,
+  { delivery: { mta, holds, book }, accept, routes }: OperatorParts,
   listening: () => InboundPorts | null,
 ): OperatorDeps {
   const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount } = ground;
@@ -31,9 +38,7 @@ export function buildOperator(
     holds,
     book,
     laneActs: createLaneActs(),
-    forgetKey: ground.forgetKey,
-    forgetDomain: ground.forgetDomain,
-    webhookChanged: ground.webhookChanged,
+    inside: createInside({ clock, commit: db.commit }, routes),
     listening: () => listening() ?? NOT_LISTENING,
     selfTest() {
       const port = listening()?.mx ?? null;

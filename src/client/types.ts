@@ -1282,26 +1282,6 @@ export interface MessageChange {
   send_at: string;
 }
 
-/** A bulk send, with its messages by status. */
-export interface BatchStatus {
-  object: 'batch';
-
-  /** Id of the bulk send. */
-  id: string;
-
-  /** Entries that are messages. */
-  accepted: number;
-
-  /** Entries that were refused. */
-  rejected: number;
-
-  /** When it was accepted. */
-  created_at: string;
-
-  /** Messages by status; null in lists. */
-  counts: Record<string, number> | null;
-}
-
 /** Mails that came back, oldest first. */
 export interface ReportList {
   object: 'list';
@@ -1334,6 +1314,26 @@ export interface Report {
 
   /** False: it names this message but proves nothing, so it changed no status and suppressed nobody. The operator can confirm it. */
   verified: boolean;
+}
+
+/** A bulk send, with its messages by status. */
+export interface BatchStatus {
+  object: 'batch';
+
+  /** Id of the bulk send. */
+  id: string;
+
+  /** Entries that are messages. */
+  accepted: number;
+
+  /** Entries that were refused. */
+  rejected: number;
+
+  /** When it was accepted. */
+  created_at: string;
+
+  /** Messages by status; null in lists. */
+  counts: Record<string, number> | null;
 }
 
 /** A template that is to be made. It needs `html` or `text`. */
@@ -1638,6 +1638,70 @@ export interface TemplateVersions {
   }[];
 }
 
+/** An endpoint that is told of events. */
+export interface Webhook {
+  object: 'webhook';
+
+  /** Id of the endpoint. */
+  id: string;
+
+  /** Where it is called. */
+  url: string;
+
+  /** For people. */
+  description: string;
+
+  /** Kinds of event that it is told of. */
+  events: Open<
+    | 'sent'
+    | 'delivered'
+    | 'opened'
+    | 'clicked'
+    | 'bounced'
+    | 'complained'
+    | 'deferred'
+    | 'suppressed'
+    | 'failed'
+    | 'unsubscribed'
+  >[];
+
+  /** Only events of these streams; none means all. */
+  streams: string[];
+
+  /** Only events of mail from these domains; none means all. */
+  domains: string[];
+
+  /** Whether opens and clicks by machines are told. */
+  include_machine_events: boolean;
+
+  /** Whether address and user agent of opens and clicks are told. */
+  include_engagement: boolean;
+
+  /** Calls at once; with 1 events come strictly in order. */
+  concurrency: number;
+
+  /** Names of the custom headers. Their values are shown nowhere. */
+  header_names: string[];
+
+  /** `disabled`: by us, see `disabled_reason`. */
+  status: Open<'active' | 'paused' | 'disabled'>;
+
+  /** Why it was disabled; null unless it is. */
+  disabled_reason: string | null;
+
+  /** When a call was answered with 2xx last. */
+  last_success_at: string | null;
+
+  /** When a call failed last. */
+  last_failure_at: string | null;
+
+  /** When it was registered. */
+  created_at: string;
+
+  /** When its settings were changed last. */
+  updated_at: string;
+}
+
 /** An endpoint that is to be registered. */
 export interface NewWebhook {
   /** https, on port 443 or from 1024 up, without user name and fragment. */
@@ -1750,70 +1814,6 @@ export interface CreatedWebhook {
 
   /** Signs the calls. `GET /v1/webhooks/{id}/secret` shows it again. */
   secret: string;
-}
-
-/** An endpoint that is told of events. */
-export interface Webhook {
-  object: 'webhook';
-
-  /** Id of the endpoint. */
-  id: string;
-
-  /** Where it is called. */
-  url: string;
-
-  /** For people. */
-  description: string;
-
-  /** Kinds of event that it is told of. */
-  events: Open<
-    | 'sent'
-    | 'delivered'
-    | 'opened'
-    | 'clicked'
-    | 'bounced'
-    | 'complained'
-    | 'deferred'
-    | 'suppressed'
-    | 'failed'
-    | 'unsubscribed'
-  >[];
-
-  /** Only events of these streams; none means all. */
-  streams: string[];
-
-  /** Only events of mail from these domains; none means all. */
-  domains: string[];
-
-  /** Whether opens and clicks by machines are told. */
-  include_machine_events: boolean;
-
-  /** Whether address and user agent of opens and clicks are told. */
-  include_engagement: boolean;
-
-  /** Calls at once; with 1 events come strictly in order. */
-  concurrency: number;
-
-  /** Names of the custom headers. Their values are shown nowhere. */
-  header_names: string[];
-
-  /** `disabled`: by us, see `disabled_reason`. */
-  status: Open<'active' | 'paused' | 'disabled'>;
-
-  /** Why it was disabled; null unless it is. */
-  disabled_reason: string | null;
-
-  /** When a call was answered with 2xx last. */
-  last_success_at: string | null;
-
-  /** When a call failed last. */
-  last_failure_at: string | null;
-
-  /** When it was registered. */
-  created_at: string;
-
-  /** When its settings were changed last. */
-  updated_at: string;
 }
 
 /** What is to be another; the rest stays. */
@@ -2196,6 +2196,9 @@ export interface Domain {
 
   /** From when on mail from it is refused. Of a `verified` domain it is the end of the countdown that began with `failing_since`. */
   refused_at: string | null;
+
+  /** What there is to say of its state, in whole sentences. */
+  notes: string[];
 }
 
 /** A domain to send from. */
@@ -2729,6 +2732,24 @@ export interface AuditEntry {
 
   /** Program that asked, as it called itself. */
   user_agent: string | null;
+
+  /** Name of the operation; null where the request reached none. */
+  operation: string | null;
+
+  /** Kind of the object that it was done to; null for what only reads. */
+  object_type: string | null;
+
+  /** Id or name of that object. */
+  object_id: string | null;
+
+  /** Members of the object as they were before; null where it was made. */
+  before: Record<string, unknown> | null;
+
+  /** The same members after; null where it was removed. */
+  after: Record<string, unknown> | null;
+
+  /** The act as a sentence whose subject is `actor`; null for what only reads. */
+  summary: string | null;
 }
 
 /** What each operation takes and gives. */
@@ -2848,6 +2869,18 @@ export interface Operations {
   /** Send it again */
   resendMessage: { answer: Message };
 
+  /** List what came back for a message */
+  listMessageReports: { answer: ReportList };
+
+  /** Read a mail that came back */
+  getMessageReport: { answer: undefined };
+
+  /** Read the source of a message */
+  getMessageRaw: { answer: undefined };
+
+  /** Erase a person */
+  deleteRecipient: { answer: undefined };
+
   /** List bulk sends */
   listBatches: {
     query: {
@@ -2868,18 +2901,6 @@ export interface Operations {
 
   /** Cancel a bulk send */
   cancelBatch: { answer: BatchStatus };
-
-  /** List what came back for a message */
-  listMessageReports: { answer: ReportList };
-
-  /** Read a mail that came back */
-  getMessageReport: { answer: undefined };
-
-  /** Read the source of a message */
-  getMessageRaw: { answer: undefined };
-
-  /** Erase a person */
-  deleteRecipient: { answer: undefined };
 
   /** Create a template */
   createTemplate: { body: NewTemplate; answer: Template };
@@ -2923,9 +2944,6 @@ export interface Operations {
   /** List the versions of a template */
   listTemplateVersions: { answer: TemplateVersions };
 
-  /** Register a webhook endpoint */
-  createWebhook: { body: NewWebhook; answer: CreatedWebhook };
-
   /** List webhook endpoints */
   listWebhooks: {
     query: {
@@ -2940,6 +2958,9 @@ export interface Operations {
     };
     answer: Page<Webhook>;
   };
+
+  /** Register a webhook endpoint */
+  createWebhook: { body: NewWebhook; answer: CreatedWebhook };
 
   /** Read a webhook endpoint */
   getWebhook: { answer: Webhook };
@@ -3294,6 +3315,15 @@ export interface Operations {
 
       /** The entry of this request. */
       request_id?: string | undefined;
+
+      /** Name of the operation. */
+      operation?: string | undefined;
+
+      /** Kind of the object. */
+      object_type?: string | undefined;
+
+      /** Id or name of the object. */
+      object_id?: string | undefined;
 
       /** From this time on. */
       since?: string | undefined;

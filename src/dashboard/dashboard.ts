@@ -20,7 +20,6 @@ import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
 import { readForm, signInAgain, signInFirst } from './form-reading.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
-import { createInside } from './local-api.ts';
 import type { Page } from './page.ts';
 import { pagesOf } from './pages.ts';
 import { render, showProblem } from './render.ts';
@@ -53,7 +52,7 @@ export function createDashboard(deps: DashboardDeps): Dashboard {
     views: loadViews(),
     assets: loadAssets(),
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
-    ask: createInside(deps, deps.routes),
+    inside: deps.operator.inside,
     trusted: networks(deps.config.http.trustedProxies),
     firsts,
     endings: new Set(),

@@ -1,5 +1,4 @@
 /** What the dashboard gets handed in. */
-import type { AuditSink } from '../api/audit.ts';
 import type { Route } from '../api/route.ts';
 import type { HeldMemory } from '../api/held-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
@@ -28,7 +27,6 @@ export interface DashboardDeps {
   usedUp: UsedUp;
   /** The API's endpoints, which pages ask from inside. */
   routes: readonly Route[];
-  audit: AuditSink;
   operator: OperatorDeps;
   /** How the queue and the times of acceptance were in the last day; stopped with the dashboard. */
   history: History;

@@ -8,7 +8,7 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { networkOf } from '../net/ip.ts';
 import { Problem } from '../base/problem.ts';
-import type { Caller, Authenticate } from '../keys/caller.ts';
+import { actorOf, type Authenticate, type Caller } from '../keys/caller.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { addressKey, parseMailbox, type Mailbox } from '../mail/address.ts';
@@ -17,6 +17,7 @@ import { acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
 import type { MessageContent, MessageDraft } from '../messages/request/send-request.ts';
 import { KEEP_MS, recordKey, type IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { Rows } from '../storage/rows.ts';
+import { auditRow, type ActWords } from '../operations/audit-row.ts';
 import type { AuditRow, IdempotencyRow } from '../storage/tables.ts';
 import type { Handlers, Session } from './listener.ts';
 import { refusalOf, refuse, type SmtpRefusal } from './smtp-refusal.ts';
@@ -112,7 +113,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     refusal: SmtpRefusal,
   ): Promise<SmtpRefusal> {
     if (caller !== null || mayNote(session.ip))
-      await deps.audit.write(auditRow(deps, session, { step, caller, code: refusal.code, problem: null }));
+      await deps.audit.write(submissionAudit(deps, session, { step, caller, code: refusal.code, problem: null }));
     return refusal;
   }
 
@@ -157,7 +158,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
         if (!(error instanceof Problem)) throw error;
         const refusal = refusalOf(error);
         await deps.audit.write(
-          auditRow(deps, session, { step: 'DATA', caller, code: refusal.code, problem: error.code, started }),
+          submissionAudit(deps, session, { step: 'DATA', caller, code: refusal.code, problem: error.code, started }),
         );
         return refusal;
       }
@@ -197,7 +198,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       if (before.body_hash !== digest && idempotency.onMismatch === 'error')
         throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
       await deps.audit.write(
-        auditRow(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true }),
+        submissionAudit(deps, session, { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true }),
       );
       return (JSON.parse(before.body) as { id: string }).id;
     }
@@ -207,7 +208,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     const sender = { ...caller, requestId: newId('req', now) };
     const together = (): Rows => ({
       audit: [
-        auditRow(deps, session, {
+        submissionAudit(deps, session, {
           step: 'DATA',
           caller,
           code: 250,
@@ -346,28 +347,31 @@ interface Audited {
   requestId?: string;
 }
 
-/** One line for every use of a key, and for every use that was refused. */
-function auditRow(
+/** The audit row: one for every use of a key, refused uses included. */
+function submissionAudit(
   { clock }: Pick<SubmissionDeps, 'clock'>,
-  session: Session<Submitter>,
+  { ip, helo }: Session<Submitter>,
   { step, caller, code, problem, started, isReplay = false, requestId }: Audited,
 ): AuditRow {
   const now = clock.now();
-  return {
-    id: newId('aud', now),
+  return auditRow({
     at: now,
-    account_id: caller?.accountId ?? null,
-    key_id: caller?.keyId ?? null,
-    actor: caller === null ? 'smtp' : `key:${caller.keyName}`,
-    ip: session.ip,
+    accountId: caller?.accountId ?? null,
+    keyId: caller?.keyId ?? null,
+    actor: caller === null ? 'smtp' : actorOf(caller),
+    ip,
+    userAgent: helo,
     method: 'SMTP',
     endpoint: step,
+    operation: step === 'DATA' ? 'submitMessage' : 'signIn',
+    words: step === 'DATA' ? submitted : null,
     status: code,
     result: code < 400 ? 'ok' : code === 451 ? 'failed' : 'refused',
-    error_code: problem,
-    request_id: requestId ?? newId('req', now),
-    ms: started === undefined ? 0 : Math.round(clock.monotonic() - started),
-    idempotency_replayed: isReplay ? 1 : 0,
-    user_agent: session.helo.slice(0, 512).toWellFormed(),
-  };
+    code: problem,
+    isReplay,
+    requestId: requestId ?? newId('req', now),
+    ms: started === undefined ? 0 : clock.monotonic() - started,
+  });
 }
+
+const submitted: ActWords = { says: 'sent a mail by SMTP', type: 'message' };

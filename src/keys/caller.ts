@@ -22,10 +22,13 @@ export interface Caller {
   revokedAt: number | null;
   /** The address of the member who acts through the dashboard; then there is no key behind the call. */
   member?: string;
+  /** True for the operator on the command line; then there is no key behind the call either. */
+  isOperator?: true;
 }
 
-/** Who it was, for the audit log and for what is made: `key:<name>` or `member:<email>`. */
-export function actorOf({ keyName, member }: Pick<Caller, 'keyName' | 'member'>): string {
+/** Returns who it was, for the audit and for what is made: `key:<name>`, `member:<email>` or `operator`. */
+export function actorOf({ keyName, member, isOperator }: Pick<Caller, 'keyName' | 'member' | 'isOperator'>): string {
+  if (isOperator === true) return 'operator';
   return member === undefined ? `key:${keyName}` : `member:${member}`;
 }
 

@@ -52,7 +52,7 @@ const MOST = 1000;
 export const inboundOperations = {
   /** Takes half a minute at the most. Nobody's numbers change by it. */
   'inbound.selfTest': onServer({
-    acts: false,
+    act: null,
     args: z.strictObject({}),
     async run(deps): Promise<SelfTestRecord> {
       return { object: 'self_test', ...(await deps.selfTest()) };
@@ -60,7 +60,7 @@ export const inboundOperations = {
   }),
   /** The newest first. */
   'inbound.unverified': onStore({
-    acts: false,
+    act: null,
     args: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
     async run({ db }, { limit = 100 }): Promise<{ data: UnverifiedReport[] }> {
       const rows = await db.prepared.all<Unverified>(
@@ -74,7 +74,7 @@ export const inboundOperations = {
   }),
   /** Does what the report would have done with proof: the delivery's status, the suppression list, the event. */
   'inbound.confirm': onServer({
-    acts: true,
+    act: { says: 'confirmed the report {object}', type: 'report' },
     args: z.strictObject({ id: z.string().max(100) }),
     async run({ db, recorder }, { id }, act): Promise<{ object: 'confirmed_report'; id: string; delivery_id: string }> {
       const [row] = await db.prepared.all<
@@ -88,6 +88,7 @@ export const inboundOperations = {
       if (row?.delivery_id == null || change === null)
         throw new Problem('not_found', 'There is no unverified report with this id.', { field: 'id' });
       act.concerns(row.account_id ?? '');
+      act.on({ object: id });
       await recorder.record([{ deliveryId: row.delivery_id, change }]);
       await db.commit.transact((tx) => tx.run("UPDATE reports SET state = 'done' WHERE id = ?", [id]));
       return { object: 'confirmed_report', id, delivery_id: row.delivery_id };

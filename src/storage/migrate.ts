@@ -31,6 +31,7 @@ import { up as strangers } from '../../migrations/031-strangers.ts';
 import { up as signIn } from '../../migrations/033-sign-in.ts';
 import { up as sandbox } from '../../migrations/034-sandbox.ts';
 import { up as resends } from '../../migrations/036-resends.ts';
+import { up as auditObjects } from '../../migrations/038-audit-objects.ts';
 import { up as ownMail } from '../../migrations/015-own-mail.ts';
 import { up as eventCounts } from '../../migrations/018-event-counts.ts';
 
@@ -69,6 +70,7 @@ const migrations: readonly Migration[] = [
   { name: '033-sign-in', up: signIn },
   { name: '034-sandbox', up: sandbox },
   { name: '036-resends', up: resends },
+  { name: '038-audit-objects', up: auditObjects },
 ];
 
 /** In order. */

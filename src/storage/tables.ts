@@ -528,6 +528,15 @@ export interface AuditRow {
   ms: number;
   idempotency_replayed: number;
   user_agent: string | null;
+  /** Name of the operation; null where a request reached none, and in rows of versions before it was kept. */
+  operation: string | null;
+  /** What it was done to. These and the sentence are null for what only reads. */
+  object_type: string | null;
+  object_id: string | null;
+  before_json: string | null;
+  after_json: string | null;
+  /** The act as a sentence without its subject, such as `removed ana@example.net from suppressions`. */
+  summary: string | null;
 }
 
 /** The books: how many recipients went from one status to another, per account and UTC day. They outlive retention. */
@@ -1142,6 +1151,12 @@ export const columnsOf: { readonly [T in TableName]: readonly (keyof Tables[T] &
     'ms',
     'idempotency_replayed',
     'user_agent',
+    'operation',
+    'object_type',
+    'object_id',
+    'before_json',
+    'after_json',
+    'summary',
   ],
   counters: ['account_id', 'day', 'from_status', 'to_status', 'n'],
   message_tags: ['account_id', 'tag', 'message_id'],
